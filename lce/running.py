@@ -1,4 +1,4 @@
-"""`lce run`: check the request, start a server, run the flow, print the table."""
+"""`lce run`: check the request, start a Prefect server, run the flow, print the results table."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from lce_core.store.failures import disk_full
 from lce_core.store.unforeseen import FULL_BYTES
 
 MAX_START_ATTEMPTS = 3
-"""Attempts to start the flow, when the server dies before it has registered the run."""
+"""How often `lce run` starts the flow while the Prefect server dies before registering the run."""
 _CLIENT = {
-    # Prefect's log lines would break the live view; the command itself prints failures.
+    # Prefect's log lines would break the live progress view. The command prints failures itself.
     "PREFECT_LOGGING_LEVEL": "CRITICAL",
     "PREFECT_LOGGING_TO_API_ENABLED": "false",
     "PREFECT_LOGGING_INTERNAL_LEVEL": "CRITICAL",
-    # The client retries a failed request after 2, 4 and 8 s. Together that is longer than a new
-    # server takes to start. Prefect reports the end of a run twice, so an exit waits at most 30 s.
+    # The client retries a failed request after 2, 4 and 8 s, together longer than a server takes to
+    # start. At exit, Prefect reports the end of the run in two requests: at most 30 s of retries.
     "PREFECT_CLIENT_MAX_RETRIES": "3",
     "PREFECT_CLIENT_RETRY_JITTER_FACTOR": "0",
 }
@@ -39,13 +39,13 @@ _CLIENT = {
 def run_study(
     study: str, execution: Execution, options: RunOptions, end: ProcessEnd | None = None
 ) -> None:
-    """Compute what is missing of a study in this process and print its overview.
+    """Compute the missing cells of a study in this process, then print the results table.
 
     Raises:
-      SpecError: if the request is wrong; nothing was started or written.
+      SpecError: if the request is wrong; nothing was computed.
       StoreError: if the disk is full.
-      ServiceError: if Prefect's server does not start, or cannot register the run.
-      StudyIncompleteError: if some cells failed; the overview was printed nevertheless.
+      ServiceError: if the Prefect server does not start or does not register the run.
+      StudyIncompleteError: if some cells failed; the table of the others was printed.
     """
     tell = Terminal(stderr=True, highlight=False)
     (work,) = preflight([study], execution, options)
@@ -79,12 +79,12 @@ def _result(
     note: Callable[[str], None],
     end: ProcessEnd,
 ) -> dict[str, Any]:
-    """Run the flow and return its result, even if Prefect's server dies during the run.
+    """Run the flow and return its result, even if the Prefect server dies during the run.
 
     Raises:
       LceError: if the flow raises it.
       StoreError: if the disk is full.
-      ServiceError: if the server died before the run was registered, and did not come back.
+      ServiceError: if the server died before it registered the run, and did not restart.
     """
     try:
         for _ in range(MAX_START_ATTEMPTS):
@@ -105,7 +105,7 @@ def _result(
 def _attempt(
     run: RunContext, options: RunOptions, server: TemporaryServer, note: Callable[[str], None]
 ) -> dict[str, Any] | None:
-    """Call the flow once. Return None if the server died before it registered the run."""
+    """Call the flow once and return its result; None if the server died before the flow began."""
     from prefect.exceptions import Abort, ObjectNotFound
 
     from flows.runs.cancelled import report_cancelled
@@ -126,8 +126,8 @@ def _attempt(
     except LceError:
         raise
     except (KeyboardInterrupt, Abort, ObjectNotFound) as error:
-        # When the flow run was cancelled or deleted, Prefect's client raises one of these
-        # errors: it finds no flow run, or may not change its state.
+        # Prefect's client raises one of these errors when a user cancelled or deleted the flow run,
+        # because the client then cannot find the flow run or set its state.
         if not outcome.ended_in_prefect and isinstance(error, KeyboardInterrupt):
             raise
         if outcome.flow_run and outcome.ended_in_prefect == "cancelled":
@@ -136,14 +136,14 @@ def _attempt(
     except Exception as error:
         if getattr(getattr(error, "response", None), "status_code", None) in (401, 403):
             raise _refused(server) from None
-        # Prefect's database is on the same disk, and its errors do not name a full disk.
+        # Prefect's database is on the same disk, but its errors do not say that the disk is full.
         if shutil.disk_usage(home).free < FULL_BYTES:
             raise disk_full(home, str(error)) from error
         if error is outcome.error or not server.was_lost:
             raise
-        # The client lost the server, but the flow's body may have finished: use its kept outcome.
+        # Only the connection failed. If the flow's body finished, use the outcome it recorded.
         if outcome.error is not None or outcome.result is not None:
-            note(f"Prefect's server at {server.url} is gone: it shows no end of this run.")
+            note(f"Prefect's server at {server.url} is gone: its UI shows no end of this run.")
         if outcome.error:
             raise outcome.error from None
         return outcome.result
@@ -153,8 +153,8 @@ def _ended_in_prefect(server: TemporaryServer, how: str) -> ServiceError:
     return ServiceError(
         f"the flow run at {server.url}",
         f"{how or 'cancelled or deleted'} in Prefect while the study ran",
-        "a flow run that lasts as long as the study",
-        "run again: it continues where it stopped, since finished steps are in the store",
+        "a flow run that exists until the study finishes",
+        "run the same command again: finished steps are in the store and are not recomputed",
     )
 
 
@@ -162,9 +162,9 @@ def _refused(server: TemporaryServer) -> ServiceError:
     return ServiceError(
         f"Prefect's server at {server.url}",
         "a refusal of this run's credentials (HTTP 401 or 403)",
-        "a server that lets this run in",
-        "set PREFECT_API_AUTH_STRING or PREFECT_API_KEY for it, or unset PREFECT_API_URL;"
-        " finished steps are in the store",
+        "a server that accepts these credentials",
+        "set PREFECT_API_AUTH_STRING or PREFECT_API_KEY for this server, or unset PREFECT_API_URL,"
+        " so that `lce run` starts its own server; finished steps are in the store",
     )
 
 
@@ -172,8 +172,8 @@ def _never_registered(server: TemporaryServer) -> ServiceError:
     return ServiceError(
         f"Prefect's server at {server.url}",
         "no answer",
-        "a server that registers the start of the run",
-        f"read {server.log}, then run again: it continues where it stopped",
+        "a server that answers until the run is registered",
+        f"read {server.log}, then run the same command again; finished steps are in the store",
     )
 
 

@@ -1,1 +1,1 @@
-"""Operations on stored results: verify, show prompts, export, remove garbage."""
+"""`lce verify`, `prompt`, `export` and `gc`: commands that work on stored results."""

@@ -1,4 +1,4 @@
-"""`lce gc`: list and remove the files of a store that no plan and no lock needs."""
+"""`lce gc`: list and remove the artifacts of a store that no plan and no lock file needs."""
 
 from __future__ import annotations
 
@@ -17,25 +17,28 @@ GIGABYTE = 10**9
 
 
 def clean(home: Path, *, dry_run: bool, locks: list[Path], prompt_gigabytes: float) -> None:
-    """Remove what no plan and no lock of the store needs, and list it; with `dry_run`, only list.
+    """Print and remove the artifacts that no plan and no lock file needs.
 
     Args:
-      home: the store's folder.
-      dry_run: True to remove nothing.
-      locks: further lock files whose steps are kept.
-      prompt_gigabytes: the cache of prompts is reduced to this size.
+      home: folder of the store.
+      dry_run: only print.
+      locks: lock files outside the store; artifacts of their steps are kept too.
+      prompt_gigabytes: maximum size of the cached prompts; the oldest prompts are removed.
 
     Raises:
-      SpecError: if there is no such store, the gigabytes are not a number, no plan or lock says
-        what is needed, or a process computes in the store.
-      DataError: if a plan or a lock cannot be read.
+      SpecError: if there is no such store, the gigabytes are not finite, the store has neither a
+        plan nor a lock, or a process is computing a step.
+      DataError: if a plan or a lock file is unreadable.
     """
     if not (home / "artifacts").is_dir():
         raise SpecError(
-            f"LCE_HOME {home}", "no artifacts", "the folder of a store", "set LCE_HOME to a store"
+            f"LCE_HOME {home}",
+            "a folder without artifacts/",
+            "the folder of a store",
+            "set LCE_HOME to the folder in which a study ran",
         )
     if not math.isfinite(prompt_gigabytes):
-        raise SpecError("--prompt-gb", f"{prompt_gigabytes}", "gigabytes, a number", "give one")
+        raise SpecError("--prompt-gb", f"{prompt_gigabytes}", "a finite number", "give gigabytes")
     store, most = Store(home), int(prompt_gigabytes * GIGABYTE)
     if dry_run:
         garbage = find_garbage(store, roots_of(store, locks), most)

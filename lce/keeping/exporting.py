@@ -1,4 +1,4 @@
-"""`lce export`: export one variant of a study as a folder that other software can load."""
+"""`lce export`: write one variant of a study as a model folder that transformers can load."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ def export_variant(
     length: int | None,
     precision: str | None,
 ) -> list[str]:
-    """Write the selected variant to the folder `out`; return the lines to print about it.
+    """Write the selected variant to the folder `out`; return a summary, one string per line.
 
     Args:
       study: name of a shipped study, or path of a study file.
-      execution: locates the store, the weights and the data.
-      out: folder that does not exist yet or is empty.
-      select: "axis=value,..." that leaves one variant.
+      execution: folders of the store, the weights and the data.
+      out: folder that is empty or does not exist.
+      select: "axis=value,..." that matches one variant only.
       length: request length in tokens, for a method whose frequencies depend on it.
-      precision: "fp32" or "bf16" for the written weights; None leaves them as they are.
+      precision: "fp32" or "bf16" for the written weights; None keeps the precision of the source.
 
     Raises:
-      SpecError: if the selection is not one variant, its checkpoint is not trained yet, or it
-        cannot be exported.
+      SpecError: if the selection is not one variant, the variant is not trained yet, or stock
+        transformers cannot run its method.
     """
     if precision not in (None, *_PRECISIONS):
         raise SpecError(
@@ -61,10 +61,10 @@ def export_variant(
 
 
 def _one_variant(plan: StudyPlan) -> PlannedCell:
-    """Return a cell of the selected variant that can be computed here.
+    """Return a cell of the only variant in the plan, one that can be computed on this machine.
 
     Raises:
-      SpecError: if the cells belong to several variants, or none can be computed here.
+      SpecError: if the plan has several variants, or none of the cells can be computed here.
     """
     variants: dict[tuple[object, ...], list[PlannedCell]] = {}
     for cell in plan.cells:
@@ -79,9 +79,9 @@ def _one_variant(plan: StudyPlan) -> PlannedCell:
         ]
         raise SpecError(
             "--select",
-            f"{len(variants)} variants",
-            "one variant of the study",
-            "give --select one of these",
+            f"cells of {len(variants)} variants",
+            "cells of one variant",
+            "pass one of these to --select",
             "\n".join(f"  {line}" for line in listed),
         )
     ((first, *others),) = variants.values()
@@ -89,9 +89,9 @@ def _one_variant(plan: StudyPlan) -> PlannedCell:
     if found is None:
         raise SpecError(
             f"{first.base_model}, {first.method}",
-            f"no cell that can be computed here; the first: {first.unavailable}",
-            "a variant of which a cell can be computed here",
-            "provide the data or weights that it names",
+            f"no cell that can be computed on this machine (first reason: {first.unavailable})",
+            "a variant with at least one cell that can be computed on this machine",
+            "provide the missing data or weights",
         )
     return found
 
@@ -111,9 +111,9 @@ def _subject(plan: StudyPlan, cell: PlannedCell, store: Store, execution: Execut
         if record is None:
             raise SpecError(
                 f"{cell.checkpoint.kind} {cell.checkpoint.name}",
-                "a checkpoint that is not in the store, or damaged there",
-                "a variant whose training is done",
-                f"run the study first, `lce run {plan.study.study}`",
+                "no undamaged checkpoint in the store",
+                "a variant whose training is finished",
+                f"train it with `lce run {plan.study.study}`",
             )
         folder = store.path(cell.checkpoint) / "model"
     return Subject(

@@ -1,4 +1,4 @@
-"""`lce prompt`: show what the model received for one sample of a finished cell."""
+"""`lce prompt`: print the prompt that the model received for one sample of a finished cell."""
 
 from __future__ import annotations
 
@@ -14,12 +14,18 @@ from lce_core.store.artifacts import Store
 
 
 def show_sample(execution: Execution, cell: str, sample: int, *, as_json: bool) -> None:
-    """Print the prompt's text, with facts about it on standard error; or everything as JSON.
+    """Print the text of a sample's prompt to stdout and its answer, score and size to stderr.
 
-    The text is what the model read, except that control characters are replaced on a terminal.
+    The text is exactly the model's input; only on a terminal are control characters replaced.
+
+    Args:
+      execution: folders of the store, the weights and the data.
+      cell: id of a finished cell.
+      sample: number of the sample, from 0.
+      as_json: print everything as one JSON object to stdout instead.
 
     Raises:
-      The errors of `rebuilt_cell` and `readable_sample`.
+      LceError: if `rebuilt_cell` or `readable_sample` raises it.
     """
     folders = execution.model_folders, execution.data_folders
     found = readable_sample(rebuilt_cell(Store(execution.home), cell, *folders), sample)

@@ -1,6 +1,6 @@
 """`lce verify`: recompute a sample of a study's cells and compare the results.
 
-`lce verify --files` recomputes nothing: it rereads every byte of every artifact.
+`lce verify --files` rereads every byte of every artifact instead, to find damaged files.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from tasks.questions import catalog_path
 from tasks.verification import compute_again, home_aside
 
 QUIET_SECONDS = 1.0
-"""Progress is shown only if reading takes longer than this."""
+"""`lce verify --files` shows a progress bar only after this time, so that fast runs print none."""
 
 
 def verify_study(
     study: str, execution: Execution, *, sample: str, seed: int, select: str, tolerance: float
 ) -> bool:
-    """Recompute sampled cells and compare them with their results; return True if all agree.
+    """Recompute sampled cells and compare with the stored results; return True if all agree.
 
-    Saves every comparison in the store. Prints the cells that differ, and totals.
+    Save every comparison in the store; print the cells that differ and a summary.
 
     Raises:
-      SpecError: if the request is wrong, no cell is done, or another process verifies.
+      SpecError: if the request is wrong, no cell is done, or another `lce verify` is running.
     """
     plan = select_cells(compile_request(study, execution).plan, select)
     store, console = Store(execution.home), Terminal(highlight=False)
@@ -48,9 +48,9 @@ def verify_study(
     drawn = sampled(list(done), lambda one: one, sample, seed)
     if not drawn:
         raise SpecError(
-            study, "no done cell", "cells whose results can be verified", "run the study first"
+            study, "no done cell", "a study with finished cells", "compute it first with `lce run`"
         )
-    console.print(f"{plan.study.study}: {len(drawn):,} of {len(done):,} done cells, again")
+    console.print(f"{plan.study.study}: {len(drawn):,} of {len(done):,} done cells are recomputed")
     found, begun = [], time.monotonic()
     steps = [done[fingerprint][0] for fingerprint in drawn]
     with home_aside(store) as aside, closing(compute_again(steps, store, aside, execution)) as all_:
@@ -74,8 +74,7 @@ def verify_study(
 def verify_files(home: Path) -> bool:
     """Reread all artifacts of a store and print the damaged ones; return True if none is damaged.
 
-    If one is damaged, an existing catalog is rebuilt: it cannot notice damage that leaves size and
-    time of a file unchanged.
+    If an artifact is damaged, also rebuild the catalog without it.
     """
     store, console = Store(home), Console(highlight=False)
     shown, begun = Progress(console=Console(stderr=True), transient=True), time.monotonic()
@@ -99,15 +98,15 @@ def verify_files(home: Path) -> bool:
     console.print(f"{found.num_artifacts:,} artifacts read, {amount}: ", end="")
     console.print(f"{len(found.damage):,} damaged" if found.damage else "none damaged")
     if found.damage:
-        console.print("`lce run STUDY` computes the damaged ones of a study again")
+        console.print("`lce run STUDY` recomputes the damaged artifacts of a study")
         if catalog_path(home).is_file():
-            # The catalog detects changes by file size and time, and neither has changed.
+            # The catalog notices changed files by size and time, which damage may leave unchanged.
             rebuild_catalog(home)
     return not found.damage
 
 
 def _done(store: Store, steps: Sequence[Step]) -> dict[str, tuple[Step, Record]]:
-    """Return each finished step with its record, by fingerprint."""
+    """Return the finished ones of `steps` with their records, by fingerprint."""
     listing, found = store.listing(), {}
     for step in {step.fingerprint: step for step in steps}.values():
         if record := store.record(step, listing):
@@ -118,7 +117,7 @@ def _done(store: Store, steps: Sequence[Step]) -> dict[str, tuple[Step, Record]]
 
 def _difference(one: Verification) -> str:
     if one.error is not None:
-        return f"not computed again: {one.error}"
+        return f"could not be recomputed: {one.error}"
     parts = [
         f"{metric.metric} {metric.committed} -> {metric.again}"
         for metric in one.metrics

@@ -1,4 +1,4 @@
-"""`lce check`: check a user's plug-ins against the contract, with one line per check."""
+"""`lce check`: check a user's plug-ins against the contract of their base class."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from lce_core.study.plugin_folders import PLACES, add_plugin_folders
 
 @dataclass(frozen=True)
 class PluginFile:
-    """A user's plug-in, found at FOLDER/PLACE/NAME.py or in a package of that name."""
+    """A user's plug-in: the file FOLDER/PLACE/NAME.py or the package FOLDER/PLACE/NAME/."""
 
     folder: Path
     place: str
-    """One of methods, benchmarks, models, corpora."""
+    """Subfolder that decides the type of plug-in: methods, benchmarks, models or corpora."""
     name: str
 
     @property
@@ -30,14 +30,14 @@ class PluginFile:
 
 
 def check_plugins(path: Path, data_folders: Mapping[str, Path]) -> bool:
-    """Print the result of each check of the plug-ins at `path`; return True if all pass.
+    """Check the plug-ins at `path` and print a line for each check; return True if all pass.
 
     Args:
-      path: a plug-in's file or folder, or a folder that contains methods/, benchmarks/, ...
-      data_folders: folders of the data sets that benchmarks read, by name.
+      path: file or package of a plug-in, or a folder with subfolders methods/, benchmarks/, ...
+      data_folders: folders of the data sets that the benchmarks read, by name of the data set.
 
     Raises:
-      SpecError: if there is no plug-in, or its name is taken.
+      SpecError: if `path` has no plug-in, or a shipped plug-in has the same name.
     """
     require_assertions(sys.flags.optimize)
     found = plugin_files(path.absolute())
@@ -47,10 +47,10 @@ def check_plugins(path: Path, data_folders: Mapping[str, Path]) -> bool:
 
 
 def plugin_files(path: Path) -> list[PluginFile]:
-    """Return the plug-ins at an absolute path: the one it names, or all in its subfolders.
+    """Return the plug-in at an absolute path, or all plug-ins in its subfolders.
 
     Raises:
-      SpecError: if there is none.
+      SpecError: if there are none.
     """
     path = path.parent if path.name == "__init__.py" else path
     if path.parent.name in PLACES and path.stem in plugin_names([str(path.parent)]):
@@ -64,25 +64,25 @@ def plugin_files(path: Path) -> list[PluginFile]:
         raise SpecError(
             f"{path}",
             "no plug-in",
-            f"a plug-in's file, or a folder with some in {', '.join(PLACES)}",
-            "check the path, or write one with `lce new`",
+            f"a plug-in file, or a folder with plug-ins in {', '.join(PLACES)}",
+            "check the path, or create a plug-in with `lce new`",
         )
     return found
 
 
 def require_assertions(optimize: int) -> None:
-    """Raise SpecError if Python skips assertions, which the checks are made of."""
+    """Raise SpecError if Python runs with -O, because the checks are assert statements."""
     if optimize:
         raise SpecError(
             "lce check",
-            "a Python that leaves out assertions",
-            "one that runs them",
-            "leave out -O, and unset PYTHONOPTIMIZE",
+            "a Python that skips assertions",
+            "a Python that runs them, because the checks are assertions",
+            "run Python without -O, and unset PYTHONOPTIMIZE",
         )
 
 
 def _kept(one: PluginFile, data_folders: Mapping[str, Path]) -> bool:
-    # Import torch only after the path was checked.
+    # This import loads torch, which takes seconds. A wrong path fails before it.
     from lce_core.contracts.findings import findings
 
     def data(data_sets: Iterable[DataSet]) -> dict[str, Path]:

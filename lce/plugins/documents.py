@@ -1,4 +1,7 @@
-"""Generate the pages on methods, benchmarks and recipes from the code; `make docs` shows them."""
+"""Generate Markdown pages about methods, benchmarks and recipes from the plug-ins' code.
+
+Used by `lce methods --markdown` (and the like) and by the documentation site.
+"""
 
 from __future__ import annotations
 
@@ -15,23 +18,25 @@ from lce_core.study.recipes import Recipe, load_recipe, recipe_names
 
 _METHODS_HEAD = """# Methods
 
-Made from the files in `lce_core/methods`. A study gives a method's name as `name` and a parameter
-as a key beside it. The papers' rows in the catalog have the same names. Lengths are in tokens.
+Generated from the files in `lce_core/methods`. An entry of a study's `methods` has the method's
+name as `name`, and its parameters as further keys. Tables of papers in the catalog use the same
+names. Lengths are in tokens.
 """
 
 _BENCHMARKS_HEAD = """# Benchmarks
 
-Made from the files in `lce_core/benchmarks`. A study gives a benchmark's name as `name` and a
-parameter as a key beside it. `profile` chooses the form of the benchmark: `faithful` as in the
-papers, `clean` as it should be measured, `fast` the same quantity with far fewer tokens, `tiny` for
-toy models. Cost is the number of tokens of all tasks at one length, with the profile's defaults and
-1,048,576 tokens of held-out text per domain.
+Generated from the files in `lce_core/benchmarks`. An entry of a study's `benchmarks` has the
+benchmark's name as `name`, and its parameters as further keys. `profile` selects a version of the
+benchmark: `faithful` repeats the papers, `clean` corrects known faults of their measurement, `fast`
+measures the same quantity with far fewer tokens, `tiny` is for toy models. The column of tokens is
+the cost of all tasks at one length, with the profile's defaults and 1,048,576 tokens of held-out
+text per domain.
 """
 _RECIPES_HEAD = """# Training recipes
 
-Made from the files in `lce_core/recipes`. `training: {recipe: NAME}` in a study, or in an entry of
-`methods`, takes these values; keys beside `recipe` override them. "but" introduces what a source
-says otherwise.
+Generated from the files in `lce_core/recipes`. A recipe is a named set of published training
+settings. `training: {recipe: NAME}` in a study, or in an entry of `methods`, uses these values;
+further keys override single values. After "but" comes a source that contradicts the value.
 """
 _EXPORT_TARGET = 32768
 _COST_LENGTH = 4096
@@ -39,7 +44,7 @@ _COST_HELD_OUT = 1 << 20
 
 
 def methods_markdown() -> str:
-    """Return the document about all methods: a table, then a section for each."""
+    """Return a page with a table of all methods, then a section for each."""
     loaded = {name: METHODS.load(name) for name in METHODS.names()}
     rows = [
         f"| [`{name}`](#{name}) | {' | '.join(properties(method))} | {method.source.paper} |"
@@ -65,7 +70,7 @@ def _method(name: str, method: type[Method]) -> str:
 
 
 def benchmarks_markdown() -> str:
-    """Return the document about all benchmarks: a table, then a section for each."""
+    """Return a page with a table of all benchmarks, then a section for each."""
     loaded = {name: BENCHMARKS.load(name) for name in BENCHMARKS.names()}
     rows = [
         f"| [`{name}`](#{name}) | {one.unit} | {one.default_metric} | {', '.join(one.forms)} |"
@@ -92,8 +97,8 @@ def _length(benchmark: type[Benchmark]) -> str:
     if issubclass(benchmark, TextBenchmark):
         return "tokens of a window"
     if benchmark.fills_length:
-        return "prompts and answers fill it; cells whose prompts do not are unavailable"
-    return "the most that a prompt may take; its own length follows from the data or the task"
+        return "prompts and answers fill it; a cell whose prompts are too short is unavailable"
+    return "upper limit of a prompt; the data or the task decide how long it is"
 
 
 def _tokens(benchmark: type[Benchmark], profile: Profile) -> int:
@@ -116,7 +121,7 @@ def _data_sets(benchmark: type[Benchmark]) -> dict[str, str]:
 
 
 def recipes_markdown() -> str:
-    """Return the document about all recipes: a table of values and sources for each."""
+    """Return a page with a table of values and sources for each recipe."""
     sections = [_recipe(name, load_recipe(name)) for name in recipe_names()]
     return "\n".join([_RECIPES_HEAD, "\n\n".join(sections), ""])
 
@@ -160,9 +165,10 @@ def _parameters(plugin: type[Plugin]) -> list[str]:
 
 
 def properties(method: type[Method]) -> tuple[str, str, str]:
-    """Return a method's family, "exact" or "approximate" attention, and how far it can be trained.
+    """Return three table entries of a method: its family, its attention, and its training.
 
-    The last is "no", "yes" (may be trained) or "always" (must be trained).
+    Attention is "exact" or "approximate". Training is "no" (inference only), "yes" (optional) or
+    "always" (required).
     """
     attention = "exact" if method.exact_attention else "approximate"
     trains = {"none": "no", "optional": "yes", "required": "always"}[method.training]
@@ -170,9 +176,9 @@ def properties(method: type[Method]) -> tuple[str, str, str]:
 
 
 def exports_table() -> str:
-    """Return a table of what `lce export` makes of each method for two base models.
+    """Return a table of how `lce export` writes each method, for two base models.
 
-    An entry is the RoPE type and parameters of stock transformers, or why the export is refused.
+    An entry is the RoPE type with its parameters in transformers, or the reason of a refusal.
     """
     models = [MODELS.load(name)() for name in ("llama2_7b", "phi2")]
     titles = [f"{model.plugin_name}, to {_EXPORT_TARGET:,} tokens" for model in models]

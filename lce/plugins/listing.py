@@ -1,4 +1,4 @@
-"""`lce methods`, `lce benchmarks`, `lce models`, `lce recipes`: list what a study can name."""
+"""`lce methods`, `benchmarks`, `models` and `recipes`: tables of what a study can use."""
 
 from __future__ import annotations
 

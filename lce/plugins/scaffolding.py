@@ -1,4 +1,4 @@
-"""`lce new`: write a plug-in's file from a template that marks the lines to fill in."""
+"""`lce new`: create the file of a plug-in from a template, with the lines to fill in marked."""
 
 from __future__ import annotations
 
@@ -17,18 +17,15 @@ TEMPLATES = Path(__file__).parent / "templates"
 
 
 def new_plugin(kind: str, name: str, folder: Path) -> Path:
-    """Write the file of a new method or benchmark.
+    """Create FOLDER/methods/NAME.py or FOLDER/benchmarks/NAME.py from a template; return its path.
 
     Args:
       kind: "method" or "benchmark".
-      name: name of the plug-in in studies.
-      folder: folder for `--plugins`; created if it does not exist.
-
-    Returns:
-      The file, FOLDER/methods/NAME.py or FOLDER/benchmarks/NAME.py.
+      name: name of the plug-in in study files.
+      folder: folder of plug-ins, as for `--plugins`; created if it does not exist.
 
     Raises:
-      SpecError: if the kind is unknown, the name is taken or invalid, or the file exists.
+      SpecError: if the kind is unknown, the name is invalid or in use, or the file exists.
     """
     if kind not in KINDS:
         raise SpecError("lce new", repr(kind), " or ".join(KINDS), "choose one of them")
@@ -42,7 +39,10 @@ def new_plugin(kind: str, name: str, folder: Path) -> Path:
         )
     if name in registry.names():
         raise SpecError(
-            f"lce new {kind}", repr(name), f"a name that no {kind} has", "choose another name"
+            f"lce new {kind}",
+            f"{name!r}, the name of an existing {kind}",
+            "an unused name",
+            "choose another name",
         )
     file = folder / f"{kind}s" / f"{name}.py"
     content = Template((TEMPLATES / f"{kind}.py.txt").read_text(encoding="utf-8"))
@@ -53,6 +53,6 @@ def new_plugin(kind: str, name: str, folder: Path) -> Path:
             stream.write(content.substitute(class_name=class_name))
     except FileExistsError:
         raise SpecError(
-            str(file), "a file of that name", "no such file yet", "choose another name or folder"
+            str(file), "an existing file", "a path without a file", "choose another name or folder"
         ) from None
     return file

@@ -37,7 +37,7 @@ def test_cells_computed_again_are_the_same_and_nothing_of_the_study_changes(
     left = home / "verifications" / ".aside" / "artifacts"
     left.mkdir(parents=True)  # of a verification that was killed
     printed = lce(home, "verify", study, *text, "--sample", "30%", "--seed", "1")
-    assert f"4 of {CELLS} done cells, again" in printed
+    assert f"4 of {CELLS} done cells are recomputed" in printed
     assert "4 identical" in printed
     assert state(home) == before
     assert not left.parent.exists()
@@ -75,7 +75,7 @@ def test_a_cell_that_cannot_be_computed_again_is_named(
     held_out = next((home / "artifacts" / "held_out").iterdir())
     held_out.rename(home / "artifacts" / "held_out" / f".{held_out.name}")
     printed = lce(home, "verify", write_study(tmp_path), *text, "--sample", "1", status=1)
-    assert "not computed again: " in printed
+    assert "could not be recomputed: " in printed
     assert "no intact held_out" in printed
     assert not list((home / "failures").iterdir())
 

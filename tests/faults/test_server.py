@@ -43,7 +43,7 @@ Arguments = tuple[str, ...]
 DIED = "Prefect's server died; it is started again."
 GIVEN_UP = "Prefect's server does not start again; the run goes on without it."
 
-FINISH_NOT_RECORDED = "is gone: it shows no end of this run."
+FINISH_NOT_RECORDED = "is gone: its UI shows no end of this run."
 
 
 def server_at_work(marker: str, home: Path) -> psutil.Process:
