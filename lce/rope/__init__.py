@@ -1,1 +1,1 @@
-"""`lce rope`: compute properties of a RoPE base, a geometry and lengths, without a model."""
+"""`lce rope`: properties of RoPE frequencies, computed without loading a model."""

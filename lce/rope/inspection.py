@@ -1,4 +1,4 @@
-"""Inspect a method on a base model at given lengths: its frequencies and its attention."""
+"""`lce rope inspect`: compute a method's frequencies and attention on one base model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lce_core.study.plain_yaml import plain_yaml
 
 @dataclass(frozen=True)
 class Inspection:
-    """What `lce rope inspect` shows: a method's frequencies and attention on one base model."""
+    """Frequencies and attention of a method on a base model, for one request length."""
 
     method: Method
     model: str
@@ -29,7 +29,7 @@ class Inspection:
     base: Head
     """Rotated pairs of the unmodified base model at the same lengths."""
     heads: tuple[Head, ...]
-    """The base model with the method: one entry if all heads are alike, else one for each head."""
+    """Rotated pairs with the method: one entry for each head, or one if all heads are equal."""
 
     @property
     def changes_frequencies(self) -> bool:
@@ -42,31 +42,26 @@ class Inspection:
 
     @property
     def changes_attention_alone(self) -> bool:
-        """True if the method changes positions only inside its attention.
-
-        The table of frequencies then shows no difference to the base model.
-        """
+        """True if the method has its own attention but the base model's frequencies."""
         return self.scheme is not None and not self.changes_frequencies
 
     @property
     def notes(self) -> list[str]:
-        """One sentence for each property of the method that the table does not show."""
+        """Sentences about the method that its table of frequencies does not show."""
         notes = []
         if self.scheme is not None:
             sizes = ", ".join(f"{key} {value}" for key, value in vars(self.scheme).items())
             alone = (
-                "Changes no frequency, but attention"
-                if self.changes_attention_alone
-                else ("Changes attention as well")
+                "Changes only attention" if self.changes_attention_alone else "Changes attention"
             )
             summary = (type(self.scheme).__doc__ or "").split("\n", 1)[0].rstrip(".")
             notes.append(
                 f"{alone}: {summary[0].lower()}{summary[1:]}{f' ({sizes})' if sizes else ''}."
             )
         if self.method.rotary is not None:
-            notes.append("Learns its frequencies: these are the ones before training.")
+            notes.append("Learns its frequencies in training; shown are the untrained ones.")
         if self.method.length_dependent(self.geometry, self.lengths):
-            notes.append("Frequencies follow the length of the request (--request).")
+            notes.append("The frequencies depend on the request length (--request).")
         if self.table.attention_factor != 1:
             notes.append(
                 f"Attention factor {self.table.attention_factor:.6g}: logits are multiplied by"
@@ -75,22 +70,22 @@ class Inspection:
         return notes
 
     def head(self, number: int | None) -> Head | None:
-        """Return the head whose pairs are shown; None if heads differ and `number` is None.
+        """Return head `number`; without a number, the only entry of `heads` or None.
 
         Raises:
-          SpecError: if there is no such head.
+          SpecError: if `number` is no head with its own frequencies.
         """
         if len(self.heads) == 1 and number is None:
             return self.heads[0]
         if number is None:
             return None
         if self.heads[0].head is None or not 0 <= number < len(self.heads):
-            heads = f"0 to {len(self.heads) - 1}" if self.heads[0].head is not None else "no head"
+            heads = f"0 to {len(self.heads) - 1}" if self.heads[0].head is not None else "none"
             raise SpecError(
                 "--head",
-                f"{number} for {self.method.plugin_name}",
-                f"a head with frequencies of its own: {heads}",
-                "choose one of them, or leave it out",
+                f"{number} for method {self.method.plugin_name!r}",
+                f"a head with its own frequencies: {heads}",
+                "choose such a head, or omit --head",
             )
         return self.heads[number]
 
@@ -101,11 +96,11 @@ def inspect_method(
     """Compute the frequencies and the attention of a method on a base model.
 
     Args:
-      name: the method's name.
-      parameters: the method's parameters, each KEY=VALUE with the value as in a study file.
-      model: the base model's name.
-      target: target context in tokens to which the study would extend.
-      request: length of the request in tokens; None for the target.
+      name: name of the method.
+      parameters: parameters of the method as "KEY=VALUE", with values as in a study file.
+      model: name of the base model.
+      target: target context in tokens.
+      request: request length in tokens; None means `target`.
 
     Raises:
       SpecError: if a name, parameter or length is invalid.
@@ -136,11 +131,13 @@ def _parsed(parameters: Sequence[str]) -> dict[str, Any]:
     for given in parameters:
         key, equals, value = given.partition("=")
         if not (key and equals):
-            raise SpecError("--set", repr(given), "the form KEY=VALUE", "add the parameter's name")
+            raise SpecError(
+                "--set", repr(given), "KEY=VALUE", "write the parameter's name before `=`"
+            )
         try:
             found[key] = plain_yaml(value, f"--set {key}")
         except SpecError:
             raise SpecError(
-                f"--set {key}", repr(value), "a value as in a study file", "correct the value"
+                f"--set {key}", repr(value), "a YAML value, as in a study file", "correct the value"
             ) from None
     return found

@@ -1,7 +1,7 @@
-"""`lce rope inspect --out FILE.svg`: plot wavelengths by pair, and B_m by distance.
+"""`lce rope inspect --out FILE.svg`: plot the wavelength of each pair, and B_m by distance.
 
-B_m is the sum of cos(m * frequency) over the rotated pairs: how much a similar token is favoured
-over a random one, m tokens away (arXiv:2405.14591).
+B_m is the sum of cos(m * frequency) over the rotated pairs. It measures how much attention favours
+a similar token over a random one at a distance of m tokens (arXiv:2405.14591).
 """
 
 from __future__ import annotations
@@ -17,11 +17,10 @@ from lce.rope.inspection import Inspection
 from lce_core.rope import Frequencies
 from lce_core.rope.bound import discrimination_runs
 
-WIDTH, HEIGHT = 900, 860
-LEFT, RIGHT, UPPER, LOWER = 92, 760, (110, 410), (490, 800)
+WIDTH, HEIGHT = 900, 860  # pixels
+LEFT, RIGHT, UPPER, LOWER = 92, 760, (110, 410), (490, 800)  # edges of the two plots
 STEPS = 320
-"""Points of the curve over distances at most. Each shows the smallest B_m of a range of distances.
-"""
+"""Maximum number of points of the B_m curve; each is the smallest B_m in a range of distances."""
 STYLE = """
   text { font: 13px system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif; fill: #57606a }
   .title { font-weight: 600; font-size: 16px; fill: #1f2328 }
@@ -38,7 +37,7 @@ STYLE = """
 
 
 def draw(found: Inspection) -> str:
-    """Return the picture as SVG, with one curve for each head if heads differ."""
+    """Return the plot as SVG text, with one curve for each head if heads differ."""
     title = f"{found.method.plugin_name} on {found.model}"
     request, trained = found.lengths.request, found.lengths.trained
     parts = [
@@ -59,7 +58,7 @@ def draw(found: Inspection) -> str:
 
 def _subject(found: Inspection) -> str:
     if found.changes_attention_alone:
-        return "nothing, the method changes attention and no frequency"
+        return "nothing, because the method changes only attention"
     return "the method" if len(found.heads) == 1 else f"the method's {len(found.heads)} heads"
 
 
@@ -120,8 +119,8 @@ def _margins(found: Inspection) -> Iterator[str]:
             yield _upright(x(bound), label, kind, row)
     yield _curve([(x(m), y(value)) for m, value in zip(*base, strict=True)], "base")
     if curves:
-        # Curves of many heads oscillate and would hide each other: draw their smallest values as a
-        # line, and the range between smallest and largest as a band.
+        # The curves of many heads oscillate and would hide each other. Draw their minimum as a
+        # line, and the range from minimum to maximum as a band.
         distances, values = curves[0][0], np.stack([values for _, values in curves])
         low, high = (
             [(x(m), y(value)) for m, value in zip(distances, ends, strict=True)]
@@ -133,11 +132,11 @@ def _margins(found: Inspection) -> Iterator[str]:
 
 
 def _least(inv_freq: Frequencies, longest: int) -> tuple[Frequencies, Frequencies]:
-    """Return the smallest B_m in each step of the distance axis.
+    """Return the smallest B_m in each of `STEPS` ranges of distances up to `longest` tokens.
 
     Returns:
-      The first distance of each step, (steps,), and the smallest B_m of each step, (steps,). Steps
-      are evenly spaced on a log scale from 1 to `longest`.
+      The first distance of each range, (steps,), and its smallest B_m, (steps,). The ranges have
+      equal widths on a log scale; ranges without a whole number are left out.
     """
     edges = np.unique(np.geomspace(1, longest + 1, STEPS).astype(np.int64))
     sums = np.concatenate([run for _, run in discrimination_runs(inv_freq, longest)])
@@ -149,7 +148,7 @@ def _class(curves: Sequence[object]) -> str:
 
 
 def _named_lines(lines: list[tuple[float, str, str]]) -> Iterator[str]:
-    """Yield horizontal lines with names at their right end, which are kept 15 px apart."""
+    """Yield horizontal lines; the names at their right ends are kept 15 px apart."""
     place = math.inf
     for height, name, kind in sorted(lines, reverse=True):
         yield f'<path class="{kind}" d="M{LEFT} {height:.1f}H{RIGHT}"/>'

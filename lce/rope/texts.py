@@ -1,4 +1,4 @@
-"""Text output of `lce rope`: sentences, tables of at most 80 columns, and JSON."""
+"""Output of the `lce rope` commands: sentences, tables of at most 80 columns, and JSON."""
 
 from __future__ import annotations
 
@@ -22,67 +22,67 @@ from lce_core.rope.bound import (
 from lce_core.rope.inspection import Head
 
 LEGEND = """\
-Wavelengths in tokens. Unchanged, interpolated (slower), accelerated (faster);
-extrapolated: the request takes the pair to angles that training never showed."""
-STARRED = "* longer than L_theta: finishes no turn within the bound."
+Wavelengths in tokens. State: unchanged, interpolated (slower rotation),
+accelerated (faster), or extrapolated (the request reaches angles beyond those
+of the trained context)."""
+STARRED = "* wavelength above L_theta: less than one rotation within the bound."
 
 
 def bound(base: float, inv_freq: Frequencies, length: int | None) -> str:
-    """Return the text about L_theta of a base, with its definition.
+    """Return the output of `lce rope bound`: L_theta of a base, with its definition.
 
     Args:
       base: RoPE base.
       inv_freq: inverse frequencies of the base's pairs, (pairs,).
-      length: L_theta in tokens; None if it exceeds the searched range.
+      length: L_theta in tokens; None if it exceeds `SEARCHED`.
     """
     dim = 2 * len(inv_freq)
     head = f"base {base:g}, {dim} rotated elements"
     meaning = (
         f"B_m = sum of cos(m * base^(-2i/{dim})) over the pairs i = 0 to {dim // 2 - 1}:\n"
-        "how much a similar token is favoured over a random one, m tokens away."
+        "how much attention favours a similar token over a random one m tokens away."
     )
     if length is None:
-        found = f"L_theta above {SEARCHED:,} tokens\n{meaning}\nIt is nowhere negative that far."
+        found = f"L_theta above {SEARCHED:,} tokens\n{meaning}\nB_m is >= 0 up to that distance."
     else:
         first = float(discrimination(inv_freq, np.array([length + 1]))[0])
         found = (
             f"L_theta = {length:,} tokens\n{meaning}\n"
-            f"It is >= 0 from m = 0 to {length:,}, and {first:.3g} at {length + 1:,}."
+            f"B_m is >= 0 from m = 0 to {length:,}, and {first:.3g} at {length + 1:,}."
         )
     return f"{head}: {found}\nSource: arXiv:2405.14591, theorem 1 and equation 17."
 
 
 def smallest_base(length: int, dim: int, digits: int, found: SmallestBase) -> str:
-    """Return the text of `lce rope base` about the smallest RoPE base for a length.
+    """Return the output of `lce rope base`: the smallest RoPE base for a length.
 
     Args:
       length: length in tokens up to which B_m must not be negative.
       dim: number of rotated elements of a head.
       digits: significant digits of the bases that were tried.
-      found: the smallest base, and the base from which on all larger ones work.
+      found: the smallest base, and the base above which every larger base works too.
     """
     own = bounded_length(frequencies_of(found.base, dim))
     reach = f"above {SEARCHED:,}" if own is None else f"{own:,}"
     steps = f"k = 1 to {'9' if digits == 1 else '9.' + '9' * (digits - 1)}"
     above = (
-        f"Smaller and some larger bases fail; every base of the grid from {found.every_from:g} on\n"
-        "does not."
+        f"Smaller bases fail, and some larger ones; every grid base >= {found.every_from:g} works."
         if found.every_from is not None and found.every_from > found.base
-        else "Smaller bases of the grid fail; no larger one does."
+        else "Smaller bases of the grid fail; every larger base works."
     )
     return (
         f"{length:,} tokens, {dim} rotated elements: base {found.base:g}\n"
-        f"The smallest of the grid k * 10^e, {steps} in {digits} digits,"
+        f"It is the smallest base of the grid k * 10^e, {steps} in {digits} digits,"
         f" e = 0 to {EXPONENTS[-1]},\n"
         f"with B_m >= 0 at every distance m from 0 to {length:,}; its own L_theta is {reach}.\n"
         f"{above}\n"
-        "The infimum over all bases depends on the grid: admissible ones have gaps.\n"
+        "A finer grid can find a smaller base, because working bases have gaps.\n"
         "Source: arXiv:2405.14591, equation 18."
     )
 
 
 def show(found: Inspection, head: Head | None) -> None:
-    """Print the inspection: the pairs of `head`, or one line for each head if it is None."""
+    """Print the output of `lce rope inspect`: the pairs of `head`, or a line for each head."""
     console = Terminal(highlight=False, soft_wrap=True)
     lengths, geometry = found.lengths, found.geometry
     console.print(
@@ -96,11 +96,11 @@ def show(found: Inspection, head: Head | None) -> None:
     console.print()
     if found.changes_attention_alone:
         console.print(_bound_line("base model", found.base, lengths.request))
-        console.print("Holds for true distances, not for those that this attention makes of them.")
+        console.print("This holds for real distances, not for the positions inside this attention.")
         return
     console.print(_heads(found) if head is None else _pairs(head, found))
     console.print(f"\n{LEGEND}")
-    console.print(f"{'Pairs of one head: --head NUMBER.' if head is None else STARRED}\n")
+    console.print(f"{'To show one head: --head NUMBER.' if head is None else STARRED}\n")
     shown = found.heads if head is None else (head,)
     console.print(_bound_line("base model", found.base, lengths.request))
     if len(shown) == 1:
@@ -111,7 +111,7 @@ def show(found: Inspection, head: Head | None) -> None:
 
 
 def as_json(found: Inspection, head: Head | None) -> dict[str, Any]:
-    """Return all numbers of the inspection as JSON, for all heads or for `head`."""
+    """Return all numbers of the inspection for JSON, of `head` or, if None, of all heads."""
     heads = found.heads if head is None else (head,)
     return {
         "method": found.method.identity(),

@@ -1,6 +1,6 @@
-"""Show a study's cells as a grid with a line per method and a column per benchmark and length.
+"""Progress of a study as a grid with a line per method and a column per benchmark and length.
 
-Each entry is one character, which sums up the cells of all tasks and seeds.
+Each entry is one character for the cells of all tasks and seeds together. `lce status` prints it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SIGNS: dict[GroupState, str] = {
 ASCII: dict[GroupState, str] = {
     "done": "#", "in part": "+", "running": ">", "failed": "!", "missing": ".", "unavailable": "-",
 }  # fmt: skip
-"""Characters for terminals without Unicode."""
+"""Characters for terminals that are not UTF-8."""
 
 Key = tuple[str, str, str, int]
 """Base model, variant (such as "yarn tuned"), benchmark and length in tokens."""
@@ -41,13 +41,13 @@ def grid_lines(
 ) -> Iterator[str]:
     """Yield the lines of the grid and its legend.
 
-    If the grid is wider than `width`, it is split into parts below each other.
+    A grid wider than `width` is split into several grids, one below the other.
 
     Args:
       found: the study's cells and their states.
-      running: fingerprints of the steps that run now.
+      running: fingerprints of the running steps.
       width: maximum width in characters.
-      signs: the character for each state.
+      signs: character for each state, `SIGNS` or `ASCII`.
     """
     cells = _signs(found, running)
     several = len({model for model, *_ in cells}) > 1
@@ -84,7 +84,7 @@ def _signs(found: Inspection, running: Collection[str]) -> dict[Key, GroupState]
 
 
 def _columns(cells: Collection[Key], width: int) -> Iterator[_Columns]:
-    """Yield the columns of each benchmark; those wider than `width` characters are divided."""
+    """Yield the columns of each benchmark, divided where they exceed `width` characters."""
     lengths: dict[str, set[int]] = {}
     for _, _, benchmark, length in cells:
         lengths.setdefault(benchmark, set()).add(length)

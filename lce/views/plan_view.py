@@ -1,4 +1,7 @@
-"""`lce plan` in a terminal: states and prices by method, differences with reasons, total costs."""
+"""Output of `lce plan`: cells by state and predicted time for each method, reasons, and totals.
+
+A price is the predicted cost of a step in tokens, FLOPs and time.
+"""
 
 from __future__ import annotations
 
@@ -35,29 +38,28 @@ SIGNS: dict[Change, str] = {
     "failed": "!",
     "unavailable": "x",
 }
-"""Sign of each cell state; "~" (changed), "+" (new) and "-" (gone) are those of `lce lock --check`.
-"""
+"""Sign before each line of reasons. `lce lock --check` uses "~", "+" and "-" in the same way."""
 ORPHANED = "-"
 MOST_GROUPS = 12
-"""Number of reasons printed at most; `--json` has the reason of every cell."""
+"""Maximum number of printed reasons; `--json` has the reason of every cell."""
 LONG_SECONDS = 30 * 86400
-"""Time on one CPU worker beyond which the plan points to GPU prices (--device-type): 30 days."""
+"""30 days. Above this time on one CPU, the output suggests GPU times with --device-type."""
 _NAMED_VALUES = 3
 _ORDER = "~!x+-"
 
 Row = tuple[str, str]
 """Base model, and the method with " tuned" if it is tuned."""
 Group = tuple[str, str, str]
-"""What steps printed on one line share: sign, kind of step and reason."""
+"""Sign, kind of step and reason, which the steps on one printed line have in common."""
 
 
 def show(found: Inspection, *, every_cell: bool, device: str | None = None) -> None:
-    """Print cells by state and price for each method, the reasons, and the cost of a run.
+    """Print the output of `lce plan`.
 
     Args:
       found: the study's plan and states.
       every_cell: also print a line for each cell.
-      device: device type whose prices are printed; None for this machine's.
+      device: type of device to predict times for, such as "h100"; None for this machine.
     """
     console = Terminal()
     prices = prices_of(found.plan, found.states, found.execution, device)
@@ -75,7 +77,7 @@ def show(found: Inspection, *, every_cell: bool, device: str | None = None) -> N
 
 
 def difference_lines(found: Inspection) -> Iterator[str]:
-    """Yield lines that say how many cells a run would change and why, grouped by reason."""
+    """Yield the number of cells in each state, then a line for each reason to compute some."""
     counts = found.change_counts()
     told = [f"{SIGNS[change]} {counts[change]:,} {change}" for change in SIGNS if counts[change]]
     told += [f"{ORPHANED} {len(found.orphans):,} orphaned artifacts"] * bool(found.orphans)
@@ -92,10 +94,10 @@ def difference_lines(found: Inspection) -> Iterator[str]:
 
 
 def _groups(found: Inspection) -> dict[Group, list[Mapping[str, Any]]]:
-    """Return the axes (base model, method, seed, ...) of the steps that need a reason.
+    """Group the steps whose state needs an explanation; return their axes (method, seed, ...).
 
-    These are cells that are neither done nor simply new, other steps that are stale or failed, and
-    orphaned artifacts.
+    A reason is printed for cells that are neither done nor simply new, for other steps that are
+    stale or failed, and for orphaned artifacts.
     """
     groups: dict[Group, list[Mapping[str, Any]]] = {}
 
@@ -116,7 +118,7 @@ def _groups(found: Inspection) -> dict[Group, list[Mapping[str, Any]]]:
 
 
 def _in_common(axes: Sequence[Mapping[str, Any]]) -> str:
-    """Return "METHODS on BENCHMARKS" for a group's steps, omitting a part with over 3 values."""
+    """Return "METHODS on BENCHMARKS" of a group; omit either if it has more than 3 values."""
     told = []
     for axis in ("method", "benchmark"):
         values = dict.fromkeys(str(one[axis]) for one in axes if one.get(axis))
@@ -126,7 +128,7 @@ def _in_common(axes: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _wrapped(line: str) -> list[str]:
-    # Commands in the line stay whole, even if one is longer than the line.
+    # Break at spaces only, so that a command in the text can be copied.
     return textwrap.wrap(
         line,
         WIDTH,
@@ -152,7 +154,7 @@ def _table(found: Inspection, prices: Prices) -> Table:
 def _by_method(
     found: Inspection, prices: Prices
 ) -> tuple[dict[Row, Counter[Change]], dict[Row, Price]]:
-    """Count cells by state, and price the steps to do with the method, including its training."""
+    """Count each method's cells by state, and price its missing steps, training included."""
     counts: dict[Row, Counter[Change]] = {}
     costs: dict[Row, Price] = {}
     for cell in found.plan.cells:
@@ -175,7 +177,7 @@ def _totals(found: Inspection, prices: Prices) -> Iterator[str]:
     to_do = prices.total(found.to_do())
     kinds = [
         ("to do, with training", to_do),
-        ("data not here, estimated", prices.total(found.expected_only())),
+        ("input data missing here, estimated", prices.total(found.expected_only())),
     ]
     if to_do.seconds and any(state.state == "done" for state in found.states.values()):
         kinds.append(("whole study, done included", prices.total(found.plan.steps.values())))
@@ -188,11 +190,11 @@ def _totals(found: Inspection, prices: Prices) -> Iterator[str]:
                 answers = formats.count(price.cost.decoding.tokens)
                 alone = StepCost(decoding=price.cost.decoding)
                 seconds = prices.speed.evaluation.seconds(alone)
-                # Finished steps show how early complete answers end, but not how the saved time
-                # splits between reading and answering.
+                # Calibration by finished steps corrects only the total, not the time of reading
+                # prompts and the time of generating answers.
                 time = "" if prices.is_calibrated else f", {hours_of(seconds, prices)}"
-                told = f"  of that at most {answers} tokens of answers{time}"
-                yield f"{told}: complete ones end earlier"
+                told = f"  of that at most {answers} generated tokens{time}"
+                yield f"{told}: finished answers stop earlier"
     yield f"time: of {device_of(prices, 1)}"
     if prices.speed.device == "cpu" and prices.total(_priced_steps(found)).seconds > LONG_SECONDS:
         yield "      --device-type a100, h100 or h200 gives GPU-hours"
@@ -200,7 +202,7 @@ def _totals(found: Inspection, prices: Prices) -> Iterator[str]:
     if prices.speed.device == "cpu" and slots > 1 and any(True for _ in found.to_do()):
         seconds = time_left(found.plan, found.states, prices, found.execution).seconds({})
         about = f"{formats.duration(seconds)}{error_of(to_do)}"
-        yield f"      {slots} workers, as many as run here, take about {about}"
+        yield f"      the {slots} parallel workers of this machine take about {about}"
 
 
 def _priced_steps(found: Inspection) -> Iterator[Step]:

@@ -1,4 +1,4 @@
-"""Inspect a study in the store: state, reason and price of every cell, also as JSON."""
+"""Look up in the store which steps of a study are done; `lce plan` and `lce status` print it."""
 
 from __future__ import annotations
 
@@ -25,20 +25,18 @@ from lce_core.study.reachable import ids_before
 
 @dataclass(frozen=True)
 class Inspection:
-    """A study's plan and the state of each of its steps in the store.
-
-    `states` has an entry for each step of `plan.steps`, by fingerprint.
-    """
+    """A study's plan, with the state of each of its steps in the store."""
 
     plan: StudyPlan
     states: dict[str, StepState]
+    """By fingerprint, for each step of `plan.steps`."""
     store: Store
     execution: Execution
     orphans: tuple[Orphan, ...] = ()
     """Artifacts of the study's earlier plans that this plan does not use."""
 
     def cell_state(self, cell: PlannedCell) -> StepState:
-        """Return the state of a cell; a cell without a step is unavailable."""
+        """Return the state of a cell; "unavailable" if this machine cannot compute the cell."""
         if cell.step is None:
             return StepState("unavailable", cell.unavailable or "")
         return self.states[cell.step.fingerprint]
@@ -48,39 +46,37 @@ class Inspection:
         return Counter(self.cell_state(cell).change for cell in self.plan.cells)
 
     def selected(self, select: str) -> Inspection:
-        """Return the inspection with only the cells of `--select`; of all cells if it is empty."""
+        """Return a copy with only the cells that `--select` matches; all cells if it is empty."""
         return replace(self, plan=select_cells(self.plan, select)) if select else self
 
     def plugin_lines(self) -> list[str]:
-        """Return one sentence for each plug-in that changed under one VERSION."""
+        """Return a sentence for each plug-in whose code changed without a new VERSION."""
         return change_lines({name: self.states[name] for name in self.plan.steps})
 
     def again(self) -> Inspection:
-        """Return the same plan with its states read again from the store."""
+        """Return a copy with the current states, read from the store."""
         folders = folders_of(self.execution.model_dump(mode="json"))
         return replace(self, states=inspect(self.plan, self.store, folders))
 
     def running(self) -> dict[str, Holder]:
-        """Return host and process that compute each running step, by the step's fingerprint.
-
-        Only missing steps count, because one that has just finished may still hold its lease.
-        """
+        """Return the process that computes each running step, by the step's fingerprint."""
+        # Only missing steps: a step that has just finished may still hold its lease.
         steps = {step.id: step.fingerprint for step in self.to_do()}
         held = holders(self.store.home / "leases")
         return {steps[name]: who for name, who in held.items() if name in steps}
 
     def to_do(self) -> Iterator[Step]:
-        """Return the missing steps: those that a run would compute."""
+        """Yield the missing steps, which a run would compute."""
         steps = self.plan.steps.values()
         return (step for step in steps if self.states[step.fingerprint].state == "missing")
 
     def expected_only(self) -> Iterator[Step]:
-        """Return the steps that a run could compute if their data were here."""
+        """Yield the steps that a run cannot compute, because their input data is missing here."""
         steps = self.plan.expected.items()
         return (step for fingerprint, step in steps if fingerprint not in self.plan.steps)
 
     def beside_cells(self) -> list[Step]:
-        """Return the steps other than cells: training runs and data sets."""
+        """Return the steps that are not cells: training runs and data preparation."""
         cells = {cell.step.fingerprint for cell in self.plan.cells if cell.step}
         return [step for fingerprint, step in self.plan.steps.items() if fingerprint not in cells]
 
@@ -90,13 +86,13 @@ def inspect_study(
 ) -> Inspection:
     """Compile a study and look up its steps in the store.
 
-    Writes at most the digests of data files, and accepted plug-in changes.
+    The only writes are cached digests of data files, and accepted plug-in changes.
 
     Args:
       study: name of a shipped study, or path of a study file.
-      execution: locates the store and the data.
-      select: "axis=value,..." for these cells only.
-      accept_plugin_change: declare plug-ins that changed under one VERSION equal to what ran.
+      execution: folders of the store and the data.
+      select: "axis=value,..." to keep only matching cells; "" keeps all.
+      accept_plugin_change: keep the results of plug-ins whose code changed without a new VERSION.
     """
     plan = compile_request(study, execution).plan
     store = Store(execution.home)
@@ -112,9 +108,13 @@ def inspect_study(
 
 
 def as_json(found: Inspection, device: str | None = None) -> dict[str, Any]:
-    """Return the output of `lce plan --json`: cells and other steps with state, reason and price.
+    """Return the output of `lce plan --json`: every cell and step with state, reason and price.
 
-    It also holds the totals, changed plug-ins and orphaned artifacts.
+    Further keys are the totals, the changed plug-ins and the orphaned artifacts.
+
+    Args:
+      found: the study's plan and states.
+      device: type of device to predict times for; None for this machine.
     """
     plan, prices = found.plan, prices_of(found.plan, found.states, found.execution, device)
     cells = []
@@ -124,7 +124,7 @@ def as_json(found: Inspection, device: str | None = None) -> dict[str, Any]:
         cells.append({**row, **_stands(found.cell_state(cell)), **_json(price, prices)})
     shown = {cell.expected.fingerprint for cell in plan.cells if cell.expected}
     beside = [(step, found.states[step.fingerprint]) for step in found.beside_cells()]
-    absent = StepState("unavailable", "its data are not here")
+    absent = StepState("unavailable", "its data is not on this machine")
     beside += [(s, absent) for s in found.expected_only() if s.fingerprint not in shown]
     steps = [
         {
@@ -156,7 +156,7 @@ def _without_weights(plan: StudyPlan, states: dict[str, StepState], model: str) 
     for step in plan.steps.values():
         state = states[step.fingerprint]
         if step.axes.get("base_model") == model and state.state == "missing":
-            reason = f"{state.reason}; weights of {model} are not here: {fetching(model)}"
+            reason = f"{state.reason}; weights of {model} are missing: {fetching(model)}"
             states[step.fingerprint] = replace(state, reason=reason)
 
 

@@ -13,23 +13,24 @@ from lce_core.study.plan import PlannedCell, StudyPlan
 from lce_core.study.spec import BenchmarkEntry
 
 HEADING = (
-    "smallest differences between two methods that paired tests find in 4 of 5\n"
-    f"studies: of accuracy, where they disagree on {UNRELATED:.0%} of the prompts; of losses, in\n"
-    "standard deviations (sd) of the difference. `as one of N`: the first of N\n"
-    "comparisons to be found, held against all of them (Holm)"
+    "smallest difference between two methods that a paired test detects with 80 %\n"
+    f"power: in accuracy, if methods disagree on {UNRELATED:.0%} of the prompts; in losses, in\n"
+    "standard deviations (sd) of the difference. `as one of N`: at the first step\n"
+    "of Holm's correction for N comparisons"
 )
 NAMED_TASKS = 2
+"""Up to this number, the tasks of a benchmark are printed by name."""
 CAVEAT = (
-    "at best: where prompts share documents, or training seeds differ, they must be\n"
-    "larger; where methods disagree less often, smaller ones do"
+    "these are lower limits: if prompts share documents, or training seeds differ,\n"
+    "only larger differences are found; if methods disagree less often, smaller ones"
 )
 
 
 @dataclass(frozen=True)
 class Visible:
-    """The smallest difference between two methods that one benchmark can detect at one length.
+    """Smallest difference between two methods that one benchmark can detect at one length.
 
-    The score of a method is its mean over the benchmark's tasks.
+    A method's score is its mean over the benchmark's tasks.
     """
 
     benchmark: str
@@ -37,25 +38,23 @@ class Visible:
     eval_length: int
     tasks: tuple[str, ...]
     num_samples: int
-    """Independent samples of all tasks and seeds together."""
+    """Number of independent samples, summed over tasks and seeds."""
     unit: str
     """"accuracy", or "sd": standard deviations of the difference between two methods."""
     difference: float | None
-    """Smallest difference, in `unit`, that one comparison of two methods detects; None if none is.
-    """
+    """In `unit`, for a single comparison of two methods; None if it can detect none."""
     num_comparisons: int
-    """Number of tests when all other methods are compared with one, such as the base model."""
+    """Number of tests if one method, such as the base model, is compared with each other method."""
     difference_of_family: float | None
-    """Smallest difference detectable at Holm's first and strictest step (alpha = 0.05 /
-    num_comparisons); None if none is."""
+    """In `unit`, at Holm's first and strictest step, where alpha = 0.05 / num_comparisons; None if
+    that step can detect none."""
 
 
 def visible_differences(plan: StudyPlan) -> Iterator[Visible]:
     """Yield the smallest detectable difference for each benchmark and length, in study order.
 
-    Yields nothing for a benchmark and length with a single method, or where every task is
-    impossible. Only the methods and seeds of the plan's own cells count: a plan reduced by a
-    selection or a budget can detect less than the whole study.
+    Skip a benchmark and length with only one method, or whose tasks are all unavailable. Only cells
+    in the plan count, so a plan reduced by --select or --budget can detect less.
     """
     study = plan.study
     possible: dict[tuple[str, str, int], list[PlannedCell]] = {}

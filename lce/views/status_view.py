@@ -1,4 +1,4 @@
-"""`lce status` and `lce watch`: cells by state, time left, running steps, grid, failures."""
+"""Output of `lce status` and `lce watch`: cells by state, time left, running steps, failures."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from lce_core.terminal import WIDTH
 
 REFRESH_SECONDS = 2.0
 PRICE_SECONDS = 30.0
-"""Interval at which prices are corrected by finished steps, which reads hundreds of records."""
+"""Interval of correcting predicted times by finished steps, which reads hundreds of records."""
 LINE_SECONDS = 60.0
-"""Interval of progress lines when nothing changes and the output is no terminal."""
+"""Without a terminal, `watch` prints a line at least this often, even if no cell changed."""
 STUCK_SECONDS = 30.0
-"""`watch` ends when only failed steps are left and none ran for this long.
+"""`watch` ends when only failed steps are left and no step ran for this time.
 
-This is longer than a run with the default three attempts waits before a retry, 10 s at most.
+A run waits at most 10 s before it retries a failed step (with the default three attempts).
 """
 _MOST_FAILURES = 12
-_REST_PER_LOOK = 5
-"""Sleep this many times the duration of a poll, so that watching uses a sixth of a core at most."""
+_REST_PER_POLL = 5
+"""Sleep at least 5 times the duration of a poll, so that `watch` uses a sixth of a core at most."""
 
 
 def show_status(found: Inspection) -> None:
@@ -51,17 +51,17 @@ def status_lines(
     """Yield the lines of `lce status`: counts, time left, running steps, grid and failures.
 
     Args:
-      found: the study's present state.
-      prices: prices of its steps.
-      running: host and process that compute each running step, by the step's fingerprint.
-      unicode: whether the terminal shows characters beyond ASCII.
+      found: current state of the study.
+      prices: predicted times of its steps.
+      running: process that computes each running step, by the step's fingerprint.
+      unicode: draw the grid with Unicode characters instead of ASCII.
     """
     yield from _head(found, prices, running)
     for fingerprint, holder in running.items():
         yield f"  running  {found.plan.steps[fingerprint].name}  {_where(holder)}"
     yield from grid_lines(found, running, WIDTH, SIGNS if unicode else ASCII)
     if waiting := _waiting(found):
-        yield f"{waiting:,} cells wait for data that are not here: what became of them is unknown"
+        yield f"{waiting:,} cells have an unknown state, because their data is not on this machine"
     failures = list(_failures(found))
     yield from failures[:_MOST_FAILURES]
     if (more := len(failures) - _MOST_FAILURES) > 0:
@@ -69,14 +69,13 @@ def status_lines(
 
 
 def watch(found: Inspection, console: Console | None = None) -> bool:
-    """Show the study until it has ended; return True if every cell is done or unavailable.
+    """Show the study until it is finished; return True if every cell is done or unavailable.
 
-    The study has ended when no step is missing. It has also ended when all missing steps have
-    failed, or depend on failed steps, and none of them ran for `STUCK_SECONDS`.
+    The study is finished when no step is missing, or when every missing step failed or depends on a
+    failed step and none ran for `STUCK_SECONDS`.
 
     Raises:
-      SpecError: if the study has ended as far as this machine can tell, but the ids of some cells
-        are unknown because their data is missing here.
+      SpecError: if the state of some cells is unknown, because their data is not on this machine.
     """
     console = console or Terminal()
     watched, is_live = _Watch(found, _is_unicode(console)), console.is_terminal
@@ -86,8 +85,7 @@ def watch(found: Inspection, console: Console | None = None) -> bool:
             began = time.monotonic()
             watched.look()
             if is_live:
-                # Changing lines come first, because rich crops a view that is taller than the
-                # terminal.
+                # The lines that change come first, because rich crops what exceeds the terminal.
                 shown = watched.lines()[: max(1, console.height - 1)]
                 live.update(Text("\n".join(shown), no_wrap=True, overflow="crop"), refresh=True)
             elif line := watched.news():
@@ -95,14 +93,14 @@ def watch(found: Inspection, console: Console | None = None) -> bool:
             if watched.has_ended():
                 _require_known(watched.found)
                 break
-            time.sleep(max(REFRESH_SECONDS, _REST_PER_LOOK * (time.monotonic() - began)))
+            time.sleep(max(REFRESH_SECONDS, _REST_PER_POLL * (time.monotonic() - began)))
     for line in watched.lines():
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     return watched.found.change_counts().keys() <= {"done", "unavailable"}
 
 
 def _waiting(found: Inspection) -> int:
-    """Count the cells that cannot be looked up, because their ids depend on data missing here."""
+    """Count the cells whose ids depend on data that is not on this machine."""
     return sum(map(found.plan.waits_for_data, found.plan.cells))
 
 
@@ -110,14 +108,14 @@ def _require_known(found: Inspection) -> None:
     if waiting := _waiting(found):
         raise SpecError(
             f"study {found.plan.study.study}",
-            f"{waiting:,} cells whose data are not on this machine, so their state is unknown",
-            "the data that the study is run with",
-            "give the run's --data-folder options",
+            f"{waiting:,} cells of unknown state, because their data is not on this machine",
+            "the data folders that the study ran with",
+            "add the --data-folder options of `lce run`",
         )
 
 
 class _Watch:
-    """The state of one study, polled repeatedly."""
+    """Current state of one study, for the loop of `watch`."""
 
     def __init__(self, found: Inspection, unicode: bool) -> None:
         self.found, self._unicode = found, unicode
@@ -127,7 +125,7 @@ class _Watch:
         self._stuck_since: float | None = None
 
     def look(self) -> None:
-        """Read the states from the store; every `PRICE_SECONDS`, also correct the prices."""
+        """Read the states from the store; every `PRICE_SECONDS` also correct predicted times."""
         self.found = self.found.again()
         self._running = self.found.running()
         if time.monotonic() - self._priced > PRICE_SECONDS:
@@ -139,10 +137,7 @@ class _Watch:
         return list(status_lines(self.found, self._prices, self._running, self._unicode))
 
     def news(self) -> str | None:
-        """Return a progress line, or None if there is no need for one.
-
-        A line is due when the counts of cells changed, or `LINE_SECONDS` after the last one.
-        """
+        """Return a progress line if cells changed or `LINE_SECONDS` have passed, else None."""
         counts, now = str(self.found.change_counts()), time.monotonic()
         if counts == self._told and now - self._told_at < LINE_SECONDS:
             return None
@@ -150,11 +145,7 @@ class _Watch:
         return "; ".join(_head(self.found, self._prices, self._running))
 
     def has_ended(self) -> bool:
-        """Return True if no step is missing, or all missing ones seem given up.
-
-        The latter holds if each has failed or depends on a failed step, and none ran for
-        `STUCK_SECONDS`.
-        """
+        """Return True if no step is missing, or a run seems to have given up all missing steps."""
         left = {step.fingerprint for step in self.found.to_do()}
         if not left:
             return True
@@ -195,7 +186,7 @@ def _where(holder: Holder) -> str:
 
 
 def _failures(found: Inspection) -> Iterator[str]:
-    """Yield a line for each failed step. Steps whose parent failed permanently are omitted."""
+    """Yield a line for each failed step, except steps that failed because a parent failed."""
     for step in found.plan.steps.values():
         state = found.states[step.fingerprint]
         parents = {found.states[parent].state for parent in step.parents.values()}

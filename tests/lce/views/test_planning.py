@@ -220,7 +220,7 @@ def test_marks_and_names_of_what_is_not_here_are_shown(
 ) -> None:
     show(found(tmp_path, LLAMA), every_cell=False, device="h100")
     told = capsys.readouterr().out
-    assert "data not here, estimated: ~" in told
+    assert "input data missing here, estimated: ~" in told
     assert "H100-hours" in told
     assert "text=FOLDER" in told
     show(found(tmp_path, LLAMA, text=text), every_cell=False, device="h100")
