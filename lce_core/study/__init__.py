@@ -1,1 +1,1 @@
-"""Read a study file, plan its steps, find their states and predict their costs."""
+"""Read a study file, plan its computations, look them up in the store and predict their times."""

@@ -1,12 +1,12 @@
 """Predict the FLOPs and memory traffic of a step from model shape and sequence length.
 
 A matrix product costs 2 FLOPs per weight and token. Attention scores and the weighted sum of values
-cost 4 x layers x width FLOPs per token and key. Under causal attention a token attends to L / 2
-keys on average. A backward pass costs twice the forward pass, or as much as the forward pass for
-weights that get no gradient. Recomputation (gradient checkpointing) is not counted, so that
-`model_flops_utilisation` is comparable between runs with and without it. Embedding lookups cost
-nothing. Generating one token reads all weights once per batch and the cached keys and values of
-every sequence in the batch.
+cost 4 x layers x width FLOPs per token and key, where width is heads x head dimension. In a causal
+sequence of L tokens a token attends to L / 2 keys on average. A backward pass costs twice the
+forward pass, or as much as the forward pass for weights that receive no gradient. Recomputation
+(gradient checkpointing) does not count, so that `model_flops_utilisation` of runs with and without
+it can be compared. Embedding lookups count as free. Generating one token reads all weights once
+per batch, and the cached keys and values of every sequence in the batch.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from lce_core.models import ModelShape
 from lce_core.rope import RopeGeometry
 
 H100_PEAK_FLOPS = 989e12
-"""Dense bf16 peak of one H100 or H200, FLOP/s."""
+"""Dense bf16 peak of one NVIDIA H100 or H200 in FLOP/s, from the data sheet."""
 
 
 def matmul_parameters(shape: ModelShape, geometry: RopeGeometry) -> int:
@@ -33,17 +33,17 @@ def attention_flops(shape: ModelShape, geometry: RopeGeometry, keys: float) -> f
 
 
 def forward_flops(shape: ModelShape, geometry: RopeGeometry, length: float) -> float:
-    """Return the forward FLOPs per token under full causal attention over `length` tokens."""
+    """Return the mean forward FLOPs per token of a causal sequence of `length` tokens."""
     return 2.0 * matmul_parameters(shape, geometry) + attention_flops(shape, geometry, length / 2)
 
 
 def training_flops(shape: ModelShape, geometry: RopeGeometry, length: int) -> float:
-    """Return the forward and backward FLOPs per token for training rows of `length` tokens."""
+    """Return the mean forward and backward FLOPs per token for training rows of `length` tokens."""
     return 3.0 * forward_flops(shape, geometry, length)
 
 
 def cache_elements(shape: ModelShape, geometry: RopeGeometry) -> int:
-    """Count the key-value cache elements of one token, summed over all layers."""
+    """Return the number of elements that the key-value cache of all layers stores for one token."""
     return 2 * shape.num_layers * geometry.num_kv_heads * geometry.head_dim
 
 

@@ -1,8 +1,8 @@
-"""Expectations: the comparisons that a study's hypothesis predicts, written before it runs.
+"""Expectations: comparisons of methods that an author predicts before the study runs.
 
-Each entry of `expects` names one method, the methods it should score better or worse than, a
-benchmark and lengths. `comparisons` expands the entries of a study into single comparisons, which
-the plan records and the catalog tests.
+Each entry of `expects` in a study file names one variant (a method, tuned or not), the variants
+that it should score better or worse than, a benchmark and lengths. `comparisons` expands the
+entries into pairs of variants at one length. The plan contains them and the catalog tests them.
 
 This module does not import torch.
 """
@@ -20,19 +20,21 @@ from lce_core.recipe import Section
 from lce_core.study.variants import variant_in_words
 
 MAX_ENTRIES = 100
+"""Maximum entries of `expects`, and maximum names or lengths in one entry."""
 MAX_COMPARISONS = 10_000
-"""Maximum comparisons of a study; the plan has one mapping for each."""
+"""Maximum pairs of variants at one length that the entries of `expects` expand to. The plan file
+stores each of them."""
 MAX_SAYS = 500
-"""Maximum characters of the sentence shown with an entry."""
+"""Maximum characters of an entry's `says`."""
 _MAX_NAME = 100
 
 VariantName = Annotated[str, Field(max_length=_MAX_NAME)]
 
 
 class Expectation(Section):
-    """An entry of `expects`: one variant is better, or worse, than others on a benchmark.
+    """An entry of `expects`: one variant should score better, or worse, than others.
 
-    Variants are named as in `methods` of a benchmark: the label, with "-tuned" if it is tuned.
+    Names of variants are labels of methods, with "-tuned" appended for a tuned variant.
     """
 
     better: VariantName | None = None
@@ -40,15 +42,15 @@ class Expectation(Section):
     worse: VariantName | None = None
     """Name of the variant that should score worse; instead of `better`."""
     than: tuple[VariantName, ...] = Field(min_length=1, max_length=MAX_ENTRIES)
-    """Names of the variants it is compared with, each on its own."""
+    """Names of the variants to compare with; each is a comparison of its own."""
     benchmark: str = Field(max_length=_MAX_NAME)
-    """Registered name of the benchmark; several tasks count as their mean."""
+    """Name of the benchmark. The comparison uses the mean score of its tasks."""
     lengths: tuple[int, ...] | None = Field(default=None, min_length=1, max_length=MAX_ENTRIES)
-    """Evaluated lengths in tokens; None: all at which both variants are evaluated."""
+    """Evaluation lengths in tokens. Defaults to all at which both variants are evaluated."""
     base_model: str | None = Field(default=None, max_length=_MAX_NAME)
-    """Name of one of the study's base models; None: all."""
+    """Name of one of the study's base models. Defaults to all."""
     says: str | None = Field(default=None, min_length=1, max_length=MAX_SAYS)
-    """A sentence for readers; None: the comparison in words."""
+    """Sentence that the report shows for this entry. Defaults to a sentence made from the keys."""
 
     @model_validator(mode="after")
     def _one_direction(self) -> Expectation:
@@ -56,7 +58,7 @@ class Expectation(Section):
             raise SpecError(
                 "better",
                 "both `better` and `worse`" if self.better else "neither `better` nor `worse`",
-                "one of the two",
+                "exactly one of these keys",
                 "write `better: METHOD` or `worse: METHOD`",
             )
         if self.subject in self.than:
@@ -75,11 +77,13 @@ class Expectation(Section):
 
     @property
     def direction(self) -> Literal["better", "worse"]:
-        """Expected direction of the difference."""
         return "better" if self.better is not None else "worse"
 
     def text(self, variants: Mapping[str, tuple[str, bool]]) -> str:
-        """Return `says` or, if that is None, a sentence such as "a is better than b on ruler"."""
+        """Return `says`, or by default a sentence such as "yarn is better than pi on ruler".
+
+        `variants` gives the label of each variant name, and True if it is frozen.
+        """
         subject, *others = (variant_in_words(*variants[it]) for it in (self.subject, *self.than))
         return self.says or (
             f"{subject} is {self.direction} than {', '.join(others)}"
@@ -88,7 +92,7 @@ class Expectation(Section):
 
 
 Evaluated = Mapping[str, Mapping[str, Set[tuple[int, str]]]]
-"""The (length in tokens, task) pairs of a study, by benchmark and then by variant name."""
+"""The (length in tokens, task) pairs that a study evaluates, by benchmark and variant name."""
 
 
 def comparisons(
@@ -97,21 +101,21 @@ def comparisons(
     evaluated: Evaluated,
     base_models: Sequence[str],
 ) -> Iterator[dict[str, Any]]:
-    """Yield the comparisons of a study's expectations, one for each pair, length and base model.
+    """Expand a study's expectations: one comparison per pair of variants, length and base model.
 
     Args:
-      expects: The entries.
-      variants: The study's variants by name: label, and True if frozen.
-      evaluated: The lengths and tasks that each benchmark evaluates, by variant.
+      expects: The entries of `expects`.
+      variants: Label of each variant, and True if it is frozen, by variant name.
+      evaluated: The lengths and tasks that the study evaluates.
       base_models: Names of the study's base models.
 
     Yields:
-      Mappings with the keys entry (its index), text, base_model, method, frozen, expected ("better"
-      or "worse"), other_method, other_frozen, benchmark and eval_length.
+      Mappings with the keys entry (index in `expects`), text, base_model, method, frozen, expected
+      ("better" or "worse"), other_method, other_frozen, benchmark and eval_length.
 
     Raises:
-      SpecError: if an entry names a method, benchmark, length or base model that is not in the
-        study, or a length at which one of the two methods is not evaluated.
+      SpecError: if an entry names a variant, benchmark, length or base model that is not in the
+        study, or a length at which one of the two variants is not evaluated.
     """
     for index, entry in enumerate(expects):
         where = f"expects[{index}]"

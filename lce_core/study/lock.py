@@ -1,9 +1,10 @@
-"""`study.lock`: the id of every step of a study, with the fields that determine the id.
+"""Read and write `study.lock`: the id of every step of a study, and the settings behind each id.
 
-The lock is meant for version control. It is JSON with one sorted line per entry, so that a diff of
-two locks is readable. Mappings that many steps share (a plug-in with its parameters, a training
-recipe) are stored once under `parts`; steps refer to a part by its name and the first digits of its
-digest. Steps hold data digests shortened to the length of an id; `data` holds the full digests.
+Users commit the lock to version control; `lce lock --check` reports ids that changed. The lock is
+JSON with one sorted line per entry, so that a diff of two locks is readable. Mappings that many
+steps share (a plug-in with its parameters, training settings) are stored once under `parts`, and
+steps refer to them by name and digest. Steps contain shortened digests of data; `data` has the full
+ones.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ FORMAT = 1
 MAX_CHARS = 1 << 28
 """Maximum size of a lock file in characters. A lock of 250,000 cells has about 100 million."""
 DIGESTS = ("digest", "data", "weights", "published")
-"""Spec fields that hold the digest of input data or weights."""
+"""Fields of a step's spec that contain the digest of input data or weights."""
 _PART_DIGITS = 8
+"""Hex digits of the digest in a reference to an entry of `parts`."""
 _REFERS = "@"
 """Prefix of a reference from a step to an entry of `parts`."""
 
@@ -46,20 +48,20 @@ class _File(BaseModel):
 
 @dataclass(frozen=True)
 class LockedStep:
-    """One step of a lock."""
+    """A step of a study, as a lock file stores it."""
 
     kind: str
     name: str
     id: str
     spec: Mapping[str, Any]
-    """The step's spec with shortened digests."""
+    """The step's spec, with digests shortened to `ID_DIGITS`."""
     parents: Mapping[str, str]
     """Ids of the parent steps by role."""
 
 
 @dataclass(frozen=True)
 class Lock:
-    """The content of a lock file: a study's steps, with their ids, and their input data."""
+    """The content of a lock file: the steps of a study and the digests of their input data."""
 
     study: str
     kinds: Mapping[str, int]
@@ -67,7 +69,8 @@ class Lock:
     steps: Mapping[str, LockedStep]
     """Steps by id."""
     data: Mapping[str, str] = field(default_factory=dict)
-    """Full digests of the data and weights that steps read, by a readable name."""
+    """Full digests of data and weights by a readable name, "data of benchmark ruler 1f0c2b3a4d5e".
+    """
 
     def text(self) -> str:
         """Return the lock file's content. Equal locks have equal texts."""
@@ -89,11 +92,7 @@ class Lock:
 
     @classmethod
     def parse(cls, text: str, where: str) -> Lock:
-        """Parse a lock file's content; the inverse of `text`.
-
-        Args:
-          text: Content of the file.
-          where: Path of the file, for errors.
+        """Parse the content of a lock file; `where` is its path, for errors.
 
         Raises:
           DataError: if the text is not a valid lock, for example after a merge conflict.
@@ -104,16 +103,16 @@ class Lock:
         except (ValidationError, KeyError, ValueError, TypeError) as error:
             raise DataError(
                 where,
-                f"no lock: {str(error).splitlines()[0]}",
+                f"content that is not a lock ({str(error).splitlines()[0]})",
                 "a lock as `lce lock` writes it",
                 "write it again with `lce lock STUDY`",
             ) from None
         return cls(file.study, file.kinds, {step.id: step for step in steps}, file.data)
 
     def lineage(self, step_id: str) -> Mapping[str, Any]:
-        """Return a step's spec, kind version and the lineages of its parents, nested by role.
+        """Return a step's spec and kind version, with the lineages of its parents nested by role.
 
-        `plan_diff` compares two lineages to find the fields in which steps differ.
+        Comparing the lineages of two steps shows which settings differ.
         """
         if step_id not in self._lineages:
             step = self.steps[step_id]
@@ -132,7 +131,11 @@ class Lock:
 
 
 def lock_of(plan: StudyPlan, *, expected: bool = False) -> Lock:
-    """Return the lock of a plan; `expected` includes steps whose input data is missing."""
+    """Return the lock of a plan.
+
+    With `expected`, include steps whose input data is missing. Their ids are not final, because
+    they lack the data's digest.
+    """
     steps = {**plan.steps, **(plan.expected if expected else {})}.values()
     return Lock(
         plan.study.study,
@@ -159,7 +162,7 @@ def _data(steps: Iterable[Step]) -> Iterator[tuple[str, str]]:
 
 
 def _reader(step: Step, name: str) -> str:
-    """Describe what the digest in spec field `name` identifies, such as "data of benchmark x"."""
+    """Name the content of the digest in spec field `name`, as in "data of benchmark ruler"."""
     of = {"digest": "corpus", "data": "benchmark", "published": "method"}.get(name, "base_model")
     return f"{name} of {of} {step.spec[of]['name']}"
 
@@ -169,7 +172,7 @@ def _parents(step: LockedStep) -> dict[str, Any]:
 
 
 def _shared(spec: Mapping[str, Any], parts: dict[str, Any]) -> dict[str, Any]:
-    """Return a spec with references in place of its mappings, which are added to `parts`."""
+    """Return a spec with its mappings replaced by references, and add the mappings to `parts`."""
     found = {}
     for name, value in spec.items():
         if isinstance(value, Mapping):

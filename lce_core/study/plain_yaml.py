@@ -1,8 +1,8 @@
-"""Load YAML written by users, with size limits far above any real study file.
+"""Load YAML files that users write (study files, execution files) with strict rules and limits.
 
-The loader rejects duplicate keys and non-string keys because they hide mistakes. It rejects aliases
-because a few lines of aliases can expand to billions of values. It limits size and nesting so that
-Python neither hangs nor raises RecursionError.
+The loader rejects duplicate keys and keys that are not strings, because they hide mistakes. It
+rejects aliases, because a few lines of aliases can expand to billions of values. It limits size and
+nesting, far above any real study file, so that Python neither hangs nor raises RecursionError.
 """
 
 from __future__ import annotations
@@ -15,16 +15,20 @@ import yaml
 from lce_core.errors import SpecError
 
 MAX_CHARS = 1 << 19
-"""About 10,000 lines. PyYAML's Python loader reads about 100,000 characters per second."""
+"""Maximum characters of a file, about 10,000 lines. PyYAML's Python loader reads about 100,000
+characters per second."""
 MAX_VALUES = 20_000
+"""Maximum number of keys and values in a file."""
 MAX_DEPTH = 32
+"""Maximum levels of nested lists and mappings."""
 MAX_DIGITS = 40
-"""Maximum number of characters of an integer; 2^64 has 20 digits."""
+"""Maximum characters of an integer; 2^64 has 20 digits."""
 _SHOWN_CHARS = 60
+"""Maximum characters of a value that an error quotes."""
 
 
 def beginning_of(path: Path) -> str:
-    """Return the first `MAX_CHARS + 1` characters, enough for `plain_yaml` to reject a long file.
+    """Return the first `MAX_CHARS + 1` characters of a file: `plain_yaml` rejects longer files.
 
     Raises:
       OSError: if the file cannot be read.
@@ -35,10 +39,10 @@ def beginning_of(path: Path) -> str:
 
 
 def plain_yaml(text: str, where: str) -> Any:
-    """Parse a YAML document.
+    """Parse a single YAML document into lists, mappings with string keys, and plain values.
 
     Args:
-      text: A single YAML document.
+      text: The document.
       where: Name of the file or option, for errors.
 
     Raises:

@@ -1,7 +1,9 @@
-"""Compile a study into a plan: its cells, training runs and data steps, with fingerprints.
+"""Compile a study into a plan: all computations (steps) with fingerprints, and all cells.
 
-`compile_study` expands the axes of the study. It runs no step; it reads input data and weights only
-to compute their digests. `lce_core.study.progress` compares the plan with a store.
+A cell is one benchmark task at one length for one variant of a base model and one seed.
+`compile_study` expands the study into cells and adds the steps that they need. It computes no step;
+it reads input data and weights only for their digests. `lce_core.study.progress` looks up the
+plan's steps in a store.
 """
 
 from __future__ import annotations
@@ -28,63 +30,61 @@ from lce_core.study.step_kinds import CellSpec, TrainingSpec, kind_named
 
 @dataclass(frozen=True)
 class PlannedCell:
-    """One cell of the study's matrix, with its step or the reason why it cannot be computed."""
+    """A cell: one benchmark task at one length for one variant of a base model and one seed."""
 
     base_model: str
     method: str
     frozen: bool
-    """True if the base model's own weights are evaluated, without fine-tuning by the method."""
+    """True if the method is applied to the base model's own weights, without fine-tuning."""
     exact_attention: bool
-    """`Method.exact_attention`: True if every token attends to all earlier tokens."""
+    """True if every token attends to all earlier tokens (`Method.exact_attention`)."""
     seed: int
     benchmark: str
     task: str
     eval_length: int
     profile: str
     train_length: int | None
-    """Row length in tokens of the variant's last training run.
+    """Sequence length in tokens with which the evaluated weights were last trained.
 
-    For published weights this is the target context, and for a frozen variant the base model's
-    trained context (None if that is unknown)."""
+    For weights that the study trains, this is the length of a training row; for published weights,
+    the target context; for a frozen variant, the base model's trained context (None if unknown)."""
     target_context: int
     """Context length in tokens to which the method extends the model."""
     step: Step | None
-    """The step that computes the cell; None if `unavailable` says why there is none."""
+    """The step that evaluates the cell; None if it cannot be planned (see `unavailable`)."""
     checkpoint: Step | None
-    """The training step whose weights are evaluated; None for weights that the study does not
-    train, and while the training text is missing."""
+    """The training step whose weights are evaluated. None if the study does not train the weights
+    or the training text is missing."""
     unavailable: str | None
-    """Why the cell cannot be computed, or which input data is missing; None if `step` is set."""
+    """Reason why the cell cannot be computed, such as missing input data; None if it can."""
     expected: Step | None = None
     """If input data is missing: the step without the data's digest; see `StudyPlan.expected`."""
 
 
 @dataclass(frozen=True)
 class StudyPlan:
-    """All steps of a study by fingerprint, parents before children, and all cells."""
+    """All steps and cells of a study."""
 
     study: StudySpec
     steps: dict[str, Step]
+    """Steps by fingerprint, parents before children."""
     cells: tuple[PlannedCell, ...]
     expected: dict[str, Step] = field(default_factory=dict)
-    """Steps whose input data is missing, used to predict the study's cost. Their fingerprints lack
-    the data's digest, so the steps get other fingerprints once the data is there."""
+    """Steps whose input data is missing, by a temporary fingerprint. They serve to predict the
+    study's cost. Their final fingerprints will include the digest of the data."""
 
     @cached_property
     def order(self) -> dict[str, int]:
-        """Index of each step in the plan, by fingerprint."""
+        """Position of each step in `steps`, by fingerprint."""
         return {fingerprint: number for number, fingerprint in enumerate(self.steps)}
 
     @cached_property
     def known_models(self) -> frozenset[str]:
-        """Names of base models with a cell that can be computed, now or once its data is there."""
+        """Names of base models that have at least one cell with a planned or expected step."""
         return frozenset(cell.base_model for cell in self.cells if cell.step or cell.expected)
 
     def waits_for_data(self, cell: PlannedCell) -> bool:
-        """Return True if the cell's id cannot be computed yet.
-
-        The reason is missing input data or a base model whose configuration is missing.
-        """
+        """Return True if the cell has no id because its input or its base model is missing."""
         return cell.expected is not None or cell.base_model not in self.known_models
 
     def to_json(self) -> dict[str, Any]:
@@ -126,8 +126,8 @@ def compile_study(
 
     Args:
       study: The study to plan.
-      data_folders: Data set folders by the user's names, read for their digests.
-      model_folders: Folders with weights by name, used instead of the hub.
+      data_folders: Folders of data sets, by the names that the user gave.
+      model_folders: Folders of base models or published weights, by the names that the user gave.
       where: Path of the study file, for errors.
 
     Raises:
@@ -167,13 +167,14 @@ class _SeedPlan:
     text: Text
     seed: int
     data: Mapping[tuple[int, str], Data]
-    """Benchmark data by index of the benchmark in the study and task."""
+    """Digests of benchmark data, by index of the benchmark in the study and task."""
     published: Mapping[str, Data]
-    """Published weights by variant name."""
+    """Digests of published weights, by variant name."""
     steps: Steps
     expected: Steps
-    """Receives the steps whose input data is missing; all others go to `steps`."""
+    """Steps whose input data is missing are added here, all others to `steps`."""
     folders: Mapping[str, Path]
+    """Folders of data sets, by the names that the user gave."""
 
     def cells(self) -> Iterator[PlannedCell]:
         steps = self.expected if self.text.corpus.absent else self.steps
@@ -184,7 +185,7 @@ class _SeedPlan:
                 for index, entry in enumerate(self.text.study.benchmarks)
                 if entry.evaluates(variant)
             ]
-            # A variant that no benchmark evaluates is trained only if another one starts from it.
+            # A variant without benchmarks is trained only if another variant starts from it.
             if not asking:
                 continue
             checkpoint = None if self.text.base.absent else training.checkpoint(variant)
@@ -275,7 +276,6 @@ class _SeedPlan:
         )
 
     def _absent(self, variant: MethodEntry, data: Data) -> str | None:
-        """Return why input data or published weights are missing; None if nothing is missing."""
         if self.text.base.absent:
             return None  # `_cell` already reports the missing base model
         return self.text.corpus.absent or data.absent or self.published[variant.name].absent
@@ -304,9 +304,9 @@ def _check(base_model: LanguageModel, variant: MethodEntry, study: StudySpec, wh
     if start and (start.method.rotary or start.method.insertion(base_model.geometry)):
         raise SpecError(
             f"{where}.start_from",
-            f"{start.name}, whose method has weights of its own beside the model's",
-            "a run whose only trained weights are the model's",
-            "start from another one",
+            f"{start.name}, whose method trains additional weights beside the model's",
+            "a variant that trains only the model's weights",
+            "start from another variant",
         )
 
 
@@ -322,7 +322,7 @@ def _unavailable(
     lengths = ContextLengths(trained, target, request=length)
     reach = variant.method.reach(base_model.geometry, lengths)
     if reach is not None and length > reach:
-        return f"eval length {length} is beyond the {reach} tokens {variant.label} reaches"
+        return f"eval length {length} exceeds the {reach} tokens that {variant.label} supports"
     return entry.benchmark.unavailable(base_model, task, length)
 
 

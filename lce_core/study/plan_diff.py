@@ -1,14 +1,12 @@
-"""Compare a plan with its study's lock, and with the stored artifacts of earlier plans.
+"""Explain, for `lce plan` and `lce lock --check`, which steps of a study changed and why.
 
-`lock_changes` lists the steps that differ from a lock, by kind and name. `compare` says which steps
-are new or stale, which artifacts are orphaned, and why. If several old steps match a new one, both
-functions compare it with the one that has the fewest differing fields.
-
-A step's place is its kind with the axes that the kind names in `place`. A step to do is stale if an
-earlier plan or the lock of the study named another step in the same place and the store holds that
-step's artifact; the differing fields are the reason. An artifact is orphaned if an earlier plan or
-the lock named it, the store holds it and no planned step replaces it. A plug-in's version is
-compared like any other field.
+`lock_changes` lists the steps that differ from a lock. `compare` finds new, stale and orphaned
+steps. Two steps are in the same place if they have the same kind, method, seed, length and other
+axes (`StepSpec.place`); they may differ in settings. A missing step is stale if an earlier plan or
+lock of the study named another step in the same place and the store has that step's artifact. An
+artifact is orphaned if an earlier plan or lock named it and no planned step replaces it. The reason
+lists the settings that differ, such as a plug-in's version. With several candidates, a step is
+compared with the one that has the fewest differences.
 """
 
 from __future__ import annotations
@@ -29,12 +27,14 @@ from lce_core.study.step_kinds import CellSpec, kind_named
 from lce_core.study.step_spec import KINDS
 
 _SHOWN_FIELDS = 3
-"""Differing fields shown in a reason, shallowest first."""
+"""Maximum number of differences that a reason quotes."""
 _LONGEST_FIELD = 150
+"""Maximum characters of a quoted difference."""
 
 Place = tuple[object, ...]
+"""A step's kind and its values of the axes in `StepSpec.place`."""
 Fields = tuple[str, ...]
-"""Differing fields of two steps as "path: old -> new", shallowest path first."""
+"""Settings that differ between two steps, as "path: old -> new", least nested first."""
 Matched = TypeVar("Matched")
 
 
@@ -47,43 +47,46 @@ class LockChange:
     kind: str
     name: str
     old: str | None
+    """Id in the lock; None if the lock has no such step."""
     new: str | None
-    """Old and new id. None if there is no such step, or if its id needs data that is missing."""
+    """Id in the plan; None if the plan has no such step, or cannot know its id because input data
+    is missing."""
     fields: Fields = ()
-    """Differing fields of a `~` step."""
+    """Differences of a `~` step."""
 
 
 @dataclass(frozen=True)
 class Orphan:
-    """An artifact that an earlier plan or lock of the study named and this plan does not."""
+    """An artifact that an earlier plan or lock of the study named and no planned step replaces."""
 
     kind: str
     name: str
     id: str
     axes: Mapping[str, Any]
     differs: tuple[str, ...]
-    """Fields that differ from the step `now`. If `now` is None: one entry, why none is planned."""
+    """Settings that differ from the step `now`, or, without such a step, the reason why no step is
+    planned."""
     now: str | None
-    """Id of the most similar step now planned in the same place; None if there is none."""
+    """Id of the most similar planned step in the same place; None if there is none."""
 
 
 @dataclass(frozen=True)
 class PlanDiff:
-    """States of a plan's steps, and the artifacts that the plan no longer names."""
+    """Result of `compare`."""
 
     states: dict[str, StepState]
-    """States by fingerprint; the reasons of steps to do name the differing fields."""
+    """State of each planned step, by fingerprint. The reasons of missing steps list differences."""
     orphans: tuple[Orphan, ...]
 
 
 def lock_changes(old: Lock, plan: StudyPlan) -> tuple[list[LockChange], int]:
     """List the steps that differ between a lock and a plan, sorted by kind and name.
 
-    A step whose input data is missing has no id. It is compared field by field without digests.
+    A step whose input data is missing has no id; its settings are compared without digests.
 
     Returns:
-      The changes, and the number of steps that equal the lock except for digests that could not
-      be checked because their data is missing.
+      The changes, and the number of steps that equal the lock as far as the missing data allows to
+      check.
     """
     new = lock_of(plan)
     expected = lock_of(plan, expected=True) if plan.expected else new
@@ -137,20 +140,20 @@ def _is_digest(field: str) -> bool:
 
 
 def _nearest(compared: Iterable[tuple[Fields, Matched]]) -> tuple[Fields, Matched]:
-    """Return the candidate with the fewest differing fields, after these fields."""
+    """Return the candidate with the fewest differences, together with these."""
     return min(compared, key=lambda found: len(found[0]))
 
 
 def compare(
     plan: StudyPlan, store: Store, states: Mapping[str, StepState], before: Collection[str]
 ) -> PlanDiff:
-    """Compare a plan with the stored artifacts of the study's earlier plans and locks.
+    """Find the stale steps of a plan and the orphaned artifacts of the study, with reasons.
 
     Args:
       plan: The current plan.
-      store: Store whose records are read if a step is new or an earlier artifact is not planned.
-      states: State of each step by fingerprint.
-      before: Ids that earlier plans and locks of the study name.
+      store: The store. All its records are read if a step is new or an artifact is not planned.
+      states: State of each step, by fingerprint, from `progress.inspect`.
+      before: Step ids in earlier plans and locks of the study.
     """
     planned = {step.id for step in plan.steps.values()}
     left = (store.listing().ids & set(before)) - planned
@@ -177,7 +180,7 @@ def compare(
 
 
 def in_short(fields: Sequence[str]) -> str:
-    """Return the first differing fields, shortened, and how many more there are, as one line."""
+    """Return the first differences, shortened, and the number of further ones, as one line."""
     shown = [
         textwrap.shorten(field, _LONGEST_FIELD, placeholder=" ...")
         for field in fields[:_SHOWN_FIELDS]
@@ -188,9 +191,12 @@ def in_short(fields: Sequence[str]) -> str:
 
 
 def _explained(step: Step, near: Iterable[Record], left: Collection[str]) -> StepState:
-    """Return the state of a new step, given the finished steps in its place.
+    """Return the state of a new step: stale if an earlier plan's artifact is in the same place.
 
-    Prefer artifacts of the study's own earlier plans (`left`): they make the step stale.
+    Args:
+      step: The new step.
+      near: Records of the finished steps in the same place, perhaps of other studies.
+      left: Ids of artifacts that earlier plans or locks of this study named.
     """
     own = [record for record in near if record.fingerprint[:ID_DIGITS] in left]
     fields, record = _nearest((_fields(one, step), one) for one in own or near)
@@ -234,17 +240,20 @@ def _orphans(plan: StudyPlan, records: Iterable[Record]) -> tuple[Orphan, ...]:
 
 
 def _fields(record: Record, step: Step) -> Fields:
-    """List the differing fields of a finished and a planned step; if none, the kind's version."""
+    """List the differences of a finished and a planned step.
+
+    If their settings are equal, the version of the step kind must differ, so list that.
+    """
     found = differences(record.lineage, step.lineage)
     return tuple(found) or (f"version of kind {step.kind}: -> {kind_named(step.kind).version}",)
 
 
 def _no_longer(record: Record, values: Mapping[tuple[str, str], set[object]]) -> str:
-    """Return, as a phrase, which axis value of the artifact no planned step of its kind has."""
+    """Return a phrase for the axis value of an artifact that no planned step has."""
     for axis in kind_named(record.kind).place:
         if (value := record.axes.get(axis)) not in values.get((record.kind, axis), ()):
-            return f"{axis} {value}: planned no more"
-    return "nothing planned is in its place"
+            return f"{axis} {value} is no longer in the study"
+    return "the study no longer has this combination"
 
 
 def _place(kind: str, axes: Mapping[str, Any]) -> Place:

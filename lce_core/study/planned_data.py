@@ -1,4 +1,4 @@
-"""Plan a study's data: digests of local data and weights, and the steps that prepare text."""
+"""Plan the steps that tokenize and pack text, and compute the digests of local data and weights."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lce_core.study.step_kinds import HeldOutSpec, RowsSpec, Tokenizer, TokensSp
 class Data:
     """The digest of a plug-in's local input, or the reason why the input is missing.
 
-    Both are None for a plug-in that reads no local input.
+    Both fields are None for a plug-in that reads no local input.
     """
 
     digest: str | None
@@ -26,7 +26,7 @@ class Data:
 
     @classmethod
     def of(cls, digest: Callable[[], str | None]) -> Data:
-        """Return what `digest` returns, or the message of its UnavailableError as `absent`.
+        """Call `digest`. If it raises UnavailableError, return the message as `absent`.
 
         Raises:
           DataError: if the data exists but cannot be read.
@@ -39,12 +39,13 @@ class Data:
 
 @dataclass(frozen=True)
 class Base:
-    """A base model with its configuration; `absent` says why the configuration is missing."""
+    """A base model of the study with its configuration and the digest of its weights."""
 
     model: LanguageModel
     weights: str | None
     """Digest of weights from a folder; None for hub weights, which are pinned by revision."""
     absent: str | None
+    """Reason why the model's configuration is missing; None if it is known."""
 
     @classmethod
     def of(cls, model: LanguageModel, folder: Path | None) -> Base:
@@ -76,7 +77,7 @@ def add_step(steps: Steps, step: Step) -> Step:
 
 @dataclass(frozen=True)
 class Text:
-    """Adds the steps that prepare the corpus, tokenized for one base model, to a plan."""
+    """Adds steps to a plan that tokenize and pack the corpus for one base model."""
 
     study: StudySpec
     base: Base
@@ -84,7 +85,6 @@ class Text:
 
     @property
     def base_model(self) -> LanguageModel:
-        """Base model that owns the tokenizer."""
         return self.base.model
 
     @property
@@ -94,7 +94,7 @@ class Text:
 
     @property
     def absent(self) -> str | None:
-        """Reason why the base model or the corpus is missing; None if both are here."""
+        """Reason why the base model or the corpus is missing; None if both are available."""
         return self.base.absent or self.corpus.absent
 
     def rows(self, steps: Steps, row_length: int, num_rows: int, seed: int) -> Step:
@@ -128,7 +128,10 @@ class Text:
         return add_step(steps, make_step(spec, self._name(), self._shards(steps), self._axes()))
 
     def _shards(self, steps: Steps) -> dict[str, Step]:
-        """Add the token shards and return them as parents by role; empty unless streamed."""
+        """Add the step that writes token shards and return it by its role as a parent.
+
+        Return an empty mapping for a corpus that is not streamed.
+        """
         if not isinstance(self.study.corpus, StreamedCorpus):
             return {}
         spec = TokensSpec(

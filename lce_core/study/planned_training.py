@@ -1,8 +1,9 @@
-"""Plan the training runs of one base model and seed: the base model and a chain per variant.
+"""Plan the training runs of one base model and seed.
 
-A variant is an entry of the study's methods, frozen or tuned. A tuned variant's chain has one run
-per stage of the method and a final run. The chain starts from the base model or, with `start_from`,
-from the last run of another chain. Identical runs of different variants share one step.
+A variant is an entry of the study's methods, frozen or tuned. A tuned variant is trained by a chain
+of runs: one per stage of its method, then a final run. The chain starts from the base model's
+weights or, with `start_from`, from those of another tuned variant. Identical runs of different
+variants are one step.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from lce_core.study.step_kinds import BaseSpec, FinetuneSpec
 
 @dataclass(frozen=True)
 class _Run:
-    """One run of a chain. `target` and `row_length` are in tokens."""
+    """One training run of a variant. `target` and `row_length` are in tokens."""
 
     name: str
     method: Method
@@ -36,14 +37,14 @@ class PlannedTraining:
     text: Text
     seed: int
     steps: Steps
-    """Receives the training steps and their rows."""
+    """The planned steps, to which training steps and their data steps are added."""
     _checkpoints: dict[str, Step | None] = field(default_factory=dict)
 
     def checkpoint(self, variant: MethodEntry) -> Step | None:
-        """Return the training step whose weights a variant evaluates, after adding it to `steps`.
+        """Return the training step that produces a variant's weights, and add it to `steps`.
 
-        A frozen variant evaluates the base model that the study trains. Return None for weights
-        that the study does not train: published ones, a local folder's or the hub's.
+        For a frozen variant this is the training of the base model. Return None if the study does
+        not train the weights: published weights, or a base model from a folder or the hub.
 
         Raises:
           SpecError: if a run has fewer tokens than one optimizer step.

@@ -1,4 +1,4 @@
-"""Register folders that hold the user's own plug-ins."""
+"""Register the folders of users' own plug-ins (`--plugins`), and find a step's plug-ins."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PLACES: dict[str, Registry[Any]] = {
     "models": MODELS,
     "corpora": CORPORA,
 }
-"""Subfolders of a plug-in folder, and the registry for the plug-ins in each."""
+"""Registry of plug-ins by the subfolder of a plug-in folder in which users put them."""
 
 
 def add_plugin_folders(folders: tuple[Path, ...]) -> None:
@@ -36,11 +36,11 @@ _KIND_OF = {
     "tokenizer": "models",
     "corpus": "corpora",
 }
-"""Plug-in kind by the spec field that names the plug-in."""
+"""Subfolder of the plug-in, by the field of a step's spec that contains its identity."""
 
 
 def own_plugins(spec: Mapping[str, Any]) -> dict[str, PluginCode]:
-    """Return the code of the user's own plug-ins in a step's spec, by "kind/name".
+    """Return VERSION and code digest of users' plug-ins in a step's spec, by "methods/mine".
 
     Raises:
       SpecError: if a plug-in is not registered or its file is invalid.

@@ -1,4 +1,4 @@
-"""Look up a plan's steps in a store and explain why each step is done or not."""
+"""Look up a plan's steps in a store: which are done, which a run would compute, and why."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from lce_core.study.states import State
 Change = Literal["new", "done", "stale", "failed", "unavailable"]
 
 _FOR_GOOD = "non_finite"
-"""The failure class that later runs do not retry: a deterministic run diverges again."""
+"""Failure class (a loss or score became NaN) that later runs do not retry, because a deterministic
+run diverges again."""
 
 
 @dataclass(frozen=True)
@@ -28,18 +29,19 @@ class StepState:
     state: State
     reason: str
     holds: Literal["new", "stale", "failed"] = "new"
-    """Detail of the state "missing": "stale" if an outdated or damaged artifact of the step exists,
-    "failed" if the last attempt failed and is retried, else "new"."""
+    """Detail of the state "missing": "stale" if the store has an outdated or damaged artifact,
+    "failed" if the last attempt failed and the next run retries it, else "new"."""
     differs: tuple[str, ...] = ()
-    """Differences from the most similar finished step with the same axes: "field: old -> new"."""
+    """Differences "setting: old -> new" from the most similar finished step, if there is one for
+    the same method, seed, length and so on."""
     was: str | None = None
-    """Id of the artifact with the same axes that an earlier plan named; None if there is none."""
+    """Id of the artifact that an earlier plan named instead of this step; None if there is none."""
     plugin_changes: frozenset[PluginChange] = frozenset()
-    """Plug-ins of the step or an ancestor whose code changed without a new VERSION."""
+    """Plug-ins of the step or of a step it depends on whose code changed without a new VERSION."""
 
     @property
     def change(self) -> Change:
-        """The state, or `holds` if the state is "missing"; "failed" may thus be retried or not."""
+        """The state for display: `holds` if the state is "missing", else the state itself."""
         return self.holds if self.state == "missing" else self.state
 
 
@@ -50,12 +52,13 @@ def inspect(
     *,
     retry_failed: bool = False,
 ) -> dict[str, StepState]:
-    """Return the state of every step by fingerprint, parents before children.
+    """Return the state of every step of a plan by fingerprint, parents before children.
 
     Args:
       plan: The steps to look up.
       store: The store to search.
-      folders: This run's `folders_of(execution)`. An unavailable step is retried if they changed.
+      folders: Data and model folders of this run (`folders_of`). A step that was unavailable is
+        retried if they changed.
       retry_failed: Also retry steps with a permanent failure, such as a loss that became NaN.
     """
     states: dict[str, StepState] = {}
@@ -77,11 +80,12 @@ def inspect(
 
 
 def given_up(failure: Mapping[str, Any], folders: Mapping[str, str]) -> StepState | None:
-    """Return the state of a step after this failure if no later run retries it; else None.
+    """Return the state of a step whose failure no later run retries; None if a later run does.
 
     Args:
-      failure: A failure as returned by `FailureNotes.of`.
-      folders: This run's `folders_of(execution)`, to compare with the failed run's.
+      failure: The step's failure, from `FailureNotes.of`.
+      folders: Data and model folders of this run (`folders_of`). If the step was unavailable and
+        the folders differ from those of the failed run, it is retried.
     """
     if failure["class"] == _FOR_GOOD:
         return StepState("failed", f"{failure['class']}: {failure['message']}")
@@ -91,7 +95,7 @@ def given_up(failure: Mapping[str, Any], folders: Mapping[str, str]) -> StepStat
 
 
 def _changes(record: Record, step: Step, accepted: AcceptedCode) -> frozenset[PluginChange]:
-    """Return the plug-ins whose code changed since the step finished and was not accepted."""
+    """Return the changes of plug-in code since the step finished that the user did not accept."""
     present, found = own_plugins(step.spec), []
     for plugin, ran in record.plugins.items():
         now = present.get(plugin)

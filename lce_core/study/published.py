@@ -1,9 +1,8 @@
-"""Find a variant's published weights by name, check them against the study and digest them.
+"""Find the published weights of a variant (its `checkpoint`) and check that they fit the study.
 
 The check reads config.json. Its sizes must equal the base model's. If it states scaled RoPE
-frequencies, they must equal the frequencies of the study's method for a request of the target
-context. Many published checkpoints state no scaling; their frequencies cannot be checked, so the
-folder's name is trusted.
+frequencies, they must equal those of the study's method at the target context. Many published
+checkpoints state no scaling; their frequencies cannot be checked.
 
 This module does not import torch.
 """
@@ -27,7 +26,7 @@ from lce_core.study.spec import MethodEntry
 MOST_ADDED_TOKENS = 64
 """Extra vocabulary rows allowed beyond the base model's, for padding and added tokens."""
 _AGREEMENT = 1e-6
-"""Largest relative difference of frequencies. Published RoPE bases and factors are rounded."""
+"""Maximum relative difference of frequencies. Published RoPE bases and factors are rounded."""
 _ADAPTER = "adapter_config.json"
 _LEARNED = "extension.safetensors"
 _INSERTED = "landmark_token_id"
@@ -43,10 +42,10 @@ def published_weights(
     """Check a variant's published weights and return their digest.
 
     Args:
-      base_model: The model from which the weights were trained.
-      variant: The study's entry.
+      base_model: The base model that the weights were trained from.
+      variant: The entry of the study's `methods`.
       target: Context length in tokens to which the variant extends the model.
-      folders: Folders by the names that the user gave.
+      folders: Folders by the names that the user gave (`--model-folder`).
       where: Path of the entry in the study file, for errors.
 
     Returns:
@@ -83,7 +82,7 @@ def named_folder(name: str, folders: Mapping[str, Path]) -> Path:
             f"checkpoint {name}",
             "no folder of that name",
             "the folder with these published weights",
-            f"download them and name it with --model-folder {name}=FOLDER",
+            f"download the weights and add --model-folder {name}=FOLDER",
         )
     return folders[name]
 
@@ -99,9 +98,9 @@ def published_folder(digest: str, folders: Mapping[str, Path]) -> Path:
             return folder
     raise StoreError(
         f"published weights {digest[:12]}",
-        "no named folder that holds them",
-        "the folder as it was when the study was planned",
-        "run the study again, which plans with the folder as it is",
+        "no named folder with this digest",
+        "the weights that the folder had when the study was planned",
+        "run the study again, which plans with the folder's present weights",
     )
 
 
@@ -111,16 +110,15 @@ def _require_weights(folder: Path) -> None:
     if (folder / _ADAPTER).is_file():
         raise SpecError(
             folder / _ADAPTER,
-            "low-rank updates without the model",
+            "a LoRA adapter without the model",
             "whole weights",
-            "merge them into the base model with the program that made them, and save that as"
-            " safetensors",
+            "merge the adapter into the base model, and save the model as safetensors",
         )
     raise SpecError(
         folder,
         "no safetensors file",
-        "weights as safetensors; others can hold code, and are not opened",
-        "convert them where that is safe, with transformers' save_pretrained",
+        "weights as safetensors, because other formats can contain code that runs when loaded",
+        "convert them on a machine where that is safe, with transformers' save_pretrained",
     )
 
 

@@ -1,9 +1,9 @@
-"""Find the garbage collector's roots: the artifacts that plans and locks of studies name.
+"""Find the artifacts that `lce gc` must keep: those that plans and locks of studies name.
 
-A plan made on a machine without some input data has no ids for the cells that read the data. Every
-artifact in the place of such a cell (model, method, seed, benchmark, task, length) is kept,
-whatever its id. All artifacts named by the study's earlier plans are kept as well, because an
-artifact records the place of the step that first computed it, which may have another label or seed.
+A plan made on a machine without some input data has no ids for the cells that read the data. For
+such a cell, every artifact of the same model, method, seed, benchmark, task and length is kept. All
+artifacts that the study's earlier plans name are kept as well, because an artifact may have been
+computed first under another label or seed.
 """
 
 from __future__ import annotations
@@ -24,13 +24,17 @@ from lce_core.study.step_kinds import CellSpec
 
 
 def roots_of(store: Store, locks: Iterable[Path]) -> Roots:
-    """Return the ids in the store's plans and locks and in the lock files `locks`.
+    """Return the step ids in the store's plans and locks and in further lock files.
 
-    For planned cells that wait for data and have no id, return the axes instead.
+    For planned cells without an id, because their data is missing, return the axes instead.
+
+    Args:
+      store: The store.
+      locks: Lock files outside the store.
 
     Raises:
-      SpecError: if there is no plan and no lock, because everything would then be garbage.
-      DataError: if a plan or lock cannot be read, because its ids are then unknown.
+      SpecError: if there is no plan and no lock, so that `lce gc` would remove everything.
+      DataError: if a plan or lock cannot be read, so that its ids are unknown.
     """
     plans = [(path, _plan(path)) for path in sorted(store.home.glob("studies/*/plan.json"))]
     kept = [*sorted(store.home.glob(f"studies/*/{LOCK}")), *locks]
@@ -71,14 +75,14 @@ def _plan(path: Path) -> dict[str, Any]:
 def _no_plan(path: Path, error: BaseException) -> DataError:
     return DataError(
         f"{path}",
-        f"no plan: {error}",
+        f"content that is not a plan ({error})",
         "a readable plan",
-        "run the study again to rewrite it, or remove its folder",
+        "run the study again to rewrite the plan, or remove its folder",
     )
 
 
 def ids_before(store: Store, study: str) -> set[str]:
-    """Return the step ids in a study's plans and in the store's copy of its lock, if readable."""
+    """Return the step ids in a study's last plan, earlier plans and lock, as far as readable."""
     folder = store.home / "studies" / study
     with contextlib.suppress(DataError):
         return ids_of_study(folder).union(_lock(folder / LOCK).steps)

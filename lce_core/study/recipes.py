@@ -1,8 +1,8 @@
-"""Load published training recipes, used as `training: {recipe: yarn}` in a study file.
+"""Load published training recipes, which a study file names as `training: {recipe: yarn}`.
 
-Each file of `lce_core/recipes` holds one recipe. Every value carries its source (table, section or
-commit) and any contradicting statement. Keys in the study override keys of the recipe. Recipes are
-resolved when the study is read, so fingerprints contain plain values: a study that writes out the
+A recipe is a file of `lce_core/recipes` with training settings of a paper. Every value has its
+source (table, section or commit) and any contradicting statement. Keys in the study override the
+recipe's. Fingerprints contain the values, not the recipe's name, so a study that writes out the
 same values has the same ids.
 """
 
@@ -28,14 +28,14 @@ class Fact(Section):
     source: str = Field(min_length=1)
     """Table or section of a paper, or repository@commit and file."""
     against: str | None = Field(default=None, min_length=1)
-    """Contradicting value elsewhere in the same work, with its place."""
+    """Contradicting value elsewhere in the same paper or code, with its source."""
 
 
 class Recipe(Section):
     """The content of one file in `lce_core/recipes`."""
 
     about: str
-    """The paper or project whose training the recipe describes."""
+    """The paper or project that published these settings."""
     training: dict[str, Fact]
     """Values by key of `Training`."""
     upsampling: dict[str, Fact] = Field(default_factory=dict)
@@ -52,24 +52,23 @@ class Recipe(Section):
         yield from ((f"upsampling.{key}", fact) for key, fact in self.upsampling.items())
 
     def of_entry(self) -> dict[str, Any]:
-        """Return what the recipe sets in a `methods` entry beside `training`: `train_tokens`."""
+        """Return `train_tokens`, which a recipe sets in an entry of `methods` beside `training`."""
         return {} if self.train_tokens is None else {"train_tokens": self.train_tokens.value}
 
     def of_study(self) -> dict[str, Any]:
-        """Return what the recipe sets in a study beside `training`: train_tokens and upsampling."""
+        """Return `train_tokens` and `upsampling`, which a recipe sets in a study file."""
         upsampling = {"upsampling": _values(self.upsampling)} if self.upsampling else {}
         return {**self.of_entry(), **upsampling}
 
 
 def recipe_names() -> list[str]:
-    """Return the names of all recipes, sorted."""
     folder = files("lce_core") / "recipes"
     names = (file.name for file in folder.iterdir())
     return sorted(name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX))
 
 
 def load_recipe(name: str, where: str = "recipe") -> Recipe:
-    """Load the recipe of this name; `where` names the key in errors.
+    """Load a recipe; `where` is the path of the key that names it, for errors.
 
     Raises:
       SpecError: if there is no such recipe; the error suggests the most similar name.
@@ -84,9 +83,10 @@ def load_recipe(name: str, where: str = "recipe") -> Recipe:
 def resolved(training: Mapping[str, Any], where: str) -> tuple[Recipe | None, dict[str, Any]]:
     """Replace the key `recipe` of a `training` mapping by the values of the named recipe.
 
+    The mapping's other keys override values of the recipe.
+
     Returns:
-      The named recipe, or None, and the mapping with the recipe's values filled in. The mapping's
-      own keys override the recipe's.
+      The named recipe (None if the mapping names none) and the resulting mapping.
     """
     if "recipe" not in training:
         return None, dict(training)

@@ -1,8 +1,7 @@
-"""The content of a study file: `StudySpec` and its sections.
+"""The content of a study file: `StudySpec`, its entries and the checks across them.
 
-`lce_core.study.study_file` reads a StudySpec from YAML and rejects unknown keys. Every field that a
-step depends on is part of the step's fingerprint (`lce_core.study.plan`). Execution settings are
-recorded beside results and are never part of a fingerprint.
+`lce_core.study.study_file` reads a StudySpec from YAML; `lce_core.study.plan` expands it into
+steps. Every setting that can change a result is part of the fingerprints of the steps it affects.
 
 This module does not import torch.
 """
@@ -28,19 +27,20 @@ from lce_core.study.variants import variant_name
 _OF_TRAINING = ("train_length", "train_tokens", "training", "start_from")
 """Keys of an entry of `methods` that are allowed only for tuned variants."""
 MAX_NAME = 100
-"""Maximum characters of a study's name, which names files, folders and database rows."""
+"""Maximum characters of a study's name, from which file and folder names are made."""
 MAX_LABEL = 64
-"""Maximum characters of a label. A folder's name, at most 255 bytes, contains two labels."""
+"""Maximum characters of a label. A folder name of at most 255 bytes contains two labels."""
 MAX_SEEDS = 1000
 MAX_CELLS = 250_000
-"""Planning 248,400 cells takes 172 s on two busy cores and 1.3 GB; both grow with the cells."""
+"""Maximum cells of a study. Planning 248,400 cells takes 172 s and 1.3 GB on two busy cores; both
+grow with the number of cells."""
 
 
 class MethodEntry(Section):
-    """A variant: an entry of `methods`, frozen or fine-tuned.
+    """A variant: an entry of `methods`, frozen (without training) or tuned (fine-tuned).
 
-    Omitted keys default to the study's values; `StudySpec.target_of` and similar methods resolve
-    them.
+    Keys that the entry omits default to the study's values; see `StudySpec.target_of` and similar
+    methods.
     """
 
     method: Method
@@ -48,24 +48,27 @@ class MethodEntry(Section):
     label: str = Field(pattern=r"^[a-z0-9][a-z0-9_]*$", max_length=MAX_LABEL)
     """Name in tables. Defaults to the method's name; set it to compare variants of one method."""
     tuned: bool = False
-    """Fine-tune on `train_tokens` at the target context before evaluating."""
+    """Fine-tune the base model with the method before evaluating."""
     train_positions: Positions = "exact"
-    """Fine-tune on exact positions, on positions rounded to bf16 (`bf16`), or on rotation angles
-    rounded to bf16 (`bf16_angles`)."""
+    """Rounding of token positions in training: exact (none), bf16 (positions) or bf16_angles
+    (positions, frequencies and rotation angles)."""
     target_context: int | None = Field(default=None, gt=0)
-    """Context length in tokens to which the variant extends the model; None: the study's."""
+    """Context length in tokens to which the variant extends the model. Defaults to the study's."""
     train_length: int | None = Field(default=None, gt=0)
-    """Length of a training row in tokens; None: the target context."""
+    """Length of a training row in tokens. Defaults to the target context."""
     train_tokens: int | None = Field(default=None, gt=0)
-    """Number of training tokens; None: the study's."""
+    """Number of training tokens. Defaults to the study's."""
     training: Training | None = None
-    """Complete training settings (optimizer and schedule); None: the study's."""
+    """Training settings (optimizer and schedule). Omitted keys default to those of the entry's
+    `recipe`, or else to the study's."""
     start_from: str | None = None
-    """Name of the tuned variant whose weights initialise the training; None: the base model's."""
+    """Name of another tuned variant, whose weights initialise the training. Defaults to the base
+    model's weights."""
     checkpoint: str | None = Field(
         default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=MAX_NAME
     )
-    """Name of published weights to evaluate instead of training; see `--model-folder`."""
+    """Name of published weights to evaluate instead of training; pass their folder with
+    `--model-folder NAME=FOLDER`."""
 
     @model_validator(mode="after")
     def _of_training(self) -> MethodEntry:
@@ -74,7 +77,7 @@ class MethodEntry(Section):
                 raise SpecError(
                     key,
                     f"a value for {self.method.plugin_name}, which is not trained",
-                    "a tuned variant where training is described",
+                    f"`{key}` only in entries with `tuned: true`",
                     f"add `tuned: true`, or leave out `{key}`",
                 )
         return self
@@ -85,7 +88,7 @@ class MethodEntry(Section):
             raise SpecError(
                 "checkpoint",
                 f"checkpoint: {self.checkpoint} with tuned: true",
-                "weights that are published, or weights that the study trains",
+                "either published weights or weights that the study trains",
                 "remove one of them",
             )
         return self
@@ -111,19 +114,19 @@ class MethodEntry(Section):
             raise SpecError(
                 "train_positions",
                 f"{self.train_positions} for {name}, which is not trained",
-                "a tuned variant where positions of training are rounded",
+                "`train_positions` only in entries with `tuned: true`",
                 "add `tuned: true`, or leave out `train_positions`",
             )
         return self
 
     @property
     def is_tuned(self) -> bool:
-        """True if the variant is evaluated with weights tuned by the study or published."""
+        """True if the evaluated weights were fine-tuned, by the study or by others (published)."""
         return self.tuned or self.checkpoint is not None
 
     @property
     def name(self) -> str:
-        """The label, with "-tuned" appended for a tuned variant: "yarn" or "yarn-tuned"."""
+        """The label, with "-tuned" appended for a tuned variant: "yarn", "yarn-tuned"."""
         return variant_name(self.label, not self.is_tuned)
 
 
@@ -140,7 +143,7 @@ class BenchmarkEntry(Section):
     tasks: tuple[str, ...] = Field(min_length=1)
     """Tasks to evaluate. Defaults to all tasks of the benchmark."""
     methods: tuple[str, ...] | None = Field(default=None, min_length=1)
-    """Names of the variants to evaluate; None: all."""
+    """Names of the variants to evaluate. Defaults to all."""
 
     @model_validator(mode="after")
     def _distinct(self) -> BenchmarkEntry:
@@ -150,23 +153,22 @@ class BenchmarkEntry(Section):
         return self
 
     def evaluates(self, variant: MethodEntry) -> bool:
-        """Return True if the entry evaluates this variant."""
         return self.methods is None or variant.name in self.methods
 
 
 class StudySpec(BaseModel):
-    """A whole study: base models x methods x seeds x benchmarks x tasks x lengths."""
+    """A whole study. It evaluates base models x methods x seeds x benchmarks x tasks x lengths."""
 
     model_config = STRICT
 
     study: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=MAX_NAME)
-    """Kebab-case name."""
+    """Name of the study: lower-case letters, digits and hyphens."""
     hypothesis: str
-    """What the study expects to find, written before it runs."""
+    """What the author expects to find, written before the study runs."""
     target_context: int = Field(gt=0)
-    """Context length C' in tokens to which the methods extend the base models."""
+    """Context length in tokens to which the methods extend the base models."""
     train_tokens: int | None = Field(default=None, gt=0)
-    """Training tokens per tuned variant, rounded down to whole optimizer steps."""
+    """Number of training tokens of each tuned variant, rounded down to whole optimizer steps."""
     corpus: Corpus
     """Source of training and held-out text."""
     base_models: tuple[LanguageModel, ...] = Field(min_length=1)
@@ -174,13 +176,13 @@ class StudySpec(BaseModel):
     methods: tuple[MethodEntry, ...] = Field(min_length=1)
     """Variants to compare."""
     training: Training | None = None
-    """Training settings of the tuned variants; None if the study trains none."""
+    """Training settings of the tuned variants; required if there are any."""
     benchmarks: tuple[BenchmarkEntry, ...] = Field(min_length=1)
     """Benchmarks to evaluate, with their lengths."""
     seeds: tuple[int, ...] = Field(min_length=1, max_length=MAX_SEEDS)
-    """Distinct seeds of training and sampling, 0 or more."""
+    """Distinct seeds, 0 or more. Each seed trains and evaluates every variant once."""
     expects: tuple[Expectation, ...] = Field(default=(), max_length=MAX_ENTRIES)
-    """The comparisons that the hypothesis predicts; no part of a cell's identity."""
+    """Comparisons that the hypothesis predicts. They change no id."""
     upsampling: Upsampling = Upsampling()
     """Sampling of training text by document length."""
     evaluation: Evaluation = Evaluation()
@@ -215,12 +217,12 @@ class StudySpec(BaseModel):
         raise _missing_value("training", variant)
 
     def start_of(self, variant: MethodEntry) -> MethodEntry | None:
-        """Return the tuned variant whose weights initialise this one's training, if any."""
+        """Return the variant that `start_from` of `variant` names; None if it names none."""
         named = {other.name: other for other in self.methods if other.tuned}
         return None if variant.start_from is None else named[variant.start_from]
 
     def comparisons(self) -> Iterator[dict[str, Any]]:
-        """Yield the comparisons that the study expects; see `expectation.comparisons`."""
+        """Expand `expects` into pairs of variants; see `expectation.comparisons`."""
         evaluated: dict[str, dict[str, set[tuple[int, str]]]] = {}
         for entry in self.benchmarks:
             by_variant = evaluated.setdefault(entry.benchmark.plugin_name, {})
@@ -259,8 +261,8 @@ class StudySpec(BaseModel):
         if self.evaluation.rotation == "stock" and self.evaluation.precision == "fp32":
             raise SpecError(
                 "evaluation.rotation",
-                "stock with precision fp32, where no cosine is rounded",
-                "stock rotation with precision bf16 alone",
+                "stock with precision fp32, which rounds no cosines",
+                "`rotation: stock` only with `precision: bf16`",
                 "leave out rotation, or set precision: bf16",
             )
         if min(self.seeds) < 0 or max(self.seeds) >= 1 << 63:
@@ -271,9 +273,9 @@ class StudySpec(BaseModel):
             if base.known_as != base.plugin_name and base.known_as in MODELS.names():
                 raise SpecError(
                     "base_models",
-                    f"{base.known_as} for a {base.plugin_name}",
-                    "a name that no registered base model has",
-                    "give it another `label`",
+                    f"label {base.known_as} for a {base.plugin_name}",
+                    "a label that is not the name of a registered base model",
+                    "choose another `label`",
                 )
         _refuse_repeats("methods", [variant.name for variant in self.methods])
         return self
@@ -290,7 +292,7 @@ class StudySpec(BaseModel):
                 raise SpecError(
                     f"{own}training.state_precision",
                     f"{training.state_precision} with precision {training.precision}",
-                    "products in bf16 where states may be bf16",
+                    f"{training.state_precision} only with `precision: bf16`",
                     "set precision: bf16 as well",
                 )
             if training.tokens_per_step % length:
@@ -298,7 +300,7 @@ class StudySpec(BaseModel):
                 raise SpecError(
                     f"{own}training.tokens_per_step",
                     training.tokens_per_step,
-                    f"a multiple of {rows}, {length}, the rows of {variant.name}",
+                    f"a multiple of {rows}, {length}, the row length of {variant.name}",
                     "change one of them",
                 )
         return self
@@ -326,7 +328,7 @@ class StudySpec(BaseModel):
                 raise SpecError(
                     f"methods[{index}].start_from",
                     f"a circle: {' from '.join([*path, start.name])}",
-                    "runs that start, in the end, from the base model",
+                    "a chain of runs that begins with the base model",
                     "remove one `start_from`",
                 )
         return self
@@ -349,9 +351,9 @@ class StudySpec(BaseModel):
                     if cell in seen:
                         raise SpecError(
                             f"benchmarks[{index}]",
-                            f"{' '.join(map(str, cell))}, which benchmarks[{seen[cell]}] asks too",
-                            "each task at each length once for each method",
-                            "change methods, tasks or lengths of one of the two",
+                            f"{' '.join(map(str, cell))}, which benchmarks[{seen[cell]}] has too",
+                            "each task at each length once per method",
+                            "change methods, tasks or lengths of one of the two entries",
                         )
                     seen[cell] = index
         return self
@@ -362,7 +364,7 @@ class StudySpec(BaseModel):
             raise SpecError(
                 "expects",
                 f"more than {MAX_COMPARISONS:,} comparisons",
-                f"at most {MAX_COMPARISONS:,} pairs of methods at one length",
+                f"at most {MAX_COMPARISONS:,} pairs of methods at a length",
                 "name fewer methods or lengths",
             )
         return self
@@ -384,5 +386,5 @@ def _refuse_repeats(what: str, values: Sequence[object]) -> None:
             what,
             f"{', '.join(repeated)} more than once",
             "distinct entries",
-            "list each once, or give variants of a method or model a `label`",
+            "list each once, or give entries of the same method or model different labels",
         )

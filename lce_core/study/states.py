@@ -1,9 +1,7 @@
 """States of a study's cells and steps, shared by plans, catalog, `lce status` and dashboard.
 
-In a plan, a failed step that the next run retries is missing; `StepState.change` tells it apart.
-
-A group of cells, such as all tasks and seeds of a method at one length, has a state of its own. The
-dashboard's `sql/matrix.sql` applies the rule of `group_state` in SQL.
+In a plan, a failed step that the next run retries counts as missing (see `StepState.change`). The
+dashboard's `sql/matrix.sql` contains the rule of `group_state` in SQL.
 """
 
 from __future__ import annotations
@@ -18,20 +16,20 @@ STATES: dict[State, str] = {
     "failed": "the last attempt failed",
     "unavailable": "it cannot be computed here",
 }
-"""Meaning of each state."""
+"""Meaning of each state, shown to users."""
 
 GroupState = Literal["done", "in part", "running", "failed", "missing", "unavailable"]
 
 
 def group_state(states: Sequence[str]) -> GroupState:
-    """Return one state for a group of cells.
+    """Return one state for a group of cells, such as all tasks and seeds of a method at a length.
 
     The state is "running" if any cell is running, else "failed" if any failed, else "unavailable"
     if all are unavailable. Otherwise it is "done", "in part" or "missing" if all, some or none of
     the available cells are done.
 
     Args:
-      states: states of the cells, not empty; also "running". Any other word counts as missing.
+      states: State of each cell, at least one: a `State` or "running". Others count as "missing".
     """
     if "running" in states:
         return "running"

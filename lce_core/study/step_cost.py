@@ -1,4 +1,4 @@
-"""Predict the cost of training and evaluation: tokens, FLOPs and decoding traffic."""
+"""Predict the cost of a training run or an evaluation: tokens, FLOPs and memory traffic."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from lce_core.rope import ContextLengths
 from lce_core.study.cost import attention_flops, cache_elements, matmul_parameters, training_flops
 
 _BATCH_TOKENS: int = Execution.model_fields["micro_batch_tokens"].default
-"""Batch size in tokens assumed for fp32 decoding. Another micro-batch changes the cost slightly."""
+"""Batch size in tokens assumed for decoding in fp32, the default of `Execution`. Other batch sizes
+change the cost slightly."""
 
 
 @dataclass(frozen=True)
@@ -24,9 +25,9 @@ class Decoding:
     tokens: int = 0
     flops: float = 0.0
     bytes: float = 0.0
-    """Bytes read from memory: all weights once per pass, and the cached keys and values."""
+    """Bytes read from memory: all weights once per decoding pass, and cached keys and values."""
     layer_passes: int = 0
-    """Executions of a layer: one per layer, batch and generated position. Each launches kernels."""
+    """Number of decoding passes times layers. Each launches kernels, which takes a fixed time."""
 
     def __add__(self, other: Decoding) -> Decoding:
         return Decoding(
@@ -37,7 +38,6 @@ class Decoding:
         )
 
     def scaled(self, share: float) -> Decoding:
-        """Return the cost multiplied by `share`, a fraction."""
         return Decoding(
             round(share * self.tokens),
             share * self.flops,
@@ -48,7 +48,7 @@ class Decoding:
 
 @dataclass(frozen=True)
 class StepCost:
-    """Cost of a step: tokens processed in parallel, their FLOPs, and the cost of decoding."""
+    """Cost of a step: `tokens` of prompts or training rows, their FLOPs, and generated tokens."""
 
     tokens: int = 0
     flops: float = 0.0
@@ -62,7 +62,7 @@ class StepCost:
         )
 
     def scaled(self, share: float) -> StepCost:
-        """Return the cost with `tokens` and `flops` multiplied by `share`, but not `decoding`."""
+        """Return the cost with `tokens` and `flops` scaled, and `decoding` unchanged."""
         return StepCost(round(share * self.tokens), share * self.flops, self.decoding)
 
     @property
@@ -72,7 +72,7 @@ class StepCost:
 
 
 def total_cost(costs: Sequence[StepCost]) -> StepCost:
-    """Sum costs field by field. Plans have 100,000 steps, so no intermediate sums are built."""
+    """Sum costs field by field, without intermediate objects: plans have 100,000 steps."""
     decoding = [cost.decoding for cost in costs]
     return StepCost(
         sum(cost.tokens for cost in costs),
@@ -98,14 +98,14 @@ def finetune_cost(
 
     Args:
       model: The base model.
-      method: The method, which determines attention and trainable weights.
+      method: The method, which determines the attention and the trainable weights.
       target: Target context in tokens.
       tokens: Number of training tokens.
       length: Length of a training row in tokens.
     """
     weights, attention = _forward(model, method, target, length, training=True)
-    # Frozen weights propagate gradients but receive none, so their backward pass costs one forward
-    # pass instead of two. The few weights of low-rank adapters are not counted.
+    # With LoRA the frozen weights propagate gradients but receive none, so their backward pass
+    # costs one forward pass instead of two. The few weights of the adapters are not counted.
     passes = 3 if method.lora() is None else 2
     return StepCost(tokens, tokens * (passes * weights + 3 * attention))
 
@@ -127,10 +127,10 @@ def decoding_cost(
     length: float,
     precision: str,
 ) -> Decoding:
-    """Return the cost of generating maximum-length answers to prompts of mean length `length`.
+    """Return the cost of generating answers of maximum length to prompts of mean length `length`.
 
     The forward pass of the prompt already yields the first token of an answer. In bf16 each prompt
-    is answered alone; in fp32 as many prompts are batched as fill a micro-batch
+    is answered alone; in fp32 a batch has as many prompts as fit into a micro-batch
     (`lce_core.evaluation.decoding`).
     """
     tokens = answers.number * answers.longest
@@ -166,9 +166,9 @@ def _keys_of_last(model: LanguageModel, method: Method, target: int, length: flo
 def _forward(
     model: LanguageModel, method: Method, target: int, length: float, *, training: bool
 ) -> tuple[float, float]:
-    """Return the forward FLOPs per text token in weight products and in attention.
+    """Return the forward FLOPs per token of text: of products with weights, and of attention.
 
-    Inserted tokens multiply both by `block / (block - 1)`.
+    A method that inserts tokens (landmarks, say) multiplies both by `block / (block - 1)`.
     """
     geometry, growth = model.geometry, 1.0
     lengths = ContextLengths(geometry.trained_context, target, request=round(length))

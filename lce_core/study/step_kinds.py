@@ -1,4 +1,4 @@
-"""The step kinds: token shards, packed rows, held-out text, base models, fine-tuning, cells.
+"""The kinds of steps in a plan: token shards, packed rows, held-out text, training runs, cells.
 
 To add a kind, define a class here and a function in `lce_core.runners`. Code that groups, prices,
 schedules or displays steps uses the class and needs no change.
@@ -47,7 +47,7 @@ def _installed_intervals(value: dict[str, Any]) -> dict[str, Any]:
         raise SpecError(
             "intervals",
             value,
-            f"{INTERVALS}, the intervals of this installation",
+            f"{INTERVALS}, as this version of lce computes them",
             "plan the study again with this installation",
         )
     return value
@@ -61,13 +61,16 @@ SomeBenchmark = Annotated[Benchmark, BeforeValidator(partial(_plugin, BENCHMARKS
 
 
 class Tokenizer(Section):
-    """Identity of a base model's tokenizer, so that models with the same one share text steps."""
+    """Identity of a base model's tokenizer.
+
+    Base models with equal tokenizers share the steps that tokenize and pack text.
+    """
 
     name: str
     """Name of the base model's plug-in."""
     version: int
     weights: str | None = None
-    """Digest of the local model folder; None for the hub."""
+    """Digest of the model's local folder; None for a model from the hub."""
     parameters: Mapping[str, Any] = Field(default_factory=dict)
     """Parameters of the base model that affect its tokenizer."""
 
@@ -80,7 +83,10 @@ class _TextSpec(StepSpec):
 
 
 class TokensSpec(_TextSpec):
-    """Token shards of a streamed corpus, from which rows and held-out text are cut."""
+    """Spec of a step that tokenises a streamed corpus into shards.
+
+    Training rows and held-out text are cut from these shards.
+    """
 
     kind: ClassVar[str] = "tokens"
     version: ClassVar[int] = 1
@@ -89,7 +95,7 @@ class TokensSpec(_TextSpec):
 
 
 class RowsSpec(_TextSpec):
-    """Packed training rows."""
+    """Spec of a step that packs tokenised documents into training rows of equal length."""
 
     kind: ClassVar[str] = "rows"
     version: ClassVar[int] = 2
@@ -97,14 +103,14 @@ class RowsSpec(_TextSpec):
     submitted_as: ClassVar[str] = "sample"
 
     row_length: int
-    """Row length in tokens."""
+    """Length of a training row in tokens."""
     num_rows: int
     upsampling: Upsampling
     seed: int
 
 
 class HeldOutSpec(_TextSpec):
-    """Tokenised held-out text."""
+    """Spec of a step that tokenises text which training does not use, for evaluation."""
 
     kind: ClassVar[str] = "held_out"
     version: ClassVar[int] = 1
@@ -115,23 +121,23 @@ class HeldOutSpec(_TextSpec):
 
 
 class TrainingSpec(StepSpec):
-    """A training run on packed rows, its parent `rows`."""
+    """Spec of a training run on packed rows, the output of the parent step `rows`."""
 
     submitted_as: ClassVar[str] = "train"
     place: ClassVar[tuple[str, ...]] = ("base_model", "method", "seed")
     curve: ClassVar[str]
-    """Metric name of the loss per optimizer step, for charts."""
+    """Name of the loss in MLflow's charts."""
 
     base_model: SomeModel
     training: Training
     num_steps: int
+    """Number of optimizer steps."""
     row_length: int
-    """Row length in tokens."""
+    """Length of a training row in tokens."""
     seed: int
 
     @staticmethod
     def curve_of(kind: str) -> str:
-        """Return the `curve` of a training kind."""
         spec = kind_named(kind)
         assert issubclass(spec, TrainingSpec), f"steps of kind {kind} train nothing"
         return spec.curve
@@ -143,7 +149,7 @@ class TrainingSpec(StepSpec):
 
 
 class BaseSpec(TrainingSpec):
-    """A base model trained by the study from random weights."""
+    """Spec of a training run of a base model from random weights."""
 
     kind: ClassVar[str] = "base"
     version: ClassVar[int] = 1
@@ -151,12 +157,15 @@ class BaseSpec(TrainingSpec):
     curve: ClassVar[str] = "pretrain/loss"
 
     def cost(self, step: Step) -> StepCost:  # noqa: ARG002 - all of it is in the spec
-        """Predict the cost of all forward and backward passes."""
         return pretraining_cost(self.base_model, self.num_tokens, self.row_length)
 
 
 class FinetuneSpec(TrainingSpec):
-    """Fine-tuning with a method, starting from the parent `base` or from the hub's weights."""
+    """Spec of a fine-tuning run with a method.
+
+    The run starts from the weights of the parent step `base`. Without this parent it starts from
+    the base model's weights, from a local folder or the hub.
+    """
 
     kind: ClassVar[str] = "finetune"
     version: ClassVar[int] = 1
@@ -164,22 +173,22 @@ class FinetuneSpec(TrainingSpec):
     curve: ClassVar[str] = "train/loss"
 
     weights: str | None = None
-    """Digest of the local model folder; None for the hub."""
+    """Digest of the base model's local folder; None for a model from the hub."""
     method: SomeMethod
     target_context: int
     """Target context length in tokens."""
     train_positions: Positions = "exact"
 
     def cost(self, step: Step) -> StepCost:  # noqa: ARG002 - all of it is in the spec
-        """Predict the cost of all forward and backward passes with the method's attention."""
         target, length = self.target_context, self.row_length
         return finetune_cost(self.base_model, self.method, target, self.num_tokens, length)
 
 
 class CellSpec(StepSpec):
-    """One benchmark task at one length, evaluated with the parent `checkpoint` or other weights.
+    """Spec of a cell: one benchmark task at one length for one variant of a model.
 
-    Without a parent `checkpoint` the weights are published ones, a local folder's or the hub's.
+    The evaluated weights are those of the parent step `checkpoint`. Without this parent they are
+    published weights, or the base model's, from a local folder or the hub.
     """
 
     kind: ClassVar[str] = "cell"
@@ -192,7 +201,7 @@ class CellSpec(StepSpec):
 
     base_model: SomeModel
     weights: str | None = None
-    """Digest of the local model folder; None for the hub."""
+    """Digest of the base model's local folder; None for a model from the hub."""
     method: SomeMethod
     target_context: int
     """Target context length in tokens."""
@@ -202,16 +211,17 @@ class CellSpec(StepSpec):
     """Evaluated context length in tokens."""
     evaluation: Inference
     intervals: Annotated[dict[str, Any], AfterValidator(_installed_intervals)]
-    """Definition of the intervals around scores: `lce_core.statistics.estimates.INTERVALS`."""
+    """How confidence intervals of scores are computed (`lce_core.statistics.estimates.INTERVALS`).
+    """
     seed: int | None = None
-    """Seed of a benchmark that draws its samples; None for other benchmarks."""
+    """Seed with which the benchmark draws its samples; None if it draws none."""
     data: str | None = None
     """Digest of the benchmark's data set; None if it reads none."""
     published: str | None = None
-    """Digest of the folder with published weights; None if the variant names none."""
+    """Digest of published weights; None if the variant uses none."""
 
     def cost(self, step: Step) -> StepCost:
-        """Predict the cost from the data set's known sequences or the benchmark's estimate."""
+        """Predict the cost, from the lengths of the data set's prompts if they are known."""
         answers = self.benchmark.answers(self.task)
         if "num_tokens" in step.axes:
             return self._with_answers(step.axes["num_tokens"], step.axes["mean_length"], answers)
@@ -224,7 +234,7 @@ class CellSpec(StepSpec):
         return self._with_answers(tokens, length, answers)
 
     def cost_of(self, sequences: Sequences) -> StepCost:
-        """Return the cost of the sequences that a finished cell has processed, without decoding."""
+        """Return the cost of a finished cell's prompts and windows, without generated tokens."""
         return self._cost(sequences.num_tokens, sequences.mean_length)
 
     def _with_answers(self, tokens: int, length: float, answers: Answers) -> StepCost:
@@ -244,10 +254,10 @@ class CellSpec(StepSpec):
 
     @classmethod
     def unit(cls, step: Step) -> tuple[object, ...]:
-        """Return the key that cells of one unit share.
+        """Return the grouping key: cells with equal keys go to one worker together.
 
-        Cells of one model at one length form a unit; text-scoring cells of one model at all lengths
-        form another.
+        Cells of one model at one length have equal keys. So have cells of one model that score
+        running text, at all lengths.
         """
         axes = ("base_model", "method", "frozen", "seed")
         shared = "text" if _scores_text(step) else step.axes["eval_length"]
@@ -255,7 +265,7 @@ class CellSpec(StepSpec):
 
     @classmethod
     def unit_name(cls, step: Step) -> str:
-        """Name the model and the length, as in "evaluate m-yarn-s0 at 4096"."""
+        """Return a display name such as "evaluate smollm2-yarn-s0 at 4096"."""
         axes = step.axes
         variant = variant_name(axes["method"], axes["frozen"])
         what = "on text" if _scores_text(step) else f"at {axes['eval_length']}"
@@ -263,22 +273,22 @@ class CellSpec(StepSpec):
 
     @classmethod
     def is_divisible(cls, step: Step) -> bool:
-        """Return False for text-scoring cells: another worker would recompute shared windows."""
+        """Return False for cells that score text: two workers would compute the same windows."""
         return not _scores_text(step)
 
     @classmethod
     def rank(cls, step: Step) -> tuple[str, int]:
-        """Order text-scoring cells by text, then longest first; other cells longest first.
+        """Return the sort key: longest cells first; cells that score running text also by text.
 
-        The losses of shorter windows are read from the losses of longer ones. Texts are processed
-        one after another because a worker's memory may hold the losses of only one text.
+        Shorter windows reuse the losses of longer ones. A worker finishes one text before the next,
+        because its memory may hold the losses of only one.
         """
         text = step.axes["task"] if _scores_text(step) else ""
         return text, -int(step.axes["eval_length"])
 
 
 def kind_named(kind: str) -> type[StepSpec]:
-    """Return the class of a kind.
+    """Return the class of a step kind.
 
     Raises:
       KeyError: if there is no such kind.
@@ -287,7 +297,7 @@ def kind_named(kind: str) -> type[StepSpec]:
 
 
 def spec_of(step: Step) -> StepSpec:
-    """Parse the step's spec and load its plug-ins.
+    """Parse a step's spec into the class of its kind, loading the plug-ins.
 
     Raises:
       SpecError: if another version of the kind or of a plug-in wrote the spec.
@@ -296,7 +306,6 @@ def spec_of(step: Step) -> StepSpec:
 
 
 def step_cost(step: Step) -> StepCost:
-    """Predict the cost of one step."""
     return spec_of(step).cost(step)
 
 

@@ -1,4 +1,4 @@
-"""The base class of step kinds: fields, version, order, unit, place and cost."""
+"""The base class of step kinds: how steps of a kind are stored, grouped, ordered and priced."""
 
 from __future__ import annotations
 
@@ -14,23 +14,24 @@ from lce_core.store.steps import Step
 from lce_core.study.step_cost import StepCost
 
 KINDS: dict[str, type[StepSpec]] = {}
-"""Classes by kind. Class definitions fill it, so import `step_kinds` before reading it."""
+"""Classes of step kinds by name. Importing `lce_core.study.step_kinds` fills it."""
 
 
 class StepSpec(Section):
-    """Base class of step specs, with one subclass per step kind.
+    """Base class of step kinds. The fields of a subclass are the settings of such a step.
 
-    Required fields are always part of the identity; optional fields only if they are set.
+    The step's fingerprint contains every required field, and optional fields that are set.
     """
 
     kind: ClassVar[str]
     version: ClassVar[int]
     order: ClassVar[int]
-    """Scheduling order of kinds. Lower values start first because other steps wait for them."""
+    """Scheduling order: steps of kinds with lower values start first, because others need them."""
     submitted_as: ClassVar[str]
-    """Name of the Prefect task that computes units of this kind."""
+    """Name of the Prefect task that computes steps of this kind."""
     place: ClassVar[tuple[str, ...]] = ()
-    """Axes that identify a step within a study. Another id in the same place is a changed step."""
+    """Names of the axes (method, seed, length, ...) that identify a step within a study. Two steps
+    with equal axes and different ids are versions of one step whose settings changed."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **options: Any) -> None:
@@ -40,7 +41,7 @@ class StepSpec(Section):
 
     @classmethod
     def parse(cls, values: Mapping[str, Any]) -> Self:
-        """Parse the mapping that `identity` returned.
+        """Rebuild a spec from the output of `identity`.
 
         Raises:
           SpecError: if another version of this kind or of a plug-in wrote the values.
@@ -54,22 +55,22 @@ class StepSpec(Section):
             raise spec_error(error, cls.kind, cls) from None
 
     def cost(self, step: Step) -> StepCost:  # noqa: ARG002 - of a kind that runs a model
-        """Predict the cost of a step. Steps that run no model cost nothing."""
+        """Predict the cost of a step; zero for steps that run no model."""
         return StepCost()
 
     @classmethod
     def unit(cls, step: Step) -> tuple[object, ...]:
-        """Return the grouping key: steps of one kind with equal keys form one unit of work."""
+        """Return the grouping key: steps with equal keys go to one worker together, as a unit."""
         return (step.fingerprint,)
 
     @classmethod
     def unit_name(cls, step: Step) -> str:
-        """Return the display name of the step's unit."""
+        """Return the display name of the unit that contains the step."""
         return f"{step.kind} {step.name}"
 
     @classmethod
     def is_divisible(cls, step: Step) -> bool:  # noqa: ARG003 - of a kind with more steps in a unit
-        """Return True if a unit with this step finishes sooner when two workers share its steps."""
+        """Return True if splitting the step's unit between two workers finishes it sooner."""
         return True
 
     @classmethod

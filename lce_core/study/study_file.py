@@ -1,7 +1,7 @@
-"""Read a study file: parse YAML into a `StudySpec`.
+"""Read a study file: parse its YAML into a `StudySpec`.
 
-`plain_yaml` parses the YAML. Each key is then validated separately, so that every error names the
-file, the key, its value, the expected value and a remedy.
+Each key is validated separately, so that every error names the file and the key, and states the
+value, the expected value and a remedy.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def load_study(path: Path) -> StudySpec:
         raise SpecError(
             where,
             "a path that is not UTF-8",
-            "a study file whose path is text",
+            "a path in UTF-8",
             "rename the file or its folder",
         )
     try:
@@ -130,8 +130,8 @@ def _require_all(data: Mapping[str, Any], at: str) -> None:
 
 
 _OF_ENTRY = frozenset(MethodEntry.model_fields) - {"method"}
-"""Keys of an entry of `methods` that belong to the entry. A method's parameter of the same name
-takes precedence: landmark's `train_length` is a parameter of landmark."""
+"""Keys of every entry of `methods`, whatever the method. A method's parameter of the same name
+takes precedence, such as `train_length` of landmark."""
 
 
 def _method(entry: dict[str, Any], where: str, training: Mapping[str, Any]) -> MethodEntry:
@@ -205,7 +205,7 @@ def _parsed(
 
 def _tuple(value: object, where: str) -> tuple[Any, ...]:
     if not isinstance(value, list) or not value:
-        raise SpecError(where, repr(value), "a list of at least one", "write it in [ ]")
+        raise SpecError(where, repr(value), "a list with at least one entry", "write it in [ ]")
     return tuple(value)
 
 

@@ -1,9 +1,9 @@
-"""Group steps into units of work, which are submitted, retried and displayed as one.
+"""Group steps into units: lists of steps that one worker computes and the scheduler retries as one.
 
-A training run or a data step is a unit by itself. All cells of one model at one length form a unit,
-so that the model is loaded once; each cell is committed as soon as it finishes. Text-scoring cells
-of one model form a unit across all lengths, ordered by text and then longest first. The losses of
-shorter windows are then read from longer ones where the method treats both alike, on any worker.
+A training run or a data step is a unit by itself. All cells (evaluations) of one model at one
+length form a unit, so that the worker loads the model once. Each cell is saved as soon as it is
+finished. Cells that score running text form one unit per model across all lengths, because shorter
+windows can reuse the losses of longer ones.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ class Unit:
     kind: str
     steps: tuple[Step, ...]
     assists: bool = False
-    """True if another worker computes the steps, and this unit only parts of them to help it."""
+    """True if another worker computes the steps and this unit helps it with parts of them."""
 
     @cached_property
     def needs(self) -> frozenset[str]:
-        """Fingerprints of the parent steps, which must be done before the unit starts."""
+        """Fingerprints of the steps whose results this unit reads."""
         return frozenset(parent for step in self.steps for parent in step.parents.values())
 
     @property
     def is_divisible(self) -> bool:
-        """True if splitting the unit across several workers finishes it sooner."""
+        """True if splitting the unit between two workers finishes it sooner."""
         return all(kind_named(self.kind).is_divisible(step) for step in self.steps)
 
     def to_json(self) -> dict[str, Any]:
@@ -48,11 +48,11 @@ class Unit:
 
 
 def units_to_do(plan: StudyPlan, states: Mapping[str, StepState]) -> list[Unit]:
-    """Group all steps to do into units, in the order in which the units should start.
+    """Group the missing steps of a plan into units, in the order in which the units should start.
 
     Data steps and base models come first, because other steps wait for them. Then come all units
-    of the first seed, so that results can be compared early. Within a seed, kinds follow their
-    `order`, so that parents precede children.
+    of the first seed, so that its methods can be compared early. Within a seed, kinds follow
+    `StepSpec.order`, so that parents precede children.
     """
     groups: dict[tuple[object, ...], list[Step]] = {}
     for step in plan.steps.values():
@@ -66,17 +66,17 @@ def units_to_do(plan: StudyPlan, states: Mapping[str, StepState]) -> list[Unit]:
 def dearest_first(
     units: Iterable[Unit], plan: StudyPlan, seconds: Mapping[str, float], host: str
 ) -> list[Unit]:
-    """Sort units as `units_to_do` does, but longest first among units of one seed and kind.
+    """Sort units like `units_to_do`, but longest first among units of one seed and kind.
 
-    Starting long units first avoids one long unit running alone at the end. Units whose predicted
-    time lies in the same power-of-two range are shuffled by a hash of host and name, so that hosts
-    that start together do not claim the same unit.
+    Otherwise a long unit could start last and run alone. Units of similar length (within a power of
+    two of the predicted seconds) are shuffled by a hash of host and name, so that hosts that start
+    together claim different units.
 
     Args:
       units: Units of `plan`.
       plan: The plan, for the order of seeds.
       seconds: Predicted seconds of each step, by fingerprint.
-      host: Name of the host that claims the units.
+      host: Name of the host whose workers claim the units.
     """
     seed = _first_seeds(plan)
 
@@ -90,9 +90,9 @@ def dearest_first(
 
 
 def dependents(units: Iterable[Unit], lost: set[str]) -> list[Unit]:
-    """Return the units that depend on a step in `lost` (fingerprints of failed steps).
+    """Return the units that cannot run because they depend on failed steps, directly or not.
 
-    Units that depend on a step of a returned unit are returned as well.
+    `lost` are the fingerprints of the failed steps.
     """
     waiting, blocked = list(units), []
     while newly := [unit for unit in waiting if unit.needs & lost]:
@@ -103,7 +103,7 @@ def dependents(units: Iterable[Unit], lost: set[str]) -> list[Unit]:
 
 
 def _first_seeds(plan: StudyPlan) -> dict[str, int]:
-    """Return, by step fingerprint, the index of the first seed that has a cell depending on it."""
+    """Return, for each step, the index of the first seed with a cell that depends on the step."""
     found: dict[str, int] = {}
     for cell in sorted(plan.cells, key=lambda cell: plan.study.seeds.index(cell.seed)):
         needed = [step.fingerprint for step in (cell.step, cell.checkpoint) if step]

@@ -1,22 +1,21 @@
-"""Names of a variant: a method, applied frozen (without fine-tuning) or tuned.
+"""Names of a variant: a method, applied to the frozen base model or after fine-tuning (tuned).
 
-The catalog has the same label as its SQL macro `variant_label`.
+The catalog's SQL macro `variant_label` implements `variant_label`.
 """
 
 from __future__ import annotations
 
 CONTROL = "none"
-"""Name of the method that leaves the model as it is. Its variants, the frozen and the fine-tuned
-base model, are the controls of a study."""
+"""Name of the method that changes nothing. Its variants, the unmodified and the fine-tuned base
+model, are the controls of a study."""
 
 
 def weights_label(frozen: bool) -> str:
-    """Return "frozen" or "tuned"."""
     return "frozen" if frozen else "tuned"
 
 
 def variant_label(method: str, frozen: bool) -> str:
-    """Return the label for readers: "yarn", or "yarn tuned" for a tuned variant."""
+    """Return the name in tables and charts: "yarn", or "yarn tuned" for a tuned variant."""
     return method if frozen else f"{method} tuned"
 
 
@@ -26,7 +25,7 @@ def variant_name(method: str, frozen: bool) -> str:
 
 
 def variant_in_words(method: str, frozen: bool) -> str:
-    """Return the label for sentences: a control is "the [fine-tuned] base model"."""
+    """Return the name in sentences: "yarn tuned", "the base model", "the fine-tuned base model"."""
     if method != CONTROL:
         return variant_label(method, frozen)
     return "the base model" if frozen else "the fine-tuned base model"

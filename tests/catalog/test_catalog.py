@@ -171,7 +171,7 @@ def test_each_cell_without_a_result_says_why(catalog: Path) -> None:
             "ntk_32k", False, "missing",
             "finetune ID failed: data: rows.bin: got token 9999; expected the vocabulary; pack",
         ): 14,
-        ("pi", True, "unavailable", "eval length 1024 is beyond the 512 tokens pi reaches"): 12,
+        ("pi", True, "unavailable", "eval length 1024 exceeds the 512 tokens that pi supports"): 12,
         ("self_extend", True, "missing", "not run yet"): 1,
         (
             "yarn", False, "failed",

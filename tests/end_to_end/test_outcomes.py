@@ -94,7 +94,7 @@ def test_cells_that_cannot_be_are_rows_with_their_reason(
     assert "2 unavailable" in output
     query = "SELECT DISTINCT reason FROM cells WHERE status = 'unavailable' AND method = 'se_2'"
     _, rows = run_query(home / "catalog.duckdb", query)
-    assert rows == [("eval length 256 is beyond the 192 tokens se_2 reaches",)]
+    assert rows == [("eval length 256 exceeds the 192 tokens that se_2 supports",)]
 
 
 @pytest.mark.long

@@ -22,7 +22,7 @@ from tests.support.shrunk_studies import TINY, asked, shrunk, study_folders, tin
 
 pytestmark = pytest.mark.slow
 
-BEYOND_REACH = r"eval length \d+ is beyond the \d+ tokens \w+ reaches"
+BEYOND_REACH = r"eval length \d+ exceeds the \d+ tokens that \w+ supports"
 """A reason for which a cell may be unavailable where all data are there."""
 NO_WEIGHTS = r"checkpoint \w+: got no folder of that name; .*"
 """The other one: the weights of a large model, which others published, are not."""

@@ -1,1 +1,1 @@
-"""Predict seconds per step on a device, calibrate on finished steps, estimate the time left."""
+"""Predict how long steps take on a device, and how much time a run has left."""

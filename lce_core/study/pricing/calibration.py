@@ -1,16 +1,17 @@
-"""Calibrate predicted seconds with the measured times of finished steps, and estimate the error.
+"""Correct predicted step times with the measured times of finished steps, and estimate the error.
 
-`Calibration` learns from the store before a run, `RunCalibration` from the run itself. Steps belong
-to nested groups, from wide to narrow: ("cell",), ("cell", "ruler"), ("cell", "ruler", "yarn"). Each
-group with at least `LEAST` finished steps gets a line in log-log space that maps predicted to
-measured seconds. The line has slope 1 and the median ratio as its level. If sizes differ enough and
-the fit improves, the slope is the median slope of all pairs (Theil 1950, Sen 1968), an estimator
-that tolerates up to 29 % outliers. A step is calibrated by its narrowest group with a line. Outside
-the range of observed sizes the ratio at the nearest end applies.
+`Calibration` uses finished steps of the store, before a run; `RunCalibration` uses the finished
+steps of the current run. Steps belong to nested groups, from wide to narrow: ("cell",), ("cell",
+"ruler"), ("cell", "ruler", "yarn"). For each group with at least `LEAST` finished steps, a line in
+log-log space maps predicted to measured seconds. The line has slope 1 and passes through the median
+ratio. If step sizes differ enough and the fit improves, the slope is the median slope of all pairs
+of steps (Theil 1950, Sen 1968), which tolerates up to 29 % outliers. A step uses the line of its
+narrowest group that has one. Beyond the range of observed sizes, the ratio at the end of the range
+applies.
 
-The error of a sum has two parts. The scatter of single steps averages out; the error of a group's
-line does not. Steps of one narrower group are assumed to err alike: forty cells of two methods
-count as two observations when predicting a third method.
+The error of a total has two components. The scatter of single steps averages out; the error of a
+group's line does not. Steps of one narrower group are assumed to have the same error: forty cells
+of two methods count as two observations when predicting a third method.
 """
 
 from __future__ import annotations
@@ -24,27 +25,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 Group = tuple[str, ...]
-"""Names from wide to narrow: the step kind, the benchmark of a cell, the method."""
+"""Names of nested groups of steps: the step kind, the benchmark (for cells), the method."""
 
 LEAST = 8
-"""Minimum number of finished steps in a group for its calibration; smaller groups have no line."""
+"""Minimum number of finished steps in a group for which a line is fitted."""
 UNSEEN_SPREAD = 0.7
 """Assumed standard deviation of the logarithm of an uncalibrated prediction: a factor of two in
 either direction."""
 _LEAST_RANGE = math.log(4)
-"""Minimum log range of predicted seconds for fitting a slope; steps of one size determine none."""
+"""Log of the minimum ratio of the longest to the shortest step for fitting a slope. Steps of about
+equal size do not determine a slope."""
 _BETTER = 0.9
-"""A slope is used only if it reduces the spread below this fraction of the slope-1 spread."""
+"""A fitted slope replaces slope 1 only if it reduces the residuals' spread below this fraction."""
 _SLOPES = (0.5, 2.0)
-"""Smallest and largest slope of a line."""
+"""Smallest and largest slope of a line. Larger deviations from 1 are attributed to noise."""
 _NORMAL = 1.4826
 """Ratio of standard deviation to median absolute deviation for normal errors."""
 _MEDIAN = math.sqrt(math.pi / 2)
 """Ratio of the standard error of a median to that of a mean for normal errors."""
 _ODD = 3.0
-"""Residuals are clipped at this many standard deviations."""
+"""Residuals are clipped at this many standard deviations, so that outliers count less."""
 _SHORTEST = 1e-3
-"""Resolution of the seconds in records."""
+"""Resolution of the seconds in records, used for steps with 0 seconds, which have no logarithm."""
 
 
 @dataclass(frozen=True)
@@ -55,8 +57,8 @@ class Timing:
     predicted: float
     measured: float
     judged: float | None = None
-    """Seconds predicted by a fit without this step (cross-validation), to estimate the error of
-    predictions. None if the predictions were not fitted to finished steps."""
+    """Seconds that a cost model fitted without this step predicts (cross-validation). The error
+    estimate uses it. None if the cost model was not fitted to finished steps."""
 
 
 @dataclass(frozen=True)
@@ -67,10 +69,11 @@ class Line:
     slope: float
     centre: float
     low: float
+    """Logarithm of the smallest predicted seconds in the fit."""
     high: float
-    """`low` and `high`: logarithms of the smallest and largest predicted seconds in the fit."""
+    """Logarithm of the largest predicted seconds in the fit."""
     spread: float
-    """Robust standard deviation of the log residuals."""
+    """Robust standard deviation of the residuals, in units of the natural logarithm."""
     independent: int
     """Number of independent observations: finished steps, or narrower groups of them."""
 
@@ -84,7 +87,7 @@ class Line:
 
     @property
     def shared(self) -> float:
-        """Relative standard error of the line, which all steps of the group share."""
+        """Relative standard error of the line. It affects all steps of the group alike."""
         return _relative(self.spread * _MEDIAN / math.sqrt(self.independent))
 
 
@@ -93,7 +96,7 @@ def fitted_line(steps: Sequence[Timing], independent: int | None = None) -> Line
 
     Args:
       steps: At least one step, each with more than 0 predicted seconds.
-      independent: See `Line`; None: the number of steps.
+      independent: Number of independent observations; None: the number of steps.
     """
     x = np.log(np.array([one.predicted for one in steps]))
     y = np.log(np.array([max(one.measured, _SHORTEST) for one in steps]))
@@ -124,11 +127,12 @@ class Expected:
 
     seconds: float
     error: float | None
-    """Relative error, two standard deviations; None if less than half the time is calibrated."""
+    """Two standard deviations of `seconds`, relative to it. None if most of the time belongs to
+    steps without finished steps of their group."""
 
 
 class Calibration:
-    """Lines that map predicted to measured seconds, fitted to the store's finished steps."""
+    """Corrects predicted step times with lines fitted to the store's finished steps."""
 
     def __init__(self, timings: Iterable[Timing] = ()) -> None:
         by_group: dict[Group, list[Timing]] = {}
@@ -141,12 +145,12 @@ class Calibration:
         }
 
     def seconds(self, group: Group, predicted: float) -> float:
-        """Return the calibrated seconds of a step in `group`; `predicted` without a line for it."""
+        """Return the corrected seconds of a step; `predicted` if no line covers its group."""
         line = self.lines.get(self._calibrated(group))
         return predicted if line is None else line.seconds(predicted)
 
     def expected(self, steps: Iterable[tuple[Group, float]]) -> Expected:
-        """Return the total seconds, with error, of steps given as (group, calibrated seconds)."""
+        """Return the total seconds and error of steps, given as (group, corrected seconds)."""
         sums: dict[Group, float] = {}
         alike: dict[Group, dict[object, float]] = {}
         for number, (group, seconds) in enumerate(steps):
@@ -167,16 +171,17 @@ class Calibration:
         return Expected(whole, 2 * math.sqrt(variance) / whole)
 
     def _calibrated(self, group: Group) -> Group:
-        """Return the narrowest group around `group` that has a fitted line; () if none has."""
+        """Return the narrowest group that contains `group` and has a line; () if none has."""
         depths = range(len(group), 0, -1)
         return next((group[:depth] for depth in depths if group[:depth] in self.lines), ())
 
 
 class RunCalibration:
-    """Calibrate predictions with the current run's finished steps, as they finish.
+    """Corrects predicted step times with the finished steps of the current run.
 
-    A run may differ from earlier ones in load, so it corrects `Calibration` from its first finished
-    step on: a ratio per group, shrunk to that of the next wider group.
+    The load of the machine may differ from earlier runs, so this corrects the output of
+    `Calibration` from the first finished step on. The factor of each group is its ratio of measured
+    to predicted seconds, shrunk towards the factor of the next wider group.
     """
 
     def __init__(self) -> None:
@@ -188,11 +193,12 @@ class RunCalibration:
             self._sums[wider] = (before[0] + predicted, before[1] + measured, before[2] + 1)
 
     def factor(self, group: Group, seconds: float = 0.0) -> float:
-        """Return the calibration factor for a step's predicted seconds.
+        """Return the factor by which to multiply the predicted seconds of a step in `group`.
 
-        The factor of the wider group is a prior. It weighs as much as one finished step of mean
-        size, so a single outlier has limited influence. If the step itself is longer (`seconds`),
-        the prior weighs as much as the step, because steps of a second predict little about hours.
+        The factor of the wider group is a prior with the weight of one finished step of mean size,
+        which limits the influence of an outlier. If the step itself is predicted to take longer
+        (`seconds`), the prior has the weight of this step, because steps of a second predict little
+        about steps of an hour.
         """
         factor = 1.0
         for wider in _from_wide_to_narrow(group):
@@ -204,7 +210,6 @@ class RunCalibration:
 
 
 def group_of(kind: str, axes: Mapping[str, Any]) -> Group:
-    """Return a step's group: kind, benchmark (cells only) and method."""
     named = ("benchmark", "method") if "benchmark" in axes else ("method",)
     return (kind, *(str(axes.get(axis)) for axis in named))
 

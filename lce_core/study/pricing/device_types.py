@@ -1,7 +1,7 @@
-"""GPU performance for the cost model: peaks from data sheets, and the achievable share of them.
+"""Speed of GPUs for the cost model: peaks from data sheets, and the fraction that lce reaches.
 
 Peaks are dense bf16 FLOP/s and memory bandwidth from NVIDIA's data sheets of the A100 (80 GB, SXM),
-H100 (SXM) and H200 (SXM). Shares of a peak count FLOPs as `lce_core.study.cost` does, without
+H100 (SXM) and H200 (SXM). Fractions count FLOPs as `lce_core.study.cost` does, without
 recomputation:
 
 - A100, 0.48 (150 TFLOP/s): Llama-2-7B with FlashAttention-2 at 32k reaches 0.50 with full
@@ -26,7 +26,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class DeviceType:
-    """One kind of GPU."""
+    """Speed of one GPU model."""
 
     name: str
     peak_flops: float
@@ -39,7 +39,7 @@ class DeviceType:
     """Fraction of the peak FLOP/s reached when prompts and windows are processed."""
     memory_share: float = 0.8
     layer_seconds: float = 6e-4
-    """Host seconds to launch one layer for one decoded token per sequence of a batch."""
+    """Seconds in which the host launches the kernels of one layer for one decoding pass."""
 
 
 DEVICE_TYPES = {
@@ -53,5 +53,5 @@ DEVICE_TYPES = {
 
 
 def device_type_of(name: str) -> DeviceType | None:
-    """Return the entry for a driver's device name ("NVIDIA A100-SXM4-80GB"); None if unlisted."""
+    """Return the GPU for a driver's device name such as "NVIDIA A100-SXM4-80GB", if it is known."""
     return next((d for key, d in DEVICE_TYPES.items() if key in name.lower()), None)

@@ -1,4 +1,4 @@
-"""Read a store's records for the cost and time of steps that finished on a device."""
+"""Read the cost and time of finished steps from a store's records, to calibrate the cost model."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from lce_core.study.step_cost import StepCost
 from lce_core.study.step_kinds import CellSpec, TrainingSpec, kind_named, spec_of
 
 MOST_RECORDS = 240
-"""Maximum number of records read per kind. More slow down planning without improving the fit."""
+"""Maximum records read per step kind. More would slow down planning without improving the fit."""
 
 
 @dataclass(frozen=True)
 class Finished:
-    """Predicted cost, processed cost and measured time of a step that the store holds."""
+    """Cost and measured time of a finished step."""
 
     kind: str
     cost: StepCost
-    """Cost of the tokens actually processed; answers may have ended before their maximum length."""
+    """Cost of the tokens that were processed. Answers may have been shorter than planned."""
     seconds: float
-    """Seconds of one GPU, or of one worker on a CPU."""
+    """Seconds of one GPU or of one CPU worker. A training run's processes are added up."""
     planned: StepCost
-    """Cost that a plan predicts, with maximum-length answers."""
+    """Cost that a plan predicts, with answers of maximum length."""
     group: Group
 
 
 def finished_on(device: str, store: Store, threads: int) -> list[Finished]:
-    """Return the costs and times of a sample of the steps that a device has computed.
+    """Return a sample of the finished steps that were computed on a device.
 
     Args:
       device: "cpu", which means CPUs of this machine's model, or a key of `DEVICE_TYPES`.
-      store: The store that holds the records.
+      store: The store to read.
       threads: CPU threads per worker. CPU records with another number of threads are skipped.
     """
     return list(_finished(device, store, threads))
@@ -69,7 +69,7 @@ def _ran_on(record: Record, threads: int) -> str | None:
 
 
 def _costs(record: Record) -> tuple[StepCost, StepCost]:
-    """Return the cost of the tokens actually processed and the planned cost."""
+    """Return the cost of the tokens that were processed, and the planned cost."""
     step = Step(
         record.kind,
         record.name,
@@ -86,6 +86,6 @@ def _costs(record: Record) -> tuple[StepCost, StepCost]:
     tokens = record.result["passed_tokens"]
     share = min(1.0, tokens / max(1, planned.tokens + planned.decoding.tokens))
     cost = replace(planned.scaled(share), decoding=planned.decoding.scaled(share))
-    if spec.benchmark.scores_text:  # the share of losses taken from other cells varies by run
+    if spec.benchmark.scores_text:  # the fraction of losses reused from other cells varies by run
         return cost, cost
     return cost, planned.scaled(shares_of_text([step]).get(step.fingerprint, 1.0))

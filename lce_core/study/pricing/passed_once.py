@@ -1,9 +1,9 @@
-"""Predict which fraction of a cell's text the model must process, given the evaluation caches.
+"""Predict the fraction of a cell's tokens that the model processes; caches supply the rest.
 
-Windows of running text are scored once for all cells of a model (`lce_core.evaluation.loss_cache`),
-and the key-value cache of a prefix shared by prompts is reused (`lce_core.evaluation.decoding`).
-This module predicts both from the plan alone, for the cost model. It does not predict the extra
-cost of a worker that starts in the middle of a unit or of the cache's size limit.
+A cell is one benchmark task at one length for one variant. Cells of one model share the losses of
+equal text windows (`lce_core.evaluation.loss_cache`), and prompts with a common prefix share its
+key-value cache (`lce_core.evaluation.decoding`). The cost model predicts both from the plan alone.
+It ignores caches that are full, and workers that start in the middle of a model's cells.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from lce_core.study.step_kinds import CellSpec, spec_of
 
 
 def shares_of_text(steps: Iterable[Step]) -> dict[str, float]:
-    """Return the fraction of its text that each cell must process, by fingerprint.
+    """Return the fraction of its tokens that the model processes for each cell, by fingerprint.
 
-    Cells that process all of their text are left out.
+    Cells with a fraction of 1 are not in the result.
 
     Args:
-      steps: All steps of one run. Steps other than cells are ignored.
+      steps: All steps of one run, also others than cells.
     """
     units: dict[object, list[tuple[Step, CellSpec]]] = {}
     found: dict[str, float] = {}
@@ -46,9 +46,9 @@ def shares_of_text(steps: Iterable[Step]) -> dict[str, float]:
 
 
 def _windows_passed_once(cells: list[tuple[Step, CellSpec]]) -> dict[str, float]:
-    """Return the fraction of its windows that each cell scores itself, by fingerprint.
+    """Return the fraction of its text windows that each cell scores itself, by fingerprint.
 
-    Losses of the other windows are read from cells that the worker has computed before.
+    Losses of the other windows come from cells that the worker computed before.
 
     Args:
       cells: Text-scoring cells of one model, in the order in which a worker computes them.
@@ -72,9 +72,9 @@ def _windows_passed_once(cells: list[tuple[Step, CellSpec]]) -> dict[str, float]
 
 
 def _read_off(spec: CellSpec, longer: CellSpec) -> bool:
-    """Return True if `longer` has losses equal to those of `spec` where windows start alike.
+    """Return True if cell `spec` can reuse the losses of cell `longer` for windows of equal start.
 
-    Both cells belong to one model. In bf16 losses are only reused at equal length.
+    Both cells evaluate the same model. In bf16, losses are reused only at equal length.
     """
     if spec.eval_length == longer.eval_length:
         return True
@@ -89,7 +89,7 @@ def _read_off(spec: CellSpec, longer: CellSpec) -> bool:
 
 
 def _follows_length(spec: CellSpec) -> bool:
-    """Return True if RoPE frequencies depend on prompt length, so that prompts share no prefix."""
+    """Return True if RoPE frequencies depend on prompt length; prompts then share no key cache."""
     lengths = _lengths(spec, spec.eval_length)
     return spec.method.length_dependent(spec.base_model.geometry, lengths)
 

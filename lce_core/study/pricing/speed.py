@@ -1,13 +1,13 @@
-"""Predict the seconds of a step on a device from a data sheet, finished steps or a calibration.
+"""Predict how many seconds a step takes on a device.
 
     seconds = FLOPs / rate
               + max(decoding bytes / bandwidth, decoding FLOPs / rate)
               + seconds per layer x decoding layer passes
               + fixed seconds per step of this kind
 
-GPU rates come from `device_types`. CPU rates are fitted to the store's records of this machine,
-separately for training and for cells. Without records, a matrix product is timed, which takes a
-fraction of a second.
+The rates of GPUs come from data sheets (`device_types`). The rates of this machine's CPU are fitted
+to the store's finished steps, separately for training and for cells. Without finished steps, a
+matrix product is timed for a fraction of a second.
 """
 
 from __future__ import annotations
@@ -33,32 +33,37 @@ from lce_core.study.step_kinds import TrainingSpec, kind_named
 Origin = Literal["data sheet", "measured", "guessed"]
 
 _CALIBRATION_SECONDS = 0.1
+"""Time for which the matrix product, or the memory copy, is repeated."""
 _SHARE_OF_MATMUL = 0.4
-"""Fraction of a large matrix product's FLOP/s that the small models run on CPUs reach. The toy
-study's cells reach 0.35 to 0.45 (2 cores of an EPYC, fp32)."""
+"""Ratio of a small model's FLOP/s on a CPU to those of a large matrix product. The toy study's
+cells reach 0.35 to 0.45 (2 cores of an EPYC, fp32)."""
 _CPU_LAYER_SECONDS = 1e-3
+"""Assumed seconds per layer and decoding pass on a CPU without finished steps."""
 _SIDE = 512
+"""Rows and columns of the timed matrices."""
 _FOLDS = 5
+"""Folds of the cross-validation in `calibration_of`."""
 _COPIED_BYTES = 1 << 25
+"""Bytes of the timed memory copy: 32 MiB, more than most CPU caches."""
 _GUESSED_SECONDS = {
     "tokens": 60.0, "rows": 2.0, "held_out": 1.0, "base": 1.0, "finetune": 1.0, "cell": 0.05
 }  # fmt: skip
-"""Fixed seconds per step, by kind, on a CPU without records."""
+"""Assumed fixed seconds per step, by kind, on a CPU without finished steps."""
 
 
 @dataclass(frozen=True)
 class Rates:
-    """Rates of a device for one type of work, training or evaluation."""
+    """Rates of a device in training or in evaluation."""
 
     flops: float
     """Compute rate in FLOP/s."""
     bandwidth: float = float("inf")
     """Memory bandwidth in bytes/s while decoding."""
     layer_seconds: float = 0.0
-    """Seconds per layer pass while decoding."""
+    """Fixed seconds per layer and decoding pass."""
 
     def seconds(self, cost: StepCost) -> float:
-        """Return the seconds that a cost takes, without the fixed seconds of each step."""
+        """Return the seconds for a cost, without the fixed seconds of each step."""
         decoding = cost.decoding
         read = max(decoding.bytes / self.bandwidth, decoding.flops / self.flops)
         return cost.flops / self.flops + read + decoding.layer_passes * self.layer_seconds
@@ -66,7 +71,7 @@ class Rates:
 
 @dataclass(frozen=True)
 class Speed:
-    """Predicts the seconds of steps on one device."""
+    """Cost model of one device: predicts how many seconds steps take."""
 
     device: str
     """Device name: "cpu", or a key of `DEVICE_TYPES`."""
@@ -76,21 +81,20 @@ class Speed:
     training: Rates
     evaluation: Rates
     step_seconds: Mapping[str, float] = field(default_factory=dict)
-    """Fixed seconds per step, by kind."""
+    """Fixed seconds per step, such as loading a model, by step kind."""
 
     def seconds(self, kind: str, cost: StepCost) -> float:
-        """Predict the seconds of a step of this kind."""
         trains = issubclass(kind_named(kind), TrainingSpec)
         rates = self.training if trains else self.evaluation
         return rates.seconds(cost) + self.step_seconds.get(kind, 0.0)
 
 
 def speed_of(device: str, finished: Sequence[Finished]) -> Speed:
-    """Return the speed of a device.
+    """Return the cost model of a device.
 
     Args:
       device: "cpu", which means this machine, or a key of `DEVICE_TYPES`.
-      finished: Steps finished on this machine's CPU (`lce_core.study.pricing.finished`).
+      finished: Steps that this machine's CPU has computed; not used for GPUs.
 
     Raises:
       SpecError: if the device is unknown.
@@ -108,7 +112,7 @@ def speed_of(device: str, finished: Sequence[Finished]) -> Speed:
 
 
 def from_data_sheet(device: DeviceType) -> Speed:
-    """Return the speed of a GPU from its peaks and the achievable shares."""
+    """Return the cost model of a GPU, from its peaks and the fractions of them that lce reaches."""
     memory = (device.bandwidth * device.memory_share, device.layer_seconds)
     return Speed(
         device.name,
@@ -119,7 +123,10 @@ def from_data_sheet(device: DeviceType) -> Speed:
 
 
 def fitted(finished: Sequence[Finished], calibrate: Callable[[], Rates]) -> Speed:
-    """Fit this CPU's speed to finished steps; `calibrate` gives the rates of work without any."""
+    """Fit the cost model of this machine's CPU to finished steps.
+
+    `calibrate` returns the rates for training or evaluation if no such step has finished.
+    """
     kinds = {kind: [one for one in finished if one.kind == kind] for kind in _GUESSED_SECONDS}
     trained, evaluated = kinds["base"] + kinds["finetune"], kinds["cell"]
     beside = dict(_GUESSED_SECONDS)
@@ -143,7 +150,7 @@ def fitted(finished: Sequence[Finished], calibrate: Callable[[], Rates]) -> Spee
 
 @functools.cache
 def timed_matmul() -> Rates:
-    """Estimate the rates from the CPU time of one matrix product and one memory copy."""
+    """Estimate this CPU's rates from the time of a matrix product and of a memory copy."""
     square = np.ones((_SIDE, _SIDE), dtype=np.float32)
     long = np.ones(_COPIED_BYTES // 4, dtype=np.float32)
     # BLAS threads busy-wait for each other. On a loaded machine that would dominate the CPU time.
@@ -158,7 +165,7 @@ def timed_matmul() -> Rates:
 
 
 def _seconds(work: Callable[[], object]) -> float:
-    """Return the least CPU seconds of one call, over `_CALIBRATION_SECONDS` of repetitions."""
+    """Call `work` repeatedly for `_CALIBRATION_SECONDS`; return the CPU seconds of the fastest."""
     work()
     best, end = float("inf"), time.monotonic() + _CALIBRATION_SECONDS
     while time.monotonic() < end:
@@ -171,8 +178,8 @@ def _seconds(work: Callable[[], object]) -> float:
 def _fit(finished: Sequence[Finished]) -> tuple[Rates, float]:
     """Fit rates and fixed seconds per step to finished steps.
 
-    Minimise the squared relative errors under non-negative weights, then scale all weights so that
-    the sum of the predictions equals the sum of the measured seconds.
+    Minimise the squared relative errors with non-negative weights. Then scale all weights so that
+    the predictions and the measured seconds have equal sums.
     """
     seconds = np.array([max(one.seconds, 1e-3) for one in finished])
     costs = np.array(
@@ -210,10 +217,10 @@ def _non_negative(costs: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def calibration_of(speed: Speed, finished: Sequence[Finished]) -> Calibration:
-    """Return the lines that map a speed's predictions to the times of finished steps.
+    """Return the correction of a cost model's predictions, fitted to finished steps.
 
-    If the speed was fitted to the same steps, the error is estimated by 5-fold cross-validation,
-    because the residuals of the fit would understate it.
+    If the cost model itself was fitted to the same steps, its residuals would understate the error,
+    so estimate the error by cross-validation.
     """
     judged: dict[int, float] = {}
     if speed.origin == "measured" and len(finished) >= LEAST:

@@ -1,8 +1,8 @@
-"""Estimate the time left of a run from predicted seconds, calibrated by the run's finished steps.
+"""Estimate the time left of a run from predicted seconds, corrected by the run's finished steps.
 
-Steps of a unit run one after another, units wait for their parents, and at most `slots` slots are
-busy. The time left is at least the sum of all remaining seconds divided by the slots, and at least
-the longest dependency chain; the larger of the two bounds is the estimate.
+A unit is a list of steps that one worker computes one after another. A run cannot be faster than
+the sum of all remaining seconds divided by the number of slots (parallel workers), nor than the
+longest chain of units that wait for each other. The larger of these bounds is the estimate.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from lce_core.study.pricing.calibration import Group, RunCalibration
 from lce_core.study.units import Unit
 
 _LEAST_REST = 0.1
-"""Minimum fraction of a running step's time assumed left if the step reports no progress."""
+"""Fraction of its predicted time that a running step without progress reports has left at least."""
 _RELIABLE_FRACTION = 0.25
-"""Fraction done at which a step's own progress replaces the prediction completely."""
+"""Fraction of a step from which its progress alone, not the prediction, gives the time left."""
 
 
 @dataclass(frozen=True)
 class Predicted:
-    """Prediction for a step before it runs."""
+    """Predicted time of a step that has not run yet."""
 
     seconds: float
     group: Group
@@ -40,17 +40,17 @@ class Running:
 
 
 class TimeLeft:
-    """Tracks the remaining steps of a run and estimates the time left."""
+    """Tracks the unfinished steps of a run and estimates the time left."""
 
     def __init__(
         self, units: Iterable[Unit], predicted: Mapping[str, Predicted], slots: int
     ) -> None:
-        """Start with all units to do.
+        """Start with no step done.
 
         Args:
           units: The units of the run, parents first.
-          predicted: Prediction for each step of the units, by fingerprint.
-          slots: Number of slots of the machine. Most units occupy one.
+          predicted: Predicted time of each step of the units, by fingerprint.
+          slots: Number of slots of the machine. Most steps occupy one.
         """
         self._units = [([s.fingerprint for s in unit.steps], unit.needs) for unit in units]
         self._predicted, self._slots = predicted, max(1, slots)
@@ -65,8 +65,8 @@ class TimeLeft:
 
         Args:
           step: Fingerprint of the step.
-          seconds: Measured seconds if this run computed the step; None if the step existed
-            already, failed or was given up.
+          seconds: Measured seconds if this run computed the step; None if the step was already in
+            the store or will not be computed.
         """
         if step not in self._left:
             return
@@ -78,13 +78,16 @@ class TimeLeft:
 
     @property
     def done(self) -> float:
-        """Predicted seconds of the steps that have ended, as a fraction of the run's total."""
+        """Fraction of the run's predicted seconds that belongs to finished steps."""
         if not self._left or not self._whole:
             return 1.0
         return 1.0 - min(1.0, sum(self._predicted[s].seconds for s in self._left) / self._whole)
 
     def seconds(self, running: Mapping[str, Running]) -> float:
-        """Estimate the seconds until all steps have ended; `running` is by fingerprint."""
+        """Estimate the seconds until all steps are finished.
+
+        `running` gives the progress of running steps by fingerprint.
+        """
         rest = {step: self._rest(step, running.get(step)) for step in self._left}
         chains: dict[str, float] = {}
         for steps, needs in self._units:

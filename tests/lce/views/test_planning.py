@@ -141,7 +141,7 @@ def test_a_cell_that_cannot_be_for_another_reason_has_no_price(tmp_path: Path) -
     told = as_json(found(tmp_path, {**LLAMA, "methods": methods}))
     far = [cell for cell in told["cells"] if cell["eval_length"] == 8192]
     assert [(cell["flops"], cell["estimated"]) for cell in far] == [(0, False)]
-    assert "beyond the" in far[0]["reason"]
+    assert "exceeds the" in far[0]["reason"]
 
 
 def test_hours_are_those_of_the_device_that_is_asked_for(tmp_path: Path) -> None:
@@ -205,7 +205,7 @@ def test_what_differs_is_told_in_groups_of_80_columns(
     rate = "training.learning_rate: 1e-05 -> 2e-05"
     assert f"~ 1 cell yarn on passkey: checkpoint.{rate}" in lines
     assert f"~ 1 finetune yarn: {rate}" in lines
-    assert "- 2 cells none, yarn on passkey: eval_length 8192: planned no more" in lines
+    assert "- 2 cells none, yarn on passkey: eval_length 8192 is no longer in the study" in lines
     told = as_json(after)
     assert told["changes"] == {"done": 1, "new": 2, "stale": 1, "unavailable": 4, "orphaned": 2}
     (stale,) = [cell for cell in told["cells"] if cell["change"] == "stale"]

@@ -320,7 +320,7 @@ def test_cells_beyond_a_methods_reach_are_rows_with_their_reason() -> None:
     plan = planned(methods=methods)
     reasons = {cell.eval_length: cell.unavailable for cell in plan.cells}
     assert reasons[256] is None
-    assert "beyond the 320 tokens self_extend reaches" in (reasons[512] or "")
+    assert "exceeds the 320 tokens that self_extend supports" in (reasons[512] or "")
     assert all(cell.step is None for cell in plan.cells if cell.eval_length > 320)
 
 

@@ -140,7 +140,9 @@ def test_what_is_planned_no_more_is_orphaned_with_the_value_that_is_gone(
     run(whole, store)
     shorter = [{**entry, "lengths": [128]} for entry in BENCHMARKS]
     found = diff(planned(text, benchmarks=shorter), store)
-    assert {orphan.differs for orphan in found.orphans} == {("eval_length 256: planned no more",)}
+    assert {orphan.differs for orphan in found.orphans} == {
+        ("eval_length 256 is no longer in the study",)
+    }
     assert all(orphan.now is None for orphan in found.orphans)
     gone = {cell.step.id for cell in whole.cells if cell.step and cell.eval_length == 256}
     assert {orphan.id for orphan in found.orphans} == gone

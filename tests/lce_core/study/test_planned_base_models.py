@@ -70,7 +70,7 @@ def test_two_kinds_of_model_in_one_study_have_their_own_names_and_geometry(
 ) -> None:
     plan = planned(text, folders)
     assert {cell.base_model for cell in plan.cells} == {"first", "second"}
-    assert all(cell.step or "self_extend reaches" in str(cell.unavailable) for cell in plan.cells)
+    assert all(cell.step or "self_extend supports" in str(cell.unavailable) for cell in plan.cells)
     assert plan.to_json()["base_contexts"] == {"first": TRAINED, "second": TRAINED}
     names = {step.name for step in plan.steps.values()}
     assert {"first-yarn-tuned-s0", "second-yarn-tuned-s0", "jsonl_folder-first"} <= names

@@ -235,8 +235,11 @@ def test_two_variants_of_a_method_need_labels() -> None:
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
-        ({"train_length": 500}, "a multiple of train_length, 500, the rows of yarn-tuned"),
-        ({"target_context": 384}, "a multiple of target_context, 384, the rows of yarn-tuned"),
+        ({"train_length": 500}, "a multiple of train_length, 500, the row length of yarn-tuned"),
+        (
+            {"target_context": 384},
+            "a multiple of target_context, 384, the row length of yarn-tuned",
+        ),
         (
             {"training": {"tokens_per_step": 500}},
             "methods[0].training.tokens_per_step: got 500; expected a multiple of target_context",
@@ -268,11 +271,11 @@ PASSKEY = {"name": "passkey", "profile": "tiny", "lengths": [128, 256]}
 @pytest.mark.parametrize(
     ("second", "message"),
     [
-        ({}, "got none passkey single 128, which benchmarks[0] asks too"),
+        ({}, "got none passkey single 128, which benchmarks[0] has too"),
         ({"lengths": [512, 256]}, "none passkey single 256"),
         ({"lengths": [512], "methods": ["none", "none"]}, "none more than once"),
         ({"lengths": [512], "methods": ["yarn-tnued"]}, "write 'yarn-tuned'"),
-        ({"lengths": [512], "methods": []}, "a list of at least one"),
+        ({"lengths": [512], "methods": []}, "a list with at least one entry"),
         ({"methods": ["yarn-tuned"]}, "yarn-tuned passkey single 128"),
     ],
 )

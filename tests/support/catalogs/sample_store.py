@@ -158,7 +158,7 @@ class Study:
         step = free_step("cell", name, spec, {"model": weights})
         reason = None
         if method.label == "pi" and method.frozen and length > TARGET:
-            reason = f"eval length {length} is beyond the {TARGET} tokens pi reaches"
+            reason = f"eval length {length} exceeds the {TARGET} tokens that pi supports"
         if reason is None:
             self.steps.append(step.id)
         self.cells.append(
