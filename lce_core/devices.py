@@ -42,7 +42,6 @@ def resolve_device(name: DeviceName) -> torch.device:
 
 
 def resolve_dtype(precision: str) -> torch.dtype:
-    """Return torch.bfloat16 for "bf16", else torch.float32."""
     return torch.bfloat16 if precision == "bf16" else torch.float32
 
 
@@ -65,9 +64,9 @@ def memory_bytes(device: torch.device) -> int | None:
 
 
 def peak_flops(device: torch.device, precision: str) -> float | None:
-    """Return the peak dense FLOP/s of one device, from the data sheet.
+    """Return the peak dense bf16 FLOP/s of one GPU, from NVIDIA's data sheet.
 
-    None for fp32, for a CPU and for GPUs without an entry in the table.
+    Return None for other precisions, for a CPU and for GPUs that are not in `_PEAK_BF16`.
     """
     if device.type != "cuda" or precision != "bf16":
         return None
@@ -77,10 +76,10 @@ def peak_flops(device: torch.device, precision: str) -> float | None:
 
 @contextlib.contextmanager
 def reproducible(device: torch.device, threads: int) -> Iterator[None]:
-    """Fix the thread count and, on a CPU, deterministic kernels; restore both afterwards.
+    """Set torch's thread count and, on a CPU, deterministic kernels; restore both on exit.
 
-    The thread count affects results, because sums split differently round differently. CUDA keeps
-    its fastest kernels, whose attention backward pass adds in no fixed order.
+    Results depend on the thread count, because each thread rounds its own partial sum. CUDA keeps
+    its fastest kernels; their attention backward pass adds in varying order.
     """
     before = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
     torch.set_num_threads(threads)

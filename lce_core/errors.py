@@ -86,42 +86,48 @@ class LceError(Exception):
 
 
 class SpecError(LceError, ValueError):
-    """A request that cannot be carried out as written."""
+    """A study file, command or setting is wrong; nothing was computed or written."""
 
 
 class UnavailableError(LceError):
-    """A cell, model or data set that is out of reach here; the report shows the message."""
+    """A model or data set is not available on this machine, or a cell cannot be computed.
+
+    The report shows the message.
+    """
 
 
 class DataError(LceError):
-    """Text, tokens or weights that cannot be read, or are not what they claim to be."""
+    """Text, tokens or weights cannot be read, or differ from what their name or record states."""
 
 
 class NonFiniteError(LceError):
-    """A loss or score that is NaN or infinite, with the step at which it appeared."""
+    """A loss or score became NaN or infinite."""
 
 
 class StoreError(LceError):
-    """An artifact, record or lease that contradicts itself, or a disk without room for one."""
+    """The store on disk is damaged or inconsistent, or its disk is full or read-only."""
 
 
 class LeaseLostError(StoreError):
-    """The lease of a running step was taken over; its attempt is discarded."""
+    """Another process took over the lease of a running step, so this process discards its result.
+
+    A lease is the exclusive right to compute a step.
+    """
 
 
 class ServiceError(LceError):
-    """A server that cannot be started or reached, or a browser that does not print."""
+    """A server (Prefect, MLflow) cannot be started or reached, or a browser cannot print a PDF."""
 
 
 class PrefectMovedError(ServiceError):
-    """Prefect no longer has the API that a plug-in of lce wraps."""
+    """The installed Prefect lacks a function that lce extends."""
 
 
 class WorkerLostError(LceError):
-    """A process ended in the middle of a step (killed, out of memory, crashed)."""
+    """A worker process ended while it computed a step (killed, out of memory, crashed)."""
 
     fingerprint: str | None = None
-    """Fingerprint of the step that the process was computing, if any."""
+    """Fingerprint of the step that the process was computing, if known."""
 
 
 class ProcessFailedError(LceError):
@@ -159,7 +165,7 @@ class StepsFailedError(LceError):
 
 
 class StudyIncompleteError(LceError):
-    """Some units of a study failed; the others are done.
+    """Some units of a study (steps that one worker computes together) failed; all others are done.
 
     Args:
       study: Name of the study.

@@ -64,7 +64,7 @@ class Evidence:
     subject: OfMethod | OfFunction
     expected: Any
     origin: str
-    """Source of the value: a paper's table, a repository's file at a commit, or an identity."""
+    """Source of the value: a paper's table, a repository's file at a commit, or a calculation."""
     tolerance: float = 0.0
     """Relative tolerance; 0 if the value is exact."""
 

@@ -78,7 +78,10 @@ class Training(Section):
 
 
 class Upsampling(Section):
-    """Per-source length upsampling (Fu et al. 2024, as used by LCEG section 4)."""
+    """Sampling of training text that keeps long documents and drops most short ones.
+
+    "Per-source length upsampling" of Fu et al. 2024, as LCEG uses it (section 4).
+    """
 
     long_document_tokens: int = Field(default=4096, gt=0)
     """Documents with at least this many tokens are always kept."""
@@ -114,7 +117,7 @@ class Evaluation(Inference):
     """Settings shared by all benchmarks of the study."""
 
     held_out_tokens: int = Field(default=65536, gt=0)
-    """Tokens of held-out text kept for each domain."""
+    """Number of tokens per domain that training does not use, for perplexity and similar scores."""
 
     def inference(self) -> Inference:
         """Return precision, kernel and rotation, which enter the fingerprint of every cell."""

@@ -114,7 +114,7 @@ def plugin_names(folders: Iterable[str]) -> list[str]:
 
 
 class Registry(Generic[P]):
-    """Plug-ins of one kind in one package.
+    """Finds and loads the plug-ins of one package, such as all methods.
 
     Args:
       package: dotted name of the folder, such as "lce_core.methods".
@@ -161,7 +161,7 @@ class Registry(Generic[P]):
                     str(folder / name),
                     f"{name!r}, the name of another plug-in of {self.package}",
                     "a unique name",
-                    "rename it",
+                    "rename the file",
                 )
         path.append(str(folder))
         importlib.invalidate_caches()
@@ -319,7 +319,7 @@ def _first_line(docstring: str | None) -> str:
 
 
 def _own_folders() -> dict[str, list[Path]]:
-    """Return the folders of users that `add_folder` added, by package."""
+    """Return the users' plug-in folders by the package that they extend."""
     found = {}
     for package in _PACKAGES:
         module = importlib.import_module(package)

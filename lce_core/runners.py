@@ -285,9 +285,9 @@ class Runner:
         if folder is None:
             raise StoreError(
                 step.folder,
-                f"no intact {role} {step.parents[role][:12]}",
+                f"no undamaged artifact of its {role} {step.parents[role][:12]}",
                 "every input of the step in the store",
-                "run the study again, which computes it",
+                "run the study again, which computes this input",
             )
         return folder
 

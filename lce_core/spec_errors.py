@@ -68,7 +68,7 @@ def _expectation(message: str) -> str:
     if found := re.match(r"(\w+) should (have|match) (.*?)(?:, not \d+)?$", message):
         verb = {"have": "with", "match": "that matches"}[found[2]]
         return f"a {found[1].lower()} {verb} {found[3]}".replace(" after validation", "")
-    return f"a value that pydantic takes ({message})"
+    return f"a valid value ({message})"
 
 
 def _shown(value: object) -> str:

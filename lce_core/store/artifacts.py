@@ -103,7 +103,7 @@ class Store:
         """
         for place in (self.home, *self.home.parents):
             if os.path.lexists(place) and not place.is_dir():
-                raise _unwritable(self.home, f"{place}, which is no folder")
+                raise _unwritable(self.home, f"{place}, which is not a folder")
         try:
             for name in (
                 "artifacts",

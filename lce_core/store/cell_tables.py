@@ -20,11 +20,12 @@ SAMPLES = pa.schema(
         "cluster": pa.string(),
     }
 )
-"""One row per scored request, with the fields of `lce_core.benchmarks.Sample`."""
+"""Schema of `SAMPLES_FILE`: one row per scored prompt (`lce_core.benchmarks.Sample`)."""
 
 TOKEN_NLL_FILE = "token_nll.parquet"
 TOKEN_NLL = pa.schema({"position_bin": pa.int64(), "nll": pa.float64()})
-"""One row per bin of token positions: the bin's first position and its mean NLL in nats."""
+"""Schema of `TOKEN_NLL_FILE`: one row per bin of token positions, with the bin's first position
+and its mean negative log-likelihood in nats per token."""
 
 ARRAYS_FILE = "arrays.safetensors"
-"""`CellResult.arrays` by name. The file exists only if the benchmark returns arrays."""
+"""File with the arrays of `CellResult.arrays`; missing if the benchmark returns none."""

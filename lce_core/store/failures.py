@@ -34,7 +34,7 @@ FailureClass = Literal[
 ]
 
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
-"""Error numbers of a disk that needs a user: no space, quota exceeded, read-only."""
+"""errno values of disk errors that only a user can fix: no space, quota exceeded, read-only."""
 
 _FULL = (
     *map(os.strerror, _DISK),

@@ -46,7 +46,7 @@ class Roots:
 
 @dataclass(frozen=True)
 class Garbage:
-    """A file or folder to remove."""
+    """A file or folder that `lce gc` removes."""
 
     path: Path
     what: str

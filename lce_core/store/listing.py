@@ -25,7 +25,6 @@ class Listing:
 
     @property
     def ids(self) -> set[str]:
-        """Ids of all listed artifacts."""
         return {step_id for _, step_id in self._found}
 
     def find(self, fingerprint: str, kind: str) -> Path | None:

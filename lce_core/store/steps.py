@@ -64,7 +64,7 @@ class Step:
 
     @property
     def id(self) -> str:
-        """First `ID_DIGITS` hex digits of the fingerprint, used in names and views."""
+        """First `ID_DIGITS` hex digits of the fingerprint, used in folder names and SQL views."""
         return self.fingerprint[:ID_DIGITS]
 
     def to_json(self) -> dict[str, Any]:

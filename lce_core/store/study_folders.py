@@ -42,7 +42,7 @@ class StudyFolders:
             aside.unlink(missing_ok=True)
 
     def source(self, study: str) -> str | None:
-        """Return the path of the study file at the last plan, or None if it is not recorded."""
+        """Return the path of the study file that was last planned, or None if it is unknown."""
         try:
             return str(read_mapping(self._folder / study / _SOURCE)["file"])
         except (OSError, ValueError, KeyError):

@@ -40,7 +40,7 @@ class Expectation(Section):
     better: VariantName | None = None
     """Name of the variant that should score better."""
     worse: VariantName | None = None
-    """Name of the variant that should score worse; instead of `better`."""
+    """Name of the variant that should score worse; use either `better` or `worse`."""
     than: tuple[VariantName, ...] = Field(min_length=1, max_length=MAX_ENTRIES)
     """Names of the variants to compare with; each is a comparison of its own."""
     benchmark: str = Field(max_length=_MAX_NAME)

@@ -167,7 +167,7 @@ def _other_model(
     return SpecError(
         f"{folder / 'config.json'}: {key}",
         repr(given),
-        f"{expected}, as weights of base model {base_model.known_as} have it",
+        f"{expected}, the value of base model {base_model.known_as}",
         "name the folder of weights that were trained from this base model",
     )
 
@@ -180,7 +180,7 @@ def _check_extras(
         raise SpecError(
             folder / _LEARNED,
             "no such file",
-            f"what {method.plugin_name} has learned beside the model's weights",
+            f"the additional weights that {method.plugin_name} learned",
             "name the `model` folder of a checkpoint that lce trained",
         )
     inserts = method.insertion(base_model.geometry) is not None
@@ -226,10 +226,10 @@ def _check_rope(
         shown = {key: value for key, value in stated.items() if not isinstance(value, list)}
         raise SpecError(
             f"{where}.checkpoint: {file}: rope_parameters",
-            f"{shown}, which is not what {variant.method.plugin_name} makes of it at"
+            f"{shown}, which gives other frequencies than {variant.method.plugin_name} at"
             f" {target} tokens",
-            f"the frequencies of {variant.name}, or a file that states none",
-            "list the method, target_context and parameters that these weights were trained with",
+            f"the frequencies of {variant.name}, or no rope_parameters",
+            "write the method, target_context and parameters with which the weights were trained",
         )
 
 

@@ -211,8 +211,7 @@ class CellSpec(StepSpec):
     """Evaluated context length in tokens."""
     evaluation: Inference
     intervals: Annotated[dict[str, Any], AfterValidator(_installed_intervals)]
-    """How confidence intervals of scores are computed (`lce_core.statistics.estimates.INTERVALS`).
-    """
+    """How confidence intervals of scores are computed; see `statistics.estimates.INTERVALS`."""
     seed: int | None = None
     """Seed with which the benchmark draws its samples; None if it draws none."""
     data: str | None = None

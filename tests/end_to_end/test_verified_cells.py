@@ -76,7 +76,7 @@ def test_a_cell_that_cannot_be_computed_again_is_named(
     held_out.rename(home / "artifacts" / "held_out" / f".{held_out.name}")
     printed = lce(home, "verify", write_study(tmp_path), *text, "--sample", "1", status=1)
     assert "could not be recomputed: " in printed
-    assert "no intact held_out" in printed
+    assert "no undamaged artifact of its held_out" in printed
     assert not list((home / "failures").iterdir())
 
 

@@ -209,7 +209,7 @@ def test_failures_come_back_with_class_and_message_and_the_worker_lives(
     try:
         failed, done = pool.run(taken(pool, "cell"), [orphan, good], lambda event: None)
         assert (failed["status"], failed["error"]) == ("failed", "StoreError")
-        assert "got no intact" in failed["message"]
+        assert "got no undamaged" in failed["message"]
         assert done["status"] == "computed"
     finally:
         pool.close()
