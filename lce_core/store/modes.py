@@ -15,7 +15,7 @@ _READ_AND_WRITE = 0o666
 
 
 def follow_folder(folder: Path) -> None:
-    """Give all files below a folder its read and write permissions, and no execute permission."""
+    """Give all files below a folder the folder's read and write permissions, but not execute."""
     wanted = folder.stat().st_mode & _READ_AND_WRITE
     for place, _, names in os.walk(folder):
         for name in names:

@@ -57,7 +57,7 @@ class LockChange:
 
 @dataclass(frozen=True)
 class Orphan:
-    """An artifact that an earlier plan or lock of the study named and no planned step replaces."""
+    """An artifact (stored result) of an earlier plan or lock of the study, not of this plan."""
 
     kind: str
     name: str

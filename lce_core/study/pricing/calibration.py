@@ -25,18 +25,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 Group = tuple[str, ...]
-"""Names of nested groups of steps: the step kind, the benchmark (for cells), the method."""
+"""The nested groups of a step, from wide to narrow: ("cell", "ruler", "yarn"), that is step kind,
+benchmark (for cells) and method. A prefix names a wider group."""
 
 LEAST = 8
 """Minimum number of finished steps in a group for which a line is fitted."""
 UNSEEN_SPREAD = 0.7
-"""Assumed standard deviation of the logarithm of an uncalibrated prediction: a factor of two in
-either direction."""
+"""Assumed standard deviation of log(measured / predicted seconds) for a step whose groups have no
+line: the prediction may be wrong by a factor of two."""
 _LEAST_RANGE = math.log(4)
 """Log of the minimum ratio of the longest to the shortest step for fitting a slope. Steps of about
 equal size do not determine a slope."""
 _BETTER = 0.9
-"""A fitted slope replaces slope 1 only if it reduces the residuals' spread below this fraction."""
+"""A fitted slope replaces slope 1 only if it reduces the spread of the residuals to less than this
+fraction of the spread with slope 1."""
 _SLOPES = (0.5, 2.0)
 """Smallest and largest slope of a line. Larger deviations from 1 are attributed to noise."""
 _NORMAL = 1.4826
@@ -123,7 +125,7 @@ def fitted_line(steps: Sequence[Timing], independent: int | None = None) -> Line
 
 @dataclass(frozen=True)
 class Expected:
-    """Expected total seconds of a set of steps."""
+    """Expected total time of some steps, with its error."""
 
     seconds: float
     error: float | None

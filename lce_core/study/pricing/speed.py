@@ -53,7 +53,7 @@ _GUESSED_SECONDS = {
 
 @dataclass(frozen=True)
 class Rates:
-    """Rates of a device in training or in evaluation."""
+    """Compute and memory rates of a device, for training or for evaluation."""
 
     flops: float
     """Compute rate in FLOP/s."""

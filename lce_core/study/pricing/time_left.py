@@ -14,9 +14,10 @@ from lce_core.study.pricing.calibration import Group, RunCalibration
 from lce_core.study.units import Unit
 
 _LEAST_REST = 0.1
-"""Fraction of its predicted time that a running step without progress reports has left at least."""
+"""A running step that reports no progress has at least this fraction of its predicted time left."""
 _RELIABLE_FRACTION = 0.25
-"""Fraction of a step from which its progress alone, not the prediction, gives the time left."""
+"""Once a running step has done this fraction, its time left follows from its progress alone. Before
+that, the estimate is a mean of progress and prediction."""
 
 
 @dataclass(frozen=True)
