@@ -1,8 +1,8 @@
-"""Takes the picture of the dashboard that the documentation shows, in an installed Chromium.
+"""Take the screenshot of the dashboard for the documentation, in an installed Chromium.
 
     python docs/dashboard_picture.py CATALOG STUDY
 
-writes docs/images/dashboard-STUDY.png: the page of answers.
+writes docs/images/dashboard-STUDY.png, the page of answers.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def main() -> None:
         page.get_by_test_id("stAppViewContainer").wait_for()
         page.goto(f"http://127.0.0.1:{PORT}/answers?study={study}&method=yarn")
         page.get_by_test_id("stDataFrame").wait_for()
-        page.wait_for_timeout(2000)  # until the charts stand still
+        page.wait_for_timeout(2000)  # until the charts' animations end
         file = IMAGES / f"dashboard-{study}.png"
         page.screenshot(path=file)
         browser.close()

@@ -1,9 +1,9 @@
-"""MkDocs hook: pages made from the code at build time, and links that work on GitHub and here.
+"""MkDocs hook of `make docs`: generate reference pages from the code, and adapt links.
 
-`make docs` calls it through `mkdocs.yml`. Methods, benchmarks, recipes, exports, views of the
-catalog, keys of a study file and commands come from the code. README and its siblings at the root
-of the repository become pages. Links to those sources lead to the pages; links to other source
-files become plain text, because the site holds no source.
+Generated pages list methods, benchmarks, recipes, exports, catalog views, keys of a study file and
+commands. README.md and other documents at the root of the repository become pages too. A link to a
+source file leads to the page that is generated from it; other links to source files become plain
+text, because the site contains no source files. On GitHub the same links lead to the files.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ FROM_ROOT = {
     "SECURITY.md": "security.md",
     "CHANGELOG.md": "changelog.md",
 }
-"""Pages of the site by the file at the root of the repository that they show."""
+"""Document at the root of the repository: its page of the site."""
 SOURCES = {
     "lce_core/methods": "methods.md",
     "lce_core/benchmarks": "benchmarks.md",
@@ -46,20 +46,21 @@ SOURCES = {
     "lce_core/study/spec.py": "study-file.md",
     "catalog/sql": "views.md",
 }
-"""Generated pages by the source that a document links to."""
+"""Source file or folder to which documents link: the page generated from it."""
 _LINK = re.compile(
     r"\[((?:!\[[^\]]*\]\([^)]*\)|[^\[\]])*)\]\((?!https?:|mailto:|#)([^)#\s]+)(#[^)\s]*)?\)"
 )
 
 
 def study_keys() -> str:
-    """Return the keys of a study file with their defaults and meanings."""
-    entry = "Every other key is a parameter of the plug-in that `name` names."
+    """Return a Markdown page of all keys of study files and execution files."""
+    entry = "All other keys are parameters of the plug-in `name`."
     return "\n".join(
         [
             "# Keys of a study file",
             "",
-            "Made from `lce_core/study/spec.py`, `lce_core/recipe.py` and `lce_core/execution.py`.",
+            "Generated from `lce_core/study/spec.py`, `lce_core/recipe.py` and"
+            " `lce_core/execution.py`.",
             *_section("A study", StudySpec),
             *_section("An entry of `methods`", MethodEntry, "method", entry),
             *_section("An entry of `benchmarks`", BenchmarkEntry, "benchmark", entry),
@@ -70,8 +71,8 @@ def study_keys() -> str:
             *_section(
                 "An execution file",
                 Execution,
-                note="`lce run STUDY --execution FILE` reads these keys. They say how a machine"
-                " runs the study, and change no id.",
+                note="`lce run STUDY --execution FILE` reads these keys. They describe how one"
+                " machine runs the study, and change no result and no id.",
             ),
             "",
         ]
@@ -105,13 +106,13 @@ def _one_line(text: str) -> str:
 
 
 def commands() -> str:
-    """Return every command of `lce` with its arguments and options, from their help texts."""
+    """Return a Markdown page of all `lce` commands with arguments and options."""
     # Typer carries its own copy of click, so the group has no class to name here.
     group: Any = typer.main.get_command(app)
     parts = [
         "# Commands",
         "",
-        "Made from the help texts; `lce COMMAND --help` prints the same.",
+        "Generated from the help texts, which `lce COMMAND --help` prints.",
         "",
     ]
     for name, command in sorted(_commands(group, "lce")):
@@ -136,7 +137,7 @@ def _parameter(one: Any) -> str:
 
 
 def views() -> str:
-    """Return every view of the catalog with its columns, from the comments of an empty catalog."""
+    """Return a Markdown page of all catalog views and columns, read from an empty catalog."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "catalog.duckdb"
         write_tables({}, path)
@@ -150,7 +151,7 @@ def views() -> str:
             "SELECT schema_name, table_name, column_name, lower(data_type), comment"
             " FROM duckdb_columns() WHERE NOT internal ORDER BY column_index",
         )
-    parts = ["# Views and columns", "", "Made from the comments of the catalog's views.", ""]
+    parts = ["# Views and columns", "", "Generated from the comments of the catalog's views.", ""]
     for schema, view, comment in told:
         name = view if schema == "main" else f"{schema}.{view}"
         rows = [
@@ -171,10 +172,10 @@ def views() -> str:
 
 
 def exports() -> str:
-    """Return how stock transformers runs each method."""
+    """Return a Markdown page of how `lce export` writes each method."""
     head = (
-        "# Exports\n\nThe form of `config.json` that `lce export` writes for each method at its"
-        " defaults, as `lce methods --exports` prints it.\n\n"
+        "# Exports\n\nThe RoPE parameters that `lce export` writes to `config.json` for each method"
+        " with default parameters, as `lce methods --exports` prints them.\n\n"
     )
     return head + documents.exports_table()
 
@@ -191,7 +192,7 @@ GENERATED: dict[str, Callable[[], str]] = {
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the generated pages and those from the root of the repository."""
+    """Add the generated pages and the documents at the root of the repository to the site."""
     for name, write in GENERATED.items():
         files.append(File.generated(config, name, content=write()))
     for source, name in FROM_ROOT.items():
@@ -200,7 +201,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Point links at pages of the site, outside of code blocks."""
+    """Replace links to files of the repository by links to pages; leave code blocks unchanged."""
     name = page.file.src_uri
     source = next((file for file, made in FROM_ROOT.items() if made == name), f"docs/{name}")
 

@@ -1,12 +1,12 @@
-"""Draws who imports whom: the packages, and below them the rooms of `lce_core`, as a house.
+"""Check and draw the imports between packages, and between the rooms (submodules) of `lce_core`.
 
-    python docs/imports.py                          # checks only
-    python docs/imports.py --svg docs/imports.svg   # checks, and draws the picture of the docs
+    python docs/imports.py                          # only check
+    python docs/imports.py --svg docs/imports.svg   # check, and draw the picture of the docs
 
-The floors are the layers of pyproject.toml's import contracts; the arrows are read from the source,
-imports for type checkers included. Exits with 1 and names the culprits if an arrow does not point
-down or files import each other in a circle. An arrow is left out of the picture where a path of
-others leads to the same place; one that does not point down is red.
+Floors are the layers of the import contracts in pyproject.toml. Arrows are imports in the source,
+including imports for type checkers. The exit code is 1 if an arrow does not point down or files
+import each other in a circle; the output names them. The picture omits an arrow if a path of other
+arrows connects the same boxes; an arrow that does not point down is red.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from xml.sax.saxutils import escape
 ROOT = Path(__file__).resolve().parent.parent
 CORE = "lce_core"
 Arrow = tuple[str, str]
+"""The importing and the imported package or room."""
 
 WIDTH, MARGIN = 1260, 30
 BOX, DUMMY, GAP = (196.0, 58.0), 20.0, 26.0
@@ -45,24 +46,24 @@ STYLE = """
 
 @dataclass(frozen=True)
 class Storeys:
-    """Floors from the top down, and every arrow between what lies on them."""
+    """Packages or rooms by floor, from the top down, and all imports between them."""
 
     floors: list[list[str]]
     arrows: set[Arrow]
 
     def wrong(self) -> list[Arrow]:
-        """Arrows that do not point down."""
+        """Return the arrows that do not point down."""
         level = {name: number for number, floor in enumerate(self.floors) for name in floor}
         return sorted((a, b) for a, b in self.arrows if level[a] >= level[b])
 
     def shown(self) -> list[Arrow]:
-        """Arrows that point down and that no path of others replaces."""
+        """Return the drawn arrows: those that point down and that no path of others implies."""
         down = self.arrows - set(self.wrong())
         return sorted(arrow for arrow in down if not _reaches(down - {arrow}, *arrow))
 
 
 def imports_of_files(packages: Sequence[str]) -> dict[str, set[str]]:
-    """Dotted name of every module of the packages, with the modules of them that it imports."""
+    """Return, for each module of `packages`, the modules of `packages` that it imports."""
     files = {
         ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
         for package in packages
@@ -72,7 +73,7 @@ def imports_of_files(packages: Sequence[str]) -> dict[str, set[str]]:
 
 
 def read_storeys() -> tuple[Storeys, Storeys, dict[str, set[str]]]:
-    """Return the packages, the rooms of the core, and the imports of each file."""
+    """Return the floors of packages, the floors of `lce_core`, and the imports of each file."""
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     contracts = tomllib.loads(text)["tool"]["importlinter"]["contracts"]
     layers = [contract for contract in contracts if contract["type"] == "layers"]
@@ -95,7 +96,7 @@ def read_storeys() -> tuple[Storeys, Storeys, dict[str, set[str]]]:
 
 
 def circle(files: Mapping[str, set[str]]) -> list[str]:
-    """Modules that import each other in a circle, the first one again at the end; empty if none."""
+    """Return modules that import each other in a circle, first one repeated last; [] if none."""
     try:
         graphlib.TopologicalSorter(files).prepare()
     except graphlib.CycleError as error:
@@ -127,7 +128,7 @@ def draw(outer: Storeys, rooms: Storeys) -> str:
 
 
 def _storeys(storeys: Storeys, top: int, sizes: Mapping[str, tuple[float, float]]) -> Iterator[str]:
-    """Boxes and arrows; the first floor begins at `top`."""
+    """Yield SVG boxes and arrows; the top floor starts at y = `top`."""
     centres, chains = _layout(storeys, sizes)
     level = {name: number for number, floor in enumerate(storeys.floors) for name in floor}
     for (first, last), chain in chains.items():
@@ -145,8 +146,8 @@ def _box(name: str, x: float, y: int, size: tuple[float, float]) -> Iterator[str
     source = folder / "__init__.py" if folder.is_dir() else folder.with_suffix(".py")
     count = sum(1 for _ in folder.rglob("*.py")) if folder.is_dir() else 1
     docstring = ast.get_docstring(ast.parse(source.read_text(encoding="utf-8"))) or ""
-    # What it is for is the beginning of what it says of itself: a sentence, or a clause if that
-    # is too long.
+    # Describe the box by the first sentence of its docstring, or by the first clause if the
+    # sentence is too long.
     clauses = (re.split(rf"[{ends}](?:\s|$)", docstring)[0] for ends in (":;.", ":;.,"))
     lines = [textwrap.wrap(clause, 29 if size == BOX else 90) for clause in clauses]
     duty = next((some for some in lines if len(some) <= 2), lines[-1][:2])
@@ -168,10 +169,11 @@ def _box(name: str, x: float, y: int, size: tuple[float, float]) -> Iterator[str
 def _layout(
     storeys: Storeys, sizes: Mapping[str, tuple[float, float]]
 ) -> tuple[dict[str, float], dict[Arrow, list[str]]]:
-    """Centres of all boxes, and for each arrow its stations: one on every floor that it passes.
+    """Return the x centre of each node, and for each arrow its nodes from first to last box.
 
-    Source: Sugiyama, Tagawa and Toda 1981: a station for each floor an arrow crosses, then every
-    floor is ordered by the mean place of what it is joined to, from the top and back in turn.
+    A node is a box, or a station: a point where an arrow crosses a floor. Layout as in Sugiyama,
+    Tagawa and Toda 1981: sort each floor by the mean x of connected nodes, alternately from the top
+    and from the bottom.
     """
     floors = [list(floor) for floor in storeys.floors]
     level = {name: number for number, floor in enumerate(floors) for name in floor}
@@ -187,7 +189,7 @@ def _layout(
         for above, below in itertools.pairwise(chain):
             joined[above].add(below)
             joined[below].add(above)
-    # Once ordered, the stations of an arrow draw each other into a straight line, boxes the boxes.
+    # After sorting, stations are pulled towards a straight line, and boxes towards other boxes.
     boxes = {node: [m for m in near if "@" not in m] or near for node, near in joined.items()}
     straight = {node: chain[1:-1] for chain in chains.values() for node in chain[1:-1]}
     centres = dict.fromkeys(joined, WIDTH / 2)
@@ -204,7 +206,7 @@ def _layout(
 
 
 def _apart(wanted: Sequence[float], widths: Sequence[float]) -> list[float]:
-    """Centres in the given order, nearest to those wanted, with none inside another's width."""
+    """Return centres near `wanted`, in the same order, so that no two widths overlap."""
     offsets = [sum(widths[:i]) + widths[i] / 2 for i in range(len(widths))]
     groups: list[list[float]] = []
     for target in (want - offset for want, offset in zip(wanted, offsets, strict=True)):
@@ -259,12 +261,12 @@ def _reaches(arrows: set[Arrow], first: str, last: str) -> bool:
 
 
 def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)  # what is joined is a set, in any order
+    return math.fsum(values) / len(values)  # exact in any order: the values come from a set
 
 
 def main() -> int:
     """Check the imports and, with --svg, draw them; return the exit code."""
-    parser = argparse.ArgumentParser(description="Checks and draws the imports of this repository.")
+    parser = argparse.ArgumentParser(description="Check and draw the imports of this repository.")
     parser.add_argument("--svg", type=Path, metavar="FILE", help="where to write the picture")
     options = parser.parse_args()
     outer, rooms, files = read_storeys()

@@ -1,9 +1,9 @@
-"""Takes the pictures of reports that the documentation shows, in an installed Chromium.
+"""Take the screenshots of a report for the documentation, in an installed Chromium.
 
     python docs/pictures.py CATALOG STUDY [--mlflow]
 
-writes docs/images/STUDY-WIDTH.png for three widths, the widest also as on a dark page; and, where
-asked for while `lce up` runs over the catalog's store, docs/images/STUDY-mlflow.png of its charts.
+writes docs/images/STUDY-WIDTH.png for three widths, and the widest also in dark mode. With --mlflow
+it also writes docs/images/STUDY-mlflow.png, if `lce up` is running for the catalog's home.
 """
 
 from __future__ import annotations
@@ -22,25 +22,27 @@ from lce_core.access import login_link, server_secret
 
 IMAGES = Path(__file__).parent / "images"
 SIZES = {400: 1500, 800: 1500, 1600: 1180}
-"""Heights by width, in pixels: the first look, with a map as a whole where it has room."""
+"""Width and height of the screenshots in pixels. The heights show the first heat map as a whole."""
 
 
 def small(path: Path) -> None:
-    """Reduce a picture to 256 colours, which halves its size."""
+    """Reduce a PNG file to 256 colours, which halves its size."""
     with Image.open(path) as image:
         few = image.convert("RGB").quantize(256, kmeans=2, dither=Image.Dither.NONE)
     few.save(path, optimize=True)
 
 
 def of_mlflow(browser: Browser, link: str, path: Path) -> None:
-    """Take the picture of MLflow's charts, without the panels beside them."""
+    """Save a screenshot of MLflow's charts without the side panels."""
     page = browser.new_page(viewport={"width": 1600, "height": 1000})
     page.goto(link)
     drawn = ".js-plotly-plot .scatterlayer path.js-line"
-    page.wait_for_selector(drawn, timeout=120_000, state="attached")  # a point alone has no size
+    page.wait_for_selector(
+        drawn, timeout=120_000, state="attached"
+    )  # a line of one point has no size, so it counts as invisible
     if (close := page.get_by_role("button", name="Close")).count():
         close.last.click()
-    page.wait_for_timeout(10_000)  # for the lines of all charts in sight
+    page.wait_for_timeout(10_000)  # until all visible charts are drawn
     page.screenshot(path=path)
     page.close()
     small(path)
