@@ -37,9 +37,8 @@ def of_mlflow(browser: Browser, link: str, path: Path) -> None:
     page = browser.new_page(viewport={"width": 1600, "height": 1000})
     page.goto(link)
     drawn = ".js-plotly-plot .scatterlayer path.js-line"
-    page.wait_for_selector(
-        drawn, timeout=120_000, state="attached"
-    )  # a line of one point has no size, so it counts as invisible
+    # A line of a single point has no size, so waiting until it is visible would never end.
+    page.wait_for_selector(drawn, timeout=120_000, state="attached")
     if (close := page.get_by_role("button", name="Close")).count():
         close.last.click()
     page.wait_for_timeout(10_000)  # until all visible charts are drawn
