@@ -1,17 +1,17 @@
-# make study      sets up .venv, runs the toy study, prints its table and where to look next
-# make test       the same set-up plus the tools, then lint, types and all but the long tests
-# make test-long  runs the long tests: whole studies: shipped, killed or doubled
-# make format     rewrites the files as `make test` wants them
-# make docs       builds the site of docs/ in build/site; every link is checked
-# make perf       prints the speed measurements of docs/performance.md
-# make install    sets up .venv from the lock and does nothing else
-# make lock       adds to requirements.txt what pyproject.toml newly names (needs uv)
-# make clean      removes .venv and tool caches; results in lce-home stay
+# make study      installs into .venv, runs the toy study, prints its table and what to do next
+# make test       installs into .venv, then runs lint, type checks and all tests except the long ones
+# make test-long  runs the long tests, which compute whole studies
+# make format     corrects lint errors and formats all files
+# make docs       builds the site of docs/ in build/site and checks every link
+# make perf       repeats the measurements of docs/performance.md
+# make install    installs the locked packages into .venv
+# make lock       adds new dependencies of pyproject.toml to requirements.txt (needs uv)
+# make clean      removes .venv and caches of tools; results in lce-home stay
 #
-# PYTHON chooses the interpreter of a new .venv (make PYTHON=python3.12 study), VENV its folder.
-# UV_ARGS is added to uv (make lock UV_ARGS=--upgrade renews every version).
-# PYTEST_ARGS is added to pytest (make test PYTEST_ARGS="-k plan").
-# JOBS processes share the tests of either, a file at a time.
+# PYTHON is the interpreter for a new .venv (make PYTHON=python3.12 study), VENV the folder of .venv.
+# UV_ARGS are arguments for uv (make lock UV_ARGS=--upgrade upgrades every package).
+# PYTEST_ARGS are arguments for pytest (make test PYTEST_ARGS="-k plan").
+# JOBS is the number of parallel test processes.
 
 PYTHON ?= python3
 VENV := .venv
@@ -22,12 +22,12 @@ JOBS ?= 2
 UV ?= uv
 UV_ARGS ?=
 INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-input --no-deps
-# pip checks no hash of what it fetches to build a package in isolation: these have no wheel, and are
-# built with the setuptools that the lock has.
+# Packages without a wheel. They are built with the locked setuptools, without build isolation, because pip
+# would download the tools of an isolated build without checking a hash.
 SOURCES := rouge-score|sqlitedict|word2number
-# Torch as PyPI has it for Linux, and the CUDA libraries that no other build of torch uses.
+# PyPI's torch for Linux, and the CUDA libraries that only this build of torch uses.
 CUDA := torch|triton|cuda-[a-z]+|nvidia-[a-z0-9-]+
-# $(call lines,==,PATTERN): the packages of the lock whose names match; with != all others.
+# $(call lines,==,PATTERN): the locked packages whose names match PATTERN; with != all others.
 lines = awk -v names="^($(2))==" '/^[a-z]/ {on = ($$0 ~ names) $(1) 1} on' requirements.txt
 
 .DEFAULT_GOAL := help
@@ -74,7 +74,7 @@ perf: $(VENV)/installed
 	$(BIN)/python perf/data.py
 	$(BIN)/python perf/training_step.py
 
-# One lock for Python 3.11 to 3.13 on every system; versions it has stay unless UV_ARGS says otherwise.
+# One lock for Python 3.11 to 3.13 on every system. uv keeps the locked versions unless UV_ARGS changes that.
 lock:
 	$(UV) pip compile pyproject.toml --extra dev --universal --python-version 3.11 \
 	  --generate-hashes --custom-compile-command 'make lock' --output-file requirements.txt --quiet \
@@ -83,11 +83,11 @@ lock:
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
-# A stamp is newer than the lock exactly while the installed set is the locked one.
-# A build of torch that pip's find-links name (for CPUs, say) goes before PyPI's. It lies in no index,
-# so the lock has no hash of it; pip would take the hashed one if both were asked for at once.
+# The file `installed` is newer than the lock if .venv has the locked packages.
+# First install torch from pip's find-links (a CPU build, for example), if they have one. The lock has no hash
+# of such a build, and with --require-hashes pip would choose PyPI's build.
 $(VENV)/installed: $(LOCK) | $(BIN)/python
-	@echo "Installing the locked packages into $(VENV); some minutes the first time"
+	@echo "Installing the locked packages into $(VENV); this takes some minutes the first time"
 	@$(INSTALL) --no-index `sed -n 's/^\(torch==[^ ]*\).*/\1/p' requirements.txt` 2>$(VENV)/torch.log || true
 	@others='$(SOURCES)'; \
 	case `$(BIN)/python -m pip show torch 2>/dev/null | grep '^Version:'` in \
@@ -102,7 +102,7 @@ $(VENV)/installed: $(LOCK) | $(BIN)/python
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' || { \
 	  echo "$(PYTHON) is `$(PYTHON) --version 2>&1`; lce needs Python 3.11, 3.12 or 3.13." >&2; \
-	  echo "Name one: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 2; }
+	  echo "Choose another one: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 2; }
 	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
-	  echo "$(PYTHON) cannot make a virtual environment; on Debian: apt-get install python3-venv" >&2; \
+	  echo "$(PYTHON) cannot create a virtual environment; on Debian: apt-get install python3-venv" >&2; \
 	  exit 2; }
