@@ -1,16 +1,15 @@
-"""The cost of attention under each method, as ratios, and the growth of its memory.
+"""Measure attention of each method: time relative to a reference, and growth of time and memory.
 
-Each contestant is first checked: on a short text row by row, and at full length on some rows,
-against float64 attention written out from the scheme's distances, or from the definition where
-distances alone do not say it. Then it is timed against its reference, one right after the other in
-alternating order, and the median of the ratios is taken, of wall seconds and of CPU seconds: on a
-machine shared with others the first swings, the second hardly. Growth is the CPU time (on a GPU:
-the time) at twice the length over that at the length, likewise. Extra memory is the most that
-torch's allocator hands out during one call, inputs not counted and the output counted, at the
-length and at twice the length.
+The script first checks each candidate against attention in float64, computed from the scheme's
+definition: all queries of a short text, and some queries at full length. Then it times the
+candidate and its reference one right after the other, in alternating order, and prints the median
+ratio of wall seconds and of CPU seconds. On a machine with other load, the ratio of CPU seconds is
+more stable. Growth is the time at twice the length divided by the time at the length (CPU time on a
+CPU). Memory is the peak of torch's allocator during one call, with the output but without the
+inputs, at the length and at twice the length.
 
-LongLoRA's attention is for training: its row is a forward and a backward pass, against those of
-full attention, and gradients count as memory. Outputs are checked here, gradients in the tests.
+LongLoRA's attention is used in training only. Its row measures a forward and a backward pass, and
+its memory includes gradients. The tests check its gradients.
 
     python perf/attention.py [--device cuda --dtype bfloat16] [--out FILE.json]
 """
@@ -63,7 +62,7 @@ TRAINED = 4096
 ID_DIGITS, SHORT_WINDOW = 256, 64
 CHECKED_ROWS = 12
 BARE = ("full causal", "full causal, trained")
-"""Attention without rotation, as reference times only."""
+"""References without rotation; they are not checked and not printed."""
 TOLERANCE = {"float32": 1e-5, "bfloat16": 3e-2, "float16": 4e-3}
 
 Run = Callable[[States], torch.Tensor]
@@ -71,14 +70,14 @@ Run = Callable[[States], torch.Tensor]
 
 @dataclass(frozen=True)
 class Contestant:
-    """A way to compute attention from unrotated states, and what it is measured against."""
+    """An attention function on unrotated states, with the reference that it is compared with."""
 
     name: str
     run: Run
     row: Row
     reference: str
     limit: float | None
-    """Largest admissible time, as a share of the reference's."""
+    """Goal for the ratio of its time to the reference's time; None without a goal."""
 
 
 def main() -> None:
@@ -95,8 +94,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="also write the figures as JSON")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    keep_precision("llama")  # else Llama's own rotation takes bf16 states to float32
-    with torch.no_grad():  # not inference_mode, whose tensors no backward pass could use
+    keep_precision("llama")  # otherwise Llama's rotation converts bf16 states to float32
+    with torch.no_grad():  # not inference_mode: the backward passes below need normal tensors
         found = measure(options)
     print_tables(found)
     if options.out:
@@ -143,7 +142,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def contestants(options: argparse.Namespace, length: int, window: int) -> dict[str, Contestant]:
-    """All of them, by name; schemes for texts of a length, with the given window."""
+    """Return all candidates by name, for texts of `length` tokens and windows of `window`."""
     geometry = RopeGeometry(
         options.head_dim, options.head_dim, options.heads, options.heads, THETA, TRAINED
     )
@@ -193,7 +192,7 @@ def contestants(options: argparse.Namespace, length: int, window: int) -> dict[s
         reference="full causal, trained",
         limit=0.4,
     )
-    # As trained on 512 tokens; on the short text as on 32 of them.
+    # Sizes as after training on 512 tokens; for the short text, as after training on 32.
     landmarks = BlockRetrieval(64, 5, 128) if window > SHORT_WINDOW else BlockRetrieval(4, 3, 16)
     add("landmark", of_scheme(retrieval.attend, landmarks), scheme=landmarks)
     scaled = geometry.head_dim**-0.5 * yarn.attention_factor**2
@@ -209,12 +208,12 @@ def contestants(options: argparse.Namespace, length: int, window: int) -> dict[s
 
 
 def bare(scaling: float) -> Run:
-    """Full causal SDPA, no rotation: the least that attention to everything costs."""
+    """Return full causal SDPA without rotation."""
     return lambda parts: scaled_dot_product_attention(*parts, is_causal=True, scale=scaling)
 
 
 def trained(run: Run) -> Run:
-    """Forward and backward pass, as of half the sum of squares; gives the output."""
+    """Return a function that runs forward and backward pass (of half the sum of squares)."""
 
     def both(parts: States) -> torch.Tensor:
         with torch.enable_grad():
@@ -236,7 +235,7 @@ def stock_rotary(options: argparse.Namespace) -> torch.nn.Module:
 
 
 def through_rotary(rotary: torch.nn.Module, scaling: float) -> Run:
-    """Stock attention as a Llama layer computes it: cosines, rotation, SDPA."""
+    """Return attention as in a stock Llama layer: cosines, rotation, SDPA."""
 
     def run(parts: States) -> torch.Tensor:
         query, key, value = parts
@@ -249,7 +248,7 @@ def through_rotary(rotary: torch.nn.Module, scaling: float) -> Run:
 
 
 def states(options: argparse.Namespace, length: int) -> States:
-    """Random query, key, value (1, heads, length, head_dim), in the memory order of models."""
+    """Return random query, key, value (1, heads, length, head_dim), with the strides of models."""
     generator = torch.Generator().manual_seed(1)
     shape = (1, length, options.heads, options.head_dim)
 
@@ -261,7 +260,7 @@ def states(options: argparse.Namespace, length: int) -> States:
 
 
 def check(options: argparse.Namespace) -> dict[str, float]:
-    """Largest error of each contestant on both lengths; stops where it is beyond rounding."""
+    """Return each candidate's largest error; raise AssertionError if it exceeds the tolerance."""
     rng = np.random.default_rng(0)
     errors: dict[str, float] = {}
     for length, window in [(ID_DIGITS, SHORT_WINDOW), (options.length, options.window)]:
@@ -281,7 +280,7 @@ def check(options: argparse.Namespace) -> dict[str, float]:
 def ratios(
     options: argparse.Namespace, reference: Contestant, contestant: Contestant, inputs: States
 ) -> tuple[float, float]:
-    """Median time over the reference's, in wall and in CPU seconds."""
+    """Return the median of candidate time / reference time, in wall and in CPU seconds."""
     pairs = []
     for repeat in range(options.repeats):
         order = [reference, contestant][:: -1 if repeat % 2 else 1]
@@ -295,7 +294,7 @@ def ratios(
 def growth(
     options: argparse.Namespace, contestant: Contestant, inputs: States, double: States
 ) -> float:
-    """Median time at twice the length over that at the length."""
+    """Return the median of time at twice the length / time at the length."""
     clock = 0 if inputs[0].is_cuda else 1
     return statistics.median(
         timed(contestant.run, double)[clock] / timed(contestant.run, inputs)[clock]
@@ -328,7 +327,6 @@ def extra_memory(contestant: Contestant, inputs: States) -> float:
 
 
 def print_tables(found: dict[str, Any]) -> None:
-    """One row per contestant, then where it was measured."""
     length = found["options"]["length"]
     print(
         "| attention | against | time | CPU time | limit | error | growth"

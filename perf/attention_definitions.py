@@ -1,4 +1,7 @@
-"""Attention of one query from its definition in float64: what perf/attention.py checks against."""
+"""Attention of a single query in float64, from the definition of each attention scheme.
+
+perf/attention.py compares the optimised functions with these.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +19,16 @@ from lce_core.attention.schemes import BlockRetrieval, ShiftedSparse
 States = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 """Query, key and value before rotation, (1, heads, tokens, head_dim) each."""
 Row = Callable[[States, int], torch.Tensor]
-"""The output (heads, head_dim) of one query, in float64."""
+"""Computes the output (heads, head_dim) of one query in float64."""
 
 
 def deviation(expected: Row, inputs: States, output: torch.Tensor, row: int) -> float:
-    """Largest error of one query's output against its definition in float64."""
+    """Return the largest absolute error of one query's output."""
     return float((output[0, :, row].cpu().double() - expected(inputs, row)).abs().max())
 
 
 def defined_by(scheme: AttentionScheme) -> Callable[..., torch.Tensor]:
-    """Return a scheme's output by its definition, in float64."""
+    """Return the function that computes a scheme's output from its definition."""
     if isinstance(scheme, BlockRetrieval):
         return block_retrieval
     return by_two_distances if isinstance(scheme, ShiftedSparse) else by_distance
@@ -34,7 +37,7 @@ def defined_by(scheme: AttentionScheme) -> Callable[..., torch.Tensor]:
 def by_two_distances(
     scheme: ShiftedSparse, inv_freq: np.ndarray, scaling: float, inputs: States, row: int
 ) -> torch.Tensor:
-    """Compute `by_distance` with other distances for the heads from heads // 2 on."""
+    """Compute `by_distance`, with shifted distances for the second half of the heads."""
     halves = zip(*(part.tensor_split((part.shape[1] // 2,), 1) for part in inputs), strict=True)
     plain, shifted = (cast("States", half) for half in halves)
     ends = SimpleNamespace(distance=partial(scheme.distance, shifted=True))
@@ -49,7 +52,7 @@ def by_two_distances(
 def by_distance(
     scheme: Any, inv_freq: np.ndarray, scaling: float, inputs: States, row: int
 ) -> torch.Tensor:
-    """Softmax over the keys at the distances that the scheme gives them."""
+    """Return softmax attention over all visible keys, rotated by the scheme's distances."""
     seen = [(j, scheme.distance(row, j)) for j in range(row + 1)]
     index = [j for j, distance in seen if distance is not None]
     steps = [distance for _, distance in seen if distance is not None]
@@ -60,14 +63,14 @@ def by_distance(
 def block_retrieval(
     scheme: BlockRetrieval, inv_freq: np.ndarray, scaling: float, inputs: States, row: int
 ) -> torch.Tensor:
-    """Compute the grouped softmax over the query's chunk and the blocks its landmarks select."""
+    """Return grouped-softmax attention over the query's chunk and the top_k retrieved blocks."""
     block, start = scheme.block, row // scheme.chunk * scheme.chunk
     blocks, own = start // block, row // block * block
     top_k = min(scheme.top_k, blocks)
     value = inputs[2][0].cpu().double()
 
     def scores(keys: Sequence[int], slots: Sequence[int]) -> torch.Tensor:
-        """Score keys in slots counted backwards from the chunk: block b lies in slot blocks - b."""
+        """Return scores of keys whose blocks are placed `slot` blocks before the query's chunk."""
         steps = [
             row - start + slot * block - key % block for key, slot in zip(keys, slots, strict=True)
         ]
@@ -99,7 +102,7 @@ def block_retrieval(
 def scores_at(
     inputs: States, row: int, keys: Sequence[int], steps: Sequence[float], inv_freq: np.ndarray
 ) -> torch.Tensor:
-    """Products (heads, keys) of one query with some keys at the given distances, in float64."""
+    """Return the products (heads, keys) of one query with keys rotated by the given distances."""
     query = inputs[0][0, :, row].cpu().double()
     key = inputs[1][0].cpu()[:, list(keys)].double()
     distances = torch.tensor(list(steps), dtype=torch.float64)

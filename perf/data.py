@@ -1,10 +1,10 @@
-"""Text to rows to the trainer, in tokens per CPU second, beside what is published for one core.
+"""Measure tokenising, packing and reading of training rows, in tokens per CPU second.
 
-The standard library as JSON lines of SlimPajama's form, a byte-level BPE of 32,000 ids trained on
-it, token shards, rows of 32,768 tokens drawn by length, and rows read as the trainer reads them.
-Before a figure is printed, rows packed from the shards of one worker are compared byte by byte with
-those of five, and with the documents that they say they hold. CPU seconds of all threads count, so
-that what else the machine does matters less.
+The text is Python's standard library, as JSON lines in the format of SlimPajama. The script trains
+a byte-level BPE with 32,000 ids on it, writes token shards, packs rows of 32,768 tokens, and reads
+the rows as the trainer does. Before it prints, it checks that the rows are equal byte by byte for
+one and for five workers, and that they contain the right documents. CPU seconds are summed over
+threads, and depend little on other load.
 
     python perf/data.py [--tokens 100000000] [--out docs/performance/data.json]
 """
@@ -38,15 +38,15 @@ BASE = MODELS.parse({"name": "llama2_7b"}, "perf")
 ROW_LENGTH = 32_768
 ROWS_PER_STEP = 32
 PUBLISHED = 7_000.0
-"""Tokens/s of one core from text to packed rows: 5 billion an hour on about 200 processes (Fu et
-al., arXiv:2402.10171, README of FranxYao/Long-Context-Data-Engineering)."""
+"""Tokens per core and second from text to packed rows: 5 billion per hour on about 200 processes
+(Fu et al., arXiv:2402.10171, README of FranxYao/Long-Context-Data-Engineering)."""
 GOALS = {"sampling and packing": 20 * PUBLISHED, "reading rows": 1e6}
-"""Least tokens/s."""
+"""Minimum tokens per second."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--tokens", type=int, default=100_000_000, help="tokens of all rows")
+    parser.add_argument("--tokens", type=int, default=100_000_000, help="total tokens of the rows")
     parser.add_argument("--out", type=Path, help="also write the figures as JSON")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="lce-perf-") as folder:
@@ -78,7 +78,7 @@ def measure(folder: Path, num_tokens: int) -> dict[str, Any]:
         figures[what] = {"tokens": tokens(answer), "cpu": cpu}
         return answer
 
-    tokenise(folder, "warm", tokenizer, 1, 1)  # the datasets library's first import takes seconds
+    tokenise(folder, "warm", tokenizer, 1, 1)  # exclude imports of seconds
     timed("tokenising", lambda m: int(m["tokens"]), lambda: tokenise(folder, "one", tokenizer, 1))
     tokenise(folder, "five", tokenizer, 5)
     rows = num_tokens // ROW_LENGTH
@@ -105,7 +105,7 @@ def write_text(folder: Path) -> list[str]:
 
 
 def trained(texts: list[str]) -> PreTrainedTokenizerFast:
-    """Train a byte-level BPE with as many ids as Llama 2 has."""
+    """Train a byte-level BPE with 32,000 ids, as many as Llama 2's tokenizer has."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -120,7 +120,7 @@ def trained(texts: list[str]) -> PreTrainedTokenizerFast:
 
 
 def corpus(num_documents: int | None = None) -> StreamedCorpus:
-    """Write the text, or its first documents, as a streamed data set."""
+    """Return the corpus plug-in for the text, or for its first `num_documents` documents."""
     found = CORPORA.parse(
         {
             "name": "streamed",
@@ -174,7 +174,7 @@ def pack(
 
 
 def compare(folder: Path) -> None:
-    """Five workers give the bytes of one, and rows hold the documents that their order names."""
+    """Check that rows do not depend on the number of workers and contain the listed documents."""
     for name in ("rows.bin", "order.parquet", "manifest.json"):
         one, five = ((folder / f"rows-{n}" / name).read_bytes() for n in ("one", "five"))
         assert one == five, f"{name} depends on the number of workers"

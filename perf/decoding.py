@@ -1,15 +1,14 @@
-"""The cost of a generated token: kernels, bytes, and time against transformers' generate().
+"""Measure the generation of one token: kernels, bytes, and time against transformers' generate().
 
-Caches are filled with random keys and values, so nothing waits for a prompt of that length. Before
-anything is timed, answers are compared at the size that is timed: those of the stock model with
-generate()'s, which reads the same keys, and those of every method with its own over transformers'
-DynamicCache, which joins all keys and has them all rotated again for each token. Ways are timed one
-right after the other in alternating order, and the median of the ratios is taken, of wall and of
-CPU seconds. Weights are random: costs do not depend on what they have learned.
+Caches are filled with random keys and values, because processing a long prompt would take too long;
+weights are random, because the cost does not depend on their values. The script first checks the
+answers: of the model without a method against generate(), and of every method against the same
+method with transformers' DynamicCache. Then it times both sides one right after the other, in
+alternating order, and prints the median ratio of wall and of CPU seconds.
 
-Kernels are operations of torch that compute or copy, counted for one token of one text, a layer.
-Bytes are those of the tensors they read and write, weights and what lies outside layers aside, as a
-multiple of the keys and values in the cache.
+Kernels are torch operations that compute or copy, counted per layer for one token of one text.
+Bytes are the sizes of all tensors that these kernels read and write, without weights, divided by
+the size of the layer's keys and values in the cache.
 
     python perf/decoding.py [--out FILE.json]
 """
@@ -42,11 +41,12 @@ Answers = list[list[int]]
 
 @dataclass(frozen=True)
 class Contestant:
-    """A method, and the largest share of the stock model's time that it may take at 8k tokens."""
+    """A method to measure."""
 
     label: str
     parameters: dict[str, Any]
     limit: float | None = None
+    """Goal for its time at 8,192 tokens, divided by the time without a method."""
 
 
 METHODS_TIMED = (
@@ -59,6 +59,7 @@ METHODS_TIMED = (
     Contestant("streaming_llm", {"name": "streaming_llm", "window": 1024}, 0.8),
 )
 FASTER_THAN_GENERATE = 1.5
+"""Goal for the time of generate() divided by ours, without a method."""
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -66,8 +67,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16"])
     parser.add_argument("--model", default="smollm2_135m")
-    parser.add_argument("--layers", type=int, help="of the model; all unless given")
-    parser.add_argument("--window", type=int, default=1024, help="of lm_infinite, streaming_llm")
+    parser.add_argument("--layers", type=int, help="layers of the model; default: all")
+    parser.add_argument("--window", type=int, default=1024, help="window of window methods")
     parser.add_argument("--stock-length", type=int, default=2048)
     parser.add_argument("--stock-batch", type=int, default=8)
     parser.add_argument("--length", type=int, default=8192)
@@ -75,8 +76,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--new-tokens", type=int, default=8)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--only", nargs="+", metavar="METHOD", help="besides none")
-    parser.add_argument("--no-times", action="store_true", help="count, and time nothing")
+    parser.add_argument("--only", nargs="+", metavar="METHOD", help="measure only these and none")
+    parser.add_argument("--no-times", action="store_true", help="only count kernels and bytes")
     parser.add_argument("--out", type=Path, help="also write the figures as JSON")
     options = parser.parse_args(arguments)
     threads = torch.get_num_threads()
@@ -100,7 +101,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def chosen(options: argparse.Namespace) -> list[Contestant]:
-    """Return the stock model and the chosen methods."""
+    """Return "none" and the methods of --only (all methods without --only)."""
     return [
         one
         for one in METHODS_TIMED
@@ -112,7 +113,7 @@ def chosen(options: argparse.Namespace) -> list[Contestant]:
 
 
 def stock_model(options: argparse.Namespace) -> Any:
-    """Return the base model with random weights, as transformers builds it."""
+    """Return the base model with random weights, without any method."""
     base: Any = MODELS.parse({"name": options.model}, "perf")
     config = base.config()
     config.num_hidden_layers = options.layers or config.num_hidden_layers
@@ -123,7 +124,7 @@ def stock_model(options: argparse.Namespace) -> Any:
 
 
 def extended(options: argparse.Namespace, one: Contestant, stock: Any, length: int) -> Any:
-    """Return the method on a model, with its request begun."""
+    """Return the model with the method applied, ready for `length` plus new tokens."""
     base = MODELS.parse({"name": options.model}, "perf")
     parameters = dict(one.parameters)
     if "window" in parameters:
@@ -135,7 +136,7 @@ def extended(options: argparse.Namespace, one: Contestant, stock: Any, length: i
 
 
 def states(model: Any, batch: int, length: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """Random keys and values (batch, kv_heads, length, head_dim) of every layer."""
+    """Return random keys and values (batch, kv_heads, length, head_dim) for every layer."""
     geometry, generator = model.geometry, torch.Generator(model.model.device).manual_seed(0)
     shape = (batch, geometry.num_kv_heads, length, geometry.head_dim)
     made = {"generator": generator, "dtype": model.model.dtype, "device": model.model.device}
@@ -144,14 +145,14 @@ def states(model: Any, batch: int, length: int) -> list[tuple[torch.Tensor, torc
 
 
 def filled(cache: DynamicCache, parts: list[tuple[torch.Tensor, torch.Tensor]]) -> DynamicCache:
-    """Return a cache that holds these states."""
+    """Append the keys and values of each layer to a cache; return the cache."""
     for layer, (keys, values) in enumerate(parts):
         cache.update(keys, values, layer)
     return cache
 
 
 def last_tokens(model: Any, batch: int) -> torch.Tensor:
-    """Return the last token of each text (batch, 1), all different."""
+    """Return a different last prompt token (batch, 1) for each text."""
     return torch.arange(batch, device=model.device)[:, None] + 5
 
 
@@ -166,7 +167,7 @@ def answers(model: ExtendedModel, cache: DynamicCache, batch: int, number: int) 
 
 
 def generated(stock: Any, cache: DynamicCache, batch: int, number: int) -> Answers:
-    """Decode with transformers' generate()."""
+    """Decode with transformers' generate(), then restore the cache."""
     length = cache.get_seq_length()
     last = last_tokens(stock, batch)
     ids = torch.cat([last.expand(batch, length), last], dim=1)
@@ -186,7 +187,11 @@ def generated(stock: Any, cache: DynamicCache, batch: int, number: int) -> Answe
 
 
 class Counted(TorchDispatchMode):
-    """Counts kernels, and bytes that they read and write; `aside` are storages of weights."""
+    """Count kernels and the bytes they read and write.
+
+    Args:
+      aside: data pointers of the storages of weights, which are not counted.
+    """
 
     def __init__(self, aside: set[int]) -> None:
         super().__init__()
@@ -210,7 +215,7 @@ class Counted(TorchDispatchMode):
 
 
 def counted(options: argparse.Namespace, one: Contestant) -> dict[str, Any]:
-    """Kernels a layer and bytes over those of the cache, of one token; layers alone differ."""
+    """Return kernels and relative bytes per layer: the difference of a 2- and a 1-layer model."""
     found = []
     for layers in (1, 2):
         few = argparse.Namespace(**{**vars(options), "layers": layers})
@@ -218,7 +223,7 @@ def counted(options: argparse.Namespace, one: Contestant) -> dict[str, Any]:
         parts = states(model, 1, options.length)
         cache = filled(model.new_cache(options.length + options.new_tokens), parts)
         tokens = last_tokens(model.model, 1)
-        model.hidden_states(tokens, cache)  # keys are rotated, once
+        model.hidden_states(tokens, cache)  # rotates the cached keys once, which is not counted
         aside = {part.untyped_storage().data_ptr() for part in model.model.parameters()}
         with Counted(aside) as count:
             model.hidden_states(tokens, cache)
@@ -232,7 +237,7 @@ def counted(options: argparse.Namespace, one: Contestant) -> dict[str, Any]:
 
 
 def against_generate(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Return the stock model's tokens, decoded here and by generate()."""
+    """Compare decoding without a method with transformers' generate()."""
     batch, length, number = options.stock_batch, options.stock_length, options.new_tokens
     stock = stock_model(options)
     model = extended(options, METHODS_TIMED[0], stock_model(options), length)
@@ -251,7 +256,7 @@ def against_generate(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def against_stock(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Compare every method's tokens with the stock model's."""
+    """Compare decoding with each method with decoding without a method."""
     batch, length, number = options.batch, options.length, options.new_tokens
     first, *others = chosen(options)
     stock = extended(options, first, stock_model(options), length)
@@ -266,7 +271,7 @@ def against_stock(options: argparse.Namespace) -> list[dict[str, Any]]:
         def here(model: Any = model, cache: Any = cache) -> Answers:
             return answers(model, cache, batch, number)
 
-        assert here() == expected, f"answers of {one.label} follow from what its cache keeps"
+        assert here() == expected, f"answers of {one.label} depend on the type of its cache"
         row = compared(
             f"{one.label} against none",
             here,
@@ -288,7 +293,7 @@ def compared(
     batch: int,
     length: int,
 ) -> dict[str, Any]:
-    """Time of the first over that of the second, and milliseconds of a step of each."""
+    """Return the median of first time / second time, and milliseconds per token of both."""
     ways = {"first": first, "second": second}
     ratios, steps = [], {name: [] for name in ways}  # type: ignore[var-annotated]
     for repeat in range(options.repeats):
@@ -316,7 +321,7 @@ def timed(run: Callable[[], Answers], device: str) -> tuple[float, float]:
     if device == "cuda":
         torch.cuda.synchronize()
     wall, cpu = time.perf_counter(), time.process_time()
-    run()  # its answers are on the host by then
+    run()  # returns lists, so the GPU has finished
     return time.perf_counter() - wall, time.process_time() - cpu
 
 

@@ -1,10 +1,11 @@
-"""The cost of evaluation, as ratios: fewer windows, one pass for many cells, no full logits.
+"""Measure how much each optimisation of evaluation saves, as ratios of time or memory.
 
-Both ways of a row are timed one right after the other in alternating order, and the median of the
-ratios is taken, of wall and of CPU seconds. No row is printed whose ways differ: the interval of
-fewer windows holds the perplexity of all, the same losses are equal to 1e-5, and answers are equal.
-The model is the toy base with random weights: costs do not depend on what it has learned. Extra
-memory is the most that torch's allocator hands out during one call.
+Each row times evaluation without and with one optimisation, one right after the other in
+alternating order, and prints the median ratio of wall and of CPU seconds. The script checks first
+that the results agree: the interval from fewer windows contains the perplexity of all windows,
+losses are equal to 1e-5, and answers are equal. The model is the toy base model with random
+weights, because the cost does not depend on their values. Memory is the peak of torch's allocator
+during one call.
 
     python perf/evaluation.py [--out FILE.json]
 """
@@ -46,7 +47,7 @@ DOCUMENT_TOKENS = 8192
 
 @dataclass(frozen=True)
 class HeldOut:
-    """One domain of English-like bytes: words drawn again and again."""
+    """Held-out text with one domain of random words, one byte per token."""
 
     tokens: np.ndarray
     domains: tuple[str, ...] = ("prose",)
@@ -61,7 +62,7 @@ class HeldOut:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--tokens", type=int, default=32768, help="held-out text")
+    parser.add_argument("--tokens", type=int, default=32768, help="tokens of held-out text")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--out", type=Path, help="also write the figures as JSON")
@@ -107,7 +108,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def fewer_windows(options: argparse.Namespace, length: int, target: float) -> dict[str, Any]:
-    """LCEG's perplexity at stride 256 against stride = length, and from the stored losses."""
+    """Time LCEG's perplexity with stride 256 and with stride = length."""
     dense, sparse = (_benchmark("perplexity", stride=s, store_nll=True) for s in (256, length))
     request = _request(options, length)
     wall, cpu, wide, narrow = ratios(
@@ -133,7 +134,7 @@ def fewer_windows(options: argparse.Namespace, length: int, target: float) -> di
 def one_pass(
     options: argparse.Namespace, name: str, target: float, **parameters: Any
 ) -> dict[str, Any]:
-    """All lengths, longest first, with one cache against a pass a length."""
+    """Time four lengths: losses taken from the longest window, against a pass for each length."""
     benchmark, lengths = _benchmark(name, **parameters), (4096, 2048, 1024, 512)
     request = _request(options, lengths[0])
 
@@ -164,9 +165,9 @@ def shared_prefixes(
     prompts: list[np.ndarray],
     target: float,
     *,
-    dtype: torch.dtype = torch.float64,  # other chunks must not tip a choice
+    dtype: torch.dtype = torch.float64,  # rounding must not change the chosen tokens
 ) -> dict[str, Any]:
-    """Answers of 8 tokens with and without one cache for what prompts share."""
+    """Time answers of 8 tokens with and without processing common prefixes once."""
     model = _request(options, 512).model
     model.model.to(dtype)  # type: ignore[call-overload]
 
@@ -186,15 +187,15 @@ def shared_prefixes(
 def early_stop(
     options: argparse.Namespace, task: str, length: int, target: float
 ) -> dict[str, Any]:
-    """Time a RULER cell whose answers are right at once, with and without stopping there.
+    """Time a RULER cell with and without stopping an answer once it is correct.
 
-    A model with random weights answers nothing, so what counts as right is what it says first, in
-    as many characters as the number that the task asks for has.
+    A model with random weights gives no correct answers. Therefore the reference of each prompt is
+    replaced by the first characters of the model's own answer, as many as the reference had.
     """
     ruler: Any = BENCHMARKS.parse({"name": "ruler", "profile": "clean", "num_samples": 8}, "perf")
     request = replace(_request(options, length), task=task)
-    request.model.model.double()  # rows that leave a batch must not tip a choice
-    with torch.no_grad():  # scores read no control characters
+    request.model.model.double()  # rounding must not change the chosen tokens
+    with torch.no_grad():  # suppress control characters, which the scoring removes
         head = request.model.model.get_output_embeddings().weight
         head[:32] = head[127:] = 0
     drawn = ruler.prompts(request)
@@ -218,7 +219,7 @@ def early_stop(
 
 
 def needle_grid(length: int) -> list[np.ndarray]:
-    """One haystack with a needle of 16 tokens at ten depths."""
+    """Return ten prompts: one haystack with a needle of 16 tokens at ten depths."""
     rng = np.random.default_rng(0)
     haystack, needle = rng.integers(256, size=length), rng.integers(256, size=16)
     places = [round(share * length) for share in np.linspace(0, 1, 10)]
@@ -226,7 +227,7 @@ def needle_grid(length: int) -> list[np.ndarray]:
 
 
 def many_shots(length: int, num_questions: int) -> list[np.ndarray]:
-    """Return prompts of the same demonstrations before questions of 16 to 31 tokens."""
+    """Return prompts with the same demonstrations and questions of 16 to 31 tokens."""
     rng = np.random.default_rng(0)
     shots = rng.integers(256, size=length)
     sizes = rng.integers(16, 32, size=num_questions)
@@ -234,7 +235,7 @@ def many_shots(length: int, num_questions: int) -> list[np.ndarray]:
 
 
 def no_full_logits(options: argparse.Namespace, length: int, target: float) -> dict[str, Any]:
-    """Memory of losses in blocks against losses from all logits, vocabulary 32,000."""
+    """Compare the memory of losses in blocks with losses from full logits (32,000 ids)."""
     config = BASE.config()  # type: ignore[attr-defined]
     config.vocab_size = 32000
     torch.manual_seed(0)
@@ -261,7 +262,7 @@ def no_full_logits(options: argparse.Namespace, length: int, target: float) -> d
 def ratios(
     options: argparse.Namespace, slow: Callable[[], Any], fast: Callable[[], Any]
 ) -> tuple[float, float, Any, Any]:
-    """Median time of the one over the other's, in wall and in CPU seconds, and what both return."""
+    """Return the median of slow time / fast time (wall, CPU), and the results of both."""
     pairs = []
     for repeat in range(options.repeats):
         ways = {"slow": slow, "fast": fast}
@@ -273,7 +274,7 @@ def ratios(
 
 
 def timed(run: Callable[[], Any]) -> tuple[float, float, Any]:
-    """Wall and CPU seconds of one call, and its result, which is on the host by then."""
+    """Return wall and CPU seconds of one call, and its result."""
     wall, cpu = time.perf_counter(), time.process_time()
     found = run()
     return time.perf_counter() - wall, time.process_time() - cpu, found

@@ -1,9 +1,8 @@
-"""The time from `lce dashboard` to the first chart, in a browser without a cache.
+"""Measure the time from `lce dashboard` to the first chart, in a browser without a cache.
 
-The real server over a catalog, read by an installed Chromium. A row says when something was there,
-on the clock since the row before, and the CPU time that the server took for it. A view is there
-when marks of its first chart are drawn. On a machine with other work the clock says little, CPU
-time more.
+An installed Chromium opens the dashboard of a catalog. Each row of the table is one stage, with the
+seconds since the previous stage and the CPU seconds of the server. A view is complete when the
+first chart has drawn marks. On a machine with other load the CPU seconds are more stable.
 
     python perf/first_view.py --catalog lce-home/catalog.duckdb [--rounds 3]
 """
@@ -30,13 +29,13 @@ from lce_core.store.records import environment
 LIMIT_SECONDS = 3.0
 _WAIT_SECONDS = 120.0
 Cost = tuple[float, float]
-"""Seconds on the clock, and of CPU time of the server."""
+"""Wall seconds, and CPU seconds of the server."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--catalog", type=Path, required=True)
-    parser.add_argument("--rounds", type=int, default=3, help="servers, each started anew")
+    parser.add_argument("--rounds", type=int, default=3, help="number of server starts")
     options = parser.parse_args()
     rounds = [measured(options.catalog) for _ in range(options.rounds)]
     print("| until | median s | least s | server's CPU s | limit |\n|---|--:|--:|--:|--:|")
@@ -54,7 +53,7 @@ def main() -> None:
 
 
 def measured(catalog: Path) -> dict[str, Cost]:
-    """One server: its start, a first visitor's view, and a second one's."""
+    """Start a server; return the cost of its start, of a first visit and of a second visit."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -85,7 +84,7 @@ def measured(catalog: Path) -> dict[str, Cost]:
 
 
 def view(browser: Browser, server: psutil.Process, url: str) -> Cost:
-    """Measure how long a first visitor waits."""
+    """Open the page in a new browser context; return the cost until the first chart."""
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     page = context.new_page()
     page.set_default_timeout(1000 * _WAIT_SECONDS)
@@ -98,7 +97,6 @@ def view(browser: Browser, server: psutil.Process, url: str) -> Cost:
 
 
 def listens(port: int) -> bool:
-    """Return True if a server answers on the port."""
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 

@@ -1,16 +1,16 @@
-"""Everything that a GPU can show of this project, in one command of less than nine minutes.
+"""Measure everything that needs a GPU, in one command of less than nine minutes.
 
-First every test marked `gpu`; then, with random weights of Llama-2-7B's shape, training at 32k and
-64k, prefill and decoding method by method; then as much of the study smollm2-tuned as time allows.
-The order is that of value: what comes last is cut off first. Each part is a process of its own with
-a limit, so that one that fails or hangs costs no other its figures; what it had measured is kept,
-and the table says how it ended.
+The sections, most important first, because time may run out: all tests marked `gpu`; training of
+Llama-2-7B with random weights at 32k and 64k tokens; prefill and decoding of each method; then as
+much of the study smollm2-tuned as time allows. Each section is a process with a time limit, so that
+one that fails or hangs does not affect the others. Its rows so far are kept, and the report says
+how it ended.
 
     python perf/gpu.py [--out FOLDER] [--seconds 530]
-    python perf/gpu.py --dry-run     # a tiny shape, on any machine: shows that the command works
+    python perf/gpu.py --dry-run     # try the command with a tiny model on any machine
 
-It needs torch, transformers, accelerate, pydantic, pyarrow, psutil and pytest, but no installation
-of this repository. Without a GPU it measures nothing and says so (exit status 3).
+The script needs torch, transformers, accelerate, pydantic, pyarrow, psutil and pytest, but no
+installation of this repository. Without a GPU it measures nothing and exits with code 3.
 """
 
 from __future__ import annotations
@@ -40,25 +40,27 @@ _METHODS = (
     *("none", "yarn", "harpe", "lm_infinite", "self_extend", "rerope", "streaming_llm"),
     *("clex", "dynamic_ntk_aware", "landmark"),
 )
-"""One of each way to attend; landmark, which adds a token to the model, last."""
+"""One method for each type of attention. landmark is last, because it adds a token to the model."""
 _TAIL = 1500
+"""Characters of a failed section's output that the report shows."""
 
 
 @dataclass(frozen=True)
 class Section:
-    """One part of the command."""
+    """One part of the measurement, run as a process."""
 
     name: str
     command: Sequence[str]
-    """{rows} is the file that takes rows, {left} the seconds it has."""
+    """"{rows}" is replaced by the file for its rows, "{left}" by its seconds."""
     least: float
-    """With fewer seconds left it is not begun."""
+    """Seconds that must be left to start the section."""
     most: float
+    """Time limit in seconds."""
 
 
 @dataclass
 class Ended:
-    """The result of a section: its exit and its rows."""
+    """Result of a section."""
 
     name: str
     how: str
@@ -66,16 +68,16 @@ class Ended:
     seconds: float = 0.0
     rows: list[dict[str, Any]] = field(default_factory=list)
     said: str = ""
-    """The end of what it printed, unless all is well."""
+    """Last part of its output, unless `how` is "done"."""
 
 
 def main() -> int:
-    """Run the sections and write FOLDER/<gpu>-<commit>.md and .json."""
+    """Run the sections and write FOLDER/<gpu>-<commit>.md and .json; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "results" / "gpu")
-    parser.add_argument("--seconds", type=float, default=530.0, help="of the whole command")
-    parser.add_argument("--commit", help="of the tree, where it is no git checkout")
-    parser.add_argument("--sections", nargs="+", help="only these")
+    parser.add_argument("--seconds", type=float, default=530.0, help="time limit of the command")
+    parser.add_argument("--commit", help="commit of the code, if it is not a git checkout")
+    parser.add_argument("--sections", nargs="+", help="run only these sections")
     parser.add_argument("--study-home", type=Path, help="LCE_HOME with a fetched smollm2_135m_q4")
     parser.add_argument("--dry-run", action="store_true", help="a tiny shape on any machine")
     options = parser.parse_args()
@@ -105,7 +107,7 @@ def main() -> int:
 
 
 def sections(options: argparse.Namespace, folder: Path) -> list[Section]:
-    """Return the sections, the most valuable first."""
+    """Return the sections to run, the most important first."""
     dry = options.dry_run
     shape = "tiny" if dry else "Llama-2-7B"
     tests = _python("-m", "pytest", "-m", "gpu", "-q", "-p", "no:cacheprovider", ROOT / "tests")
@@ -145,16 +147,16 @@ def _begun_in_time(section: Section, left: float, rows: Path) -> Ended:
 
 
 def run(section: Section, left: float, rows: Path) -> Ended:
-    """Run a section in its own process group, and end the group when the time is up."""
+    """Run a section in its own process group, and kill the group after its time limit."""
     limit, begun = min(section.most, left), time.monotonic()
-    # A process stops beginning new things before it is stopped.
+    # The process itself stops starting new measurements 25 s before it is killed.
     marks = {"{rows}": str(rows), "{left}": str(max(1.0, limit - 25))}
     command = [marks.get(word, word) for word in section.command]
     environment = os.environ | {
         "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
         "HF_HUB_OFFLINE": "1",
         "TOKENIZERS_PARALLELISM": "false",
-        # Steps of several shapes and sizes leave no holes that cannot be used.
+        # Avoid memory fragmentation by measurements of different sizes.
         "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True",
     }
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as output:
@@ -183,7 +185,7 @@ def run(section: Section, left: float, rows: Path) -> Ended:
 
 
 def _rows(rows: Path, said: str, name: str) -> Iterator[dict[str, Any]]:
-    """Rows that a section wrote; of tests their numbers, of facts what was printed."""
+    """Yield a section's rows: from its file, from pytest's summary, or from the printed facts."""
     if name == "facts":
         yield from (json.loads(line) for line in said.splitlines() if line.startswith("{"))
     elif name == "tests":
@@ -196,7 +198,7 @@ def _rows(rows: Path, said: str, name: str) -> Iterator[dict[str, Any]]:
 
 
 def write(folder: Path, found: dict[str, Any]) -> Path:
-    """Write both files; return their path without the ending."""
+    """Write the .json and .md file; return their common path without suffix."""
     facts = found["facts"]
     device = re.sub(r"[^a-z0-9]+", "-", (facts.get("gpu") or "cpu").lower()).strip("-")
     path = folder / f"{device}-{(facts.get('commit') or 'unknown')[:7]}"
@@ -217,8 +219,8 @@ def _no_gpu(facts: dict[str, Any]) -> str:
     torch = facts.get("torch")
     seen = f"torch {torch} sees no CUDA device" if torch else "torch cannot be imported"
     return (
-        f"No GPU is at hand here: {seen}. Nothing was measured and nothing written.\n"
-        "`python perf/gpu.py --dry-run` tries the command on a tiny shape."
+        f"No GPU found: {seen}. Nothing was measured or written.\n"
+        "To try the command with a tiny model, run `python perf/gpu.py --dry-run`."
     )
 
 

@@ -1,4 +1,4 @@
-"""Code shared by the measuring processes of `perf/gpu.py`: model shapes, rows, kernel names."""
+"""Code shared by the section scripts of `perf/gpu.py`: options, models, rows, kernel names."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ SHAPES: dict[str, dict[str, int]] = {
     "tiny": {"layers": 2, "heads": 2, "head_dim": 16, "intermediate_size": 48, "trained": 128},
 }
 ATTENTION = ("flash", "fmha", "attention", "sdpa", "cudnn", "softmax")
-"""Parts of the names of kernels that compute attention."""
+"""A kernel whose name contains one of these computes attention."""
 
 
 def options(described: str) -> argparse.Namespace:
-    """Parse the driver's options: shape, lengths, time and the file for rows."""
+    """Parse the options that `perf/gpu.py` passes to a section script."""
     parser = argparse.ArgumentParser(description=described)
     parser.add_argument("--shape", choices=sorted(SHAPES), default="Llama-2-7B")
     parser.add_argument("--lengths", type=int, nargs="+", required=True)
     parser.add_argument("--methods", nargs="+", default=["none"])
-    parser.add_argument("--seconds", type=float, default=120.0, help="nothing begins after these")
+    parser.add_argument("--seconds", type=float, default=120.0, help="last start of a measurement")
     parser.add_argument(
         "--rows", type=Path, required=True, help="JSON lines are added to this file"
     )
@@ -39,21 +39,21 @@ def options(described: str) -> argparse.Namespace:
 
 
 def random_llama(shape: str, **sizes: int) -> LanguageModel:
-    """Return the base model of a shape; `sizes` override some of its sizes."""
+    """Return a base model with random weights; `sizes` override sizes of `SHAPES[shape]`."""
     add_plugin_folders((PLUGINS,))
     return MODELS.parse({"name": "random_llama", **SHAPES[shape], **sizes}, "perf/gpu")
 
 
 def add_row(rows: Path, row: Mapping[str, Any]) -> None:
-    """Append a row immediately, because a later measurement may be killed."""
+    """Append a row to the file at once, because the process may be killed later."""
     with rows.open("a", encoding="utf-8") as file:
         file.write(json.dumps(row) + "\n")
 
 
 def attention_kernels(run: Callable[[], object]) -> list[str]:
-    """Names of the kernels, or on a CPU the operations, that computed attention in a call.
+    """Return the names of the three kernels (on a CPU: operations) with most time in attention.
 
-    The three that took longest; template arguments are left out.
+    Template arguments are omitted.
     """
     cuda = torch.cuda.is_available()
     kind = torch.profiler.ProfilerActivity.CUDA if cuda else torch.profiler.ProfilerActivity.CPU

@@ -1,4 +1,4 @@
-"""Prints what this machine is as one line of JSON; what cannot be found out is null."""
+"""Print facts about this machine as one line of JSON; unknown values are null."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PACKAGES = ("torch", "transformers", "accelerate", "flash-attn", "triton", "nump
 
 
 def main() -> None:
-    """Print packages, commit, processor, and the GPU as torch and its driver name it."""
+    """Print versions of packages, commit, number of CPUs, and the GPU with its driver."""
     facts: dict[str, Any] = {name.replace("-", "_"): version(name) for name in PACKAGES}
     facts |= {
         "commit": git("rev-parse", "HEAD"),

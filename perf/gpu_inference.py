@@ -1,10 +1,9 @@
-"""Prefill and greedy decoding of a random model in bf16, method by method, as evaluation does them.
+"""Measure prefill and greedy decoding of a random model in bf16, for each method.
 
-Prefill: hidden states of one text at once, best of three. MFU counts the FLOPs of the method's own
-attention, so that of a windowed one is about its products. Decoding: through `generate`, the time
-of a longer answer less that of a shorter one to the same prompt, so that the prompt's own pass and
-what it needs beside drop out. Last, after shorter prompts, tokens as they come and from CUDA
-graphs, once the answers are equal.
+Prefill: time of the hidden states of one text, best of three. Its MFU counts only the FLOPs of the
+method's own attention. Decoding: time of a long answer minus time of a short answer to the same
+prompt, divided by the difference in tokens, which excludes the prompt. Last, after shorter prompts,
+the time per token with and without CUDA graphs, if both answers are equal.
 
     python perf/gpu_inference.py --lengths 16384 32768 --methods none yarn --rows FILE.jsonl
 """
@@ -33,16 +32,17 @@ from lce_core.study.step_cost import evaluation_cost
 REPEATS = 3
 SHORT_ANSWER, LONG_ANSWER = 2, 34
 REPLAYED_AFTER = 2048
-"""Tokens of the prompt, where launching kernels still takes longer than reading keys."""
+"""Tokens of the prompt for CUDA graphs: so few that launching kernels, which graphs avoid, takes
+longer than reading keys."""
 _GIB = 2**30
 
 
 def main() -> None:
-    """One row for each method and length; a method that fails has a row that says so."""
+    """Append one row for each method and length; if a method fails, the row has the reason."""
     chosen = options(__doc__.split("\n")[0])
     base, device = random_llama(chosen.shape), resolve_device("auto")
     model: Any = base.initialise(0, torch.bfloat16).eval()  # type: ignore[call-arg]
-    # Twice the longest: an answer follows, and methods want whole multiples of what they train on.
+    # Twice the longest length: it leaves room for answers and is a multiple of the trained context.
     target = 2 * max(*chosen.lengths, base.geometry.trained_context)
     for length in chosen.lengths:
         for name in chosen.methods:
@@ -62,7 +62,7 @@ def main() -> None:
         row = {"what": "replayed", "model": chosen.shape, "method": name, "length": length}
         try:
             row |= replayed(base, model, name, length, target, device)
-        except (LceError, RuntimeError) as error:  # torch's, where something cannot be recorded
+        except (LceError, RuntimeError) as error:  # RuntimeError: a graph cannot be recorded
             row["refused"] = [str(error).splitlines()[0]]
         add_row(chosen.rows, row)
         cleared(device)
@@ -84,9 +84,9 @@ def measured(
     target: int,
     device: torch.device,
 ) -> dict[str, Any]:
-    """Speed of the prompt's pass and of tokens after it."""
+    """Return speed and memory of prefill and of decoding."""
     method = METHODS.parse({"name": name}, "perf/gpu")
-    # The next method finds the model as the one before left it, but for what each one sets itself.
+    # All methods use the same model: each call of `extend` replaces the previous method.
     extended = extend(model, base, method, target=target)
     ids = np.random.default_rng(1).integers(base.shape.vocab_size, size=length)
     prompt = torch.from_numpy(ids)[None].to(device)
@@ -112,10 +112,10 @@ def measured(
 def replayed(
     base: LanguageModel, model: Any, name: str, length: int, target: int, device: torch.device
 ) -> dict[str, Any]:
-    """Milliseconds of one more token as it comes and, on CUDA, from graphs, whose answer is equal.
+    """Return milliseconds per token without and, on CUDA, with CUDA graphs.
 
     Raises:
-      LceError: it is not.
+      LceError: if the answer with CUDA graphs differs.
     """
     extended = extend(model, base, METHODS.parse({"name": name}, "perf/gpu"), target=target)
     ids = np.random.default_rng(1).integers(base.shape.vocab_size, size=length)
@@ -129,8 +129,8 @@ def replayed(
             raise LceError(
                 "CUDA graphs",
                 answer.tolist(),
-                f"the answer without them, {expected.tolist()}",
-                "leave token_graphs off",
+                f"the answer without CUDA graphs, {expected.tolist()}",
+                "do not set token_graphs",
             )
         seconds[1] = decoded(extended, ids, device)[0]
     plain, graphs = (None if one is None else round(1000 * one, 3) for one in seconds)
@@ -140,7 +140,7 @@ def replayed(
 def decoded(
     model: ExtendedModel, ids: np.ndarray, device: torch.device
 ) -> tuple[float, float | None]:
-    """Seconds of one more token after a prompt, and the most GiB held meanwhile."""
+    """Return the seconds per generated token after a prompt, and the peak memory in GiB."""
 
     def answer(tokens: int) -> Callable[[], object]:
         return lambda: generate(model, [ids], max_new_tokens=tokens, batch_tokens=len(ids))

@@ -57,7 +57,7 @@ def as_markdown(found: Row) -> str:
     rows = [row for section in sections for row in section["rows"]]
     lines = [f"# {facts.get('gpu') or 'No GPU'}", ""]
     if found["dry_run"]:
-        lines += ["**A dry run on a tiny shape: no figure here says anything of a GPU.**", ""]
+        lines += ["**A dry run with a tiny model: these figures are not those of a GPU.**", ""]
     lines += [_where(found), "", "| section | ended | seconds | |", "|---|---|--:|---|"]
     for section in sections:
         tests = [row for row in section["rows"] if row["what"] == "tests"]
@@ -70,7 +70,13 @@ def as_markdown(found: Row) -> str:
     if study := [row for row in rows if row["what"] == "study"]:
         done = sum(row["cells"] for row in study if "cells" in row)
         trained = [row for row in study if "step" in row]
-        lines += ["", "## smollm2-tuned", "", f"{done} cells were done when time was up.", ""]
+        lines += [
+            "",
+            "## smollm2-tuned",
+            "",
+            f"{done} cells finished within the time limit.",
+            "",
+        ]
         lines += _table(STUDY, trained) if trained else []
     for section in sections:
         if section["said"]:
@@ -95,7 +101,7 @@ def _where(found: Row) -> str:
         f" transformers {facts.get('transformers')},"
         f" flash-attn {facts.get('flash_attn') or 'none'},"
         f" Python {facts.get('python')}, {facts.get('cpus')} CPUs. MFU is of the dense bf16 peak,"
-        " with the FLOPs of docs/training.md: recomputation is not counted."
+        " with the FLOPs of docs/training.md, without recomputation."
     )
 
 
@@ -118,10 +124,10 @@ def _shown(value: object, form: str) -> str:
 
 
 def _refusals(rows: Iterable[Row]) -> list[str]:
-    """Return the methods that did not fit or cannot run, as lines under the table."""
+    """Return a list of the settings that did not fit or failed, for below the table."""
     lines = [
         f"- {row['method']} at {row['length']}: {reason}"
         for row in rows
         for reason in row.get("refused", [])
     ]
-    return ["", "Tried before, or refused:", "", *lines] if lines else []
+    return ["", "Settings that failed:", "", *lines] if lines else []

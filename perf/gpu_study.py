@@ -1,7 +1,7 @@
-"""Runs as much of the study smollm2-tuned as fits the time; reports cells and training speed.
+"""Run the study smollm2-tuned until a time limit; report finished cells and training speed.
 
-The base model is fetched first unless the home has it. When the time is up the run is interrupted
-as Ctrl-C does it; what it had finished is read from the store.
+The base model is downloaded first, unless the home has it. At the time limit the run receives
+SIGINT; the script then reads the finished results from the store.
 
     python perf/gpu_study.py --home FOLDER --seconds 120 --rows FILE.jsonl
 """
@@ -28,7 +28,7 @@ _GIB = 2**30
 
 
 def main() -> int:
-    """Rows of the training runs, and one with the number of cells; the status of the run."""
+    """Append rows about the training runs and the number of cells; return the run's exit code."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--home", type=Path, required=True)
     parser.add_argument("--seconds", type=float, required=True)
@@ -44,7 +44,7 @@ def main() -> int:
         try:
             status = process.wait(max(1.0, end - time.monotonic()))
         except subprocess.TimeoutExpired:
-            status = 0  # it was to run until then
+            status = 0  # the time limit is no failure
             process.send_signal(signal.SIGINT)
             try:
                 process.wait(_STOP_SECONDS)
@@ -59,7 +59,7 @@ def main() -> int:
 
 
 def found(home: Path) -> list[dict[str, Any]]:
-    """Return the store's training runs, one in progress included, and its finished cells."""
+    """Return a row for each training run, finished or not, and one with the number of cells."""
     rows: list[dict[str, Any]] = []
     logs = [*home.glob(f"artifacts/finetune/[!.]*/{LOG}"), *home.glob(f"progress/*/{LOG}")]
     for log in sorted(logs):

@@ -1,8 +1,8 @@
-"""Training steps of a random model through the project's own trainer: speed, memory, kernel.
+"""Measure training steps of a random model with lce's trainer: speed, memory, kernel.
 
-Each length is tried with all layers and fp32 states, then with states that take less, then with
-fewer layers, until it fits; a row says what it is of. The first steps are not counted. Figures are
-those that the trainer logs of each step, a row of the length each.
+For each length the script tries all layers with fp32 states, then bf16 states, then fewer layers,
+until the run fits into memory; the row states which. Each step trains on one row. Speed and memory
+come from the trainer's log, without the first steps.
 
     python perf/gpu_training.py --lengths 32768 --rows FILE.jsonl
 """
@@ -35,12 +35,12 @@ from lce_core.training.trainer import Trainer
 
 WARM_UP = 2
 STEPS = 8
-"""Steps of a run, as far as there is time."""
+"""Maximum number of steps of a run."""
 _GIB = 2**30
 
 
 class EnoughError(Exception):
-    """Raised from a report, before the trainer saves a checkpoint, which is not needed here."""
+    """Ends a run after its last step, before the trainer saves a checkpoint."""
 
 
 def main() -> None:
@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def measured(chosen: argparse.Namespace, length: int, method: str) -> dict[str, Any]:
-    """Return the row of the first way that fits the device."""
+    """Return the row of the first setting that fits into the device's memory."""
     refused: list[str] = []
     row: dict[str, Any] = {
         "what": "training",
@@ -68,7 +68,7 @@ def measured(chosen: argparse.Namespace, length: int, method: str) -> dict[str, 
         if isinstance(found, dict):
             return {**row, **found}
         refused.append(f"{base.shape.num_layers} layers, {states} states: {found}")
-        gc.collect()  # here, where no traceback holds the model any more
+        gc.collect()  # frees the model, which no traceback references any more
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
     return row
@@ -77,10 +77,10 @@ def measured(chosen: argparse.Namespace, length: int, method: str) -> dict[str, 
 def figures(
     chosen: argparse.Namespace, base: LanguageModel, length: int, method: str, states: str
 ) -> dict[str, Any] | str:
-    """Return the trainer's log of its steps, or the reason why there were none."""
+    """Train and return figures from the trainer's log, or the first line of the error."""
     try:
         entries, kernel = steps(base, length, method, states, STEPS, chosen.deadline)
-    except RuntimeError as error:  # out of memory, or a kernel that cannot: the table says which
+    except RuntimeError as error:  # out of memory, or an unsupported kernel
         return str(error).splitlines()[0]
     counted = entries[WARM_UP:] or entries
     mfu = [entry["mfu"] for entry in counted if entry["mfu"] is not None]
@@ -99,7 +99,7 @@ def figures(
 
 
 def ways(shape: str) -> Iterator[tuple[int | None, str]]:
-    """Layers (None: all) and state precisions, the best first."""
+    """Yield settings to try, the best first: number of layers (None: all), state precision."""
     less = ["bf16"] if "state_precision" in Training.model_fields else []
     for states in ["fp32", *less]:
         yield None, states
@@ -109,7 +109,7 @@ def ways(shape: str) -> Iterator[tuple[int | None, str]]:
 
 
 def cannot_fit(base: LanguageModel, states: str) -> str | None:
-    """Why there is no point in trying: the states alone fill the device."""
+    """Return the reason if the states alone exceed the device's memory, else None."""
     if not torch.cuda.is_available():
         return None
     needed = base.num_parameters() * (16 if states == "fp32" else 8)  # type: ignore[attr-defined]
@@ -127,7 +127,7 @@ def steps(
     number: int,
     deadline: float = float("inf"),
 ) -> tuple[list[dict[str, Any]], str]:
-    """Entries of the trainer's log, one a step, and the kernel that it names."""
+    """Train `number` steps; return the entries of the trainer's log, and the attention kernel."""
 
     def report(entry: dict[str, Any]) -> None:
         if entry["step"] == number or time.monotonic() > deadline:
@@ -146,7 +146,7 @@ def steps(
 def training_job(
     base: LanguageModel, folder: Path, length: int, method: str, states: str, number: int
 ) -> TrainingJob:
-    """Return a run of bf16 steps on one row of random tokens each, activations recomputed."""
+    """Return a bf16 run on random tokens with one row per step and full recomputation."""
     settings: dict[str, Any] = {
         "learning_rate": 1e-5,
         "tokens_per_step": length,
@@ -180,7 +180,7 @@ def training_job(
 
 
 def random_rows(folder: Path, number: int, length: int) -> None:
-    """Rows as `lce_core.data.packing` leaves them, of random tokens."""
+    """Write rows of random tokens in the format of `lce_core.data.packing`."""
     drawn = np.random.default_rng(0).integers(32000, size=(number, length), dtype=np.uint16)
     (folder / "rows.bin").write_bytes(drawn.tobytes())
     manifest = {"num_rows": number, "row_length": length, "dtype": "uint16", "weighted": False}

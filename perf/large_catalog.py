@@ -1,9 +1,9 @@
-"""The time to write a large catalog, and the time of a query of each view.
+"""Measure the time to build a large catalog, and the time of a query of each view.
 
-About 10,000 cells of 36 methods and three seeds with 100 answers each, made up here: 96 tasks and
-lengths of perplexity, RULER's thirteen tasks, LongBench's sixteen, passkeys, needles and examples.
-Reading a store is not in it; the comparisons between methods are. Before a figure is printed, the
-numbers of cells and samples are counted in the catalog, and every view has been asked for all rows.
+The script invents about 10,000 cells: 36 methods, three seeds, and 96 combinations of task and
+length (perplexity, RULER's thirteen tasks, LongBench's sixteen, passkey, needle, many-shot), each
+with 100 answers. The time includes the comparisons between methods, but not reading a store. Before
+it prints, the script checks the numbers of cells and samples, and reads all rows of every view.
 
     python perf/large_catalog.py [--answers 100] [--out docs/performance/large_catalog.json]
 """
@@ -95,7 +95,7 @@ def measure(path: Path, answers: int) -> dict[str, Any]:
 
 
 def _asked(connection: Any, view: str) -> tuple[int, float]:
-    """Rows of a view, and the seconds of its first row and its count together."""
+    """Return the number of rows of a view, and the seconds of fetching one row and counting all."""
     connection.execute(f"FROM {view}").fetchall()
     start = time.perf_counter()
     connection.execute(f"FROM {view} LIMIT 1").fetchall()
@@ -104,7 +104,7 @@ def _asked(connection: Any, view: str) -> tuple[int, float]:
 
 
 def made_up(answers: int) -> dict[str, pa.Table]:
-    """Return tables in the form of `catalog.extraction.extract`."""
+    """Return random tables with the columns of `catalog.extraction.extract`."""
     rng = np.random.default_rng(0)
     cells: list[dict[str, Any]] = []
     scores: list[dict[str, Any]] = []

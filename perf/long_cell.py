@@ -1,10 +1,10 @@
-"""The speed-up of one long cell by slots and hosts: 24 ranges of one second in one store.
+"""Measure how several slots and hosts share one long cell: 24 ranges of one second in one store.
 
-Hosts are those of `perf/orchestration.py`: processes with a host name of their own that pull by the
-loop of `lce run` and `lce worker`, one worker thread a slot. All is real but the model: a range of
-windows sleeps for a second instead of passing through one. What is measured is the time from where
-all hosts are ready until the last one finds that nothing is left. That each range was scored once,
-and that the cell holds all of them in order, is checked before any figure is printed.
+A host is a process with its own host name, as in `perf/orchestration.py`, which computes with the
+scheduling loop of `lce run` and `lce worker` and one thread per slot. Only the model is replaced:
+scoring a range sleeps for a second. The measured time ends when the last host finds nothing left to
+do. Before it prints, the script checks that each range was scored once, and that the cell contains
+all ranges in order.
 
     python perf/long_cell.py [--out docs/performance/long_cell.json]
 """
@@ -44,7 +44,7 @@ from tasks.workers import Pool
 
 NUM_RANGES, LENGTH = 24, 8
 LIMITS = {(1, 1): 25.5, (1, 2): 13.5, (2, 2): 7.5}
-"""Seconds by number of hosts and of slots of each; of sleep they are 24, 12 and 6."""
+"""Maximum seconds, by number of hosts and of slots per host. The sleeps alone take 24, 12 and 6."""
 
 
 @dataclass(frozen=True)

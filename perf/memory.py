@@ -1,4 +1,4 @@
-"""The peak memory of a call."""
+"""Peak memory of a function call, for the other scripts."""
 
 from __future__ import annotations
 
@@ -10,11 +10,8 @@ import torch
 
 
 def most_held(call: Callable[[], object]) -> float:
-    """Return the peak MiB of torch's CPU allocator during a call.
-
-    What the call returns counts, what was there before does not.
-    """
-    # Only this record tells when each block was taken and returned; a resident set cannot.
+    """Return the peak MiB of torch's CPU allocator during a call, without earlier allocations."""
+    # The profiler records every allocation; the resident size of the process is too coarse.
     with torch.profiler.profile(profile_memory=True) as profile:
         call()
     recorded: Any = profile.profiler

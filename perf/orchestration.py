@@ -1,10 +1,10 @@
-"""The speed-up of a study by hosts: 24 steps of one second, two slots per host, one store.
+"""Measure how several hosts share a study: 24 steps of one second, two slots per host, one store.
 
-A host is a process with a host name of its own, so that it judges the others' leases by their
-heartbeats, as hosts do. Each pulls the same 24 units by the loop of `lce run` and `lce worker` and
-computes them in threads: sleeping, writing one file, committing. All wait until every one is ready;
-what is measured is the time from there until the last one finds that nothing is left. That each
-step was computed once is checked before any figure is printed.
+A host is a process with its own host name, so that it checks the other hosts' leases by their
+heartbeats. Each computes the same 24 units with the scheduling loop of `lce run` and `lce worker`,
+in threads; a step sleeps, writes one file and commits. All hosts start together, and the measured
+time ends when the last one finds nothing left to do. Before it prints, the script checks that each
+step was computed once.
 
     python perf/orchestration.py [--out docs/performance/orchestration.json]
 """
@@ -38,9 +38,9 @@ from tasks.workers import Pool
 
 NUM_STEPS, SLOTS = 24, 2
 LIMITS = {1: 13.5, 2: 7.5, 4: 4.5}
-"""Seconds by number of hosts; a whole number of seconds of sleep are 12, 6 and 3 of them."""
+"""Maximum seconds, by number of hosts. The sleeps alone take 12, 6 and 3."""
 BEFORE = {1: 12.9, 2: 12.9, 4: 13.8}
-"""The same when each run took units in one order and waited for held leases."""
+"""Measured seconds when all runs started units in the same order and waited for leases."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def main() -> None:
 
 
 def measure(num_hosts: int) -> float:
-    """Return the seconds until the last host has finished."""
+    """Run `num_hosts` hosts; return the seconds until the last one has finished."""
     with tempfile.TemporaryDirectory(prefix="lce-perf-") as folder:
         home = Path(folder)
         told = told_by_hosts(__file__, num_hosts, home)
@@ -86,7 +86,7 @@ def measure(num_hosts: int) -> float:
 
 
 def be_a_host(name: str, home: Path) -> dict[str, Any]:
-    """Pull until the study is done; return the seconds and the steps computed here."""
+    """Compute until no unit is left; return the seconds and the names of the computed steps."""
     become_host(name)
     store, computed = Store(home), []
     steps = [make_step(_Spec(number), f"second-{number}", {}) for number in range(NUM_STEPS)]

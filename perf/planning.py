@@ -1,10 +1,10 @@
-"""The cost of planning a half-finished study: time, memory, and the number of listed folders.
+"""Measure planning of a large study: time, memory, and the number of listed folders.
 
-The toy study's rows and columns with as many seeds as give the asked number of cells, in a store
-that holds the artifacts of every second seed: records as a run writes them, around files of one
-byte. The figures of `lce_core` are of this process; those of commands are whole, with imports and
-the most memory that they took, on an empty store and on the half done one, also of as many cells
-more as --many says, of which none is done. The text is the standard library's.
+The study is the toy study with so many seeds that it has about --cells cells. Its store contains
+artifacts of every second seed, each with a real record and a file of one byte. Functions of
+`lce_core` are timed in this process. Commands are timed as processes, with imports and peak memory,
+on an empty store and on the half-finished one. With --many, `lce plan` is also timed for that many
+cells on an empty store.
 
     python perf/planning.py [--cells 10800] [--many 100000] [--out docs/performance/planning.json]
 """
@@ -34,7 +34,7 @@ from lce_core.study.progress import inspect
 from lce_core.study.study_file import parse_study
 
 TOY: dict[str, Any] = yaml.safe_load((STUDIES / "toy.yaml").read_text(encoding="utf-8"))
-del TOY["expects"]  # they name methods that this leaves out
+del TOY["expects"]  # not needed for planning
 LIMIT_SECONDS = 10.0
 LIMIT_MANY_SECONDS = 120.0
 LIMIT_MEGABYTES = 500
@@ -42,8 +42,8 @@ LIMIT_MEGABYTES = 500
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--cells", type=int, default=10_800, help="about how many cells")
-    parser.add_argument("--many", type=int, default=0, help="also plan so many; 0 for no")
+    parser.add_argument("--cells", type=int, default=10_800, help="approximate number of cells")
+    parser.add_argument("--many", type=int, default=0, help="also plan this number of cells")
     parser.add_argument("--out", type=Path, help="also write the figures as JSON")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="lce-perf-") as folder:
@@ -63,7 +63,7 @@ def main() -> None:
 
 
 def measure(home: Path, num_cells: int, many: int) -> dict[str, Any]:
-    """All figures, after checking that exactly what is there is found done."""
+    """Return all figures, after checking that exactly the committed steps are found done."""
     store, figures, listings = Store(home), {}, count_listings()
     store.prepare()
     per_seed = len(planned(1).cells)
@@ -83,8 +83,8 @@ def measure(home: Path, num_cells: int, many: int) -> dict[str, Any]:
     timed("look its steps up, none done", lambda: inspect(plan, store, {}))
     figures["`lce plan`, none done"] = command(home, seeds)
     done = {p for p, step in plan.steps.items() if step.axes.get("seed", 0) % 2 == 0}
-    for print_ in done:
-        commit(store, plan.steps[print_])
+    for fingerprint in done:
+        commit(store, plan.steps[fingerprint])
     fresh = Store(home)
     states = timed("look its steps up, half done", lambda: inspect(plan, fresh, {}))
     assert {p for p, state in states.items() if state.state == "done"} == done
@@ -109,7 +109,6 @@ def measure(home: Path, num_cells: int, many: int) -> dict[str, Any]:
 
 
 def planned(seeds: int) -> StudyPlan:
-    """Plan the toy study with `seeds` seeds."""
     return compile_study(parse_study(study_file(seeds), "toy.yaml"), {})
 
 
@@ -118,7 +117,7 @@ def study_file(seeds: int) -> str:
 
 
 def command(home: Path, seeds: int, name: str = "plan") -> dict[str, float]:
-    """Seconds and memory of a command with its imports."""
+    """Run an `lce` command; return its wall and CPU seconds and its peak memory."""
     file = home.with_name("study.yaml")
     file.write_text(study_file(seeds), encoding="utf-8")
     wall = time.perf_counter()
@@ -138,7 +137,7 @@ def command(home: Path, seeds: int, name: str = "plan") -> dict[str, float]:
 
 
 def commit(store: Store, step: Step) -> None:
-    """Commit an artifact of one byte with its record, without a run's waiting for the disk."""
+    """Write an artifact of one byte with its record, without fsync."""
     folder = store.home / "artifacts" / step.folder
     folder.mkdir(parents=True)
     (folder / "a").write_text("a", encoding="utf-8")
@@ -164,7 +163,7 @@ def commit(store: Store, step: Step) -> None:
 
 
 def count_listings() -> list[int]:
-    """One number, which grows with every folder that this process lists."""
+    """Return a list with one counter: the folders that this process has listed since this call."""
     count = [0]
 
     def hook(event: str, _: object) -> None:

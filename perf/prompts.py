@@ -1,7 +1,8 @@
-"""The cost of prompts: built, against read from the store; both are compared first.
+"""Measure the time to build a benchmark's prompts, and to read them from the store's cache.
 
-With the toy model's tokenizer, which has a token for every byte. A row is built once and read
-several times; the median counts. Rows whose data set no folder is given for are left out.
+Prompts are built once and read several times (the median counts), with the toy model's tokenizer,
+which has a token for every byte. The script checks that read prompts equal built ones. A benchmark
+whose data set has no --data-folder is skipped.
 
     python perf/prompts.py [--data-folder NAME=FOLDER ...] [--length TOKENS] [--samples N]
 """
@@ -92,7 +93,7 @@ def row(options: argparse.Namespace, name: str, task: str, parameters: dict[str,
 
 
 def timed(run: Callable[[], Any]) -> tuple[float, Any]:
-    """Seconds of one call by a process that has no prompts in memory, and what it returns."""
+    """Return the seconds and the result of one call, without prompts cached in memory."""
     prompt_cache.CACHE = PromptCache(max_tokens=0, dear_seconds=0)
     clock = time.perf_counter()
     found = run()

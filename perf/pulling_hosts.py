@@ -1,4 +1,4 @@
-"""Hosts of one store, as processes with a host name of their own that begin at the same time."""
+"""Simulate several hosts on one store: processes with their own host names that start together."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lce_core.study.units import Unit
 
 
 class Silent:
-    """A display at which nobody looks."""
+    """A progress display that shows nothing."""
 
     def finish(self, unit: Unit) -> None:
         pass
@@ -32,7 +32,7 @@ class Silent:
 
 
 def told_by_hosts(script: str, num_hosts: int, home: Path, *options: str) -> list[dict[str, Any]]:
-    """Return the JSON that each host prints, of `num_hosts` that `wait_for_all` starts together."""
+    """Start `num_hosts` processes of a script together; return the JSON that each one prints."""
     Store(home).prepare()
     command = [sys.executable, script, "--home", str(home), *options]
     hosts = [
@@ -47,13 +47,13 @@ def told_by_hosts(script: str, num_hosts: int, home: Path, *options: str) -> lis
 
 
 def become_host(name: str) -> None:
-    """Give this process a host name, by which leases are judged."""
+    """Give this process another host name, so that others treat its leases as foreign."""
     socket.gethostname = lambda: name
 
 
 def wait_for_all(name: str, home: Path) -> None:
-    """Says that this host is ready, and returns when all are."""
-    environment()  # asked once a process, before its first commit
+    """Report this host as ready, and wait until all hosts are ready."""
+    environment()  # fill its cache now, because the first call takes long
     (home / f"ready-{name}").touch()
     while not (home / "go").exists():
         time.sleep(0.01)

@@ -1,12 +1,11 @@
-"""The overhead of a large study: ten thousand cells whose answers are tossed coins.
+"""Measure the overhead of a large study: ten thousand cells that toss coins instead of a model.
 
-One tiny model that is not trained further, five methods, a hundred tasks at twenty lengths, a
-hundred answers each, by `lce run` as it is: plan, Prefect, workers, leases, commits, catalog and
-MLflow. Then the same command again, which must compute nothing, in one Prefect task; the catalog
-built anew from the store, whose logical digest must not move; the report of all of it; one
-question to the catalog and to MLflow, with the same answer; and a naive flow beside it, one
-Prefect task a cell with its result persisted and cached by its inputs, run twice in the same kind
-of server. The naive flow has fewer cells; its rerun is compared by the cell.
+The study has one tiny model, five methods, a hundred tasks at twenty lengths, and a hundred answers
+per cell. The script times `lce run`; the same command again, which must compute nothing and start
+one Prefect task; `lce rebuild catalog`, which must not change the catalog's digest; `lce report`;
+and one query to the catalog and to MLflow, with equal results. For comparison it runs a naive flow
+twice: one Prefect task per cell, with persisted results and caching by inputs. The naive flow has
+fewer cells, so its rerun is compared per cell.
 
     python perf/scale.py [--cells 10000] [--naive 1000] [--out docs/performance/scale.json]
 """
@@ -45,7 +44,7 @@ LIMITS = {
     "report, MB": 10.0,
     "naive rerun, times ours by the cell": 20.0,
 }
-"""At least for the last one, at most for the others."""
+"""Maximum values; for the last entry the minimum."""
 NAIVE = """
 import json
 import sys
@@ -66,12 +65,12 @@ begun = time.perf_counter()
 value = naive(int(sys.argv[1]))
 print(json.dumps([time.perf_counter() - begun, value]))
 """
-"""Tells the seconds of its flow, without imports, and a sum to compare."""
+"""Script of the naive flow; it prints the flow's seconds without imports, and a sum to compare."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--cells", type=int, default=10_000, help="about how many cells")
+    parser.add_argument("--cells", type=int, default=10_000, help="approximate number of cells")
     parser.add_argument("--naive", type=int, default=1000, help="cells of the naive flow")
     parser.add_argument("--out", type=Path, help="also write the figures as JSON")
     options = parser.parse_args()
@@ -89,7 +88,7 @@ def main() -> None:
 
 
 def measure(folder: Path, cells: int, naive: int) -> dict[str, Any]:
-    """All figures, after checking that reruns and rebuilds change nothing."""
+    """Return all figures, after checking that reruns and rebuilds change nothing."""
     home, file = folder / "home", folder / "scale.yaml"
     lengths = max(1, round(cells / len(METHODS) / NUM_TASKS))
     file.write_text(yaml.safe_dump(study(lengths)), encoding="utf-8")
@@ -148,7 +147,7 @@ def measure(folder: Path, cells: int, naive: int) -> dict[str, Any]:
 
 
 def study(lengths: int) -> dict[str, Any]:
-    """Return the benchmarks: a hundred tasks at several lengths for each method."""
+    """Return the study with a hundred tasks at `lengths` lengths for each method."""
     return {
         "study": "scale",
         "hypothesis": "A study costs what its work costs.",
@@ -174,13 +173,13 @@ def study(lengths: int) -> dict[str, Any]:
 
 
 def timed(command: list[str], home: Path, **more: str) -> tuple[float, str]:
-    """Wall seconds of a whole command that must succeed, and what it printed."""
+    """Run a command that must succeed; return its wall seconds and its output."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT_", "MLFLOW_"))}
     began = time.perf_counter()
     answer = subprocess.run(
         command,
         env={**kept, **more, "LCE_HOME": str(home)},
-        cwd=home.parent,  # where no project's settings of Prefect lie
+        cwd=home.parent,  # a folder without Prefect settings
         capture_output=True,
         text=True,
     )
@@ -196,7 +195,7 @@ def computed(output: str) -> int:
 
 
 def task_runs(home: Path) -> int:
-    """Task runs in the database of the store's Prefect server."""
+    """Count the task runs in the home's Prefect database."""
     with sqlite3.connect(home / "prefect" / "prefect.db") as database:
         return int(database.execute("SELECT count(*) FROM task_run").fetchone()[0])
 

@@ -1,8 +1,8 @@
-"""One question to the catalog and to MLflow's search API: each method's mean score by length.
+"""Time one query with the catalog and with MLflow's API: each method's mean score at each length.
 
-Used by perf/scale.py, on the store that it leaves: MLflow holds what the catalog holds, a run for
-each method and seed, a metric for each task, a step for each length. A search for runs gives a
-metric's last point only, so the others are asked for metric by metric.
+perf/scale.py calls this on its finished store. MLflow has a run for each method and seed, a metric
+for each task and a step for each length. Searching runs returns only the last step of a metric, so
+the history of each metric needs a request.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ REPEATS = 3
 
 
 def searching_seconds(home: Path, study: str, benchmark: str) -> dict[str, float]:
-    """Seconds of the answer by either, the fastest of three, without imports."""
+    """Return the seconds of the query by "catalog" and by "mlflow", the fastest of three."""
     from mlflow import MlflowClient
 
     client = MlflowClient(tracking_uri(home))

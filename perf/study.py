@@ -1,8 +1,8 @@
-"""The time of the toy study: cold, finished, planned and queried.
+"""Measure the toy study: first run, rerun with everything done, `lce plan` and `lce sql`.
 
-Runs `lce run toy` in an empty store, runs it again, and checks that the second run computed nothing
-and left the same scores before any figure is printed. Figures are wall seconds of whole commands on
-this machine; the limits are those of docs/performance.md. Takes about as long as the study.
+The script runs `lce run toy` in an empty store and again, and checks that the second run computed
+nothing and did not change the catalog. Times are wall seconds of whole commands; limits are those
+of docs/performance.md. The script takes about as long as the study.
 
     python perf/study.py [--out docs/performance/study.json]
 """
@@ -30,7 +30,7 @@ SPEC = [sys.executable, "-c", "import sys, lce_core.study.spec; assert 'torch' n
 SQL = ["sql", "SELECT method, frozen, avg(value) FROM scores GROUP BY ALL"]
 QUICK_RUNS = 5
 LIMITS = {
-    "toy study, cold store": None,  # ten minutes were set for the first eleven of its rows
+    "toy study, cold store": None,
     "toy study, everything done": 15.0,
     "Prefect tasks of a run with everything done": 1,
     "lce plan toy": 5.0,
@@ -59,7 +59,7 @@ def main() -> None:
 
 
 def measure(home: Path) -> dict[str, Any]:
-    """All figures, after checking that a rerun changes nothing."""
+    """Return all figures, after checking that a rerun changes nothing."""
     cold, first = timed([*LCE, "run", "toy"], home)
     catalog = home / "catalog.duckdb"
     digest, tasks = logical_digest(catalog), task_runs(home)
@@ -86,7 +86,7 @@ def measure(home: Path) -> dict[str, Any]:
 
 
 def timed(command: list[str], home: Path) -> tuple[float, str]:
-    """Wall seconds of a command that must succeed, and what it printed."""
+    """Run a command that must succeed; return its wall seconds and its output."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT_", "MLFLOW_"))}
     began = time.perf_counter()
     answer = subprocess.run(
@@ -113,7 +113,7 @@ def computed(output: str) -> int:
 
 
 def task_runs(home: Path) -> int:
-    """Task runs in the database of the store's Prefect server."""
+    """Count the task runs in the home's Prefect database."""
     with sqlite3.connect(home / "prefect" / "prefect.db") as database:
         return int(database.execute("SELECT count(*) FROM task_run").fetchone()[0])
 

@@ -1,13 +1,13 @@
-"""The cost of a training step beside its matrix products, as ratios: the loss, and the loop.
+"""Measure the overhead of training steps, as ratios: of the loss, and of the training loop.
 
-Loss: `linear_cross_entropy` against torch's cross-entropy of whole logits, forward and backward, on
-the sizes of a Llama head. Loss and gradients are equal first; then both are timed one right after
-the other in alternating order, and the median of the ratios is taken. Memory is the most that
-torch's allocator hands out during one call, so it holds gradients as well as logits.
+Loss: `linear_cross_entropy` against torch's cross-entropy of whole logits, forward and backward,
+with the sizes of a Llama head. The script checks that loss and gradients are equal, then times both
+one right after the other in alternating order, and prints the median ratio. Memory is the peak of
+torch's allocator during one call, with gradients and logits.
 
-Loop: steps of `lce_core.training.trainer` against a bare loop over the same rows, which has the
-model, the optimizer and the clipping and nothing else: no log, no checks, no resume points. Both
-take the same losses first. Runs of either alternate; a ratio is that of the medians of their steps.
+Loop: steps of `lce_core.training.trainer` against a plain torch loop over the same rows, without
+log, checks or resume points. The script checks that both have the same losses. Runs alternate; a
+ratio compares the medians of their steps.
 
     python perf/training_step.py [--out FILE.json]
 """
@@ -45,7 +45,7 @@ from lce_core.training.schedule import learning_rate, rows_of_step
 BASE = MODELS.parse({"name": "toy_llama"}, "perf")
 CPU = torch.device("cpu")
 ROW_TOKENS, ROWS_PER_STEP = 128, 16
-"""Of the toy base model's own training."""
+"""As in the training of the toy base model."""
 WARM_UP = 5
 LIMITS = {"memory of the loss": 0.2, "time of the loss": 1.15, "time of a step": 1.05}
 
@@ -54,10 +54,10 @@ Loss = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--tokens", type=int, default=16384, help="of one call of the loss")
+    parser.add_argument("--tokens", type=int, default=16384, help="tokens of one call of the loss")
     parser.add_argument("--hidden", type=int, default=512)
     parser.add_argument("--vocabulary", type=int, default=32000)
-    parser.add_argument("--steps", type=int, default=60, help="of one run of the loop")
+    parser.add_argument("--steps", type=int, default=60, help="steps of one training run")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--out", type=Path, help="also write the figures as JSON")
@@ -77,7 +77,7 @@ def main() -> None:
 
 
 def losses(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Memory and time of the loss in blocks, over those of whole logits."""
+    """Return the rows about the loss: memory and CPU time in blocks / with whole logits."""
     generator = torch.Generator().manual_seed(0)
     hidden = torch.randn(options.tokens, options.hidden, generator=generator)
     weight = torch.randn(options.vocabulary, options.hidden, generator=generator) * 0.05
@@ -119,7 +119,7 @@ def losses(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def loops(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Time of a step of the trainer over that of a bare loop."""
+    """Return the row about the loop: step time of the trainer / of a plain torch loop."""
     ratios = []
     with tempfile.TemporaryDirectory(prefix="lce-perf-") as name:
         folder = Path(name)
@@ -139,7 +139,7 @@ def loops(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def trainer(job: TrainingJob) -> tuple[list[float], list[float]]:
-    """Losses and seconds of the steps of a run."""
+    """Run the trainer; return loss and seconds of each step."""
     run(job, lambda entry: None)
     entries, tokens = read_entries(job.out / LOG), job.training.tokens_per_step
     seconds = [tokens / entry["tokens_per_second"] for entry in entries]
@@ -147,7 +147,7 @@ def trainer(job: TrainingJob) -> tuple[list[float], list[float]]:
 
 
 def bare(job: TrainingJob) -> tuple[list[float], list[float]]:
-    """Time a bare training loop, without logs, checks or checkpoints."""
+    """Run a plain torch loop; return loss and seconds of each step."""
     rows, training = PackedRows.open(job.rows), job.training
     module = LossModel(BASE.initialise(job.seed), training.precision).train()
     parameters = list(module.parameters())
@@ -173,7 +173,7 @@ def bare(job: TrainingJob) -> tuple[list[float], list[float]]:
 
 
 def training_job(folder: Path, repeat: int, way: str, options: argparse.Namespace) -> TrainingJob:
-    """Return the toy base model's own training, for some steps."""
+    """Return a run with the toy base model's own training settings, for `--steps` steps."""
     out = folder / f"{way}-{repeat}"
     out.mkdir()
     training = Training(
@@ -198,7 +198,7 @@ def training_job(folder: Path, repeat: int, way: str, options: argparse.Namespac
 
 
 def make_rows(folder: Path, number: int) -> None:
-    """Rows as `lce_core.data.packing` leaves them, of random bytes."""
+    """Write rows of random bytes in the format of `lce_core.data.packing`."""
     folder.mkdir()
     drawn = np.random.default_rng(0).integers(256, size=(number, ROW_TOKENS), dtype=np.uint16)
     (folder / "rows.bin").write_bytes(drawn.tobytes())

@@ -92,7 +92,7 @@ def test_a_dry_run_measures_a_tiny_shape_and_says_that_it_is_none(tmp_path: Path
 def test_without_a_gpu_nothing_is_measured_and_the_reason_is_said(tmp_path: Path) -> None:
     ended = measure("--out", str(tmp_path / "results"))
     assert ended.returncode == 3
-    assert "No GPU is at hand here" in ended.stderr
+    assert "No GPU found" in ended.stderr
     assert not (tmp_path / "results").exists()
 
 

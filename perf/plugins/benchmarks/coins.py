@@ -1,4 +1,4 @@
-"""A benchmark that tosses coins instead of running a model: a cell costs its bookkeeping only.
+"""A benchmark that tosses coins instead of running a model, so that a cell costs only overhead.
 
 Source: own, for perf/scale.py.
 """
@@ -31,7 +31,7 @@ SOURCE = Source(paper="own", place="docs/performance.md", reference="own")
 
 
 def drawn(task: str, eval_length: int, seed: int, number: int) -> list[int]:
-    """1 for heads and 0 for tails, always the same for the same cell."""
+    """Return `number` tosses (1: heads, 0: tails), the same for the same cell."""
     cell = zlib.crc32(f"{task} {eval_length} {seed}".encode())
     heads: list[int] = np.random.default_rng(cell).integers(0, 2, number).tolist()
     return heads
@@ -41,7 +41,7 @@ EVIDENCE = (
     calls(
         drawn,
         [0, 0, 1, 0, 0, 0, 1, 1],
-        "numpy's generator asked by hand, once",
+        "output of numpy's generator, called once by hand",
         task="task-0",
         eval_length=64,
         seed=0,
@@ -51,12 +51,12 @@ EVIDENCE = (
 
 
 class Coins(Benchmark):
-    """Share of heads."""
+    """Fraction of heads."""
 
     unit: ClassVar[str] = "accuracy"
     seeded: ClassVar[bool] = True
     default_metric: ClassVar[str] = "heads"
-    forms: ClassVar[Mapping[Profile, Form]] = {"tiny": Form("coins, and nothing else")}
+    forms: ClassVar[Mapping[Profile, Form]] = {"tiny": Form("tosses coins")}
     num_tasks: int = Field(default=100, gt=0)
     num_samples: int = Field(default=100, gt=0)
 
@@ -64,11 +64,9 @@ class Coins(Benchmark):
         return tuple(f"task-{number}" for number in range(self.num_tasks))
 
     def num_tokens(self, task: str, eval_length: int, held_out_tokens: int) -> int:
-        """One a throw, since a price of nothing cannot be told."""
-        return self.num_samples
+        return self.num_samples  # one per toss, because a predicted cost must be above 0
 
     def evaluate(self, request: CellRequest) -> CellResult:
-        """Toss one coin per sample."""
         heads = drawn(request.task, request.eval_length, request.seed, self.num_samples)
         samples = tuple(
             Sample(index, 1, float(head), None, "heads" if head else "tails", "heads")

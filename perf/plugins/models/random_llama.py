@@ -1,7 +1,7 @@
-"""Llama of any depth and width with random weights, made on the GPU where there is one.
+"""A Llama of any depth and width with random weights; by default Llama-2-7B's.
 
-Its cost is that of a trained model of the same shape. As it stands it has Llama-2-7B's; weights
-are drawn where they will be used, because a CPU takes minutes to draw seven billion.
+It costs as much time and memory as a trained model of the same shape. Weights are drawn on the GPU
+if there is one, because a CPU takes minutes to draw seven billion.
 
 Source: own; the shape's numbers from arXiv:2307.09288, section 2.2 and table 1.
 """
@@ -29,16 +29,16 @@ EVIDENCE = (
     calls(
         StockModel.num_parameters,
         6_738_415_616,
-        "Llama-2-7B's, from the size of the hub's files",
+        "number of parameters of Llama-2-7B, from the size of the files on the hub",
         parameters={},
     ),
 )
 
 
 class RandomLlama(Llama):
-    """A Llama with one key-value head a head and a vocabulary of 32,000.
+    """A Llama without grouped heads, with a vocabulary of 32,000 and random weights.
 
-    It has no end-of-text token, so that answers have one length.
+    It has no end-of-text token, so that all answers have the same length.
     """
 
     layers: int = Field(default=32, gt=0)
@@ -46,18 +46,16 @@ class RandomLlama(Llama):
     head_dim: int = Field(default=128, gt=0)
     intermediate_size: int = Field(default=11008, gt=0)
     trained: int = Field(default=4096, gt=0)
-    """Tokens of context it would have been trained with."""
+    """Trained context in tokens."""
 
     @property
     def geometry(self) -> RopeGeometry:  # type: ignore[override]
-        """Return full rotary heads with base 10,000."""
         return RopeGeometry(
             self.head_dim, self.head_dim, self.heads, self.heads, 10000.0, self.trained
         )
 
     @property
     def shape(self) -> ModelShape:  # type: ignore[override]
-        """Return Llama-2-7B's shape with the parameters' sizes."""
         return ModelShape(
             num_layers=self.layers,
             hidden_size=self.heads * self.head_dim,
@@ -66,7 +64,7 @@ class RandomLlama(Llama):
         )
 
     def initialise(self, seed: int, dtype: Any = None) -> PreTrainedModel:
-        """Random weights, fp32 unless `dtype` says another, on the GPU if there is one."""
+        """Return the model with random weights (fp32 by default), on the GPU if there is one."""
         import torch
         from transformers import AutoModelForCausalLM
 
