@@ -91,7 +91,8 @@ CREATE TABLE store.sample (
     prediction VARCHAR,
     reference VARCHAR,
     score DOUBLE,
-    cluster VARCHAR
+    cluster VARCHAR,
+    margin DOUBLE
 );
 COMMENT ON TABLE store.sample IS 'Scored requests of done cells.';
 

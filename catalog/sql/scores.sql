@@ -74,7 +74,8 @@ SELECT
     prediction,
     reference,
     score,
-    cluster
+    cluster,
+    margin
 FROM store.sample
 ORDER BY rowid;
 
@@ -90,6 +91,8 @@ COMMENT ON COLUMN samples.reference IS 'The right answer; NULL where text is onl
 COMMENT ON COLUMN samples.score IS 'Score of the request, in the unit of the benchmark.';
 COMMENT ON COLUMN samples.cluster IS
     'Unit of resampling for intervals (document, article); NULL if every request is one.';
+COMMENT ON COLUMN samples.margin IS
+    'Log-probability of the right answer minus the mean of wrong answers, in nats; NULL if not compared.';
 
 CREATE VIEW token_nll AS
 SELECT cell, position_bin, nll FROM store.token_nll ORDER BY rowid;

@@ -61,6 +61,9 @@ class Sample:
     cluster: str | None = None
     """Name shared by dependent samples, such as those of one document; intervals resample them
     together. None means independent of all others."""
+    margin: float | None = None
+    """Log-probability of the right answer minus the mean of wrong ones in nats; None if the
+    benchmark does not compare them."""
 
 
 @dataclass(frozen=True)

@@ -117,7 +117,7 @@ def check_seed(case: Case) -> None:
 
 
 def check_independent(case: Case) -> None:
-    """Check that the random draws of one sample change no other sample."""
+    """Check that the random draws of one sample change no sample of another cluster."""
     kind: Any = type(case.benchmark)
 
     class Redrawn(kind):  # type: ignore[misc]
@@ -133,7 +133,16 @@ def check_independent(case: Case) -> None:
         after = fresh(replace_benchmark(case, redrawn), request)
         # Number of prompts of the first sample.
         first = max(1, len(before) // max(1, case.benchmark.num_prompts(task)))
-        assert alike(before[first:], after[first:]), f"{task}: its draws change other samples"
+        # Questions about one text share its draws.
+        names = [case.benchmark.cluster(i // first, prompt) for i, prompt in enumerate(before)]
+        others = [
+            index
+            for index, name in enumerate(names)
+            if index >= first and (name is None or name != names[0])
+        ]
+        assert alike([before[i] for i in others], [after[i] for i in others]), (
+            f"{task}: its draws change other samples"
+        )
 
 
 def check_hidden(case: Case) -> None:

@@ -58,7 +58,9 @@ def continuation_log_likelihoods(
             ids = np.stack([np.concatenate(texts[same[0]])[:-1] for same in batch])
             hidden = model.hidden_states(torch.from_numpy(ids).to(model.model.device))
             for states, same in zip(hidden, batch, strict=True):
-                scores |= {index: _score(model, states, texts[index][1]) for index in same}
+                scores |= {
+                    index: score_continuation(model, states, texts[index][1]) for index in same
+                }
             report(len(scores), len(texts))
     return [scores[index] for index in range(len(texts))]
 
@@ -87,9 +89,20 @@ def inputs_by_length(
     return found
 
 
-def _score(
+def score_continuation(
     model: ExtendedModel, states: torch.Tensor, continuation: TokenIds
 ) -> tuple[float, bool]:
+    """Return a continuation's log-probability in nats, and whether it is the most likely one.
+
+    Args:
+      model: the extended model.
+      states: hidden states (tokens, hidden_size), the last one before the continuation's last
+        token; earlier ones beyond the continuation's length are ignored.
+      continuation: token ids, at least one.
+
+    Raises:
+      NonFiniteError: if logits are NaN or infinite.
+    """
     logits = model.model.get_output_embeddings()(states[-len(continuation) :]).float()
     if not bool(torch.isfinite(logits).all()):
         raise NonFiniteError(

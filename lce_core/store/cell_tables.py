@@ -18,6 +18,7 @@ SAMPLES = pa.schema(
         "reference": pa.string(),
         "score": pa.float64(),
         "cluster": pa.string(),
+        "margin": pa.float64(),
     }
 )
 """Schema of `SAMPLES_FILE`: one row per scored prompt (`lce_core.benchmarks.Sample`)."""

@@ -1,0 +1,500 @@
+"""Several keys in one natural text, each asked for after one shared pass over the text.
+
+A context is a piece of one document, with one sentence per key: "The pass key of NAME is KEY." The
+keys lie in equal strata of depth. After the context, every name is asked for by itself. All
+questions of a context reuse its keys and values, so six questions cost little more than one. A
+sample is a question; the cluster of a sample is its document, so intervals resample documents.
+
+Metrics:
+
+  accuracy  share of questions whose greedy answer starts with the right key
+  margin    log-probability of the right key minus the mean of keys that the text does not contain,
+            in nats per key: 0 means that the text did not help. It distinguishes methods that all
+            fail, or all succeed, at greedy answers
+  nll       mean negative log-likelihood of the text's own tokens in nats, from the same pass;
+            `token_nll` has it by position
+
+Text form (profiles `clean`, `fast`): keys are numbers of five digits. Token form (profile `tiny`,
+for base models with key tokens): keys are single tokens of different families, and a question is
+the query token of a family.
+
+A task is a domain of the study's held-out text or a data set. Contexts come from different
+documents while there are enough that fill the length, then from later parts of the same documents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from lce_core.benchmarks import (
+    CellRequest,
+    CellResult,
+    DataSet,
+    Examples,
+    Profile,
+    Prompt,
+    PromptBenchmark,
+    PromptForm,
+    Sample,
+    Source,
+    blank_prompt,
+    calls,
+    encode,
+    generator,
+    mean_score,
+    prompts_sha256,
+    score,
+)
+from lce_core.benchmarks._prompted.cache import cell_prompts
+from lce_core.benchmarks._prompted.retrieval import MIN_TEXT, TokenIds, key_ids, token_name
+from lce_core.benchmarks._text.benchmark import DEFAULT_SPAN
+from lce_core.benchmarks._text.documents import DATA_SETS, held_out_documents, read_documents
+from lce_core.benchmarks.nll_by_position import bin_means
+from lce_core.errors import UnavailableError
+from lce_core.evaluation.metrics import first_integer, has_complete_integer
+from lce_core.models import LanguageModel
+from lce_core.statistics.estimates import mean_estimate
+
+NAMES = (
+    "Amsterdam", "Athens", "Berlin", "Boston", "Cairo", "Chicago", "Dublin", "Geneva", "Istanbul",
+    "London", "Madrid", "Moscow", "Munich", "Oslo", "Paris", "Prague", "Rome", "Sydney", "Tokyo",
+    "Vienna",
+)  # fmt: skip
+"""Names that the keys belong to; a context uses some of them."""
+NEW_TOKENS = 8
+"""Longest answer in tokens: a space, five digits and the token that ends the number."""
+QUESTION_TOKENS = 50
+"""Tokens that a question costs with its choices, for cost estimates only: about 16 for the
+question, and four for each of five choices and the answer."""
+
+
+@dataclass(frozen=True, eq=False)
+class KeyPrompt(Prompt):
+    """A context with one question after it."""
+
+    document: str = ""
+    """Name of the document that the text comes from."""
+    start: int = 0
+    """Index in the document of the text's first token."""
+    context_tokens: int = 0
+    """Tokens before the question."""
+    inserted: tuple[int, ...] = ()
+    """Start and end of each inserted sentence in the context, start before end, in order."""
+    absent: tuple[str, ...] = ()
+    """Keys that the context does not contain, spelled like `reference`."""
+
+    @property
+    def context(self) -> tuple[str, int]:
+        """The text's place, equal for all questions about one context."""
+        return self.document, self.start
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A key with what the tokenizer makes of it."""
+
+    sentence: TokenIds
+    """Token ids of the sentence in the text."""
+    question: TokenIds
+    key: str
+    absent: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ContextForm(PromptForm):
+    """A profile with numbers as keys; its `num_samples` counts contexts."""
+
+    def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
+        least = MIN_TEXT + NEW_TOKENS
+        return None if eval_length >= least else f"a context needs at least {least} tokens"
+
+    def prompts(self, benchmark: PromptBenchmark, request: CellRequest) -> tuple[Prompt, ...]:
+        return cell_prompts(
+            benchmark,
+            request,
+            lambda: benchmark.build(request),
+            KeyPrompt,
+            reads_held_out=benchmark.reads_held_out(request.task),
+        )
+
+    def build(self, benchmark: PromptBenchmark, request: CellRequest) -> Sequence[Prompt]:
+        """Build the cell's prompts without the cache."""
+        return benchmark.build(request)
+
+    def facts(
+        self, request: CellRequest, num_keys: int, num_absent: int, rng: np.random.Generator
+    ) -> list[Fact]:
+        """Draw the keys of one context, with distinct names and numbers."""
+        names = rng.choice(NAMES, size=num_keys, replace=False)
+        numbers = rng.choice(90_000, size=num_keys + num_absent, replace=False) + 10_000
+        absent = tuple(str(number) for number in numbers[num_keys:])
+        return [
+            Fact(
+                _ids(request, f"\nThe pass key of {name} is {number}.\n"),
+                _ids(request, f"\nWhat is the pass key of {name}? The pass key of {name} is"),
+                str(number),
+                absent,
+            )
+            for name, number in zip(names, numbers[:num_keys], strict=True)
+        ]
+
+    def choice(self, request: CellRequest, prompt: KeyPrompt, key: str) -> TokenIds:
+        """Return the token ids of a key as the continuation of a question."""
+        return _ids(request, f" {key}")
+
+    def start(self, request: CellRequest) -> TokenIds:
+        """Return the token ids before the text: the tokenizer's beginning-of-text token, if any."""
+        return np.array(encode(request, ""), dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class ContextKeys(ContextForm):
+    """A profile with key tokens as keys, for base models that have them."""
+
+    in_words: ClassVar[bool] = False
+
+    def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
+        if base_model.keys is None:
+            return (
+                f"profile tiny needs a base model with key tokens; {base_model.plugin_name} has"
+                " none"
+            )
+        least = MIN_TEXT + base_model.keys.families + 2
+        return None if eval_length >= least else f"a context needs at least {least} tokens"
+
+    def facts(
+        self, request: CellRequest, num_keys: int, num_absent: int, rng: np.random.Generator
+    ) -> list[Fact]:
+        """Draw one key of each of `num_keys` families, and absent keys of the same family."""
+        keys = request.base_model.keys
+        assert keys is not None, "unavailable() lets no base model without keys through"
+        if num_keys > keys.families or num_absent >= keys.members:
+            raise UnavailableError(
+                "num_keys, num_absent",
+                f"{num_keys} keys and {num_absent} absent ones of each family",
+                f"at most {keys.families} keys and {keys.members - 1} absent ones, which"
+                f" {request.base_model.plugin_name} has",
+                "ask for fewer",
+            )
+        facts = []
+        for family in rng.choice(keys.families, size=num_keys, replace=False):
+            members = rng.choice(keys.members, size=1 + num_absent, replace=False)
+            ids = key_ids(keys, np.full(len(members), family), members)
+            names = [token_name(request, int(token)) for token in ids]
+            question = np.array([keys.first_query + family], dtype=np.int64)
+            facts.append(Fact(ids[:1], question, names[0], tuple(names[1:])))
+        return facts
+
+    def choice(self, request: CellRequest, prompt: KeyPrompt, key: str) -> TokenIds:
+        return np.array([request.tokenizer.convert_tokens_to_ids(key)], dtype=np.int64)
+
+    def start(self, request: CellRequest) -> TokenIds:
+        return np.empty(0, dtype=np.int64)
+
+    def answer_tokens(self, benchmark: PromptBenchmark, task: str) -> int:
+        """Return 1, since a key is one token."""
+        return 1
+
+
+class MultiKey(PromptBenchmark):
+    """Retrieval of several keys from one text: the score is the share of keys repeated."""
+
+    forms: ClassVar[Mapping[Profile, ContextForm]] = {
+        "clean": ContextForm("20 contexts with six keys each", num_samples=20),
+        "fast": ContextForm("eight contexts with six keys each", num_samples=8),
+        "tiny": ContextKeys(
+            "ten contexts with six key tokens each, for base models with key tokens",
+            num_samples=10,
+        ),
+    }
+    answer_tokens: ClassVar[int] = NEW_TOKENS
+    prompt_class: ClassVar[type[Prompt]] = KeyPrompt
+    data_on_demand: ClassVar[tuple[DataSet, ...]] = tuple(DATA_SETS.values())
+
+    domains: tuple[str, ...] = ("code", "prose")
+    """Domains of the study's corpus, one task each."""
+    data_sets: tuple[Literal["pg19", "proof_pile", "govreport"], ...] = ()
+    """Data sets, one task each, with folders named in `data_folders`."""
+    num_contexts: int | None = Field(default=None, gt=0)
+    """Contexts per task; None means 20 (clean), 8 (fast), 10 (tiny)."""
+    num_keys: int = Field(default=6, gt=0, le=len(NAMES))
+    """Keys, and questions, per context."""
+    num_absent: int = Field(default=4, gt=0)
+    """Keys outside the context with which `margin` compares the right one."""
+
+    @property
+    def form(self) -> ContextForm:
+        return self.forms[self.profile]
+
+    def tasks(self) -> tuple[str, ...]:
+        return self.domains + self.data_sets
+
+    def reads(self, task: str) -> tuple[DataSet, ...]:
+        """Return the task's data set; domains read none."""
+        return (DATA_SETS[task],) if task in self.data_sets else ()
+
+    def reads_held_out(self, task: str) -> bool:
+        return task not in self.data_sets
+
+    def contexts(self) -> int:
+        """Return the number of contexts per task."""
+        return self.num_contexts or self.form.num_samples
+
+    def num_prompts(self, task: str) -> int:
+        return self.contexts() * self.num_keys
+
+    def prompt_tokens(self, task: str, eval_length: int) -> int:
+        return eval_length
+
+    def num_independent(self, task: str, eval_length: int, held_out_tokens: int) -> int:
+        return self.contexts()
+
+    def distinct_share(self, task: str, prompt_tokens: float) -> float:
+        """Return the fraction of tokens to compute: one context, and every question."""
+        once = prompt_tokens + (self.num_keys - 1) * min(prompt_tokens, QUESTION_TOKENS)
+        return once / (self.num_keys * prompt_tokens)
+
+    def draws(self, request: CellRequest) -> list[np.random.Generator]:
+        """Return one generator per context."""
+        place = (self.plugin_name, request.task, request.eval_length, request.seed)
+        return [generator(*place, index) for index in range(self.contexts())]
+
+    def build(self, request: CellRequest) -> list[Prompt]:
+        draws = self.draws(request)
+        texts = self._texts(request, len(draws))
+        return [
+            prompt
+            for text, rng in zip(texts, draws, strict=True)
+            for prompt in self._about(request, *text, rng)
+        ]
+
+    def slack_tokens(self, request: CellRequest) -> int:
+        """Return the tokens by which questions may differ in length, an eighth of a question."""
+        return QUESTION_TOKENS // 8
+
+    def score_answer(self, task: str, prompt: Prompt, answer: str) -> float:
+        return float(first_integer(answer) == int(prompt.reference))
+
+    def complete(self, task: str, prompt: Prompt, answer: str) -> bool:
+        return has_complete_integer(answer)
+
+    def cluster(self, index: int, prompt: Prompt) -> str | None:
+        return prompt.document if isinstance(prompt, KeyPrompt) else None
+
+    def evaluate(self, request: CellRequest) -> CellResult:
+        prompts = [prompt for prompt in self.prompts(request) if isinstance(prompt, KeyPrompt)]
+        sequences = self.require_filled(request, prompts)
+        samples: list[Sample] = []
+        losses = np.full((self.contexts(), request.eval_length), np.nan, dtype=np.float32)
+        groups = [list(group) for _, group in groupby(prompts, key=lambda one: one.context)]
+        for index, group in enumerate(groups):
+            found, nll = self._asked(request, group, first=len(samples))
+            samples += found
+            losses[index, 1 : 1 + len(nll)] = nll
+            for start, end in zip(group[0].inserted[::2], group[0].inserted[1::2], strict=True):
+                # The first token after a sentence is as unexpected as the sentence.
+                losses[index, start : end + 1] = np.nan
+            request.report(index + 1, len(groups))
+        clusters = [sample.cluster for sample in samples]
+        margins = [sample.margin for sample in samples if sample.margin is not None]
+        means = np.nanmean(losses, axis=1, dtype=np.float64).tolist()
+        seen = ~np.isnan(losses)
+        totals = np.where(seen, losses, 0.0).sum(axis=0, dtype=np.float64)
+        own = [group[0].document for group in groups]
+        return CellResult(
+            scores=(
+                score("accuracy", mean_score(samples), higher_is_better=True),
+                score("margin", mean_estimate(margins, clusters), higher_is_better=True),
+                score("nll", mean_estimate(means, own), higher_is_better=False),
+            ),
+            samples=tuple(samples),
+            token_nll=bin_means(totals, seen.sum(axis=0), DEFAULT_SPAN),
+            sequences=sequences,
+            prompts_sha256=prompts_sha256(prompts),
+            arrays={"nll": losses.astype(np.float16)},
+        )
+
+    def _asked(
+        self, request: CellRequest, prompts: Sequence[KeyPrompt], first: int
+    ) -> tuple[list[Sample], NDArray[np.float32]]:
+        """Ask all questions about one context; return a sample for each, and the context's NLL."""
+        from lce_core.evaluation.shared_context import Question, ask
+
+        task, num_tokens = request.task, prompts[0].context_tokens
+        found = ask(
+            request.model,
+            prompts[0].ids[:num_tokens],
+            [
+                Question(
+                    prompt.ids[num_tokens:],
+                    tuple(
+                        self.form.choice(request, prompt, key)
+                        for key in (prompt.reference, *prompt.absent)
+                    ),
+                    partial(self._complete_ids, request, prompt) if request.savings else None,
+                )
+                for prompt in prompts
+            ],
+            max_new_tokens=self.form.answer_tokens(self, task),
+            num_tokens=request.eval_length,
+            share=request.savings,
+        )
+        samples = []
+        rows = zip(prompts, found.answers, found.log_likelihoods, strict=True)
+        for index, (prompt, answer, (right, *absent)) in enumerate(rows, start=first):
+            text = self._text_of(request, answer)
+            samples.append(
+                Sample(
+                    index,
+                    len(prompt.ids),
+                    self._right(task, prompt, text),
+                    prompt.depth,
+                    text,
+                    prompt.reference,
+                    self.cluster(index, prompt),
+                    right - float(np.mean(absent)),
+                )
+            )
+        return samples, found.nll
+
+    def _right(self, task: str, prompt: Prompt, answer: str) -> float:
+        if self.form.in_words:
+            return self.score_answer(task, prompt, answer)
+        return float(answer == prompt.reference)
+
+    def _text_of(self, request: CellRequest, ids: TokenIds) -> str:
+        if not self.form.in_words:
+            return token_name(request, int(ids[0]))
+        return str(request.tokenizer.decode(ids.tolist(), skip_special_tokens=True))
+
+    def _complete_ids(self, request: CellRequest, prompt: Prompt, ids: TokenIds) -> bool:
+        return self.form.in_words and self.complete(
+            request.task, prompt, self._text_of(request, ids)
+        )
+
+    def _texts(self, request: CellRequest, count: int) -> list[tuple[str, int, TokenIds]]:
+        """Return (document, start, tokens) of `count` texts that do not overlap.
+
+        Raises:
+          UnavailableError: if the documents do not hold that many texts of the cell's length.
+        """
+        length, task = request.eval_length, request.task
+        if task in self.data_sets:
+            documents = read_documents(request, task, at_least=length)
+        else:
+            documents = held_out_documents(request, at_least=length, max_tokens=None)
+        rng = generator(self.plugin_name, "documents", task, request.seed)
+        order = rng.permutation(len(documents.names)).tolist()
+        rounds = max(len(ids) for ids in documents.tokens) // length
+        # The first text of every document before the second of any.
+        places = [
+            (number, turn * length)
+            for turn in range(rounds)
+            for number in order
+            if (turn + 1) * length <= len(documents.tokens[number])
+        ]
+        if len(places) < count:
+            raise UnavailableError(
+                f"task {task!r}",
+                f"{len(places)} texts of {length} tokens in documents that long",
+                f"{count} texts, one for each context; documents of at least {length} tokens",
+                "lower num_contexts, raise evaluation.held_out_tokens, or give longer documents",
+            )
+        return [
+            (
+                documents.names[number],
+                start,
+                documents.tokens[number][start : start + length].astype(np.int64),
+            )
+            for number, start in places[:count]
+        ]
+
+    def _about(
+        self,
+        request: CellRequest,
+        document: str,
+        start: int,
+        text: TokenIds,
+        rng: np.random.Generator,
+    ) -> Iterator[KeyPrompt]:
+        """Hide keys in one text, and yield a prompt for each of them."""
+        form, begin = self.form, self.form.start(request)
+        facts = form.facts(request, self.num_keys, self.num_absent, rng)
+        spent = len(begin) + sum(len(fact.sentence) for fact in facts)
+        spent += max(len(fact.question) for fact in facts) + form.answer_tokens(self, request.task)
+        room = request.eval_length - spent
+        if room < MIN_TEXT:
+            raise UnavailableError(
+                "eval_length",
+                f"{request.eval_length} tokens, of which keys, question and answer take {spent}",
+                f"at least {spent + MIN_TEXT} tokens",
+                "evaluate longer contexts, or ask for fewer keys",
+            )
+        depths = [(index + rng.random()) / len(facts) for index in range(len(facts))]
+        cuts = [round(depth * room) for depth in depths]
+        pieces, inserted, size = [begin], list[int](), len(begin)
+        for part, fact in zip(np.split(text[:room], cuts), facts, strict=False):
+            pieces += [part, fact.sentence]
+            size += len(part) + len(fact.sentence)
+            inserted += [size - len(fact.sentence), size]
+        context = np.concatenate([*pieces, text[cuts[-1] : room]])
+        for fact, depth in zip(facts, depths, strict=True):
+            yield KeyPrompt(
+                np.concatenate([context, fact.question]),
+                fact.key,
+                100 * depth,
+                document,
+                start,
+                len(context),
+                tuple(inserted),
+                fact.absent,
+            )
+
+
+def _ids(request: CellRequest, text: str) -> TokenIds:
+    return np.array(encode(request, text, special_tokens=False), dtype=np.int64)
+
+
+BENCHMARK = MultiKey
+SOURCE = Source(
+    paper="own",
+    place="multi-key retrieval as in RULER (arXiv:2404.06654), asked on a shared prefill",
+    reference="own",
+)
+EVIDENCE = (
+    calls(
+        MultiKey.distinct_share,
+        16634 / 98304,
+        "by hand: 16,384 tokens and five questions of 50, of six times 16,384",
+        tolerance=1e-12,
+        parameters={},
+        task="code",
+        prompt_tokens=16_384,
+    ),
+    *(
+        calls(
+            MultiKey.score_answer,
+            expected,
+            origin,
+            parameters={},
+            task="code",
+            prompt=blank_prompt("48213"),
+            answer=answer,
+        )
+        for answer, expected, origin in (
+            (" 48213.", 1.0, "the first integer is the key"),
+            (" 4821", 0.0, "a part of the key"),
+            (" the key 48213", 1.0, "text before the first integer is ignored"),
+        )
+    ),
+)
+EXAMPLES: Examples = ({"num_contexts": 2, "num_keys": 2},)
+VERSION = 1

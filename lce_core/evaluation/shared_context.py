@@ -1,0 +1,168 @@
+"""Ask several questions about one context that passes through the model once.
+
+The keys and values of the context stay in the cache. Each question, each continuation to score and
+each greedy answer starts from a cache that is cut back to the end of the context. A question
+therefore sees the context and itself, never an earlier question or answer, and gets the result that
+it would get alone. The pass over the context also yields the loss of each of its tokens.
+
+All questions share one request length, so methods whose frequencies follow the length use the same
+frequencies for every question. Passes have the same sizes whatever else is asked: contexts pass in
+chunks at fixed positions (`lce_core.evaluation.passes`), questions one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from lce_core.errors import SpecError
+from lce_core.evaluation.continuations import score_continuation
+from lce_core.evaluation.cross_entropy import token_scores
+from lce_core.evaluation.greedy import Stop, greedy, stop_rule
+from lce_core.evaluation.passes import CHUNK, PIECE
+from lce_core.evaluation.shared_prefixes import TokenIds
+
+if TYPE_CHECKING:
+    from transformers import DynamicCache
+
+    from lce_core.extension.extended_model import ExtendedModel
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """A question about a context, and the continuations whose probability is compared."""
+
+    ids: TokenIds
+    """Token ids that follow the context, at least one."""
+    choices: tuple[TokenIds, ...] = ()
+    """Token ids of continuations to score, at least one each."""
+    stop: Stop | None = None
+    """Ends the generated answer early."""
+
+
+@dataclass(frozen=True, eq=False)
+class Answered:
+    """Results of `ask` for one context."""
+
+    nll: NDArray[np.float32]
+    """Negative log-likelihood in nats of the context's tokens 1..n-1, (n - 1,)."""
+    answers: tuple[TokenIds, ...]
+    """Generated token ids, one array per question."""
+    log_likelihoods: tuple[tuple[float, ...], ...]
+    """Log-probability in nats of each choice of each question."""
+
+
+@torch.no_grad()
+def ask(
+    model: ExtendedModel,
+    context: TokenIds,
+    questions: Sequence[Question],
+    *,
+    max_new_tokens: int,
+    num_tokens: int,
+    share: bool = True,
+) -> Answered:
+    """Answer each question after the context, which is processed once.
+
+    Args:
+      model: the extended model.
+      context: token ids (n,), n >= 1.
+      questions: questions that follow the context directly.
+      max_new_tokens: maximum length of a generated answer.
+      num_tokens: request length that fixes the frequencies: at least the tokens of the context, the
+        longest question and its answer or longest choice.
+      share: False processes the context again for every question, for comparison.
+
+    Raises:
+      SpecError: if the context, a question or a choice is empty, or `num_tokens` is too small.
+      NonFiniteError: if logits are NaN or infinite.
+    """
+    _check(context, questions, max_new_tokens, num_tokens)
+    model.begin_request(num_tokens)
+    answers: list[TokenIds] = []
+    log_likelihoods: list[tuple[float, ...]] = []
+    cache = model.new_cache(num_tokens)
+    nll = _prefill(model, context, cache)
+    for index, question in enumerate(questions):
+        if index and not share:
+            cache = model.new_cache(num_tokens)
+            _prefill(model, context, cache)
+        model.cut_back(cache, len(context))
+        state = _states(model, question.ids, cache)[-1:]
+        end = len(context) + len(question.ids)
+        log_likelihoods.append(
+            tuple(_choice(model, choice, state, cache, end) for choice in question.choices)
+        )
+        model.cut_back(cache, end)
+        answers.append(_answer(model, question, state, cache, max_new_tokens))
+    return Answered(nll, tuple(answers), tuple(log_likelihoods))
+
+
+def _check(
+    context: TokenIds, questions: Sequence[Question], max_new_tokens: int, num_tokens: int
+) -> None:
+    parts = [context, *(q.ids for q in questions), *(c for q in questions for c in q.choices)]
+    longest = max(
+        (
+            len(question.ids) + max(max_new_tokens, *map(len, question.choices), 1)
+            for question in questions
+        ),
+        default=0,
+    )
+    if min(map(len, parts)) < 1 or len(context) + longest > num_tokens:
+        raise SpecError(
+            "ask",
+            f"a context of {len(context)} tokens, {longest} for a question with its answer, in a"
+            f" request of {num_tokens}",
+            "texts of at least 1 token that fit the request together",
+            "raise num_tokens, or shorten the context",
+        )
+
+
+def _prefill(model: ExtendedModel, context: TokenIds, cache: DynamicCache) -> NDArray[np.float32]:
+    """Fill the cache with the context; return the losses of its tokens after the first."""
+    head = model.model.get_output_embeddings()
+    outputs = head.weight, getattr(head, "bias", None)
+    ids = torch.from_numpy(context).to(model.model.device)
+    losses = []
+    chunk = PIECE if model.coarse else CHUNK
+    for start in range(0, len(ids), chunk):
+        states = model.hidden_states(ids[None, start : start + chunk], cache)[0]
+        following = ids[start + 1 : start + 1 + len(states)]
+        losses.append(token_scores(states[: len(following)], *outputs, following)[0])
+    return np.asarray(torch.cat(losses).float().cpu().numpy())
+
+
+def _states(model: ExtendedModel, ids: TokenIds, cache: DynamicCache) -> torch.Tensor:
+    """Return the states (tokens, hidden_size) of tokens that follow the cache."""
+    return model.hidden_states(torch.from_numpy(ids[None]).to(model.model.device), cache)[0]
+
+
+def _choice(
+    model: ExtendedModel, choice: TokenIds, state: torch.Tensor, cache: DynamicCache, end: int
+) -> float:
+    """Return the log-probability of a continuation, given the state (1, hidden_size) before it."""
+    states = state
+    if len(choice) > 1:
+        model.cut_back(cache, end)
+        states = torch.cat([state, _states(model, choice[:-1], cache)])
+    return score_continuation(model, states, choice)[0]
+
+
+def _answer(
+    model: ExtendedModel,
+    question: Question,
+    state: torch.Tensor,
+    cache: DynamicCache,
+    max_new_tokens: int,
+) -> TokenIds:
+    def follow(_: list[int] | None, tokens: torch.Tensor) -> torch.Tensor:
+        return model.hidden_states(tokens[:, None], cache)[:, -1]
+
+    (answer,) = greedy(model, [stop_rule(model, question.stop)], max_new_tokens, state, follow)
+    return answer

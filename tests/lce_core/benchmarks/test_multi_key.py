@@ -1,0 +1,123 @@
+"""Multi-key retrieval: what a context holds, and metrics against a whole pass per question.
+
+The oracle recomputes margins and losses from the prompts alone: every question's whole text passes
+through the model without a cache.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from lce_core.benchmarks import BENCHMARKS, CellRequest
+from lce_core.benchmarks.multi_key import KeyPrompt, MultiKey
+from lce_core.contracts.benchmark_cases import TOY, held_out, words_tokenizer
+from lce_core.contracts.toy_text import Streams
+from lce_core.errors import UnavailableError
+from lce_core.extension.extending import extend
+from lce_core.methods import METHODS
+
+
+def request(
+    *, words: bool = False, length: int = 300, method: str = "none", seed: int = 0
+) -> CellRequest:
+    model = extend(TOY.initialise(2).eval().double(), TOY, METHODS.load(method)(), target=512)
+    return CellRequest(
+        model=model,
+        tokenizer=words_tokenizer() if words else TOY.tokenizer(None),
+        base_model=TOY,
+        held_out=held_out(in_words=words),  # type: ignore[arg-type]
+        task="code",
+        eval_length=length,
+        seed=seed,
+    )
+
+
+def multi_key(**parameters: Any) -> MultiKey:
+    found = BENCHMARKS.parse({"name": "multi_key", **parameters}, "test")
+    assert isinstance(found, MultiKey)
+    return found
+
+
+def contexts(benchmark: MultiKey, cell: CellRequest) -> list[list[KeyPrompt]]:
+    prompts = [prompt for prompt in benchmark.prompts(cell) if isinstance(prompt, KeyPrompt)]
+    return [list(group) for _, group in groupby(prompts, key=lambda prompt: prompt.context)]
+
+
+def test_a_context_holds_every_key_once_at_its_depth_and_no_absent_key() -> None:
+    benchmark, cell = multi_key(num_contexts=2, num_keys=3), request(words=True, length=600)
+    for group in contexts(benchmark, cell):
+        text = words_tokenizer().decode(group[0].ids[: group[0].context_tokens])
+        places = [text.index(f" is {prompt.reference}.") / len(text) for prompt in group]
+        assert places == sorted(places)
+        for index, (prompt, place) in enumerate(zip(group, places, strict=True)):
+            assert text.count(prompt.reference) == 1
+            assert not any(key in text for key in prompt.absent)
+            assert index / 3 <= prompt.depth / 100 <= (index + 1) / 3
+            # Sentences shift the text behind them.
+            assert abs(place - prompt.depth / 100) < 0.2
+            question = words_tokenizer().decode(prompt.ids[prompt.context_tokens :])
+            name = question.rsplit("The pass key of ", 1)[1].removesuffix(" is")
+            assert f"The pass key of {name} is {prompt.reference}." in text
+            assert len(prompt.ids) + 8 <= cell.eval_length
+
+
+def test_contexts_are_of_different_documents_and_then_of_later_parts_of_them() -> None:
+    text = held_out(in_words=False).tokens["code"]
+    cell = replace(request(length=300), held_out=Streams({"code": text[:3000]}))  # type: ignore[arg-type]
+    places = [
+        group[0].context for group in contexts(multi_key(profile="tiny", num_contexts=10), cell)
+    ]
+    # Two documents of 1,500 tokens hold five texts of 300 each.
+    assert [start for _, start in places] == [0, 0, 300, 300, 600, 600, 900, 900, 1200, 1200]
+    assert len({document for document, _ in places}) == 2
+    with pytest.raises(UnavailableError, match="10 texts of 300 tokens in documents that long"):
+        multi_key(profile="tiny", num_contexts=11).prompts(cell)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("method", ["none", "dynamic_yarn", "self_extend"])
+def test_margins_and_losses_are_those_of_whole_passes(method: str) -> None:
+    benchmark, cell = multi_key(profile="tiny", num_contexts=2), request(method=method)
+    result = benchmark.evaluate(cell)
+    cell.model.begin_request(cell.eval_length)
+    head, tokenizer = cell.model.model.get_output_embeddings(), cell.tokenizer
+
+    def log_probabilities(ids: np.ndarray) -> torch.Tensor:
+        return head(cell.model.hidden_states(torch.from_numpy(ids[None]))[0]).log_softmax(-1)
+
+    samples, means = iter(result.samples), []
+    for group in contexts(benchmark, cell):
+        for prompt in group:
+            after, sample = log_probabilities(prompt.ids)[-1], next(samples)
+            right, *wrong = (
+                float(after[tokenizer.convert_tokens_to_ids(key)])
+                for key in (prompt.reference, *prompt.absent)
+            )
+            assert sample.margin == pytest.approx(right - sum(wrong) / len(wrong), abs=1e-5)
+            answer = tokenizer.convert_ids_to_tokens(int(after.argmax()))
+            assert (sample.prediction, sample.score) == (answer, answer == prompt.reference)
+            assert sample.cluster == prompt.document
+        context = group[0].ids[: group[0].context_tokens]
+        nll = -log_probabilities(context)[:-1].gather(-1, torch.from_numpy(context[1:, None]))
+        keys = TOY.keys.first_key
+        # Losses of the text: without the keys, and without the token after each.
+        own = [i for i in range(1, len(context)) if max(context[i], context[i - 1]) < keys]
+        means.append(float(nll[np.array(own) - 1].mean()))
+    scores = {score.metric: score.value for score in result.scores}
+    assert scores["nll"] == pytest.approx(np.mean(means), abs=1e-5)
+    margins = [sample.margin for sample in result.samples]
+    assert scores["margin"] == pytest.approx(np.mean(margins), abs=1e-9)
+    assert len(result.samples) == 12
+
+
+def test_more_keys_than_the_model_has_families_are_refused() -> None:
+    with pytest.raises(UnavailableError, match="at most 8 keys and 15 absent ones"):
+        multi_key(profile="tiny", num_keys=9).prompts(request())
+    reason = multi_key(profile="tiny").unavailable(TOY, "code", 20)
+    assert reason == "a context needs at least 26 tokens"

@@ -1,0 +1,73 @@
+"""Questions on a shared context, against each question's whole text passed without a cache.
+
+The oracle is transformers' own loss-free forward pass, one text at a time, for every method of the
+registry. Models are random and float64: a difference is a mistake and not rounding.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from lce_core.errors import SpecError
+from lce_core.evaluation.shared_context import Question, ask
+from lce_core.extension.extended_model import ExtendedModel
+from lce_core.extension.extending import extend
+from lce_core.models import MODELS
+from tests.support.extended_models import method, over_methods
+
+BASE = MODELS.parse({"name": "toy_llama"}, "test")
+TOKENS = 220
+"""Request length; the context of 190 tokens is longer than the 128 that the model was made for."""
+
+
+def toy(name: str) -> ExtendedModel:
+    return extend(BASE.initialise(3).double().eval(), BASE, method(name), target=256)
+
+
+def log_probabilities(model: ExtendedModel, text: np.ndarray) -> torch.Tensor:
+    """Log-probabilities (tokens, vocabulary) after each token of a text passed as a whole."""
+    states = model.hidden_states(torch.from_numpy(text[None]))[0]
+    return model.model.get_output_embeddings()(states).log_softmax(-1)
+
+
+@torch.no_grad()
+@over_methods
+@pytest.mark.parametrize("share", [True, False])
+def test_questions_are_answered_as_if_asked_alone(name: str, share: bool) -> None:
+    model, rng = toy(name), np.random.default_rng(4)
+    context = rng.integers(256, size=190)
+    questions = [
+        Question(rng.integers(256, size=size), tuple(rng.integers(256, size=(3, length))))
+        for size, length in ((9, 5), (1, 1), (17, 2))
+    ]
+    found = ask(model, context, questions, max_new_tokens=4, num_tokens=TOKENS, share=share)
+    alone = log_probabilities(model, context)
+    expected = -alone[:-1].gather(-1, torch.from_numpy(context[1:, None]))[:, 0]
+    np.testing.assert_allclose(found.nll, expected, atol=1e-5)
+    for question, answer, choices in zip(
+        questions, found.answers, found.log_likelihoods, strict=True
+    ):
+        asked = np.concatenate([context, question.ids])
+        for choice, value in zip(question.choices, choices, strict=True):
+            after = log_probabilities(model, np.concatenate([asked, choice]))[len(asked) - 1 : -1]
+            own = after.gather(-1, torch.from_numpy(choice)[:, None]).sum()
+            assert value == pytest.approx(float(own), abs=1e-5)
+        for length, token in enumerate(answer):
+            logits = log_probabilities(model, np.concatenate([asked, answer[:length]]))[-1]
+            if model.inserter:
+                logits[model.inserter.token] = -torch.inf
+            assert token == int(logits.argmax())
+        assert len(answer) == 4
+
+
+@pytest.mark.parametrize(
+    ("context", "question", "num_tokens"), [(0, 3, 50), (10, 0, 50), (10, 3, 16)]
+)
+def test_texts_that_cannot_be_asked_are_refused(
+    context: int, question: int, num_tokens: int
+) -> None:
+    ids = np.arange(context), np.arange(question)
+    with pytest.raises(SpecError, match=rf"a context of {context} tokens.*request of {num_tokens}"):
+        ask(toy("none"), ids[0], [Question(ids[1])], max_new_tokens=4, num_tokens=num_tokens)
