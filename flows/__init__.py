@@ -1,1 +1,4 @@
-"""Plan, schedule and show runs, and start their servers; `tasks` and `lce_core` compute."""
+"""Plan, schedule and display the runs of studies, and start the servers that a run needs.
+
+The computation itself is in `tasks` (workers, leases, MLflow) and `lce_core`.
+"""

@@ -1,7 +1,7 @@
-"""The driver of a run: `lce run`, `lce worker` and the deployment all compute through it.
+"""Compute a run: `lce run`, `lce worker` and the Prefect deployment all call `drive`.
 
-`flows.work.preflight` determines the steps to do and `drive` computes them. The callers differ in
-how they submit units (Prefect tasks or threads), in what they show, and in how they record studies.
+`flows.work.preflight` first determines the missing steps. The callers differ in how they submit
+units (as Prefect tasks or in threads), in their display, and in how they record the results.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ def drive(
     waits: bool = True,
     stop: Stop | None = None,
 ) -> RunSummary:
-    """Compute all units of a run. Meanwhile keep the catalog fresh.
+    """Compute all units of a run, and update the catalog with finished cells meanwhile.
+
+    A unit is a list of steps that one worker computes together.
 
     Args:
       run: the run, after its preflight.
       submit: starts a unit.
-      display: shows progress; closed at the end.
-      host: name of this process among those that share the store; it decides the order of equally
+      display: shows progress; `drive` closes it.
+      host: name of this process among those that share the store. It decides the order of equally
         expensive units, so that processes that start together claim different ones.
-      tracks_training: show training runs in MLflow while they train.
-      waits: whether to wait for steps that other processes compute once nothing else is left.
-      stop: once it is set, no unit starts any more, and running units get its grace period.
-
-    Returns:
-      Which units failed, were blocked by a failure, or were left to other processes.
+      tracks_training: True to show training runs in MLflow while they train.
+      waits: True to wait for steps that other processes are computing, once this process has
+        nothing else to do. If False, such steps are left to those processes.
+      stop: after it is set, no further unit starts, and running units get its grace period.
 
     Raises:
-      ServiceError: if the workers' infrastructure failed.
+      ServiceError: if the workers' infrastructure failed, for example the Ray cluster.
       StoreError: if the disk is full.
     """
     home = run.execution.home
@@ -67,10 +67,6 @@ def drive(
 
 
 def require_complete(run: RunContext, summary: RunSummary) -> None:
-    """Raise an error if cells of the run's studies failed, in this run or an earlier one.
-
-    Raises:
-      StudyIncompleteError: names the failed units.
-    """
+    """Raise StudyIncompleteError if cells of the run's studies failed, now or in an earlier run."""
     if failures := {**run.failed_before, **summary.failures}:
         raise StudyIncompleteError(", ".join(run.names), failures, len(summary.blocked))

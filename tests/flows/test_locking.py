@@ -40,7 +40,7 @@ def test_a_lock_is_written_checked_and_moved_ids_are_listed(study: Path) -> None
     assert note(study) is None  # nothing is locked yet
     assert "ids (" in lce("lock", study)
     assert lock_file(str(study)) == study.with_name("study.lock")
-    assert "ids as locked" in lce("lock", study, "--check")
+    assert "ids are as locked" in lce("lock", study, "--check")
     assert note(study) is None
     before = study.with_name("study.lock").read_text(encoding="utf-8")
     study.write_text(SMOKE.replace("warmup_steps: ", "warmup_steps: 1"), encoding="utf-8")
@@ -48,13 +48,13 @@ def test_a_lock_is_written_checked_and_moved_ids_are_listed(study: Path) -> None
     printed = lce("lock", study, "--check", status=1)
     assert "~ finetune toy_llama" in printed
     assert "training.warmup_steps: " in printed
-    assert " moved of " in printed.splitlines()[-1]
+    assert " changed of " in printed.splitlines()[-1]
     assert study.with_name("study.lock").read_text(encoding="utf-8") == before
     said = note(study)
     assert said is not None
-    assert " moved of " in said
+    assert " changed of " in said
     lce("lock", study)
-    assert "ids as locked" in lce("lock", study, "--check")
+    assert "ids are as locked" in lce("lock", study, "--check")
 
 
 def test_the_lock_of_another_study_is_refused_and_stays(study: Path) -> None:
@@ -71,7 +71,7 @@ def test_the_lock_of_another_study_is_refused_and_stays(study: Path) -> None:
     assert note(other) is None  # a run of it has nothing to do with that lock
     lce("lock", other, "--file", study.with_name("other.lock"))
     assert lock_file(str(other)) == study.with_name("other.lock")
-    assert "ids as locked" in lce("lock", other, "--check")
+    assert "ids are as locked" in lce("lock", other, "--check")
 
 
 def test_a_run_says_of_a_broken_lock_that_it_is_none(study: Path) -> None:
