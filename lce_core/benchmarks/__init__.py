@@ -1,7 +1,8 @@
-"""Benchmarks, one file each: prompts or text, scoring of answers, and cost of a cell.
+"""Benchmarks, one file each. A benchmark evaluates one cell: one task, length, model and seed.
 
-This package exports everything that a new benchmark needs: `PromptBenchmark` asks prompts and
-scores the answers, `TextBenchmark` scores running text, and `Benchmark` is the base of both.
+This package exports everything that a new benchmark needs. `PromptBenchmark` is the base of
+benchmarks that score generated answers, `TextBenchmark` of those that score the loss on running
+text, and `Benchmark` of both.
 """
 
 from __future__ import annotations

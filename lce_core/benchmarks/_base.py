@@ -1,4 +1,7 @@
-"""Request, result and base class of all benchmarks."""
+"""`Benchmark`, the base class of all benchmarks, with its input `CellRequest` and its `CellResult`.
+
+A cell is one task of a benchmark at one context length, for one method, base model and seed.
+"""
 
 from __future__ import annotations
 
@@ -28,39 +31,39 @@ if TYPE_CHECKING:
     from lce_core.extension.extended_model import ExtendedModel
 
 Profile = Literal["faithful", "clean", "fast", "tiny"]
-""""faithful" follows the papers, "clean" avoids known flaws of their scripts, "fast" estimates what
-"clean" measures with fewer tokens, "tiny" suits toy models."""
+"""Variant of a benchmark. "faithful" reproduces the papers' scripts, "clean" avoids their known
+flaws, "fast" is "clean" with fewer samples, and "tiny" has tasks that toy models can learn."""
 
 
 @dataclass(frozen=True)
 class Score:
-    """One score of a cell, in the benchmark's unit."""
+    """One metric of a cell, computed from all its samples."""
 
     metric: str
     value: float
     ci_low: float | None
     ci_high: float | None
-    """`ci_low` to `ci_high` is a 95 % confidence interval over samples, documents or windows; both
-    are None if there is none."""
+    """Upper bound of the 95 % confidence interval, which starts at `ci_low`. Both bounds are None
+    if the metric has no interval."""
     num_samples: int
     higher_is_better: bool
 
 
 @dataclass(frozen=True)
 class Sample:
-    """The score of one prompt or window, stored so that methods can be compared pairwise."""
+    """The score of one prompt or text window. Methods are compared sample by sample."""
 
     sample: int
     num_prompt_tokens: int
     score: float
     depth: float | None = None
-    """Position of the text that holds the answer, from 0 (start) to 100 (end of the context); None
-    if it has no single position."""
+    """Position of the text that contains the answer, in per cent of the context; None if the answer
+    has no single position."""
     prediction: str | None = None
     reference: str | None = None
     cluster: str | None = None
-    """Name shared by dependent samples, such as those of one document; intervals resample them
-    together. None means independent of all others."""
+    """Group name of statistically dependent samples, such as those of one document. The bootstrap
+    resamples whole groups. None: the sample is independent."""
     margin: float | None = None
     """Log-probability of the right answer minus the mean of wrong ones in nats; None if the
     benchmark does not compare them."""
@@ -68,94 +71,93 @@ class Sample:
 
 @dataclass(frozen=True)
 class CellResult:
-    """Everything that a cell produced."""
+    """Scores of a cell, with the samples and losses that they were computed from."""
 
     scores: tuple[Score, ...]
     samples: tuple[Sample, ...] = ()
     token_nll: tuple[tuple[int, float], ...] = ()
-    """(first position, mean NLL in nats) of each bin of positions; empty if the benchmark does not
-    score by position."""
+    """Mean NLL in nats of each bin of window positions, as (first position of the bin, mean). Only
+    `nll_by_position` fills it."""
     sequences: Sequences = field(default_factory=Sequences)
-    """Sequences that the cell passes through the model, for the cost model: windows, or prompts
-    without their answers. Tokens shared with other prompts or cells count every time."""
+    """Lengths of the windows or prompts (without answers) that the model read, for the cost model.
+    Prefixes that prompts share count once for each prompt."""
     prompts_sha256: str | None = None
-    """sha256 over the token ids of all prompts in order, which proves that rebuilt prompts are
-    identical; None for benchmarks without prompts."""
+    """sha256 over the token ids of all prompts in order. `lce prompt` rebuilds prompts and compares
+    it. None for benchmarks without prompts."""
     arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict, compare=False)
-    """Raw numbers stored in the cell's folder by name, such as the NLL of every token."""
+    """Arrays to store in the cell's folder by name, such as the NLL of every token."""
 
     @property
     def num_tokens(self) -> int:
-        """Total tokens of all sequences."""
         return self.sequences.num_tokens
 
 
 @dataclass(frozen=True)
 class CellRequest:
-    """Everything a benchmark receives to evaluate one cell."""
+    """Input of `Benchmark.evaluate`: the model, the cell to evaluate, and execution settings."""
 
     model: ExtendedModel
     tokenizer: PreTrainedTokenizerBase
     base_model: LanguageModel
     held_out: HeldOutText
-    """Held-out text of the study's corpus, tokenised, by domain."""
+    """Tokenised text of the study's corpus that no model of the study was trained on."""
     task: str
     eval_length: int
     """Context length in tokens, including generated tokens."""
     seed: int
     data_folders: Mapping[str, Path] = field(default_factory=dict)
     batch_tokens: int = 8192
-    """Maximum tokens per forward pass. This is an execution setting, not part of a cell's identity;
-    half precision ignores it."""
+    """Maximum tokens per forward pass in fp32. Half precision ignores it, so that batching never
+    changes a score. This execution setting is not part of a cell's id."""
     savings: bool = True
-    """Save time: stop answers whose score is final, and compute common prefixes of prompts once."""
+    """True stops generation once the score of an answer cannot change, and computes prefixes that
+    prompts share once."""
     losses: LossCache = field(default_factory=LossCache)
-    """Token losses that this model computed for earlier cells, reused for equal windows."""
+    """Token losses of this model from earlier cells, reused for equal windows."""
     ranges: WindowRanges | None = None
-    """Computes and saves the losses of a long cell in ranges of windows, which other workers can
-    share; None scores the whole cell here."""
+    """Splits the windows of a long cell into ranges that several workers can score; None: this
+    process scores every window."""
     prompt_folder: Path | None = None
-    """Folder that caches prompts for other processes and runs; None keeps them in this process
-    only."""
+    """Disk cache of prompts for other processes and runs; None caches in memory only."""
     report: Progress = no_progress
-    """Called with (requests done, total requests)."""
+    """Progress callback, called with (requests done, total requests)."""
 
 
 @dataclass(frozen=True)
 class Form:
-    """Settings and code of one profile of a benchmark; subclasses add what profiles differ in."""
+    """One profile ("clean", say) of a benchmark: the settings and code that profiles differ in."""
 
     summary: str
-    """One-line description for the generated documents."""
+    """One-line description of the profile for the documentation's list of benchmarks."""
 
     def check(self, benchmark: Any) -> None:
-        """Raise SpecError (a ValueError) if a parameter has no effect in this profile."""
+        """Raise SpecError if the study sets a parameter that has no effect in this profile."""
 
 
 class Benchmark(Plugin):
-    """Base class of benchmarks; an instance holds the parameters that a study sets."""
+    """Base class of benchmarks. Its fields are the parameters that a study can set."""
 
     unit: ClassVar[str]
     """Unit of the scores: "perplexity", "nats" or "accuracy" (0..1)."""
     seeded: ClassVar[bool]
     """True if the study's seed decides which samples are drawn."""
     default_metric: ClassVar[str]
-    """Metric that tables and comparisons show where there is room for only one."""
+    """Metric for tables and comparisons that show one metric per benchmark."""
     forms: ClassVar[Mapping[Profile, Form]]
-    """Form of each profile that the benchmark offers."""
+    """Settings of each profile that the benchmark offers."""
     fills_length: ClassVar[bool] = False
-    """Meaning of a cell's length. True: prompts with their answers take that many tokens. False:
-    the length is a maximum, and data or task determine the actual length of a sequence."""
+    """True: every prompt with its answer is as long as the cell's length. False: the cell's length
+    is a maximum, and sequences may be shorter."""
     scores_text: ClassVar[bool] = False
-    """True if a cell reads losses of running text, which other cells of the same model can reuse.
+    """True if cells score running text, so that cells of one model can reuse each other's losses.
     """
     data_on_demand: ClassVar[tuple[DataSet, ...]] = ()
     """Data sets that are read only if a parameter selects them."""
     profile: Profile = "clean"
-    """Profile to run; recorded in every row of the catalog."""
+    """Variant of the benchmark to run; recorded in every row of the catalog."""
 
     @model_validator(mode="after")
-    def _offered(self) -> Self:
+    def _require_offered_profile(self) -> Self:
         if self.profile not in self.forms:
             offered = ", ".join(self.forms)
             raise SpecError(
@@ -169,7 +171,7 @@ class Benchmark(Plugin):
 
     @property
     def form(self) -> Form:
-        """The form of the chosen profile."""
+        """The settings of the chosen profile."""
         return self.forms[self.profile]
 
     def tasks(self) -> tuple[str, ...]:
@@ -177,9 +179,9 @@ class Benchmark(Plugin):
         raise NotImplementedError
 
     def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
-        """Return why this task cannot run at this length with this model, None if it can.
+        """Return the reason if the task cannot run at this length with this model, else None.
 
-        Planning calls this, so it must not read data or load the model.
+        The planner calls it before data and models are loaded, so it must need neither.
         """
         return None
 
@@ -188,7 +190,7 @@ class Benchmark(Plugin):
         return ()
 
     def data_names(self, task: str, data_folders: Mapping[str, Path]) -> tuple[str, ...]:
-        """List a task's data sets for the cell's record, marked "(subset)" if the user says so."""
+        """List a task's data sets for the cell's record, as `DataSet.recorded_name` writes them."""
         names = (data_set.recorded_name(data_folders) for data_set in self.reads(task))
         return tuple(dict.fromkeys(names))
 
@@ -211,9 +213,9 @@ class Benchmark(Plugin):
         eval_length: int,
         data_folders: Mapping[str, Path],
     ) -> Sequences | None:
-        """Predict `CellResult.sequences` from the data itself, for more exact costs.
+        """Predict `CellResult.sequences` from the sizes of the data files, for cost estimates.
 
-        None (the default) means that the prediction of `num_tokens` is as good.
+        The default returns None: the planner then uses `num_tokens`.
         """
         return None
 
@@ -221,7 +223,7 @@ class Benchmark(Plugin):
         """Run the model on the cell's prompts or text and return the scores.
 
         Raises:
-          UnavailableError: if the cell turns out to be impossible; the message is the reason.
+          UnavailableError: if the cell cannot be evaluated; the report shows the message.
           NonFiniteError: if a score is NaN or infinite.
         """
         raise NotImplementedError
@@ -232,20 +234,20 @@ class Benchmark(Plugin):
         Args:
           task: one of `tasks()`.
           eval_length: context length in tokens.
-          held_out_tokens: tokens of running text that the task reads, as returned by `text_tokens`.
+          held_out_tokens: tokens of the running text to score, as returned by `text_tokens`.
         """
         raise NotImplementedError
 
     def text_tokens(self, task: str, held_out_tokens: int) -> int:
         """Predict how many tokens of running text a task reads, without reading the text.
 
-        The default is `held_out_tokens`, the size of a domain; for data sets, benchmarks return the
-        published size.
+        The default is `held_out_tokens`, the size of one domain of the study's held-out text. For
+        tasks on data sets, benchmarks return the published size.
         """
         return held_out_tokens
 
     def distinct_share(self, task: str, prompt_tokens: float) -> float:
-        """Return the fraction of prompt tokens to compute if common prefixes are computed once.
+        """Return the fraction (0..1) of prompt tokens left if shared prefixes are computed once.
 
         Args:
           task: one of `tasks()`.
@@ -254,32 +256,27 @@ class Benchmark(Plugin):
         return 1.0
 
     def window_grid(self, task: str, eval_length: int) -> tuple[object, int] | None:
-        """Return (key of the token stream, stride in tokens); None if the cell cuts no windows.
+        """Return (key, stride in tokens) of the cell's text windows; None if it has no windows.
 
-        Cells with equal keys read the same stream from its start, so losses can be shared.
+        Cells with equal keys score the same tokens, so they can reuse each other's losses.
         """
         return None
 
     def num_independent(self, task: str, eval_length: int, held_out_tokens: int) -> int:
         """Predict a cell's number of independent samples, for `lce plan --power`.
 
-        The default is the number of prompts. It is an upper bound if the data determine which
-        prompts share a document. 0 means unknown.
-
-        Args:
-          task: one of `tasks()`.
-          eval_length: context length in tokens.
-          held_out_tokens: tokens of running text that the task reads, as returned by `text_tokens`.
+        The default is the number of prompts, an upper bound if several prompts are about one
+        document. 0 means unknown. Arguments as in `num_tokens`.
         """
         return self.answers(task).number
 
     def answers(self, task: str) -> Answers:
-        """Return how many answers a cell generates and their maximum tokens; none by default."""
+        """Return how many answers a cell generates, and the maximum tokens of an answer."""
         return Answers()
 
 
 def score(metric: str, estimate: Estimate, *, higher_is_better: bool) -> Score:
-    """Build a `Score` from an estimate (value, interval, number of samples)."""
+    """Build a `Score` from a value with its confidence interval."""
     return Score(
         metric, estimate.value, estimate.low, estimate.high, estimate.num_samples, higher_is_better
     )

@@ -1,8 +1,7 @@
-"""Data sets of benchmarks: files in folders that the user names, with checks while reading.
+"""Data sets of benchmarks: published files in a folder on the user's machine.
 
-A data set is a name ("squad") for which `data_folders` provides a folder. Its files keep their
-published names and formats. Missing files make cells unavailable. Files that cannot be read raise
-an error with file, line and column. The digest of the files is part of the identity of every cell
+The user maps a data set's name ("squad") to a folder with `--data-folder` or `data_folders`. Cells
+whose files are missing are unavailable. The sha256 of the files is part of the id of every cell
 that reads them.
 """
 
@@ -26,18 +25,18 @@ from lce_core.store.file_facts import fact_of, sha256_of
 T = TypeVar("T")
 DataRow = dict[str, Any]
 SUBSET = "subset.json"
-"""File that a user adds to a data folder with fewer rows than published: number of rows by file
-or split, as JSON. Without it an incomplete folder is an error."""
+"""JSON file {file or split: number of rows} with which a user declares that a data folder has fewer
+rows than the published data set. Without it, missing rows are an error."""
 Seen = tuple[tuple[str, int, int], ...]
-"""(Path, size in bytes, modification time in ns) of each file; a cache key."""
+"""(path, size in bytes, modification time in ns) of each file of a data set, as a cache key."""
 
 
 @dataclass(frozen=True)
 class DataSet:
-    """Files that a benchmark reads from a folder that the user names."""
+    """Files that a benchmark reads; methods receive `data_folders`, the folders by name."""
 
     name: str
-    """Key of `data_folders`."""
+    """Name of the data set, a key of `data_folders`."""
     patterns: tuple[str, ...]
     """Globs of the files within the folder; a file matched by several patterns counts once."""
     origin: str
@@ -47,7 +46,7 @@ class DataSet:
         """List all files, sorted by name.
 
         Raises:
-          UnavailableError: if there is no folder of that name, or none of the files in it.
+          UnavailableError: if `folders` lacks the data set, or its folder has none of the files.
         """
         remedy = f"get it from {self.origin} and give `--data-folder {self.name}=FOLDER`"
         if self.name not in folders:
@@ -63,7 +62,7 @@ class DataSet:
             raise UnavailableError(
                 f"data set {self.name!r}: {error.where}",
                 error.got,
-                "the data set on this machine or on the hub",
+                "the data set on this machine or on the Hugging Face hub",
                 remedy,
             ) from error
         found = sorted({file for pattern in self.patterns for file in folder.glob(pattern)})
@@ -80,59 +79,58 @@ class DataSet:
     def require_rows(
         self, folders: Mapping[str, Path], part: str, got: int, published: int
     ) -> None:
-        """Raise an error if files are incomplete, unless the folder declares this in `SUBSET`.
+        """Check the number of rows of a file or split.
 
         Args:
           folders: folders of data sets by name.
-          part: what was counted: a file, or a split that may span several files.
+          part: name of the file, or of a split that may span several files.
           got: number of rows found.
           published: number of rows of the published data.
 
         Raises:
-          DataError: if the number differs from the published one, or from the one in `SUBSET`.
+          DataError: if `got` differs from `published`, or from the number that the file `SUBSET`
+            declares for `part`.
         """
-        expected = self._stated(folders).get(part, published)
+        expected = self._declared_rows(folders).get(part, published)
         if got != expected:
             raise DataError(
                 f"data set {self.name!r}: {part}",
                 f"{got:,} rows",
                 f"all {expected:,} rows",
-                f"get it again from {self.origin}, or set num_samples to use fewer; if the"
-                f" folder is to hold a part, write {json.dumps({part: got})} into its {SUBSET}",
+                f"get it again from {self.origin}. To use fewer rows, set num_samples. To declare"
+                f" an incomplete data set, write {json.dumps({part: got})} into its file {SUBSET}",
             )
 
     def recorded_name(self, folders: Mapping[str, Path]) -> str:
-        """Return the name, with " (subset)" if the folder holds a file `SUBSET`."""
-        return f"{self.name} (subset)" if self._stated(folders) else self.name
+        """Return the name, with " (subset)" if the file `SUBSET` declares missing rows."""
+        return f"{self.name} (subset)" if self._declared_rows(folders) else self.name
 
-    def _stated(self, folders: Mapping[str, Path]) -> dict[str, int]:
+    def _declared_rows(self, folders: Mapping[str, Path]) -> dict[str, int]:
         file = local_folder(folders[self.name], self.patterns) / SUBSET
         if not file.is_file():
             return {}
         with contextlib.suppress(ValueError):
-            stated = json.loads(read_text(file))
-            if isinstance(stated, dict) and all(type(rows) is int for rows in stated.values()):
-                return stated
+            declared = json.loads(read_text(file))
+            if isinstance(declared, dict) and all(type(rows) is int for rows in declared.values()):
+                return declared
         raise DataError(
             file, "no numbers of rows", '{"FILE": ROWS, ...}', "correct or remove the file"
         )
 
     def seen(self, folders: Mapping[str, Path]) -> Seen:
-        """Identify the present files by path, size and time, for cache keys.
+        """Return path, size and modification time of every file, as a cache key.
 
         Raises:
-          UnavailableError: as in `files`.
+          UnavailableError: if the data set is not on this machine.
         """
         files = [(file, file.stat()) for file in self.files(folders)]
         return tuple((str(file), stat.st_size, stat.st_mtime_ns) for file, stat in files)
 
     def digest(self, folders: Mapping[str, Path]) -> str:
-        """Return the sha256 over names and contents of all files.
-
-        The digest of an unchanged file is cached.
+        """Return the sha256 over names and contents of all files; unchanged files are not read.
 
         Raises:
-          UnavailableError: as in `files`.
+          UnavailableError: if the data set is not on this machine.
           DataError: if a file cannot be read.
         """
         total = hashlib.sha256()
@@ -151,25 +149,25 @@ class DataSet:
 
 
 def fact_of_files(what: str, files: Seen, compute: Callable[[], T]) -> T:
-    """Return `compute()`; the store, if one is in use, caches it while the files are unchanged.
+    """Return `compute()`, cached in the store until one of the files changes.
 
     Args:
-      what: name of the result, part of the cache key; it includes a version of `compute`.
+      what: name and version of the computation, part of the cache key.
       files: all files that the result depends on.
-      compute: returns a JSON value, as in `lce_core.store.file_facts`.
+      compute: returns a JSON value.
     """
     paths = [Path(path) for path, *_ in files]
     return fact_of(what, paths[0].parent, paths, compute)
 
 
 def spread(num_all: int, num_wanted: int) -> list[int]:
-    """Return `num_wanted` evenly spaced indices out of `num_all`, or all if there are fewer."""
+    """Return `num_wanted` evenly spaced indices below `num_all`; all if `num_all` is smaller."""
     count = min(num_all, num_wanted)
     return [index * num_all // count for index in range(count)]
 
 
 def read_text(file: Path, encoding: str = "utf-8") -> str:
-    """Read a whole text file and convert every kind of line ending to a newline.
+    """Read a whole text file; every line ending becomes a newline.
 
     Raises:
       DataError: if the file is not readable text of that encoding.
@@ -206,7 +204,7 @@ def _entries(file: Path) -> Iterator[tuple[str, DataRow]]:
             case ".parquet":
                 found: Iterable[Any] = _parquet_rows(file)
             case ".jsonl":
-                # Not splitlines(): a line may contain U+2028.
+                # splitlines() would also split at U+2028, which JSON strings may contain.
                 lines = read_text(file).split("\n")
                 found = (json.loads(line) for line in lines if line.strip())
             case _:

@@ -1,4 +1,4 @@
-"""The essays in which needle and RULER hide their sentences, from a folder that the user names."""
+"""Paul Graham's essays, in which the benchmarks needle and ruler hide sentences."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ESSAYS = DataSet(
 
 
 def essays(folders: Mapping[str, Path]) -> str:
-    """Concatenate all essays in order of file name: text files, or JSON rows with a `text`.
+    """Concatenate all essays by file name: text files, or the column `text` of JSON files.
 
     Raises:
       UnavailableError: if the data set is not on this machine.

@@ -1,1 +1,1 @@
-"""Shared code of benchmarks that ask prompts and score the answers."""
+"""Shared code of benchmarks that generate answers to prompts and score them."""

@@ -1,8 +1,7 @@
-"""Benchmarks that ask prompts: build them, generate answers, score each answer.
+"""Base class of benchmarks that build prompts, generate an answer to each, and score the answers.
 
-`PromptBenchmark` does what all of them have in common. A benchmark defines the number of prompts
-per cell, each prompt, and the score of an answer. Profiles differ in their `PromptForm`; a profile
-that asks for key tokens instead of words uses `KeyForm`.
+Profiles in natural language use `PromptForm`. Profiles for toy models, which hide and retrieve
+single key tokens, use `KeyForm`.
 """
 
 from __future__ import annotations
@@ -42,19 +41,19 @@ from lce_core.statistics.estimates import Estimate, mean_estimate
 
 @dataclass(frozen=True)
 class PromptForm(Form):
-    """A profile with prompts in natural language, whose answers are scored as text."""
+    """A profile with prompts in natural language and answers that are scored as text."""
 
     in_words: ClassVar[bool] = True
-    """True if prompts are natural language; False if they ask for key tokens (`KeyForm`)."""
+    """True if prompts are natural language; False if they ask for a key token (`KeyForm`)."""
     num_samples: int = 0
-    """Prompts per cell if the study gives no number."""
+    """Default number of prompts per cell."""
 
     def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
-        """Return why this profile cannot run with this model, task or length; None if it can."""
+        """Return the reason if the task cannot run with this model and length, else None."""
         return None
 
     def prompts(self, benchmark: PromptBenchmark, request: CellRequest) -> tuple[Prompt, ...]:
-        """Return all prompts of the cell, from the cache if another method has built them."""
+        """Return the cell's prompts from the cache, or build them."""
         return cell_prompts(
             benchmark,
             request,
@@ -66,7 +65,7 @@ class PromptForm(Form):
     def samples(
         self, benchmark: PromptBenchmark, request: CellRequest, prompts: Sequence[Prompt]
     ) -> tuple[Sample, ...]:
-        """Generate an answer to every prompt and score it; one sample per prompt."""
+        """Generate an answer to every prompt and score it."""
         task = request.task
         answers = text_answers(
             request,
@@ -77,47 +76,48 @@ class PromptForm(Form):
         return benchmark.scored(task, prompts, answers)
 
     def scores(self, benchmark: PromptBenchmark, samples: Sequence[Sample]) -> tuple[Score, ...]:
-        """Compute the cell's scores from its samples."""
+        """Compute the cell's metrics from its samples."""
         return benchmark.scores(samples)
 
     def num_queries(self, task: str) -> int:
-        """Return how many successive entries of `prompts` form one sample."""
+        """Return how many successive prompts make up one sample."""
         return 1
 
     def answer_tokens(self, benchmark: PromptBenchmark, task: str) -> int:
-        """Return the maximum number of generated tokens."""
+        """Return the maximum number of tokens generated after a prompt."""
         return benchmark.new_tokens(task)
 
     def fills_length(self, benchmark: PromptBenchmark) -> bool:
-        """Return True if prompts must fill the cell's length (see `PromptBenchmark`)."""
+        """Return True if cells whose prompts are shorter than the cell's length are refused."""
         return benchmark.fills_length
 
     def sample_tokens(self, benchmark: PromptBenchmark, task: str, eval_length: int) -> int:
-        """Predict how many prompt tokens a sample has, without data."""
+        """Predict the prompt tokens of one sample for the cost model, without reading data."""
         return benchmark.prompt_tokens(task, eval_length)
 
 
 class PromptBenchmark(Benchmark):
-    """Base of benchmarks that ask prompts.
+    """Base class of benchmarks that score generated answers.
 
     A new benchmark defines `forms`, `answer_tokens`, `prompt` and `score_answer`. It overrides
     `build` if the prompts of a cell depend on each other, and other methods as needed.
 
-    Prompts must fill the length of their cell. If they do not, the cell is unavailable and no model
-    is run. `fills_length` and `slack_tokens` relax this rule.
+    Prompt and answer must together take at least 95 % of the cell's length. Otherwise the cell is
+    unavailable, because its score would describe a shorter context. `fills_length` and
+    `slack_tokens` relax this rule.
     """
 
     unit: ClassVar[str] = "accuracy"
     fills_length: ClassVar[bool] = True
     otherwise: ClassVar[str] = ""
-    """Other ways to fill the length ("set ..."), for the message of cells whose prompts are too
-    short."""
+    """Advice ("set cases: generated") that ends the error about prompts too short for the cell."""
     seeded: ClassVar[bool] = True
     default_metric: ClassVar[str] = "accuracy"
     forms: ClassVar[Mapping[Profile, PromptForm]]
     answer_tokens: ClassVar[int]
-    """Maximum number of generated tokens."""
+    """Maximum number of tokens generated after a prompt."""
     prompt_class: ClassVar[type[Prompt]] = Prompt
+    """Class of the prompts that `build` returns; the disk cache restores it."""
 
     @property
     def form(self) -> PromptForm:
@@ -127,79 +127,81 @@ class PromptBenchmark(Benchmark):
         return ("single",)
 
     def num_prompts(self, task: str) -> int:
-        """Return the number of samples of a cell: the profile's, unless a parameter sets it."""
+        """Return the number of samples of a cell; by default the profile's `num_samples`."""
         return self.form.num_samples
 
     def prompt(self, request: CellRequest, index: int, rng: np.random.Generator) -> Prompt:
-        """Build the prompt of sample `index`; `rng` is the sample's own random generator.
+        """Build the prompt of one sample.
+
+        Args:
+          request: the cell.
+          index: number of the sample, from 0.
+          rng: random generator that only this sample uses.
 
         Raises:
-          UnavailableError: if the length cannot hold it; the message states the minimum.
+          UnavailableError: if the prompt exceeds the cell's length.
         """
         raise NotImplementedError
 
     def build(self, request: CellRequest) -> Sequence[Prompt]:
-        """Build the cell's prompts.
+        """Build all prompts of the cell.
 
-        They are cached for other methods, so they must depend only on benchmark, task, length,
+        All methods share the cached prompts, so they must depend only on benchmark, task, length,
         seed, tokenizer and data.
         """
         draws = enumerate(self.draws(request))
         return [self.prompt(request, index, rng) for index, rng in draws]
 
     def score_answer(self, task: str, prompt: Prompt, answer: str) -> float:
-        """Return the score of the text that the model generated after a prompt, 0 to 1."""
+        """Return the score (0..1) of the text that the model generated after a prompt."""
         raise NotImplementedError
 
     def complete(self, task: str, prompt: Prompt, answer: str) -> bool:
-        """Return True if text after `answer` cannot change its score; generation then stops."""
+        """Return True if text after `answer` cannot change the score, so that generation stops."""
         return False
 
     def new_tokens(self, task: str) -> int:
-        """Return the maximum number of generated tokens in a task."""
+        """Return the maximum number of tokens generated after a prompt of the task."""
         return self.answer_tokens
 
     def prompt_tokens(self, task: str, eval_length: int) -> int:
-        """Predict the length of a prompt in tokens, without data."""
+        """Predict the tokens of a prompt for the cost model, without reading data."""
         return eval_length
 
     def slack_tokens(self, request: CellRequest) -> int:
-        """Return by how many tokens prompts may be shorter than the cell's length.
+        """Return how many tokens shorter than the cell's length a prompt may be.
 
-        This is for prompts that grow in large steps, which can miss more than 5 % of a length, and
-        for tasks whose reference implementation leaves part of the length free.
+        For prompts that grow in steps of more than 5 % of the length, and for tasks whose reference
+        implementation leaves tokens free.
         """
         return 0
 
     def reads_held_out(self, task: str) -> bool:
-        """Return True if prompts contain held-out text; their cache key then includes it."""
+        """Return True if prompts quote held-out text, which their cache key must then include."""
         return False
 
     def cluster(self, index: int, prompt: Prompt) -> str | None:
-        """Return `Sample.cluster` of a sample: a name that dependent samples share, or None."""
+        """Return the group name of statistically dependent samples; None if independent."""
         return None
 
     def scores(self, samples: Sequence[Sample]) -> tuple[Score, ...]:
-        """Compute the cell's scores: by default the mean over samples as `default_metric`."""
+        """Compute the cell's metrics: by default the mean score of its samples."""
         return (score(self.default_metric, mean_score(samples), higher_is_better=True),)
 
     def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
-        """Return why the profile cannot run with this model, task or length; None if it can."""
         return self.form.unavailable(base_model, task, eval_length)
 
     def num_tokens(self, task: str, eval_length: int, held_out_tokens: int) -> int:
-        """Predict the cell's tokens: number of prompts times their length."""
         return self.num_prompts(task) * self.form.sample_tokens(self, task, eval_length)
 
     def answers(self, task: str) -> Answers:
-        """Return one answer per prompt, each of the profile's maximum length."""
         return Answers(self.num_prompts(task), self.form.answer_tokens(self, task))
 
     def evaluate(self, request: CellRequest) -> CellResult:
         """Check that the prompts fill the length, then generate and score an answer to each.
 
         Raises:
-          UnavailableError: if the prompts are too short; the message states their length.
+          UnavailableError: if the prompts are too short for the cell's length.
         """
         prompts = self.prompts(request)
         sequences = self.require_filled(request, prompts)
@@ -212,7 +214,7 @@ class PromptBenchmark(Benchmark):
         )
 
     def require_filled(self, request: CellRequest, prompts: Sequence[Prompt]) -> Sequences:
-        """Check that the prompts fill the cell's length; return their lengths in tokens.
+        """Return the lengths of the prompts in tokens, after a check that they fill the cell.
 
         Raises:
           UnavailableError: if the prompts are too short for the cell's length.
@@ -232,15 +234,15 @@ class PromptBenchmark(Benchmark):
         """Return all prompts of the cell.
 
         Raises:
-          UnavailableError: if the length cannot hold the task, or its data is not on this machine.
-          DataError: if data cannot be read; the message names the place.
+          UnavailableError: if prompts exceed the length, or data is not on this machine.
+          DataError: if a data file cannot be read.
         """
         return self.form.prompts(self, request)
 
     def scored(
         self, task: str, prompts: Sequence[Prompt], answers: Sequence[str]
     ) -> tuple[Sample, ...]:
-        """Score each prompt's answer and return one sample per prompt."""
+        """Score the answer to each prompt; return one sample per prompt."""
         return tuple(
             Sample(
                 index,
@@ -255,41 +257,44 @@ class PromptBenchmark(Benchmark):
         )
 
     def draws(self, request: CellRequest) -> list[np.random.Generator]:
-        """Return one generator per sample, seeded by benchmark, task, length, seed and index."""
+        """Return one generator per sample, seeded by benchmark, task, length, seed, index."""
         place = (self.plugin_name, request.task, request.eval_length, request.seed)
         return [generator(*place, index) for index in range(self.num_prompts(request.task))]
 
     def filled(self, request: CellRequest, text: Callable[[int], str]) -> TokenIds:
-        """Return the token ids of the prompt with the most filler that leaves room for its answer.
+        """Return the token ids of the longest prompt that leaves room for its answer.
 
         Args:
           request: provides tokenizer and length.
-          text: builds the prompt with the given number of filler parts, 0 or more.
+          text: returns the prompt's text with the given number (0 or more) of filler parts, such as
+            sentences.
 
         Raises:
-          UnavailableError: if the prompt without filler exceeds the length; the message states the
-            minimum.
+          UnavailableError: if the prompt without filler exceeds the length.
         """
         return self.fitted(request, text(self.parts_that_fit(request, text)))
 
     def parts_that_fit(self, request: CellRequest, text: Callable[[int], str]) -> int:
-        """Return the most filler parts that leave room for the answer; 0 if none fits."""
+        """Return the largest number of filler parts that leaves room for the answer, 0 or more.
+
+        `text` returns the prompt's text with the given number of filler parts.
+        """
         room = request.eval_length - self.new_tokens(request.task)
 
         def fits(parts: int) -> bool:
             return len(encode(request, text(parts))) <= room
 
-        # Double until the text is too long.
         low, high = 0, 1
         while high <= room and fits(high):
             low, high = high, 2 * high
         return last_that_fits(fits, low, high)
 
     def fitted(self, request: CellRequest, text: str) -> TokenIds:
-        """Return the token ids of `text`, after a check that they leave room for an answer.
+        """Return the token ids of `text`, after a check that they leave room for the answer.
 
         Raises:
-          UnavailableError: if prompt and answer exceed the length; the message states the minimum.
+          UnavailableError: if prompt and answer exceed the length; the message states the minimum
+            length.
         """
         ids = encode(request, text)
         needed = len(ids) + self.new_tokens(request.task)
@@ -305,12 +310,15 @@ class PromptBenchmark(Benchmark):
 
 
 def strata(draws: Sequence[np.random.Generator], whole: float = 1.0) -> list[float]:
-    """Divide 0..whole into len(draws) equal parts and draw one number from each, in order."""
+    """Draw a stratified sample: one number from each of len(draws) equal intervals of 0..whole."""
     return [whole * (index + rng.random()) / len(draws) for index, rng in enumerate(draws)]
 
 
 def mean_score(samples: Sequence[Sample]) -> Estimate:
-    """Return the mean score with an interval: bootstrap over clusters, or Wilson for 0/1 scores."""
+    """Return the mean score and its 95 % interval.
+
+    Independent scores of 0 and 1 get Wilson's interval, others a bootstrap over clusters.
+    """
     return mean_estimate(
         [sample.score for sample in samples], [sample.cluster for sample in samples]
     )

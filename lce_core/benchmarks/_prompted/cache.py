@@ -1,9 +1,7 @@
-"""Cache of prompts in words, so that a worker that evaluates many methods builds them once.
+"""Cache of the prompts of cells, so that all methods of a study use prompts that were built once.
 
-Prompts are searched in this process, then in the store's folder `prompts`, and built if missing.
-The files serve other workers and later runs. Reading is tens of times faster than tokenising, but
-prompts are only written if building them took at least `DEAR_SECONDS`; cheaper ones would fill the
-folder with small files. Results do not depend on the cache.
+A lookup tries the memory of this process, then the folder `prompts` of the store, which all workers
+and later runs share. Scores do not depend on the cache.
 """
 
 from __future__ import annotations
@@ -29,20 +27,24 @@ if TYPE_CHECKING:
     from lce_core.data.held_out import HeldOutText
 
 DEAR_SECONDS = 1.0
+"""Build time in seconds from which prompts are written to disk. Faster ones are built again, so
+that they do not fill the folder with small files."""
 FORMAT = 1
-"""Increase this number when the file format or the shared code that builds prompts changes."""
+"""Version of the cache files. Increase it with the file format or shared code that builds prompts.
+"""
 _LIBRARIES = ("numpy", "tokenizers", "transformers", "wonderwords")
-"""Libraries whose version can change random draws, words or tokens; part of the cache key."""
+"""Libraries whose release is part of the cache key, because it can change draws, words or tokens.
+"""
 
 P = TypeVar("P", bound=Prompt)
 
 
 class PromptCache:
-    """In-memory LRU cache of the prompts of cells, with a folder as a second level.
+    """LRU cache of the prompts of cells, in memory and in a folder.
 
     Args:
-      max_tokens: prompt tokens kept in memory, 8 bytes each; the latest cell is always kept.
-      dear_seconds: build time from which prompts are written to disk.
+      max_tokens: prompt tokens kept in memory, 8 bytes each; the latest cell always stays.
+      dear_seconds: build time in seconds from which prompts are written to the folder.
     """
 
     def __init__(self, max_tokens: int, dear_seconds: float = DEAR_SECONDS) -> None:
@@ -56,13 +58,13 @@ class PromptCache:
         kind: type[P],
         folder: Path | None = None,
     ) -> tuple[P, ...]:
-        """Return the prompts under `key`; build them if they are missing.
+        """Return the prompts under `key`; build and store them if they are missing.
 
         Args:
-          key: everything that the prompts depend on, as accepted by `fingerprint`.
+          key: JSON values that determine the prompts.
           build: builds the prompts; if it raises, nothing is stored.
           kind: class of the prompts.
-          folder: folder that stores prompts for other processes; None stores nothing.
+          folder: disk cache shared with other processes; None: memory only.
         """
         name = fingerprint(list(key))
         if name not in self._kept:
@@ -83,10 +85,9 @@ class PromptCache:
         clock = time.perf_counter()
         prompts = tuple(build())
         dear = time.perf_counter() - clock >= self._dear_seconds
-        # The folder is only a cache; failing to write costs time, nothing else.
+        # A failed write only costs the time to build the prompts again.
         with contextlib.suppress(OSError):
-            # Replace a damaged file even if building was fast, or every process would try to read
-            # it.
+            # If a file is here, it is damaged. Replace it, or every process would try to read it.
             if dear or file.is_file():
                 write_prompts(file, prompts, kind)
         return prompts
@@ -106,22 +107,22 @@ def cell_prompts(
     *,
     reads_held_out: bool = False,
 ) -> tuple[P, ...]:
-    """Return the prompts of a cell from memory or disk; build them if neither has them.
+    """Return the prompts of a cell from the cache, or build and cache them.
 
-    The key consists of benchmark (VERSION and parameters), task, length, seed, tokenizer, the
-    benchmark's data, held-out text if it is read, and library releases. If the tokenizer cannot be
-    serialised, prompts are built every time.
+    The cache key consists of benchmark (VERSION and parameters), task, length, seed, tokenizer, the
+    benchmark's data, held-out text if it is quoted, and library releases. Prompts of a tokenizer
+    that cannot be serialised are built every time.
 
     Args:
       benchmark: the benchmark that the prompts belong to.
       request: the cell.
-      build: builds the prompts; they must depend on the key alone.
+      build: builds the prompts, which must depend on the cache key alone.
       kind: class of the prompts.
-      reads_held_out: True if prompts are cut from the held-out text.
+      reads_held_out: True if prompts quote held-out text.
 
     Raises:
       UnavailableError: if the benchmark's data is not on this machine.
-      DataError: if the data cannot be read. Errors of `build` also pass through.
+      DataError: if the data cannot be read.
     """
     tokenizer = tokenizer_digest(request.tokenizer)
     if tokenizer is None:
@@ -141,9 +142,9 @@ def cell_prompts(
 
 
 def tokenizer_digest(tokenizer: PreTrainedTokenizerBase) -> str | None:
-    """Return the sha256 of everything about a tokenizer that changes texts or ids.
+    """Return a sha256 that is equal for tokenizers that encode and decode alike.
 
-    This covers vocabulary, merges, rules, special tokens and options. None means that the tokenizer
+    It covers vocabulary, merges, rules, special tokens and options. None means that the tokenizer
     cannot be serialised.
     """
     backend = getattr(tokenizer, "backend_tokenizer", None)

@@ -1,7 +1,7 @@
-"""Write the prompts of a cell to one file, and read it; the file is only a cache.
+"""Files of the prompt cache, one for each cell.
 
-A file (`lce_core.store.array_files`) holds `ids` (tokens of all prompts, uint32), `lengths`
-(prompts,) and `fields` (the other fields of the prompts by name, as JSON bytes).
+A file (`lce_core.store.array_files`) contains the arrays `ids` (token ids of all prompts, uint32),
+`lengths` (tokens of each prompt) and `fields` (all other fields of the prompts, as JSON bytes).
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ from lce_core.store.odd_files import put, read_file
 P = TypeVar("P", bound=Prompt)
 
 _WRITING = ".writing-"
+"""Prefix of unfinished files."""
 _ABANDONED_SECONDS = 3600
-"""Age from which an unfinished file counts as abandoned; writing one takes seconds."""
+"""Age from which an unfinished file is deleted: its process crashed, since writing takes seconds.
+"""
 
 
 def write_prompts(file: Path, prompts: Sequence[P], kind: type[P]) -> None:
@@ -33,12 +35,11 @@ def write_prompts(file: Path, prompts: Sequence[P], kind: type[P]) -> None:
 
     Args:
       file: target file; its folder is created.
-      prompts: prompts of exactly the class `kind`, with ids below 2^32 and JSON-serialisable
-        fields.
-      kind: a dataclass.
+      prompts: prompts with ids below 2^32 and JSON-serialisable fields.
+      kind: class of all prompts, a dataclass.
 
     Raises:
-      OSError: if the folder cannot be written to; nothing is left behind.
+      OSError: if the folder cannot be written to.
     """
     content = _to_bytes(prompts, kind)
     file.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Find the largest prompt that fits, and check before a model runs that prompts fill the length."""
+"""Lengths of prompts: find the largest that fits, and refuse cells whose prompts are too short."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from lce_core.data.sequences import Sequences
 from lce_core.errors import UnavailableError
 
 FULL_SHARE = Fraction(95, 100)
-"""Prompt and answer must take at least this share of the length, on average over prompts."""
+"""Fraction of the cell's length that prompt and answer must reach, on average over prompts."""
 
 
 def last_that_fits(fits: Callable[[int], bool], low: int, high: int) -> int:
-    """Return the largest number that fits, by bisection; `low` must fit and `high` must not."""
+    """Bisect for the largest number that fits; `low` must fit and `high` must not."""
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)
@@ -33,14 +33,14 @@ def require_filled(
     Args:
       prompts: lengths of the prompts in tokens.
       answer_tokens: maximum number of tokens generated after each prompt.
-      eval_length: length that the prompts should fill.
-      slack: returns by how many tokens prompts may stay below the length; called only if they do
-        not reach `FULL_SHARE`.
-      otherwise: another way to fill the length, for the error message; may be empty.
+      eval_length: length of the cell in tokens.
+      slack: returns how many tokens shorter than the cell's length prompts may be; called only for
+        prompts below `FULL_SHARE`, because it may read data.
+      otherwise: further advice for the error message; may be empty.
 
     Raises:
-      UnavailableError: if prompt and answer reach, on average, neither `FULL_SHARE` of the length
-        nor the length minus the slack; the message states the lengths.
+      UnavailableError: if the mean of prompt plus answer is below `FULL_SHARE` of the length and
+        below the length minus the slack.
     """
     found = prompts.lengths
     filled = Fraction(prompts.num_tokens, sum(prompts.counts.values())) + answer_tokens
@@ -53,8 +53,8 @@ def require_filled(
     shorter, or_else = found["max"] + answer_tokens, f", or {otherwise}" if otherwise else ""
     raise UnavailableError(
         "eval_length",
-        f"prompts of {found['min']:,} to {found['max']:,} tokens, mean {found['mean']:,.0f}, for"
-        f" {eval_length:,} tokens with the {answer_tokens:,} of an answer",
+        f"prompts of {found['min']:,} to {found['max']:,} tokens, mean {found['mean']:,.0f}, for a"
+        f" length of {eval_length:,} tokens including {answer_tokens:,} for the answer",
         f"prompts that take at least {needed:,} tokens",
         f"evaluate at most {shorter:,} tokens{or_else}",
     )

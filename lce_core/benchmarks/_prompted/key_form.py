@@ -1,8 +1,8 @@
-"""A profile that hides key tokens in text: retrieval that toy models can learn.
+"""Profile of retrieval benchmarks for toy models: the model retrieves one token from a text.
 
-A base model with key tokens has families of keys and one query token per family. A prompt is text
-that contains keys of distinct families, followed by the query of one family. The next token must be
-that family's key.
+The vocabulary of such a model has key tokens, grouped into families, and one query token per
+family. A prompt is text with inserted keys of distinct families, followed by the query token of one
+family. The right next token is the inserted key of this family.
 """
 
 from __future__ import annotations
@@ -31,42 +31,41 @@ from lce_core.models import LanguageModel
 
 @dataclass(frozen=True)
 class KeyForm(PromptForm):
-    """One-token keys hidden in held-out text; the model must name the key of the queried family."""
+    """A profile whose prompts hide one-token keys in held-out text and query one of them."""
 
     in_words: ClassVar[bool] = False
     num_distractors: int = 0
-    """Number of keys of other families in the same text."""
+    """Number of keys in the text that the prompt does not query."""
 
     def distractors(self, base_model: LanguageModel, task: str) -> int:
-        """Return how many keys of other families the text contains."""
+        """Return the number of keys in the text that the prompt does not query."""
         return self.num_distractors
 
     def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
-        """Return why this profile cannot run: no key tokens, too few families, or no room."""
         return key_task_reason(base_model, self.distractors(base_model, task), eval_length)
 
     def prompts(self, benchmark: PromptBenchmark, request: CellRequest) -> tuple[Prompt, ...]:
-        """Return all prompts of the cell, built anew each time because this is cheap."""
+        """Build all prompts of the cell, which takes less time than reading a cache."""
         return tuple(self.build(benchmark, request))
 
     def build(self, benchmark: PromptBenchmark, request: CellRequest) -> Sequence[Prompt]:
-        """Build the cell's prompts; `depths` gives the depth of each prompt's key.
+        """Build the cell's prompts, with the queried key of each at its depth from `depths`.
 
         Raises:
-          UnavailableError: if there is too little held-out text.
+          UnavailableError: if the held-out text is shorter than a prompt.
         """
         draws = benchmark.draws(request)
         distractors = self.distractors(request.base_model, request.task)
         return key_prompts(request, distractors, self.depths(draws), draws)
 
     def depths(self, draws: Sequence[np.random.Generator]) -> list[float]:
-        """Return each prompt's key depth, 0 to 100: prompt i draws it from the i-th of n parts."""
+        """Draw the depth of each prompt's queried key, stratified over 0..100 % of the text."""
         return strata(draws, 100)
 
     def samples(
         self, benchmark: PromptBenchmark, request: CellRequest, prompts: Sequence[Prompt]
     ) -> tuple[Sample, ...]:
-        """Generate one token after each prompt; the score is 1 if it is the key."""
+        """Generate one token after each prompt; the score is 1 if it is the queried key, else 0."""
         scored = zip(key_samples(request, prompts), prompts, strict=True)
         return tuple(
             replace(sample, cluster=benchmark.cluster(sample.sample, prompt))
@@ -77,7 +76,6 @@ class KeyForm(PromptForm):
         return (score(benchmark.default_metric, mean_score(samples), higher_is_better=True),)
 
     def answer_tokens(self, benchmark: PromptBenchmark, task: str) -> int:
-        """Return 1, since a key is one token."""
         return 1
 
     def fills_length(self, benchmark: PromptBenchmark) -> bool:

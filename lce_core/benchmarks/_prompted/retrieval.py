@@ -1,7 +1,7 @@
-"""Shared code of retrieval benchmarks: seeded draws, one-token keys, and answers to prompts.
+"""Prompts, random draws and generated answers of retrieval benchmarks.
 
-A prompt depends on the benchmark's name, the task, the length, the study's seed, its own index and
-the text it is cut from. It never depends on the method or on other prompts.
+A prompt depends only on the benchmark's name, task, length, seed, its index and the text that it
+quotes. All methods therefore answer the same prompts.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ Stream = NDArray[np.uint32]
 Complete = Callable[[str], bool]
 
 MIN_TEXT = 16
-"""Minimum tokens of text around the keys; with less, a key prompt would not test the context."""
+"""Minimum tokens of text in a prompt with key tokens; less would not test retrieval from a context.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,17 +34,17 @@ class Prompt:
     ids: TokenIds
     reference: str
     depth: float | None = None
-    """Position of the text that holds the answer, from 0 (start) to 100 (end of the context); None
-    if it has no single position."""
+    """Position of the text that contains the answer, in per cent of the context; None if the answer
+    has no single position."""
 
     @property
     def right_answers(self) -> tuple[str, ...]:
-        """All right answers, each spelled as it could occur in the prompt."""
+        """All right answers, which `lce prompt` highlights where the prompt contains them."""
         return (self.reference,)
 
 
 def prompts_sha256(prompts: Sequence[Prompt]) -> str:
-    """Return the sha256 over the token ids of prompts in order, 64 hexadecimal digits."""
+    """Return the sha256 over the token ids of all prompts in order, in hexadecimal."""
     total = hashlib.sha256()
     for prompt in prompts:
         total.update(f"{len(prompt.ids)}\n".encode())
@@ -52,17 +53,17 @@ def prompts_sha256(prompts: Sequence[Prompt]) -> str:
 
 
 def blank_prompt(reference: str) -> Prompt:
-    """Return a prompt without tokens, for checks that only score an answer (`EVIDENCE`)."""
+    """Return a prompt without tokens, for the entries of `EVIDENCE` that only score an answer."""
     return Prompt(np.empty(0, dtype=np.int64), reference)
 
 
 def generator(*place: str | int) -> np.random.Generator:
-    """Return a generator seeded by the arguments alone: benchmark, task, length, seed, sample."""
+    """Return a random generator seeded by a hash of the arguments (benchmark, task, seed, ...)."""
     return np.random.default_rng(int(fingerprint(list(place)), 16))
 
 
 def long_streams(request: CellRequest, num_tokens: int) -> list[Stream]:
-    """Return the held-out text of every domain that has at least `num_tokens` tokens.
+    """Return the token ids of every held-out domain with at least `num_tokens` tokens.
 
     Raises:
       UnavailableError: if no domain has that many.
@@ -74,7 +75,7 @@ def long_streams(request: CellRequest, num_tokens: int) -> list[Stream]:
         raise UnavailableError(
             "held-out text",
             f"{longest} tokens in the longest domain",
-            f"at least the {num_tokens} tokens of text around a needle",
+            f"at least {num_tokens} tokens, the text around a key or needle",
             "raise evaluation.held_out_tokens or give the corpus more text",
         )
     return long_enough
@@ -90,7 +91,10 @@ def random_slice(streams: list[Stream], num_tokens: int, rng: np.random.Generato
 def key_task_reason(
     base_model: LanguageModel, num_distractors: int, eval_length: int
 ) -> str | None:
-    """Return why a key prompt with that many distractors is impossible; None if it is possible."""
+    """Return the reason if a prompt with key tokens cannot be built, else None.
+
+    The model may lack key tokens or families of keys, or `eval_length` tokens may be too few.
+    """
     keys = base_model.keys
     if keys is None:
         return f"profile tiny needs a base model with key tokens; {base_model.plugin_name} has none"
@@ -112,14 +116,17 @@ def key_prompts(
     draws: Sequence[np.random.Generator],
     streams: list[Stream] | None = None,
 ) -> list[Prompt]:
-    """Build prompts of eval_length - 1 tokens: text with keys of distinct families, then a query.
+    """Build prompts of eval_length - 1 tokens: text with inserted keys, then one query token.
 
-    The query names a family; the right answer is the family's key, which lies at the given depth
-    (0..100). Keys of other families lie anywhere. `draws` has one generator per prompt. The text is
-    cut from `streams`; None means held-out text.
+    Args:
+      request: provides length, held-out text and a base model with key tokens.
+      num_distractors: number of keys of other families, inserted at random positions.
+      depths: position of the queried family's key in each prompt, in per cent of the text.
+      draws: one random generator per prompt.
+      streams: token streams that the text is cut from; None means held-out text.
     """
     keys = request.base_model.keys
-    assert keys is not None, "unavailable() lets no base model without keys through"
+    assert keys is not None, "unavailable() refuses base models without keys"
     num_tokens = request.eval_length - num_distractors - 3
     if streams is None:
         streams = long_streams(request, num_tokens)
@@ -136,7 +143,7 @@ def key_prompts(
 
 
 def key_samples(request: CellRequest, prompts: Sequence[Prompt]) -> tuple[Sample, ...]:
-    """Generate one token after each prompt; the score is 1 if it is the reference key."""
+    """Generate one token after each prompt; the score is 1 if it is the reference, else 0."""
     from lce_core.evaluation.decoding import generate
 
     answers = generate(
@@ -168,8 +175,8 @@ def text_answers(
 ) -> list[str]:
     """Generate the continuation of each prompt as text.
 
-    `complete` is one rule for all prompts or one per prompt. It returns True if more text cannot
-    change the score.
+    `complete` is one function for all prompts, or one for each. It receives the text generated so
+    far and returns True to stop, because more text cannot change the score.
     """
     from lce_core.evaluation.decoding import generate
     from lce_core.evaluation.greedy import Stop
@@ -194,13 +201,13 @@ def text_answers(
 
 
 def encode(request: CellRequest, text: str, *, special_tokens: bool = True) -> list[int]:
-    """Return a text's token ids, by default with a beginning-of-sequence token."""
+    """Return a text's token ids, by default with the tokenizer's special tokens, such as BOS."""
     ids: list[int] = request.tokenizer.encode(text, add_special_tokens=special_tokens)
     return ids
 
 
 def token_name(request: CellRequest, token: int) -> str:
-    """Return the tokenizer's text of a token id; "<id>" if the tokenizer has no such token."""
+    """Return the tokenizer's name of a token id, or "<id>" for ids beyond its vocabulary."""
     # The model's vocabulary may be padded beyond the tokenizer's.
     name = request.tokenizer.convert_ids_to_tokens(token)
     return str(name) if name else f"<{token}>"

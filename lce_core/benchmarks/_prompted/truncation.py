@@ -1,4 +1,4 @@
-"""Cut the middle out of prompts that exceed a number of tokens, as LongBench does."""
+"""Remove the middle of prompts that exceed a number of tokens, as LongBench does."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from lce_core.benchmarks._base import CellRequest
 from lce_core.benchmarks._prompted.retrieval import encode
 
 _ROUNDS = 8
+"""Attempts to cut further when tokenising the joined halves again yields too many ids."""
 
 
 def cut_middle(request: CellRequest, text: str, max_tokens: int) -> list[int]:
-    """Return the ids of the text, or of its first and last max_tokens // 2 tokens if it is longer.
+    """Return the token ids of a text; a longer one keeps its first and last max_tokens // 2 tokens.
 
-    The two ends are decoded without special tokens, joined as text and tokenised again, so the
+    The two halves are decoded without special tokens, joined as text and tokenised again, so the
     result may be a few ids longer than `max_tokens`.
 
     Source: LongBench/pred.py of github.com/THUDM/LongBench@2e00731, and LCEG's copy of it.
@@ -21,10 +22,9 @@ def cut_middle(request: CellRequest, text: str, max_tokens: int) -> list[int]:
 
 
 def cut_middle_to_fit(request: CellRequest, text: str, max_tokens: int) -> list[int]:
-    """Cut the middle as `cut_middle` does, but return at most `max_tokens` ids.
+    """Remove the middle as in `cut_middle`, and return at most `max_tokens` ids.
 
-    If repeated cuts still leave too many ids, which needs an unusual tokenizer, ids are removed
-    from the middle.
+    If the text still has too many ids after repeated cuts, ids are removed from the middle.
     """
     ids = encode(request, text)
     kept, cut = max_tokens, ids
