@@ -1,8 +1,8 @@
-"""Attention schemes and their kernels: the only connection to transformers' attention.
+"""Attention schemes (which keys a query sees, at which distances) and the kernels for them.
 
-A scheme is a small frozen description (window sizes, group sizes) that names its kernel as
-"module:function". The kernel's module is imported only when a model is extended, so describing a
-method does not import torch.
+A scheme is a small frozen dataclass of sizes (window, group) that names its kernel as
+"module:function". Methods return schemes. The kernel's module is imported at the model's first
+forward pass, so describing a method does not import torch.
 """
 
 from __future__ import annotations
@@ -13,27 +13,28 @@ from typing import ClassVar
 
 @dataclass(frozen=True)
 class AttentionScheme:
-    """An attention other than full causal softmax over rotated keys, described by its sizes.
+    """Base class of attention schemes, for methods that change more than the RoPE frequencies.
 
     Subclasses add sizes as fields and set `kernel`. The function is called as `kernel(scheme,
-    inputs)` with `lce_core.attention.inputs.AttentionInputs` and returns (batch, heads, queries,
-    head_dim).
+    inputs)` with `lce_core.attention.inputs.AttentionInputs` and returns the attention output
+    (batch, heads, queries, head_dim).
     """
 
     kernel: ClassVar[str]
     """Import path of the kernel function: "module:function"."""
     differentiable: ClassVar[bool] = False
-    """True if gradients flow through the kernel; otherwise passes with gradients are refused."""
+    """True if gradients flow through the kernel. If False, a forward pass that records gradients
+    raises SpecError."""
     heads_alike: ClassVar[bool] = True
-    """True if every head attends alike, so that the caller may pass the kernel some heads at a
-    time."""
+    """True if all heads follow the same rule. A large layer is then computed a few heads at a time,
+    which saves memory."""
     uses_flash: ClassVar[bool] = True
     """True if the kernel uses `lce_core.attention.flash`, False if it uses plain matrix products.
     """
 
     def mean_keys(self, length: float) -> float:
-        """Return the mean number of keys per query in a sequence of `length` tokens.
+        """Return the mean number of keys that a query reads in a sequence of `length` tokens.
 
-        The cost model uses this number; the default is causal attention, half of the sequence.
+        The cost model computes attention FLOPs from it. The default is that of causal attention.
         """
         return length / 2

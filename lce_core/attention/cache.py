@@ -2,8 +2,8 @@
 
 transformers' DynamicCache concatenates old and new states for every token, which moves the whole
 cache three times while attention reads it once. These caches write a token's states into
-preallocated memory and return views. Rotated keys, which some attention schemes need, are kept
-beside the unrotated keys (`lce_core.attention.placement`).
+preallocated memory and return views. For attention schemes that rotate keys themselves, a cache
+stores rotated copies of the keys as well (`lce_core.attention.placement`).
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from lce_core.attention.placement import PlacedKeys, Placement
 
 
 class PreallocatedLayer(DynamicLayer):
-    """Keys and values of one layer, appended in place; optionally also its rotated keys.
+    """Keys and values of one transformer layer, appended in place to preallocated memory.
 
     Args:
       capacity: tokens allocated at first use; the memory grows when a text is longer.
       hands_itself_over: if True, `update` returns this object instead of keys and values, so that
-        attention functions can request rotated keys from it.
+        attention functions can also request rotated keys from it (`placed`).
     """
 
     keys: Any
@@ -40,9 +40,9 @@ class PreallocatedLayer(DynamicLayer):
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
     ) -> tuple[Any, Any]:
-        """Append states (batch, kv_heads, tokens, head_dim).
+        """Append states (batch, kv_heads, tokens, head_dim) of the next tokens.
 
-        Returns all keys and values so far, or this layer twice if it hands itself over.
+        Returns all keys and values so far. With `hands_itself_over`, returns (self, self) instead.
         """
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
@@ -57,10 +57,10 @@ class PreallocatedLayer(DynamicLayer):
     def placed(self, placement: Placement, seen: slice) -> torch.Tensor:
         """Return this layer's keys (batch, kv_heads, seen, head_dim), rotated by `placement`.
 
-        Keys rotated in earlier calls are kept and not rotated again.
+        Rotated keys are cached, so each call rotates only the keys that are new.
 
         Args:
-          placement: positions that the keys are rotated to.
+          placement: rule that gives the position to which each key is rotated.
           seen: range of the wanted keys; start and stop are required.
         """
         held = self._placed.setdefault(placement, PlacedKeys(placement))
@@ -70,14 +70,14 @@ class PreallocatedLayer(DynamicLayer):
     def crop(self, tokens_to_remove: int) -> None:
         """Remove the last `-tokens_to_remove` tokens; as in transformers, the number is negative.
 
-        Rotated keys of these tokens are forgotten too.
+        The rotated keys of these tokens are removed too.
         """
         super().crop(tokens_to_remove)
         for held in self._placed.values():
             held.cut_back(self.get_seq_length())
 
     def batch_select_indices(self, indices: torch.Tensor) -> None:
-        """Keep only the texts at these batch indices, in this order."""
+        """Keep only the texts at these batch indices, in this order; used when answers are done."""
         tokens = self.get_seq_length()
         if self._rooms is None or not tokens:
             return
@@ -91,7 +91,8 @@ class PreallocatedLayer(DynamicLayer):
         self, keys: torch.Tensor, values: torch.Tensor, stop: int
     ) -> tuple[torch.Tensor, torch.Tensor]:
         held, rooms = self.get_seq_length(), self._rooms
-        # Methods of the base class may have replaced the tensors; then copy them into own memory.
+        # Methods of DynamicLayer may have replaced `keys` and `values` by tensors of their own.
+        # Copy such tensors into preallocated memory again.
         own = rooms is None or not held or self.keys.data_ptr() == rooms[0].data_ptr()
         if rooms is not None and own and stop <= rooms[0].shape[2]:
             return rooms
@@ -114,7 +115,8 @@ class PreallocatedCache(DynamicCache):
 
     Args:
       capacity: number of tokens to allocate: prompt plus expected answer.
-      hands_layers_over: see `hands_itself_over` of PreallocatedLayer.
+      hands_layers_over: if True, attention functions receive PreallocatedLayer objects in place of
+        keys and values.
     """
 
     def __init__(self, capacity: int, *, hands_layers_over: bool = False) -> None:
@@ -130,7 +132,7 @@ class PreallocatedCache(DynamicCache):
 
 
 def groups_of(states: torch.Tensor, layers: Sequence[PreallocatedLayer]) -> Sequence[torch.Tensor]:
-    """Split states (texts, ...) along the batch: one tensor for each layer, sized by its batch."""
+    """Split states (texts, ...) along the batch: each layer gets the states of its own texts."""
     groups: Sequence[torch.Tensor] = states.split([len(layer.keys) for layer in layers])
     return groups
 
@@ -139,7 +141,8 @@ class RaggedCache(DynamicCache):
     """Cache for texts of several lengths that are decoded together: one inner cache per length.
 
     Args:
-      caches: one cache for the texts of each length, in batch order, with `hands_layers_over`.
+      caches: one cache for the texts of each length, in batch order; each was created with
+        `hands_layers_over`.
     """
 
     def __init__(self, caches: Sequence[PreallocatedCache]) -> None:
@@ -154,10 +157,10 @@ class RaggedCache(DynamicCache):
         *_: Any,
         **__: Any,
     ) -> tuple[Any, Any]:
-        """Append states (texts, kv_heads, 1, head_dim), each to the cache that holds its text.
+        """Append states (texts, kv_heads, 1, head_dim) to the inner caches of their texts.
 
-        Returns the tuple of all caches' layers, in place of the keys and of the values:
-        `over_caches` calls attention once for each layer.
+        Returns a tuple with layer `layer_idx` of each inner cache, twice: transformers passes it on
+        as keys and as values. Attention decorated with `over_caches` then runs once per cache.
         """
         layers: tuple[Any, ...] = tuple(cache.layers[layer_idx] for cache in self._caches)
         states = groups_of(key_states, layers), groups_of(value_states, layers)
@@ -177,15 +180,15 @@ class RaggedCache(DynamicCache):
         return max(cache.get_seq_length(layer_idx) for cache in self._caches)
 
     def get_mask_sizes(self, query_length: int, layer_idx: int) -> tuple[int, int]:
-        """Return the mask sizes that transformers asks for: those of the longest text.
+        """Return the mask sizes of the longest text.
 
-        transformers then builds no mask, because each text has one query.
+        transformers builds no mask from them, because each text has one query.
         """
         longest = max(self._caches, key=lambda cache: cache.get_seq_length(layer_idx))
         return longest.get_mask_sizes(query_length, layer_idx)
 
     def batch_select_indices(self, indices: torch.Tensor) -> None:
-        """Keep only the texts at these batch indices, which ascend."""
+        """Keep only the texts at these ascending batch indices."""
         kept: list[PreallocatedCache] = []
         first, remaining = 0, indices.tolist()
         for cache in self._caches:

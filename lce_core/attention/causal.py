@@ -1,4 +1,4 @@
-"""Causal attention of whole texts by torch's own kernels, and the kernel of FullCausal."""
+"""Causal attention over whole texts with torch's SDPA; includes the kernel of FullCausal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from lce_core.attention.schemes import FullCausal
 def full_causal(_scheme: FullCausal, inputs: AttentionInputs) -> torch.Tensor:
     """Return the attention output of FullCausal (batch, heads, queries, head_dim).
 
-    The result is differentiable if no cached keys precede the queries, as in training.
+    The result is differentiable if no cached keys precede the queries, which is the case in
+    training.
     """
     length = inputs.length
     query = inputs.rotation()(inputs.query, slice(inputs.first_query, length))
@@ -46,7 +47,7 @@ def attend_square(
 
 
 def lacks_grouped_kernel(device: torch.device, dtype: torch.dtype) -> bool:
-    """Return True if torch's SDPA has no fused kernel here for heads that share keys and values.
+    """Return True if torch's SDPA has no fused kernel for query heads that share a key-value head.
 
     On CUDA, flash and cuDNN need half precision, and the memory-efficient kernel supports shared
     heads only from torch 2.14. Under autocast the products are in half precision.

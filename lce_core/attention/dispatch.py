@@ -1,8 +1,8 @@
-"""Attention of queries to the blocks that they selected, many queries per block at a time.
+"""Landmark attention at inference: attend from each query to the blocks that it selected.
 
-Each query reads a few blocks of its own choice. Gathering blocks per query would copy a block for
-every query. Instead, queries are sorted by block into tiles that each read one block, and a tile
-takes two small matrix products.
+Gathering the selected blocks for every query would copy each block many times. Instead, queries are
+sorted by block and cut into tiles of queries that read the same block. A tile costs two small
+matrix products. `lce_core.attention.retrieval` selects the blocks and calls `read_blocks`.
 """
 
 from __future__ import annotations
@@ -33,12 +33,13 @@ def read_blocks(
       keys: (batch, kv_heads, blocks, block, head_dim), unrotated; the last token of a block is its
         landmark.
       values: same shape as keys.
-      rotate: rotation by the request's table.
+      rotate: rotates keys by the request's RoPE table.
       scaling: factor of the scores before softmax.
 
     Returns:
-      Scores (batch, kv_heads, ..., picks) of the landmarks, -inf for no block, and the blocks'
-        values weighted by the softmax over their tokens (batch, kv_heads, ..., picks, head_dim).
+      Scores (batch, kv_heads, ..., picks) of the landmarks, -inf where no block was picked, and the
+        blocks' values weighted by the softmax over the block's tokens (batch, kv_heads, ...,
+        picks, head_dim).
     """
     batch, kv_heads, num_blocks, block, head_dim = keys.shape
     owners = torch.arange(batch * kv_heads, device=picks.device).view(batch, kv_heads, 1)

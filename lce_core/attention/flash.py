@@ -1,10 +1,10 @@
 """Full, causal and windowed attention that also return the log-sum-exp, using only torch.
 
-Three backends: "torch_flash_cpu" (the CPU flash kernel behind SDPA), "torch_flash" (the CUDA flash
-kernel, float16 and bfloat16 from compute capability 8.0) and "blocked" (matrix products over blocks
-of queries, for everything else). Queries are always the last tokens of the keys' text: query row t
-of T sees keys up to index K - T + t. Outputs are differentiable. The log-sum-exp is not, because
-torch does not propagate gradients through it.
+Three backends compute it: "torch_flash_cpu" (the CPU flash kernel behind SDPA), "torch_flash" (the
+CUDA flash kernel, float16 and bfloat16 from compute capability 8.0) and "blocked" (matrix products
+over blocks of queries, for everything else). The T queries are always the last tokens of the K
+keys' text: query row t sees keys up to index K - T + t. Outputs are differentiable. The log-sum-exp
+is not, because torch does not propagate gradients through it.
 
 Two quirks of the CPU kernel: it returns a log-sum-exp of 0 for a row without keys and crashes on
 empty key tensors, so callers must never pass such rows. Its causal flag aligns to the first key, so
@@ -23,10 +23,11 @@ from lce_core.attention.partial import Partial, concatenate, merge
 Backend = Literal["torch_flash_cpu", "torch_flash", "blocked"]
 
 _SCORES = 1 << 24
-"""Maximum number of scores in memory at one time where matrix products compute them: 64 MiB in
+"""Maximum number of attention scores that matrix products materialise at one time: 64 MiB in
 float32."""
 _ROWS = 192
-"""Maximum queries per block of a windowed pass; keeps the mask and the masked-out work small."""
+"""Maximum queries per block in windowed attention. Small blocks keep the mask small and waste less
+work on masked keys."""
 
 
 def backend(device: torch.device, dtype: torch.dtype) -> Backend:
@@ -42,7 +43,7 @@ def backend(device: torch.device, dtype: torch.dtype) -> Backend:
 def attend_all(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float
 ) -> Partial:
-    """Attend from every query to every key.
+    """Return the attention of every query to every key, with its log-sum-exp.
 
     Args:
       query: (batch, heads, queries, head_dim), rotated.
@@ -64,7 +65,7 @@ def attend_all(
 def attend_causal(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float
 ) -> Partial:
-    """Attend causally: query row t of T sees keys 0..K - T + t.
+    """Return causal attention with its log-sum-exp: query row t of T sees keys 0..K - T + t.
 
     Arguments are those of `attend_all`, with K >= T.
     """
@@ -84,9 +85,10 @@ def attend_causal(
 def attend_window(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float, window: int
 ) -> Partial:
-    """Attend to a window: query row t of T sees the last `window` keys up to K - T + t.
+    """Return windowed attention with its log-sum-exp.
 
-    The other arguments are those of `attend_causal`.
+    Query row t of T sees the last `window` of the keys 0..K - T + t. The other arguments are those
+    of `attend_causal`.
     """
     if window >= key.shape[2]:
         return attend_causal(query, key, value, scaling)
@@ -114,10 +116,10 @@ def _causal_square(
 def _window_by_blocks(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float, window: int
 ) -> Partial:
-    """Compute `attend_window` without scoring all keys, in three parts.
+    """Compute `attend_window` without scoring all keys.
 
-    First the queries that see fewer than `window` keys, then blocks of queries that each see a band
-    of keys, then the remaining queries.
+    Three groups of queries are computed and concatenated: the first queries of the text, which see
+    fewer than `window` keys; whole blocks of queries, each with its band of keys; the rest.
     """
     num_queries, offset = query.shape[2], key.shape[2] - query.shape[2]
     parts = []
@@ -151,9 +153,9 @@ def _bands(
     scaling: float,
     band: torch.Tensor,
 ) -> Partial:
-    """Attend from blocks of `rows` queries, each to `columns` keys, under one mask.
+    """Attend from consecutive blocks of `rows` queries, each to `columns` keys, under one mask.
 
-    `band` is that mask (rows, columns); block n sees the keys from n * rows on. The blocks' keys
+    `band` is the mask (rows, columns). Block n sees the keys from n * rows on. The blocks' keys
     are overlapping views along a batch dimension, so one call computes many blocks on all threads
     without copying keys.
     """
@@ -208,10 +210,10 @@ def _masked(
 def _group_as_queries(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float
 ) -> Partial:
-    """Attend from one query whose heads share keys, by treating those heads as queries of one head.
+    """Attend from one query token; treat the heads that share keys as several queries of one head.
 
-    The CPU kernel would otherwise read shared keys once per head. The CUDA kernel handles this
-    itself.
+    The CPU kernel would otherwise read shared keys once per query head. The CUDA kernel reads them
+    once by itself.
     """
     grouped = query.reshape(len(query), key.shape[1], -1, query.shape[3])
     part = _flash_cpu(grouped, key, value, scaling)

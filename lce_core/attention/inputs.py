@@ -1,4 +1,4 @@
-"""Inputs of an attention scheme's kernel."""
+"""The inputs that `lce_core.attention.registered` passes to an attention scheme's kernel."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lce_core.rope import RopeTable
 
 @dataclass(frozen=True, eq=False)
 class AttentionInputs:
-    """What kernels get: a layer's queries, keys and values before rotation, and the RoPE table."""
+    """One layer's queries, keys and values before rotation, and the request's RoPE table."""
 
     query: torch.Tensor
     """(batch, heads, queries, head_dim)"""
@@ -23,17 +23,17 @@ class AttentionInputs:
     value: torch.Tensor
     """(batch, kv_heads, keys, head_dim)"""
     table: RopeTable
-    """RoPE table of the current request; it covers all heads even if `part` selects some."""
+    """RoPE table of the current request; covers all heads even if `part` selects some of them."""
     first_query: int
     """Position of query[..., 0, :]; query t sees keys 0..first_query + t."""
     scaling: float
     """Factor of the scores before softmax."""
     held: PreallocatedLayer | None = None
-    """The key-value cache of this layer, for all heads; it also keeps rotated keys. None without a
-    cache."""
+    """Key-value cache of this layer for all heads, which also caches rotated keys. None if the pass
+    uses no cache."""
     part: tuple[int, int] = (0, 1)
-    """(index, number): the tensors hold part `index` of `number` equal parts of the model's heads.
-    """
+    """(index, number): the model's heads are split into `number` equal groups, and the tensors hold
+    group `index`."""
 
     @property
     def length(self) -> int:
@@ -47,10 +47,10 @@ class AttentionInputs:
     def placed(self, placement: Placement, seen: slice) -> torch.Tensor:
         """Return keys (batch, kv_heads, seen, head_dim) of these heads, rotated by `placement`.
 
-        If there is a cache, it keeps the rotated keys for later calls.
+        The key-value cache, if any, stores the rotated keys for later calls.
 
         Args:
-          placement: positions that the keys are rotated to.
+          placement: rule that gives the position to which each key is rotated.
           seen: range of the wanted keys; start and stop are required.
         """
         if self.held is None:
@@ -59,7 +59,7 @@ class AttentionInputs:
         return self.held.placed(placement, seen)[:, index * heads : (index + 1) * heads]
 
     def of_heads(self, index: int, number: int) -> AttentionInputs:
-        """Return these inputs restricted to part `index` of `number` equal parts of the heads."""
+        """Split the heads into `number` equal groups and return the inputs of group `index`."""
         query, key, value = (
             states.chunk(number, dim=1)[index] for states in (self.query, self.key, self.value)
         )

@@ -1,11 +1,12 @@
-"""Replace the rotation inside transformers' layers by one in the precision of the cosines.
+"""Patch transformers' layers so that they rotate queries and keys in the cosines' precision.
 
 Stock layers multiply queries and keys by the cosines that the rotary module returns. With float32
-cosines, bf16 states and the cached keys would become float32. Here products and sums are computed
-in float32 and rounded once to the states' dtype, as in `lce_core.attention.rotation`.
+cosines, bf16 states and the cached keys would become float32. The patched function computes
+products and sums in float32 and rounds once to the states' dtype, like
+`lce_core.attention.rotation`.
 
-The layers look the function up in their own module and offer no other hook, so it is replaced
-there. This is the only monkey patch of transformers. The stock function still runs if cosines and
+The patch replaces `apply_rotary_pos_emb` in the model's module, because the layers offer no other
+hook. It is the only monkey patch of transformers. The stock function still runs if cosines and
 states have the same dtype, as in every stock model, and under autocast, which rounds the attention
 inputs anyway.
 """

@@ -16,12 +16,12 @@ FUSED: Mapping[str, str] = {
     "flash_attn::_flash_attn_forward": "flash_attention_2",
     "flash_attn::_flash_attn_varlen_forward": "flash_attention_2",
 }
-"""Fused attention operators and their names in records. Each returns the output and its
-log-sum-exp, which together with the inputs is all that the backward pass needs."""
+"""Names of torch's fused attention operators in step records. Each operator returns the output and
+its log-sum-exp; the backward pass needs only these two and the inputs."""
 
 
 class KernelWatch(TorchDispatchMode):
-    """Record the attention operators called inside the `with` block, without changing them."""
+    """Record which attention operators run inside the `with` block, without changing results."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

@@ -1,9 +1,8 @@
-"""Attention over part of the keys, and the exact merge of two parts.
+"""Attention over a subset of the keys, and the exact merge of two such results.
 
 The softmax over a union of disjoint key sets follows from each set's output and the logarithm of
-its softmax denominator (log-sum-exp). Schemes that rotate some keys differently, or see them
-through a window, compute parts with fast kernels and merge them. No (queries, keys) tensor ever
-exists.
+its softmax denominator (log-sum-exp). Schemes that rotate far keys differently from near keys
+compute both sets with fast kernels and merge the results. No (queries, keys) tensor ever exists.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ _ROWS = 4096
 
 
 class Partial(NamedTuple):
-    """Attention of queries to some of their keys (at least one each), which `merge` can extend."""
+    """Attention of queries over a subset of their keys; each query has at least one key in it."""
 
     output: torch.Tensor
     """(batch, heads, queries, head_dim)"""
@@ -72,7 +71,7 @@ def _mixed(first: Partial, second: Partial, out: torch.Tensor | None = None) -> 
 
 
 def concatenate(parts: Sequence[Partial]) -> Partial:
-    """Join parts of consecutive queries into one part for all of them."""
+    """Join results of consecutive groups of queries along the queries."""
     if len(parts) == 1:
         return parts[0]
     # Concatenate in the memory order (tokens, heads, elements), which kernels write and models

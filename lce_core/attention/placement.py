@@ -1,8 +1,7 @@
-"""Keys rotated to positions that depend only on the key, so that they can be cached.
+"""Rotate keys to positions that are the same for every query, so that rotated keys can be cached.
 
-Schemes that rotate inside attention score a key from the same position for every query: its own, or
-that of its group. A key therefore needs one rotation per placement, and decoding a token rotates
-one new key instead of all keys.
+Schemes that rotate inside attention put a key at its own position, or at the position of its group
+of tokens, whatever the query. Decoding a token therefore rotates one new key instead of all keys.
 """
 
 from __future__ import annotations
@@ -17,19 +16,19 @@ from lce_core.rope import RopeTable
 
 @dataclass(frozen=True)
 class Placement:
-    """The rule by which keys are rotated: the key at position p is rotated to p // group.
+    """Rule for the rotation of keys: the key at position p is rotated to p // group.
 
     With a ceiling, the key is rotated backwards by ceiling - p // group instead. Equal placements
     rotate a key to the same bits however many keys are rotated together.
     """
 
     table: RopeTable
-    """RoPE table of the request. Placements are equal only if they have the same table object."""
+    """RoPE table of the request. Placements with different table objects are unequal."""
     group: int = 1
     """Number of consecutive tokens that share a position."""
     ceiling: int | None = None
-    """Position of all queries, or None. If set, the keys are rotated back by their distance to it,
-    and the queries stay unrotated."""
+    """If set, all queries are scored as if at this position: the queries stay unrotated and the
+    keys are rotated back by their distance to it."""
 
     def rotate(
         self, keys: torch.Tensor, seen: slice, part: tuple[int, int] = (0, 1)
@@ -39,7 +38,7 @@ class Placement:
         Args:
           keys: (batch, kv_heads, tokens, head_dim), unrotated.
           seen: positions of the keys; start and stop are required.
-          part: (index, number) if the keys are part `index` of `number` equal parts of all heads.
+          part: (index, number) if the keys are group `index` of `number` equal groups of heads.
         """
         rotation = Rotation(self.table, keys, part)
         if self.ceiling is None:
@@ -49,10 +48,10 @@ class Placement:
 
 
 class PlacedKeys:
-    """Rotated keys of a growing text, kept so that decoding rotates only the new keys.
+    """Cache of the rotated keys of a growing text; decoding rotates only the new keys.
 
-    The requested range may start later in each call, as a window does. When the memory is full, the
-    keys before the requested range are dropped.
+    The requested range may start later in each call, as a sliding window does. When the memory is
+    full, the keys before the requested range are dropped.
     """
 
     def __init__(self, placement: Placement) -> None:
@@ -68,7 +67,7 @@ class PlacedKeys:
         Args:
           keys: (batch, kv_heads, tokens, head_dim) of the whole text, unrotated.
           seen: wanted positions; start and stop are required.
-          capacity: expected number of tokens of the text.
+          capacity: expected number of tokens of the finished text.
         """
         if not self._first <= seen.start <= self._stop:
             self._first = self._stop = seen.start
@@ -82,7 +81,7 @@ class PlacedKeys:
         return self._room[:, :, seen.start - self._first : seen.stop - self._first]
 
     def cut_back(self, num_tokens: int) -> None:
-        """Forget the rotated keys of all tokens after the first `num_tokens` of the text."""
+        """Remove the rotated keys of all tokens after the first `num_tokens` of the text."""
         self._stop = min(self._stop, num_tokens)
         self._first = min(self._first, self._stop)
 

@@ -1,8 +1,9 @@
 """The attention function that transformers calls for every attention scheme.
 
-It is registered with AttentionInterface and, under the same name, with AttentionMaskInterface.
-Without the mask function transformers would silently ignore padding and packing; this one refuses
-them. Each attention module of an extended model stores its scheme and table as `lce_scheme`.
+Importing this module registers an attention function with AttentionInterface and a mask function
+with AttentionMaskInterface under the same name. Without a mask function, transformers would
+silently ignore padding and packing; ours raises SpecError for both. Each attention module of an
+extended model stores its scheme and RoPE table as `lce_scheme`.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from lce_core.errors import SpecError
 ATTENTION = "lce_scheme"
 """Name under which transformers finds the functions below for attention and for masks."""
 _TEMPORARIES = 1 << 29
-"""Limit for a layer's temporary attention states in bytes, without outputs. The states of one
-key-value head may exceed it, because a head cannot be split."""
+"""Limit in bytes for the temporary tensors of one layer's attention, without outputs (512 MiB). The
+tensors of one key-value head may exceed the limit, because a head cannot be split."""
 
 
 @over_caches
@@ -46,7 +47,7 @@ def _attention(
     keys and values are tensors or objects from `lce_core.attention.cache`.
     """
     scheme, table = module.lce_scheme
-    # The mask function below never makes a mask, so this one comes from the caller.
+    # `_mask` never makes a mask, so this mask comes from the caller.
     if attention_mask is not None:
         raise SpecError(
             "attention mask",
@@ -85,11 +86,10 @@ def _attention(
 
 
 def num_parts(inputs: AttentionInputs) -> int:
-    """Return into how many groups of heads to split a layer, to bound temporary memory.
+    """Return the number of groups of heads that a layer is computed in, one after the other.
 
-    The groups are computed one after the other. Kernels hold rotated queries, the outputs of two
-    parts to merge and, unless a cache holds them, rotated keys. A layer that exceeds the limit
-    gains nothing from computing all heads in one call.
+    Groups bound the temporary memory. A kernel allocates rotated queries, two outputs to merge and,
+    without a cache, rotated keys. Layers above the limit run no slower in groups of heads.
     """
     states = 4 * inputs.query.nbytes
     if inputs.held is None:
@@ -114,7 +114,7 @@ def _mask(
     attention_mask: torch.Tensor | None,
     **kwargs: Any,  # noqa: ARG001 - sizes and flags that transformers passes to all
 ) -> None:
-    """Return None, since schemes are causal by themselves; refuse padding, packing and gaps."""
+    """Return None, because schemes need no mask; raise SpecError for padding, packing and gaps."""
     padded = attention_mask is not None and not bool(attention_mask.all())
     if padded or mask_function is not causal_mask_function:
         raise SpecError(

@@ -37,8 +37,8 @@ from lce_core.attention.schemes import BlockRetrieval
 from lce_core.rope import RopeTable
 
 _ELEMENTS = 1 << 24
-"""Numbers in memory at one time, for scores and states; a segment holds as many queries as fit, but
-at least those of one chunk."""
+"""Maximum number of scores and states in memory at one time. A segment has as many queries as fit,
+but at least the queries of one chunk."""
 
 
 class _Segment(NamedTuple):
@@ -87,8 +87,8 @@ def attend(scheme: BlockRetrieval, inputs: AttentionInputs) -> torch.Tensor:
 def _segments(first: int, stop: int, chunk: int, rows: int) -> Iterator[_Segment]:
     """Split queries first..stop - 1 into segments, in order.
 
-    A segment holds several whole chunks of together at most `rows` queries, else one chunk or the
-    rest of one.
+    A segment consists of whole chunks with at most `rows` queries in total, or of a single (whole
+    or partial) chunk.
     """
     while first < stop:
         start = first // chunk * chunk

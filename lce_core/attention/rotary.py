@@ -1,9 +1,9 @@
-"""Rotary module of an extended model.
+"""The rotary module of an extended model, which replaces the model's own module.
 
-It replaces the model's own module. Methods that only change frequencies get the cosines of the
-request's table. Schemes that rotate inside attention get the identity (cos 1, sin 0), which leaves
-queries, keys and therefore the cache unrotated. The table is a plain float64 attribute, not a
-buffer, so casting or saving the model does not change it.
+For methods that only change frequencies it returns the cosines of the request's RoPE table. For
+attention schemes, which rotate inside attention, it returns the identity (cos 1, sin 0), which
+leaves queries, keys and therefore the cache unrotated. The table is a plain float64 attribute, not
+a buffer, so casting or saving the model does not change it.
 """
 
 from __future__ import annotations
@@ -36,8 +36,7 @@ class RequestRotary(nn.Module):
         self.num_tokens = 0
         self._positions_are_known = False
         self.stock_precision = False
-        """True makes `forward` round cosines to the dtype of `x`, as transformers' own module does.
-        """
+        """True makes `forward` round cosines to the dtype of `x`, like transformers' own module."""
 
     def begin(self, table: RopeTable, num_tokens: int) -> None:
         """Start a request: rotate texts of up to `num_tokens` tokens by `table` from now on."""
@@ -50,21 +49,20 @@ class RequestRotary(nn.Module):
         """
 
     def what_is_in_force(self) -> tuple[object, ...]:
-        """Return a key of the current table; a recorded pass is valid while the key stays equal."""
+        """Return a key of the current RoPE table; recorded CUDA graphs are valid for equal keys."""
         assert self.table is not None
         return self.table.inv_freq.tobytes(), self.table.attention_factor, self.table.positions
 
     def constants(self, device: torch.device) -> torch.Tensor:
-        """Return the inverse frequencies on `device`, which a recorded pass must keep alive."""
+        """Return the inverse frequencies on `device`; recorded CUDA graphs read this tensor."""
         assert self.table is not None
         return frequencies(self.table, device)
 
     @contextmanager
     def of_known_positions(self) -> Iterator[None]:
-        """Skip the check of position_ids inside the `with` block.
+        """Skip the check of position_ids inside the `with` block, for the recording of CUDA graphs.
 
-        The check reads their values, which waits for the GPU and is impossible while it is
-        recorded.
+        The check reads values from the GPU, which is not allowed during a recording.
         """
         self._positions_are_known = True
         try:
@@ -73,7 +71,7 @@ class RequestRotary(nn.Module):
             self._positions_are_known = False
 
     def check_length(self, length: int) -> None:
-        """Raise SpecError if `length` exceeds the number of tokens that `begin` was given."""
+        """Raise SpecError if `length` exceeds the `num_tokens` passed to `begin`."""
         if length > self.num_tokens:
             raise SpecError(
                 "position_ids",
@@ -88,16 +86,16 @@ class RequestRotary(nn.Module):
         """Return cosine and sine (batch or 1, tokens or 1, rotary_dim).
 
         Their dtype is at least float32, in which layers then rotate (`lce_core.attention.layers`).
-        If attention rotates by itself, or with `stock_precision`, they have the dtype of `x`.
+        With `identity` or `stock_precision` it is the dtype of `x`.
 
         Raises:
-          SpecError: if no request was begun, or the positions do not fit it.
+          SpecError: before the first `begin`, or if positions have gaps or exceed the request.
         """
         if self.table is None:
             raise SpecError(
                 "extended model",
                 "a forward pass outside any request",
-                "a request that was begun before",
+                "a call of begin_request before it",
                 "call begin_request(num_tokens) with prompt plus new tokens",
             )
         self._check(position_ids)
@@ -122,9 +120,9 @@ class RequestRotary(nn.Module):
         if self._positions_are_known:
             return
         length = position_ids.shape[-1]
-        # Reading values from a GPU waits for it. Attention that rotates by itself relies on
-        # consecutive positions, so check them once per pass for all layers. Otherwise check only
-        # the length on GPUs.
+        # Reading values from a GPU waits for it. Attention schemes rely on consecutive positions,
+        # so with `identity` check them (once per pass for all layers). Otherwise check only the
+        # length on GPUs.
         if self.identity or position_ids.device.type == "cpu":
             broken = (position_ids.diff(dim=-1) != 1).any()
             gaps, last = torch.stack((broken.to(position_ids.dtype), position_ids.max())).tolist()

@@ -1,10 +1,10 @@
-"""Rotation of queries and keys by a RoPE table, inside kernels that set their own positions.
+"""Rotate queries and keys by a RoPE table; used by kernels of attention schemes.
 
-Angles are computed in float64 and cosines are kept in float32 (float64 for float64 models). The
-product is computed in that precision and then rounded to the model's dtype, so positions are never
-rounded unless the table asks for it. Cosines are computed once per block of positions and shared by
-all layers of a request, as far as memory allows. States are rotated block by block, so that float32
-products exist for one block at a time.
+Angles are computed in float64 and cosines are stored in float32 (float64 for float64 models). The
+product is computed in the cosines' precision and then rounded to the model's dtype, so positions
+are never rounded unless `RopeTable.positions` says so. Cosines are computed once per block of
+positions and shared by all layers of a request, as far as memory allows. States are rotated block
+by block, so that float32 products exist for one block at a time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from lce_core.rope import RopeTable
 _BLOCK = 1024
 """Positions whose cosines are computed together."""
 _KEPT_BYTES = 1 << 28
-"""Limit for cached cosines: enough for 32 heads with one base each at 16,384 positions."""
+"""Limit in bytes for cached cosines (256 MiB): enough for 32 heads with one base each at 16,384
+positions."""
 
 
 @lru_cache(maxsize=8)
@@ -37,8 +38,8 @@ def angles_at(
 ) -> torch.Tensor:
     """Return positions times frequencies in float64; both are float64 and broadcast.
 
-    `kind` reproduces implementations that round positions to bf16 ("bf16"), or compute the whole
-    product in bf16.
+    `kind` reproduces other implementations: "bf16" rounds positions to bf16, "bf16_angles" computes
+    the whole product in bf16.
     """
     if kind == "exact":
         return positions * inv_freq
@@ -57,9 +58,9 @@ class Rotation:
     """A function that rotates queries or keys by one RoPE table.
 
     Args:
-      table: the request's frequencies.
-      like: a query or key that provides the dtype.
-      part: (index, number) if states are part `index` of `number` equal parts of all heads.
+      table: RoPE table of the request.
+      like: a query or key whose dtype determines the precision of the cosines.
+      part: (index, number) if states are group `index` of `number` equal groups of all heads.
     """
 
     def __init__(
@@ -84,10 +85,11 @@ class Rotation:
 
         Args:
           states: queries or keys.
-          positions: one position per token, or a single one for all tokens. Cosines of a slice are
-            cached, those of a tensor are not.
-          group: for a slice, p is rotated to p // group + shift: `group` tokens share a position.
-          shift: see `group`.
+          positions: one position per token, or a single position for all tokens. Cosines are cached
+            if `positions` is a slice, and computed again if it is a tensor.
+          group: number of tokens that share a position. The token at position p of a slice is
+            rotated to p // group + shift.
+          shift: positions added after the division by `group`.
           back: rotate by the negative positions.
         """
         if isinstance(positions, torch.Tensor):
@@ -144,11 +146,11 @@ class Rotation:
 
 
 def check_heads(table: RopeTable, num_heads: int, num_kv_heads: int) -> None:
-    """Check that a table with one row per head fits the model's heads.
+    """Check that a RoPE table with one row per head fits the model's heads.
 
     Raises:
-      SpecError: if a (heads, pairs) table has another number of heads, or different rows for the
-        query heads of one key-value head; a key can be rotated only once.
+      SpecError: if a (heads, pairs) table has another number of heads than the model, or different
+        rows for query heads that share a key-value head. The shared key can be rotated only once.
     """
     if table.inv_freq.ndim == 1:
         return
@@ -174,15 +176,14 @@ class _Piece(NamedTuple):
 
     block: int
     places: range
-    """One number per token: divided by `group` and rounded down, it is the token's row among the
-    block's cosines."""
+    """One number n per token: row n // group of the block's cosines belongs to the token."""
     group: int
 
 
 def _pieces(start: int, stop: int, group: int, shift: int) -> Iterator[_Piece]:
-    """Split a slice of positions, each rotated to p // group + shift, where a new block begins.
+    """Split a slice of positions p into pieces with p // group + shift in one block of cosines.
 
-    A piece also holds at most `_BLOCK` tokens.
+    A piece has at most `_BLOCK` tokens.
     """
     while start < stop:
         block = (start // group + shift) // _BLOCK
@@ -195,7 +196,7 @@ def _pieces(start: int, stop: int, group: int, shift: int) -> Iterator[_Piece]:
 def _cosines_at(
     table: RopeTable, positions: torch.Tensor, dtype: torch.dtype, part: tuple[int, int]
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return cosine and sine, (positions, pairs) or, per head, (heads, positions, pairs)."""
+    """Return cosine and sine (positions, pairs), or (heads, positions, pairs) if bases differ."""
     index, number = part
     inv_freq = frequencies(table, positions.device)
     if inv_freq.ndim == 2:

@@ -1,9 +1,10 @@
-"""Available attention schemes, described by their sizes; kernels in this package compute them.
+"""The attention schemes that methods can return; kernels in this package compute them.
 
-`distance` returns the relative position at which a query scores a key, or None if it does not see
-the key. This defines a scheme in one line; documentation and tests read it. The definition holds
-for all heads unless the method says otherwise. Schemes whose weights are not a single softmax over
-such distances explain the difference in their docstring.
+Each scheme defines itself by `distance`: the relative position at which a query scores a key, or
+None if the query does not see the key. `lce` prints distances in its inspection of a method, and
+tests compare the kernels with them. The definition holds for all heads unless `distance` has a
+parameter for the group of heads. Schemes whose weights are not a single softmax over such distances
+explain the difference in their docstring.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ class LambdaShaped(AttentionScheme):
     """A window of recent tokens, and the first tokens at a constant distance."""
 
     window: int
-    """Most recent tokens that each query sees, itself included; also the distance of the first
-    tokens."""
+    """Number of recent tokens that each query sees, its own token included; also the distance at
+    which the first tokens are scored once they have left the window."""
     num_global: int
-    """First tokens of the text that every token sees."""
+    """Number of tokens at the start of the text that every query sees."""
 
     kernel: ClassVar[str] = "lce_core.attention.windowed:lambda_shaped"
 
@@ -50,7 +51,6 @@ class LambdaShaped(AttentionScheme):
         return self.window if key < self.num_global else None
 
     def mean_keys(self, length: float) -> float:
-        """Return the mean number of keys per query: in the window, and first tokens before it."""
         return _in_windows(length, self.window, self.num_global)
 
 
@@ -59,7 +59,8 @@ class GroupedNeighbour(AttentionScheme):
     """Keys in the window at their true distance; farther positions are divided by `group`."""
 
     window: int
-    """Most recent tokens, the query included, at their true distance; a multiple of `group`."""
+    """Number of recent tokens, the query's own included, at their true distance; a multiple of
+    `group`."""
     group: int
     """Number of tokens that share one position beyond the window."""
 
@@ -91,14 +92,14 @@ class CacheSinks(AttentionScheme):
     """
 
     window: int
-    """Recent tokens in the cache, the query's own included."""
+    """Number of recent tokens in the cache, the query's own included."""
     num_sinks: int
-    """First tokens of the text, which stay in the cache."""
+    """Number of tokens at the start of the text that stay in the cache."""
 
     kernel: ClassVar[str] = "lce_core.attention.windowed:cache_sinks"
 
     def distance(self, query: int, key: int) -> int | None:
-        """Return query - key in the window, the distance in the cache for a sink before it.
+        """Return query - key in the window, and the distance in the cache for sinks before it.
 
         None for all other keys, which the query does not see.
         """
@@ -111,7 +112,6 @@ class CacheSinks(AttentionScheme):
         return min(query, self.num_sinks + self.window - 1) - key
 
     def mean_keys(self, length: float) -> float:
-        """Return the mean number of keys per query: in the window, and sinks before it."""
         return _in_windows(length, self.window, self.num_sinks)
 
 
@@ -120,9 +120,11 @@ class Rectified(AttentionScheme):
     """True distances within a window; beyond it they stay at `window` or grow slowly."""
 
     window: int
-    """Tokens at their true distance; also the distance of the first token beyond the window."""
+    """Number of recent tokens at their true distance; also the distance of the first token beyond
+    the window."""
     leak: int | None = None
-    """Farther tokens over which the distance grows by 1; None keeps it at `window`."""
+    """Number of tokens beyond the window over which the distance grows by 1; None keeps the
+    distance at `window`."""
 
     kernel: ClassVar[str] = "lce_core.attention.windowed:rectified"
 
@@ -150,7 +152,7 @@ class ShiftedSparse(AttentionScheme):
     """
 
     group: int
-    """Tokens of a block; even, and a divisor of the row's length."""
+    """Number of tokens in a block; even, and a divisor of the row's length."""
 
     kernel: ClassVar[str] = "lce_core.attention.shifted_sparse:attend"
     differentiable: ClassVar[bool] = True
@@ -180,7 +182,7 @@ class GroupedSoftmax(AttentionScheme):
     """
 
     block: int
-    """Tokens of a block; the last one is its landmark."""
+    """Number of tokens in a block; the last one is its landmark."""
 
     kernel: ClassVar[str] = "lce_core.attention.landmark:attend"
     differentiable: ClassVar[bool] = True
@@ -196,11 +198,12 @@ class BlockRetrieval(AttentionScheme):
     """Landmark attention at inference: the query's chunk and the best-scored earlier blocks."""
 
     block: int
-    """Tokens of a block; the last one is its landmark."""
+    """Number of tokens in a block; the last one is its landmark."""
     top_k: int
     """Number of blocks before the chunk that each query and head selects."""
     chunk: int
-    """Tokens of a chunk, within which a query sees every earlier token; a multiple of `block`."""
+    """Number of tokens in a chunk, within which a query sees every earlier token; a multiple of
+    `block`."""
 
     kernel: ClassVar[str] = "lce_core.attention.retrieval:attend"
     uses_flash: ClassVar[bool] = False
@@ -223,10 +226,10 @@ class BlockRetrieval(AttentionScheme):
 
 
 def _in_windows(length: float, window: int, first: int) -> float:
-    """Return the mean number of keys per query: a window, and the first tokens before it."""
-    # Queries within the first window see a growing number of keys, later ones the whole window. The
-    # first tokens leave the window one by one: a growing number of them, then all, is seen beyond
-    # it.
+    """Return the mean number of keys per query that sees a window and the text's first tokens."""
+    # Queries within the first window see a growing number of keys, later queries the whole window.
+    # The first tokens leave the window one by one, so the number of them that a query sees beyond
+    # its window grows to `first`.
     beyond = max(0.0, length - window)
     within = min(length, window)
     ahead = min(beyond, first)

@@ -1,8 +1,8 @@
 """Kernel of ShiftedSparse: fold blocks of tokens into the batch and call SDPA on them.
 
-Cost: about tokens x group / 2 pairs per head, linear memory. Blocks never share a softmax, so no
-merge is needed and SDPA's own gradients apply. Rotation precedes the cut into blocks, so positions
-are those of the whole row.
+The cost is about tokens x group / 2 query-key pairs per head and linear memory. Blocks never share
+a softmax, so no merge is needed and SDPA's own gradients apply. Queries and keys are rotated before
+the cut into blocks, so positions are those of the whole row.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ def attend(scheme: ShiftedSparse, inputs: AttentionInputs) -> torch.Tensor:
 
 
 def _halves_of_heads(states: States) -> tuple[States, States]:
-    """Return the first heads // 2 query heads and the rest, each with their key-value heads."""
+    """Return the first heads // 2 query heads, and the others, with their keys and values."""
     query, key, value = states
     heads, shared = query.shape[1], query.shape[1] // key.shape[1]
     if (heads // 2) % shared:
-        # Both halves use the middle key-value head, so neither could form groups of equal size.
+        # Both halves use the middle key-value head, so neither half has groups of equal size.
         key, value = (part.repeat_interleave(shared, dim=1) for part in (key, value))
         shared = 1
     first = heads // 2

@@ -1,9 +1,9 @@
-"""transformers' SDPA attention, without masks for the later pieces of a text.
+"""transformers' SDPA attention, but without an attention mask for tokens that follow a cache.
 
-transformers writes a mask for every piece that follows cached tokens, because SDPA's causal flag
-aligns to the first key. CUDA's flash and cuDNN kernels refuse masks, and the CPU kernel computes
-the masked scores anyway. Such pieces use `lce_core.attention.flash` instead, which aligns to the
-last key; everything else calls transformers' function unchanged.
+transformers builds a mask for every chunk of tokens that follows cached tokens, because SDPA's
+causal flag aligns to the first key. CUDA's flash and cuDNN kernels refuse masks, and the CPU kernel
+computes the masked scores anyway. Such chunks use `lce_core.attention.flash` instead, which aligns
+to the last key. All other passes call transformers' function unchanged.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ def _attention(
     scaling: float,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
-    """Compute one layer's attention, causal by this package or as in stock transformers.
+    """Compute one layer's attention; transformers calls this function.
 
-    transformers calls this function. Returns the output (batch, tokens, heads, head_dim).
+    Returns the output (batch, tokens, heads, head_dim).
     """
     if isinstance(key, PreallocatedLayer):
         key, value = key.keys, key.values
@@ -55,11 +55,12 @@ def _attention(
 
 
 def _is_ours(query: torch.Tensor, key: torch.Tensor) -> bool:
-    """Return True if the query follows cached tokens and a fast backend of `flash` can run.
+    """Return True if `lce_core.attention.flash` should compute queries that follow cached tokens.
 
-    For single tokens torch is slow. cuDNN, which it tries first on newer GPUs, builds a plan for
-    each number of keys, which takes tens of milliseconds per token. The CPU kernel reads shared
-    keys once per query head.
+    A single query stays with torch only if no fast backend of `flash` can run. torch is slow for
+    single tokens: cuDNN, its first choice on newer GPUs, builds an execution plan for each number
+    of keys, tens of milliseconds per token, and the CPU kernel reads shared keys once per query
+    head.
     """
     if query.shape[2] == 1:
         return key.shape[2] > 1 and backend(query.device, query.dtype) != "blocked"
@@ -77,7 +78,8 @@ def _mask(
 ) -> torch.Tensor | None:
     """Return None if `_attention` can be causal without a mask, else transformers' own mask."""
     filled = kv_length == q_offset + q_length
-    # Without a mask, queries are taken to be the last tokens, which is not the case here.
+    # A static cache has empty slots after the queries, so it needs a mask: without one, attention
+    # takes the queries for the last tokens.
     if not filled:
         given["allow_is_causal_skip"] = False
     causal = mask_function is causal_mask_function and attention_mask is None

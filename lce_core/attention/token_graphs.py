@@ -1,10 +1,10 @@
-"""Record the decoder's pass of one token once and replay it as CUDA graphs.
+"""Record the decoder's one-token forward pass once and replay it as CUDA graphs.
 
-A pass launches about forty kernels per layer, and the host needs longer to launch one than the GPU
-to run it. Between two attentions, every token runs the same kernels on the same addresses, so they
-are recorded once per request: one graph covers the end of a layer and the start of the next. Cache
-updates and attention, whose number of keys grows, run normally between the graphs. The kernels are
-the same either way, so the numbers are too.
+A pass launches about forty kernels per layer, and the host needs longer to launch a kernel than the
+GPU to run it. Between two attention calls, every token runs the same kernels on the same addresses.
+These kernels are recorded once per request: one graph covers the second half of a layer and the
+first half of the next layer. Cache updates and attention, whose number of keys grows, run normally
+between the graphs. Replayed and normal passes run the same kernels and give the same numbers.
 """
 
 from __future__ import annotations
@@ -22,26 +22,28 @@ from lce_core.attention.cache import PreallocatedCache, groups_of
 from lce_core.attention.rotary import RequestRotary
 
 Attend = Callable[..., tuple[torch.Tensor, None]]
-"""A layer's registered attention: a function of its query, keys and values that returns (output,
-None)."""
+"""A layer's attention function, called as attend(query, keys, values); returns (output, None)."""
 Replay = Callable[[], None]
 
 
 class Recorder(Protocol):
-    """What a device provides to record operations; CudaRecorder is the implementation for GPUs."""
+    """Interface to record a device's operations; CudaRecorder implements it for GPUs."""
 
     def aside(self) -> AbstractContextManager[None]:
-        """Enter a context for recording, which runs in order with the work outside it."""
+        """Return the context in which `begin` and `end` may be called.
+
+        Work inside runs after all work before it and before all work after it.
+        """
 
     def begin(self) -> None:
-        """Start recording. Memory allocated from here on stays reserved for the recording."""
+        """Start recording; memory allocated during a recording stays reserved for its replays."""
 
     def end(self) -> Replay:
         """Stop recording; return a function that replays the work on the same addresses."""
 
 
 class CudaRecorder:
-    """Record CUDA graphs; the graphs of one pass share memory, because they replay in order."""
+    """Record CUDA graphs; the graphs of one forward pass replay in order, so they share memory."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -51,7 +53,7 @@ class CudaRecorder:
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """Switch to a separate stream, because the default stream cannot be captured."""
+        """Switch to a separate CUDA stream, because the default stream cannot be captured."""
         # torch does not reuse a memory pool once all of its graphs are freed, so take a new one.
         self._pool = torch.cuda.graph_pool_handle()
         present = torch.cuda.current_stream(self._device)
@@ -77,13 +79,14 @@ class CudaRecorder:
 
 
 class TokenGraphs:
-    """Decode one token per text by replaying a recorded pass.
+    """Decode one token per text by replaying a recorded forward pass.
 
-    A new recording is made when the batch size or the RoPE table changes.
+    The pass is recorded again when the batch size or the RoPE table changes.
 
     Args:
-      decoder: transformers' decoder, with the registered attention of `stock` or `registered`.
-      rotary: its rotary module.
+      decoder: transformers' decoder with the attention function of `lce_core.attention.stock` or
+        `lce_core.attention.registered`.
+      rotary: the decoder's rotary module.
       recorder: recorder for the decoder's device.
     """
 
@@ -94,13 +97,13 @@ class TokenGraphs:
         self._pass: _Pass | None = None
 
     def states(self, ids: torch.Tensor, cache: PreallocatedCache) -> torch.Tensor:
-        """Return the last hidden states (batch, 1, hidden_size), as the decoder does.
+        """Return the decoder's last hidden states (batch, 1, hidden_size).
 
         The very first pass is not recorded, because libraries allocate permanent workspaces in it.
 
         Args:
-          ids: (batch, 1) the tokens that follow those in the cache.
-          cache: holds at least one token of each text; extended in place.
+          ids: (batch, 1) the next token of each text.
+          cache: keys and values of at least one token of each text; extended in place.
 
         Raises:
           SpecError: if the text is longer than the request.
@@ -145,7 +148,7 @@ class TokenGraphs:
 
 @dataclass
 class _Call:
-    """One attention call of the recorded pass: its tensors, and the graph replayed before it."""
+    """One attention call of a recorded pass: its tensors, and the graph to replay before it."""
 
     before: Replay
     layer: int
@@ -154,7 +157,7 @@ class _Call:
     values: torch.Tensor
     attend: Attend
     output: torch.Tensor
-    """Buffer that receives the attention's output; the next graph reads it."""
+    """Buffer that receives the output of attention; the next graph reads this buffer."""
 
 
 @dataclass
@@ -163,7 +166,7 @@ class _Pass:
     positions: torch.Tensor
     calls: list[_Call] = field(default_factory=list)
     kept: list[object] = field(default_factory=list)
-    """Tensors that the graphs read and that must stay alive."""
+    """Tensors that the graphs read; references here stop Python from freeing them."""
     last: Replay | None = None
     result: torch.Tensor | None = None
 
@@ -181,9 +184,10 @@ class _Pass:
 
 
 class Postponed:
-    """Stand-in for a layer's keys and values while a pass is recorded.
+    """Placeholder that attention receives for a layer's keys and values while a pass is recorded.
 
-    Attention meets it instead of tensors, and splits the recording (`attend`).
+    Attention calls `attend`, which ends one graph before the attention and starts the next after
+    it.
     """
 
     def __init__(
@@ -192,9 +196,9 @@ class Postponed:
         self._cache, self._layer, self._keys, self._values = cache, layer, keys, values
 
     def attend(self, query: torch.Tensor, attend: Attend) -> torch.Tensor:
-        """Split the recording at this attention call.
+        """End the current graph, note this attention call, and start the next graph.
 
-        Returns the buffer that receives the output (batch, 1, heads, head_dim) at each replay.
+        Returns the buffer (batch, 1, heads, head_dim) into which each replay writes the output.
         """
         recorder, calls = self._cache.recorder, self._cache.recorded.calls
         output = query.new_empty(len(query), 1, query.shape[1], self._values.shape[-1])
@@ -205,10 +209,10 @@ class Postponed:
 
 
 def over_caches(attention: Attend) -> Attend:
-    """Decorate a registered attention function so that it accepts the caches of this package.
+    """Decorate an attention function for transformers so that it accepts this package's caches.
 
-    Besides tensors, keys may be a tuple with one layer for each group of texts (`RaggedCache`), or
-    the placeholder of a recorded pass.
+    Besides a tensor, `key` may then be a tuple of cache layers, one for each group of texts
+    (`RaggedCache`), or a `Postponed` while a pass is recorded.
     """
 
     @wraps(attention)
@@ -235,7 +239,7 @@ def over_caches(attention: Attend) -> Attend:
 
 
 class _RecordingCache(DynamicCache):
-    """Cache used while a pass is recorded: has the sizes of another cache and stores nothing."""
+    """Cache for the recording of a pass: reports the sizes of `cache` and stores nothing."""
 
     def __init__(self, cache: PreallocatedCache, recorded: _Pass, recorder: Recorder) -> None:
         super().__init__()
@@ -250,6 +254,6 @@ class _RecordingCache(DynamicCache):
         *_: Any,
         **__: Any,
     ) -> tuple[Any, Any]:
-        """Return a `Postponed` for keys and one for values, so that attention is not recorded."""
+        """Return a `Postponed` as keys and as values, so that attention is not recorded."""
         postponed = Postponed(self, layer_idx, key_states, value_states)
         return postponed, postponed

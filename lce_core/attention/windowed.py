@@ -1,9 +1,10 @@
 """Kernels that merge attention to a window of recent tokens with attention to farther keys.
 
 LambdaShaped, CacheSinks, GroupedNeighbour and Rectified score the last `window` tokens at their
-true distance. They differ in which keys beyond it they see and how those are rotated, so each
-kernel here is the far part of its scheme. No key is scored twice, and no (queries, keys) tensor
-exists. Costs beyond the queries x window pairs of the near part:
+true distance. The four schemes differ in the keys before the window: which of these keys a query
+sees, and how they are rotated. Each kernel here therefore computes only the attention to far keys,
+and `_attend_near_and_far` adds the window. No key is scored twice, and no (queries, keys) tensor
+exists. The window costs queries x window pairs; far keys cost in addition:
 
 - LambdaShaped and CacheSinks: queries x first tokens, linear memory.
 - GroupedNeighbour and Rectified: one causal pass, linear memory.
@@ -25,11 +26,11 @@ from lce_core.attention.schemes import CacheSinks, GroupedNeighbour, LambdaShape
 from lce_core.rope import RopeTable
 
 _SEGMENT = 2048
-"""Queries processed together; keeps temporary tensors small enough for the processor's cache."""
+"""Queries processed together, so that temporary tensors fit into the processor's cache."""
 
 Far = Callable[[AttentionInputs], Iterable[Partial]]
-"""Attention to the keys before the window. The function receives the queries that have at least one
-such key, and yields one Partial for each group of consecutive queries."""
+"""A function that attends to the keys before the window. Its inputs contain only the queries that
+have such keys. It yields one Partial for each group of consecutive queries."""
 
 
 def lambda_shaped(scheme: LambdaShaped, inputs: AttentionInputs) -> torch.Tensor:
@@ -49,9 +50,9 @@ def lambda_shaped(scheme: LambdaShaped, inputs: AttentionInputs) -> torch.Tensor
 def cache_sinks(scheme: CacheSinks, inputs: AttentionInputs) -> torch.Tensor:
     """Return the attention output of CacheSinks (batch, heads, queries, head_dim).
 
-    Sinks keep their position; once the text is longer than the cache, every query is scored from
-    the cache's last position. The key-value cache itself keeps all tokens: the scores equal those
-    of a cache that drops tokens, its memory does not.
+    Sinks keep their positions. Once the text is longer than the scheme's cache (sinks and window),
+    every query is scored from the last position of that cache. The real key-value cache stores all
+    tokens, so this implementation gives StreamingLLM's scores without its savings of memory.
     """
 
     def far(later: AttentionInputs) -> Iterator[Partial]:
@@ -64,8 +65,8 @@ def cache_sinks(scheme: CacheSinks, inputs: AttentionInputs) -> torch.Tensor:
 def grouped_neighbour(scheme: GroupedNeighbour, inputs: AttentionInputs) -> torch.Tensor:
     """Return the attention output of GroupedNeighbour (batch, heads, queries, head_dim).
 
-    Keys beyond the window form a causal triangle aligned to the bottom right: the query at position
-    p sees keys 0..p - window, at floored positions.
+    Beyond the window, the query at position p sees keys 0..p - window at floored positions, which
+    is causal attention aligned to the last of these keys.
     """
 
     def far(later: AttentionInputs) -> tuple[Partial]:
@@ -119,7 +120,7 @@ def _attend_near_and_far(window: int, far: Far, inputs: AttentionInputs) -> torc
 
     Args:
       window: number of recent tokens at their true distance, the query's own included.
-      far: attention beyond the window; not called if every key is in every query's window.
+      far: attention to keys before the window; not called if no query has such keys.
       inputs: all queries and keys.
     """
     near = _attend_near(window, inputs)
@@ -135,7 +136,7 @@ def _attend_near_and_far(window: int, far: Far, inputs: AttentionInputs) -> torc
 
 
 def _attend_near(window: int, inputs: AttentionInputs) -> Partial:
-    """Attend to each query's window in segments of queries, to hold few rotated states at once."""
+    """Attend to each query's window, a segment of queries at a time, to save memory."""
     query, rotate = inputs.query, inputs.rotation()
     num_queries = query.shape[2]
     precise = torch.promote_types(query.dtype, torch.float32)
@@ -164,16 +165,16 @@ def _attend_near(window: int, inputs: AttentionInputs) -> Partial:
 def _attend_first_tokens(
     window: int, num_keys: int, later: AttentionInputs, *, group: int = 1, ceiling: int
 ) -> Iterator[Partial]:
-    """Attend to the first tokens of the text, for queries that have some of them beyond the window.
+    """Attend to the first `num_keys` tokens of the text, as far as they lie before the window.
 
-    The query at position window + n sees n + 1 of them, up to all. Most queries see all of them and
-    are all scored from the ceiling. Rotating the few keys back by the ceiling is cheaper than
-    rotating those queries.
+    The query at position window + n sees n + 1 of these tokens, at most `num_keys`. Most queries
+    see all of them and are scored from the ceiling. Rotating the few keys back by the ceiling is
+    cheaper than rotating those queries.
 
     Args:
       window: number of recent tokens at their true distance.
-      num_keys: number of first tokens.
-      later: queries from position `window` on at least, and the keys of all tokens.
+      num_keys: number of tokens at the start of the text that every query sees.
+      later: the queries at positions from `window` on, and the keys of all tokens.
       group: first token p is rotated to p // group.
       ceiling: the query at position i is scored from min(i, ceiling); queries that see all first
         tokens have reached the ceiling.
