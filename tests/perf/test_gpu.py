@@ -84,7 +84,7 @@ def test_a_dry_run_measures_a_tiny_shape_and_says_that_it_is_none(tmp_path: Path
         assert row["kernels"]
     (table,) = tmp_path.glob("*.md")
     text = table.read_text(encoding="utf-8")
-    assert "no figure here says anything of a GPU" in text
+    assert "these figures are not those of a GPU" in text
     assert "| landmark | 256 |" in text
     assert found["facts"]["torch"] in text
 
