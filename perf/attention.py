@@ -17,20 +17,18 @@ its memory includes gradients. The tests check its gradients.
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from attention_definitions import Row, States, defined_by, deviation
-from memory import most_held
+from figures import command_line, publish, without_out
+from measuring import alternate, peak_memory, ratio, timed
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import LlamaConfig
 from transformers.models.llama import modeling_llama
@@ -81,7 +79,7 @@ class Contestant:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = command_line(__doc__)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--dtype", default="float32", choices=sorted(TOLERANCE))
     parser.add_argument("--length", type=int, default=16384)
@@ -91,16 +89,13 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--only", nargs="+", metavar="NAME", help="rows of the table to measure")
-    parser.add_argument("--out", type=Path, help="also write the figures as JSON")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     keep_precision("llama")  # otherwise Llama's rotation converts bf16 states to float32
     with torch.no_grad():  # not inference_mode: the backward passes below need normal tensors
         found = measure(options)
-    print_tables(found)
-    if options.out:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    print_table(found)
+    publish(found, options.out, found["environment"]["accelerators"])
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
@@ -113,7 +108,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         chosen = options.only is None or contestant.name in options.only
         if contestant.name == contestant.reference or not chosen:
             continue
-        wall, cpu = ratios(options, field[contestant.reference], contestant, inputs)
+        reference = partial(field[contestant.reference].run, inputs)
+        wall, cpu = ratio(alternate(partial(contestant.run, inputs), reference, options.repeats))
         rows.append(
             {
                 "name": contestant.name,
@@ -129,12 +125,14 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         if contestant.reference == "full causal":
             rows[-1]["growth"] = growth(options, contestant, inputs, double)
         if contestant.reference in BARE:
-            rows[-1]["memory"] = [extra_memory(contestant, text) for text in (inputs, double)]
+            rows[-1]["memory"] = [
+                peak_memory(partial(contestant.run, text), options.device)
+                for text in (inputs, double)
+            ]
         print(rows[-1], file=sys.stderr, flush=True)
-    given = {k: v for k, v in vars(options).items() if k != "out"}
     bytes_of_inputs = sum(part.nbytes for part in inputs)
     return {
-        "options": given,
+        "options": without_out(options),
         "rows": rows,
         "inputs": bytes_of_inputs / 2**20,
         "environment": environment(),
@@ -277,56 +275,17 @@ def check(options: argparse.Namespace) -> dict[str, float]:
     return errors
 
 
-def ratios(
-    options: argparse.Namespace, reference: Contestant, contestant: Contestant, inputs: States
-) -> tuple[float, float]:
-    """Return the median of candidate time / reference time, in wall and in CPU seconds."""
-    pairs = []
-    for repeat in range(options.repeats):
-        order = [reference, contestant][:: -1 if repeat % 2 else 1]
-        taken = {entry.name: timed(entry.run, inputs) for entry in order}
-        mine, other = taken[contestant.name], taken[reference.name]
-        pairs.append((mine[0] / other[0], mine[1] / other[1]))
-    wall, cpu = zip(*pairs, strict=True)
-    return statistics.median(wall), statistics.median(cpu)
-
-
 def growth(
     options: argparse.Namespace, contestant: Contestant, inputs: States, double: States
 ) -> float:
     """Return the median of time at twice the length / time at the length."""
     clock = 0 if inputs[0].is_cuda else 1
-    return statistics.median(
-        timed(contestant.run, double)[clock] / timed(contestant.run, inputs)[clock]
-        for _ in range(-(-options.repeats // 2))
-    )
+    once, twice = (partial(contestant.run, text) for text in (inputs, double))
+    repeats = range(-(-options.repeats // 2))
+    return statistics.median(timed(twice)[clock] / timed(once)[clock] for _ in repeats)
 
 
-def timed(run: Run, inputs: States) -> tuple[float, float]:
-    """Return the wall and CPU seconds of one call."""
-    synchronise(inputs)
-    wall, cpu = time.perf_counter(), time.process_time()
-    run(inputs)
-    synchronise(inputs)
-    return time.perf_counter() - wall, time.process_time() - cpu
-
-
-def synchronise(inputs: States) -> None:
-    if inputs[0].is_cuda:
-        torch.cuda.synchronize()
-
-
-def extra_memory(contestant: Contestant, inputs: States) -> float:
-    """Return the peak MiB of one call beyond its inputs, its output included."""
-    if inputs[0].is_cuda:
-        torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
-        contestant.run(inputs)
-        return (torch.cuda.max_memory_allocated() - before) / 2**20
-    return most_held(lambda: contestant.run(inputs))
-
-
-def print_tables(found: dict[str, Any]) -> None:
+def print_table(found: dict[str, Any]) -> None:
     length = found["options"]["length"]
     print(
         "| attention | against | time | CPU time | limit | error | growth"
@@ -341,9 +300,7 @@ def print_tables(found: dict[str, Any]) -> None:
             f"| {row['name']} | {row['reference']} | {row['wall']:.3f} | {row['cpu']:.3f}"
             f" | {limit} | {row['error']:.0e} | {grown} | {once} | {twice} |"
         )
-    where = found["environment"]
     print(f"\n{found['options']}, inputs {found['inputs']:.0f} MiB")
-    print(f"{where['cpu']}, {where['cpu_count']} cores, {where['git']}, {where['accelerators']}")
 
 
 if __name__ == "__main__":

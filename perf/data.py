@@ -11,7 +11,6 @@ threads, and depend little on other load.
 
 from __future__ import annotations
 
-import argparse
 import json
 import tempfile
 import time
@@ -21,6 +20,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow.parquet as pq
+from figures import command_line, publish
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
@@ -45,9 +45,8 @@ GOALS = {"sampling and packing": 20 * PUBLISHED, "reading rows": 1e6}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = command_line(__doc__)
     parser.add_argument("--tokens", type=int, default=100_000_000, help="total tokens of the rows")
-    parser.add_argument("--out", type=Path, help="also write the figures as JSON")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="lce-perf-") as folder:
         found = measure(Path(folder), options.tokens)
@@ -60,11 +59,7 @@ def main() -> None:
             f"| {what} | {row['tokens']:,} | {row['cpu']:.2f} | {speed:,.0f} |"
             f" {speed / PUBLISHED:,.0f} | {goal} |"
         )
-    where = found["environment"]
-    print(f"\n{where['cpu']}, {where['cpu_count']} cores, {where['git']}")
-    if options.out:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    publish(found, options.out)
 
 
 def measure(folder: Path, num_tokens: int) -> dict[str, Any]:

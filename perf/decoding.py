@@ -16,16 +16,15 @@ the size of the layer's keys and values in the cache.
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
+from figures import command_line, publish, without_out
+from measuring import alternate, ratio
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoModelForCausalLM, DynamicCache
 
@@ -63,7 +62,7 @@ FASTER_THAN_GENERATE = 1.5
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = command_line(__doc__)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16"])
     parser.add_argument("--model", default="smollm2_135m")
@@ -78,7 +77,6 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--only", nargs="+", metavar="METHOD", help="measure only these and none")
     parser.add_argument("--no-times", action="store_true", help="only count kernels and bytes")
-    parser.add_argument("--out", type=Path, help="also write the figures as JSON")
     options = parser.parse_args(arguments)
     threads = torch.get_num_threads()
     torch.set_num_threads(options.threads)
@@ -88,16 +86,18 @@ def main(arguments: list[str] | None = None) -> None:
     finally:
         torch.set_num_threads(threads)
     print_tables(found)
-    if options.out:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    publish(found, options.out, found["environment"]["accelerators"])
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
-    given = {key: value for key, value in vars(options).items() if key != "out"}
     counts = [counted(options, one) for one in chosen(options)]
     times = [] if options.no_times else [*against_generate(options), *against_stock(options)]
-    return {"options": given, "counts": counts, "times": times, "environment": environment()}
+    return {
+        "options": without_out(options),
+        "counts": counts,
+        "times": times,
+        "environment": environment(),
+    }
 
 
 def chosen(options: argparse.Namespace) -> list[Contestant]:
@@ -294,35 +294,21 @@ def compared(
     length: int,
 ) -> dict[str, Any]:
     """Return the median of first time / second time, and milliseconds per token of both."""
-    ways = {"first": first, "second": second}
-    ratios, steps = [], {name: [] for name in ways}  # type: ignore[var-annotated]
-    for repeat in range(options.repeats):
-        order = list(ways)[:: -1 if repeat % 2 else 1]
-        taken = {way: timed(ways[way], options.device) for way in order}
-        ratios.append([taken["first"][clock] / taken["second"][clock] for clock in (0, 1)])
-        for way, (wall, _) in taken.items():
-            steps[way].append(1000 * wall / options.new_tokens)
-    wall, cpu = (statistics.median(values) for values in zip(*ratios, strict=True))
-    milliseconds = {way: statistics.median(values) for way, values in steps.items()}
-    tokens_per_second = {way: 1000 * batch / step for way, step in milliseconds.items()}
+    pairs = alternate(first, second, options.repeats)
+    wall, cpu = ratio(pairs)
+    milliseconds = [
+        1000 * statistics.median(one.wall for one in side) / options.new_tokens
+        for side in zip(*pairs, strict=True)
+    ]
     return {
         "name": name,
         "batch": batch,
         "length": length,
         "ratio": wall,
         "cpu": cpu,
-        "milliseconds": [milliseconds["first"], milliseconds["second"]],
-        "tokens_per_second": [tokens_per_second["first"], tokens_per_second["second"]],
+        "milliseconds": milliseconds,
+        "tokens_per_second": [1000 * batch / step for step in milliseconds],
     }
-
-
-def timed(run: Callable[[], Answers], device: str) -> tuple[float, float]:
-    """Return the wall and CPU seconds of one call."""
-    if device == "cuda":
-        torch.cuda.synchronize()
-    wall, cpu = time.perf_counter(), time.process_time()
-    run()  # returns lists, so the GPU has finished
-    return time.perf_counter() - wall, time.process_time() - cpu
 
 
 def print_tables(found: dict[str, Any]) -> None:
@@ -345,9 +331,7 @@ def print_tables(found: dict[str, Any]) -> None:
             f" | {row['cpu']:.2f} | {limit} | {kept} | {first:.0f} and {second:.0f}"
             f" | {fast:.1f} and {slow:.1f} |"
         )
-    where = found["environment"]
     print(f"\n{found['options']}")
-    print(f"{where['cpu']}, {where['cpu_count']} cores, {where['git']}, {where['accelerators']}")
 
 
 if __name__ == "__main__":

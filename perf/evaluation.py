@@ -13,19 +13,16 @@ during one call.
 from __future__ import annotations
 
 import argparse
-import json
-import statistics
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from memory import most_held
+from figures import command_line, publish, without_out
+from measuring import alternate, peak_memory, ratio
 from torch.nn import functional
 from transformers import LlamaForCausalLM
 
@@ -60,12 +57,11 @@ class HeldOut:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = command_line(__doc__)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--tokens", type=int, default=32768, help="tokens of held-out text")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--out", type=Path, help="also write the figures as JSON")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     found = measure(options)
@@ -76,12 +72,8 @@ def main() -> None:
             f"| {row['name']} | {row['reference']} | {row['ratio']:.2f} | {cpu}"
             f" | {row['target']:g} | {row['check']} |"
         )
-    where = found["environment"]
     print(f"\n{found['options']}")
-    print(f"{where['cpu']}, {where['cpu_count']} cores, {where['git']}, {where['accelerators']}")
-    if options.out:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    publish(found, options.out, found["environment"]["accelerators"])
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
@@ -103,8 +95,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     ):
         rows.append(row())
         print(rows[-1], file=sys.stderr, flush=True)
-    given = {key: value for key, value in vars(options).items() if key != "out"}
-    return {"options": given, "rows": rows, "environment": environment()}
+    return {"options": without_out(options), "rows": rows, "environment": environment()}
 
 
 def fewer_windows(options: argparse.Namespace, length: int, target: float) -> dict[str, Any]:
@@ -253,8 +244,8 @@ def no_full_logits(options: argparse.Namespace, length: int, target: float) -> d
     found = window_scores(model, windows, batch_tokens=length).nll[0]
     error = float(np.abs(found - full().cpu().numpy()).max())
     assert error < 1e-4, error
-    most = extra_memory(options, full)
-    least = extra_memory(options, lambda: window_scores(model, windows, batch_tokens=length))
+    most = peak_memory(full, options.device)
+    least = peak_memory(lambda: window_scores(model, windows, batch_tokens=length), options.device)
     check = f"{least:.0f} against {most:.0f} MiB, equal to {error:.0e}"
     return _row(f"memory of losses at {length}", "full logits", (most / least, None), target, check)
 
@@ -263,31 +254,8 @@ def ratios(
     options: argparse.Namespace, slow: Callable[[], Any], fast: Callable[[], Any]
 ) -> tuple[float, float, Any, Any]:
     """Return the median of slow time / fast time (wall, CPU), and the results of both."""
-    pairs = []
-    for repeat in range(options.repeats):
-        ways = {"slow": slow, "fast": fast}
-        order: Sequence[str] = ("slow", "fast")[:: -1 if repeat % 2 else 1]
-        taken = {name: timed(ways[name]) for name in order}
-        pairs.append([taken["slow"][clock] / taken["fast"][clock] for clock in (0, 1)])
-    wall, cpu = zip(*pairs, strict=True)
-    return statistics.median(wall), statistics.median(cpu), taken["slow"][2], taken["fast"][2]
-
-
-def timed(run: Callable[[], Any]) -> tuple[float, float, Any]:
-    """Return wall and CPU seconds of one call, and its result."""
-    wall, cpu = time.perf_counter(), time.process_time()
-    found = run()
-    return time.perf_counter() - wall, time.process_time() - cpu, found
-
-
-def extra_memory(options: argparse.Namespace, run: Callable[[], Any]) -> float:
-    """Return the peak MiB of one call beyond the memory in use before it."""
-    if options.device == "cuda":
-        torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
-        run()
-        return (torch.cuda.max_memory_allocated() - before) / 2**20
-    return most_held(run)
+    pairs = alternate(slow, fast, options.repeats)
+    return *ratio(pairs), *(one.result for one in pairs[-1])
 
 
 def _row(

@@ -82,7 +82,9 @@ def main() -> int:
     parser.add_argument("--dry-run", action="store_true", help="a tiny shape on any machine")
     options = parser.parse_args()
     begun, when = time.monotonic(), datetime.now(UTC)
-    (facts,) = run(Section("facts", _python("facts"), 0, 60), 60, Path(os.devnull)).rows or [{}]
+    (facts,) = run(
+        Section("facts", _python(HERE / "gpu_facts.py"), 0, 60), 60, Path(os.devnull)
+    ).rows or [{}]
     if not facts.get("gpu") and not options.dry_run:
         print(_no_gpu(facts), file=sys.stderr)
         return NO_GPU
@@ -91,7 +93,10 @@ def main() -> int:
         for section in sections(options, Path(folder)):
             left = options.seconds - (time.monotonic() - begun)
             rows = Path(folder) / f"{section.name}.jsonl"
-            ended.append(_begun_in_time(section, left, rows))
+            if left < section.least:
+                ended.append(Ended(section.name, "no time left"))
+            else:
+                ended.append(run(section, left, rows))
             print(f"{time.monotonic() - begun:5.0f} s  {section.name}: {ended[-1].how}", flush=True)
     found = {
         "command": " ".join(["python", "perf/gpu.py", *sys.argv[1:]]),
@@ -112,16 +117,15 @@ def sections(options: argparse.Namespace, folder: Path) -> list[Section]:
     shape = "tiny" if dry else "Llama-2-7B"
     tests = _python("-m", "pytest", "-m", "gpu", "-q", "-p", "no:cacheprovider", ROOT / "tests")
 
+    def measuring(script: str, lengths: Sequence[int], methods: Sequence[str]) -> list[str]:
+        given = ["--lengths", *map(str, lengths), "--methods", *methods, "--shape", shape]
+        return _python(HERE / script, *given, "--rows", "{rows}", "--seconds", "{left}")
+
     def training(*lengths: int) -> list[str]:
-        chosen = [str(length) for length in lengths]
-        where = ["--rows", "{rows}", "--seconds", "{left}", "--shape", shape]
-        return [*_python(HERE / "gpu_training.py"), "--lengths", *chosen, *where]
+        return measuring("gpu_training.py", lengths, ["none"])
 
     def inference(methods: Sequence[str], *lengths: int) -> list[str]:
-        chosen = [str(length) for length in lengths]
-        where = ["--rows", "{rows}", "--seconds", "{left}", "--shape", shape]
-        named = ["--methods", *methods]
-        return [*_python(HERE / "gpu_inference.py"), "--lengths", *chosen, *named, *where]
+        return measuring("gpu_inference.py", lengths, methods)
 
     if dry:
         found = [
@@ -130,20 +134,17 @@ def sections(options: argparse.Namespace, folder: Path) -> list[Section]:
             Section("inference", inference(["none", "self_extend", "landmark"], 256), 5, 900),
         ]
     else:
-        study = [*_python(HERE / "gpu_study.py"), "--rows", "{rows}", "--seconds", "{left}"]
         home = (options.study_home or folder / "lce-home").resolve()
+        given = ["--home", home, "--rows", "{rows}", "--seconds", "{left}"]
+        study = _python(HERE / "gpu_study.py", *given)
         found = [
             Section("tests", tests, 30, 150),
             Section("training-32k", training(32768), 30, 110),
             Section("training-64k", training(65536), 45, 130),
             Section("inference", inference(_METHODS, 16384, 32768), 30, 170),
-            Section("smollm2-tuned", [*study, "--home", str(home)], 40, 600),
+            Section("smollm2-tuned", study, 40, 600),
         ]
     return [one for one in found if options.sections is None or one.name in options.sections]
-
-
-def _begun_in_time(section: Section, left: float, rows: Path) -> Ended:
-    return Ended(section.name, "no time left") if left < section.least else run(section, left, rows)
 
 
 def run(section: Section, left: float, rows: Path) -> Ended:
@@ -210,8 +211,6 @@ def write(folder: Path, found: dict[str, Any]) -> Path:
 
 
 def _python(*arguments: object) -> list[str]:
-    if arguments == ("facts",):
-        return [sys.executable, str(HERE / "gpu_facts.py")]
     return [sys.executable, *map(str, arguments)]
 
 

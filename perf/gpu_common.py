@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,17 @@ def add_row(rows: Path, row: Mapping[str, Any]) -> None:
     """Append a row to the file at once, because the process may be killed later."""
     with rows.open("a", encoding="utf-8") as file:
         file.write(json.dumps(row) + "\n")
+
+
+def speed_of(entries: Sequence[Mapping[str, Any]], warm_up: int) -> dict[str, Any]:
+    """Return speed and memory from a training log, ignoring the first `warm_up` steps' speed."""
+    counted = entries[warm_up:] or entries
+    mfu = [entry["mfu"] for entry in counted if entry["mfu"] is not None]
+    return {
+        "tokens_per_second": statistics.median(e["tokens_per_second"] for e in counted),
+        "mfu": statistics.median(mfu) if mfu else None,
+        "peak_memory_gib": round(max(e["peak_memory_bytes"] for e in entries) / 2**30, 2),
+    }
 
 
 def attention_kernels(run: Callable[[], object]) -> list[str]:

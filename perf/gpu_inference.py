@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 from gpu_common import add_row, attention_kernels, options, random_llama
+from measuring import timed
 
 from lce_core.attention.token_graphs import CudaRecorder
 from lce_core.devices import peak_flops, resolve_device
@@ -155,17 +156,10 @@ def best_of(
     call: Callable[[], object], device: torch.device, repeats: int = REPEATS
 ) -> tuple[float, float | None]:
     """Return the shortest wall seconds of a call and the peak GiB of tensors during the calls."""
-    cuda, best = device.type == "cuda", float("inf")
+    cuda = device.type == "cuda"
     if cuda:
         torch.cuda.reset_peak_memory_stats()
-    for _ in range(repeats):
-        if cuda:
-            torch.cuda.synchronize()
-        begun = time.perf_counter()
-        call()
-        if cuda:
-            torch.cuda.synchronize()
-        best = min(best, time.perf_counter() - begun)
+    best = min(timed(call).wall for _ in range(repeats))
     held = round(torch.cuda.max_memory_allocated() / _GIB, 2) if cuda else None
     return best, held
 

@@ -11,20 +11,18 @@ from __future__ import annotations
 import argparse
 import os
 import signal
-import statistics
 import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
-from gpu_common import add_row
+from gpu_common import add_row, speed_of
 
 from lce_core.training.loss_log import LOG, read_entries
 
 STUDY, BASE = "smollm2-tuned", "smollm2_135m_q4"
 _STOP_SECONDS = 20.0
-_GIB = 2**30
 
 
 def main() -> int:
@@ -64,20 +62,9 @@ def found(home: Path) -> list[dict[str, Any]]:
     logs = [*home.glob(f"artifacts/finetune/[!.]*/{LOG}"), *home.glob(f"progress/*/{LOG}")]
     for log in sorted(logs):
         entries = read_entries(log)
-        counted = entries[1:] or entries
-        if not counted:
-            continue
-        mfu = [entry["mfu"] for entry in counted if entry["mfu"] is not None]
-        rows.append(
-            {
-                "what": "study",
-                "step": log.parent.name,
-                "steps": len(entries),
-                "tokens_per_second": statistics.median(e["tokens_per_second"] for e in counted),
-                "mfu": statistics.median(mfu) if mfu else None,
-                "peak_memory_gib": max(e["peak_memory_bytes"] for e in entries) / _GIB,
-            }
-        )
+        if entries:
+            row = {"what": "study", "step": log.parent.name, "steps": len(entries)}
+            rows.append({**row, **speed_of(entries, warm_up=1)})
     cells = len(list(home.glob("artifacts/cell/[!.]*/record.json")))
     return [*rows, {"what": "study", "cells": cells}]
 

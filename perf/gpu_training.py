@@ -12,19 +12,16 @@ from __future__ import annotations
 import argparse
 import contextlib
 import gc
-import json
-import statistics
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from gpu_common import PLUGINS, add_row, attention_kernels, options, random_llama
+from gpu_common import PLUGINS, add_row, attention_kernels, options, random_llama, speed_of
+from measuring import random_rows
 
-from lce_core.data.manifest import write_manifest
 from lce_core.devices import reproducible, resolve_device
 from lce_core.methods import METHODS
 from lce_core.models import LanguageModel
@@ -82,18 +79,14 @@ def figures(
         entries, kernel = steps(base, length, method, states, STEPS, chosen.deadline)
     except RuntimeError as error:  # out of memory, or an unsupported kernel
         return str(error).splitlines()[0]
-    counted = entries[WARM_UP:] or entries
-    mfu = [entry["mfu"] for entry in counted if entry["mfu"] is not None]
     one_layer = random_llama(chosen.shape, layers=1)
     return {
         "layers": base.shape.num_layers,
         "states": states,
-        "tokens_per_second": statistics.median(e["tokens_per_second"] for e in counted),
-        "mfu": statistics.median(mfu) if mfu else None,
-        "peak_memory_gib": round(max(e["peak_memory_bytes"] for e in entries) / _GIB, 2),
+        **speed_of(entries, WARM_UP),
         "kernel": kernel,
         "kernels": attention_kernels(lambda: steps(one_layer, length, method, states, 1)),
-        "steps": len(counted),
+        "steps": len(entries[WARM_UP:] or entries),
         "loss": [entry["loss"] for entry in entries],
     }
 
@@ -160,7 +153,7 @@ def training_job(
     made = {name: folder / name for name in ("rows", "out", "resume")}
     for place in made.values():
         place.mkdir()
-    random_rows(made["rows"], number, length)
+    random_rows(made["rows"], number, length, vocabulary=32000)
     return TrainingJob(
         base_model=base.identity(),
         method=METHODS.parse({"name": method}, "perf/gpu").identity(),
@@ -177,14 +170,6 @@ def training_job(
         plugin_folders=(PLUGINS,),
         **made,
     )
-
-
-def random_rows(folder: Path, number: int, length: int) -> None:
-    """Write rows of random tokens in the format of `lce_core.data.packing`."""
-    drawn = np.random.default_rng(0).integers(32000, size=(number, length), dtype=np.uint16)
-    (folder / "rows.bin").write_bytes(drawn.tobytes())
-    manifest = {"num_rows": number, "row_length": length, "dtype": "uint16", "weighted": False}
-    write_manifest(folder, json.loads(json.dumps(manifest)))
 
 
 if __name__ == "__main__":

@@ -10,8 +10,6 @@ it prints, the script checks the numbers of cells and samples, and reads all row
 
 from __future__ import annotations
 
-import argparse
-import json
 import tempfile
 import time
 from collections.abc import Iterator
@@ -20,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from figures import command_line, publish
 
 import catalog.comparisons
 from catalog.build import write_tables
@@ -42,9 +41,8 @@ LIMIT_SECONDS, LIMIT_VIEW_SECONDS = 20.0, 0.3
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = command_line(__doc__)
     parser.add_argument("--answers", type=int, default=100, help="scored prompts of each cell")
-    parser.add_argument("--out", type=Path, help="also write the figures as JSON")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="lce-perf-") as folder:
         found = measure(Path(folder) / "catalog.duckdb", options.answers)
@@ -56,11 +54,7 @@ def main() -> None:
         print(
             f"| first row and count of `{view}` | {rows} | {seconds:.3f} | {LIMIT_VIEW_SECONDS} |"
         )
-    where = found["environment"]
-    print(f"\n{where['cpu']}, {where['cpu_count']} cores, {where['git']}")
-    if options.out:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    publish(found, options.out)
 
 
 def measure(path: Path, answers: int) -> dict[str, Any]:

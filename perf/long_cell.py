@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,11 +21,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from figures import command_line, publish
 from numpy.typing import NDArray
-from pulling_hosts import Silent, become_host, told_by_hosts, wait_for_all
+from pulling_hosts import become_host, pull, told_by_hosts
 
-from flows.runs.scheduling import UnitResult, run_units
-from flows.settings import make_execution
+from flows.runs.scheduling import UnitResult
 from lce_core.evaluation import likelihood, window_ranges
 from lce_core.evaluation.loss_cache import TokenScores
 from lce_core.evaluation.window_ranges import WindowRanges, assist
@@ -38,9 +37,7 @@ from lce_core.store.artifacts import Attempt, Store
 from lce_core.store.records import environment
 from lce_core.store.steps import make_step
 from lce_core.study.units import Unit
-from tasks.slots import Slot
 from tasks.work_queue import Claim
-from tasks.workers import Pool
 
 NUM_RANGES, LENGTH = 24, 8
 LIMITS = {(1, 1): 25.5, (1, 2): 13.5, (2, 2): 7.5}
@@ -57,8 +54,7 @@ class _Spec:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--out", type=Path, help="also write the figures as JSON")
+    parser = command_line(__doc__)
     parser.add_argument("--host", help=argparse.SUPPRESS)
     parser.add_argument("--home", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--slots", type=int, help=argparse.SUPPRESS)
@@ -70,13 +66,8 @@ def main() -> None:
     print("| hosts | slots of each | measured | limit |\n|--:|--:|--:|--:|")
     for (hosts, slots), limit in LIMITS.items():
         print(f"| {hosts} | {slots} | {figures[hosts, slots]:.1f} s | {limit} s |")
-    where = environment()
-    print(f"\n{where['cpu']}, {where['cpu_count']} cores, {where['git']}")
-    if options.out:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        seconds = {f"{hosts} x {slots}": figures[hosts, slots] for hosts, slots in LIMITS}
-        content = {"seconds": seconds, "environment": where}
-        options.out.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    seconds = {f"{hosts} x {slots}": figures[hosts, slots] for hosts, slots in LIMITS}
+    publish({"seconds": seconds, "environment": environment()}, options.out)
 
 
 def measure(num_hosts: int, slots: int) -> float:
@@ -118,24 +109,16 @@ def be_a_host(name: str, home: Path, slots: int) -> dict[str, Any]:
         np.save(attempt.out / "nll.npy", found.nll)
         return {}
 
-    def compute(taken: Claim, end: Callable[[UnitResult], None]) -> None:
-        if taken.unit.assists:
+    def compute(claim: Claim, end: Callable[[UnitResult], None]) -> None:
+        if claim.unit.assists:
             end({"computed": assist(store.parts(step), model), "held": []})
             return
         outcome = store.ensure_if_free(step, score, {})
         end({"held": [] if outcome else [step.fingerprint]})
 
-    def submit(taken: Claim, slot: Slot, end: Callable[[UnitResult], None]) -> None:  # noqa: ARG001
-        threading.Thread(target=compute, args=(taken, end)).start()
-
-    execution = make_execution({"home": home, "slots": slots, "device": "cpu"})
-    wait_for_all(name, home)
-    begun = time.monotonic()
     unit = Unit("long", step.kind, (step,))
-    with Pool(execution) as pool:
-        summary = run_units([unit], set(), pool, Silent(), submit, {step.fingerprint: 24.0})
-    assert not summary.failures
-    return {"seconds": time.monotonic() - begun, "scored": scored}
+    seconds = pull(name, home, slots, [unit], {step.fingerprint: 24.0}, compute)
+    return {"seconds": seconds, "scored": scored}
 
 
 if __name__ == "__main__":

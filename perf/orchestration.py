@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -22,19 +21,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pulling_hosts import Silent, become_host, told_by_hosts, wait_for_all
+from figures import command_line, publish
+from pulling_hosts import become_host, pull, told_by_hosts
 
-from flows.runs.scheduling import UnitResult, run_units
-from flows.settings import make_execution, study_path
+from flows.runs.scheduling import UnitResult
+from flows.settings import study_path
 from lce_core.store.artifacts import Attempt, Store
 from lce_core.store.records import environment
 from lce_core.store.steps import make_step
 from lce_core.study.plan import StudyPlan
 from lce_core.study.study_file import load_study
 from lce_core.study.units import Unit, dearest_first
-from tasks.slots import Slot
 from tasks.work_queue import Claim
-from tasks.workers import Pool
 
 NUM_STEPS, SLOTS = 24, 2
 LIMITS = {1: 13.5, 2: 7.5, 4: 4.5}
@@ -54,8 +52,7 @@ class _Spec:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--out", type=Path, help="also write the figures as JSON")
+    parser = command_line(__doc__)
     parser.add_argument("--host", help=argparse.SUPPRESS)
     parser.add_argument("--home", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -66,12 +63,7 @@ def main() -> None:
     print("| hosts | measured | limit | before |\n|--:|--:|--:|--:|")
     for number, limit in LIMITS.items():
         print(f"| {number} | {figures[number]:.1f} s | {limit} s | {BEFORE[number]} s |")
-    where = environment()
-    print(f"\n{where['cpu']}, {where['cpu_count']} cores, {where['git']}")
-    if options.out:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        content = {"seconds": figures, "environment": where}
-        options.out.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    publish({"seconds": figures, "environment": environment()}, options.out)
 
 
 def measure(num_hosts: int) -> float:
@@ -94,29 +86,20 @@ def be_a_host(name: str, home: Path) -> dict[str, Any]:
     seconds = {step.fingerprint: 1.0 for step in steps}
     plan = StudyPlan(load_study(study_path("smoke")), {}, ())
     ordered = dearest_first(units, plan, seconds, name)
-    execution = make_execution({"home": home, "slots": SLOTS, "device": "cpu"})
 
     def sleep(attempt: Attempt) -> dict[str, Any]:
         time.sleep(1.0)
         (attempt.out / "slept").write_text("one second", encoding="utf-8")
         return {}
 
-    def compute(taken: Claim, end: Callable[[UnitResult], None]) -> None:
-        (step,) = taken.unit.steps
+    def compute(claim: Claim, end: Callable[[UnitResult], None]) -> None:
+        (step,) = claim.unit.steps
         outcome = store.ensure_if_free(step, sleep, {})
         if outcome and outcome.status == "computed":
             computed.append(step.name)
         end({"held": [] if outcome else [step.fingerprint]})
 
-    def submit(taken: Claim, slot: Slot, end: Callable[[UnitResult], None]) -> None:  # noqa: ARG001
-        threading.Thread(target=compute, args=(taken, end)).start()
-
-    wait_for_all(name, home)
-    begun = time.monotonic()
-    with Pool(execution) as pool:
-        summary = run_units(ordered, set(), pool, Silent(), submit, seconds)
-    assert not summary.failures
-    return {"seconds": time.monotonic() - begun, "computed": computed}
+    return {"seconds": pull(name, home, SLOTS, ordered, seconds, compute), "computed": computed}
 
 
 if __name__ == "__main__":

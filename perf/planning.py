@@ -11,7 +11,6 @@ cells on an empty store.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from figures import command_line, publish
 
 from flows.settings import STUDIES
 from lce_core.store.artifacts import Store
@@ -41,10 +41,9 @@ LIMIT_MEGABYTES = 500
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = command_line(__doc__)
     parser.add_argument("--cells", type=int, default=10_800, help="approximate number of cells")
     parser.add_argument("--many", type=int, default=0, help="also plan this number of cells")
-    parser.add_argument("--out", type=Path, help="also write the figures as JSON")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="lce-perf-") as folder:
         found = measure(Path(folder) / "home", options.cells, options.many)
@@ -53,13 +52,9 @@ def main() -> None:
     for what, row in found["figures"].items():
         rest = f"{row.get('listings', '-')} | {row.get('megabytes', '-')} |"
         print(f"| {what} | {row['seconds']:.2f} | {row['cpu']:.2f} | {rest}")
-    where = found["environment"]
-    print(f"\n{where['cpu']}, {where['cpu_count']} cores, {where['git']}")
-    print(f"limits of the commands: {LIMIT_SECONDS:g} s and {LIMIT_MEGABYTES} MB")
+    print(f"\nlimits of the commands: {LIMIT_SECONDS:g} s and {LIMIT_MEGABYTES} MB")
     print(f"with --many 100000: {LIMIT_MANY_SECONDS:g} s")
-    if options.out:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    publish(found, options.out)
 
 
 def measure(home: Path, num_cells: int, many: int) -> dict[str, Any]:

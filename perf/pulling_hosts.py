@@ -1,4 +1,7 @@
-"""Simulate several hosts on one store: processes with their own host names that start together."""
+"""Simulate several hosts on one store: processes with their own host names that start together.
+
+The script of a measurement starts itself once per host, with the option --host.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,20 @@ import json
 import socket
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from flows.runs.scheduling import UnitResult, run_units
+from flows.settings import make_execution
 from lce_core.store.artifacts import Store
 from lce_core.store.records import environment
 from lce_core.study.units import Unit
+from tasks.slots import Slot
+from tasks.work_queue import Claim
+from tasks.workers import Pool
 
 
 class Silent:
@@ -51,8 +61,38 @@ def become_host(name: str) -> None:
     socket.gethostname = lambda: name
 
 
-def wait_for_all(name: str, home: Path) -> None:
-    """Report this host as ready, and wait until all hosts are ready."""
+def pull(
+    name: str,
+    home: Path,
+    slots: int,
+    units: Sequence[Unit],
+    seconds: Mapping[str, float],
+    compute: Callable[[Claim, Callable[[UnitResult], None]], None],
+) -> float:
+    """Compute units in threads, with the scheduling loop of `lce run`; return the seconds.
+
+    Args:
+      name: name of this host.
+      home: folder of the store.
+      slots: number of threads.
+      units: units to do, in order.
+      seconds: predicted seconds of each step, by fingerprint.
+      compute: computes a claimed unit and passes its result to the second argument.
+    """
+
+    def submit(claim: Claim, slot: Slot, end: Callable[[UnitResult], None]) -> None:  # noqa: ARG001
+        threading.Thread(target=compute, args=(claim, end)).start()
+
+    execution = make_execution({"home": home, "slots": slots, "device": "cpu"})
+    _wait_for_all(name, home)
+    begun = time.monotonic()
+    with Pool(execution) as pool:
+        summary = run_units(units, set(), pool, Silent(), submit, seconds)
+    assert not summary.failures
+    return time.monotonic() - begun
+
+
+def _wait_for_all(name: str, home: Path) -> None:
     environment()  # fill its cache now, because the first call takes long
     (home / f"ready-{name}").touch()
     while not (home / "go").exists():

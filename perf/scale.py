@@ -12,26 +12,21 @@ fewer cells, so its rerun is compared per cell.
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
-import re
-import sqlite3
-import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
 import yaml
+from figures import command_line, publish
 from searching import searching_seconds
+from study import LCE, computed, task_runs, timed
 
 from catalog.queries import logical_digest, run_query
 from flows.servers.temporary_server import client_settings, temporary_server
 from lce_core.store.records import environment
 
-LCE = [sys.executable, "-c", "from lce.cli import main; main()"]
 PLUGINS = Path(__file__).resolve().parent / "plugins"
 METHODS = ("none", "pi", "ntk_aware", "dynamic_ntk_aware", "yarn")
 NUM_TASKS, NUM_SAMPLES = 100, 100
@@ -69,10 +64,9 @@ print(json.dumps([time.perf_counter() - begun, value]))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = command_line(__doc__)
     parser.add_argument("--cells", type=int, default=10_000, help="approximate number of cells")
     parser.add_argument("--naive", type=int, default=1000, help="cells of the naive flow")
-    parser.add_argument("--out", type=Path, help="also write the figures as JSON")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="lce-perf-") as folder:
         found = measure(Path(folder), options.cells, options.naive)
@@ -80,11 +74,7 @@ def main() -> None:
     print("| what | measured | limit |\n|---|--:|--:|")
     for what, value in found["figures"].items():
         print(f"| {what} | {value:,.5g} | {LIMITS.get(what, '-')} |")
-    where = found["environment"]
-    print(f"\n{where['cpu']}, {where['cpu_count']} cores, {where['git']}")
-    if options.out:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    publish(found, options.out)
 
 
 def measure(folder: Path, cells: int, naive: int) -> dict[str, Any]:
@@ -102,7 +92,7 @@ def measure(folder: Path, cells: int, naive: int) -> dict[str, Any]:
     assert num_cells == lengths * len(METHODS) * NUM_TASKS
     assert answers == num_cells * NUM_SAMPLES
     again, told = timed(run, home)
-    assert " 0 steps computed" in told, told
+    assert computed(told) == 0, told
     assert computed(text) >= num_cells
     assert logical_digest(catalog) == digest
     done_tasks = task_runs(home) - tasks
@@ -170,34 +160,6 @@ def study(lengths: int) -> dict[str, Any]:
         ],
         "seeds": [0],
     }
-
-
-def timed(command: list[str], home: Path, **more: str) -> tuple[float, str]:
-    """Run a command that must succeed; return its wall seconds and its output."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT_", "MLFLOW_"))}
-    began = time.perf_counter()
-    answer = subprocess.run(
-        command,
-        env={**kept, **more, "LCE_HOME": str(home)},
-        cwd=home.parent,  # a folder without Prefect settings
-        capture_output=True,
-        text=True,
-    )
-    assert answer.returncode == 0, answer.stderr[-2000:]
-    return time.perf_counter() - began, answer.stdout
-
-
-def computed(output: str) -> int:
-    """Return the number of steps that a run reports as computed."""
-    found = re.search(r"([\d,]+) steps computed", output)
-    assert found, output
-    return int(found[1].replace(",", ""))
-
-
-def task_runs(home: Path) -> int:
-    """Count the task runs in the home's Prefect database."""
-    with sqlite3.connect(home / "prefect" / "prefect.db") as database:
-        return int(database.execute("SELECT count(*) FROM task_run").fetchone()[0])
 
 
 if __name__ == "__main__":

@@ -9,8 +9,6 @@ of docs/performance.md. The script takes about as long as the study.
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import re
 import sqlite3
@@ -21,6 +19,8 @@ import tempfile
 import time
 from pathlib import Path
 from typing import Any
+
+from figures import command_line, publish
 
 from catalog.queries import logical_digest, run_query
 from lce_core.store.records import environment
@@ -40,9 +40,7 @@ LIMITS = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--out", type=Path, help="also write the figures as JSON")
-    out = parser.parse_args().out
+    out = command_line(__doc__).parse_args().out
     with tempfile.TemporaryDirectory(prefix="lce-perf-") as folder:
         found = measure(Path(folder) / "home")
     print("| what | measured | limit |\n|---|--:|--:|")
@@ -51,11 +49,7 @@ def main() -> None:
         shown = str(value) if isinstance(value, int) else f"{value:.2f} s"
         allowed = "-" if limit is None else f"{limit:g}{'' if isinstance(limit, int) else ' s'}"
         print(f"| {what} | {shown} | {allowed} |")
-    where = found["environment"]
-    print(f"\n{where['cpu']}, {where['cpu_count']} cores, {where['git']}, {found['steps']} steps")
-    if out:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    publish(found, out, f"{found['steps']} steps")
 
 
 def measure(home: Path) -> dict[str, Any]:
@@ -85,18 +79,18 @@ def measure(home: Path) -> dict[str, Any]:
     }
 
 
-def timed(command: list[str], home: Path) -> tuple[float, str]:
+def timed(command: list[str], home: Path, **more: str) -> tuple[float, str]:
     """Run a command that must succeed; return its wall seconds and its output."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("PREFECT_", "MLFLOW_"))}
     began = time.perf_counter()
     answer = subprocess.run(
         command,
-        env={**kept, "LCE_HOME": str(home)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
+        env={**kept, **more, "LCE_HOME": str(home)},
+        cwd=home.parent,  # a folder without Prefect settings
+        capture_output=True,
         text=True,
-        check=True,
     )
+    assert answer.returncode == 0, answer.stderr[-2000:]
     return time.perf_counter() - began, answer.stdout
 
 
@@ -107,9 +101,9 @@ def median(command: list[str], home: Path) -> float:
 
 def computed(output: str) -> int:
     """Return the number of steps that a run reports as computed."""
-    found = re.search(r"(\d+) steps computed", output)
+    found = re.search(r"([\d,]+) steps computed", output)
     assert found, output
-    return int(found[1])
+    return int(found[1].replace(",", ""))
 
 
 def task_runs(home: Path) -> int:

@@ -15,7 +15,6 @@ ratio compares the medians of their steps.
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 import tempfile
@@ -26,10 +25,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from memory import most_held
+from figures import command_line, publish, without_out
+from measuring import alternate, peak_memory, random_rows, ratio
 from torch.nn import functional
 
-from lce_core.data.manifest import write_manifest
 from lce_core.data.packing import PackedRows
 from lce_core.devices import reproducible
 from lce_core.evaluation.cross_entropy import linear_cross_entropy
@@ -53,27 +52,22 @@ Loss = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = command_line(__doc__)
     parser.add_argument("--tokens", type=int, default=16384, help="tokens of one call of the loss")
     parser.add_argument("--hidden", type=int, default=512)
     parser.add_argument("--vocabulary", type=int, default=32000)
     parser.add_argument("--steps", type=int, default=60, help="steps of one training run")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--out", type=Path, help="also write the figures as JSON")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     rows = [*losses(options), *loops(options)]
     print("| what | against | ratio | limit |\n|---|---|--:|--:|")
     for row in rows:
         print(f"| {row['name']} | {row['reference']} | {row['ratio']:.3f} | {row['limit']:g} |")
-    given = {k: v for k, v in vars(options).items() if k != "out"}
-    found = {"options": given, "rows": rows, "environment": environment()}
-    where = found["environment"]
-    print(f"\n{given}\n{where['cpu']}, {where['cpu_count']} cores, {where['git']}")
-    if options.out:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    found = {"options": without_out(options), "rows": rows, "environment": environment()}
+    print(f"\n{found['options']}")
+    publish(found, options.out)
 
 
 def losses(options: argparse.Namespace) -> list[dict[str, Any]]:
@@ -102,19 +96,12 @@ def losses(options: argparse.Namespace) -> list[dict[str, Any]]:
     for mine, other in zip(ours(), theirs(), strict=True):
         error = float((mine - other).abs().max() / other.abs().max())
         assert error <= 1e-5, error
-    memory = most_held(ours) / most_held(theirs)
-    times = []
-    for repeat in range(options.repeats):
-        taken = {}
-        for call in [ours, theirs][:: -1 if repeat % 2 else 1]:
-            begun = time.process_time()
-            call()
-            taken[call] = time.process_time() - begun
-        times.append(taken[ours] / taken[theirs])
+    memory = peak_memory(ours) / peak_memory(theirs)
+    _, cpu = ratio(alternate(ours, theirs, options.repeats))
     name, reference = "the loss, in blocks of tokens", "whole logits"
     return [
         _row(f"memory of {name}", reference, memory, "memory of the loss"),
-        _row(f"CPU time of {name}", reference, statistics.median(times), "time of the loss"),
+        _row(f"CPU time of {name}", reference, cpu, "time of the loss"),
     ]
 
 
@@ -123,7 +110,8 @@ def loops(options: argparse.Namespace) -> list[dict[str, Any]]:
     ratios = []
     with tempfile.TemporaryDirectory(prefix="lce-perf-") as name:
         folder = Path(name)
-        make_rows(folder / "rows", 4 * options.steps)
+        (folder / "rows").mkdir()
+        random_rows(folder / "rows", 4 * options.steps, ROW_TOKENS, vocabulary=256)
         for repeat in range(options.repeats):
             taken: dict[str, list[float]] = {}
             found: dict[str, list[float]] = {}
@@ -134,8 +122,8 @@ def loops(options: argparse.Namespace) -> list[dict[str, Any]]:
             medians = {way: statistics.median(steps[WARM_UP:]) for way, steps in taken.items()}
             ratios.append(medians["trainer"] / medians["bare"])
             print(medians, file=sys.stderr, flush=True)
-    ratio = statistics.median(ratios)
-    return [_row("a training step of the toy base model", "a bare loop", ratio, "time of a step")]
+    name = "a training step of the toy base model"
+    return [_row(name, "a bare loop", statistics.median(ratios), "time of a step")]
 
 
 def trainer(job: TrainingJob) -> tuple[list[float], list[float]]:
@@ -195,15 +183,6 @@ def training_job(folder: Path, repeat: int, way: str, options: argparse.Namespac
         device="cpu",
         threads=options.threads,
     )
-
-
-def make_rows(folder: Path, number: int) -> None:
-    """Write rows of random bytes in the format of `lce_core.data.packing`."""
-    folder.mkdir()
-    drawn = np.random.default_rng(0).integers(256, size=(number, ROW_TOKENS), dtype=np.uint16)
-    (folder / "rows.bin").write_bytes(drawn.tobytes())
-    manifest = {"num_rows": number, "row_length": ROW_TOKENS, "dtype": "uint16", "weighted": False}
-    write_manifest(folder, manifest)
 
 
 def _row(name: str, reference: str, ratio: float, limit: str) -> dict[str, Any]:

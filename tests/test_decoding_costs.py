@@ -5,9 +5,8 @@ Counts are exact; times are not looked at.
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +18,12 @@ SIZES = ["--model", "toy_llama", "--layers", "2", "--window", "32", "--threads",
 
 
 @pytest.fixture(scope="module")
-def script() -> Any:
-    spec = importlib.util.spec_from_file_location("perf_decoding", ROOT / "perf" / "decoding.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look themselves up
-    spec.loader.exec_module(module)
-    return module
+def script() -> Iterator[Any]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT / "perf"))
+        import decoding
+
+        yield decoding
 
 
 def run(script: Any, tmp_path: Path, *options: str) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import functools
 import inspect
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
@@ -27,21 +27,7 @@ AcceptPluginChange = Annotated[
     ),
 ]
 
-OfExecution = Literal[
-    "slots",
-    "training_slots",
-    "evaluation_slots",
-    "engine",
-    "device",
-    "processes",
-    "micro_batch_tokens",
-    "model_folder",
-    "data_folder",
-    "plugins",
-    "execution",
-]
-
-_FORMS: dict[OfExecution, Any] = {
+_OPTIONS: dict[str, Any] = {
     "slots": Annotated[
         int | None, typer.Option(help="Parallel steps. Default: one per GPU or CPU core.")
     ],
@@ -76,13 +62,13 @@ _FORMS: dict[OfExecution, Any] = {
         Path | None, typer.Option("--execution", help="YAML file with execution settings.")
     ],
 }
-_SEVERAL = ("model_folder", "data_folder", "plugins")
+FOLDERS = ("model_folder", "data_folder", "plugins")
+"""Options for the user's folders; each may be given several times."""
+EVERY = tuple(_OPTIONS)
+"""All execution options, for commands that compute."""
 
-FOLDERS: tuple[OfExecution, ...] = ("model_folder", "data_folder", "plugins")
-EVERY: tuple[OfExecution, ...] = tuple(_FORMS)
 
-
-def with_execution(*names: OfExecution) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def with_execution(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return a decorator that appends these execution options to a command's own options.
 
     The options are combined into one `Execution`, which the command receives as its argument `how`.
@@ -100,22 +86,22 @@ def with_execution(*names: OfExecution) -> Callable[[Callable[..., None]], Calla
             inspect.Parameter(
                 name,
                 inspect.Parameter.KEYWORD_ONLY,
-                default=[] if name in _SEVERAL else None,
-                annotation=_FORMS[name],
+                default=[] if name in FOLDERS else None,
+                annotation=_OPTIONS[name],
             )
             for name in names
         ]
         parameters = [*own, *added]
 
         @functools.wraps(command)
-        def asked(**given: Any) -> None:
+        def with_options(**given: Any) -> None:
             how = _execution({name: given.pop(name) for name in names})
             command(**given, **({"how": how} if "how" in hints else {}))
 
         # Typer reads both the signature and the annotations.
-        asked.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        asked.__annotations__ = {one.name: one.annotation for one in parameters}
-        return asked
+        with_options.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        with_options.__annotations__ = {one.name: one.annotation for one in parameters}
+        return with_options
 
     return decorate
 

@@ -138,7 +138,7 @@ def _show(console: Console, found: Sequence[Verification], seconds: float) -> No
         same = sum(m.committed == m.again for m in twice)
         table.add_row(name, f"{len(twice):,}", f"{same:,}", f"{max(differences, default=0.0):.3g}")
     console.print(table)
-    samples, same = (sum(getattr(one, name) for one in found) for name in _COUNTS)
+    samples, same = sum(v.num_samples for v in found), sum(v.num_same_samples for v in found)
     console.print(f"samples: {same:,} of {samples:,} the same")
     counts = {
         "identical": sum(one.identical for one in found),
@@ -150,6 +150,3 @@ def _show(console: Console, found: Sequence[Verification], seconds: float) -> No
     console.print(f"{len(found):,} cells in {formats.duration(seconds)}: {shown}")
     if others := sum(not one.same_environment and one.error is None for one in found):
         console.print(f"{others:,} of them first computed with other code, libraries or hardware")
-
-
-_COUNTS = ("num_samples", "num_same_samples")

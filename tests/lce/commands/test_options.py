@@ -9,12 +9,12 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from lce.commands.options import EVERY, FOLDERS, OfExecution, with_execution
+from lce.commands.options import EVERY, FOLDERS, with_execution
 from lce_core.errors import SpecError
 from lce_core.execution import Execution
 
 
-def said(names: tuple[OfExecution, ...], *given: str) -> tuple[str, Execution]:
+def said(names: tuple[str, ...], *given: str) -> tuple[str, Execution]:
     """What a command with those options gets when it is called so."""
     heard: list[tuple[str, Execution]] = []
     app = typer.Typer()
