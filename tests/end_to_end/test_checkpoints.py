@@ -154,4 +154,4 @@ def test_a_request_that_is_no_single_finished_variant_is_refused(
     assert not Path(out).exists()
     other = write_study(tmp_path, train_tokens=2 * TINY["train_tokens"])
     told = lce(home, "export", other, out, "--select", "method=yarn", *text, status=2)
-    assert "run the study first" in told
+    assert "train it with `lce run" in told
