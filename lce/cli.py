@@ -58,7 +58,7 @@ app.add_typer(rebuild, name="rebuild")
 app.add_typer(rope, name="rope")
 
 INFRASTRUCTURE = (ServiceError, StoreError, WorkerLostError, ProcessFailedError, DefectError)
-"""Errors for exit code 3: a different request would not prevent them."""
+"""Errors of servers, workers, the store or lce itself; they lead to exit code 3."""
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C; typer turns KeyboardInterrupt into SystemExit with this code."""

@@ -23,7 +23,7 @@ from lce_core.store.failures import disk_full
 from lce_core.store.unforeseen import FULL_BYTES
 
 MAX_START_ATTEMPTS = 3
-"""How often `lce run` starts the flow while the Prefect server dies before registering the run."""
+"""Maximum number of flow starts, if the Prefect server dies before registering the run."""
 _CLIENT = {
     # Prefect's log lines would break the live progress view. The command prints failures itself.
     "PREFECT_LOGGING_LEVEL": "CRITICAL",

@@ -41,7 +41,7 @@ PUBLISHED = 7_000.0
 """Tokens per core and second from text to packed rows: 5 billion per hour on about 200 processes
 (Fu et al., arXiv:2402.10171, README of FranxYao/Long-Context-Data-Engineering)."""
 GOALS = {"sampling and packing": 20 * PUBLISHED, "reading rows": 1e6}
-"""Minimum tokens per second."""
+"""Minimum tokens per CPU second."""
 
 
 def main() -> None:

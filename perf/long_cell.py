@@ -84,7 +84,7 @@ def measure(num_hosts: int, slots: int) -> float:
 
 
 def be_a_host(name: str, home: Path, slots: int) -> dict[str, Any]:
-    """Pull until the study is done; return the seconds and the ranges scored here."""
+    """Score ranges until the cell is done; return the seconds and the ranges of this host."""
     become_host(name)
     window_ranges.NUM_RANGES = NUM_RANGES
     scored: list[int] = []

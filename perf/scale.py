@@ -39,7 +39,7 @@ LIMITS = {
     "report, MB": 10.0,
     "naive rerun, times ours by the cell": 20.0,
 }
-"""Maximum values; for the last entry the minimum."""
+"""Maximum value of each figure; for the last figure the minimum."""
 NAIVE = """
 import json
 import sys

@@ -44,7 +44,7 @@ from lce_core.training.schedule import learning_rate, rows_of_step
 BASE = MODELS.parse({"name": "toy_llama"}, "perf")
 CPU = torch.device("cpu")
 ROW_TOKENS, ROWS_PER_STEP = 128, 16
-"""As in the training of the toy base model."""
+"""Row length in tokens and rows per step, as in the training of the toy base model."""
 WARM_UP = 5
 LIMITS = {"memory of the loss": 0.2, "time of the loss": 1.15, "time of a step": 1.05}
 

@@ -54,7 +54,7 @@ def worker(
     ] = 15.0,
     accept_plugin_change: AcceptPluginChange = False,
 ) -> None:
-    """Compute the cells of studies that no other worker has claimed; for clusters, no Prefect."""
+    """Compute studies together with workers on other hosts; needs a shared folder, no Prefect."""
     from flows.pulling import pull_studies
     from flows.work import RunOptions
 

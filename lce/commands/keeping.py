@@ -100,7 +100,7 @@ def export(
         str | None, typer.Option(help="Convert the weights to fp32 or bf16.")
     ] = None,
 ) -> None:
-    """Export one variant as a model folder that unmodified transformers can run."""
+    """Write a model of the study, method included, as a folder for unmodified transformers."""
     from lce.keeping.exporting import export_variant
 
     for line in export_variant(study, how, out, select=select, length=length, precision=precision):

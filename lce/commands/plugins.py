@@ -111,7 +111,7 @@ def check(
         Path, typer.Argument(help="File of a plug-in, or a folder of plug-ins as for --plugins.")
     ],
 ) -> None:
-    """Check that plug-ins keep the contract of their base class; exit with 1 if one does not."""
+    """Run the contract tests on your plug-ins; exit with 1 if a test fails."""
     from lce.plugins.checking import check_plugins
 
     if not check_plugins(path, how.data_folders):

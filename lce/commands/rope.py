@@ -29,7 +29,7 @@ def bound(
     dim: Dim = 128,
     as_json: AsJson = False,
 ) -> None:
-    """Print L_theta of a RoPE base: up to how many tokens away it favours similar tokens."""
+    """Print L_theta, the distance in tokens up to which a RoPE base favours similar tokens."""
     from lce.rope import texts
     from lce_core.rope import bound as bounds
 
@@ -51,7 +51,7 @@ def base(
     ] = 2,
     as_json: AsJson = False,
 ) -> None:
-    """Find the smallest RoPE base that favours similar tokens up to a given length."""
+    """Find the smallest RoPE base that favours similar tokens at every distance up to a length."""
     from lce.rope import texts
     from lce_core.rope import bound as bounds
 

@@ -61,10 +61,12 @@ def export_variant(
 
 
 def _one_variant(plan: StudyPlan) -> PlannedCell:
-    """Return a cell of the only variant in the plan, one that can be computed on this machine.
+    """Return a cell that this machine can compute, from a plan with only one variant.
+
+    A variant is a method with the base model's, trained or published weights, for one seed.
 
     Raises:
-      SpecError: if the plan has several variants, or none of the cells can be computed here.
+      SpecError: if the plan has several variants, or this machine can compute none of the cells.
     """
     variants: dict[tuple[object, ...], list[PlannedCell]] = {}
     for cell in plan.cells:

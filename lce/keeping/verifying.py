@@ -29,7 +29,7 @@ from tasks.questions import catalog_path
 from tasks.verification import compute_again, home_aside
 
 QUIET_SECONDS = 1.0
-"""`lce verify --files` shows a progress bar only after this time, so that fast runs print none."""
+"""Delay of the progress bar of `lce verify --files`, so that a fast check shows none."""
 
 
 def verify_study(

@@ -70,7 +70,7 @@ class Inspection:
         return notes
 
     def head(self, number: int | None) -> Head | None:
-        """Return head `number`; without a number, the only entry of `heads` or None.
+        """Return head `number`; if it is None, return the only entry of `heads`, or None.
 
         Raises:
           SpecError: if `number` is no head with its own frequencies.

@@ -20,7 +20,7 @@ SIGNS: dict[GroupState, str] = {
 ASCII: dict[GroupState, str] = {
     "done": "#", "in part": "+", "running": ">", "failed": "!", "missing": ".", "unavailable": "-",
 }  # fmt: skip
-"""Characters for terminals that are not UTF-8."""
+"""Character of each state on terminals that are not UTF-8."""
 
 Key = tuple[str, str, str, int]
 """Base model, variant (such as "yarn tuned"), benchmark and length in tokens."""

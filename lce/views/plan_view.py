@@ -38,8 +38,9 @@ SIGNS: dict[Change, str] = {
     "failed": "!",
     "unavailable": "x",
 }
-"""Sign before each line of reasons. `lce lock --check` uses "~", "+" and "-" in the same way."""
+"""Sign of each state of a cell. In `lce lock --check`, "~" and "+" also mean changed and new."""
 ORPHANED = "-"
+"""Sign of an artifact that the plan does not use any more."""
 MOST_GROUPS = 12
 """Maximum number of printed reasons; `--json` has the reason of every cell."""
 LONG_SECONDS = 30 * 86400
@@ -48,9 +49,9 @@ _NAMED_VALUES = 3
 _ORDER = "~!x+-"
 
 Row = tuple[str, str]
-"""Base model, and the method with " tuned" if it is tuned."""
+"""Base model and method of a row of the printed table; a tuned method ends with " tuned"."""
 Group = tuple[str, str, str]
-"""Sign, kind of step and reason, which the steps on one printed line have in common."""
+"""Sign, kind of step and reason; steps with equal values are counted on one printed line."""
 
 
 def show(found: Inspection, *, every_cell: bool, device: str | None = None) -> None:
@@ -77,7 +78,7 @@ def show(found: Inspection, *, every_cell: bool, device: str | None = None) -> N
 
 
 def difference_lines(found: Inspection) -> Iterator[str]:
-    """Yield the number of cells in each state, then a line for each reason to compute some."""
+    """Yield the number of cells in each state, then a line for each reason with its cells."""
     counts = found.change_counts()
     told = [f"{SIGNS[change]} {counts[change]:,} {change}" for change in SIGNS if counts[change]]
     told += [f"{ORPHANED} {len(found.orphans):,} orphaned artifacts"] * bool(found.orphans)
@@ -94,10 +95,10 @@ def difference_lines(found: Inspection) -> Iterator[str]:
 
 
 def _groups(found: Inspection) -> dict[Group, list[Mapping[str, Any]]]:
-    """Group the steps whose state needs an explanation; return their axes (method, seed, ...).
+    """Group steps by the reason of their state; return the axes (method, seed, ...) of each step.
 
-    A reason is printed for cells that are neither done nor simply new, for other steps that are
-    stale or failed, and for orphaned artifacts.
+    Only these have a reason: cells that are neither done nor simply new, other steps that are stale
+    or failed, and orphaned artifacts.
     """
     groups: dict[Group, list[Mapping[str, Any]]] = {}
 

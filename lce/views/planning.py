@@ -29,7 +29,7 @@ class Inspection:
 
     plan: StudyPlan
     states: dict[str, StepState]
-    """By fingerprint, for each step of `plan.steps`."""
+    """State of each step of `plan.steps`, by the step's fingerprint."""
     store: Store
     execution: Execution
     orphans: tuple[Orphan, ...] = ()
@@ -42,7 +42,7 @@ class Inspection:
         return self.states[cell.step.fingerprint]
 
     def change_counts(self) -> Counter[Change]:
-        """Count the cells that are done, new, stale, failed or unavailable."""
+        """Return the number of cells in each state: done, new, stale, failed, unavailable."""
         return Counter(self.cell_state(cell).change for cell in self.plan.cells)
 
     def selected(self, select: str) -> Inspection:

@@ -42,12 +42,12 @@ class Visible:
     unit: str
     """"accuracy", or "sd": standard deviations of the difference between two methods."""
     difference: float | None
-    """In `unit`, for a single comparison of two methods; None if it can detect none."""
+    """Smallest difference, in `unit`, that one test of two methods can detect; None if none."""
     num_comparisons: int
     """Number of tests if one method, such as the base model, is compared with each other method."""
     difference_of_family: float | None
-    """In `unit`, at Holm's first and strictest step, where alpha = 0.05 / num_comparisons; None if
-    that step can detect none."""
+    """Smallest difference, in `unit`, that the first and strictest step of Holm's correction can
+    detect (alpha = 0.05 / num_comparisons); None if none."""
 
 
 def visible_differences(plan: StudyPlan) -> Iterator[Visible]:

@@ -25,14 +25,12 @@ from lce_core.terminal import WIDTH
 
 REFRESH_SECONDS = 2.0
 PRICE_SECONDS = 30.0
-"""Interval of correcting predicted times by finished steps, which reads hundreds of records."""
+"""Interval at which `watch` corrects the time left by finished steps. It reads many records."""
 LINE_SECONDS = 60.0
-"""Without a terminal, `watch` prints a line at least this often, even if no cell changed."""
+"""If the output is not a terminal, `watch` prints a line at least this often."""
 STUCK_SECONDS = 30.0
-"""`watch` ends when only failed steps are left and no step ran for this time.
-
-A run waits at most 10 s before it retries a failed step (with the default three attempts).
-"""
+"""`watch` ends when only failed steps are left and no step ran for this time. It is longer than the
+pause of a run before it retries a failed step: at most 10 s with the default three attempts."""
 _MOST_FAILURES = 12
 _REST_PER_POLL = 5
 """Sleep at least 5 times the duration of a poll, so that `watch` uses a sixth of a core at most."""
