@@ -52,7 +52,7 @@ def add_row(rows: Path, row: Mapping[str, Any]) -> None:
 
 
 def speed_of(entries: Sequence[Mapping[str, Any]], warm_up: int) -> dict[str, Any]:
-    """Return median speed and peak memory of a training log; ignore the speed of `warm_up` steps."""
+    """Return median speed and peak memory of a training log; skip the speed of `warm_up` steps."""
     counted = entries[warm_up:] or entries
     mfu = [entry["mfu"] for entry in counted if entry["mfu"] is not None]
     return {
