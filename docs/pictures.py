@@ -1,20 +1,23 @@
-"""Take the screenshots of a report for the documentation, in an installed Chromium.
+"""Take the screenshots for the documentation, in an installed Chromium.
 
-    python docs/pictures.py CATALOG STUDY [--mlflow]
+    python docs/pictures.py CATALOG STUDY [--mlflow] [--dashboard]
 
-writes docs/images/STUDY-WIDTH.png for three widths, and the widest also in dark mode. With --mlflow
-it also writes docs/images/STUDY-mlflow.png, if `lce up` is running for the catalog's home.
+writes docs/images/STUDY-WIDTH.png, the study's report in three widths, and the widest also in dark
+mode. --mlflow adds STUDY-mlflow.png (needs a running `lce up` of the catalog's home), --dashboard
+adds dashboard-STUDY.png, the dashboard's page of answers.
 """
 
 from __future__ import annotations
 
+import argparse
 import shutil
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 from PIL import Image
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
 from catalog.mlflow_pages import pages_of
 from dashboards.__main__ import WRITERS
@@ -23,54 +26,81 @@ from lce_core.access import login_link, server_secret
 IMAGES = Path(__file__).parent / "images"
 SIZES = {400: 1500, 800: 1500, 1600: 1180}
 """Width and height of the screenshots in pixels. The heights show the first heat map as a whole."""
+DASHBOARD_PORT = 8517
 
 
-def small(path: Path) -> None:
-    """Reduce a PNG file to 256 colours, which halves its size."""
+def save(page: Page, name: str) -> None:
+    """Save a screenshot with 256 colours, which halves the size of the file; close the page."""
+    path = IMAGES / name
+    page.screenshot(path=path)
+    page.close()
     with Image.open(path) as image:
         few = image.convert("RGB").quantize(256, kmeans=2, dither=Image.Dither.NONE)
     few.save(path, optimize=True)
+    print(path)
 
 
-def of_mlflow(browser: Browser, link: str, path: Path) -> None:
-    """Save a screenshot of MLflow's charts without the side panels."""
+def of_report(browser: Browser, catalog: Path, study: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        report = WRITERS["html"](catalog, study, Path(folder) / "report.html")
+        for width, height in SIZES.items():
+            for scheme in ("light", "dark")[: 1 + (width == max(SIZES))]:
+                size = {"width": width, "height": height}
+                page = browser.new_page(viewport=size, color_scheme=scheme)
+                page.goto(report.as_uri())
+                save(page, f"{study}-{width}{'-dark' if scheme == 'dark' else ''}.png")
+
+
+def of_mlflow(browser: Browser, home: Path, study: str) -> None:
+    pages = pages_of(home, study)
+    assert pages is not None, f"MLflow has no study {study}"
+    link = login_link(
+        pages.server, server_secret(home, "mlflow"), pages.methods.removeprefix(pages.server)
+    )
     page = browser.new_page(viewport={"width": 1600, "height": 1000})
     page.goto(link)
     drawn = ".js-plotly-plot .scatterlayer path.js-line"
     # A line of a single point has no size, so waiting until it is visible would never end.
     page.wait_for_selector(drawn, timeout=120_000, state="attached")
     if (close := page.get_by_role("button", name="Close")).count():
-        close.last.click()
+        close.last.click()  # the side panel
     page.wait_for_timeout(10_000)  # until all visible charts are drawn
-    page.screenshot(path=path)
-    page.close()
-    small(path)
-    print(path)
+    save(page, f"{study}-mlflow.png")
+
+
+def of_dashboard(browser: Browser, catalog: Path, study: str) -> None:
+    command = [sys.executable, "-m", "dashboards.app", "--port", str(DASHBOARD_PORT)]
+    command += ["--catalog", str(catalog)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        link = server.stdout.readline().split()[0]
+        page = browser.new_page(viewport={"width": 1280, "height": 1060}, color_scheme="light")
+        page.goto(link)
+        page.get_by_test_id("stAppViewContainer").wait_for()
+        page.goto(f"http://127.0.0.1:{DASHBOARD_PORT}/answers?study={study}&method=yarn")
+        page.get_by_test_id("stDataFrame").wait_for()
+        page.wait_for_timeout(2000)  # until the charts' animations end
+        save(page, f"dashboard-{study}.png")
+        server.terminate()
 
 
 def main() -> None:
-    catalog, study = Path(sys.argv[1]), sys.argv[2]
+    parser = argparse.ArgumentParser(description="Take the screenshots for the documentation.")
+    parser.add_argument("catalog", type=Path)
+    parser.add_argument("study")
+    parser.add_argument("--mlflow", action="store_true", help="also take MLflow's charts")
+    parser.add_argument("--dashboard", action="store_true", help="also take the dashboard")
+    options = parser.parse_args()
     IMAGES.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
-        page_of = WRITERS["html"](catalog, study, Path(folder) / "report.html")
+    with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
         )
-        for width, height in SIZES.items():
-            for scheme in ("light", "dark")[: 1 + (width == max(SIZES))]:
-                size = {"width": width, "height": height}
-                page = browser.new_page(viewport=size, color_scheme=scheme)
-                page.goto(page_of.as_uri())
-                name = f"{study}-{width}{'-dark' if scheme == 'dark' else ''}.png"
-                page.screenshot(path=IMAGES / name)
-                page.close()
-                small(IMAGES / name)
-                print(IMAGES / name)
-        pages = pages_of(catalog.absolute().parent, study)
-        if pages and "--mlflow" in sys.argv:
-            secret = server_secret(catalog.absolute().parent, "mlflow")
-            link = login_link(pages.server, secret, pages.methods.removeprefix(pages.server))
-            of_mlflow(browser, link, IMAGES / f"{study}-mlflow.png")
+        of_report(browser, options.catalog, options.study)
+        if options.mlflow:
+            of_mlflow(browser, options.catalog.absolute().parent, options.study)
+        if options.dashboard:
+            of_dashboard(browser, options.catalog, options.study)
         browser.close()
 
 
