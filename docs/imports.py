@@ -1,9 +1,9 @@
-"""Check and draw the imports between packages, and between the rooms (submodules) of `lce_core`.
+"""Check and draw the imports between packages, and between the modules of `lce_core`.
 
     python docs/imports.py                          # only check
     python docs/imports.py --svg docs/imports.svg   # check, and draw the picture of the docs
 
-Floors are the layers of the import contracts in pyproject.toml. Arrows are imports in the source,
+Layers are those of the import contracts in pyproject.toml. Arrows are imports in the source,
 including imports for type checkers. The exit code is 1 if an arrow does not point down or files
 import each other in a circle; the output names them. The picture omits an arrow if a path of other
 arrows connects the same boxes; an arrow that does not point down is red.
@@ -27,7 +27,7 @@ from xml.sax.saxutils import escape
 ROOT = Path(__file__).resolve().parent.parent
 CORE = "lce_core"
 Arrow = tuple[str, str]
-"""The importing and the imported package or room."""
+"""The importing and the imported package or module."""
 
 WIDTH, MARGIN = 1260, 30
 BOX, DUMMY, GAP = (196.0, 58.0), 20.0, 26.0
@@ -45,15 +45,15 @@ STYLE = """
 
 
 @dataclass(frozen=True)
-class Storeys:
-    """Packages or rooms by floor, from the top down, and all imports between them."""
+class Diagram:
+    """Packages or modules by layer, from the top down, and all imports between them."""
 
-    floors: list[list[str]]
+    layers: list[list[str]]
     arrows: set[Arrow]
 
     def wrong(self) -> list[Arrow]:
         """Return the arrows that do not point down."""
-        level = {name: number for number, floor in enumerate(self.floors) for name in floor}
+        level = {name: number for number, layer in enumerate(self.layers) for name in layer}
         return sorted((a, b) for a, b in self.arrows if level[a] >= level[b])
 
     def shown(self) -> list[Arrow]:
@@ -72,12 +72,12 @@ def imports_of_files(packages: Sequence[str]) -> dict[str, set[str]]:
     return {name: set(_imported(path, files)) - {name} for name, path in files.items()}
 
 
-def read_storeys() -> tuple[Storeys, Storeys, dict[str, set[str]]]:
-    """Return the floors of packages, the floors of `lce_core`, and the imports of each file."""
+def read_diagrams() -> tuple[Diagram, Diagram, dict[str, set[str]]]:
+    """Return the layers of packages, the layers of `lce_core`, and the imports of each file."""
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     contracts = tomllib.loads(text)["tool"]["importlinter"]["contracts"]
     layers = [contract for contract in contracts if contract["type"] == "layers"]
-    packages, rooms = (
+    packages, modules = (
         next(
             [re.split(r"\s*\|\s*", layer) for layer in contract["layers"]]
             for contract in layers
@@ -85,14 +85,14 @@ def read_storeys() -> tuple[Storeys, Storeys, dict[str, set[str]]]:
         )
         for containers in (None, [CORE])
     )
-    files = imports_of_files([name for floor in packages for name in floor])
-    outer = Storeys(packages, _arrows(files, lambda name: name.partition(".")[0]))
+    files = imports_of_files([name for layer in packages for name in layer])
+    outer = Diagram(packages, _arrows(files, lambda name: name.partition(".")[0]))
     core = {
         name: {other for other in imported if other.startswith(CORE + ".")}
         for name, imported in files.items()
         if name.startswith(CORE + ".")
     }
-    return outer, Storeys(rooms, _arrows(core, lambda name: name.split(".")[1])), files
+    return outer, Diagram(modules, _arrows(core, lambda name: name.split(".")[1])), files
 
 
 def circle(files: Mapping[str, set[str]]) -> list[str]:
@@ -104,37 +104,39 @@ def circle(files: Mapping[str, set[str]]) -> list[str]:
     return []
 
 
-def draw(outer: Storeys, rooms: Storeys) -> str:
+def draw(outer: Diagram, modules: Diagram) -> str:
     top = 52
-    house = top + (len(outer.floors) - 1) * PITCH
-    height = house + 92 + len(rooms.floors) * PITCH - int(PITCH - BOX[1]) + MARGIN
+    house = top + (len(outer.layers) - 1) * PITCH
+    height = house + 92 + len(modules.layers) * PITCH - int(PITCH - BOX[1]) + MARGIN
     wide = (WIDTH - 2 * MARGIN, BOX[1])
-    hidden = len(rooms.arrows) - len(rooms.shown()) - len(rooms.wrong())
+    hidden = len(modules.arrows) - len(modules.shown()) - len(modules.wrong())
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height + MARGIN}"'
         f' role="img" aria-label="Import structure: all arrows point down">',
         f"<style>{STYLE}</style>",
         f"<defs>{_tip('tip', '#8792b8')}{_tip('wrong-tip', '#cf222e')}</defs>",
         f'<rect width="{WIDTH}" height="{height + MARGIN}" rx="10" fill="#fff"/>',
-        f'<text x="{MARGIN}" y="30">An arrow points from what imports to what is imported.'
-        f" {hidden} arrows between rooms that a path of others implies are left out.</text>",
+        f'<text x="{MARGIN}" y="30">An arrow points from the importing to the imported package or'
+        f" module. {hidden} arrows are left out, because paths of other arrows imply them.</text>",
         f'<rect class="house" x="{MARGIN}" y="{house}" width="{wide[0]}"'
         f' height="{height - house}" rx="10"/>',
-        *_storeys(outer, top, {CORE: wide}),
-        *_storeys(rooms, house + 92, {}),
+        *_boxes_and_arrows(outer, top, {CORE: wide}),
+        *_boxes_and_arrows(modules, house + 92, {}),
         "</svg>",
     ]
     return "\n".join(parts) + "\n"
 
 
-def _storeys(storeys: Storeys, top: int, sizes: Mapping[str, tuple[float, float]]) -> Iterator[str]:
-    """Yield SVG boxes and arrows; the top floor starts at y = `top`."""
-    centres, chains = _layout(storeys, sizes)
-    level = {name: number for number, floor in enumerate(storeys.floors) for name in floor}
+def _boxes_and_arrows(
+    diagram: Diagram, top: int, sizes: Mapping[str, tuple[float, float]]
+) -> Iterator[str]:
+    """Yield SVG boxes and arrows; the top layer starts at y = `top`."""
+    centres, chains = _layout(diagram, sizes)
+    level = {name: number for number, layer in enumerate(diagram.layers) for name in layer}
     for (first, last), chain in chains.items():
         points = [(centres[node], top + PITCH * (level[first] + i)) for i, node in enumerate(chain)]
         yield f'<path class="arrow" d="{_curve(points)}"><title>{first} to {last}</title></path>'
-    for first, last in storeys.wrong():
+    for first, last in diagram.wrong():
         x, y, above = centres[first], top + PITCH * level[first], top + PITCH * level[last]
         yield f'<path class="wrong" d="M{x:.0f} {y}L{centres[last]:.0f} {above + BOX[1]:.0f}"/>'
     for name, number in level.items():
@@ -167,24 +169,24 @@ def _box(name: str, x: float, y: int, size: tuple[float, float]) -> Iterator[str
 
 
 def _layout(
-    storeys: Storeys, sizes: Mapping[str, tuple[float, float]]
+    diagram: Diagram, sizes: Mapping[str, tuple[float, float]]
 ) -> tuple[dict[str, float], dict[Arrow, list[str]]]:
     """Return the x centre of each node, and for each arrow its nodes from first to last box.
 
-    A node is a box, or a station: a point where an arrow crosses a floor. Layout as in Sugiyama,
-    Tagawa and Toda 1981: sort each floor by the mean x of connected nodes, alternately from the top
+    A node is a box, or a station: a point where an arrow crosses a layer. Layout as in Sugiyama,
+    Tagawa and Toda 1981: sort each layer by the mean x of connected nodes, alternately from the top
     and from the bottom.
     """
-    floors = [list(floor) for floor in storeys.floors]
-    level = {name: number for number, floor in enumerate(floors) for name in floor}
+    layers = [list(layer) for layer in diagram.layers]
+    level = {name: number for number, layer in enumerate(layers) for name in layer}
     chains: dict[Arrow, list[str]] = {}
-    for first, last in storeys.shown():
+    for first, last in diagram.shown():
         between = range(level[first] + 1, level[last])
         stations = [f"{first}>{last}@{number}" for number in between]
         chains[first, last] = [first, *stations, last]
         for number, node in zip(between, stations, strict=True):
-            floors[number].append(node)
-    joined: dict[str, set[str]] = {node: set() for floor in floors for node in floor}
+            layers[number].append(node)
+    joined: dict[str, set[str]] = {node: set() for layer in layers for node in layer}
     for chain in chains.values():
         for above, below in itertools.pairwise(chain):
             joined[above].add(below)
@@ -196,12 +198,12 @@ def _layout(
     for sweep in range(81):
         ordered = sweep >= 40
         nearby = {**boxes, **straight} if ordered else joined
-        for floor in floors if sweep % 2 else floors[::-1]:
-            wanted = {n: _mean([centres[m] for m in nearby[n]] or [centres[n]]) for n in floor}
+        for layer in layers if sweep % 2 else layers[::-1]:
+            wanted = {n: _mean([centres[m] for m in nearby[n]] or [centres[n]]) for n in layer}
             if not ordered:
-                floor.sort(key=lambda node: (wanted[node], node))
-            widths = [DUMMY if "@" in node else sizes.get(node, BOX)[0] + GAP for node in floor]
-            centres.update(zip(floor, _apart([wanted[n] for n in floor], widths), strict=True))
+                layer.sort(key=lambda node: (wanted[node], node))
+            widths = [DUMMY if "@" in node else sizes.get(node, BOX)[0] + GAP for node in layer]
+            centres.update(zip(layer, _apart([wanted[n] for n in layer], widths), strict=True))
     return centres, chains
 
 
@@ -269,17 +271,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Check and draw the imports of this repository.")
     parser.add_argument("--svg", type=Path, metavar="FILE", help="where to write the picture")
     options = parser.parse_args()
-    outer, rooms, files = read_storeys()
+    outer, modules, files = read_diagrams()
     if options.svg:
-        options.svg.write_text(draw(outer, rooms), encoding="utf-8")
-    wrong, around = [*outer.wrong(), *rooms.wrong()], circle(files)
+        options.svg.write_text(draw(outer, modules), encoding="utf-8")
+    wrong, around = [*outer.wrong(), *modules.wrong()], circle(files)
     for first, last in wrong:
         print(f"{first} imports {last}, which is not below it")
     if around:
         print(f"circle: {' -> '.join(around)}")
-    number = len(outer.arrows) + len(rooms.arrows)
+    number = len(outer.arrows) + len(modules.arrows)
     if not wrong and not around:
-        print(f"{len(files)} files, {number} arrows between packages and rooms: all point down")
+        print(f"{len(files)} files, {number} arrows between packages and modules: all point down")
     return 1 if wrong or around else 0
 
 
