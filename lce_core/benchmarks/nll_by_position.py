@@ -1,14 +1,15 @@
-"""Negative log-likelihood by position: where a method stops using its context.
+"""Negative log-likelihood (NLL) by position, which shows where a method stops using its context.
 
-Windows of the cell's length follow each other without overlap over a domain of the held-out text,
-or over the joined documents of a data set. Their losses equal those of perplexity with stride =
-length and are computed once if one worker evaluates both. `token_nll` holds the mean NLL of each
-bin of positions. The scores are the mean over all positions (`nll`) and over the last quarter
-(`nll_last_quarter`), with bootstrap intervals over windows.
+The text of a domain or data set is cut into windows of the cell's length without overlap. The
+benchmark `perplexity` with stride = length scores the same windows, so a worker that runs both
+computes the losses once.
+`token_nll` stores the mean NLL of each bin of window positions. The metrics are the mean over all
+positions (`nll`) and over the last quarter of the window (`nll_last_quarter`), with bootstrap
+intervals over windows.
 
-Profiles: in `faithful` an unextended base model only sees chunks of its trained context, as in
-LCEG's figure (a saw-tooth); in `clean` and `fast` it sees the whole window; `tiny` uses the first
-16,384 tokens and bins of an eighth of the trained context.
+Profiles: `faithful` cuts the windows of the unextended base model into chunks of its trained
+context, as in LCEG's figure (a saw-tooth). In `clean` and `fast` every model reads whole windows.
+`tiny` reads the first 16,384 tokens, and its bins are an eighth of the trained context.
 """
 
 from __future__ import annotations
@@ -58,10 +59,9 @@ class NllByPosition(TextBenchmark):
     }
 
     bin_width: int | None = Field(default=None, gt=0)
-    """Positions that share a mean; None means 256, or as the profile says."""
+    """Positions per bin; None means 256, or an eighth of the trained context in tiny."""
 
     def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
-        """Return why windows of this length have nothing to score; None if they have."""
         if eval_length >= 2:
             return None
         return f"eval_length {eval_length}: a window holds at least 2 tokens"
@@ -71,7 +71,6 @@ class NllByPosition(TextBenchmark):
         return eval_length * num_windows(stream, eval_length, eval_length, drop_last=False)
 
     def window_grid(self, task: str, eval_length: int) -> tuple[object, int] | None:
-        """Return the stream and a stride of one window length, so that windows do not overlap."""
         return self.stream_key(task), eval_length
 
     def evaluate(self, request: CellRequest) -> CellResult:
@@ -102,15 +101,16 @@ class NllByPosition(TextBenchmark):
         )
 
     def _losses(self, request: CellRequest, windows: Windows) -> NDArray[np.float32]:
-        """Return the NLL by position (windows, L); NaN at the first position of each chunk.
+        """Return the NLL in nats by position (windows, L), NaN where a chunk starts.
 
-        A chunk is the whole window, except for the unextended model in faithful.
+        A chunk is the text that the model reads at once: the whole window, or in `faithful` the
+        trained context of the unextended model.
         """
         chunk = request.eval_length
         if self.profile == "faithful" and request.model.method.family == "none":
             chunk = min(chunk, request.base_model.geometry.trained_context)
         losses = np.full((len(windows), windows.length), np.nan, dtype=np.float32)
-        # A chunk of one token has nothing to predict.
+        # A last chunk of one token has nothing to predict.
         for start in range(0, windows.length - 1, chunk):
             size = min(chunk, windows.length - start)
             piece = Windows(windows.stream, windows.starts + start, size)
@@ -125,7 +125,13 @@ class NllByPosition(TextBenchmark):
 def bin_means(
     totals: NDArray[np.float64], counts: NDArray[np.int64], width: int
 ) -> tuple[tuple[int, float], ...]:
-    """Return (first position, mean) of each bin of `width` positions that holds a loss."""
+    """Return (first position, mean loss) of each bin of `width` positions, if it has any loss.
+
+    Args:
+      totals: sum of the losses at each position.
+      counts: number of losses at each position.
+      width: positions per bin.
+    """
     edges = np.arange(0, len(totals), width)
     sums, numbers = np.add.reduceat(totals, edges), np.add.reduceat(counts, edges)
     return tuple(
@@ -146,7 +152,7 @@ EVIDENCE = (
     calls(
         bin_means,
         ((0, 1.0), (2, 2.5), (4, 4.0)),
-        "exact: position 0 is never predicted and carries no weight",
+        "exact: position 0 is never predicted, so it has no weight",
         totals=[0.0, 2.0, 4.0, 6.0, 8.0],
         counts=[0, 2, 2, 2, 2],
         width=2,

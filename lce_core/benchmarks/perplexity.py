@@ -1,19 +1,19 @@
-"""Sliding-window perplexity of joined text, over all positions and over the last ones only.
+"""Sliding-window perplexity of concatenated documents, over all positions or the last ones only.
 
-Windows of the cell's length move by `stride` over the task's documents, which are joined to one
-stream, and cross the borders between them. All metrics come from the same passes:
+The task's documents are concatenated to one token stream. Windows of the cell's length start every
+`stride` tokens and may span several documents. Each forward pass yields three metrics:
 
   perplexity       exp of the mean over windows of each window's mean NLL over all its positions.
                    It falls with the length because later positions have more context.
-  perplexity_last  exp of the mean NLL of each window's last `last` tokens: every scored token has
-                   (nearly) the whole window as context. With stride = last this is the definition
-                   of Press et al. over the stream: every token once, including those of the first
-                   window. A longer stride uses every (stride / last)-th of these windows.
-  next_token_accuracy  mean over windows of the share of positions whose token is the most likely
-                   one: LCEG's val_acc. Like its script, `faithful` also counts the prediction of
-                   the token after each window, which is not part of the losses.
+  perplexity_last  exp of the mean NLL of each window's last `last` tokens, each of which has
+                   (nearly) the whole window as context. With stride = last, every token of the
+                   stream is scored once, including all of the first window: the definition of Press
+                   et al. A longer stride scores every (stride / last)-th of these windows.
+  next_token_accuracy  mean over windows of the fraction of positions whose most likely token is the
+                   right one: LCEG's val_acc. Like its script, `faithful` also counts the prediction
+                   of the token after each window, which is not part of the losses.
 
-Definitions within documents belong to the benchmark perplexity_documents.
+The benchmark `perplexity_documents` has definitions with windows within single documents.
 
 A task is a domain of the study's held-out text, or a data set (`data_sets`: pg19, proof_pile,
 govreport) from a folder, each of its documents preceded by the beginning-of-text token.
@@ -21,9 +21,9 @@ govreport) from a folder, each of its documents preceded by the beginning-of-tex
 Profiles: `faithful` has stride 256, LCEG's window count (without its last window), its 2.71828 for
 e, and the first 10 documents of a data set. `clean` has the same stride, all windows, and e. `fast`
 has stride = length. `tiny` has stride = length, the first 16,384 tokens (the same text at every
-length), and `last` = a quarter of the trained context. Lengths beyond the model's own context are
-evaluated without changes, because the failure of an unextended model is a result; only a method's
-own limit makes a cell unavailable. Intervals: bootstrap over blocks of overlapping windows.
+length), and `last` = a quarter of the trained context. Unextended models are also evaluated beyond
+their trained context, because their failure is a result; only the maximum length of a method makes
+a cell unavailable. Intervals: bootstrap over blocks of overlapping windows.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ from lce_core.registry import Examples, Source
 from lce_core.statistics.estimates import bootstrap_mean
 
 LCEG_E = 2.71828
-"""e as printed in LCEG's script; the relative error of a perplexity stays below 1e-5."""
+"""Value of e in LCEG's script; it changes a perplexity by a factor of less than 1 + 1e-5."""
 
 
 class Perplexity(TextBenchmark):
-    """Perplexity over windows of joined documents."""
+    """Perplexity over windows of concatenated documents."""
 
     unit: ClassVar[Literal["perplexity"]] = "perplexity"
     default_metric: ClassVar[str] = "perplexity"
@@ -80,13 +80,13 @@ class Perplexity(TextBenchmark):
     }
 
     stride: int | None = Field(default=None, gt=0)
-    """Tokens from one window's start to the next; None means as the profile says."""
+    """Tokens from one window's start to the next; None means 256 (faithful, clean), or the length.
+    """
     last: int | None = Field(default=None, gt=0)
-    """Tokens at a window's end that `perplexity_last` scores; None means 256, or as the profile
-    says."""
+    """Tokens at a window's end that `perplexity_last` scores; None means 256, or a quarter of the
+    trained context in tiny."""
 
     def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
-        """Return why a window is too short for the tokens to score; None if it is not."""
         last = self._last(base_model)
         if eval_length > last:
             return None
@@ -119,11 +119,11 @@ class Perplexity(TextBenchmark):
             last_means[rows] = scored_means(nll, last)
             if self.stores(len(windows) * (length - 1)):
                 kept.extend(nll.astype(np.float16))
-        # With stride = last every token is scored once, including the first window's earlier
-        # tokens.
+        # With stride = last every token is scored once, including all of the first window.
         if stride == last:
             scored[0], last_means[0] = length - 1, means[0]
-        # Overlapping windows are dependent, so the bootstrap resamples blocks of one length.
+        # Overlapping windows are dependent, so the bootstrap resamples blocks of windows that start
+        # within one window length.
         blocks = [index * stride // length for index in range(len(windows))]
         base = LCEG_E if faithful else math.e
         overall = over_windows(Scored(means, np.full(len(windows), length - 1), blocks), base)
@@ -156,7 +156,6 @@ def lceg_windows(stream_tokens: int, length: int, stride: int) -> int:
 
 
 def _names(documents: Documents | None, starts: NDArray[np.int64]) -> list[str] | list[None]:
-    """Return the name of the document in which each window starts; None each for a domain."""
     return [None] * len(starts) if documents is None else documents.names_at(starts)
 
 

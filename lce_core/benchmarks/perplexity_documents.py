@@ -1,20 +1,21 @@
 """Perplexity within documents: Press et al.'s, YaRN's two, and the mean over documents.
 
-Windows stay inside a document, and each starts with the tokenizer's beginning-of-text token, if it
-has one. The first window of a document scores all its tokens, later ones their `stride` new tokens;
-the last window may be shorter. Every token is scored once, and all metrics follow from these
+Every window belongs to one document and starts with the tokenizer's beginning-of-text token, if it
+has one. The first window of a document scores all its tokens, later windows their `stride` new
+tokens; the last window may be shorter. Every token is scored once. All metrics follow from these
 losses:
 
   perplexity                exp of the mean NLL of all tokens (Press et al.): the metric to compare
                             methods by, since every token has (nearly) the whole window as context
-  perplexity_window_mean    exp of the mean over windows of their scored tokens' mean NLL, whatever
-                            their number (YaRN, GovReport)
+  perplexity_window_mean    exp of the mean over windows of the mean NLL of their scored tokens: all
+                            windows have equal weight (YaRN, GovReport)
   perplexity_document_mean  mean over documents of each one's perplexity (Base of RoPE Bounds)
   perplexity_truncated      exp of the mean over documents of the first window's mean NLL, over
                             documents that fill it (YaRN, Proof-pile; absent if none does)
 
-With `truncate` only first windows are computed, of documents with at least `min_document_tokens`.
-Set that to the longest length of the study, so that all lengths read the same documents.
+With `truncate` only the first window of each document with at least `min_document_tokens` tokens is
+scored. Set `min_document_tokens` to the longest length of the study, so that all lengths read the
+same documents.
 
 Profiles: `faithful` has stride 256 and YaRN's choice of documents: Proof-pile truncated, its first
 10 documents of at least 131,072 tokens; GovReport's first 50 of at least 16,384; PG19's first 10.
@@ -66,11 +67,13 @@ from lce_core.models import LanguageModel
 from lce_core.registry import Examples, Source
 
 _YARN_MINIMUM = {"proof_pile": 131072, "govreport": 16384}
+"""Minimum tokens of a document in YaRN's tables, by data set."""
 _YARN_DOCUMENTS = {"govreport": 50}
+"""Number of documents in YaRN's tables, where it is not `FAITHFUL_DOCUMENTS`."""
 
 
 class PerplexityDocuments(TextBenchmark):
-    """Perplexity over windows that stay within a document."""
+    """Perplexity over windows within single documents."""
 
     unit: ClassVar[Literal["perplexity"]] = "perplexity"
     default_metric: ClassVar[str] = "perplexity"
@@ -88,11 +91,12 @@ class PerplexityDocuments(TextBenchmark):
     }
 
     stride: int | None = Field(default=None, gt=0)
-    """Tokens from one window's start to the next; None means as the profile says."""
+    """Tokens from one window's start to the next; None means 256 (faithful, clean), or the length.
+    """
     truncate: bool | None = None
-    """Score only the first window of each document; None means as the profile says."""
+    """Score only the first window of each document; None does so for proof_pile in faithful."""
     min_document_tokens: int | None = Field(default=None, gt=0)
-    """Skip documents with fewer tokens; None skips none, or as the profile says."""
+    """Skip documents with fewer tokens; None skips none, or YaRN's short documents in faithful."""
 
     @model_validator(mode="after")
     def _same_documents_at_all_lengths(self) -> PerplexityDocuments:
@@ -106,37 +110,33 @@ class PerplexityDocuments(TextBenchmark):
         return self
 
     def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
-        """Return why windows are too short to score, or too long for truncated documents to fill.
-
-        None if they are neither.
-        """
         if eval_length < 2:
             return f"eval_length {eval_length}: a window holds at least 2 tokens"
         minimum = self._minimum(task)
         if self._truncates(task) and eval_length > minimum:
             return (
-                f"eval_length {eval_length}: truncated documents of at least {minimum} tokens need"
-                " not fill a window. Raise min_document_tokens"
+                f"eval_length {eval_length}: documents of min_document_tokens {minimum} would not"
+                " fill a window. Raise min_document_tokens"
             )
         return None
 
     def num_tokens(self, task: str, eval_length: int, held_out_tokens: int) -> int:
-        """Predict the tokens of all windows, with a domain taken as one document."""
+        """Predict the tokens of all windows; a domain counts as one document."""
         whole = [held_out_tokens]
         documents = self.published_documents(task) if task in self.data_sets else whole
         return self._predicted(task, eval_length, self._limited(documents)).num_tokens
 
     def num_independent(self, task: str, eval_length: int, held_out_tokens: int) -> int:
-        """Return the number of documents of a data set; for a domain, of windows side by side.
+        """Return a data set's number of documents, or a domain's number of windows.
 
-        The number of documents in a domain is not known in advance.
+        The number of documents in a domain is unknown before its text is read.
         """
         if task in self.data_sets:
             return sum(map(bool, self._limited(self.published_documents(task))))
         return super().num_independent(task, eval_length, held_out_tokens)
 
     def published_documents(self, task: str) -> list[int]:
-        """Return published sizes in tokens, raised to the minimum size of a document."""
+        """Predict the tokens of each document: the published mean, at least the minimum size."""
         least = self._minimum(task)
         return [max(least, tokens) for tokens in super().published_documents(task)]
 
@@ -147,7 +147,7 @@ class PerplexityDocuments(TextBenchmark):
         eval_length: int,
         data_folders: Mapping[str, Path],
     ) -> Sequences | None:
-        """Predict the windows from the bytes of the data set's documents; None for a domain."""
+        """Predict the windows of a data set from its files' bytes; None for a held-out domain."""
         if task not in self.data_sets:
             return None
         sizes = document_tokens(
@@ -213,7 +213,7 @@ class PerplexityDocuments(TextBenchmark):
         )
 
     def _limited(self, sizes: Sequence[int]) -> list[int]:
-        """Return the sizes of the documents if all tokens beyond the token limit are dropped."""
+        """Return the tokens of each document that remain within `token_limit`."""
         if not sizes:
             return []
         ends = np.cumsum(sizes)
@@ -259,9 +259,9 @@ def _scores(
 
 
 def scored_tokens(size: int, length: int, stride: int) -> tuple[int, ...]:
-    """Return the number of tokens scored by each window of a document of `size` tokens.
+    """Return the number of scored tokens of each window of a document of `size` tokens.
 
-    Every window begins with a special token.
+    Every window of `length` tokens starts with a special token.
     """
     cuts = cut_documents([size], length, stride, before=True, truncate=False)
     return tuple(cut.scored for cut in cuts)

@@ -160,7 +160,6 @@ def key_samples(request: CellRequest, prompts: Sequence[Prompt]) -> tuple[Sample
 
 
 def key_sample(request: CellRequest, index: int, prompt: Prompt, answer: int) -> Sample:
-    """Score a generated token: 1 if it is the reference key, else 0."""
     prediction = token_name(request, answer)
     right = float(prediction == prompt.reference)
     return Sample(index, len(prompt.ids), right, prompt.depth, prediction, prompt.reference)

@@ -1,1 +1,1 @@
-"""Shared code of benchmarks that score running text."""
+"""Shared code of benchmarks that score the model's loss on running text."""

@@ -1,4 +1,4 @@
-"""Shared code of benchmarks that score running text: sources, amount of text, stored losses."""
+"""Base class of benchmarks that score the model's loss on running text."""
 
 from __future__ import annotations
 
@@ -25,38 +25,42 @@ from lce_core.errors import SpecError, UnavailableError
 from lce_core.models import LanguageModel
 
 TINY_TOKENS = 16384
+"""Tokens of text that the profile "tiny" reads."""
 FAITHFUL_DOCUMENTS = 10
+"""Documents of a data set that the profile "faithful" reads, as the papers do."""
 DEFAULT_SPAN = 256
+"""Tokens of a bin of positions, or scored at the end of a window, as in the papers."""
 SMALL_BYTES = 64 * 10**6
+"""A cell stores the NLL of every token by default if the array is at most this large."""
 
 Arrays = dict[str, NDArray[Any]]
 
 
 @dataclass(frozen=True)
 class TextForm(Form):
-    """How much text a profile reads, and the stride of its windows."""
+    """A profile: how much text it reads, and the stride and scored span of its windows."""
 
     stride: int | None = None
     """Tokens from one window's start to the next; None means the window's length."""
     max_tokens: int | None = None
-    """Tokens to use from the start of the text; None means all."""
+    """Read only the first tokens of the text; None reads all."""
     max_documents: int | None = None
-    """Documents to use from the start of a data set; None means all."""
+    """Read only the first documents of a data set; None reads all."""
     span_share: int | None = None
-    """The default span is the trained context divided by this; None means 256 tokens."""
+    """`span` is the model's trained context divided by this number; None: `DEFAULT_SPAN`."""
 
     def span(self, base_model: LanguageModel) -> int:
-        """Return the default span: tokens per bin of positions, or scored at a window's end."""
+        """Return the default tokens of a bin of positions, or scored at the end of a window."""
         if self.span_share is None:
             return DEFAULT_SPAN
         return max(1, base_model.geometry.trained_context // self.span_share)
 
 
 class TextBenchmark(Benchmark):
-    """Base of benchmarks that score running text; each domain or data set is a task.
+    """Base class of benchmarks that score the model's loss on text windows.
 
-    Documents are read in order. A new benchmark defines `forms`, `evaluate`, which scores windows
-    over `stream`, and `num_tokens`.
+    Each domain of the study's held-out text and each data set is a task. A new benchmark defines
+    `forms`, `num_tokens`, and `evaluate`, which scores windows of the tokens from `stream`.
     """
 
     seeded: ClassVar[bool] = False
@@ -68,11 +72,11 @@ class TextBenchmark(Benchmark):
     data_sets: tuple[Literal["pg19", "proof_pile", "govreport"], ...] = ()
     """Data sets, one task each, with folders named in `data_folders`."""
     max_tokens: int | None = Field(default=None, gt=0)
-    """Tokens to use from the start of the text; None means all, or as the profile says."""
+    """Read only the first tokens of the text; None means 16,384 in tiny, else all."""
     max_documents: int | None = Field(default=None, gt=0)
-    """Documents to use from the start of a data set; None means 10 in faithful, else all."""
+    """Read only the first documents of a data set; None means 10 in faithful, else all."""
     store_nll: bool | None = None
-    """Store every token's NLL (float16) in the cell's folder; None stores up to 64 MB."""
+    """Store every token's NLL (float16) in the cell's folder; None stores it if at most 64 MB."""
 
     @model_validator(mode="after")
     def _some_text(self) -> TextBenchmark:
@@ -101,11 +105,11 @@ class TextBenchmark(Benchmark):
         return sum(self.published_documents(task)) if task in self.data_sets else held_out_tokens
 
     def num_independent(self, task: str, eval_length: int, held_out_tokens: int) -> int:
-        """Return how many windows fit side by side; overlapping windows are not independent."""
+        """Return the number of windows without overlap, because only these are independent."""
         return min(self.token_limit() or held_out_tokens, held_out_tokens) // eval_length
 
     def published_documents(self, task: str) -> list[int]:
-        """Return the published mean tokens of a document, once for each document that is read."""
+        """Predict the tokens of each document of a data set: the published mean for every one."""
         number, mean_tokens = PUBLISHED_SIZES[task]
         return [mean_tokens] * min(number, self.document_limit(task) or number)
 
@@ -116,7 +120,7 @@ class TextBenchmark(Benchmark):
         eval_length: int,
         data_folders: Mapping[str, Path],
     ) -> Sequences | None:
-        """Predict the windows from the bytes of the data set's files; None for a domain."""
+        """Predict the windows of a data set from its files' bytes; None for a held-out domain."""
         if task not in self.data_sets:
             return None
         limit = self.document_limit(task)
@@ -125,11 +129,11 @@ class TextBenchmark(Benchmark):
         return Sequences({eval_length: windows})
 
     def stream_key(self, task: str) -> tuple[object, ...]:
-        """Return the key of the task's token stream: equal keys mean the same tokens."""
+        """Return a key of the task's tokens: cells with equal keys score the same tokens."""
         return task, task in self.data_sets, self.token_limit(), self.document_limit(task)
 
     def stream(self, request: CellRequest) -> tuple[NDArray[np.uint32], Documents | None]:
-        """Return the task's text as one stream (tokens,), and its documents if it is a data set.
+        """Return the task's tokens (tokens,), and its documents; None instead for a domain.
 
         Raises:
           UnavailableError: if the corpus has no such domain, or the data set is missing.
@@ -158,29 +162,29 @@ class TextBenchmark(Benchmark):
             )
 
     def token_limit(self) -> int | None:
-        """Return how many tokens to use from the start of the text; None means all."""
+        """Return how many of the text's first tokens to read; None for all."""
         return self.max_tokens or self.form.max_tokens
 
     def document_limit(self, task: str) -> int | None:
         return self.max_documents or self.form.max_documents
 
     def stores(self, num_losses: int) -> bool:
-        """Return True if a cell with this many token losses stores them (see `store_nll`)."""
+        """Return True if a cell with this many token losses saves them in its folder."""
         if self.store_nll is not None:
             return self.store_nll
         return num_losses * np.dtype(np.float16).itemsize <= SMALL_BYTES
 
 
 def pack_losses(starts: Iterable[int], rows: Iterable[NDArray[np.floating]]) -> Arrays:
-    """Pack the losses of windows of any length into the arrays that a cell stores.
+    """Pack the token losses of windows into the arrays that a cell stores.
 
     Args:
-      starts: first token of each window in the text.
-      rows: NLL of tokens 1..L-1 of each window.
+      starts: index in the text of each window's first token.
+      rows: NLL in nats of tokens 1..L-1 of each window; lengths L may differ.
 
     Returns:
-      `nll` float16, window after window; `start` and `losses` (windows,) int64, each window's first
-        token and number of losses.
+      `nll` (losses,) float16, window after window; `start` (windows,) int64, the given starts; and
+        `losses` (windows,) int64, the number of losses of each window.
     """
     halves = [np.asarray(row, dtype=np.float16) for row in rows]
     return {

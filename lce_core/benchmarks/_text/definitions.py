@@ -1,9 +1,8 @@
-"""Definitions of perplexity in the literature, as functions of the losses of windows.
+"""Perplexity as four groups of papers define it, computed from the mean losses of text windows.
 
-Losses are computed once. Each definition chooses which tokens of a window it scores and how it
-averages. All take the output of `scored_means` window by window, so the losses of a whole book need
-not be in memory at once. Intervals: bootstrap over clusters of dependent windows (overlapping, or
-of one document).
+The definitions differ in which tokens of a window they score and how they average. Their input are
+means of windows (`scored_means`), so that the losses of a whole book need not be in memory at once.
+Intervals: bootstrap over clusters of dependent windows (overlapping, or of one document).
 
   windows    exp of the mean over windows of each window's mean NLL. All positions scored: LCEG and
              LongLoRA (arXiv:2409.12181, Tables 2, 5, 9, 10). New tokens scored: YaRN's GovReport
@@ -31,7 +30,7 @@ from lce_core.statistics.estimates import Estimate, bootstrap_mean
 
 @dataclass(frozen=True, eq=False)
 class Scored:
-    """Mean loss and number of the tokens that a definition scores, for each window."""
+    """Input of the definitions: mean loss and number of scored tokens of each window."""
 
     nll: NDArray[np.float64]
     """Mean NLL in nats of each window's scored tokens (windows,)."""
@@ -52,28 +51,28 @@ def scored_means(nll: NDArray[np.floating], tokens: int) -> NDArray[np.float64]:
 
 
 def over_windows(scored: Scored, base: float = math.e) -> Estimate:
-    """Return perplexity as LCEG and LongLoRA define it: base^(mean over windows of nll)."""
+    """Return the perplexity of LCEG and LongLoRA: base^(mean over windows of `nll`)."""
     return _power(base, bootstrap_mean(scored.nll, clusters=scored.clusters))
 
 
 def over_tokens(scored: Scored, base: float = math.e) -> Estimate:
-    """Return perplexity as in Press et al.: base^(sum of tokens * nll / sum of tokens)."""
+    """Return the perplexity of Press et al.: base^(sum of tokens * nll / sum of tokens)."""
     mean = bootstrap_mean(scored.nll, weights=scored.tokens, clusters=scored.clusters)
     return _power(base, mean)
 
 
 def over_documents(scored: Scored) -> Estimate:
-    """Return perplexity as in Base of RoPE Bounds Context Length; clusters are documents.
+    """Return the perplexity of Base of RoPE Bounds Context Length; each cluster is a document.
 
-    It is the mean over clusters of exp(sum of tokens * nll / sum of tokens in the cluster).
+    It is the mean over documents of exp(sum of tokens * nll / sum of tokens in the document).
     """
     return bootstrap_mean(np.exp(_cluster_means(scored)))
 
 
 def over_document_losses(scored: Scored) -> Estimate:
-    """Return perplexity as in YaRN's Proof-pile tables; clusters are documents.
+    """Return the perplexity of YaRN's Proof-pile tables; each cluster is a document.
 
-    It is exp(mean over clusters of (sum of tokens * nll / sum of tokens in the cluster)).
+    It is exp(mean over documents of (sum of tokens * nll / sum of tokens in the document)).
     """
     return _power(math.e, bootstrap_mean(_cluster_means(scored)))
 

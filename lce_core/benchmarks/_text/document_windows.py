@@ -1,4 +1,4 @@
-"""Windows that stay within a document and together score each of its tokens once."""
+"""Text windows within single documents; together they score each token of a document once."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class Cut:
 
     document: int
     start: int
-    """First token in the joined documents, not counting special tokens."""
+    """Index of the window's first token in the concatenated documents without special tokens."""
     length: int
     """Number of tokens, including the beginning-of-text token."""
     scored: int
-    """Number of tokens at the window's end that no earlier window has scored."""
+    """Number of scored tokens: those at the window's end that no earlier window has scored."""
     fills: bool
-    """True for the first window of a document if it has the full window length."""
+    """True for the first window of a document that is at least as long as a window."""
 
 
 def cut_documents(
@@ -39,7 +39,7 @@ def cut_documents(
       length: tokens of a window.
       stride: tokens from one start to the next; at most the document tokens of a window.
       before: True if a window begins with a special token.
-      truncate: keep only the first window of each document, and only if the document fills it.
+      truncate: True returns only the first window of each document, and skips shorter documents.
     """
     room = length - before
     cuts, offset = [], 0
@@ -47,9 +47,8 @@ def cut_documents(
         start = done = 0
         while done < size and not (truncate and (start or size < room)):
             end = min(start + room, size)
-            # A window predicts every token but its first one, or all of them after a special token.
+            # The first token of a window is only predicted if a special token precedes it.
             scored = min(end - done, end - start - 1 + before)
-            # A document of one token without a preceding token has nothing to predict.
             if scored:
                 fills = start == 0 and end == room
                 cuts.append(Cut(document, offset + start, end - start + before, scored, fills))
@@ -61,9 +60,9 @@ def cut_documents(
 def document_losses(
     request: CellRequest, stream: Stream, cuts: Sequence[Cut], before: int | None
 ) -> list[NDArray[np.float32]]:
-    """Return the NLL of tokens 1..L-1 of each window, in the order of `cuts`.
+    """Return the NLL in nats of tokens 1..L-1 of each window, in the order of `cuts`.
 
-    Windows of equal length are computed in the same batches. `before` is the token in front of each
+    Windows of equal length share batches. `before` is the id of the special token that starts each
     window; None for none.
     """
     rows: list[NDArray[np.float32]] = [np.zeros(0, np.float32)] * len(cuts)

@@ -1,9 +1,8 @@
-"""Documents to score: PG19, Proof-pile and GovReport, or held-out text.
+"""Tokenised documents of PG19, Proof-pile, GovReport or the study's held-out text.
 
-A data set is a folder that the user names. Each text file is one document; each row of a .jsonl or
-.parquet file holds one in the column `text` (`input` in GovReport's published form). Files are read
-in order of name and rows in order, no further than needed. Documents are tokenised once per process
-and base model.
+Each text file of a data set is one document, and each row of a .jsonl or .parquet file is one, in
+the column `text` (`input` in GovReport). Files are read by name, only as far as needed. A process
+tokenises each document once for each base model.
 """
 
 from __future__ import annotations
@@ -43,18 +42,20 @@ DATA_SETS = {
     ),
 }
 PUBLISHED_SIZES = {"pg19": (100, 105_000), "proof_pile": (128, 66_000), "govreport": (973, 11_600)}
-"""Documents of the test sets and approximate Llama tokens per document, used only for cost
-estimates.
+"""(documents of the published test set, approximate Llama tokens of a document), used only to
+estimate costs before data is read.
 
 PG19's 100 test books have 6,966,499 words (arXiv:1911.05507, table 1) at 1.5 tokens per word.
 LongLoRA's sample of Proof-pile has 128 documents of at least 32,768 tokens, taken to have twice as
 many. GovReport's 973 reports have 7,897 words each (arXiv:2201.03533, table 1).
 """
 _COLUMNS = ("text", "input")
+"""Columns that may contain a document's text."""
 _MARK = r"\*\*\* ?{} OF (?:THIS|THE) PROJECT GUTENBERG EBOOK[^*]*\*\*\*"
 _START, _END = re.compile(_MARK.format("START")), re.compile(_MARK.format("END"))
 _LATIN = re.compile(rb"Character set encoding: *(ISO-8859-\d+)")
 _KEPT_SOURCES = 4
+"""Tokenised data sets kept in memory; more would hold several hundred MB."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +66,7 @@ class Documents:
     tokens: tuple[Tokens, ...]
     """Ids of each document, without special tokens."""
     bos: int | None
-    """Beginning-of-text token that `joined` puts before every document; None for none."""
+    """Id of the beginning-of-text token that `joined` puts before every document; None: none."""
 
     def joined(self) -> Tokens:
         """Concatenate all documents, each preceded by `bos` (tokens,)."""
@@ -73,7 +74,7 @@ class Documents:
         return np.concatenate([part for ids in self.tokens for part in (first, ids)])
 
     def names_at(self, places: NDArray[np.int64]) -> list[str]:
-        """Return the name of the document that contains each token of `joined()`."""
+        """Return the name of the document at each index in `joined()`."""
         sizes = [len(ids) + (self.bos is not None) for ids in self.tokens]
         found = np.searchsorted(np.cumsum(sizes), places, side="right")
         return [self.names[index] for index in found]
@@ -92,9 +93,9 @@ def read_documents(
     Args:
       request: provides folder and tokenizer.
       name: one of `DATA_SETS`.
-      at_least: minimum tokens of a document; shorter ones are skipped.
+      at_least: skip documents with fewer tokens.
       at_most: maximum number of documents; None for all.
-      max_tokens: maximum tokens of all documents together; the last one is cut.
+      max_tokens: maximum tokens of all documents together, which cuts the last; None for no limit.
 
     Raises:
       UnavailableError: if the data set is not on this machine, or has no document of that length.
@@ -132,8 +133,8 @@ def held_out_documents(request: CellRequest, *, at_least: int, max_tokens: int |
 
     Args:
       request: provides text and domain.
-      at_least: minimum tokens of a document; shorter ones are skipped.
-      max_tokens: maximum tokens of the whole text; the last document is cut. None for no limit.
+      at_least: skip documents with fewer tokens.
+      max_tokens: maximum tokens of the domain to read, which cuts the last document; None for all.
 
     Raises:
       UnavailableError: if there is no document of that length.
@@ -186,7 +187,6 @@ def _bytes(name: str, files: Seen, at_least: float, at_most: int | None) -> tupl
 
 
 def _texts(name: str, files: Seen) -> Iterator[tuple[str, str]]:
-    """Yield (name, text) of every document."""
     for file in (Path(path) for path, *_ in files):
         if file.suffix in (".txt", ".tex"):
             yield file.name, _book(file) if name == "pg19" else read_text(file)
@@ -205,7 +205,7 @@ def _texts(name: str, files: Seen) -> Iterator[tuple[str, str]]:
 
 
 def _book(file: Path) -> str:
-    """Return a Project Gutenberg text without header and licence."""
+    """Return a Project Gutenberg text without its header and licence."""
     declared = _LATIN.search(file.read_bytes()[:4096])
     text = read_text(file, declared.group(1).decode() if declared else "utf-8")
     start, end = _START.search(text), _END.search(text)
@@ -213,7 +213,7 @@ def _book(file: Path) -> str:
 
 
 class _Source:
-    """Tokenises the documents of a data set on demand and keeps them for later callers."""
+    """Tokenises the documents of a data set on demand, each once for all callers."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, name: str, files: Seen) -> None:
         self._tokenizer, self._texts = tokenizer, _texts(name, files)
@@ -221,12 +221,10 @@ class _Source:
         self._error: DataError | None = None
 
     def documents(self) -> Iterator[tuple[str, Tokens]]:
-        """Yield (name, token ids) of each document, in order."""
         from lce_core.data.tokenised import token_ids
 
         yield from self._done
-        # After an error the generator is exhausted, so without this check the set would look
-        # complete.
+        # A generator that raised is exhausted: without this check the set would look complete.
         if self._error is not None:
             raise self._error
         try:

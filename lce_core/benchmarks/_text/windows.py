@@ -1,4 +1,4 @@
-"""Windows over a stream of tokens; their losses, each computed once in bounded memory."""
+"""Windows of a token stream and their losses, from the loss cache or computed in small groups."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from lce_core.evaluation.loss_cache import Text, TokenScores
 from lce_core.evaluation.windows import Stream, Windows
 from lce_core.progress import Progress
 
-# Bounds the float32 losses of a group to 16 MB.
 _GROUP_TOKENS = 1 << 22
+"""Maximum tokens of the windows scored at once; their float32 losses take 16 MB."""
 
 
 def num_windows(stream_tokens: int, length: int, stride: int, *, drop_last: bool) -> int:
     """Return the number of windows of `length` tokens that start every `stride` tokens.
 
-    `drop_last` counts like LCEG's script: starts below stream_tokens - length, without the last of
-    them. Otherwise every window within the stream counts.
+    `drop_last` counts like LCEG's script, which leaves out windows that end with the stream, and
+    then the last one. Otherwise every window within the stream counts.
     """
     room = stream_tokens - length
     return max(0, -(-room // stride) - 1) if drop_last else max(0, room // stride + 1)
@@ -54,7 +54,7 @@ def window_losses(
 ) -> Iterator[tuple[int, NDArray[np.float32]]]:
     """Yield (index of the group's first window, NLL in nats (windows, L - 1)), group by group.
 
-    Arguments as in `window_scores`.
+    Groups and arguments are those of `window_scores`.
     """
     for first, found in window_scores(request, windows, report):
         yield first, found.nll
@@ -63,17 +63,17 @@ def window_losses(
 def window_scores(
     request: CellRequest, windows: Windows, report: Progress | None = None
 ) -> Iterator[tuple[int, TokenScores]]:
-    """Yield (index of the group's first window, scores of its windows' tokens), group by group.
+    """Yield (index of the group's first window, scores of the group's tokens), group by group.
 
-    Groups are small enough that the losses of a whole book at stride 256 are not in memory at once.
-    Losses in the request's cache are not computed again.
+    A group is a number of consecutive windows whose losses fit into 16 MB. Losses in the request's
+    cache are not computed again.
 
     Args:
       request: provides the model and the cache.
       windows: windows to score.
-      report: called with (windows done, total windows); None means the request's own.
+      report: called with (windows done, total windows); None means the request's callback.
     """
-    # Refuse windows beyond the method's reach even if their losses are cached.
+    # Refuse windows beyond the method's maximum length even if their losses are cached.
     request.model.begin_request(windows.length)
     size = max(1, _GROUP_TOKENS // windows.length)
     groups = [windows.rows(first, size) for first in range(0, len(windows), size)]
@@ -126,7 +126,6 @@ def _all_at_once(request: CellRequest, windows: Windows, report: Progress) -> To
 
 
 def _missing_of(request: CellRequest, groups: Sequence[Windows]) -> list[Windows]:
-    """Return the windows of each group whose losses are not cached; omit groups without any."""
     starts = (group.starts[[row is None for row in _known(request, group)]] for group in groups)
     return [replace(groups[0], starts=some) for some in starts if len(some)]
 

@@ -70,8 +70,9 @@ def test_a_new_benchmark_whose_prompts_are_short_is_refused_before_its_model_is_
     with pytest.raises(UnavailableError) as error:
         sized.evaluate(asked(sized, 256, model=None))
     assert str(error.value) == (
-        "eval_length: got prompts of 150 to 200 tokens, mean 175, for 256 tokens with the 10 of an"
-        " answer; expected prompts that take at least 234 tokens; evaluate at most 210 tokens"
+        "eval_length: got prompts of 150 to 200 tokens, mean 175, for a length of 256 tokens"
+        " including 10 for the answer; expected prompts that take at least 234 tokens; evaluate at"
+        " most 210 tokens"
     )
 
 
