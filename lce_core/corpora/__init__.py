@@ -1,4 +1,7 @@
-"""Text sources, one file each: documents in a reproducible order, split into train and held out."""
+"""Text sources of studies, one file each. A source yields documents in a reproducible order.
+
+A study trains on the documents of the split "train" and evaluates on those of the split "held_out".
+"""
 
 from __future__ import annotations
 
@@ -17,30 +20,31 @@ class Document:
     """One text of a source."""
 
     name: str
-    """Stable name within the corpus (relative path, or path and line)."""
+    """Unique name in the corpus: the file's relative path, with the line for files of many texts.
+    """
     domain: str
-    """Domain ("code", "prose", ...); sampling keeps each domain's share of tokens."""
+    """Kind of text ("code", "prose", ...). Sampling keeps each domain's fraction."""
     text: str
 
 
 class Corpus(Plugin):
-    """Base of all text sources."""
+    """Base class of text sources."""
 
     def domains(self) -> tuple[str, ...]:
-        """Return the names of the domains, in a fixed order."""
+        """Return the names of all domains, in a fixed order."""
         raise NotImplementedError
 
     def digest(self, folders: Mapping[str, Path]) -> str:
-        """Return the identity of the data, part of every fingerprint that depends on its text.
+        """Return a string that changes with the text; it is part of the ids of dependent steps.
 
-        This is the sha256 over names and contents of all documents, or an address that pins them.
+        It is the sha256 over names and contents of all documents, or the address of a hub commit.
 
         Args:
           folders: folders named by the user in `Execution.data_folders`.
 
         Raises:
           UnavailableError: if the data is not on this machine; the message says how to get it.
-          DataError: if a file is unreadable or not UTF-8, or there is nothing to read.
+          DataError: if a file is unreadable or not UTF-8, or no file matches.
         """
         raise NotImplementedError
 
@@ -51,44 +55,48 @@ class Corpus(Plugin):
 
 @dataclass(frozen=True)
 class Place:
-    """Position in a streamed source at which reading starts or continues."""
+    """Position in a streamed source from which an interrupted reader resumes."""
 
     file: int = 0
-    """Number of files read to their end."""
+    """Number of files read completely."""
     row: int = 0
-    """Number of rows read from the next file."""
+    """Number of rows already read from the next file."""
     documents: int = 0
     """Total number of documents read."""
 
 
 @dataclass(frozen=True)
 class Block:
-    """Consecutive documents of a source."""
+    """Consecutive documents of a source, after which a reader can save its position."""
 
     documents: tuple[Document, ...]
     end: Place
-    """Position where the next block starts."""
+    """Position from which the next block is read."""
 
 
 class StreamedCorpus(Corpus):
-    """Base of text sources for which reading can start at the end of any block.
+    """Base class of text sources too large to read twice; readers resume after any block.
 
-    A study tokenizes such a source once, in a step of its own, whose token shards all training rows
-    and held-out texts of the tokenizer share.
+    One step of a study tokenizes the source and saves token shards. All training rows and held-out
+    texts with the same tokenizer are cut from these shards.
     """
 
     def split(self, name: str) -> Split:
-        """Return the split of the document `name`."""
+        """Return the split of the document with this name."""
         raise NotImplementedError
 
     def blocks(self, folders: Mapping[str, Path], start: Place) -> Iterator[Block]:
-        """Yield all documents of both splits from `start` on, which must be the end of a block.
+        """Yield the documents of both splits in blocks, from `start` on.
 
-        Block boundaries depend on the source alone, so resuming yields the same blocks.
+        Block boundaries depend on the source alone, so a resumed reader yields the same blocks.
+
+        Args:
+          folders: folders named by the user in `Execution.data_folders`.
+          start: `Place()`, or the `end` of an earlier block.
 
         Raises:
-          UnavailableError: if the data is neither on this machine nor on a hub that answers.
-          DataError: if a file or document cannot be used, or there is nothing to read.
+          UnavailableError: if the data is neither on this machine nor on a reachable hub.
+          DataError: if a file or document cannot be used, or no file matches.
         """
         raise NotImplementedError
 

@@ -1,4 +1,4 @@
-"""Text sources whose domains are listed in the study, so that planning needs no data."""
+"""Base class of text sources that read a user's folder: `jsonl_folder` and `streamed`."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from lce_core.errors import SpecError
 
 
 class ListedDomains(Corpus):
-    """Base of text sources in a folder that a study names."""
+    """A text source in a folder. The study lists its domains, so that planning reads no data."""
 
     folder: str = "text"
-    """Name of the folder; `data_folders` gives its location."""
+    """Name of the folder, a key of `data_folders`, which gives its path."""
     text_field: str = "text"
-    """Key or column of a document's text; in `streamed` a dot addresses a nested column."""
+    """JSON key or column of a document's text; in `streamed`, "a.b" is column b nested in a."""
     domain_names: tuple[str, ...] = Field(default=("text",), min_length=1)
-    """All domains; the files may contain no others."""
+    """All domains. A document of another domain is an error."""
 
     @field_validator("domain_names")
     @classmethod
@@ -31,5 +31,4 @@ class ListedDomains(Corpus):
         return names
 
     def domains(self) -> tuple[str, ...]:
-        """Return the domains in the order of the study."""
         return self.domain_names

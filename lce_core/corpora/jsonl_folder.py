@@ -1,11 +1,10 @@
 """Your own text in a folder: `.jsonl` files with one document per line, and `.txt` files.
 
-The study names the folder (`folder: my_text`), and the command line or Execution gives its location
-(`data_folders: {my_text: /data/text}`), so that a study means the same on every machine. Each line
-of a `.jsonl` file is an object with a text and optionally a domain. A `.txt` file is one document;
-its domain is its top folder's name, or else the first domain. The study lists the domains, so that
-planning needs no data. Files are read line by line and may be larger than memory. A hash of its
-name (path, or path and line) determines whether a document is held out.
+The study names the folder (`folder: my_text`); each machine maps the name to a path (`data_folders:
+{my_text: /data/text}`). Each line of a `.jsonl` file is an object with a text and optionally a
+domain. A `.txt` file is one document; its domain is the name of its top folder, if the study lists
+it, else the first domain. Files are read line by line and may be larger than memory. A hash of a
+document's name (path, or path and line) decides whether it is held out from training.
 
 Source: own; JSON Lines as written by common data pipelines.
 """
@@ -37,7 +36,7 @@ SOURCE = Source(paper="own", place="jsonlines.org, one JSON value a line", refer
 
 _BLOCK_BYTES = 1 << 20
 _TEXT = "sha256 of UTF-8"
-"""Kind of the cached fact about a file: its sha256, computed while checking that it is UTF-8."""
+"""Cache key of a file's sha256, computed together with a check that the file is UTF-8."""
 
 
 class JsonlFolder(ListedDomains):
@@ -49,13 +48,13 @@ class JsonlFolder(ListedDomains):
     """Percentage of documents (by a hash of their names) held out for evaluation."""
 
     def split(self, name: str) -> Split:
-        """Return the split of the file or document `name`, by its hash."""
+        """Return the split of the file or document with this name."""
         return split_of(name, self.held_out_percent)
 
     def digest(self, folders: Mapping[str, Path]) -> str:
-        """Return the sha256 over paths and contents of all files, reading only changed files.
+        """Return the sha256 over paths and contents of all files; unchanged files are not read.
 
-        Text that is not UTF-8 is refused here, before any computation starts.
+        Raises an error for text that is not UTF-8, so that a study fails before it computes.
         """
         root = self._root(folders)
         digest = hashlib.sha256()
@@ -72,8 +71,8 @@ class JsonlFolder(ListedDomains):
         """Yield documents sorted by path, then by line.
 
         Raises:
-          UnavailableError: if there is no such folder on this machine.
-          DataError: for an empty folder, an unreadable file, or a bad line (with file and line).
+          UnavailableError: if the folder is not on this machine.
+          DataError: if the folder has no text files, or a file or line cannot be used.
         """
         root = self._root(folders)
         for name in _files(root):
@@ -138,7 +137,7 @@ class JsonlFolder(ListedDomains):
             raise DataError(
                 where,
                 f"no text under {self.text_field!r}",
-                "an object with a string there",
+                "an object with a string under this key",
                 "correct the line, or set text_field",
             )
         if not _is_utf8(text):
@@ -172,7 +171,7 @@ EVIDENCE = (
 
 
 def _files(root: Path) -> list[str]:
-    """Return the paths of all text files below `root`, with slashes, sorted."""
+    """Return the paths of all text files relative to `root`, with slashes, sorted."""
 
     def refuse(error: OSError) -> None:
         raise _unreadable(Path(error.filename), error) from error
@@ -219,9 +218,9 @@ def _sha256_of_text(file: Path) -> str:
 
 
 def _is_utf8(text: str) -> bool:
-    """Return True if text can be encoded in UTF-8.
+    """Return True if the text can be encoded in UTF-8.
 
-    Lone surrogates cannot, although JSON escapes and file names may contain them.
+    False if it contains a lone surrogate, which JSON escapes and file names can produce.
     """
     try:
         text.encode("utf-8")

@@ -1,11 +1,10 @@
-"""Text that every Python installation has: sources, help topics and docstrings of its library.
+"""Text of every Python installation: sources, docstrings and help topics of the standard library.
 
-There are three domains. `code` is the standard library's own Python files, `prose` the language
-reference behind `help()` with one document per topic, and `docs` the docstrings of each module
-formatted as reference text. Only the standard library is read, never site-packages, so installing a
-package changes nothing. Parts that distributions ship separately or generate on the machine are
-excluded. A file is held out or trained on as a whole, together with its docstrings. The text
-differs between Python versions, and so does the digest.
+The domain `code` is the library's Python files, `prose` the language reference behind `help()` with
+one document per topic, and `docs` the docstrings of each module formatted as reference text. Files
+of site-packages, and files that only some installations have, are not read, so installing a package
+changes nothing. A file and its docstrings belong to the same split. Text and digest differ between
+Python versions.
 
 Source: own; the standard library of the running Python (sysconfig's stdlib folder).
 """
@@ -52,9 +51,9 @@ EXCLUDED = frozenset(
         "turtledemo",
     }
 )
-"""Folders that some installations lack, that hold tables or tests, or that belong to packages."""
+"""Folders that are not read: absent from some installations, tables, tests, or other packages."""
 GENERATED = ("_sysconfigdata", "sitecustomize", "usercustomize", "config-")
-"""Prefixes of file and folder names that the machine or its administrator writes."""
+"""Prefixes of files and folders that are not read, because they differ from machine to machine."""
 _TOPICS = Path("pydoc_data") / "topics.py"
 
 _Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
@@ -67,18 +66,14 @@ class LocalText(Corpus):
     """Percentage of files (by a hash of their names) held out for evaluation."""
 
     def domains(self) -> tuple[str, ...]:
-        """Return `code`, `docs` and `prose`."""
         return ("code", "docs", "prose")
 
     def split(self, name: str) -> Split:
-        """Return the split of the file or document `name`, by its hash."""
+        """Return the split of the file or help topic with this name."""
         return split_of(name, self.held_out_percent)
 
     def digest(self, folders: Mapping[str, Path]) -> str:
-        """Return the sha256 over all files and help topics, cached until a file changes.
-
-        `docs` is derived from `code` and not hashed again.
-        """
+        """Return the sha256 over all files and help topics, cached until a file changes."""
         root = _library()
         names = _sources(root)
         files = [*(root / name for name in names), root / _TOPICS]
@@ -126,13 +121,13 @@ def docstrings(source: str, path: str) -> str:
 
     Args:
       source: Python source text.
-      path: its path below the library, such as "json/decoder.py".
+      path: path of the module below the library, such as "json/decoder.py".
 
     Returns:
-      The text; empty if nothing is documented or this Python cannot parse the file.
+      The text; empty if the module has no docstrings or this Python cannot parse it.
     """
     with warnings.catch_warnings():
-        # Such warnings concern the standard library.
+        # The warnings concern code of the standard library, which nobody here can change.
         warnings.simplefilter("ignore", SyntaxWarning)
         try:
             tree = ast.parse(source)
@@ -167,7 +162,7 @@ def _library() -> Path:
 
 
 def _sources(root: Path) -> list[str]:
-    """Return the paths of the library's Python files below `root`, with slashes, sorted."""
+    """Return the paths of the library's Python files relative to `root`, with slashes, sorted."""
     found = []
     for folder, inner, files in os.walk(root):
         inner[:] = [name for name in inner if _is_library(name)]

@@ -1,10 +1,10 @@
 """A data set of any size in parquet or JSON lines, streamed from a folder or a hub.
 
-The study names the folder (`folder: slimpajama`), and the command line or Execution gives its
-location: a folder, or `hub:OWNER/NAME@COMMIT`, from which only tokens are stored. The files are
-those matched by `files`, in path order. Each is read separately by the datasets library, so an
-interrupted run continues within a file. The study lists the domains, so that planning needs no
-data. A hash of its name (path and row) determines whether a document is held out.
+The study names the data set (`folder: slimpajama`); each machine maps the name to a path or to
+`hub:OWNER/NAME@COMMIT`. Of a data set on the hub only tokens are stored. The files that match
+`files` are read in path order, each by the datasets library, so that an interrupted run resumes
+within a file. A hash of a document's name (path and row) decides whether it is held out from
+training.
 
 Source: own; SlimPajama-627B has its text in `text` and its domain in `meta.redpajama_set_name`.
 """
@@ -41,9 +41,11 @@ SOURCE = Source(
 )
 
 BLOCK_CHARACTERS = 500_000
+"""Characters of a block of documents, after which an interrupted reader can resume."""
 BLOCK_ROWS = 1024
-"""A block ends with the document that reaches either limit, or with its file."""
+"""Maximum documents of a block, for texts so short that they do not reach `BLOCK_CHARACTERS`."""
 _KINDS = {".parquet": "parquet", ".jsonl": "json", ".json": "json"}
+"""The datasets library's name of a format, by file ending."""
 _PACKED = (".gz", ".zst")
 
 
@@ -55,18 +57,18 @@ class Streamed(ListedDomains, StreamedCorpus):
     )
     """Patterns of paths in the data set; `*` also matches slashes."""
     domain_field: str | None = None
-    """Column of a document's domain; without it all documents belong to the first domain."""
+    """Column of a document's domain; None: all documents belong to the first of `domain_names`."""
     held_out_percent: float = Field(default=1.0, gt=0, lt=100)
     """Percentage of documents (by a hash of their names) held out for evaluation."""
     num_documents: int | None = Field(default=None, ge=1)
-    """Number of documents to read from the start; None reads all."""
+    """Read only this many documents from the start; None reads all."""
 
     def split(self, name: str) -> Split:
-        """Return the split of the document `name`, by its hash."""
+        """Return the split of the document with this name."""
         return split_of(name, self.held_out_percent)
 
     def digest(self, folders: Mapping[str, Path]) -> str:
-        """Return the address on the hub, which names a commit, or the sha256 over a folder."""
+        """Return the hub address with its commit, or the sha256 over the files of a folder."""
         place = self._place(folders)
         if is_address(place):
             return str(place)
@@ -97,7 +99,7 @@ class Streamed(ListedDomains, StreamedCorpus):
                 if characters >= BLOCK_CHARACTERS or len(pending) >= BLOCK_ROWS:
                     yield Block(tuple(pending), Place(number, rows, seen))
                     pending, characters = [], 0
-            # Yield even if nothing is pending: the position at the end of a file is worth saving.
+            # Yield even an empty block, so that a resumed reader skips this file.
             yield Block(tuple(pending), Place(number + 1, 0, seen))
 
     def _place(self, folders: Mapping[str, Path]) -> Path:
@@ -113,7 +115,7 @@ class Streamed(ListedDomains, StreamedCorpus):
         return place
 
     def _paths(self, place: Path) -> tuple[str, list[str]]:
-        """Return the prefix of file addresses, and the sorted paths of the files to read."""
+        """Return (folder or hub URL with a slash, sorted relative paths of the files to read)."""
         if is_address(place):
             beginning, names = listed(place)
         else:
@@ -125,15 +127,16 @@ class Streamed(ListedDomains, StreamedCorpus):
                 place,
                 f"no file that matches {', '.join(self.files)}",
                 "parquet files or JSON lines",
-                "set `files` to patterns of what is there, or name another folder",
+                "set `files` to patterns that match its files, or name another folder",
             )
         for name in chosen:
             if _kind(name) is None:
                 raise DataError(
                     beginning + name,
-                    "a file of another kind",
-                    "names that end in .parquet, .jsonl or .json, the latter also with .gz or .zst",
-                    "let `files` match those alone",
+                    "a file of another format",
+                    "names that end in .parquet, .jsonl or .json; the JSON formats also with .gz or"
+                    " .zst",
+                    "change `files` to match only such names",
                 )
         return beginning, sorted(chosen)
 
@@ -184,18 +187,18 @@ EVIDENCE = (
 
 
 def _kind(name: str) -> str | None:
-    """Return the datasets library's name of a file's format; None if it is not supported."""
+    """Return the datasets library's name of a file's format; None for other formats."""
     packed = name.endswith(_PACKED)
     kind = _KINDS.get(Path(Path(name).stem if packed else name).suffix)
     return None if packed and kind == "parquet" else kind
 
 
 def _tables(file: str, kind: str) -> Iterator[pa.Table]:
-    """Yield the file's rows, a bounded number at a time.
+    """Yield the file's rows in tables of at most `BLOCK_ROWS` rows.
 
     Raises:
       DataError: if the file cannot be read in the format that its name implies.
-      OSError: if the connection to the hub broke; a retry continues from here.
+      OSError: if the connection to the hub broke; a retry resumes after the last block.
     """
     with _readable(file):
         from datasets import load_dataset
@@ -212,7 +215,7 @@ def _tables(file: str, kind: str) -> Iterator[pa.Table]:
 
 @contextmanager
 def _readable(file: str) -> Iterator[None]:
-    """Convert errors of the readers about a broken file into an error that names it."""
+    """Convert errors of the reading libraries into DataError or ConnectionError with the file."""
     try:
         yield
     except _reading_errors() as error:
@@ -223,12 +226,11 @@ def _readable(file: str) -> Iterator[None]:
             file,
             f"a file that cannot be read ({reason.rstrip(': ')})",
             "whole rows of parquet or JSON",
-            "get the file again, or let `files` leave it out",
+            "get the file again, or change `files` to exclude it",
         ) from error
 
 
 def _reading_errors() -> tuple[type[Exception], ...]:
-    """Return the errors that readers raise for broken or unreachable files."""
     # Zstandard's error class exists only once its package is loaded.
     unpacking = sys.modules.get("backports.zstd")
     packed = () if unpacking is None else (unpacking.ZstdError,)
@@ -243,7 +245,7 @@ def _strings(table: pa.Table, field: str, file: str, setting: str) -> list[Any]:
             file,
             f"the columns {', '.join(table.column_names)}",
             f"a column {names[0]!r}",
-            f"set {setting} to one of these, or let `files` leave the file out",
+            f"set {setting} to one of these, or change `files` to exclude the file",
         )
     column = table[names[0]]
     for depth, name in enumerate(names[1:], start=1):
@@ -253,7 +255,7 @@ def _strings(table: pa.Table, field: str, file: str, setting: str) -> list[Any]:
                 file,
                 f"{'.'.join(names[:depth])!r} of type {column.type}",
                 f"a column with {name!r} in it",
-                f"set {setting} to a column that is there",
+                f"set {setting} to an existing column",
             )
         column = pc.struct_field(column, name)
     with _readable(file):
