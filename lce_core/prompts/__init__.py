@@ -1,7 +1,5 @@
-"""Rebuild the prompts of a finished cell and verify them against the store.
+"""Show the prompts of a finished cell, for `lce prompt` and the dashboard.
 
-The store keeps answers and references, but of the prompts only their lengths and one digest per
-cell. Prompts depend on benchmark, task, length, seed, tokenizer and data, so the benchmark can
-build them again. A user either sees exactly the prompts that the cell used, or an error that says
-why they are not available.
+The store saves the answers of a cell, but not its prompts, only their lengths and one sha256. The
+benchmark builds the prompts again; if the sha256 differs, the user gets an error instead.
 """

@@ -1,7 +1,7 @@
-"""`python -m lce_core.prompts`: print one sample with its prompts as JSON, for other processes.
+"""`python -m lce_core.prompts`: print one sample of a cell with its prompts as JSON.
 
-If the sample cannot be shown, the command prints one message to standard error and exits with code
-2.
+The dashboard starts it as a process. After an error, the exit code is 2 and the message is on
+standard error.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Decode a sample's prompts, and find where a right answer occurs in their text."""
+"""Decode the prompts of one sample, and find the right answers in their text."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class ReadablePrompt:
     text: str
     """All ids decoded, including special tokens."""
     is_exact: bool
-    """True if encoding the text again gives the same ids."""
+    """True if encoding `text` again yields `ids`."""
     places: list[tuple[int, int]]
-    """Where a right answer occurs in `text`: (start, end) character offsets, ascending."""
+    """(start, end) character offsets of each occurrence of a right answer in `text`, ascending."""
     first_token: int | None
-    """Index of the token in which the first occurrence starts; None without an occurrence."""
+    """Index in `ids` of the token in which the first occurrence starts; None without occurrence."""
 
 
 @dataclass(frozen=True)
@@ -42,13 +42,13 @@ class ReadableSample:
     """The sample's row in the store: answer, reference, score, ..."""
     prompts: list[ReadablePrompt]
     tokenizer: str
-    """Base model whose tokenizer encoded the prompts and decodes them here."""
+    """Name of the base model whose tokenizer encoded the prompts."""
     num_samples: int
     """Number of samples of the cell."""
     inserted_every: int | None
-    """The method inserts every n-th token that the model reads; this is n (landmark only).
+    """Block size of a method such as `landmark`, which inserts the last token of every block.
 
-    None if the method inserts none, or the installed method has another VERSION than the cell's.
+    None if the method inserts no tokens, or its installed VERSION differs from the cell's.
     """
 
 
@@ -121,7 +121,7 @@ def _token_at(tokenizer: PreTrainedTokenizerBase, ids: list[int], character: int
 
 
 def _inserted_every(cell: RebuiltCell) -> int | None:
-    # Another version of the method raises SpecError; what it inserts is then unknown.
+    # `from_identity` raises SpecError if the installed VERSION differs from the cell's.
     with suppress(SpecError):
         method = METHODS.from_identity(cell.record.spec["method"])
         insertion = method.insertion(cell.base_model.geometry)

@@ -1,7 +1,7 @@
-"""Rebuild the prompts of a finished cell and check that they are the ones the cell used.
+"""Build the prompts of a finished cell again, and check that the cell was evaluated with them.
 
-The check compares the sha256 of all token ids with the cell's record, and the number of samples and
-each sample's length, reference and depth with its samples.
+The sha256 of all token ids must equal that in the cell's record. Number of samples, and length,
+reference and depth of each, must equal those in the cell's table of samples.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 _LIBRARIES = ("numpy", "tokenizers", "transformers")
-"""Recorded libraries whose release can change random draws or tokens."""
+"""Libraries whose release can change random draws or tokens; errors name those that differ."""
 
 
 @dataclass(frozen=True)
 class RebuiltCell:
-    """A finished cell with the prompts that the model received, verified against its record."""
+    """A finished cell with its prompts, which were verified against its record."""
 
     record: Record
     benchmark: PromptBenchmark
@@ -52,7 +52,7 @@ class RebuiltCell:
     samples: Sequence[Mapping[str, Any]]
     """Rows of the cell's samples.parquet (columns: `lce_core.store.cell_tables.SAMPLES`)."""
     prompts: Sequence[tuple[Prompt, ...]]
-    """Prompts of each sample, in the same order; most samples have one."""
+    """Prompts of each sample, in the order of `samples`; most samples have one prompt."""
 
 
 def rebuilt_cell(
@@ -64,15 +64,15 @@ def rebuilt_cell(
     """Build the prompts of a finished cell again and verify them against its record.
 
     Args:
-      store: the store that holds the cell.
+      store: the store that contains the cell.
       cell: id of the cell, the first 12 hexadecimal digits of its fingerprint.
-      model_folders: model folders by name. They take precedence over the folders in the cell's
-        record.
-      data_folders: data folders by name, with the same precedence.
+      model_folders: paths of model folders by name; default: the paths in the cell's record.
+      data_folders: paths of data sets by name; default: the paths in the cell's record.
 
     Raises:
-      SpecError: if there is no such cell, it has no prompts, or another version computed it.
-      UnavailableError: if the tokenizer, held-out text or a data set cannot be reached.
+      SpecError: if the store lacks the cell, its benchmark has no prompts, or the installed plug-in
+        has another VERSION.
+      UnavailableError: if the tokenizer, held-out text or a data set is not on this machine.
       StoreError: if the cell's files are damaged.
       DataError: if the prompts built here differ from those of the cell.
     """
@@ -82,10 +82,10 @@ def rebuilt_cell(
     models = {**_paths(used["model_folders"]), **(model_folders or {})}
     named = models.get(str(record.axes.get("base_model", base_model.known_as)))
     tokenizer = base_model.tokenizer(named or base_model.fetched(store.models))
-    # The tokenizer would warn about texts beyond this limit, which are normal here.
+    # Avoid the tokenizer's warning about texts longer than the model's context.
     tokenizer.model_max_length = sys.maxsize
     request = CellRequest(
-        model=None,  # type: ignore[arg-type] # prompts follow from everything in the request except the model
+        model=None,  # type: ignore[arg-type] # building prompts never runs the model
         tokenizer=tokenizer,
         base_model=base_model,
         held_out=_held_out(store, record),
@@ -108,7 +108,7 @@ def rebuilt_cell(
     if difference is not None:
         raise DataError(
             f"prompts of cell {record.fingerprint[:ID_DIGITS]}",
-            f"different prompts when rebuilt here: {difference}",
+            f"different prompts after building them again: {difference}",
             "the prompts that the cell was evaluated with",
             f"rebuild them with the versions that computed the cell: {_provenance(record)}",
         )
@@ -121,9 +121,9 @@ def _found(store: Store, cell: str) -> tuple[Record, Path]:
     if folder is None:
         raise SpecError(
             "cell",
-            f"{cell!r}, which {store.home} does not hold",
+            f"{cell!r}, which is not in the store {store.home}",
             f"the id of a finished cell, {ID_DIGITS} hexadecimal digits",
-            'look it up: `lce sql "SELECT * FROM cells"`',
+            'list the cells with `lce sql "SELECT * FROM cells"`',
         )
     record = _intact(store, folder)
     if record is None:
@@ -131,7 +131,7 @@ def _found(store: Store, cell: str) -> tuple[Record, Path]:
             folder,
             "files that changed after they were committed",
             "the files that the cell's record lists",
-            "run the study again, which computes it again",
+            "run the study again, which evaluates the cell again",
         )
     return record, folder
 
@@ -160,15 +160,18 @@ def _plugin(registry: Registry[Any], record: Record, part: str) -> Any:
     identity, where = record.spec.get(part), f"cell {record.fingerprint[:ID_DIGITS]}: {part}"
     if not (isinstance(identity, Mapping) and {"name", "version"} <= identity.keys()):
         raise DataError(
-            where, repr(identity), "a name and a version, as lce writes them", "compute it again"
+            where,
+            repr(identity),
+            "a name and a version, as lce writes them",
+            "run the study again, which evaluates the cell again",
         )
     name = identity["name"]
     if name not in registry.names():
         raise SpecError(
             where,
-            f"{name!r}, which is no plug-in here",
+            f"{name!r}, a plug-in that is not installed",
             "the plug-in that the cell was computed with",
-            "name the folder that it lies in: `lce prompt CELL SAMPLE --plugins FOLDER`",
+            "name the plug-in's folder: `lce prompt CELL SAMPLE --plugins FOLDER`",
         )
     installed = registry.load(name).plugin_version
     if installed != identity["version"]:
@@ -176,7 +179,7 @@ def _plugin(registry: Registry[Any], record: Record, part: str) -> Any:
             where,
             f"VERSION {installed} of {name}, whose prompts may differ",
             f"VERSION {identity['version']}, with which the cell was computed",
-            f"install what computed it ({_provenance(record)}), or run the study again",
+            f"install the versions that computed it ({_provenance(record)}) or run the study again",
         )
     return registry.from_identity(identity)
 
@@ -187,9 +190,9 @@ def _held_out(store: Store, record: Record) -> HeldOutText:
     if folder is None or _intact(store, folder) is None:
         raise UnavailableError(
             f"held_out {fingerprint[:ID_DIGITS]}",
-            "no such text in the store, or not all of it",
+            "a text that is missing from the store, or damaged",
             "the held-out text that the cell was computed with",
-            "run the study again, which builds it again",
+            "run the study again, which builds the text again",
         )
     return HeldOutText.open(folder)
 
@@ -203,7 +206,7 @@ def _require_data(record: Record, benchmark: PromptBenchmark, request: CellReque
             f"data of cell {record.fingerprint[:ID_DIGITS]}: {names}",
             f"files with the digest {str(digest)[:ID_DIGITS]}",
             f"files with the digest {recorded[:ID_DIGITS]}, as for the cell",
-            "name the folder that holds them with --data-folder",
+            "name the folder of these files with --data-folder",
         )
 
 
@@ -227,13 +230,10 @@ def _difference(
 
 
 def _provenance(record: Record) -> str:
-    """Return the cell's commit, and the releases it used of libraries that differ here.
-
-    Only libraries that can change prompts are named.
-    """
+    """Return the commit that computed the cell, and its library releases that differ from here."""
     environment = record.environment
     commit = (environment.get("git") or {}).get("commit")
-    parts = [f"commit {commit[:ID_DIGITS]}" if commit else "the code of its time"]
+    parts = [f"commit {commit[:ID_DIGITS]}" if commit else "an unrecorded commit"]
     for name, release in (environment.get("libraries") or {}).items():
         if name in _LIBRARIES and release != importlib.metadata.version(name):
             parts.append(f"{name} {release}")

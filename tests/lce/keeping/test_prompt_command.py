@@ -33,8 +33,8 @@ def test_the_text_stands_alone_so_that_it_can_be_piped(study: AskedStudy) -> Non
     given = study.recorded[cell][1]
     assert found.stdout == bytes(given).decode() + "\n"
     assert f"{len(given):,} tokens, {len(given):,} characters" in found.stderr
-    assert "a right answer stands in it 2 times" in found.stderr
-    assert "the sha256 of all token ids of the cell is that of its record" in found.stderr
+    assert "contains a right answer 2 times" in found.stderr
+    assert "the sha256 of their token ids matches the cell's record" in found.stderr
 
 
 def test_every_query_of_a_sample_is_printed(study: AskedStudy) -> None:

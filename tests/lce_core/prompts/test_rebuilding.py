@@ -142,7 +142,7 @@ def test_missing_or_damaged_text_is_said(copied: AskedStudy) -> None:
     cell = copied.cell("needle")
     (stream,) = copied.home.glob("artifacts/held_out/*/stream-0.bin")
     stream.write_bytes(stream.read_bytes()[:-4] + b"abcd")
-    with pytest.raises(UnavailableError, match="no such text in the store, or not all of it"):
+    with pytest.raises(UnavailableError, match="a text that is missing from the store, or damaged"):
         rebuilt_cell(Store(copied.home), cell)
     shutil.rmtree(stream.parent)
     with pytest.raises(UnavailableError, match="run the study again"):
