@@ -49,7 +49,6 @@ def merge_rows(all_rows: Partial, start: int, part: Partial) -> None:
       AssertionError: if a part records gradients, as in `merge`.
     """
     num_rows = part.lse.shape[2]
-    # Small blocks keep the float32 copies small.
     for first in range(0, num_rows, _ROWS):
         stop = min(first + _ROWS, num_rows)
         rows, some = all_rows.rows(start + first, start + stop), part.rows(first, stop)
@@ -57,8 +56,7 @@ def merge_rows(all_rows: Partial, start: int, part: Partial) -> None:
 
 
 def _mixed(first: Partial, second: Partial, out: torch.Tensor | None = None) -> torch.Tensor:
-    """Return the outputs weighted by their shares of the common softmax denominator."""
-    # torch cannot differentiate through the writes in place.
+    """Return the two outputs, weighted by their fractions of the common softmax denominator."""
     assert not first.output.requires_grad, "inference only"
     assert not second.output.requires_grad, "inference only"
     # exp(second.lse) / (exp(first.lse) + exp(second.lse)), which a sigmoid computes without

@@ -59,7 +59,7 @@ def _attention(
         raise SpecError(
             "attention dropout",
             dropout,
-            "no dropout in an attention scheme",
+            "0, because attention schemes have no dropout",
             "set attention_dropout: 0 in the model's config.json",
         )
     if query.requires_grad and not scheme.differentiable:

@@ -1,10 +1,9 @@
 """The attention schemes that methods can return; kernels in this package compute them.
 
 Each scheme defines itself by `distance`: the relative position at which a query scores a key, or
-None if the query does not see the key. `lce` prints distances in its inspection of a method, and
-tests compare the kernels with them. The definition holds for all heads unless `distance` has a
-parameter for the group of heads. Schemes whose weights are not a single softmax over such distances
-explain the difference in their docstring.
+None if the query does not see the key. The contract tests of methods compare kernels with these
+distances. They hold for all heads unless `distance` has a parameter for the group of heads. Schemes
+whose weights are not a single softmax over such distances explain the difference.
 """
 
 from __future__ import annotations
@@ -165,7 +164,6 @@ class ShiftedSparse(AttentionScheme):
         return query - key if same and key <= query else None
 
     def mean_keys(self, length: float) -> float:
-        """Return the mean number of keys per query over both halves of the heads."""
         if length < self.group:
             return length / 2
         # Plain heads see g / 2 keys on average. Shifted heads see g / 4 in their two half blocks (g
@@ -216,10 +214,10 @@ class BlockRetrieval(AttentionScheme):
         return query - key if query // self.chunk * self.chunk <= key <= query else None
 
     def mean_keys(self, length: float) -> float:
-        """Return the mean number of keys per query: chunk, earlier landmarks, `top_k` blocks."""
         if length <= self.chunk:
             return length / 2
-        # `before` is the share of tokens that have at least one chunk before their own.
+        # A query reads its chunk, the landmarks before it and `top_k` blocks. `before` is the
+        # fraction of tokens that have at least one chunk before their own.
         before = (length - self.chunk) / length
         landmarks = (length - self.chunk) / 2 / self.block
         return self.chunk / 2 + landmarks + before * self.top_k * self.block
