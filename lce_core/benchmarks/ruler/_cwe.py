@@ -17,7 +17,7 @@ TASK = (
 )
 NUM_COMMON = 10
 SHORT_LENGTH = 4096
-"""Lengths below this one repeat words less often and have a shorter example."""
+"""RULER repeats words less often, and shows a shorter example, at lengths below 4,096 tokens."""
 
 
 class CommonWords:
@@ -26,7 +26,8 @@ class CommonWords:
     Args:
       eval_length: context length in tokens.
       seed: the study's seed.
-      v1: True uses the first release's wording, without a space before the example's answer.
+      v1: True uses the wording of RULER's first release, without a space before the example's
+        answer.
     """
 
     new_tokens = 120
@@ -52,7 +53,10 @@ class CommonWords:
         return Draft(text, tuple(common), None, stated=f" {numbered(common)}")
 
     def _words(self, size: int, often: int, seldom: int, draw: Draw) -> tuple[str, list[str]]:
-        """Return (numbered, shuffled list with `size` distinct words, its ten common words)."""
+        """Return (shuffled list of `size` distinct words as numbered text, its ten common words).
+
+        The common words occur `often` times in the list, the others `seldom` times.
+        """
         chosen = draw.rng.sample(self._vocabulary, size)
         common = chosen[:NUM_COMMON]
         listed = common * often + chosen[NUM_COMMON:] * seldom

@@ -1,4 +1,4 @@
-"""SQuAD and HotpotQA in their published JSON, as questions over one list of documents."""
+"""Read the published JSON of SQuAD, XQuAD and HotpotQA into questions and documents."""
 
 from __future__ import annotations
 
@@ -22,31 +22,32 @@ NUM_QUESTIONS = {"squad": 5928, "xquad": 1190, "hotpotqa": 7405}
 
 @dataclass(frozen=True)
 class Question:
-    """A question; documents are given as indices into `Collection.documents`."""
+    """A question, with indices into `Collection.documents` of the documents about it."""
 
     text: str
     answers: tuple[str, ...]
-    """Answers as published; several may be equal."""
+    """Published answers, with repetitions."""
     own: tuple[int, ...]
-    """Documents that every prompt with this question shows."""
+    """Indices of the documents in every prompt with this question."""
     related: tuple[int, ...]
-    """Documents that are shown next, if there is room: the rest of the same article."""
+    """Indices of the other documents of the same article, which fill longer prompts first."""
     evidence: tuple[int, ...]
-    """Documents that contain the answer, whose positions give the depth."""
+    """Indices of the documents that contain the answer; their positions are the prompt's depth."""
     cluster: str
-    """Title of the article (SQuAD) or of the first paragraph with evidence (HotpotQA)."""
+    """Title of the article (SQuAD) or of the first paragraph with evidence (HotpotQA). Questions
+    with equal titles count as dependent samples."""
 
 
 @dataclass(frozen=True)
 class Collection:
-    """A data set: its distinct documents, sorted, and its questions in the order of the file."""
+    """A data set: its distinct documents, sorted, and its questions in file order."""
 
     documents: tuple[str, ...]
     questions: tuple[Question, ...]
 
 
 def read_squad(folders: Mapping[str, Path], data_set: DataSet = SQUAD) -> Collection:
-    """Read the answerable questions of SQuAD or a set in its format; documents are paragraphs.
+    """Read the answerable questions of SQuAD or XQuAD; each document is a paragraph.
 
     Raises:
       UnavailableError: if the data set is not on this machine.
@@ -61,7 +62,7 @@ def read_squad(folders: Mapping[str, Path], data_set: DataSet = SQUAD) -> Collec
 
 
 def read_hotpot(folders: Mapping[str, Path]) -> Collection:
-    """Read all questions of HotpotQA; a document is a paragraph under its title.
+    """Read all questions of HotpotQA; each document is a paragraph below its title.
 
     Raises:
       UnavailableError: if the data set is not on this machine.
@@ -119,7 +120,7 @@ def _checked(
         raise DataError(
             file,
             f"{type(error).__name__} {error}",
-            "rows in the form in which the data set is published",
+            "rows in the data set's published format",
             "get the file again",
         ) from None
     if not found.questions:

@@ -1,4 +1,4 @@
-"""Shared types of all task families: the text of a prompt at a size, and its random numbers."""
+"""Types shared by RULER's tasks: prompts before tokenisation, their sizes and random numbers."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from typing import Literal, Protocol
 import numpy as np
 
 NOISE = "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again."
-"""RULER's haystack of repeated sentences."""
+"""Sentences that RULER repeats as a haystack."""
 RULER_SEED = 42
-"""RULER's random_seed; the study's seed is added to it."""
+"""RULER's `random_seed`, to which the study's seed is added."""
 
 Retry = Literal["redrawn smaller", "redrawn", "smaller"]
+"""What RULER does with a prompt that is too long: draw a new one a step smaller, draw a new one of
+the same size, or shrink the same draw by a step."""
 
 
 @dataclass(frozen=True)
@@ -23,43 +25,45 @@ class Draft:
 
     text: str
     references: tuple[str, ...]
-    """Strings that the answer should contain."""
+    """Right answers; the score is the fraction of these that the answer contains."""
     depth: float | None
-    """Position of the text with the answer, 0 to 100 (mean over its parts); None if it has no
-    single position."""
+    """Mean position of the right answers, in per cent of the context; None if they have no single
+    position."""
     cluster: str | None = None
+    """Group name of dependent samples, or None."""
     stated: str = ""
-    """The references as text: the first release counts their tokens with the prompt's."""
+    """The references as text, whose tokens RULER's first release adds to the prompt's length."""
     counted: tuple[str, str] | None = None
-    """Two parts whose tokens the first release counts separately; None: it counts the whole."""
+    """Two halves of the prompt whose tokens RULER's first release counts separately; None: the
+    release counts the tokens of the whole text."""
 
 
 @dataclass(frozen=True)
 class Draw:
-    """Random numbers: RULER's two streams, and the seed of its permutations.
+    """RULER's two random generators, and the seed of its permutations.
 
-    For all current releases of Python and numpy both streams produce the numbers that RULER used,
-    so draws in RULER's order reproduce RULER's samples.
+    All current releases of Python and numpy produce the numbers that RULER used, so draws in
+    RULER's order reproduce RULER's samples.
     """
 
     rng: Random
     values: np.random.RandomState
-    """Second stream, which RULER uses only for the numbers in variable tracking."""
+    """Generator that RULER uses only for the numbers in variable tracking."""
     order_seed: int | None
-    """Seed of every permutation; None takes permutations from `rng`."""
+    """Seed from which every permutation starts again; None draws permutations from `rng`."""
 
     @classmethod
     def of(cls, seed: int, order_seed: int | None) -> Draw:
-        """Return streams that give the same numbers as RULER's with `random_seed` = seed."""
+        """Return the generators that RULER uses with `random_seed` = seed."""
         return cls(Random(seed), np.random.RandomState(seed % 2**32), order_seed)
 
     def shuffle(self, items: list[str] | list[int]) -> None:
-        """Permute a list in place; with `order_seed`, equally long lists are permuted alike."""
+        """Permute a list in place; with `order_seed`, lists of equal length get one permutation."""
         rng = self.rng if self.order_seed is None else Random(self.order_seed)
         rng.shuffle(items)
 
     def codes(self, count: int, letters: str, length: int) -> list[str]:
-        """Return `count` distinct strings of `length` letters."""
+        """Draw `count` distinct strings of `length` characters from `letters`."""
         found: dict[str, None] = {}
         while len(found) < count:
             missing = range(count - len(found))
@@ -69,32 +73,34 @@ class Draw:
 
 @dataclass(frozen=True)
 class Units:
-    """Rule of RULER's first release for a prompt's size: first, first + step, ... up to most."""
+    """Prompt sizes that RULER's first release tries: first, first + step, ... up to most.
+
+    A size is a number of words, lines, blocks of noise or documents.
+    """
 
     step: int
     first: int
     reserved: int
-    """Tokens that the prompt leaves free for the answer."""
+    """Tokens of the cell's length that the prompt leaves free for the answer."""
     retry: Retry
-    """What happens to a sample that is too long: a new draw one step smaller, a new draw of the
-    same size, or the same draw one step smaller."""
     most: int | None = None
     """Largest size; None for no limit."""
     least: int = 1
+    """Smallest size to which a prompt may shrink."""
 
 
 class TextTask(Protocol):
-    """One of RULER's tasks at one length; builds prompts of a given size."""
+    """One of RULER's tasks at one length, which builds prompts of any size."""
 
     new_tokens: int
     """Number of generated tokens."""
     sizes: range
-    """Sizes that a search may try: numbers of words, lines, blocks or documents."""
+    """Sizes that `Search` may try: numbers of words, lines, blocks of noise or documents."""
     units: Units
-    """Rule of the first release for the sizes."""
+    """Sizes that RULER's first release tries."""
 
     def draft(self, size: int, index: int, draw: Draw) -> Draft:
-        """Build the prompt of sample `index`; a larger `size` gives a longer prompt."""
+        """Build the prompt of sample `index`; a larger `size` makes a longer prompt."""
         ...
 
 

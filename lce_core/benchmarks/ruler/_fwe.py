@@ -18,17 +18,18 @@ PROMPT = (
     " are:"
 )
 ZETA_2 = math.pi**2 / 6
-"""The sum of 1 / rank^2 over all ranks."""
+"""Sum of 1 / rank^2 over all ranks, which normalises word frequencies to 1."""
 WORD_LETTERS = 6
 SMALLEST = 53
-"""Minimum number of words; from here on, the fifth word is always rarer than the fourth."""
+"""Minimum number of words. With fewer, the fourth and fifth most frequent words could be equally
+frequent, and the answer ambiguous."""
 
 
 class FrequentWords:
     """Frequent words extraction; the size of a prompt is its number of words, before rounding.
 
-    The first release increases the size by L / 32 words, starting from L / 6, and leaves no room
-    for the answer, so prompt and answer may exceed the length by 50 tokens. A sample keeps its
+    RULER's first release starts with L / 6 words, adds L / 32 at a time, and reserves no tokens for
+    the answer, so prompt and answer may exceed the length L by 50 tokens. A sample has the same
     vocabulary at all sizes.
 
     Args:
@@ -44,7 +45,6 @@ class FrequentWords:
         self.units = Units(step, first, 0, "smaller", least=SMALLEST)
 
     def draft(self, size: int, index: int, draw: Draw) -> Draft:
-        """Build a prompt with about `size` words."""
         words = sorted(draw.codes(self._vocabulary, string.ascii_lowercase, WORD_LETTERS))
         draw.shuffle(words)
         words[0] = "..."
@@ -58,5 +58,5 @@ class FrequentWords:
 
 
 def counts(num_words: int, vocabulary: int) -> list[int]:
-    """Return how often the word of each rank occurs: floor(num_words / (rank^2 zeta(2)))."""
+    """Return the number of occurrences of each rank's word: floor(num_words / (rank^2 zeta(2)))."""
     return [int(num_words / (rank * rank * ZETA_2)) for rank in range(1, vocabulary + 1)]

@@ -1,8 +1,8 @@
-"""Running text as a haystack: words of essays or held-out text, split into sentences.
+"""Essays or held-out text as a haystack: a text in whose sentences RULER hides needles.
 
 The sentence splitter replaces nltk's punkt, which needs a download. It splits at spaces after a
-full stop, question mark or exclamation mark (and closing quotes) if the following text could begin
-a sentence, but not after initials and common abbreviations. Joining the sentences with spaces
+full stop, question mark or exclamation mark (and closing quotes) if the following text could start
+a sentence, except after initials and common abbreviations. Joining the sentences with spaces
 restores the text.
 """
 
@@ -21,17 +21,18 @@ _ABBREVIATION = re.compile(
     r"(?:[A-Z]|Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|vs|cf|No|[ei]\.[eg]|[ap]\.m|[AP]\.M|U\.S)\.$"
 )
 _ABBREVIATION_WINDOW = 9
+"""Characters before a possible sentence end in which an abbreviation is searched."""
 
 
 class Haystack:
-    """A text that repeats without end, split into sentences as far as callers need.
+    """A text, repeated without limit, that is split into sentences on demand.
 
     Args:
       text: the text; runs of white space count as one space.
       source: name of the text for error messages.
 
     Raises:
-      UnavailableError: if there is no text.
+      UnavailableError: if the text is empty.
     """
 
     def __init__(self, text: str, source: str) -> None:
@@ -40,7 +41,7 @@ class Haystack:
             raise UnavailableError(source, "no text", "text for a haystack", "get it again")
         self._sentences: list[str] = []
         self._ends = [0]
-        """Number of words up to the end of each sentence; the first entry is 0."""
+        """Words before the first sentence (0), and up to the end of each sentence."""
 
     @property
     def num_words(self) -> int:
@@ -48,7 +49,7 @@ class Haystack:
         return len(self._words)
 
     def sentences(self, num_words: int) -> list[str]:
-        """Return the first `num_words` words as sentences; the last one may be cut."""
+        """Return the first `num_words` words as sentences; the last sentence may be incomplete."""
         if num_words > self._ends[-1]:
             self._read_on(num_words)
         whole = bisect_right(self._ends, num_words) - 1
@@ -59,10 +60,7 @@ class Haystack:
         return found
 
     def _read_on(self, num_words: int) -> None:
-        """Split the first `num_words` words into sentences, continuing at the last known sentence.
-
-        That sentence is split again, because it may have been cut.
-        """
+        # The last known sentence may be incomplete, so it is split again.
         if self._sentences:
             self._sentences.pop()
             self._ends.pop()
@@ -77,14 +75,14 @@ def essay_haystack(request: CellRequest) -> Haystack:
     """Return a haystack of all essays, joined in the order of their file names.
 
     Raises:
-      UnavailableError: if they are not on this machine.
+      UnavailableError: if the essays are not on this machine.
       DataError: if a file cannot be read.
     """
     return Haystack(essays(request.data_folders), "data set 'essays'")
 
 
 def held_out_haystack(request: CellRequest) -> Haystack:
-    """Return a haystack of the first 2 * eval_length held-out tokens of each domain."""
+    """Return a haystack of the first 2 * eval_length tokens of each held-out domain."""
     streams = [request.held_out.stream(domain) for domain in request.held_out.domains]
     texts = (
         request.tokenizer.decode(
@@ -96,7 +94,7 @@ def held_out_haystack(request: CellRequest) -> Haystack:
 
 
 def split_sentences(text: str) -> list[str]:
-    """Split a text whose words are separated by single spaces into sentences."""
+    """Split a text, whose words must be separated by single spaces, into sentences."""
     sentences, start = [], 0
     for found in _BREAK.finditer(text):
         end = found.start()

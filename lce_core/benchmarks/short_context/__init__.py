@@ -1,4 +1,4 @@
-"""Short-context suite of lm-evaluation-harness: the cost of an extension within the old context.
+"""Short-context suite of lm-evaluation-harness: what an extension loses on short prompts.
 
 The tasks are MMLU (5 shots), HellaSwag (10), ARC challenge (25), PIQA (0), TriviaQA (5) and
 TruthfulQA (mc2), with the harness's prompts, shots, seeds and metrics. A cell's `accuracy` is the
@@ -15,10 +15,10 @@ metric that papers report; the other metrics are stored beside it under the harn
 
 docs/exactness.md compares them with the figures of papers.
 
-`eval_length` is the context that the model may use. As in the harness, a longer prompt loses its
-start; `cut` is the share of requests to which that happened. `faithful` and `clean` use the whole
-sets, `fast` 500 questions and `tiny` 20, spread evenly over the set, because the first questions of
-a set are not a fair sample of it.
+`eval_length` is the maximum number of tokens that the model reads and generates. As in the harness,
+the start of a longer prompt is removed; `cut` is the fraction of such requests. `faithful` and
+`clean` use the whole sets, `fast` 500 questions and `tiny` 20, evenly spaced over the set, because
+its first questions are not a random sample.
 """
 
 from __future__ import annotations
@@ -53,19 +53,19 @@ from lce_core.registry import Examples, Source
 from lce_core.statistics.estimates import Estimate, bootstrap_mean, mean_estimate, wilson
 
 NEW_TOKENS = 256
-"""Longest generated answer in tokens; the harness's default."""
+"""Maximum tokens of a generated answer; the harness's default."""
 
 
 @dataclass(frozen=True)
 class QuestionForm(Form):
-    """Number of questions that a profile asks."""
+    """A profile: the number of questions per task."""
 
     num_samples: int | None = None
     """Questions per task; None means all."""
 
 
 class ShortContext(Benchmark):
-    """Fraction of right answers to questions that fit into the trained context."""
+    """The score is the fraction of right answers to questions that fit into the trained context."""
 
     unit: ClassVar[Literal["accuracy"]] = "accuracy"
     seeded: ClassVar[bool] = False
@@ -84,7 +84,7 @@ class ShortContext(Benchmark):
         return tuple(TASKS)
 
     def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
-        """Return why the cell cannot run: no room for an answer, or lm_eval is not installed."""
+        """Return the reason if the length is too short or lm_eval is missing, else None."""
         answer = NEW_TOKENS if TASKS[task].metric == "exact_match" else 1
         if eval_length <= answer:
             return f"eval_length {eval_length}: task {task} needs at least {answer + 1} tokens"
@@ -93,14 +93,14 @@ class ShortContext(Benchmark):
         return None
 
     def num_tokens(self, task: str, eval_length: int, held_out_tokens: int) -> int:
-        """Predict the tokens: questions times the Llama tokens of their requests."""
+        """Predict the tokens: number of forward passes times their mean Llama tokens."""
         return self._requests(task) * min(TASKS[task].request_tokens, eval_length)
 
     def num_independent(self, task: str, eval_length: int, held_out_tokens: int) -> int:
         return self._requests(task) // TASKS[task].requests
 
     def answers(self, task: str) -> Answers:
-        """Return the answers of exact-match tasks; other tasks compare choices, generating none."""
+        """Return the generated answers of exact-match tasks; tasks with choices generate none."""
         written = TASKS[task].metric == "exact_match"
         return Answers(self._requests(task), NEW_TOKENS) if written else Answers()
 
@@ -111,7 +111,10 @@ class ShortContext(Benchmark):
         eval_length: int,
         data_folders: Mapping[str, Path],
     ) -> Sequences | None:
-        """Predict the requests from their bytes, or from a typical length if rows do not tell."""
+        """Predict the tokens of each forward pass from the bytes of its text.
+
+        Where the data does not determine these texts, the mean length of the task is used.
+        """
         ratio = base_model.bytes_per_token
         sizes = request_bytes(task, data_folders)
         if sizes is None:
@@ -164,7 +167,7 @@ class ShortContext(Benchmark):
 def best_choice(log_likelihoods: Sequence[float], lengths: Sequence[int] | None = None) -> int:
     """Return the index of the choice with the highest log-likelihood.
 
-    With `lengths` (characters of each choice), compares log-likelihoods per character.
+    If `lengths` (characters of each choice) is given, compare log-likelihoods per character.
     """
     divisors = lengths or [1] * len(log_likelihoods)
     values = [value / by for value, by in zip(log_likelihoods, divisors, strict=True)]

@@ -1,8 +1,7 @@
-"""The six short-context tasks of lm-evaluation-harness: shots, metrics and location of their data.
+"""The six short-context tasks of lm-evaluation-harness: shots, metrics, costs and data files.
 
-The folder of a data set holds the files of the hub's repository, or of the splits that are read,
-with or without its subfolders, as parquet, JSON or JSON lines. PIQA may also have its originally
-published form.
+A data folder contains the files of the hub's repository, in subfolders or not, as parquet, JSON or
+JSON lines; only the splits listed here are needed. PIQA's original files also work.
 """
 
 from __future__ import annotations
@@ -20,29 +19,32 @@ Folders = Mapping[str, Path]
 
 @dataclass(frozen=True)
 class ShortTask:
-    """One task of the harness: where its data is, and what a question costs."""
+    """One task of the harness, with its data files and the cost of a question."""
 
     folder: str
-    """Folder of the task's definition in lm_eval, below its folder `tasks`."""
+    """Folder with the task's YAML definition, below `lm_eval/tasks`."""
     shots: int
+    """Number of solved examples before the question."""
     metric: str
     """Metric that papers report."""
     repo: str
     """Data set repository on the hub."""
     splits: Mapping[str, DataSet]
-    """Data set by the harness's name of the split: [split with shots,] split with questions."""
+    """Files of each split by the harness's split name. The last split has the questions; an earlier
+    one, if any, has the solved examples."""
     columns: tuple[str, ...]
     """Required columns of a row."""
     num_questions: int
-    """Rows of the split with questions, the last of `splits`."""
+    """Rows of the split with the questions."""
     requests: int
-    """Forward passes per question: mostly one per choice; a typical number if it varies."""
+    """Forward passes per question: one per choice, or the mean if questions differ in choices."""
     request_tokens: int
-    """Estimated Llama tokens of one forward pass."""
+    """Estimated Llama tokens of one forward pass, for cost estimates."""
     num_shown: int = 0
-    """Rows of the split with shots; 0 without such a split."""
+    """Rows of the split with the solved examples; 0 without such a split."""
     request_texts: Callable[[DataRow], Sequence[str]] | None = None
-    """Returns the text of each request of a row; None if rows do not determine the requests."""
+    """Function from a row to the texts of its forward passes, for cost estimates; None: estimates
+    use `request_tokens`."""
 
 
 def _splits(
@@ -147,7 +149,7 @@ TASKS: Mapping[str, ShortTask] = {
 
 
 def require_rows(task: ShortTask, folders: Folders, found: Mapping[str, int]) -> None:
-    """Raise an error if splits have other numbers of rows than were published.
+    """Check that every split has its published number of rows.
 
     Args:
       task: one of `TASKS`.
@@ -155,7 +157,7 @@ def require_rows(task: ShortTask, folders: Folders, found: Mapping[str, int]) ->
       found: number of rows by split, over all subjects.
 
     Raises:
-      DataError: as in `DataSet.require_rows`.
+      DataError: if rows are missing that the folder's `subset.json` does not declare.
     """
     published = (task.num_questions, task.num_shown)
     for (split, data_set), rows in zip(reversed([*task.splits.items()]), published, strict=False):
@@ -163,7 +165,7 @@ def require_rows(task: ShortTask, folders: Folders, found: Mapping[str, int]) ->
 
 
 def request_bytes(name: str, folders: Folders) -> tuple[tuple[int, ...], ...] | None:
-    """Return the bytes of each question's requests, for planning; None without `request_texts`.
+    """Return the bytes of each question's requests; None for tasks without `request_texts`.
 
     Raises:
       UnavailableError: if the task's data is missing.
@@ -180,7 +182,7 @@ def request_bytes(name: str, folders: Folders) -> tuple[tuple[int, ...], ...] | 
 def _request_bytes(name: str, files: Seen) -> tuple[tuple[int, ...], ...]:
     task = TASKS[name]
     texts = task.request_texts
-    assert texts is not None, "request_bytes asks for no other task"
+    assert texts is not None, "request_bytes returns None for such tasks"
     ((split, data_set),) = task.splits.items()
 
     def read() -> list[list[int]]:
@@ -199,11 +201,11 @@ def read_split(
       task: one of `TASKS`.
       split: name of one of the task's splits.
       folders: folders of data sets by name.
-      subject: folder of a subject, for tasks that have several.
+      subject: name of the subject's folder, for tasks with one folder per subject.
 
     Raises:
       UnavailableError: if the split or the subject is missing.
-      DataError: if files cannot be read, lack a column, or hold the split twice.
+      DataError: if files cannot be read, lack a column, or contain the split twice.
     """
     data_set = task.splits[split]
     files = data_set.files(folders)
@@ -231,7 +233,7 @@ def read_split(
 
 
 def _published_piqa(files: list[Path], labels: Path, columns: Sequence[str]) -> list[DataRow]:
-    """Read PIQA as its authors publish it: a file of questions and a file of labels."""
+    """Read PIQA's original files: one with the questions, one with their labels."""
     texts = [file for file in files if file != labels]
     if len(texts) != 1:
         raise DataError(

@@ -1,9 +1,8 @@
-"""An extended model as a language model of lm-evaluation-harness.
+"""Adapter with which lm-evaluation-harness evaluates an extended model.
 
-The harness's own wrapper pads batches and calls the model's forward method; attention schemes and
-inserted tokens support neither. This wrapper uses `lce_core.evaluation.continuations` and
-`lce_core.evaluation.decoding`. It tokenises like the harness's wrapper and also cuts the start of a
-text that is too long, but counts how often it does.
+The harness's wrapper of Hugging Face models pads batches and calls `forward`. Attention schemes and
+methods that insert tokens support neither, so this adapter runs the model through
+`lce_core.evaluation`. It tokenises and truncates prompts like the harness, and counts truncations.
 
 Importing this module imports lm_eval.
 """
@@ -24,13 +23,13 @@ from lce_core.evaluation.continuations import continuation_log_likelihoods, inpu
 
 
 class ExtendedLM(TemplateLM):  # type: ignore[misc]
-    """Adapter: the model of a `CellRequest` with the interface that lm_eval expects.
+    """The model of a `CellRequest` with the interface of an lm_eval model.
 
-    The cell's length is the model's context.
+    Its context is the cell's length.
 
     Args:
-      request: provides model, tokenizer, length and batch limits; its `report` receives progress.
-      new_tokens: longest generated answer of tasks that name no limit.
+      request: the cell, with model, tokenizer and execution settings.
+      new_tokens: maximum tokens of an answer in tasks that set no limit.
     """
 
     def __init__(self, request: CellRequest, *, new_tokens: int) -> None:
@@ -38,30 +37,29 @@ class ExtendedLM(TemplateLM):  # type: ignore[misc]
         self.tokenizer = request.tokenizer
         self._request, self._new_tokens = request, new_tokens
         self.num_requests = self.num_cut = 0
-        """Number of requests so far, and of those whose start was cut to fit the length."""
+        """`num_cut` of the `num_requests` prompts lost their start to fit the length."""
         self.lengths: list[int] = []
         """Tokens of each text that the model read, without generated answers."""
 
     @property
     def eot_token_id(self) -> int | None:
-        """Id of the tokenizer's end-of-sequence token; None if it has none."""
         return self._request.tokenizer.eos_token_id  # type: ignore[no-any-return]
 
     @property
     def prefix_token_id(self) -> int:
-        """Id of the token that stands for an empty context: beginning, else end of sequence.
+        """Id of the token that replaces an empty context: BOS, or EOS if there is no BOS token.
 
         Raises:
-          SpecError: if the tokenizer has neither a beginning nor an end of sequence.
+          SpecError: if the tokenizer has neither token.
         """
         begin = self._request.tokenizer.bos_token_id
         found = self.eot_token_id if begin is None else begin
         if found is None:
             raise SpecError(
                 "an empty context",
-                "a tokenizer without special tokens",
-                "a token before the first one that is scored",
-                "take tasks with a prompt",
+                "a tokenizer without beginning- or end-of-sequence token",
+                "a special token to put before the first scored token",
+                "choose tasks whose prompts are not empty",
             )
         return int(found)
 
@@ -74,7 +72,7 @@ class ExtendedLM(TemplateLM):  # type: ignore[misc]
     def loglikelihood(
         self, requests: list[Any], disable_tqdm: bool = True
     ) -> list[tuple[float, bool]]:
-        """Return (log-probability, True if greedy decoding would give it) of each continuation."""
+        """Return (log-probability, whether greedy decoding generates it) of each continuation."""
         scores: list[tuple[float, bool]] = super().loglikelihood(requests, disable_tqdm)
         return scores
 
@@ -92,16 +90,15 @@ class ExtendedLM(TemplateLM):  # type: ignore[misc]
         )
 
     def _encode_pair(self, context: str, continuation: str) -> tuple[TokenIds, TokenIds]:
-        # Arrays instead of lists: 40,000 prompts with ten shots would take over a gigabyte as
-        # lists.
+        # Lists of the ids of 40,000 prompts with ten shots would take over a gigabyte.
         context_ids, ids = super()._encode_pair(context, continuation)
         return np.array(context_ids, dtype=np.int64), np.array(ids, dtype=np.int64)
 
     def loglikelihood_rolling(self, requests: list[Any], disable_tqdm: bool = True) -> list[float]:
-        raise NotImplementedError  # no task of this benchmark scores whole texts
+        raise NotImplementedError("no task of this benchmark scores whole texts")
 
     def generate_until(self, requests: list[Any], disable_tqdm: bool = True) -> list[str]:
-        """Return the greedy continuation of each context, up to a stop string of its task."""
+        """Return the greedy continuation of each context, up to the task's stop string."""
         groups: dict[str, list[int]] = {}
         for index, request in enumerate(requests):
             groups.setdefault(repr(request.args[1]), []).append(index)
@@ -127,14 +124,14 @@ class ExtendedLM(TemplateLM):  # type: ignore[misc]
         return [postprocess_generated_text(answer, until, None) for answer in answers]
 
     def _fitted(self, context: TokenIds, continuation: TokenIds) -> tuple[TokenIds, TokenIds]:
-        # For an empty context the harness passes lists instead of arrays.
+        # The harness passes lists instead of arrays for an empty context.
         continuation = np.asarray(continuation, dtype=np.int64)
         return self._kept(np.asarray(context, dtype=np.int64), len(continuation)), continuation
 
     def _kept(self, context: TokenIds, answer: int) -> TokenIds:
-        """Return the end of the context that fits into the length with `answer` more tokens.
+        """Remove the start of a context that exceeds the length together with its answer.
 
-        Counts the request, and whether it was cut.
+        Also count the request, and whether its context was shortened.
         """
         limit = self._request.eval_length
         if answer >= limit:

@@ -1,4 +1,4 @@
-"""Run and score tasks of lm-evaluation-harness on data read from local folders.
+"""Run and score tasks of lm-evaluation-harness on data in local folders.
 
 Importing this module imports lm_eval.
 """
@@ -25,19 +25,19 @@ from lce_core.errors import DataError
 logging.getLogger("lm_eval.api.task").setLevel(logging.ERROR)
 
 Answered = dict[str, Any]
-"""A question with its requests, responses and metrics, as lm_eval logs it."""
+"""A question with its requests, responses and metrics, as logged by `lm_eval.evaluate`."""
 
 
 def answered_questions(
     lm: LM, name: str, folders: Folders, num_samples: int | None
 ) -> list[tuple[str | None, Answered]]:
-    """Evaluate a task; return (subject, answered question) in order; subject None except in MMLU.
+    """Evaluate a task and return (MMLU subject or None, answered question) in the data's order.
 
     Args:
       lm: the model.
       name: one of `TASKS`.
       folders: folders of data sets by name.
-      num_samples: number of questions, spread evenly over the set; None for all.
+      num_samples: number of questions, evenly spaced over the set; None for all.
 
     Raises:
       UnavailableError: if data is missing.
@@ -59,7 +59,7 @@ def answered_questions(
 
 
 def _load(name: str, folders: Folders) -> dict[str, Any]:
-    """Load the task's lm_eval task objects by name: one, or for MMLU one per subject."""
+    """Load the lm_eval task objects of a task by name: one, or for MMLU one per subject."""
     task = TASKS[name]
     definitions = Path(lm_eval.__file__).parent / "tasks" / task.folder
     manager = TaskManager(include_defaults=False, include_path=str(definitions))
@@ -74,7 +74,7 @@ def _load(name: str, folders: Folders) -> dict[str, Any]:
             "num_fewshot": task.shots,
         }
         if not task.shots:
-            # The harness reads this split even for zero shots.
+            # Without this, the harness would read the training split even for zero shots.
             changes["training_split"] = None
         try:
             built = manager.load([{"group": "short_context", "task": [changes]}])
@@ -95,7 +95,7 @@ def _load(name: str, folders: Folders) -> dict[str, Any]:
 def _reader(
     name: str, folders: Folders, subject: str | None, found: Counter[str]
 ) -> Callable[..., dict[str, Dataset]]:
-    """Return a function that reads all splits for lm_eval and adds their row counts to `found`."""
+    """Return the function that lm_eval calls to read all splits; it adds their rows to `found`."""
     task = TASKS[name]
 
     def read(**_: Any) -> dict[str, Dataset]:

@@ -73,7 +73,7 @@ def test_the_page_shows_what_the_decoder_was_given_and_what_is_not_the_same_it_d
     plain = bytes(token for token in given_ids if token < 256).decode(errors="replace")
     assert re.sub(r"<(key|query)-[\d-]+>", "", text) == plain
     assert re.search(r"<mark>&lt;key-\d-\d\d&gt;</mark>", box)
-    assert any("the sha256 of all token ids" in caption.value for caption in app.caption)
+    assert any("the sha256 of their token ids" in caption.value for caption in app.caption)
     assert any(f"{LENGTH - 1:,} tokens" in line.value for line in app.text)
 
     shutil.copytree(study.home, tmp_path / "home")

@@ -94,7 +94,7 @@ def test_generated_answers_are_greedy_up_to_the_stop_string() -> None:
 
 def test_requests_that_the_model_cannot_answer_are_refused() -> None:
     lm = ExtendedLM(toy_request(20), new_tokens=8)
-    with pytest.raises(SpecError, match="without special tokens"):
+    with pytest.raises(SpecError, match="without beginning- or end-of-sequence token"):
         lm.loglikelihood(instances("loglikelihood", [("", "a")]))
     with pytest.raises(UnavailableError, match="at least 31"):
         lm.loglikelihood(instances("loglikelihood", [("a", "b" * 30)]))
