@@ -1,26 +1,25 @@
 """RULER: thirteen synthetic tasks in four families, at any length and for any tokenizer.
 
-Text form (profiles `faithful`, `clean`, `fast`): the prompts of RULER's base template, generated
-here. The families are needles in a haystack (eight tasks), variable tracking, common and frequent
-words, and question answering on SQuAD and HotpotQA, whose files the user names. Scores are RULER's
-string matches, 0 to 1: the share of references in the answer, or for questions 1 if the answer
-contains any reference. Decoding stops once the score cannot rise. Prompt and answer together fill
-the cell's length; the length of a sample is its prompt tokens plus the task's answer budget.
+The profiles `faithful`, `clean` and `fast` generate prompts of RULER's base template. The families
+are needles in a haystack (eight tasks), variable tracking, common and frequent words, and question
+answering on SQuAD and HotpotQA. Scores are RULER's string matches, 0 to 1: the fraction of
+references in the answer, or for questions 1 if the answer contains any reference. Generation stops
+once the score cannot rise. Prompt tokens plus the task's maximum answer tokens fill the length.
 
-`faithful` is the first release (v1), with identical prompts except for the sentence splitting of
-essays. One stream of random numbers, RULER's `random_seed` 42 plus the study's seed, serves all
-samples of a cell. Sizes grow in v1's units and are found with the first sample and its references
-as v1 counts them: without the beginning-of-sequence token, so a prompt may be one token longer, in
-`vt` a few more; `fwe` leaves no room for its answer of 50 tokens. A sample that does not fit is
-drawn again one unit smaller, in `vt` at the same size. Samples share their permutations, so the
-gold document has one depth for each number of documents (seed 0: 95 % of 20, 25 % of 190). Where v1
-would draw forever, the cell is unavailable.
+`faithful` builds the prompts of RULER's first release (v1); only the sentence splitting of essays
+differs. All samples of a cell draw from one random generator, seeded with RULER's `random_seed` 42
+plus the study's seed. v1 finds the size of the prompts with the first sample. It counts tokens
+without the beginning-of-sequence token, so a prompt may be one token longer than the length, in
+`vt` a few more; `fwe` reserves nothing for its answer of 50 tokens. A sample that is too long is
+drawn again one step smaller, in `vt` at the same size. All samples share one permutation, so the
+document with the answer has one depth for each number of documents (seed 0: 95 % of 20, 25 % of
+190). Where v1 would draw forever, the cell is unavailable.
 
-`clean` and `fast` search for the largest size, permute per sample, ask random questions and always
-leave room for the answer. A sample's prompt depends only on its number, whichever other samples are
-built.
+`clean` and `fast` search for the largest size, draw one permutation per sample, ask random
+questions and always reserve tokens for the answer. A sample's prompt depends on the cell and the
+sample's number alone.
 
-Token form (profile `tiny`, for base models with key tokens): the five tasks that have one.
+`tiny`, for toy models with key tokens, has versions of five tasks in which keys are single tokens.
 """
 
 from __future__ import annotations
@@ -88,15 +87,16 @@ class Ruler(PromptBenchmark):
     num_samples: int | None = Field(default=None, gt=0)
     """Prompts per cell; None means 500 (faithful, clean), 100 (fast), 20 (tiny)."""
     haystack: HaystackSource = "essays"
-    """Running text of niah_single_2 and 3, multikey_1, multivalue and multiquery."""
+    """Text around the needles of niah_single_2, niah_single_3, multikey_1, multivalue, multiquery.
+    """
     questions: QuestionSource = "squad"
-    """Data set of qa_1: SQuAD, or XQuAD's English part, whose 240 paragraphs fill 45,000 tokens."""
+    """Data set of qa_1: SQuAD, or XQuAD in English, whose 240 paragraphs fill 45,000 tokens."""
     sizes: Sizes | None = None
-    """"v1" grows sizes in its units with one random stream for all samples; "search" finds the
-    largest size that fits for each sample; None means v1 (faithful), search (clean, fast)."""
+    """"v1" grows prompts in the steps of RULER's first release; "search" finds the largest prompt
+    that fits for each sample; None means v1 (faithful), search (clean, fast)."""
     permutations: Permutations | None = None
-    """"fixed" shares one permutation among all samples, "per_sample" draws one for each; None means
-    fixed (faithful), per_sample (clean, fast)."""
+    """"fixed" uses one permutation of documents or words for all samples, "per_sample" draws one
+    for each; None means fixed (faithful), per_sample (clean, fast)."""
 
     def tasks(self) -> tuple[str, ...]:
         return TASKS if self.form.in_words else tuple(KEY_TASKS)
@@ -121,10 +121,10 @@ class Ruler(PromptBenchmark):
         return [*Search(request, task, draw.order_seed).prompts(count)]
 
     def slack_tokens(self, request: CellRequest) -> int:
-        """Return the tokens by which a prompt grows in one step of its size; for v1, in two steps.
+        """Return the tokens that one size step adds to a prompt; in v1, that two steps add.
 
-        A step adds a word, line, block or document (v1: several). A larger gap than this means
-        that there are too few documents to fill the length.
+        A step adds a word, line, block of noise or document (v1: several). A prompt that is shorter
+        by more than a step has run out of documents.
         """
         task, _, draw = self._task(request)
         search = Search(request, task, draw.order_seed)
@@ -157,9 +157,9 @@ class Ruler(PromptBenchmark):
 
 
 def match(task: str, answer: str, references: Sequence[str]) -> float:
-    """Return the score of an answer, 0..1: the share of references that it contains.
+    """Return the score of an answer, 0..1: the fraction of references that it contains.
 
-    In qa_1 and qa_2, 1 if it contains any reference.
+    In qa_1 and qa_2, the score is 1 if the answer contains any reference.
     """
     part = task.startswith("qa_")
     return (string_match_part if part else string_match_all)(answer, references)

@@ -1,7 +1,7 @@
 """Needles in a haystack: niah_single_1..3, niah_multikey_1..3, niah_multivalue, niah_multiquery.
 
-A needle states the value of a key; the task asks for the values of one or several keys. The
-haystack is a repeated noise line, running text, or lines that are needles themselves.
+A needle is a sentence with the value of a key; the task asks for the values of one or more keys.
+The haystack is a repeated line of noise, running text, or further needles.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ SEVERAL = (
     " mentioned in the provided text are"
 )
 DEPTHS: list[int] = np.round(np.linspace(0, 100, 40)).astype(int).tolist()
-"""Depths at which needles are hidden in running text, in per cent of its sentences."""
+"""RULER's 40 positions of needles in running text, in per cent of its sentences."""
 SHORT_LENGTH = 4096
-"""Below this length v1 adds 5 lines at a time, else 25."""
+"""RULER's first release adds 5 lines at a time at lengths below 4,096 tokens, else 25."""
 
 
 @dataclass(frozen=True)
 class Needles:
-    """Settings of one task: kind of haystack, kind of keys and values, and their numbers."""
+    """Settings of one task: its haystack, and type and number of keys, values and queries."""
 
     haystack: Literal["noise", "text", "needles"]
     keys: str = "words"
@@ -65,8 +65,8 @@ class Niah:
     Args:
       needles: settings of the task.
       eval_length: context length in tokens.
-      v1: True uses the first release's spaces, and keys that may repeat.
-      haystack: running text, None if the task uses lines.
+      v1: True reproduces RULER's first release: its spaces, and keys that may repeat.
+      haystack: running text; None if the haystack of the task consists of lines.
     """
 
     new_tokens = 128
@@ -115,7 +115,7 @@ class Niah:
         return [self._needle(key, value) for key, value in drawn]
 
     def _item(self, kind: str, rng: Random, taken: set[str]) -> str:
-        """Draw a key and add it to `taken`; unless v1, draw until it is not yet in `taken`."""
+        """Draw a key and add it to `taken`; unless v1, draw again while it is in `taken`."""
         item = draw_item(kind, rng)
         while item in taken and not self._v1:
             item = draw_item(kind, rng)
@@ -147,14 +147,14 @@ def _among_lines(lines: list[str], facts: list[str], rng: Random) -> tuple[str, 
 def _among_sentences(
     sentences: list[str], facts: list[str], rng: Random, *, blanks: bool
 ) -> tuple[str, list[float]]:
-    """Insert the facts between sentences, the last one deepest; return (text, their depths).
+    """Insert the facts between sentences, the last fact deepest; return (text, depth of each fact).
 
-    `blanks` keeps the space around an empty part, such as before a fact at depth 0.
+    `blanks` keeps RULER's additional space, such as before a fact at depth 0.
     """
     depths = sorted(rng.sample(DEPTHS, len(facts)))
     parts, start = [], 0
     for depth, fact in zip(depths, facts, strict=True):
-        # The order of operations reproduces RULER's rounding.
+        # Reproduces RULER's rounding; len * depth / 100 rounds differently.
         place = int(len(sentences) * (depth / 100))
         parts += [" ".join(sentences[start:place]), fact]
         start = place

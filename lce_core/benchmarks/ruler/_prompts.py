@@ -1,4 +1,4 @@
-"""A tokenised prompt, and the error if none fits."""
+"""Tokenised prompts of RULER, and the error about lengths that are too short for any prompt."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ class RulerPrompt(Prompt):
 
 
 def prompt_of(draft: Draft, ids: list[int]) -> RulerPrompt:
-    """Turn a draft and its token ids into a prompt."""
     return RulerPrompt(
         np.array(ids, dtype=np.int64),
         " | ".join(draft.references),
@@ -37,7 +36,7 @@ def prompt_of(draft: Draft, ids: list[int]) -> RulerPrompt:
 
 
 def refuse(request: CellRequest, needed: int) -> NoReturn:
-    """Raise UnavailableError: the cell needs at least `needed` tokens for prompt and answer."""
+    """Raise UnavailableError: the smallest prompt and its answer need `needed` tokens."""
     raise UnavailableError(
         f"{request.task}: eval_length",
         f"{request.eval_length} tokens, where the smallest prompts and their answers take {needed}",

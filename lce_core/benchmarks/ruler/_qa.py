@@ -20,7 +20,7 @@ class QuestionAnswering:
 
     Args:
       collection: documents and questions.
-      chosen: numbers of the questions, one per sample.
+      chosen: index in the collection of each sample's question.
       eval_length: context length in tokens.
     """
 

@@ -1,8 +1,7 @@
-"""Search for the largest prompt that fits, separately for each sample.
+"""Search for the largest prompt of each sample that fits, in the profiles `clean` and `fast`.
 
-A place is an index into `TextTask.sizes`. Tokens are those of the whole prompt as the model
-receives it. Every search ends: each count shrinks the interval of places, and a sample whose
-smallest size does not fit makes the cell unavailable.
+A place is an index into `TextTask.sizes`, the sizes that a prompt can have. Token counts include
+special tokens.
 """
 
 from __future__ import annotations
@@ -19,17 +18,17 @@ from lce_core.benchmarks.ruler._prompts import RulerPrompt, prompt_of, refuse
 from lce_core.store.identity import fingerprint
 
 FULL_SHARE = 0.99
-"""The search stops at a prompt that takes this share of the available tokens."""
+"""Fraction of the available tokens at which a prompt counts as full and the search stops."""
 _TIMES = 9
-"""Number of sizes that `growth` compares."""
+"""Number of sizes that `growth` compares; eight steps, because steps differ in tokens."""
 
 
 @dataclass(frozen=True)
 class Search:
     """Builds the prompts of one cell, each of the largest size that fits.
 
-    A sample's prompt depends only on its number and the cell: every search starts at the same size,
-    at which the first sample is nearly full, whichever prompts were built before.
+    Every search starts at the size at which sample 0 is nearly full. A sample's prompt therefore
+    depends on the cell and the sample's number alone, not on prompts that were built before.
 
     Args:
       request: the cell.
@@ -45,8 +44,8 @@ class Search:
         """Build `count` prompts, each as large as fits.
 
         Raises:
-          UnavailableError: if the smallest size of a sample does not fit; the message states the
-            minimum.
+          UnavailableError: if a sample of the smallest size exceeds the length; the message states
+            the minimum length.
         """
         found = [self.prompt(index) for index in range(count)]
         fitted = [prompt for prompt in found if prompt is not None]
@@ -61,9 +60,9 @@ class Search:
         return self._largest(index, self._start)[1]
 
     def growth(self, step: int) -> int:
-        """Return the largest growth of the first sample in tokens, if its size grows by `step`.
+        """Return how many tokens sample 0 gains at most if its size grows by `step`.
 
-        Compares the first nine sizes that are `step` apart.
+        This is the maximum over the first eight steps.
         """
         places = range(0, len(self.task.sizes), step)[:_TIMES]
         found = [len(encode(self.request, self._draft(place, 0).text)) for place in places]
@@ -105,17 +104,17 @@ class Search:
 def largest_place(
     tokens: Callable[[int], int], count: int, room: int, start: int = 0, enough: int | None = None
 ) -> int:
-    """Return the last of the places 0..count-1 whose tokens fit into `room`; -1 if none does.
+    """Return the last of the places 0..count-1 with at most `room` tokens; -1 if none has.
+
+    Makes at most about 2 log2(count) calls of `tokens`, which is expensive, and fewer if the tokens
+    grow linearly.
 
     Args:
-      tokens: returns the tokens at a place, increasing with the place. Counting is the expensive
-        part: at most about 2 log2(count) calls, fewer if tokens grow evenly, and never far beyond
-        the result.
+      tokens: returns the tokens at a place; must increase with the place.
       count: number of places.
       room: maximum number of tokens.
       start: first place to try.
-      enough: stop at a place that fits and has at least this many tokens.
-
+      enough: return the first place found with this many to `room` tokens.
     """
     low, at_low, high, at_high = -1, 0, count, 0
     place, step, halve = start, 1, False
@@ -127,14 +126,12 @@ def largest_place(
             low, at_low = place, at_place
             if enough is not None and at_place >= enough:
                 break
-        # No place was too large yet: jump by the mean tokens per place so far, or by a doubling
-        # step.
+        # Every place tried so far fits: extrapolate linearly, or at least by a doubling step.
         if high == count:
             place = low + max(step, (low + 1) * (room - at_low) // max(1, at_low))
             step *= 2
         else:
-            # Alternate interpolation with bisection, which bounds the number of calls if tokens
-            # grow unevenly.
+            # Alternate interpolation with bisection, which bounds the number of calls.
             share = 0.5 if halve else (room - at_low) / (at_high - at_low)
             place, halve = low + int(share * (high - low)), not halve
         place = min(max(place, low + 1), high - 1)

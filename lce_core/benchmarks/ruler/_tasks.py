@@ -1,4 +1,4 @@
-"""RULER's thirteen tasks by name: their families, data and construction at a length."""
+"""RULER's thirteen tasks by name: their data sets, answer lengths and prompt builders."""
 
 from __future__ import annotations
 
@@ -34,18 +34,17 @@ TASKS = (*NIAH, "vt", "cwe", "fwe", *_QUESTIONS)
 
 @dataclass(frozen=True)
 class Variant:
-    """Parameters of the benchmark that change how a task's prompts are built."""
+    """Parameters of the benchmark that change a task's prompts."""
 
     haystack: HaystackSource
     v1: bool
-    """True uses the first release's wording and its first questions."""
+    """True uses the wording of RULER's first release and the first questions of a data set."""
     num_samples: int
     questions: QuestionSource = "squad"
     """Data set of qa_1."""
 
 
 def reads_running_text(name: str) -> bool:
-    """Return True if the task's haystack is running text."""
     return name in NIAH and NIAH[name].haystack == "text"
 
 
@@ -63,15 +62,15 @@ def new_tokens(name: str) -> int:
 def text_task(request: CellRequest, variant: Variant, draw: Draw) -> tuple[TextTask, int]:
     """Return (task that builds the cell's prompts, number of samples).
 
-    The number is smaller than `variant.num_samples` if there are too few questions.
+    The number is smaller than `variant.num_samples` if the data set has too few questions.
 
     Args:
       request: the cell.
-      variant: the settings from the benchmark's parameters.
-      draw: random numbers for everything that all samples share.
+      variant: settings from the benchmark's parameters.
+      draw: random numbers for text that all samples share, such as an example.
 
     Raises:
-      UnavailableError: if its data is not on this machine.
+      UnavailableError: if the task's data is not on this machine.
       DataError: if a file cannot be read.
     """
     name, length, count = request.task, request.eval_length, variant.num_samples
@@ -82,8 +81,8 @@ def text_task(request: CellRequest, variant: Variant, draw: Draw) -> tuple[TextT
             else read_hotpot(request.data_folders)
         )
         chosen = list(range(len(collection.questions)))
-        # Otherwise draw random questions, the same ones at every length.
         if not variant.v1:
+            # The seed excludes the length, so that all lengths ask the same questions.
             rng = generator("ruler", name, request.seed, "questions")
             chosen = rng.permutation(chosen).tolist()
         chosen = chosen[:count]

@@ -1,8 +1,7 @@
-"""RULER's tasks for models too small to copy a number: key tokens in text, queried by family.
+"""RULER's profile `tiny`, for toy models that cannot copy numbers: they retrieve single key tokens.
 
-Only tasks whose difficulty survives have this form: the kind of haystack, the distractors and the
-number of queries. Values of one token allow no uuids and no second value per key, and such a model
-could not learn chains or counts.
+Five tasks have such a version, because their difficulty (haystack, distractors, number of queries)
+carries over to single tokens. The other tasks need uuids, several values per key, chains or counts.
 """
 
 from __future__ import annotations
@@ -27,6 +26,7 @@ from lce_core.errors import SpecError
 from lce_core.models import LanguageModel
 
 _OF_TEXTS = {"haystack", "questions", "sizes", "permutations"}
+"""Parameters without effect in this profile."""
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,11 @@ class KeyTask:
     """Settings of one task with key tokens."""
 
     noise: bool
-    """True uses RULER's noise line as haystack, False held-out text."""
+    """True repeats RULER's noise sentences as haystack; False uses held-out text."""
     num_distractors: int
+    """Number of keys in the text that the first query does not ask for."""
     num_queries: int = 1
+    """Number of keys that a sample asks for, each in a prompt of its own."""
 
 
 KEY_TASKS = {
@@ -66,9 +68,9 @@ class RulerKeys(KeyForm):
         return KEY_TASKS[task].num_distractors
 
     def build(self, benchmark: PromptBenchmark, request: CellRequest) -> list[Prompt]:
-        """Build each sample's prompts, one per query, which differ only in the last token.
+        """Build one prompt per sample and query; the prompts of a sample differ in the last token.
 
-        The key of a sample's first query lies at a depth from `depths`.
+        The key of a sample's first query has its depth from `depths`.
         """
         task = KEY_TASKS[request.task]
         draws = benchmark.draws(request)
@@ -82,7 +84,7 @@ class RulerKeys(KeyForm):
     def samples(
         self, benchmark: PromptBenchmark, request: CellRequest, prompts: Sequence[Prompt]
     ) -> tuple[Sample, ...]:
-        """Answer every prompt; the score of a sample is the share of its queries answered right."""
+        """Generate one token after each prompt; a sample's score is the fraction of right keys."""
         queries = self.num_queries(request.task)
         found = key_samples(request, prompts)
         groups = (found[first : first + queries] for first in range(0, len(found), queries))
@@ -97,7 +99,7 @@ class RulerKeys(KeyForm):
 
 def _all_queries(request: CellRequest, prompt: Prompt) -> list[Prompt]:
     keys = request.base_model.keys
-    assert keys is not None, "unavailable() lets no base model without keys through"
+    assert keys is not None, "unavailable() refuses base models without keys"
     body, first_query = prompt.ids[:-1], prompt.ids[-1]
     hidden = np.flatnonzero((body >= keys.first_key) & (body < keys.first_query))
     found = [prompt]

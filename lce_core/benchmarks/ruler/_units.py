@@ -1,7 +1,7 @@
-"""Sizes as RULER's first release finds them: in its units, from one stream of random numbers.
+"""Build prompts with the sizes and random draws of RULER's first release, in profile `faithful`.
 
-All sizes up to the first that is too large must be drawn, because each draw advances the stream.
-They are only tokenised if they could be full.
+The release grows a prompt in steps until it is too long. Every size must be drawn, because each
+draw advances the random generator. Only prompts that could reach the length are tokenised.
 """
 
 from __future__ import annotations
@@ -16,19 +16,20 @@ from lce_core.benchmarks.ruler._drafts import Draft, Draw, TextTask
 from lce_core.benchmarks.ruler._prompts import RulerPrompt, prompt_of, refuse
 
 MAX_TRIES = 100
-"""Draws of a sample that cannot shrink, before the cell is unavailable; RULER never stops."""
+"""Draws of a sample that cannot shrink, after which the cell is unavailable; RULER never stops."""
 ALL_COUNTED = 32
-"""Number of first sizes that are always tokenised: tokens per letter vary most in short texts."""
+"""Number of sizes that are tokenised before any is skipped, because the ratio of tokens to
+characters varies most in short texts."""
 GROWTH, SPREAD = 1.15, 1.05
-"""A later text is tokenised only if it has 15 % more characters than the last tokenised one, or if
-it could fill the available tokens with 5 % more tokens per character."""
+"""After `ALL_COUNTED` sizes, a text is tokenised only if it has 15 % more characters than the last
+tokenised one, or if 5 % more tokens per character than in that text would fill the length."""
 SEAMS = 16
-"""A text has at most this many tokens fewer or more than its two parts together."""
+"""Upper bound on the difference in tokens between a text and the sum of its two halves."""
 
 
 @dataclass
 class _Counter:
-    """Counts the tokens of ever longer texts; skips texts that cannot reach `room` tokens."""
+    """Counts the tokens of longer and longer texts; skips texts that cannot reach `room` tokens."""
 
     request: CellRequest
     room: int
@@ -37,7 +38,7 @@ class _Counter:
     _tokens: int = 0
 
     def tokens(self, draft: Draft) -> int:
-        """Count the tokens of prompt and references, as the first release does; 0 if skipped."""
+        """Count the tokens of prompt and references, as the release does; 0 if skipped."""
         texts = [*(draft.counted or (draft.text,))]
         texts[-1] += draft.stated
         characters = sum(map(len, texts))
@@ -52,10 +53,10 @@ class _Counter:
 
 @dataclass(frozen=True)
 class InUnits:
-    """Builds the samples of one cell with the sizes and draws of the first release.
+    """Builds the samples of one cell with the sizes and draws of RULER's first release.
 
-    As in that release, token counts exclude the tokenizer's special tokens, and all samples share
-    the random stream `draw`.
+    As in that release, token counts exclude special tokens, and all samples share the random
+    generator `draw`.
     """
 
     request: CellRequest
@@ -64,26 +65,24 @@ class InUnits:
     _special: int = field(init=False)
 
     def __post_init__(self) -> None:
-        """Count the special tokens that the tokenizer adds to every text."""
         object.__setattr__(self, "_special", len(encode(self.request, "")))
 
     def prompts(self, count: int) -> list[RulerPrompt]:
         """Build `count` prompts.
 
         Raises:
-          UnavailableError: if the first size, or a sample at its smallest size, does not fit; the
-            message states its tokens.
+          UnavailableError: if the first size, or a sample of the smallest size, exceeds the length.
         """
         return [prompt_of(draft, ids) for draft, ids in self.samples(self.common_size(), count)]
 
     def common_size(self) -> int:
-        """Return the size with which all samples start: the last that fits the first sample.
+        """Return the size at which all samples start: the last at which sample 0 fits.
 
-        If it fits exactly, RULER goes one unit further and shrinks the samples. Where samples
+        If sample 0 fits exactly, RULER starts one step larger, and samples shrink. Where samples
         cannot shrink (vt), and in fwe, an exact fit counts as too large.
 
         Raises:
-          UnavailableError: if the first size does not fit.
+          UnavailableError: if sample 0 exceeds the length at the first size.
         """
         units, room = self.task.units, self._room
         size, counter, state = units.first, _Counter(self.request, room), self.draw.rng.getstate()
@@ -101,10 +100,10 @@ class InUnits:
                 return size
 
     def samples(self, size: int, count: int) -> Iterator[tuple[Draft, list[int]]]:
-        """Yield (draft, token ids) of each sample, with at most that size.
+        """Yield (draft, token ids) of `count` samples of `size` or smaller.
 
         Raises:
-          UnavailableError: if a sample does not fit at its smallest size.
+          UnavailableError: if a sample of the smallest size exceeds the length.
         """
         return (self._sample(size, index) for index in range(count))
 
@@ -124,7 +123,7 @@ class InUnits:
                 self._refuse(total)
 
     def _drawn(self, size: int, index: int, state: tuple[Any, ...]) -> Draft:
-        # Restore the stream, so that all sizes use one draw.
+        # Restore the generator, so that all sizes use one draw.
         if self.task.units.retry == "smaller":
             self.draw.rng.setstate(state)
         return self.task.draft(size, index, self.draw)

@@ -1,6 +1,6 @@
-"""Words that RULER hides (adjective-noun pairs, numbers, uuids) and its list of plain words.
+"""Keys and values of RULER's needles (adjective-noun pairs, numbers, uuids), and its word list.
 
-The lists are those of wonderwords 3.0.1 (MIT): 6782 nouns, 910 adjectives and 1041 verbs.
+The words are those of wonderwords 3.0.1 (MIT): 6782 nouns, 910 adjectives and 1041 verbs.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from random import Random
 
 @cache
 def word_list(kind: str) -> tuple[str, ...]:
-    """Return the distinct words of one kind ("noun", "adjective", "verb"), sorted."""
+    """Return the sorted distinct words of a class: "noun", "adjective" or "verb"."""
     file = files("wonderwords").joinpath("assets", f"{kind}list.txt")
     return tuple(sorted({line.rstrip() for line in file.read_text("utf-8").splitlines()}))
 
@@ -29,7 +29,7 @@ def plain_words() -> tuple[str, ...]:
 
 @cache
 def _families() -> tuple[tuple[str, ...], ...]:
-    """Group adjectives ("blue", "blue-eyed") whose adjective-noun pairs interleave when sorted."""
+    """Group adjectives, such as "blue" and "blue-eyed", whose sorted noun pairs are interleaved."""
     families: list[list[str]] = []
     for adjective in sorted(word_list("adjective"), key=lambda word: f"{word}-"):
         if families and adjective.startswith(f"{families[-1][0]}-"):
@@ -46,13 +46,16 @@ def _family_pairs(family: tuple[str, ...]) -> tuple[str, ...]:
 
 @cache
 def _first_pairs() -> tuple[int, ...]:
-    """Return, for each family, the index of its first pair among all sorted pairs."""
+    """Return the index of each family's first pair in the sorted list of all pairs."""
     sizes = (len(family) * len(word_list("noun")) for family in _families())
     return tuple(accumulate(sizes, initial=0))
 
 
 def pair(number: int) -> str:
-    """Return the adjective-noun pair with this number in the order of all 6,171,620 pairs."""
+    """Return the adjective-noun pair at an index of the sorted list of all 6,171,620 pairs.
+
+    The list itself is never built, because RULER only draws from it.
+    """
     nouns = word_list("noun")
     at = bisect_right(_first_pairs(), number) - 1
     family, within = _families()[at], number - _first_pairs()[at]
@@ -63,7 +66,7 @@ def pair(number: int) -> str:
 
 
 def draw_item(kind: str, rng: Random) -> str:
-    """Draw one item of a kind ("words", "numbers", "uuids") as RULER does."""
+    """Draw one key or value ("words", "numbers" or "uuids") with the random numbers of RULER."""
     match kind:
         case "words":
             return pair(rng.randrange(len(word_list("adjective")) * len(word_list("noun"))))

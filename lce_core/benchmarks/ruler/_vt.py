@@ -24,26 +24,27 @@ V1_EXAMPLE = (
     "Memorize and track the chain(s) of variable assignment hidden in the following text."
     " {context} Question: Find all variables that are assigned the value {value} in the text"
 )
-"""TASK as v1 writes it in the worked example: without line breaks and the word "above"."""
+"""TASK in the worked example of RULER's first release: without line breaks and "above"."""
 ANSWER = (
     " Answer: According to the chain(s) of variable assignment in the text above, {count} variables"
     " are {assigned} the value {value}, they are: "
 )
 CHAIN = 5
-"""Number of variables in a chain: one is assigned a number, each other one its predecessor."""
+"""Variables of a chain: a number is assigned to the first, and each to the next variable."""
 NEW_TOKENS = 30
 EXAMPLE_TOKENS = 500
+"""Length in tokens, with its answer, of the worked example in RULER."""
 
 
 @dataclass
 class Chain:
-    """A chain of assignments hidden in noise, and the question; the size is blocks of noise.
+    """A chain of assignments in noise, with a question; its size is the number of noise blocks.
 
     Args:
       task: format string with the text around the context.
       letters: length of the variables' names.
-      v1: True uses the first release's spelling.
-      units: sizes of the first release.
+      v1: True uses the spelling of RULER's first release.
+      units: sizes that RULER's first release tries.
     """
 
     task: str
@@ -72,15 +73,13 @@ class Chain:
 
 
 class VariableTracking:
-    """Variable tracking: a solved example, then a chain; the size of a prompt is blocks of noise.
-
-    In v1, a sample that does not fit is drawn again at the same size.
+    """Variable tracking: a solved example, then a chain whose size is the number of noise blocks.
 
     Args:
       request: provides tokenizer and length.
-      draw: random numbers of the example, whose size is found as in the first release.
-      v1: True uses the first release's wording and one example for all samples; otherwise every
-        sample has its own names and number in the example.
+      draw: random numbers of the example, whose size is found as in RULER's first release.
+      v1: True uses the release's wording and one example for all samples; False draws names and
+        number of the example for each sample.
     """
 
     new_tokens = NEW_TOKENS
@@ -96,7 +95,7 @@ class VariableTracking:
         try:
             self._example_blocks = fitting.common_size()
             ((shown, _),) = fitting.samples(self._example_blocks, 1)
-        # RULER would draw forever; use the smallest example instead.
+        # RULER would draw forever. Use the smallest example instead.
         except UnavailableError:
             self._example_blocks = units.first
             shown = self._example.draft(units.first, 0, draw)
@@ -118,7 +117,10 @@ def _solved(example: Draft) -> str:
 
 
 def _noise(num_blocks: int) -> list[str]:
-    """Return blocks of noise; with at most five blocks their sentences, to have room for facts."""
+    """Return the noise between which the facts are inserted: blocks, or sentences of few blocks.
+
+    With at most five blocks, there are too few gaps between blocks for the five facts.
+    """
     if num_blocks > CHAIN:
         return [f"{NOISE}\n"] * num_blocks
     sentences = [*(f"{part}." for part in NOISE.removesuffix(".").split(".")), "\n"]
