@@ -1,15 +1,14 @@
-"""Passkey retrieval: one key hidden in irrelevant text must be repeated after it.
+"""Passkey retrieval: the model repeats a number that is hidden in irrelevant text.
 
-Text form (profiles `faithful`, `clean`, `fast`): an instruction, filler, the sentence with the key,
-filler, and the question. The filler is cut by characters so that prompt and answer fill the cell's
-length in tokens. An answer is right if its first integer is the key; decoding stops once that
-integer is complete. Like YaRN's script, `faithful` draws keys from 1..50000, places them at random
-and grows the filler by 128 characters. `clean` and `fast` use keys of five digits and stratified
-depths, and fill the length to the character.
+In the profiles `faithful`, `clean` and `fast` a prompt consists of an instruction, filler, the
+sentence with the key, filler, and the question. The filler is cut to a number of characters with
+which prompt and answer fill the cell's length in tokens. An answer is right if its first integer is
+the key; generation stops once that integer is complete. Like YaRN's script, `faithful` draws keys
+from 1..50000, hides them at random depths and adds 128 characters of filler at a time. `clean` and
+`fast` use keys of five digits and stratified depths, and add single characters.
 
-Token form (profile `tiny`, for base models with key tokens): held-out text with one key token and
-three of other families, then the query token of the requested family; the next token must be the
-key.
+`tiny`, for base models with key tokens, hides four single-token keys in held-out text and ends with
+the query token of one of their families; the right next token is that family's key.
 """
 
 from __future__ import annotations
@@ -48,18 +47,18 @@ GARBAGE = (
 QUESTION = "What is the pass key? The pass key is"
 NEW_TOKENS = 10
 FAITHFUL_STEP = 128
-"""Characters by which YaRN's script grows the filler."""
+"""Characters of filler that YaRN's script adds at a time."""
 _MAX_CHARACTERS_PER_TOKEN = 64
+"""Upper bound of the search for the longest filler."""
 _TOKENS_PER_CHARACTER = 24 / 90
 """Llama tokens per character of the filler."""
 
 
 @dataclass(frozen=True)
 class PasskeyKeys(KeyForm):
-    """A profile with key tokens, whose depths are rounded like those of prompts in words."""
+    """A profile with key tokens, whose depths equal those of the other profiles to the last bit."""
 
     def depths(self, draws: Sequence[np.random.Generator]) -> list[float]:
-        """Return each prompt's key depth, 0 to 100: prompt i draws it from the i-th of n parts."""
         return [100 * share for share in strata(draws)]
 
 
@@ -99,7 +98,7 @@ class Passkey(PromptBenchmark):
         ]
 
     def slack_tokens(self, request: CellRequest) -> int:
-        """Return the tokens of 128 characters of filler in faithful, which adds so many at once."""
+        """Return the tokens of one step of filler in faithful (128 characters), else 0."""
         if self.profile != "faithful":
             return 0
         return len(encode(request, (2 * GARBAGE)[:FAITHFUL_STEP], special_tokens=False))
@@ -117,7 +116,7 @@ class Passkey(PromptBenchmark):
             key, share = int(rng.integers(1, 50001)), rng.random()
         else:
             key = int(rng.integers(10000, 100000))
-        # The position of the cut may cost a token more than in the first measurement.
+        # At another depth, the split of the filler can cost a token more than when it was measured.
         while True:
             before = round(share * garbage)
             ids = encode(request, prompt_text(key, before, garbage - before))
@@ -155,8 +154,8 @@ def _garbage_that_fits(request: CellRequest, step: int) -> int:
             f"at least {needed} tokens",
             "evaluate longer contexts",
         )
-    # Search in units of `step`: `low` fits, `high` does not or is out of range. The first probe is
-    # an estimate; later probes move by 1/16 until both ends are known.
+    # Search in steps: `low` fits, `high` is too long or out of range. The first probe is an
+    # estimate; later probes move by 1/16 until both bounds are probes, then bisect.
     low, high = 0, budget * _MAX_CHARACTERS_PER_TOKEN // step + 1
     probe = max(1, int((budget - expected_tokens(0)) / _TOKENS_PER_CHARACTER) // step)
     while high - low > 1:

@@ -1,19 +1,20 @@
-"""Needle in a haystack: one fact at each of ten depths of a long text.
+"""Needle in a haystack: the model finds one sentence (the needle) at ten depths of a long text.
 
-Text form (profiles `faithful`, `clean`, `fast`): LCEG's prompt and needle in essays or held-out
-text. There are three scores. `word_overlap` is LCEG's figure: distinct expected words in the answer
-over the words of the expected sentence; one of LCEG's 12 words occurs twice, so the maximum is
-11/12. `rouge_1` is the score that LCEG stores: ROUGE-1 F of the answer against the whole needle,
-there times ten; the expected words alone reach 8/11. `exact_match` searches the expected phrase as
-a substring. The cell's `accuracy` is word_overlap in `faithful` and exact_match otherwise.
+The profiles `faithful`, `clean` and `fast` hide LCEG's needle in essays or held-out text, with
+LCEG's prompt. There are three metrics. `word_overlap` is LCEG's figure: the number of distinct
+expected words in the answer, divided by the number of words of the expected sentence; one of LCEG's
+12 words occurs twice, so the maximum is 11/12. `rouge_1` is the ROUGE-1 F score of the answer
+against the whole needle, which LCEG stores times ten; the expected words alone reach 8/11.
+`exact_match` is 1 if the answer contains the expected phrase. `accuracy` repeats word_overlap in
+`faithful` and exact_match otherwise.
 
-`faithful` has one trial per depth, takes the haystack from its start, and reproduces the BOS leak
-of LCEG's script: if the tokenizer adds a token before every text, that token occurs four times in
-the prompt, once at the start, twice before the haystack and once before the needle. `clean` has
-five trials from random places, each with its own needle, and no leak; `fast` has two.
+`faithful` has one trial per depth, cuts the haystack from the start of the essays, and reproduces
+the BOS leak of LCEG's script: a BOS token that the tokenizer adds to every text occurs four times
+in the prompt, once at the start, twice before the haystack and once before the needle. `clean` has
+five trials per depth, each with its own needle and haystack, and no leak; `fast` has two.
 
-Token form (profile `tiny`, for base models with key tokens): held-out text with a single key token,
-then the query token of its family; the next token must be the key.
+`tiny`, for base models with key tokens, hides a single key token in held-out text and ends with the
+query token of its family; the right next token is the key.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ from lce_core.models import LanguageModel
 from lce_core.statistics.estimates import bootstrap_mean, wilson
 
 DEPTHS = (0, 11, 22, 33, 44, 56, 67, 78, 89, 100)
-"""Positions of the needle in per cent of the context: ten, evenly spaced and rounded."""
+"""Positions of the needle in per cent of the context: LCEG's ten, evenly spaced and rounded."""
 _FACT_OF = {fact.answer: fact for fact in FACTS}
 
 
@@ -72,7 +73,7 @@ class NeedleKeys(KeyForm):
     """A profile that hides one key token at each of the depths; every prompt has its own text."""
 
     def check(self, benchmark: Any) -> None:
-        """Raise SpecError for parameters that only affect prompts in words."""
+        """Raise SpecError for parameters that only affect prompts in natural language."""
         if benchmark.haystack == "essays" or benchmark.bos_leak or benchmark.needles:
             raise SpecError(
                 "profile",
@@ -82,7 +83,6 @@ class NeedleKeys(KeyForm):
             )
 
     def build(self, benchmark: PromptBenchmark, request: CellRequest) -> list[Prompt]:
-        """Build one prompt per depth and trial."""
         place = ("needle", request.task, request.eval_length, request.seed)
         trials = benchmark.num_prompts(request.task) // len(DEPTHS)
         grid = [(depth, trial) for depth in DEPTHS for trial in range(trials)]
@@ -117,10 +117,10 @@ class Needle(PromptBenchmark):
     trials: int | None = Field(default=None, gt=0)
     """Prompts per depth; None means 1 (faithful), 5 (clean), 2 (fast), 5 (tiny)."""
     needles: int | None = Field(default=None, gt=0, le=len(FACTS))
-    """Different needles, which the trials use in turn; None means 1 (faithful), 5 (clean, fast)."""
+    """Number of needles, used by the trials in turn; None means 1 (faithful), 5 (clean, fast)."""
     bos_leak: bool | None = None
-    """Keep beginning-of-sequence tokens inside the prompt; None means in faithful, if the tokenizer
-    adds one before every text."""
+    """Keep beginning-of-sequence tokens inside the prompt, as LCEG's script does; None: only in
+    faithful."""
 
     def num_prompts(self, task: str) -> int:
         return len(DEPTHS) * self.trials if self.trials else self.form.num_samples
@@ -129,10 +129,10 @@ class Needle(PromptBenchmark):
         return max(1, eval_length - NEW_TOKENS)
 
     def distinct_share(self, task: str, prompt_tokens: float) -> float:
-        """Return the fraction of tokens to compute if a trial's prompts share their common start.
+        """Return the fraction (0..1) of tokens left if a trial's prompts share their prefixes.
 
-        The prompt with the deepest needle is computed whole; each other one reuses the tokens in
-        front of its own needle.
+        The prompt with the deepest needle is computed completely; every other prompt reuses its
+        tokens up to its own needle.
         """
         if not self.form.in_words:
             return 1.0
@@ -140,7 +140,7 @@ class Needle(PromptBenchmark):
         return (1 + sum(1 - depth / 100 for depth in shallower)) / len(DEPTHS)
 
     def slack_tokens(self, request: CellRequest) -> int:
-        """Return the 200 tokens that LCEG's script leaves free."""
+        """Return the 200 tokens of the length that LCEG's script does not fill with haystack."""
         return RESERVED_TOKENS
 
     def data_sequences(
@@ -150,7 +150,7 @@ class Needle(PromptBenchmark):
         eval_length: int,
         data_folders: Mapping[str, Path],
     ) -> Sequences | None:
-        """Predict prompts with essays from the size of the text around them; None for others."""
+        """Predict the lengths of prompts with essays; None for other haystacks."""
         if not self._reads_essays():
             return None
         return Sequences({expected_tokens(base_model, eval_length): self.num_prompts(task)})
@@ -189,11 +189,11 @@ class Needle(PromptBenchmark):
         return [essays[start:] + essays[:start] for start in starts]
 
     def score_answer(self, task: str, prompt: Prompt, answer: str) -> float:
-        """Return word overlap in faithful; otherwise 1 if the phrase occurs."""
+        """Return the word overlap in faithful, else 1 if the answer contains the phrase."""
         return _scores_of(prompt.reference, answer)[self._own_metric()]
 
     def scores(self, samples: Sequence[Sample]) -> tuple[Score, ...]:
-        """Compute all three scores; `accuracy` repeats the one that belongs to the profile."""
+        """Compute all three metrics; `accuracy` repeats the profile's own."""
         each = [_scores_of(str(one.reference), str(one.prediction)) for one in samples]
         metrics = {
             "word_overlap": bootstrap_mean([one["word_overlap"] for one in each]),
@@ -212,7 +212,7 @@ class Needle(PromptBenchmark):
 
 
 def needle_rouge(reference: str, answer: str) -> float:
-    """Return the ROUGE-1 F score (0..1) of an answer against the needle with this reference."""
+    """Return the ROUGE-1 F score (0..1) of an answer against the needle that ends in `reference`."""
     return rouge_1(answer, _FACT_OF[reference].needle)
 
 

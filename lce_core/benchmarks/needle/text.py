@@ -15,7 +15,7 @@ from lce_core.models import LanguageModel
 
 @dataclass(frozen=True)
 class Fact:
-    """A sentence to hide, the question about it, and the expected answer."""
+    """A needle: a sentence to hide, the question about it, and the expected answer."""
 
     city: str
     phrase: str
@@ -23,7 +23,7 @@ class Fact:
 
     @property
     def answer(self) -> str:
-        """The expected answer: the end of the hidden sentence."""
+        """The expected answer: the hidden sentence without its first words."""
         return f"{self.phrase} {self.tail}"
 
     @property
@@ -33,7 +33,6 @@ class Fact:
 
     @property
     def question(self) -> str:
-        """The question that the prompt asks after the context."""
         return f"What is the best thing to do in {self.city}?"
 
 
@@ -44,28 +43,29 @@ FACTS = (
     Fact("Kyoto", "walk through the bamboo grove and taste green tea", "after the rain."),
     Fact("Montreal", "climb the mountain stairs and share a bagel", "on the first day of snow."),
 )
-"""The needle of LCEG and gkamradt, and four others of the same form."""
+"""The needle of LCEG and gkamradt, and four others with the same sentence pattern."""
 NEW_TOKENS = 50
 RESERVED_TOKENS = 200
-"""Tokens that LCEG leaves free for the answer and for the text around the haystack."""
+"""Tokens of the length that LCEG reserves for the answer and the text around the haystack."""
 _ROUNDS = 8
+"""Attempts to shorten the haystack until the prompt, which is decoded and tokenised again, fits."""
 
 
 def needle_prompt(
     request: CellRequest, fact: Fact, haystack: list[int], depth: int, *, bos_leak: bool
 ) -> Prompt:
-    """Build a prompt with as much haystack as fits and the needle at `depth` per cent of it.
+    """Build a prompt with the longest haystack that fits, and the needle inside it.
 
     Args:
       request: provides tokenizer and length.
       fact: the fact to hide.
       haystack: token ids, at least as many as the cell's length.
-      depth: 0 (start) to 100 (end).
+      depth: position of the needle, in per cent of the haystack.
       bos_leak: True tokenises haystack and needle with the tokenizer's beginning-of-sequence token,
-        as in LCEG's script, and shows that token in the decoded context.
+        and keeps that token in the decoded context, as LCEG's script does.
 
     Raises:
-      UnavailableError: if frame, needle and answer alone exceed the length.
+      UnavailableError: if the prompt without haystack and its answer exceed the length.
     """
     needle = encode(request, fact.needle, special_tokens=bos_leak)
     if bos_leak:
@@ -80,7 +80,7 @@ def needle_prompt(
             return Prompt(np.array(ids, dtype=np.int64), fact.answer, float(depth))
         if num_tokens == 0:
             break
-        # Decoding and tokenising again may change the number of tokens slightly.
+        # Decoding and tokenising again can change the number of tokens slightly.
         num_tokens = max(0, num_tokens - excess)
     needed = len(ids) - num_tokens + NEW_TOKENS
     raise UnavailableError(
@@ -93,12 +93,12 @@ def needle_prompt(
 
 
 def require_leak(request: CellRequest) -> None:
-    """Raise UnavailableError if the tokenizer adds no token before texts, so that none can leak."""
+    """Raise UnavailableError if the tokenizer adds no BOS token that could leak into a prompt."""
     if not encode(request, ""):
         raise UnavailableError(
             "bos_leak",
             "a tokenizer that puts no token before a text",
-            "a token to leak",
+            "a tokenizer with such a token, for bos_leak to keep",
             "set bos_leak: false",
         )
 
@@ -110,10 +110,10 @@ def expected_tokens(base_model: LanguageModel, eval_length: int) -> int:
 
 
 def essay_tokens(request: CellRequest) -> list[int]:
-    """Return the token ids of the essays, repeated as often as the length needs.
+    """Return the token ids of the essays, repeated until they reach the length.
 
     Raises:
-      UnavailableError: if there is no such data folder, or no text in it.
+      UnavailableError: if the essays are not on this machine, or empty.
       DataError: if a file cannot be read.
     """
     text = essays(request.data_folders)
@@ -126,7 +126,7 @@ def essay_tokens(request: CellRequest) -> list[int]:
 
 
 def held_out_tokens(request: CellRequest, draws: list[np.random.Generator]) -> list[list[int]]:
-    """Return, for each generator, `eval_length` held-out token ids from a random place.
+    """Return `eval_length` successive held-out token ids from a random position, per generator.
 
     Raises:
       UnavailableError: if no domain has that many.
@@ -136,7 +136,7 @@ def held_out_tokens(request: CellRequest, draws: list[np.random.Generator]) -> l
 
 
 def _leaking(request: CellRequest, haystack: list[int]) -> list[int]:
-    """Cut, decode and tokenise the haystack again with BOS tokens, as LCEG's script does."""
+    """Shorten, decode and tokenise the haystack again with BOS tokens, as LCEG's script does."""
     begin, special = encode(request, ""), {*request.tokenizer.all_special_ids}
     # LCEG's text has no special tokens between documents.
     plain = [token for token in haystack if token not in special]
@@ -147,7 +147,7 @@ def _leaking(request: CellRequest, haystack: list[int]) -> list[int]:
 def _with_needle(
     request: CellRequest, needle: list[int], haystack: list[int], depth: int
 ) -> list[int]:
-    """Insert the needle after the last full stop before `depth` per cent; 100 appends it."""
+    """Insert the needle after the last full stop before `depth` per cent, at 100 at the end."""
     place = len(haystack)
     if depth < 100:
         place = len(haystack) * depth // 100
