@@ -1,9 +1,9 @@
-"""Any base model of a known architecture: a hub repository at a commit, or a folder.
+"""Any base model of a supported architecture: a hub repository at a commit, or a folder.
 
-Geometry and sizes are read from config.json when a study is planned and become part of the
-identity, so that workers and later readers of a plan do not read the file again. The identity of a
-repository contains its name and commit, that of a folder the digest of its files. The label is only
-a name.
+Sizes and rotary embedding are read from config.json when a study is planned. They become part of
+the model's identity, so workers do not read the file again. The identity of a repository also
+contains its name and commit, the identity of a folder the digest of its files. The label is only a
+name.
 
 Source: own; keys as transformers writes them.
 """
@@ -74,8 +74,8 @@ EXAMPLES: Examples = (
 )
 
 _MAY_DIFFER = {"vocab_size"}
-"""Facts of config.json that may differ from the plan: a padding token is harmless, and methods add
-tokens of their own."""
+"""Fields of `Facts` that may differ between the plan and the folder of weights: padding tokens and
+tokens that a method inserts enlarge the vocabulary."""
 
 
 class HubModel(LoadedModel):
@@ -92,7 +92,7 @@ class HubModel(LoadedModel):
     """Context that the model was trained with, in tokens; required if config.json is ambiguous or
     wrong."""
     facts: Facts | None = None
-    """Facts from config.json; set when a study is planned, never written in a study."""
+    """Sizes and rotary embedding from config.json; planning sets this key, studies never do."""
 
     licence: ClassVar[str] = "the publisher's"
     reads_config: ClassVar[bool] = True
@@ -130,7 +130,6 @@ class HubModel(LoadedModel):
 
     @property
     def known_as(self) -> str:
-        """The label, or the name of the repository."""
         if self.label is None and self.repo is not None:
             name = self.repo.partition("/")[2].lower()
             return re.sub(r"[^a-z0-9]+", "_", name).strip("_") or self.plugin_name
@@ -138,22 +137,18 @@ class HubModel(LoadedModel):
 
     @property
     def is_known(self) -> bool:
-        """True if config.json has been read."""
         return self.facts is not None
 
     @property
     def geometry(self) -> RopeGeometry:  # type: ignore[override]
-        """Rotary embedding from config.json."""
         return self._facts().geometry
 
     @property
     def shape(self) -> ModelShape:  # type: ignore[override]
-        """Sizes from config.json."""
         return self._facts().shape
 
     @property
     def hub(self) -> HubAddress | None:  # type: ignore[override]
-        """The repository at its commit; None for a folder."""
         if self.repo is None or self.revision is None:
             return None
         return HubAddress(self.repo, self.revision)
@@ -163,21 +158,20 @@ class HubModel(LoadedModel):
         return {key: value for key, value in super().identity().items() if key != "label"}
 
     def tokenizer_parameters(self) -> dict[str, Any]:
-        """Return the whole identity, which determines tokenizer and vocabulary size."""
         return {k: v for k, v in self.identity().items() if k not in ("name", "version")}
 
     def resolved(self, folder: Path | None) -> Self:
-        """Return the model with the facts of config.json in `folder` or the repository.
+        """Return the model with `facts` from config.json in `folder` or the repository.
 
         Raises:
           UnavailableError: if no config.json can be reached.
-          SpecError: if the study states the facts itself. Errors of `read_facts` also pass through.
+          SpecError: if the study states `facts`. Errors of `read_facts` also pass through.
         """
         if self.facts is not None:
             raise SpecError(
                 f"base model {self.known_as}: facts",
-                "facts in a study",
-                "facts that are read from config.json alone",
+                "the key `facts` in a study",
+                "no such key, because lce reads these values from config.json",
                 "remove the key",
             )
         facts = read_facts(self._config_file(folder), self.trained_context)
@@ -206,11 +200,9 @@ class HubModel(LoadedModel):
         return super().fetch(models)
 
     def check_folder(self, folder: Path) -> None:
-        """Raise an error if the config.json of a folder contradicts the plan.
+        """Raise SpecError if the folder's config.json differs from the `facts` of the plan.
 
-        Raises:
-          SpecError: if a fact differs. Errors of `read_facts` also pass through.
-          DataError: if config.json cannot be read.
+        Errors of `read_facts` also pass through.
         """
         expected = self._facts().model_dump(exclude=_MAY_DIFFER)
         found = read_facts(folder / "config.json", self.trained_context).model_dump()
@@ -219,19 +211,18 @@ class HubModel(LoadedModel):
                 raise SpecError(
                     f"{folder / 'config.json'}: {key}",
                     repr(found[key]),
-                    f"{value!r}, as when the study was planned",
-                    "name the folder the study was planned with, or plan it again",
+                    f"{value!r}, the value when the study was planned",
+                    "name the folder with which the study was planned, or plan the study again",
                 )
 
     def load_published(self, folder: Path, dtype: Any) -> PreTrainedModel:
-        """Load weights that others trained from this model; raise errors as in the base class."""
         place, facts = self._place(folder, weights=True), self._facts()
         config = read_config(place)
         if config.model_type != facts.model_type:
             raise SpecError(
                 f"{place / 'config.json'}: model_type",
                 repr(config.model_type),
-                f"{facts.model_type!r}, as base model {self.known_as} has it",
+                f"{facts.model_type!r}, the type of base model {self.known_as!r}",
                 "name the folder of weights that were trained from this base model",
             )
         config.rope_parameters = {
@@ -254,7 +245,7 @@ class HubModel(LoadedModel):
                 raise UnavailableError(
                     f"base model {self.known_as}: {folder}",
                     "a folder without config.json",
-                    "the folder that holds the model",
+                    "the folder with the model's files",
                     named,
                 )
             return file
@@ -262,7 +253,7 @@ class HubModel(LoadedModel):
             raise UnavailableError(
                 f"base model {self.known_as}",
                 "neither a folder nor a repository",
-                "the folder that holds the model",
+                "the folder with the model's files",
                 named,
             )
         try:
@@ -273,7 +264,7 @@ class HubModel(LoadedModel):
             raise UnavailableError(
                 f"base model {self.known_as}: {error.where}",
                 error.got,
-                "its config.json in the hub cache, on the hub or in a folder of your own",
+                "the model's config.json in the hub cache, on the hub or in a local folder",
                 f"{named}; or connect to the hub and, where the repository is gated, accept its"
                 " licence there and set HF_TOKEN",
             ) from error

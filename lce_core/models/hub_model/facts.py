@@ -1,9 +1,8 @@
-"""Facts of a model's config.json that plans and frequency tables depend on.
+"""Read the sizes and the rotary embedding of a base model from its config.json.
 
-The file is read as JSON, because transformers' reader loads torch, which planning avoids. Models
-that would make a study wrong are refused here, before anything is downloaded: attention that does
-not see all tokens, positions that are already scaled, and weights that are not floating-point
-numbers.
+The file is read as JSON, because transformers' reader loads torch, which planning avoids. Models to
+which methods cannot be applied raise SpecError here, before weights are downloaded: models with
+sliding windows, with a context that was already extended, or with quantised weights.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ from lce_core.rope.architectures import ARCHITECTURES
 
 Config = Mapping[str, Any]
 
-_OF_OTHER_SENSES = ("text_config", "vision_config", "audio_config", "speech_config")
+_MULTIMODAL_KEYS = ("text_config", "vision_config", "audio_config", "speech_config")
 
 
 class Facts(BaseModel):
-    """What plans and frequency tables need to know of a model: its sizes and rotary embedding."""
+    """Sizes and rotary embedding of a model; part of the identity of a study's base model."""
 
     model_config = STRICT
 
@@ -46,7 +45,6 @@ class Facts(BaseModel):
 
     @property
     def geometry(self) -> RopeGeometry:
-        """The rotary embedding."""
         return RopeGeometry(
             head_dim=self.head_dim,
             rotary_dim=self.rotary_dim,
@@ -58,7 +56,6 @@ class Facts(BaseModel):
 
     @property
     def shape(self) -> ModelShape:
-        """Sizes for the cost model."""
         return ModelShape(
             num_layers=self.num_layers,
             hidden_size=self.hidden_size,
@@ -70,11 +67,11 @@ class Facts(BaseModel):
 
 
 def read_facts(file: Path, trained_context: int | None = None) -> Facts:
-    """Read and check config.json, and return what plans need of it.
+    """Read config.json, and check that methods can be applied to the model.
 
     Args:
-      file: the configuration.
-      trained_context: context in tokens that overrides the file's value.
+      file: the config.json.
+      trained_context: context in tokens that replaces the file's `max_position_embeddings`.
 
     Raises:
       SpecError: if methods cannot be applied to this model; the message says why.
@@ -93,7 +90,7 @@ def read_facts(file: Path, trained_context: int | None = None) -> Facts:
         raise DataError(
             file,
             f"a JSON value of type {type(config).__name__}",
-            "an object, as the config.json of a transformers model is",
+            "a JSON object, which every config.json of a transformers model is",
             "copy or download the model again",
         )
     facts = Facts(**facts_of(config, str(file), trained_context))
@@ -105,13 +102,13 @@ def read_facts(file: Path, trained_context: int | None = None) -> Facts:
 
 
 def facts_of(config: Config, where: str, trained_context: int | None = None) -> dict[str, Any]:
-    """Return the fields of `Facts`; `where` names the configuration in errors of `read_facts`."""
+    """Return the fields of `Facts` from a parsed config.json; errors begin with `where`."""
     for key, needed, instead in _obstacles(config, trained_context):
         given = config.get(key)
         raise SpecError(
             f"{where}: {key}",
             "nothing" if given is None else repr(given),
-            f"a model that methods can be put on: {needed}",
+            f"a model to which methods can be applied: {needed}",
             f"name another model{instead}",
         )
     architecture, rope = ARCHITECTURES[config["model_type"]], _rope(config)
@@ -151,19 +148,20 @@ def facts_of(config: Config, where: str, trained_context: int | None = None) -> 
 
 
 def _obstacles(config: Config, trained_context: int | None) -> Iterator[tuple[str, str, str]]:
-    """Yield what stops methods from being applied, as (key, required value, other model to use).
+    """Yield (key, required value, hint) for each key that stops methods from being applied.
 
-    The last is the end of a sentence in the error message, or "".
+    The error message appends the hint, a string such as ", such as a converted checkpoint" or "",
+    to "name another model".
     """
-    for key in _OF_OTHER_SENSES:
+    for key in _MULTIMODAL_KEYS:
         if config.get(key) is not None:
-            yield key, "a model of text alone", ", such as a checkpoint of its language model"
+            yield key, "a text-only model", ", such as a checkpoint of its language model"
     if config.get("is_encoder_decoder"):
         yield "is_encoder_decoder", "a decoder without encoder", ""
     if config.get("auto_map"):
         yield (
             "auto_map",
-            "transformers' own code, since code beside weights is never run",
+            "no code beside the weights, because such code is never run",
             ", such as a checkpoint converted for transformers",
         )
     if config.get("quantization_config"):
@@ -183,13 +181,13 @@ def _obstacles(config: Config, trained_context: int | None) -> Iterator[tuple[st
 
 
 def _windows(config: Config) -> Iterator[tuple[str, str, str]]:
-    full = "full attention in every layer, with no sliding window of its own"
+    full = "full attention in every layer, without sliding windows"
     slides = ARCHITECTURES[config["model_type"]].slides
     if any(kind != "full_attention" for kind in config.get("layer_types") or ()):
         yield "layer_types", full, ""
     if config.get("use_bidirectional_attention"):
         yield "use_bidirectional_attention", "causal attention", ""
-    # `use_sliding_window` decides if it exists: Qwen2 states a window size but switches it off.
+    # `use_sliding_window` takes precedence: Qwen2 states a window size but switches it off.
     window = config.get("sliding_window", "a default" if slides else None)
     if config.get("use_sliding_window", "use_sliding_window" not in config and window is not None):
         key = "use_sliding_window" if config.get("use_sliding_window") else "sliding_window"
@@ -205,16 +203,16 @@ def _scalings(config: Config, trained_context: int | None) -> Iterator[tuple[str
         shown = "a table for each kind of layer" if layered else f"rope_type {kind}"
         yield (
             key,
-            f"rope_type default ({shown} is a method in the weights already, on which another"
-            " would be put)",
+            f"rope_type default ({shown} already changes the frequencies that a method would"
+            " change)",
             ", such as the checkpoint from before its context was extended",
         )
     before = rope.get(_ORIGINAL, config.get(_ORIGINAL))
     if trained_context is None and before not in (None, config.get("max_position_embeddings")):
         yield (
             "max_position_embeddings",
-            f"one trained context, not {before} in {_ORIGINAL} beside it",
-            ", or say what this one was trained with: `trained_context: N`",
+            f"the same trained context as {_ORIGINAL}, which is {before}",
+            ", or write the context this model was trained with as `trained_context: N`",
         )
 
 
@@ -230,6 +228,6 @@ def _no_number(where: str, key: str, given: object, expected: str) -> DataError:
     return DataError(
         f"{where}: {key}",
         "nothing" if given is None else repr(given),
-        f"{expected}, as config.json of every such model has it",
+        f"{expected}, which config.json needs",
         "copy or download the model again",
     )

@@ -81,19 +81,19 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"model_type": "llama", "use_sliding_window": ...}, "sliding_window: got 32768"),
     ({"layer_types": ["full_attention", "sliding_attention"]}, "layer_types"),
     ({"model_type": "gemma", "head_dim": 64, "use_bidirectional_attention": True},
-     "on: causal attention"),
-    ({"rope_scaling": LLAMA3}, "rope_scaling: .*rope_type llama3 is a method in the weights"),
+     "applied: causal attention"),
+    ({"rope_scaling": LLAMA3}, "rope_scaling: .*rope_type llama3 already changes"),
     ({"rope_scaling": {"type": "linear", "factor": 2.0}}, "rope_type linear"),
     ({"rope_parameters": {"rope_type": "yarn"}}, "rope_parameters: .*rope_type yarn"),
     ({"rope_parameters": {"full_attention": {"rope_type": "default"}}}, "for each kind of layer"),
     ({"rope_scaling": "linear"}, "rope_type linear"),
-    (VISION, "vision_config: .* a model of text alone"),
+    (VISION, "vision_config: .* a text-only model"),
     ({"text_config": QWEN, "model_type": "llava"}, "text_config"),
-    ({"is_encoder_decoder": True}, "on: a decoder without encoder"),
-    ({"auto_map": {"AutoModelForCausalLM": "m.M"}}, "code beside weights is never run"),
+    ({"is_encoder_decoder": True}, "applied: a decoder without encoder"),
+    ({"auto_map": {"AutoModelForCausalLM": "m.M"}}, "such code is never run"),
     ({"quantization_config": {"bits": 4}}, "weights in floating point"),
     ({"architectures": ["Qwen2ForSequenceClassification"]}, "language-model head"),
-    ({"original_max_position_embeddings": 4096}, "not 4096 in original_max.* `trained_context: N`"),
+    ({"original_max_position_embeddings": 4096}, "original_max.*, which is 4096; .*`trained_context: N`"),
     ({"num_attention_heads": 14, "head_dim": 5}, "rope geometry: got rotary_dim 5"),
     ({"num_attention_heads": 15, "head_dim": 64}, "rope geometry: got 15 heads, 2 key-value"),
 ]  # fmt: skip
@@ -180,7 +180,7 @@ def test_a_model_that_no_plan_resolved_knows_no_geometry_and_facts_are_never_wri
     with pytest.raises(AssertionError, match=r"config\.json is read when the study is planned"):
         _ = parsed(label="mine").geometry
     facts = hub_model(written(tmp_path)).identity()["facts"]
-    with pytest.raises(SpecError, match="base model mine: facts: got facts in a study"):
+    with pytest.raises(SpecError, match="base model mine: facts: got the key `facts` in a study"):
         parsed(label="mine", facts=facts).resolved(tmp_path)
 
 
@@ -193,7 +193,7 @@ def test_another_model_in_the_folder_than_was_planned_is_refused(tmp_path: Path)
         if key == "rope_theta":
             config["rope_parameters"][key] = given
         (tmp_path / "changed" / "config.json").write_text(json.dumps({**config, key: given}))
-        with pytest.raises(SpecError, match=r"expected .*, as when the study was planned"):
+        with pytest.raises(SpecError, match=r"expected .*, the value when the study was planned"):
             base.load(tmp_path / "changed", torch.float32)
 
 
@@ -263,7 +263,7 @@ def test_fetching_looks_at_the_configuration_first(
 ) -> None:
     folder = written(tmp_path, auto_map={"AutoConfig": "x.Y"})
     monkeypatch.setattr("lce_core.models.hub_model.fetch", lambda *_: folder)  # the network
-    with pytest.raises(SpecError, match="code beside weights is never run"):
+    with pytest.raises(SpecError, match="such code is never run"):
         parsed(repo="a/b", revision=COMMIT).fetch(tmp_path)
 
 

@@ -118,8 +118,8 @@ def test_a_model_out_of_reach_makes_its_own_cells_unavailable(
     assert {cell.step for cell in first} == {None}
     assert {cell.train_length for cell in first} == {None, 64}
     assert {cell.unavailable for cell in first} == {
-        "base model first: got neither a folder nor a repository; expected the folder that holds"
-        " the model; name its folder with `--model-folder first=FOLDER`"
+        "base model first: got neither a folder nor a repository; expected the folder with"
+        " the model's files; name its folder with `--model-folder first=FOLDER`"
     }
     assert plan.to_json()["base_contexts"] == {"first": None, "second": TRAINED}
     assert ids(plan) == {
