@@ -1,17 +1,17 @@
-"""LongEval lines: find the number of one line among as many lines as the context holds.
+"""LongEval lines: the model retrieves the number of one line from as many lines as fit the length.
 
 A line reads "line ADJECTIVE-NOUN: REGISTER_CONTENT is <NUMBER>" with numbers from 1 to 50000. The
 prompt ends with the start of the requested line, which base models continue. Like LongChat,
-`faithful` draws the requested line anywhere and scores the last integer of 15 tokens. `clean` and
-`fast` request lines at stratified depths and score the first integer, which text after the answer
-cannot change.
+`faithful` requests a random line and scores the last integer of 15 generated tokens. `clean` and
+`fast` request lines at stratified depths and score the first integer, which later text cannot
+change.
 
-If the folder `long_eval` holds LongChat's published cases (200_lines.jsonl and others), `faithful`
-uses them: those with the largest number of lines that fits the length. The files determine their
-length, so cells that they do not fill are unavailable.
+If the user has LongChat's published cases (data set `long_eval`: 200_lines.jsonl and others),
+`faithful` uses the file with the most lines that fits the length. A cell that no file fills to 95 %
+is unavailable.
 
-Token form (profile `tiny`, for base models with key tokens): keys of all families are hidden in
-held-out text, then the query of one family follows; the next token must be its key.
+`tiny`, for base models with key tokens, hides one key of every family in held-out text and ends
+with the query token of one family; the right next token is that family's key.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ from lce_core.models import LanguageModel
 
 @dataclass(frozen=True)
 class LineKeys(KeyForm):
-    """One key token of every family in one text; the prompt asks for the key of one family."""
+    """A profile whose text contains a key token of every family; the prompt queries one family."""
 
     def check(self, benchmark: Any) -> None:
-        """Raise SpecError for published cases, which contain no key tokens."""
+        """Raise SpecError if the study sets published cases, which contain no key tokens."""
         if benchmark.cases == "published":
             raise SpecError(
                 "cases",
@@ -67,7 +67,7 @@ class LineKeys(KeyForm):
             )
 
     def distractors(self, base_model: LanguageModel, task: str) -> int:
-        """Return the number of families besides the requested one: all of them are in the text."""
+        """Return the number of other families, since the text contains a key of every family."""
         return base_model.keys.families - 1 if base_model.keys else 0
 
 
@@ -94,8 +94,8 @@ class LongEval(PromptBenchmark):
     num_samples: int | None = Field(default=None, gt=0)
     """Generated prompts per cell; None means 50 (faithful, fast), 100 (clean), 120 (tiny)."""
     cases: Literal["generated", "published"] | None = None
-    """Source of the lines; None means generated, or in faithful published if their folder is given.
-    """
+    """Generate the lines, or use LongChat's published prompts; None means generated, or in faithful
+    published if `data_folders` has `long_eval`."""
 
     @model_validator(mode="after")
     def _settings_have_effect(self) -> LongEval:
@@ -112,7 +112,6 @@ class LongEval(PromptBenchmark):
         return ("lines",)
 
     def num_prompts(self, task: str) -> int:
-        """Return the parameter or the profile's number; each published file has 50 cases."""
         if self.cases == "published":
             return PUBLISHED_CASES
         return self.num_samples or self.form.num_samples
@@ -131,11 +130,10 @@ class LongEval(PromptBenchmark):
         return words_digest() if self.form.in_words else None
 
     def build(self, request: CellRequest) -> list[Prompt]:
-        """Return published cases, or generate lines up to the length.
+        """Return published cases, or generate prompts with as many lines as fit.
 
         Raises:
-          UnavailableError: if the length cannot hold two lines, or no published case; the message
-            states the minimum.
+          UnavailableError: if prompts with two lines, or all published files, exceed the length.
           DataError: if published cases are malformed; the message names file, row and column.
         """
         if self._reads_published(request.data_folders):
@@ -147,11 +145,11 @@ class LongEval(PromptBenchmark):
         return generated_prompts(request, line_words(), depths, draws)
 
     def slack_tokens(self, request: CellRequest) -> int:
-        """Return the mean tokens of a line; 0 for published cases, whose lines are fixed."""
+        """Return the mean tokens of a line; 0 for published cases."""
         return 0 if self._reads_published(request.data_folders) else line_tokens(request)
 
     def score_answer(self, task: str, prompt: Prompt, answer: str) -> float:
-        """Return 1 if the answer's first integer (faithful: last) is the line's number, else 0."""
+        """Return 1 if the first integer (in faithful: last) is the line's number, else 0."""
         integer = last_integer if self.profile == "faithful" else first_integer
         return float(integer(answer) == int(prompt.reference))
 

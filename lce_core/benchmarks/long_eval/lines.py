@@ -1,4 +1,4 @@
-"""Prompts of LongEval lines, generated up to a length or as published by LongChat."""
+"""Prompts of LongEval lines, generated for a length or published by LongChat."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ HEADER = (
     " record start:\n\n"
 )
 NEW_TOKENS = 15
+"""Tokens of an answer, as in LongChat."""
 MIN_LINES = 2
 PUBLISHED = DataSet(
     "long_eval",
@@ -53,14 +54,14 @@ def line_words() -> Words:
 
 
 def words_digest() -> str:
-    """Return the sha256 of the words; other releases of wonderwords may have other words."""
+    """Return the sha256 of the words, which can differ between releases of wonderwords."""
     return hashlib.sha256(
         "\n".join("\n".join(words) for words in line_words()).encode()
     ).hexdigest()
 
 
 def prompt_text(lines: Sequence[tuple[str, int]], key: str) -> str:
-    """Return the prompt with these (key, number) lines; it ends just before the number of `key`."""
+    """Return the prompt with the given (key, number) lines, which asks for the number of `key`."""
     record = "".join(_line(*line) for line in lines)
     return (
         f"{HEADER}{record}\nNow the record is over. Tell me what is the <REGISTER_CONTENT> in line"
@@ -77,15 +78,14 @@ def generated_prompts(
     """Build one prompt per depth (0..100) of the requested line, each with as many lines as fit.
 
     Raises:
-      UnavailableError: if two lines and the answer exceed the length; the message states the
-        minimum.
+      UnavailableError: if two lines and the answer exceed the length.
     """
     seeds = [int(rng.integers(2**63)) for rng in draws]
     most = _lines_that_fit(request, words, depths[0], seeds[0])
     prompts = []
     for depth, seed in zip(depths, seeds, strict=True):
         num_lines = most
-        # Numbers and words differ in tokens, so another sample may fit fewer lines than the first.
+        # Words differ in tokens, so fewer lines may fit into this prompt than into the first.
         while True:
             prompt = _prompt(request, words, depth, seed, num_lines)
             if _fits(request, prompt) or num_lines == MIN_LINES:
@@ -96,17 +96,18 @@ def generated_prompts(
 
 
 def line_tokens(request: CellRequest) -> int:
-    """Return the mean tokens of a line, over a hundred lines."""
+    """Return the mean tokens of a line, rounded up."""
     lines = "".join(_line(*line) for line in _lines(line_words(), 0, 100))
     return -(-len(encode(request, lines, special_tokens=False)) // 100)
 
 
 def published_prompts(request: CellRequest) -> list[Prompt]:
-    """Return the cases of LongChat's largest file whose prompts and answers all fit the length.
+    """Return the prompts of LongChat's file with the most lines that fits the length.
+
+    A file fits if all its prompts do, with their answers.
 
     Raises:
-      UnavailableError: if there is no folder, or even the shortest file does not fit; the message
-        states the minimum.
+      UnavailableError: if the files are not on this machine, or none fits.
       DataError: if a row is malformed; the message names file, row and column.
     """
     files = sorted(PUBLISHED.files(request.data_folders), key=_num_lines)
@@ -145,13 +146,13 @@ def _prompt(request: CellRequest, words: Words, depth: float, seed: int, num_lin
 
 
 def _lines(words: Words, seed: int, num_lines: int) -> list[tuple[str, int]]:
-    """Generate (key, number) lines with distinct keys; fewer lines are a prefix of more."""
+    """Generate (key, number) lines with distinct keys; a smaller `num_lines` returns a prefix."""
     keys_rng, numbers_rng = (np.random.default_rng([seed, part]) for part in range(2))
     adjectives, nouns = words
     pairs: dict[int, None] = {}
     while len(pairs) < num_lines:
-        # Draw blocks of fixed size: single draws would be slow, and a block size that depends on
-        # num_lines would change the order of keys.
+        # Draw 256 keys at a time: single draws would be slow, and a number that depends on
+        # num_lines would change the order of the keys.
         pairs |= dict.fromkeys(keys_rng.integers(len(adjectives) * len(nouns), size=256).tolist())
     numbers = numbers_rng.integers(1, 50001, size=num_lines).tolist()
     keys = [f"{adjectives[pair // len(nouns)]}-{nouns[pair % len(nouns)]}" for pair in pairs]
@@ -159,14 +160,14 @@ def _lines(words: Words, seed: int, num_lines: int) -> list[tuple[str, int]]:
 
 
 def _lines_that_fit(request: CellRequest, words: Words, depth: float, seed: int) -> int:
-    """Return the largest number of lines (`MIN_LINES` or more) that leaves room for the answer."""
+    """Return the largest number of lines, at least `MIN_LINES`, that fits with the answer."""
 
     def prompt(num_lines: int) -> Prompt:
         return _prompt(request, words, depth, seed, num_lines)
 
     shortest = len(_checked(request, prompt(MIN_LINES)).ids)
     tokens_per_line = max(1, (len(prompt(MIN_LINES + 64).ids) - shortest) // 64)
-    # Twice as many lines as lines of mean length could fill do not fit.
+    # An upper bound: twice the number of mean lines that would fill the length.
     too_many = MIN_LINES + 2 * (request.eval_length // tokens_per_line)
     return last_that_fits(lambda lines: _fits(request, prompt(lines)), MIN_LINES, too_many)
 

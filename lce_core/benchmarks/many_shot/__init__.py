@@ -1,17 +1,18 @@
-"""Many-shot learning: classify questions by examples in the context (TREC, 50 classes).
+"""Many-shot learning: classify questions by solved examples in the prompt (TREC, 50 classes).
 
-A task is a number of examples k; the length is the context that they must fit in. For each
-permutation, the examples are the first k of one random order of the train file. Fewer examples are
-therefore a prefix of more, and the prompts of all questions share their tokens up to the question.
-The questions of a seed are the same for every task, length and permutation. Only the first line of
-an answer is scored; an answer that names several classes gets a share of the point.
+A task is a number k of examples; a cell's length is the maximum length of a prompt. The examples
+are the first k questions of a random permutation of the train file, so fewer examples are a prefix
+of more, and all prompts of a permutation share their tokens up to the question. The questions of a
+seed are the same for every task, length and permutation. Only the first line of an answer is
+scored; an answer that names n classes, the right one among them, scores 1/n.
 
-`faithful` asks 200 questions after one permutation and cuts the middle of prompts that exceed the
-length, as LCEG does. `clean` asks them after five permutations and reserves room for the answer;
-cells that do not fit are unavailable. `fast` asks 20 questions after each of the five permutations.
+`faithful` asks 200 questions after one permutation and removes the middle of prompts that exceed
+the length, as LCEG does. `clean` asks 200 after each of five permutations and reserves tokens for
+the answer; cells whose prompts exceed the length are unavailable. `fast` is `clean` with 20
+questions.
 
-Token form (profile `tiny`, for base models with key tokens): text, the query of a family and its
-key, k times over the whole length, then text and a query.
+`tiny`, for base models with key tokens, replaces a question by text and a query token, and a class
+by a key token.
 
 Intervals: bootstrap over permutations, or over questions if there is one permutation.
 """
@@ -50,7 +51,7 @@ from lce_core.models import LanguageModel
 
 NEW_TOKENS = 64
 QUESTION_TOKENS = 21.73
-"""Mean Llama tokens of one TREC example: a question with its class."""
+"""Mean Llama tokens of a TREC question with its class, for cost estimates."""
 
 
 class ManyShot(PromptBenchmark):
@@ -71,7 +72,7 @@ class ManyShot(PromptBenchmark):
             num_questions=12,
         ),
     }
-    # A task is a number of examples, whatever their length.
+    # The number of examples of a task determines the length of its prompts.
     fills_length: ClassVar[bool] = False
     answer_tokens: ClassVar[int] = NEW_TOKENS
 
@@ -107,7 +108,6 @@ class ManyShot(PromptBenchmark):
         return self.orders() * self.questions()
 
     def orders(self) -> int:
-        """Return the number of permutations of the examples."""
         return self.permutations or self.form.permutations
 
     def questions(self) -> int:
@@ -119,7 +119,7 @@ class ManyShot(PromptBenchmark):
         return min(eval_length, round(expected_tokens(num_shots(task))))
 
     def distinct_share(self, task: str, prompt_tokens: float) -> float:
-        """Return the fraction of tokens to compute if prompts of a permutation share examples."""
+        """Return the fraction (0..1) of tokens left if a permutation's examples are read once."""
         if not self.form.in_words:
             return 1.0
         question = min(prompt_tokens, QUESTION_TOKENS)
@@ -136,7 +136,7 @@ class ManyShot(PromptBenchmark):
         eval_length: int,
         data_folders: Mapping[str, Path],
     ) -> Sequences | None:
-        """Predict prompts of equal length, from the mean bytes of examples and questions."""
+        """Predict the length of all prompts from the mean bytes of examples and questions."""
         if not self.form.in_words:
             return None
         size = _prompt_bytes(num_shots(task), TREC.seen(data_folders))
@@ -147,8 +147,8 @@ class ManyShot(PromptBenchmark):
         """Build all prompts of the cell, permutation by permutation.
 
         Raises:
-          UnavailableError: if data is missing, there are too few questions, or a prompt does not
-            fit; the message states the minimum.
+          UnavailableError: if data is missing, there are too few questions, or a prompt exceeds the
+            length.
           DataError: if data is malformed; the message names file and line.
         """
         shots = num_shots(request.task)
@@ -199,13 +199,13 @@ class ManyShot(PromptBenchmark):
 
 
 def expected_tokens(shots: int) -> float:
-    """Return the expected Llama tokens of a prompt with that many TREC examples."""
+    """Return the expected Llama tokens of a prompt with this many TREC examples."""
     return 33 + QUESTION_TOKENS * shots
 
 
 @lru_cache(maxsize=64)
 def _prompt_bytes(shots: int, files: Seen) -> float:
-    """Return the expected bytes of a prompt with that many examples of mean length."""
+    """Return the bytes of a prompt with this many examples of mean length."""
     frame = len(prompt_text((), "").encode())
 
     def read() -> list[int]:

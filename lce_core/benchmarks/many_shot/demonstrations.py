@@ -1,4 +1,4 @@
-"""Draw the examples of many-shot prompts; build the prompts, in words or from key tokens."""
+"""Draw the examples of many-shot prompts, and build prompts from questions or key tokens."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from lce_core.benchmarks.many_shot.trec import Question
 def drawn_order(
     labels: Sequence[Hashable], count: int, rng: np.random.Generator, *, balanced: bool
 ) -> list[int]:
-    """Draw the indices of `count` examples; with equal seeds, fewer are a prefix of more.
+    """Draw the indices of `count` examples for a prompt; a smaller `count` returns a prefix.
 
     Args:
-      labels: class of each example.
-      count: number of examples to show.
-      rng: determines the order.
-      balanced: True draws rounds with one example of each class, shuffled within the round; a class
-        with fewer examples than rounds repeats them. False draws a random permutation, so classes
-        have their natural frequency.
+      labels: class of each available example.
+      count: number of examples to draw.
+      rng: random generator.
+      balanced: False draws from a random permutation, so classes have their natural frequency. True
+        draws one example of each class per round, shuffled within the round; a class with fewer
+        examples than rounds repeats its examples.
     """
     if not balanced:
         return [int(index) for index in rng.permutation(len(labels))[:count]]
@@ -46,7 +46,7 @@ def drawn_order(
 
 
 def prompt_text(examples: Sequence[Question], asked: str) -> str:
-    """Return LongBench's trec prompt: the examples, then the question `asked` without its type."""
+    """Return LongBench's trec prompt: examples with their classes, then the question `asked`."""
     context = "\n".join(f"Question: {one.text}\nType: {one.label}" for one in examples)
     return QUESTION_TYPE.format(context=context, input=f"Question: {asked}\nType:")
 
@@ -59,24 +59,24 @@ def key_demonstrations(
     *,
     balanced: bool,
 ) -> list[Prompt]:
-    """Build classification prompts in tokens: text, the query of a family, and its key.
+    """Build many-shot prompts of eval_length - 1 tokens for toy models with key tokens.
 
-    Every family has one key for all prompts. `shots` such examples are spread over eval_length - 1
-    tokens and shared by all prompts. Each prompt ends with its own text and the query of a random
-    family. Only the examples tell which key belongs to a family.
+    An example is held-out text, the query token of a family, and the key that was drawn for this
+    family. All prompts share `shots` examples. Each prompt ends with other text and the query token
+    of a random family; the model can infer the right key only from the examples.
 
     Args:
       request: provides length, held-out text and a base model with key tokens.
       shots: number of examples.
-      questions: one generator per prompt.
-      rng: generator for everything that the prompts share.
+      questions: one random generator per prompt.
+      rng: random generator of the shared examples.
       balanced: as in `drawn_order`.
 
     Raises:
-      UnavailableError: if there is too little held-out text.
+      UnavailableError: if no held-out domain is as long as a prompt.
     """
     keys = request.base_model.keys
-    assert keys is not None, "unavailable() lets no base model without keys through"
+    assert keys is not None, "unavailable() refuses base models without keys"
     num_text = request.eval_length - 2 - 2 * shots
     streams = long_streams(request, num_text)
     text = np.array_split(random_slice(streams, num_text, rng).astype(np.int64), shots + 1)

@@ -1,4 +1,4 @@
-"""Profiles of many-shot learning: examples, permutations and questions, in words or keys."""
+"""Profiles of many-shot learning, with questions (`ShotForm`) or key tokens (`ShotKeys`)."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from lce_core.benchmarks.many_shot.demonstrations import key_demonstrations
 from lce_core.models import LanguageModel
 
 SHOTS = (1, 5, 10, 25, 50, 75, 100, 200, 300, 400, 500, 625, 750, 875, 1000)
+"""LCEG's numbers of examples."""
 TINY_SHOTS = (1, 5, 10, 25)
 
 
 @dataclass(frozen=True)
 class ShotForm(PromptForm):
-    """A profile that asks TREC questions in words after examples in words."""
+    """A profile whose examples and questions are TREC questions."""
 
     shots: tuple[int, ...] = SHOTS
     """Numbers of examples, one task each."""
@@ -31,7 +32,6 @@ class ShotKeys(ShotForm, KeyForm):
     """A profile whose examples are (query token, key token) pairs instead of questions."""
 
     def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
-        """Return why the profile cannot run: no key tokens, or no room for the examples."""
         minimum = 3 * num_shots(task) + 3
         if base_model.keys is not None and eval_length < minimum:
             return (

@@ -1,4 +1,4 @@
-"""Question classification (TREC, 50 fine classes), from the folder `trec` that the user names."""
+"""Questions of TREC with their 50 fine classes, from the data set `trec`."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ LABELS = {
     "NUM:volsize": "Size, area and volume",
     "NUM:weight": "Weight",
 }
-"""Class name that LongBench and LCEG show, with their spelling, by code in the files."""
+"""Class names in the prompts of LongBench and LCEG, with their spelling, by code in the files."""
 _ORDER = (
     "ENTY:food NUM:date NUM:ord NUM:speed ENTY:dismed ENTY:word ABBR:abb ENTY:lang ENTY:letter"
     " ENTY:other ENTY:animal ABBR:exp NUM:money ENTY:techmeth ENTY:instru LOC:mount ENTY:currency"
@@ -92,14 +92,14 @@ class Question:
 
 
 def trec_questions(folders: Mapping[str, Path]) -> tuple[list[Question], list[Question]]:
-    """Return (train questions to show as examples, test questions to ask).
+    """Return (train questions, which prompts show as examples; test questions, which they ask).
 
-    Ten test questions occur verbatim in the train file and are left out.
+    The ten test questions that are also in the train file are left out.
 
     Raises:
       UnavailableError: if a file is not on this machine.
-      DataError: if a line is not a known code and a question, with file and line, or if the number
-        of questions differs from the published one.
+      DataError: if a line is not a known class code and a question, or the number of questions
+        differs from the published one.
     """
     found = {file.name: file for file in TREC.files(folders)}
     for name in TREC.patterns:
@@ -121,11 +121,12 @@ def trec_questions(folders: Mapping[str, Path]) -> tuple[list[Question], list[Qu
 def drawn_questions(
     folders: Mapping[str, Path], num_shown: int, num_asked: int, rng: np.random.Generator
 ) -> tuple[list[Question], list[Question]]:
-    """Return all train questions, and `num_asked` random test questions in the file's order.
+    """Return all train questions, and `num_asked` random test questions in file order.
 
     Raises:
-      UnavailableError: if there is no data, or too few questions to show or ask.
-      DataError: as in `trec_questions`.
+      UnavailableError: if the data is missing, or has fewer than `num_shown` train questions or
+        `num_asked` test questions.
+      DataError: if a file cannot be used.
     """
     shown, asked = trec_questions(folders)
     for wanted, found, what in (
@@ -137,7 +138,7 @@ def drawn_questions(
                 "data set 'trec'",
                 f"{found} {what}",
                 f"at least {wanted}",
-                "use fewer in the study, or get the whole data set",
+                "set a smaller number in the study, or get the whole data set",
             )
     drawn = np.sort(rng.permutation(len(asked))[:num_asked])
     return shown, [asked[index] for index in drawn]
