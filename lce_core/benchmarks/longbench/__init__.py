@@ -1,15 +1,15 @@
-"""LongBench, the 16 English tasks: documents, whole or without their middle, then a question.
+"""LongBench, the 16 English tasks: a long document, then a question or instruction about it.
 
-A prompt with more tokens than the cell's length loses its middle. `faithful` cuts to the length
-itself, as LCEG does, so the answer comes on top of it. `clean` reserves room for the answer within
-the length. `fast` is `clean` on 100 rows of each task, evenly spread over its file. There is no
-`tiny` profile, because the texts are natural language.
+A prompt that exceeds the cell's length loses its middle. In `faithful`, as in LCEG, the shortened
+prompt fills the length, and the generated answer exceeds it. `clean` reserves tokens of the length
+for the answer. `fast` is `clean` on 100 rows of each task, evenly spaced over its file. Toy models
+cannot read these texts, so there is no profile `tiny`.
 
-An answer scores as the best over all references. For some tasks only the first line of an answer is
-scored, and decoding ends with it: with `first_line: longbench` in few-shot tasks, with `lceg` in
-questions and synthetic tasks too. Base models do not end their answers themselves, so `lceg` is the
-default of every profile. The published score is 100 times the value here, and the published average
-is the mean over tasks. Intervals: bootstrap over documents.
+The score of an answer is the best over all references. In some tasks only the first line of an
+answer is scored, and generation stops after it: with `first_line: longbench` in the few-shot tasks,
+with `lceg` also in the question answering and synthetic tasks. Base models do not stop by
+themselves, so `lceg` is the default of every profile. The published score is 100 times the value
+here, and the published average is the mean over tasks. Intervals: bootstrap over documents.
 """
 
 from __future__ import annotations
@@ -41,18 +41,20 @@ from lce_core.models import LanguageModel
 
 FAST_ROWS = 100
 _TOKENS_PER_WORD = 1.47
-"""Llama tokens per word, counted on multi_news."""
+"""Llama tokens per word, counted on multi_news, for cost estimates."""
 _MIN_PROMPT = 32
-"""Minimum tokens of a prompt; a shorter one would hold only its instructions."""
+"""Minimum tokens of a shortened prompt; a shorter one would only contain instructions."""
 
 
 @dataclass(frozen=True, eq=False)
 class LongBenchPrompt(Prompt):
-    """A prompt with all reference answers of its row; `reference` is the first of them."""
+    """A prompt with all reference answers of its row; `reference` is the first of `answers`."""
 
     answers: tuple[str, ...] = field(kw_only=True)
     classes: tuple[str, ...] = field(kw_only=True)
+    """Names of all classes in classification tasks, else empty."""
     document: str = field(kw_only=True)
+    """Hash of the row's document, equal for rows about one document."""
 
     @property
     def right_answers(self) -> tuple[str, ...]:
@@ -63,7 +65,7 @@ class LongBench(PromptBenchmark):
     """LongBench: the score is the mean over rows of the task's own metric, 0 to 1."""
 
     seeded: ClassVar[bool] = False
-    # Documents have their own lengths.
+    # The documents determine the lengths of the prompts.
     fills_length: ClassVar[bool] = False
     default_metric: ClassVar[str] = "score"
     forms: ClassVar[Mapping[Profile, PromptForm]] = {
@@ -74,25 +76,21 @@ class LongBench(PromptBenchmark):
     prompt_class: ClassVar[type[Prompt]] = LongBenchPrompt
 
     first_line: FirstLine = "lceg"
-    """Repository whose rule decides for which tasks only the first line of an answer is scored."""
+    """Score only the first line of an answer in the tasks in which this repository does."""
     num_samples: int | None = Field(default=None, gt=0)
-    """Rows of a task, evenly spread over its file; None means all, and 100 in profile fast."""
+    """Rows of a task, evenly spaced over its file; None means all, or 100 in profile fast."""
 
     def tasks(self) -> tuple[str, ...]:
         """List the English tasks in the order of the paper's table."""
         return tuple(TASKS)
 
     def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
-        """Return why the length is too short for a prompt (and its answer, unless faithful).
-
-        None if it is not.
-        """
         reserved = self._reserved(TASKS[task])
         if eval_length >= _MIN_PROMPT + reserved:
             return None
         return (
             f"eval_length {eval_length}: {task} needs at least {_MIN_PROMPT + reserved} tokens"
-            f" ({_MIN_PROMPT} of the prompt and {reserved} kept for the answer)"
+            f" ({_MIN_PROMPT} for the prompt and {reserved} for the answer)"
         )
 
     def reads(self, task: str) -> tuple[DataSet, ...]:
@@ -103,7 +101,7 @@ class LongBench(PromptBenchmark):
         return min(definition.num_rows, self._num_samples() or definition.num_rows)
 
     def prompt_tokens(self, task: str, eval_length: int) -> int:
-        """Predict the mean tokens of a prompt from the published word count, cut to the length."""
+        """Predict the mean tokens of a prompt from the published number of words."""
         definition = TASKS[task]
         mean_tokens = round(_TOKENS_PER_WORD * definition.mean_words)
         return min(eval_length - self._reserved(definition), mean_tokens)
@@ -124,7 +122,7 @@ class LongBench(PromptBenchmark):
         )
 
     def rows(self, request: CellRequest) -> list[LongBenchRow]:
-        """Return the rows that become prompts: all, or `num_samples` spread evenly over the file.
+        """Return the task's rows, or `num_samples` of them evenly spaced over the file.
 
         Raises:
           UnavailableError: if the task's file is not on this machine.
@@ -135,7 +133,7 @@ class LongBench(PromptBenchmark):
         return [rows[index] for index in self._chosen(len(rows))]
 
     def build(self, request: CellRequest) -> list[Prompt]:
-        """Build one prompt per row of `rows`, cut to the cell's length."""
+        """Build one prompt per row of `rows`, without the middle that exceeds the length."""
         task = TASKS[request.task]
         cut = cut_middle if self.profile == "faithful" else cut_middle_to_fit
         room = request.eval_length - self._reserved(task)
@@ -161,7 +159,7 @@ class LongBench(PromptBenchmark):
         return TASKS[task].complete(self.first_line)(answer)
 
     def cluster(self, index: int, prompt: Prompt) -> str:
-        """Return an identifier of the row's document: rows about one document are dependent."""
+        """Return the hash of the row's document; rows about one document are dependent samples."""
         return cast(LongBenchPrompt, prompt).document
 
     def _reserved(self, task: Task) -> int:
@@ -183,7 +181,7 @@ def answer_score(
 
 @lru_cache(maxsize=2 * len(TASKS))
 def _prompt_bytes(task: str, files: Seen) -> tuple[int, ...]:
-    """Return the bytes of each row's prompt before it is cut."""
+    """Return the bytes of each row's complete prompt."""
 
     def read() -> list[int]:
         folders = {"longbench": Path(files[0][0]).parent}

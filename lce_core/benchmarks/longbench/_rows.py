@@ -1,4 +1,4 @@
-"""Rows of a LongBench task, from the folder `longbench` that the user names."""
+"""Rows of a LongBench task, from the data set `longbench`."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class LongBenchRow:
 
     context: str
     given: str
-    """The column `input`: question, query or start of the line."""
+    """The column `input`: a question, an instruction or the start of a line of code."""
     answers: tuple[str, ...]
     classes: tuple[str, ...]
-    """Names of all classes; empty if the task is not a classification."""
+    """Names of all classes in classification tasks, else empty."""
 
     @property
     def document(self) -> str:
-        """First 12 hex digits of a hash of the context; equal for rows about one document."""
+        """First 12 hexadecimal digits of a hash of the context."""
         return fingerprint([self.context])[:12]
 
 
@@ -45,8 +45,7 @@ def longbench_rows(task: str, folders: Mapping[str, Path], num_rows: int) -> lis
 
     Raises:
       UnavailableError: if the task's file is not on this machine.
-      DataError: if the rows differ from the published ones in number or form; the message names
-        file, row and column.
+      DataError: if a row is malformed, or their number differs from the published one.
     """
     (file,) = data_set(task).files(folders)
     rows = [

@@ -25,14 +25,14 @@ from lce_core.benchmarks.longbench.metrics import (
 )
 
 FirstLine = Literal["longbench", "lceg"]
-"""Repository whose rule decides for which tasks only the first line of an answer is scored."""
+"""Repositories that score only the first line of an answer in some tasks, but not in the same."""
 AnswerMetric = Callable[[str, str, Sequence[str]], float]
 """Function of (prediction, one reference answer, class names) that returns a score 0..1."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """One data set of LongBench: its prompt, and how answers are scored."""
+    """One task of LongBench: its prompt, and the scoring of answers."""
 
     name: str
     prompt: str
@@ -44,9 +44,10 @@ class Task:
     mean_words: int
     """Mean words of a row's context, as counted in LongBench's paper."""
     first_line_rules: frozenset[FirstLine] = frozenset()
-    """Rules under which only the first line of an answer is scored."""
+    """Repositories that score only the first line of an answer in this task."""
     final: Callable[[str], bool] = lambda _: False
-    """Returns True if more text cannot change the score; ignored if only the first line counts."""
+    """Function of the answer so far that returns True to stop, because more text cannot change the
+    score. Answers of which only the first line is scored stop after that line instead."""
 
     def question(self, context: str, given: str) -> str:
         return self.prompt.format(context=context, input=given)
@@ -59,7 +60,7 @@ class Task:
         return max(self.metric(counted, answer, classes) for answer in answers)
 
     def complete(self, rule: FirstLine) -> Callable[[str], bool]:
-        """Return a function of the text so far: True if more text cannot change the score."""
+        """Return a function of the answer so far: True if more text cannot change the score."""
         return has_complete_line if rule in self.first_line_rules else self.final
 
 

@@ -1,7 +1,7 @@
-"""LongBench's scores of one prediction against one reference, and its first-line rule.
+"""LongBench's metrics of one prediction against one reference.
 
-Source: github.com/THUDM/LongBench@2e00731 (LongBench/metrics.py and LongBench/eval.py). The
-published scores of its predictions are reproduced to the second digit.
+Source: github.com/THUDM/LongBench@2e00731 (LongBench/metrics.py and LongBench/eval.py). Applied
+to the published predictions, these functions reproduce the published scores to the second digit.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def first_line(text: str) -> str:
 
 
 def has_complete_line(text: str) -> bool:
-    """Return True if more text cannot change `first_line`."""
+    """Return True if more text cannot change the first line."""
     return "\n" in text.lstrip("\n")
 
 
@@ -57,9 +57,9 @@ def rouge_l(prediction: str, reference: str) -> float:
 def class_share(prediction: str, reference: str, classes: Sequence[str]) -> float:
     """Return 1 / (number of class names in the prediction) if the reference is among them, else 0.
 
-    A class whose name is part of the reference's name is not counted. LongBench removes such
-    classes from a list while it iterates over the list, which skips the class after each removed
-    one. This function does the same, so scores depend on the order of `classes`.
+    Class names that are part of the reference's name do not count. LongBench removes them from a
+    list while it iterates over that list, which skips the name after each removed one. This
+    function does the same, so scores depend on the order of `classes`.
     """
     named = [name for name in classes if name in prediction]
     # Removing while iterating reproduces LongBench.
@@ -70,16 +70,16 @@ def class_share(prediction: str, reference: str, classes: Sequence[str]) -> floa
 
 
 def number_share(prediction: str, reference: str) -> float:
-    """Return the share of the prediction's runs of digits that equal the reference, 0..1."""
+    """Return the fraction (0..1) of the numbers in the prediction that equal the reference."""
     numbers = re.findall(r"\d+", prediction)
     return numbers.count(reference) / len(numbers) if numbers else 0.0
 
 
 def paragraph_share(prediction: str, reference: str) -> float:
-    """Return the share of the prediction's numbers that equal the number in "Paragraph 15".
+    """Return the fraction of the numbers in the prediction that equal the reference's number.
 
     Raises:
-      DataError: if the reference names no paragraph.
+      DataError: if the reference is not of the form "Paragraph 15".
     """
     paragraph = re.search(r"Paragraph (\d+)", reference)
     if paragraph is None:
@@ -93,17 +93,17 @@ def paragraph_share(prediction: str, reference: str) -> float:
 
 
 def code_similarity(prediction: str, reference: str) -> float:
-    """Return how similar the prediction's first line of code is to the reference, 0..1 by 0.01.
+    """Return the similarity (0..1, two digits) of the prediction's first code line and reference.
 
-    The ratio is 2 M / T of difflib (M characters in matching blocks, T characters in both texts).
-    This is what fuzzywuzzy computes without python-Levenshtein, as for the published scores; an
-    edit-distance ratio gives other numbers.
+    It is difflib's 2 M / T (M characters in matching blocks, T characters in both texts). The
+    published scores are from fuzzywuzzy without python-Levenshtein, which computes the same; with
+    that package it computes an edit-distance ratio, which differs.
     """
     return round(100 * SequenceMatcher(None, _code_line(prediction), reference).ratio()) / 100
 
 
 def has_complete_code_line(text: str) -> bool:
-    """Return True if more text cannot change the line that `code_similarity` compares."""
+    """Return True if more text cannot change the code line that `code_similarity` compares."""
     return any(map(_is_code, text.lstrip("\n").split("\n")[:-1]))
 
 
