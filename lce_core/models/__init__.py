@@ -1,4 +1,7 @@
-"""Base models: geometry, source of the weights, and how to load them."""
+"""Base models: sizes, rotary embedding, source of the weights, and how to load them.
+
+One plug-in file per model, or an entry of `lce_core.models._checkpoints` for published checkpoints.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class ModelShape:
-    """Sizes of a model from which FLOPs and memory are computed (`lce_core.study.cost`)."""
+    """Sizes from which `lce_core.study.cost` computes a model's FLOPs and memory."""
 
     num_layers: int
     hidden_size: int
@@ -60,11 +63,11 @@ class HubAddress:
 
 @dataclass(frozen=True)
 class KeyVocabulary:
-    """Ids of one-token needles ("keys") and their queries, for models too small to copy a number.
+    """Token ids of a retrieval task for models that are too small to copy a number.
 
-    The key token of family f and member m is `first_key + f * members + m`, the query token of
-    family f is `first_query + f`. The right answer to a query is the key of its family that
-    occurred earlier.
+    Each needle ("key") is a single token. The key of family f and member m has the id
+    `first_key + f * members + m`. The query token of family f has the id `first_query + f`. The
+    right answer to a query is the key of the same family that occurred earlier in the text.
     """
 
     first_key: int
@@ -75,29 +78,32 @@ class KeyVocabulary:
 
 @dataclass(frozen=True)
 class Pretraining:
-    """How a study trains a base model from scratch, if it has no published weights."""
+    """How a study trains a base model from scratch, if the model has no published weights."""
 
     training: Training
     sequence_length: int
+    """Tokens of one training row."""
     num_tokens: int
+    """Training tokens in total."""
 
 
 class LanguageModel(Plugin):
-    """Base class of all base models: how to plan with one, fetch it and load it."""
+    """Base class of all base-model plug-ins: facts for plans, and how to fetch and load weights."""
 
     geometry: ClassVar[RopeGeometry]
     shape: ClassVar[ModelShape]
     hub: ClassVar[HubAddress | None] = None
-    """Hub repository of the weights, or None."""
+    """Hub repository of the weights; None if the weights come from elsewhere."""
     licence: ClassVar[str]
     is_fetched: ClassVar[bool] = False
-    """True if the model cannot be loaded before `fetch` was called."""
+    """True if `lce fetch` must download the model before it can be loaded."""
     reads_config: ClassVar[bool] = False
     """True if geometry and shape come from a config.json, so that only `resolved` models have them.
     """
     keys: ClassVar[KeyVocabulary | None] = None
+    """Token ids of the one-token retrieval task; None if the model was not trained on it."""
     bytes_per_token: ClassVar[float] = 3.5
-    """Approximate bytes of English prose per token, to predict costs before text is tokenised."""
+    """Approximate bytes of English prose per token; predicts costs before text is tokenised."""
     bytes_per_tex_token: ClassVar[float] = 2.5
     """Approximate bytes of TeX per token; Llama's tokenizer makes 662,000 tokens of 1.67 MB."""
 
@@ -112,7 +118,10 @@ class LanguageModel(Plugin):
         return True
 
     def resolved(self, folder: Path | None) -> Self:
-        """Return the model with everything that a plan needs, read from `folder` or the hub.
+        """Return the model with geometry and shape, read from config.json if `reads_config`.
+
+        Args:
+          folder: the model's local folder; None reads from the hub.
 
         Raises:
           UnavailableError: if the required files cannot be reached.
@@ -122,7 +131,10 @@ class LanguageModel(Plugin):
         return self
 
     def tokenizer_parameters(self) -> dict[str, Any]:
-        """Return those parameters of `identity` that tokenised text depends on; usually none."""
+        """Return the entries of `identity` that change the tokenizer; {} for most models.
+
+        They are part of the ids of steps that tokenise text.
+        """
         return {}
 
     def pretraining(self) -> Pretraining | None:
@@ -131,7 +143,7 @@ class LanguageModel(Plugin):
 
     @classmethod
     def origin(cls) -> str:
-        """Describe in a few words where the weights come from."""
+        """Return in a few words where the weights come from, for `lce models` and model cards."""
         return "trained by the study"
 
     def fetch(self, models: Path) -> Path:
@@ -146,12 +158,12 @@ class LanguageModel(Plugin):
         raise UnavailableError(
             self.plugin_name,
             "a model that the study trains itself",
-            "a model with weights that are published",
-            "run the study, which trains it",
+            "a model with published weights",
+            "run the study, which trains the model",
         )
 
     def fetched(self, models: Path) -> Path | None:
-        """Return the folder below `models` that `fetch` wrote, or None."""
+        """Return the folder below `models` that `fetch` wrote; None before `fetch`."""
         return None
 
     def tokenizer(self, folder: Path | None) -> PreTrainedTokenizerBase:
@@ -175,9 +187,10 @@ class LanguageModel(Plugin):
         raise NotImplementedError
 
     def load_published(self, folder: Path, dtype: Any) -> PreTrainedModel:
-        """Load weights that others trained from this model, with this model's rotary embedding.
+        """Load published weights that were trained from this base model (YaRN's checkpoints, say).
 
-        Scaled frequencies in their config.json are ignored, because a method sets its own.
+        The model gets this base model's rotary embedding. Scaled frequencies in the config.json are
+        ignored, because the study's method sets the frequencies.
 
         Raises:
           SpecError: if config.json describes another architecture; the message names the key.
@@ -188,10 +201,10 @@ class LanguageModel(Plugin):
     def prepare_rows(
         self, rows: NDArray[np.uint32], rng: np.random.Generator
     ) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
-        """Change packed rows (rows, tokens) before training, and weight their tokens' losses.
+        """Return packed training rows (rows, tokens) and the loss weight of each token.
 
-        Returns the rows and the weights, of the same shape. By default rows stay as they are, with
-        weight 1.
+        Models that train on synthetic tokens insert them into the rows here. By default rows stay
+        unchanged, with weight 1.
         """
         return rows, np.ones(rows.shape, dtype=np.uint8)
 

@@ -1,8 +1,4 @@
-"""Stock transformers configurations from a plug-in's geometry and shape.
-
-Only these classes write rotary base, head counts and context into a transformers configuration, so
-that models initialised here and models checked by `lce_core.models._stock` agree on the keys.
-"""
+"""Base classes of Llama and Phi models, which derive a transformers configuration from sizes."""
 
 from __future__ import annotations
 
@@ -25,7 +21,6 @@ class Llama(StockModel):
     initializer_range: ClassVar[float] = 0.02
 
     def config(self) -> LlamaConfig:
-        """Return the configuration of a stock Llama."""
         from transformers import LlamaConfig
 
         return LlamaConfig(
@@ -44,7 +39,6 @@ class Phi(StockModel):
     """A stock `PhiForCausalLM`, which rotates part of each head."""
 
     def config(self) -> PhiConfig:
-        """Return the configuration of a stock Phi with its dropout."""
         from transformers import PhiConfig
 
         rotated = self.geometry.rotary_dim / self.geometry.head_dim

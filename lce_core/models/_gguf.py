@@ -1,9 +1,9 @@
 """Convert a Llama model from a GGUF file to safetensors and a tokenizer for transformers.
 
-Quantised tensors are dequantised to fp32, which represents their values exactly (a Q4_1 weight is a
-4-bit integer times a scale plus a minimum, both fp16). llama.cpp stores the two elements of a
-rotated pair in adjacent rows of the query and key projections; transformers stores first all first
-elements, then all second ones.
+`lce_core.models._packaged` converts models from wheels with `convert`. Quantised tensors are
+dequantised to fp32, which represents their values exactly (a Q4_1 weight is a 4-bit integer times a
+scale plus a minimum, both fp16). In the query and key projections, llama.cpp stores the two
+elements of a rotated pair in adjacent rows, transformers half a head apart.
 
 Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 """
@@ -48,8 +48,8 @@ def convert(file: Path, model: StockModel, out: Path) -> None:
     """Write config.json, model.safetensors and the tokenizer of `model` to the existing `out`.
 
     Raises:
-      DataError: if the file is truncated, is not a Llama, lacks a key or tensor, or holds a model
-        of another geometry or shape than the plug-in's.
+      DataError: if the file is truncated, is not a Llama, lacks a key or tensor, or has other sizes
+        than `model`.
     """
     from safetensors.numpy import save_file
 
@@ -64,8 +64,8 @@ def convert(file: Path, model: StockModel, out: Path) -> None:
         raise DataError(
             file,
             f"no readable GGUF ({type(error).__name__}: {error})",
-            "a whole GGUF file",
-            "fetch it again",
+            "a complete GGUF file",
+            "fetch the model again",
         ) from error
     config = model.config()
     config.architectures = ["LlamaForCausalLM"]
@@ -93,15 +93,17 @@ def _check_metadata(reader: GGUFReader, model: StockModel, file: Path) -> None:
             raise DataError(
                 f"{file}: {key}",
                 repr(found),
-                f"{value!r}, as base model {model.plugin_name} has it",
-                "name another file, or write a base model plug-in for this one",
+                f"{value!r}, the value of base model {model.plugin_name!r}",
+                "correct the plug-in's wheel and member, or its sizes",
             )
 
 
 def _value(reader: GGUFReader, key: str, file: Path) -> Any:
     field = reader.get_field(key)
     if field is None:
-        raise DataError(file, f"no key {key}", "the metadata of a whole model", "fetch it again")
+        raise DataError(
+            file, f"no key {key!r}", "a key of every GGUF model", "fetch the model again"
+        )
     return field.contents()
 
 
@@ -130,15 +132,15 @@ def _weights(reader: GGUFReader, model: StockModel, file: Path) -> dict[str, NDA
             f"{file}: {name}",
             f"shape {found.get(name, '(absent)')}",
             f"shape {wanted.get(name, '(absent)')}",
-            "fetch it again, or name another file",
+            "fetch the model again, or correct the plug-in's sizes",
         )
     return weights
 
 
 def _name(tensor: str, file: Path) -> tuple[str, str]:
-    """Return the tensor's name in transformers, and its part of a layer such as "attn_q".
+    """Return a tensor's name in transformers, and its GGUF name within a layer, such as "attn_q".
 
-    The part is "" for tensors outside the layers.
+    The second is "" for tensors outside the layers.
     """
     if tensor in _GLOBAL:
         return _GLOBAL[tensor], ""
@@ -147,17 +149,14 @@ def _name(tensor: str, file: Path) -> tuple[str, str]:
         raise DataError(
             file,
             f"the tensor {tensor!r}",
-            "tensors of a Llama only",
-            "name another file",
+            "only tensors of a Llama",
+            "write a plug-in for a Llama model; lce converts no other architecture",
         )
     return f"model.layers.{found[1]}.{_TENSORS[found[2]]}.{found[3]}", found[2]
 
 
 def _halves(rows: NDArray[np.float32], heads: int) -> NDArray[np.float32]:
-    """Reorder rows (heads * dim, hidden) so that paired rows stand half a head apart.
-
-    In a GGUF file, paired rows are adjacent.
-    """
+    """Reorder rows (heads * dim, hidden) from adjacent pairs to pairs half a head apart."""
     pairs = rows.reshape(heads, -1, 2, rows.shape[-1])
     return pairs.swapaxes(1, 2).reshape(rows.shape)
 

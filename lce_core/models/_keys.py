@@ -1,7 +1,7 @@
-"""Retrieval training for models too small to copy a number: one-token keys hidden in text.
+"""Hide one-token keys in training rows, to teach retrieval to models too small to copy a number.
 
-A row gets n keys of distinct families at random positions and, for each, a later query token of the
-same family followed by the key again. The answer needs a single attention match instead of an
+A row gets n keys of distinct families at random positions and, for each key, a later query token of
+the same family followed by the key again. The answer needs a single attention match instead of an
 induction circuit, so a two-layer model learns it in minutes. Tokens are inserted, not overwritten:
 the text stays intact, and the last tokens of the row are dropped.
 """
@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from lce_core.models import KeyVocabulary
 
 TOKENS_PER_KEY = 24
-"""A row has one key per this many tokens, at most one per family."""
+"""A training row gets one key per this many tokens, but at most one key per family."""
 ANSWER_WEIGHT = 3
-"""Loss weight of an answer; all other tokens have weight 1."""
+"""Loss weight of the key token that answers a query; all other tokens have weight 1."""
 
 
 def plant_keys(
@@ -33,8 +33,8 @@ def plant_keys(
       rng: draws families, members and positions.
 
     Returns:
-      The rows in the same shape, each with three text tokens fewer per key, and the loss weight of
-        each token.
+      The rows in the same shape, each with three text tokens fewer per key, and the loss weights
+        (rows, tokens).
     """
     num_rows, length = rows.shape
     planted = min(keys.families, length // TOKENS_PER_KEY)
@@ -49,8 +49,9 @@ def plant_keys(
     distance = rng.uniform(0, text_length, size=families.shape)
     key_at = rng.uniform(0, text_length - distance)
     query_at = key_at + distance
-    # All tokens get real-valued positions and are sorted by them, so none collide. A query and its
-    # answer share a position; the sort is stable and the query comes first in the list.
+    # Give all tokens real-valued positions and sort the tokens by position, so that tokens never
+    # collide. A query and its answer have the same position; the sort is stable and the query comes
+    # first in the list.
     text_at = np.broadcast_to(np.arange(text_length) + 0.5, (num_rows, text_length))
     places = np.concatenate([text_at, key_at, query_at, query_at], axis=1)
     tokens = np.concatenate([rows[:, :text_length], key_ids, query_ids, key_ids], axis=1)

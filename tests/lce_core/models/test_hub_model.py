@@ -93,7 +93,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"auto_map": {"AutoModelForCausalLM": "m.M"}}, "such code is never run"),
     ({"quantization_config": {"bits": 4}}, "weights in floating point"),
     ({"architectures": ["Qwen2ForSequenceClassification"]}, "language-model head"),
-    ({"original_max_position_embeddings": 4096}, "original_max.*, which is 4096; .*`trained_context: N`"),
+    ({"original_max_position_embeddings": 4096}, "which is 4096; .*`trained_context: N`"),
     ({"num_attention_heads": 14, "head_dim": 5}, "rope geometry: got rotary_dim 5"),
     ({"num_attention_heads": 15, "head_dim": 64}, "rope geometry: got 15 heads, 2 key-value"),
 ]  # fmt: skip
