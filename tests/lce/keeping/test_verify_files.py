@@ -44,7 +44,7 @@ def test_a_damaged_artifact_is_named_with_what_to_do_and_exits_with_1(store: Sto
     said = asked(store.home, "--files")
     assert said.exit_code == 1
     assert f"cell {store.path(STEP).name}: the content of a.txt is not what" in said.stdout
-    assert "`lce run STUDY` computes" in said.stdout
+    assert "`lce run STUDY` recomputes" in said.stdout
 
 
 def test_without_a_store_there_is_nothing_to_read(tmp_path: Path) -> None:

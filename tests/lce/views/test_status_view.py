@@ -39,7 +39,7 @@ def found(tmp_path: Path) -> Inspection:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Poll without waiting."""
-    for name in ("REFRESH_SECONDS", "STUCK_SECONDS", "_REST_PER_LOOK"):
+    for name in ("REFRESH_SECONDS", "STUCK_SECONDS", "_REST_PER_POLL"):
         monkeypatch.setattr(status_view, name, 0.01)
 
 
