@@ -1,25 +1,24 @@
-"""Several keys in one natural text, each asked for after one shared pass over the text.
+"""Retrieval of several keys from one natural text that the model reads once.
 
-A context is a piece of one document, with one sentence per key: "The pass key of NAME is KEY." The
-keys lie in equal strata of depth. After the context, every name is asked for by itself. All
-questions of a context reuse its keys and values, so six questions cost little more than one. A
-sample is a question; the cluster of a sample is its document, so intervals resample documents.
+A context is an excerpt of one document with one inserted sentence per key, "The pass key of NAME is
+KEY.", at stratified depths. One question per key follows the context, each independent of the
+others. All questions of a context reuse its KV cache, so six questions cost little more than one. A
+sample is a question; intervals resample documents.
 
 Metrics:
 
-  accuracy  share of questions whose greedy answer starts with the right key
-  margin    log-probability of the right key minus the mean of keys that the text does not contain,
-            in nats per key: 0 means that the text did not help. It distinguishes methods that all
-            fail, or all succeed, at greedy answers
-  nll       mean negative log-likelihood of the text's own tokens in nats, from the same pass;
-            `token_nll` has it by position
+  accuracy  fraction of questions whose greedy answer has the right key as its first integer
+  margin    log-probability of the right key minus the mean over keys that the text does not
+            contain, in nats: at 0 the text did not help. It separates methods that all fail, or all
+            succeed, at greedy answers
+  nll       mean negative log-likelihood of the text's tokens in nats, without the inserted
+            sentences, from the same forward pass; `token_nll` has it by position
 
-Text form (profiles `clean`, `fast`): keys are numbers of five digits. Token form (profile `tiny`,
-for base models with key tokens): keys are single tokens of different families, and a question is
-the query token of a family.
+In the profiles `clean` and `fast` keys are numbers of five digits. In `tiny`, for base models with
+key tokens, a key is a single token of a family, and a question is the family's query token.
 
-A task is a domain of the study's held-out text or a data set. Contexts come from different
-documents while there are enough that fill the length, then from later parts of the same documents.
+A task is a domain of the study's held-out text or a data set. Each document that fills the length
+provides one context; further contexts come from later text of the same documents.
 """
 
 from __future__ import annotations
@@ -68,12 +67,12 @@ NAMES = (
     "London", "Madrid", "Moscow", "Munich", "Oslo", "Paris", "Prague", "Rome", "Sydney", "Tokyo",
     "Vienna",
 )  # fmt: skip
-"""Names that the keys belong to; a context uses some of them."""
+"""Names in the sentences "The pass key of NAME is KEY."; a context uses some of these names."""
 NEW_TOKENS = 8
-"""Longest answer in tokens: a space, five digits and the token that ends the number."""
+"""Maximum tokens of an answer: a space, five digits and the token that ends the number."""
 QUESTION_TOKENS = 50
-"""Tokens that a question costs with its choices, for cost estimates only: about 16 for the
-question, and four for each of five choices and the answer."""
+"""Tokens that the model processes for one question, for cost estimates: about 16 of the question,
+and four for each of five compared keys and the answer."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,36 +80,36 @@ class KeyPrompt(Prompt):
     """A context with one question after it."""
 
     document: str = ""
-    """Name of the document that the text comes from."""
+    """Name of the document that the context is an excerpt of."""
     start: int = 0
-    """Index in the document of the text's first token."""
+    """Index in the document of the excerpt's first token."""
     context_tokens: int = 0
-    """Tokens before the question."""
+    """Number of tokens before the question."""
     inserted: tuple[int, ...] = ()
-    """Start and end of each inserted sentence in the context, start before end, in order."""
+    """Token offsets in the context of the inserted sentences: start, end, start, end, ..."""
     absent: tuple[str, ...] = ()
-    """Keys that the context does not contain, spelled like `reference`."""
+    """Wrong keys, which the context does not contain, for the metric `margin`."""
 
     @property
     def context(self) -> tuple[str, int]:
-        """The text's place, equal for all questions about one context."""
+        """Identifier of the context, equal for all questions about it."""
         return self.document, self.start
 
 
 @dataclass(frozen=True)
 class Fact:
-    """A key with what the tokenizer makes of it."""
+    """A key with the tokenised sentence that states it and the question about it."""
 
     sentence: TokenIds
-    """Token ids of the sentence in the text."""
     question: TokenIds
     key: str
     absent: tuple[str, ...]
+    """Wrong keys, which the context does not contain."""
 
 
 @dataclass(frozen=True)
 class ContextForm(PromptForm):
-    """A profile with numbers as keys; its `num_samples` counts contexts."""
+    """A profile with numbers as keys; its `num_samples` is the number of contexts."""
 
     def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
         least = MIN_TEXT + NEW_TOKENS
@@ -132,7 +131,7 @@ class ContextForm(PromptForm):
     def facts(
         self, request: CellRequest, num_keys: int, num_absent: int, rng: np.random.Generator
     ) -> list[Fact]:
-        """Draw the keys of one context, with distinct names and numbers."""
+        """Draw the keys of one context, with distinct names and numbers, and wrong keys."""
         names = rng.choice(NAMES, size=num_keys, replace=False)
         numbers = rng.choice(90_000, size=num_keys + num_absent, replace=False) + 10_000
         absent = tuple(str(number) for number in numbers[num_keys:])
@@ -147,17 +146,17 @@ class ContextForm(PromptForm):
         ]
 
     def choice(self, request: CellRequest, prompt: KeyPrompt, key: str) -> TokenIds:
-        """Return the token ids of a key as the continuation of a question."""
+        """Return the token ids of a key as an answer to the question."""
         return _ids(request, f" {key}")
 
     def start(self, request: CellRequest) -> TokenIds:
-        """Return the token ids before the text: the tokenizer's beginning-of-text token, if any."""
+        """Return the token ids that start a context: the tokenizer's BOS token, if it has one."""
         return np.array(encode(request, ""), dtype=np.int64)
 
 
 @dataclass(frozen=True)
 class ContextKeys(ContextForm):
-    """A profile with key tokens as keys, for base models that have them."""
+    """A profile whose keys are single tokens, for base models with key tokens."""
 
     in_words: ClassVar[bool] = False
 
@@ -173,16 +172,16 @@ class ContextKeys(ContextForm):
     def facts(
         self, request: CellRequest, num_keys: int, num_absent: int, rng: np.random.Generator
     ) -> list[Fact]:
-        """Draw one key of each of `num_keys` families, and absent keys of the same family."""
+        """Draw a key of each of `num_keys` families, and wrong keys of the same family."""
         keys = request.base_model.keys
-        assert keys is not None, "unavailable() lets no base model without keys through"
+        assert keys is not None, "unavailable() refuses base models without keys"
         if num_keys > keys.families or num_absent >= keys.members:
             raise UnavailableError(
                 "num_keys, num_absent",
                 f"{num_keys} keys and {num_absent} absent ones of each family",
                 f"at most {keys.families} keys and {keys.members - 1} absent ones, which"
                 f" {request.base_model.plugin_name} has",
-                "ask for fewer",
+                "lower num_keys or num_absent",
             )
         facts = []
         for family in rng.choice(keys.families, size=num_keys, replace=False):
@@ -200,12 +199,11 @@ class ContextKeys(ContextForm):
         return np.empty(0, dtype=np.int64)
 
     def answer_tokens(self, benchmark: PromptBenchmark, task: str) -> int:
-        """Return 1, since a key is one token."""
         return 1
 
 
 class MultiKey(PromptBenchmark):
-    """Retrieval of several keys from one text: the score is the share of keys repeated."""
+    """Retrieval of several keys from one text: the score is the fraction of right answers."""
 
     forms: ClassVar[Mapping[Profile, ContextForm]] = {
         "clean": ContextForm("20 contexts with six keys each", num_samples=20),
@@ -226,9 +224,9 @@ class MultiKey(PromptBenchmark):
     num_contexts: int | None = Field(default=None, gt=0)
     """Contexts per task; None means 20 (clean), 8 (fast), 10 (tiny)."""
     num_keys: int = Field(default=6, gt=0, le=len(NAMES))
-    """Keys, and questions, per context."""
+    """Number of keys, and so of questions, per context."""
     num_absent: int = Field(default=4, gt=0)
-    """Keys outside the context with which `margin` compares the right one."""
+    """Number of wrong keys with which `margin` compares the right key."""
 
     @property
     def form(self) -> ContextForm:
@@ -238,14 +236,12 @@ class MultiKey(PromptBenchmark):
         return self.domains + self.data_sets
 
     def reads(self, task: str) -> tuple[DataSet, ...]:
-        """Return the task's data set; domains read none."""
         return (DATA_SETS[task],) if task in self.data_sets else ()
 
     def reads_held_out(self, task: str) -> bool:
         return task not in self.data_sets
 
     def contexts(self) -> int:
-        """Return the number of contexts per task."""
         return self.num_contexts or self.form.num_samples
 
     def num_prompts(self, task: str) -> int:
@@ -258,12 +254,12 @@ class MultiKey(PromptBenchmark):
         return self.contexts()
 
     def distinct_share(self, task: str, prompt_tokens: float) -> float:
-        """Return the fraction of tokens to compute: one context, and every question."""
+        """Return the fraction (0..1) of tokens left if questions share the pass over a context."""
         once = prompt_tokens + (self.num_keys - 1) * min(prompt_tokens, QUESTION_TOKENS)
         return once / (self.num_keys * prompt_tokens)
 
     def draws(self, request: CellRequest) -> list[np.random.Generator]:
-        """Return one generator per context."""
+        """Return one random generator per context."""
         place = (self.plugin_name, request.task, request.eval_length, request.seed)
         return [generator(*place, index) for index in range(self.contexts())]
 
@@ -277,7 +273,7 @@ class MultiKey(PromptBenchmark):
         ]
 
     def slack_tokens(self, request: CellRequest) -> int:
-        """Return the tokens by which questions may differ in length, an eighth of a question."""
+        """Return the tokens by which questions may differ in length: an eighth of a question."""
         return QUESTION_TOKENS // 8
 
     def score_answer(self, task: str, prompt: Prompt, answer: str) -> float:
@@ -300,7 +296,7 @@ class MultiKey(PromptBenchmark):
             samples += found
             losses[index, 1 : 1 + len(nll)] = nll
             for start, end in zip(group[0].inserted[::2], group[0].inserted[1::2], strict=True):
-                # The first token after a sentence is as unexpected as the sentence.
+                # Exclude the inserted sentence and the token after it, which is as unexpected.
                 losses[index, start : end + 1] = np.nan
             request.report(index + 1, len(groups))
         clusters = [sample.cluster for sample in samples]
@@ -325,7 +321,7 @@ class MultiKey(PromptBenchmark):
     def _asked(
         self, request: CellRequest, prompts: Sequence[KeyPrompt], first: int
     ) -> tuple[list[Sample], NDArray[np.float32]]:
-        """Ask all questions about one context; return a sample for each, and the context's NLL."""
+        """Answer all questions about one context; return their samples and the context's NLL."""
         from lce_core.evaluation.shared_context import Question, ask
 
         task, num_tokens = request.task, prompts[0].context_tokens
@@ -381,10 +377,10 @@ class MultiKey(PromptBenchmark):
         )
 
     def _texts(self, request: CellRequest, count: int) -> list[tuple[str, int, TokenIds]]:
-        """Return (document, start, tokens) of `count` texts that do not overlap.
+        """Return `count` excerpts without overlap, as (document, first token's index, token ids).
 
         Raises:
-          UnavailableError: if the documents do not hold that many texts of the cell's length.
+          UnavailableError: if the documents have fewer excerpts of the cell's length.
         """
         length, task = request.eval_length, request.task
         if task in self.data_sets:
@@ -394,7 +390,7 @@ class MultiKey(PromptBenchmark):
         rng = generator(self.plugin_name, "documents", task, request.seed)
         order = rng.permutation(len(documents.names)).tolist()
         rounds = max(len(ids) for ids in documents.tokens) // length
-        # The first text of every document before the second of any.
+        # Take the first excerpt of every document before the second of any.
         places = [
             (number, turn * length)
             for turn in range(rounds)
@@ -425,7 +421,7 @@ class MultiKey(PromptBenchmark):
         text: TokenIds,
         rng: np.random.Generator,
     ) -> Iterator[KeyPrompt]:
-        """Hide keys in one text, and yield a prompt for each of them."""
+        """Insert the keys into one text, and yield a prompt for each key."""
         form, begin = self.form, self.form.start(request)
         facts = form.facts(request, self.num_keys, self.num_absent, rng)
         spent = len(begin) + sum(len(fact.sentence) for fact in facts)
