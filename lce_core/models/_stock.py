@@ -1,9 +1,9 @@
-"""Base models of transformers architectures: common code to initialise, load and check them.
+"""Base classes of base models that stock transformers classes run: initialise, load, check.
 
-A plug-in states geometry and shape once and derives its configuration from them. The config.json of
-a folder or the hub is compared with that configuration before weights are read: a study whose
-frequency tables assume another theta or head count would run and give wrong results. Only
-safetensors are loaded, code shipped with weights is never run, and attention is the library's own.
+A plug-in states geometry and shape once and derives its configuration from them. Before weights are
+read, config.json is compared with that configuration: a study whose frequency tables assume another
+theta or head count would run and give wrong results. Only safetensors are loaded, and code shipped
+with weights is never run.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 TOKENIZER_FILES = ("*.json", "tokenizer.model", "merges.txt")
 VOCABULARY_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")
-"""Files of which a tokenizer has at least one."""
+"""Every tokenizer has at least one of these files."""
 WEIGHT_FILES = ("*.safetensors",)
 _CONTEXT = "max_position_embeddings"
 CHECKED = (
@@ -33,13 +33,13 @@ CHECKED = (
     "head_dim",
     _CONTEXT,
 )
-"""Keys of config.json that geometry and shape determine. The vocabulary size is not checked,
-because adding a padding token is harmless and common."""
+"""Keys of config.json that must equal the values from geometry and shape. The vocabulary size may
+differ, because published weights often have an added padding token."""
 ROPE_CHECKED = ("rope_type", "rope_theta", "partial_rotary_factor")
 
 
 class LoadedModel(LanguageModel):
-    """A base model that is loaded from a folder or the hub into stock transformers classes."""
+    """A base model that stock transformers classes load from a folder or the hub."""
 
     def check_folder(self, folder: Path) -> None:
         """Raise an error if the config.json of a folder describes another model.
@@ -54,8 +54,8 @@ class LoadedModel(LanguageModel):
         """Load the model's tokenizer from `folder`, or from the hub at the pinned revision.
 
         Raises:
-          UnavailableError: if neither has it; the message says how to get it.
-          DataError: if there are tokenizer files, but they cannot be read.
+          UnavailableError: if neither has the tokenizer; the message says how to get it.
+          DataError: if tokenizer files exist but cannot be read.
         """
         from transformers import AutoTokenizer
 
@@ -69,7 +69,7 @@ class LoadedModel(LanguageModel):
                 place,
                 f"no readable tokenizer ({_first_line(error)})",
                 "the model's tokenizer files",
-                "copy them there",
+                "copy the tokenizer files there",
             ) from error
         return loaded
 
@@ -83,7 +83,7 @@ class LoadedModel(LanguageModel):
         """Load the base model in `dtype` and evaluation mode, from `folder` or the hub.
 
         Raises:
-          UnavailableError: if neither has it; the message says how to get it.
+          UnavailableError: if neither has the model; the message says how to get it.
           SpecError: if config.json contradicts this plug-in; the message names the key.
           DataError: if weights are missing or unreadable.
         """
@@ -96,12 +96,11 @@ class LoadedModel(LanguageModel):
             if self.hub is None:
                 raise UnavailableError(
                     self.known_as,
-                    "no folder for a model that is on no hub",
+                    "no folder for a model without hub repository",
                     "the folder of a model that a step of the study trains",
-                    "run the study, or name its folder with `execution: model_folders`",
+                    "run the study, or name the folder with `execution: model_folders`",
                 )
-            # The cache may hold only config.json, which planning downloads, so require specific
-            # files.
+            # Planning downloads config.json alone, so a cached repository may lack the other files.
             required = WEIGHT_FILES if weights else VOCABULARY_FILES
             patterns = (*TOKENIZER_FILES, *(WEIGHT_FILES if weights else ()))
             try:
@@ -110,17 +109,16 @@ class LoadedModel(LanguageModel):
                 raise UnavailableError(
                     f"{self.known_as}: {error.where}",
                     error.got,
-                    "the model in the hub cache, on the hub or in a folder of your own",
-                    "name a folder that holds it with `--model-folder"
-                    f" {self.known_as}=FOLDER` or `execution: model_folders`; or connect"
-                    " to the hub and, where the repository is gated, accept its licence"
-                    " there and set HF_TOKEN",
+                    "the model in the hub cache, on the hub or in a local folder",
+                    f"name the model's folder with `--model-folder {self.known_as}=FOLDER` or"
+                    " `execution: model_folders`; or connect to the hub and, for a gated"
+                    " repository, accept the licence there and set HF_TOKEN",
                 ) from error
         if not (folder / "config.json").is_file() and weights:
             raise UnavailableError(
                 f"{self.known_as}: {folder}",
                 "a folder without config.json",
-                "the folder that holds the model",
+                "the folder with the model's files",
                 f"name it with `--model-folder {self.known_as}=FOLDER`",
             )
         return folder
@@ -131,7 +129,6 @@ class StockModel(LoadedModel):
 
     @classmethod
     def origin(cls) -> str:
-        """Return repository and short commit; without a hub address, the base class's text."""
         return super().origin() if cls.hub is None else f"{cls.hub.repo}@{cls.hub.revision[:7]}"
 
     def config(self) -> PretrainedConfig:
@@ -168,7 +165,6 @@ class StockModel(LoadedModel):
             self._compare(folder, key, _rope(found, key), _rope(own, key))
 
     def load_published(self, folder: Path, dtype: Any) -> PreTrainedModel:
-        """Load weights that others trained from this model; raise errors as in the base class."""
         place = self._place(folder, weights=True)
         found, own = read_config(place), self.config()
         for key in CHECKED:
@@ -183,19 +179,19 @@ class StockModel(LoadedModel):
             raise SpecError(
                 f"{folder / 'config.json'}: {key}",
                 repr(given),
-                f"{expected!r}, as base model {self.plugin_name} has it",
-                "name another folder, or write a base model plug-in for this one",
+                f"{expected!r}, the value of base model {self.plugin_name!r}",
+                "name another folder, or write a base-model plug-in for this one",
             )
 
 
 def load_weights(
     place: Path, dtype: Any, config: PretrainedConfig | None = None
 ) -> PreTrainedModel:
-    """Load the model in `place` with stock attention, in evaluation mode.
+    """Load the model in the folder `place` with stock attention, in evaluation mode.
 
     Args:
       place: folder with safetensors.
-      dtype: dtype of the weights.
+      dtype: dtype to which the weights are cast.
       config: configuration to use instead of config.json.
 
     Raises:
@@ -228,8 +224,8 @@ def load_weights(
     if missing := sorted(info["missing_keys"]):
         raise DataError(
             place,
-            f"weights that are missing ({len(missing)}, first {missing[0]!r}) and would be random",
-            "every weight of the model",
+            f"a checkpoint without {len(missing)} of the model's tensors (first {missing[0]!r})",
+            "every tensor of the model",
             "copy or download the model again",
         )
     return model

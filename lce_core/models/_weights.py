@@ -1,4 +1,4 @@
-"""Check a folder of weights when a study is planned: whether it is whole, and its digest."""
+"""Check that a folder of weights is complete, and compute its digest, when a study is planned."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from lce_core.errors import DataError, UnavailableError
 from lce_core.store.file_facts import sha256_of
 
 VERSION = 2
-"""Version of the digest, included in it. Version 1 read only the start and end of large files."""
+"""Version of the digest's rule, part of the hashed text. Version 1 read only the start and end of
+large files."""
 _SUFFIXES = (".json", ".safetensors", ".model", ".txt", ".jinja")
 _INDEX = "model.safetensors.index.json"
 
@@ -19,12 +20,12 @@ _INDEX = "model.safetensors.index.json"
 def weights_digest(folder: Path) -> str:
     """Return the sha256 over names and contents of the model files in `folder`.
 
-    It is the identity of weights that no hub commit pins. It covers every byte, because weights
-    that differ in a single tensor are different. Reading 13 GB takes most of a minute, but only
-    once: `lce_core.store.file_facts` caches the result.
+    The digest identifies weights in a local folder, for which no hub commit exists. It covers every
+    byte. Reading 13 GB takes most of a minute, but only once: `lce_core.store.file_facts` caches
+    the result.
 
     Raises:
-      UnavailableError: if the folder cannot be read, or holds no model file.
+      UnavailableError: if the folder cannot be read, or has no model file.
     """
     digest = hashlib.sha256(f"weights {VERSION}\n".encode())
     try:
@@ -35,15 +36,15 @@ def weights_digest(folder: Path) -> str:
         raise UnavailableError(
             folder,
             f"a file that cannot be read ({error.strerror})",
-            "readable files of a model",
-            "change their permissions",
+            "readable model files",
+            "change the permissions of the files",
         ) from error
     if not files:
         raise UnavailableError(
             folder,
             "no model file",
             "a folder with config.json in it",
-            "name the folder that holds the model",
+            "name the folder with the model's files",
         )
     return digest.hexdigest()
 
@@ -54,7 +55,8 @@ def require_whole(folder: Path) -> None:
     Only headers are read. Values are covered by the digest of the files.
 
     Raises:
-      DataError: a file is cut off, is no safetensors file, or the index names one that is missing.
+      DataError: if a file is truncated or is not a safetensors file, or if the index names a
+        missing file.
     """
     from safetensors import SafetensorError, safe_open
 
@@ -66,7 +68,7 @@ def require_whole(folder: Path) -> None:
             raise DataError(
                 file,
                 f"a damaged file ({error})",
-                "a whole safetensors file",
+                "a complete safetensors file",
                 "copy or download it again",
             ) from error
 
@@ -84,6 +86,6 @@ def _weight_files(folder: Path) -> Iterator[Path]:
         raise DataError(
             index,
             f"no readable index ({type(error).__name__}: {error})",
-            "a JSON mapping with weight_map: the file of each tensor",
+            "a JSON object whose `weight_map` names the file of each tensor",
             "copy or download it again",
         ) from error

