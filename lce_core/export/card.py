@@ -1,4 +1,4 @@
-"""README.md of an exported model: what it is, what it computes, and how it was made."""
+"""Write the README.md (model card) of an exported model: method, frequencies, training, lineage."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ if TYPE_CHECKING:
     from lce_core.export.subject import Subject
 
 _LICENCES = {"MIT": "mit", "Apache-2.0": "apache-2.0"}
-"""Hub identifiers of licences, by `LanguageModel.licence`; other licences are named in words."""
+"""The hub's identifier for each known value of `LanguageModel.licence`. The card names all other
+licences with `license_name`."""
 
 
 def card(subject: Subject, form: StockForm, dtype: str) -> str:
-    """Return the text of README.md, with the front matter that the hub reads."""
+    """Return the text of README.md, including the YAML front matter that the hub reads."""
     parts = [_front_matter(subject), _head(subject), _rope(subject, form)]
     parts += [_training(subject), _lineage(subject, dtype)]
     return "\n".join(parts)
@@ -80,40 +81,40 @@ def _rope(subject: Subject, form: StockForm) -> str:
     name = subject.method.plugin_name
     if form.only_at is not None:
         scope = (
-            f"{name} gives requests of other lengths other frequencies. These are the ones of"
-            f" requests of {form.only_at} tokens, prompt and answer together; at other lengths this"
-            " model is not what the study evaluated."
+            f"The frequencies of {name} depend on the length of the request. This folder has the"
+            f" frequencies for requests of {form.only_at} tokens, prompt and answer together. At"
+            " other lengths this model differs from the one that the study evaluated."
         )
     elif form.follows_up_to is not None:
         scope = (
-            f"They are the method's for requests of up to {form.follows_up_to} tokens. Beyond, the"
-            " study's frequencies follow the length of the request and these do not."
+            f"The frequencies equal the method's for requests of up to {form.follows_up_to} tokens."
+            " For longer requests the study's frequencies depend on the length; these do not."
         )
     else:
-        scope = "They are the method's at every length."
+        scope = "The frequencies equal the method's at every length."
     return f"""## Rotary embedding
 
 `config.json` states the method as `{json.dumps(stated)}`, in `rope_parameters` and in the
-keys of older programs. No code comes with it. {scope}
+keys that older programs read. The folder contains no code. {scope}
 """
 
 
 def _training(subject: Subject) -> str:
     record = subject.training
     if record is None or record.kind == "base":
-        how = "The base model's weights as they are: nothing was trained for the longer context."
+        how = "The weights are the base model's own. They were not trained for the longer context."
         return f"## Training\n\n{how}\n"
     spec = record.spec
     facts: dict[str, Any] = {
         "steps": spec["num_steps"],
-        "tokens of a row": spec["row_length"],
+        "tokens per training row": spec["row_length"],
         "seed": spec["seed"],
         **spec["training"],
     }
     for key in ("tokens", "loss", "kernel", "device"):
         if key in record.result:
             facts[f"{key} (as run)"] = record.result[key]
-    return f"## Training\n\nKeys at their default are left out.\n\n{_table(facts)}"
+    return f"## Training\n\nThe table omits settings with default values.\n\n{_table(facts)}"
 
 
 def _lineage(subject: Subject, dtype: str) -> str:
@@ -122,14 +123,14 @@ def _lineage(subject: Subject, dtype: str) -> str:
     if record is not None:
         facts[f"{record.kind} step"] = record.fingerprint
         for role, parent in record.parents.items():
-            facts[f"its {role}"] = parent[:ID_DIGITS]
+            facts[f"input step: {role}"] = parent[:ID_DIGITS]
         facts["commit of lce"] = str(record.environment.get("git", {}).get("commit"))
         libraries = record.environment.get("libraries", {})
         facts["trained with"] = ", ".join(
             f"{name} {libraries[name]}" for name in ("torch", "transformers") if name in libraries
         )
     if subject.digest is not None:
-        facts["digest of the folder of weights"] = subject.digest
+        facts["sha256 of the folder of weights"] = subject.digest
     return f"## Lineage\n\n{_table(facts)}"
 
 

@@ -1,10 +1,10 @@
 """Write a model's folder that stock transformers loads: weights, configuration, tokenizer, card.
 
 Weights keep their names and bits, unless another dtype is requested. The configuration states the
-method twice: in `rope_parameters`, and in the keys of releases before transformers 5 (`rope_theta`,
-`rope_scaling`). A program that knows only one form would otherwise silently run the model without
-the method. The folder is written under a temporary name and renamed, so it is either complete or
-absent.
+method twice: in `rope_parameters`, and in `rope_theta` and `rope_scaling`, the keys before
+transformers 5. A program that reads only one of the two would otherwise silently run the model
+without the method. The folder is written under a temporary name and renamed, so it is either
+complete or absent.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 WEIGHTS = "model*.safetensors"
 _INDEX = "model.safetensors.index.json"
 _OLD_KEYS = ("rope_theta", "rope_scaling", "partial_rotary_factor", "torch_dtype", "auto_map")
-"""Keys of the source's config.json that are not copied: they are written anew, or dropped like
-`auto_map`, whose code is not part of the folder."""
+"""Keys of the source's config.json that are not copied. They are replaced by new values or dropped,
+such as `auto_map`, whose code is not exported."""
 _OF_CONFIGURATION = ("rope_theta", "partial_rotary_factor")
 """Keys of `rope_parameters` that older releases expect at the top level of config.json."""
 
@@ -51,9 +51,9 @@ def export(
 
     Args:
       subject: the model to export.
-      out: a folder that does not exist yet or is empty.
-      length: request length in tokens, for methods whose table depends on it.
-      precision: dtype of the written weights; None keeps the present one.
+      out: a new or empty folder.
+      length: request length in tokens; required for methods whose frequencies depend on it.
+      precision: dtype of the written weights; None keeps the source's dtype.
 
     Raises:
       SpecError: if `out` is not empty, or no stock configuration computes the method.
@@ -62,8 +62,8 @@ def export(
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise SpecError(
             f"{out}",
-            "a file or a folder that holds something",
-            "a folder that is new or empty",
+            "a file or a folder that is not empty",
+            "a new or empty folder",
             "name another folder, or remove this one",
         )
     base_model, method = subject.base_model, subject.method
@@ -107,8 +107,8 @@ def _write_weights(source: Path, out: Path, precision: Precision | None) -> str:
         raise DataError(
             source,
             f"no {WEIGHTS}",
-            "the weights of a model as safetensors",
-            "name the folder that holds them",
+            "a model's weights as safetensors",
+            "name the folder with these files",
         )
     total, dtypes = 0, set()
     for file in files:
@@ -141,7 +141,7 @@ def _configuration(source: Mapping[str, Any], form: StockForm, dtype: str) -> di
 
 
 def _ends(folder: Path) -> Any:
-    """Return `eos_token_id` of generation_config.json, one id or a list; None if there is none."""
+    """Return `eos_token_id` of generation_config.json: an id, a list, or None if it is missing."""
     try:
         found = json.loads((folder / "generation_config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -152,9 +152,9 @@ def _ends(folder: Path) -> Any:
 def _generation(
     config: Mapping[str, Any], ends: Any, tokenizer: PreTrainedTokenizerBase
 ) -> dict[str, Any]:
-    """Return generation_config.json's content: greedy decoding, with a padding token.
+    """Return the content of generation_config.json: greedy decoding, and ids of special tokens.
 
-    Without a padding token `generate` warns about every batch.
+    Without a padding token, `generate` would print a warning for every batch.
     """
     begin, end, pad = (
         getattr(tokenizer, key) if config.get(key) is None else config[key]

@@ -1,9 +1,10 @@
-"""Find the stock configuration that computes a method, or explain why there is none.
+"""Find the config.json keys with which stock software computes a method, or raise SpecError.
 
-Stock software has one frequency table for all heads, layers and texts, caches rotated keys, and
-attends to everything. A method whose table follows the length of a request can be exported for
-requests of one length. transformers' "dynamic" form is not used for this: it follows the longest
-text so far and reads cached keys that older tables rotated.
+Stock software (transformers, vLLM) has one RoPE table for all heads, layers and texts, caches
+rotated keys, and attends to all earlier tokens. A method whose table depends on the length of a
+request can be exported for requests of one length. transformers' rope_type "dynamic" is not used
+for this: its table depends on the longest text so far, and it reads cached keys that were rotated
+by earlier tables.
 """
 
 from __future__ import annotations
@@ -23,18 +24,17 @@ _RUN = "evaluate it with `lce run`, which supports it"
 
 @dataclass(frozen=True, eq=False)
 class StockForm:
-    """A method, stated as keys of a transformers configuration."""
+    """A method as keys of a transformers configuration, and the request lengths they hold for."""
 
     rope_parameters: Mapping[str, Any]
     context: int
     """Context of the exported model in tokens: `max_position_embeddings`."""
     table: RopeTable
-    """Table that the keys describe, in float64."""
+    """RoPE table that the keys describe, in float64."""
     follows_up_to: int | None
-    """Longest request for which the method uses this table; None for no limit."""
+    """Longest request in tokens for which the method uses this table; None for no limit."""
     only_at: int | None = None
-    """The only request length for which the method uses this table; None if it uses the table for
-    other lengths too."""
+    """If set, the method uses this table only for requests of exactly this many tokens."""
 
 
 def stock_form(
@@ -64,17 +64,17 @@ def stock_form(
     if follows and length is None:
         raise SpecError(
             f"{method.plugin_name}.rope_table",
-            "frequencies that follow the length of each request",
+            "frequencies that depend on the length of each request",
             "frequencies that are the same for every request up to the target context",
-            "give --length TOKENS to export it as it treats requests of so many tokens",
+            "add --length TOKENS to export the frequencies for requests of that many tokens",
         )
     table = _shared(method, request_table(method, geometry, lengths, learned))
     if table.attention_factor != 1.0 and geometry.rotary_dim < geometry.head_dim:
         raise SpecError(
             f"{method.plugin_name}.attention_factor",
             f"a factor of {table.attention_factor:.4g} for whole heads of {geometry.head_dim}"
-            f" elements of which {geometry.rotary_dim} are rotated",
-            "a factor of 1 for such a model, since stock software multiplies rotated elements only",
+            f" elements, {geometry.rotary_dim} of which are rotated",
+            "a factor of 1, because stock software multiplies only the rotated elements",
             _RUN,
         )
     parameters = statement(method, geometry, lengths, table, context)
@@ -92,7 +92,7 @@ def request_table(
     table = method.rope_table(geometry, lengths)
     if method.rotary is None:
         return table
-    # Imported here: methods that learn frequencies need torch, others should not wait for it.
+    # Imported here, because most methods need no torch and should not wait for its import.
     from safetensors.torch import load_file
 
     from lce_core.extension.learned import make_rotary
@@ -111,16 +111,16 @@ def _refuse_other_attention(
     if method.insertion(geometry) is not None:
         raise SpecError(
             f"{method.plugin_name}.insertion",
-            "a token of its own that it puts into every text",
-            "plain text, the only input of stock software",
+            "a method that inserts a token of its own into every text",
+            "a method without inserted tokens, because stock software inserts none",
             _RUN,
         )
     scheme = method.attention(geometry, lengths)
     if scheme is not None:
         raise SpecError(
             f"{method.plugin_name}.attention",
-            f"attention of its own ({type(scheme).__name__})",
-            "full attention, the only kind that stock models have",
+            f"the attention scheme {type(scheme).__name__}",
+            "full attention, because stock models compute no other",
             _RUN,
         )
 
@@ -133,8 +133,8 @@ def _shared(method: Method, table: RopeTable) -> RopeTable:
     if (table.inv_freq != first).any():
         raise SpecError(
             f"{method.plugin_name}.rope_table",
-            f"{len(table.inv_freq)} heads with frequencies of their own",
-            "one table for all heads, as stock models have it",
+            f"different frequencies for each of {len(table.inv_freq)} heads",
+            "one table for all heads, because stock models have only one",
             _RUN,
         )
     return replace(table, inv_freq=first.copy())

@@ -1,4 +1,4 @@
-"""The model to export: a variant of a study, with the origin of its weights."""
+"""The model that `lce export` writes: a variant of a study, with the origin of its weights."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lce_core.store.records import Record
 
 @dataclass(frozen=True)
 class Subject:
-    """A variant of a study (base model, method, training), and the folder of its weights."""
+    """A variant of a study (an entry of its `methods`), its base model and folder of weights."""
 
     study: str
     variant: str
@@ -25,5 +25,4 @@ class Subject:
     training: Record | None = None
     """Record of the run that produced the weights; None for the base model's own weights."""
     digest: str | None = None
-    """Digest of the folder of weights, if they came from a folder instead of a hub commit or a run.
-    """
+    """sha256 of the folder of weights; None if a hub commit or a training run identifies them."""

@@ -1,12 +1,12 @@
-"""Rotary module of CLEX, whose frequencies follow a differential equation in the context's scale.
+"""Rotary module of CLEX: frequencies solve a differential equation in the scale of the context.
 
-The module's two matrices are the network of the differential equation. At inference, the
-frequencies of all scales are integrated once for the given weights and become the tables of
-requests. In training, each row has its own scale and real-valued positions, which depend only on
+A network of two matrices is part of the right-hand side; training learns it. At inference, the
+frequencies of all scales are integrated once for the given weights, and each request uses those of
+its scale. In training, each row has its own scale and real-valued positions, which depend only on
 the row's seed. One integration up to the largest scale serves all rows of a forward pass.
 
-Integration runs in float64 on the CPU wherever the model is. It consists of a few thousand
-operations on a hundred numbers each, for which a GPU would mostly wait.
+Integration always runs in float64 on the CPU. It consists of a few thousand operations on about a
+hundred numbers each, for which a GPU would mostly wait.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class ContinuousRotary(RequestRotary):
-    """Return cosines and sines of frequencies that a small network extends to longer contexts.
+    """Rotary module whose frequencies a small trained network extends to longer contexts.
 
     Args:
       method: provides the equation without the network, the scales and the integration steps.
@@ -67,17 +67,17 @@ class ContinuousRotary(RequestRotary):
         super().begin(replace(table, inv_freq=inv_freq.numpy()), num_tokens)
 
     def begin_rows(self, seeds: NDArray[np.uint64]) -> None:
-        """Pass the seeds of the next pass's training rows; each determines its row's positions."""
         self._seeds = seeds
 
     def forward(self, x: Tensor, position_ids: Tensor) -> tuple[Tensor, Tensor]:
         """Return cosine and sine (batch or 1, tokens, rotary_dim), in the dtype of RequestRotary.
 
-        In training mode, announced rows get their own frequencies and positions; everything else
-        uses those of the request. Gradients reach the network wherever autograd records.
+        In training mode after `begin_rows`, each row has its own frequencies and positions. All
+        other passes use the frequencies of the request. Gradients reach the network wherever
+        autograd records.
 
         Raises:
-          SpecError: if no request was begun, or positions exceed it.
+          SpecError: before the first `begin`, or if positions exceed the request.
         """
         seeds = self._seeds if self.training else None
         if self.table is None or (seeds is None and not torch.is_grad_enabled()):
@@ -91,23 +91,23 @@ class ContinuousRotary(RequestRotary):
         return self._of(positions[..., None], inv_freq.to(x.device)[:, None], x)
 
     def frequencies(self, largest: int) -> Tensor:
-        """Return inverse frequencies (largest, pairs); row t - 1 is scale t. Differentiable.
+        """Return inverse frequencies (largest, pairs) of scales 1..largest, float64 on the CPU.
 
-        Returns:
-          float64 on the CPU; those of scale 1 equal the base model's exactly.
+        Row t - 1 belongs to scale t; the row of scale 1 equals the base model's frequencies. The
+        result is differentiable.
         """
         up, down = (weights.to("cpu", torch.float64) for weights in (self.up, self.down))
         activate = _ACTIVATIONS[self.method.activation]
 
         def derivative(scale: float, learned: Tensor) -> Tensor:
-            # The network sees log theta(t) + log theta_ntk(t), where log theta(t) is the learned
-            # part plus log theta_ntk(t).
+            # The network's input is log theta(t) + log theta_ntk(t), where log theta(t) is the
+            # learned summand plus log theta_ntk(t).
             untrained = np.log(self.method.untrained(self.geometry, scale))
             return activate((learned + torch.from_numpy(2 * untrained)) @ up) @ down
 
         start = torch.zeros(self.geometry.num_pairs, dtype=torch.float64)
-        # Rows of scale 1 need no network, but integrate anyway: processes exchange the gradients of
-        # all parameters.
+        # Rows of scale 1 use no network, but integrate anyway: in data-parallel training every
+        # process must have a gradient for all parameters.
         units = max(1, largest - 1)
         learned = integrate(derivative, start, 1.0, units, self.method.steps_per_scale)[:largest]
         scales = range(1, largest + 1)
@@ -143,7 +143,7 @@ class ContinuousRotary(RequestRotary):
 
 @dataclass(frozen=True, eq=False)
 class SampledRow:
-    """Scale and token positions that were drawn for one training row."""
+    """Random scale and token positions of one training row of CLEX."""
 
     scale: int
     positions: NDArray[np.float64]
@@ -151,15 +151,16 @@ class SampledRow:
 
 
 def sample_row(seed: int, lengths: ContextLengths, largest: int) -> SampledRow:
-    """Draw a scale t from 1..largest, and positions within the extended context for every token.
+    """Draw a scale t from 1..largest, and for every token a position within the extended context.
 
-    Candidates are the L * t positions of a row stretched t-fold. The first and last are always
-    chosen, the others are drawn without replacement. All are divided by L / C if the row is longer
-    than the trained context, so that such a row fills the same range more densely.
+    Candidates are the L * t positions of a row stretched t-fold. The first and last candidates are
+    always chosen, the others are drawn without replacement. If the row is longer than the trained
+    context C, all positions are divided by L / C, so that the row fills the same range more
+    densely.
 
     Args:
       seed: seed of the row.
-      lengths: `request` is the row's length L, at least 2 tokens.
+      lengths: `lengths.request` is the row's length L, at least 2 tokens.
       largest: largest scale.
     """
     rng = np.random.default_rng(seed)

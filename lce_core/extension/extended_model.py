@@ -1,11 +1,11 @@
 """A stock decoder of Hugging Face transformers with a context-extension method applied.
 
-A request is a prompt with its answer, or a training row. It fixes its RoPE table from lengths alone
-(`begin_request`). Cached and uncached passes therefore agree, and no result depends on earlier
-requests. The table is float64 and not a module buffer, so casting a model never rounds it. The
-attention factor of a table multiplies the softmax scaling, which acts on whole heads even with
+A request is a prompt with its answer, or a training row. `begin_request` chooses the RoPE table
+from the request's length alone. Cached and uncached passes therefore agree, and no result depends
+on earlier requests. The table is float64 and not a module buffer, so casting a model never rounds
+it. The table's attention factor multiplies the softmax scaling, which acts on whole heads even with
 partial rotary. Tokens that a method inserts are added to the input and removed from the output, so
-callers only count and see tokens of the text.
+callers count and see only the tokens of the text.
 """
 
 from __future__ import annotations
@@ -67,18 +67,18 @@ class ExtendedModel:
 
     @property
     def coarse(self) -> bool:
-        """True for half-precision weights: batching can then change the most likely token."""
+        """True for half-precision weights, where batching can change the most likely next token."""
         return self.model.dtype in HALF
 
     def begins_alike(self, shorter: int, longer: int) -> bool:
-        """Return True if requests of both lengths treat their first `shorter` tokens alike.
+        """Return True if requests of both lengths give the same results for the first tokens.
 
-        One pass over the longer text then serves both, because attention is causal and results
-        agree up to rounding. Always False in half precision, where rounding matters.
+        One forward pass over the longer text then serves both requests up to rounding. Always False
+        in half precision, where rounding can change scores.
 
         Args:
-          shorter: tokens of one request.
-          longer: tokens of the other, for which the method must be defined.
+          shorter: length of one request in tokens.
+          longer: length of the other request, which must not exceed the method's reach.
         """
         if self.coarse:
             return False
@@ -88,22 +88,21 @@ class ExtendedModel:
         return begins_alike(self.method, self.geometry, first, second)
 
     def begin_request(self, num_tokens: int) -> None:
-        """Set the RoPE table and attention scheme for a text length, before its first forward pass.
+        """Set the RoPE table and attention scheme for a text, before its first forward pass.
 
         Args:
-          num_tokens: prompt plus tokens to generate, or a training sequence; inserted tokens do not
-            count.
+          num_tokens: length of prompt plus answer, or of a training row, without inserted tokens.
 
         Raises:
-          UnavailableError: if the method does not reach that many tokens.
+          UnavailableError: if the method does not support that many tokens.
         """
         lengths = ContextLengths(self.trained, self.target, num_tokens)
         reach = self.method.reach(self.geometry, lengths)
         if reach is not None and num_tokens > reach:
             raise UnavailableError(
                 f"request of {num_tokens} tokens",
-                f"{self.method.plugin_name}, which reaches {reach} tokens",
-                "a request within the method's reach",
+                f"the method {self.method.plugin_name!r}, which supports up to {reach} tokens",
+                "a request within this limit",
                 "evaluate shorter contexts, or raise target_context",
             )
         table, scheme = table_and_scheme(
@@ -118,7 +117,7 @@ class ExtendedModel:
             attention.lce_scheme = None if scheme is None else (scheme, table)
 
     def request_key(self, num_tokens: int) -> tuple[object, ...]:
-        """Return a key: requests with equal keys have the same frequencies and attention."""
+        """Return a cache key; requests with equal keys have the same frequencies and attention."""
         lengths = ContextLengths(self.trained, self.target, num_tokens)
         table, scheme = table_and_scheme(
             self.method, self.geometry, lengths, training=self.training
@@ -126,28 +125,28 @@ class ExtendedModel:
         return table.inv_freq.tobytes(), table.attention_factor, scheme
 
     def cut_back(self, cache: DynamicCache, num_tokens: int) -> None:
-        """Remove everything from the cache that follows the text's first `num_tokens` tokens."""
+        """Truncate the cache to the text's first `num_tokens` tokens."""
         surplus = cache.get_seq_length() - self._expanded(num_tokens)
         if surplus:
             cache.crop(-surplus)
 
     def new_cache(self, num_tokens: int) -> PreallocatedCache:
-        """Return an empty cache that appends in place, for texts of this request and their answers.
+        """Return an empty key-value cache for the texts of this request and their answers.
 
         Args:
-          num_tokens: tokens of text to allocate memory for; the cache grows beyond that.
+          num_tokens: tokens of text to allocate memory for; the cache grows if a text is longer.
         """
         room = self._expanded(num_tokens)
         return PreallocatedCache(room, hands_layers_over=self._hands_layers_over)
 
     def _expanded(self, num_tokens: int) -> int:
-        """Return the length of `num_tokens` text tokens with the method's inserted tokens."""
+        """Return the length of a text of `num_tokens` tokens after the method's insertions."""
         return self.inserter.length(num_tokens) if self.inserter else num_tokens
 
     def replay_tokens(self, recorder: Recorder) -> None:
-        """Make later one-token passes replay a recording, if the attention allows recording.
+        """Decode single tokens by replaying CUDA graphs from now on, if the attention allows it.
 
-        transformers calls the flash-attn package directly, so a recording cannot be split there.
+        transformers calls the flash-attn package directly, where a recording cannot be split.
         """
         if self._hands_layers_over:
             self._graphs = TokenGraphs(self.model.get_decoder(), self._rotary, recorder)
@@ -156,7 +155,7 @@ class ExtendedModel:
         """Pass the seeds of the next forward pass's training rows to the rotary module.
 
         Args:
-          seeds: (rows,) one seed per row, which determines everything random about the row.
+          seeds: (rows,) one seed per row; CLEX draws the row's scale and positions from it.
         """
         self._rotary.begin_rows(seeds)
 
@@ -164,7 +163,7 @@ class ExtendedModel:
         """Return last hidden states (batch, tokens, hidden_size); each predicts the next token.
 
         Args:
-          ids: (batch, tokens) token ids of the text, following those in the cache.
+          ids: (batch, tokens) token ids of the text, without the tokens already in the cache.
           cache: keys and values of the text so far, extended in place; None for a whole text.
         """
         if self.inserter is None:
@@ -182,7 +181,8 @@ class ExtendedModel:
     def mixes_lengths(self) -> bool:
         """True if texts of several lengths can be decoded together in a RaggedCache.
 
-        In half precision texts never share a pass, and inserted tokens are due at different steps.
+        False in half precision, where batching can change answers, and for methods with inserted
+        tokens, which texts of different lengths receive at different steps.
         """
         return self._hands_layers_over and self.inserter is None and not self.coarse
 
@@ -243,7 +243,7 @@ def table_and_scheme(
             method.plugin_name,
             f"{table.inv_freq.shape[-1]} frequencies",
             f"one frequency for each of the {geometry.num_pairs} pairs",
-            "compute them from geometry.rotary_dim",
+            "compute as many frequencies as geometry.num_pairs",
         )
     check_heads(table, geometry.num_heads, geometry.num_kv_heads)
     if scheme is None and table.inv_freq.ndim == 2:

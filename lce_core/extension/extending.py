@@ -1,11 +1,11 @@
 """Apply a context-extension method to a stock decoder of Hugging Face transformers.
 
-Methods that only change frequencies get a rotary module that reads the request's table. Layers then
-rotate in at least float32, and SDPA or flash attention stays unchanged. Tables with one base per
-head and attention schemes get the same module in its identity form (cos = 1, sin = 0), so that the
-cache holds unrotated keys, and the registered attention function, which calls the scheme's kernel.
-No modelling file is forked and no forward method is replaced; one function is, see
-`lce_core.attention.layers`.
+For a method that only changes frequencies, the model gets a rotary module that returns the cosines
+of the request's RoPE table. Layers then rotate in at least float32, and SDPA or flash attention
+stays unchanged. For attention schemes and tables with one base per head, the rotary module returns
+the identity (cos = 1, sin = 0), so that the cache contains unrotated keys, and the registered
+attention function calls the scheme's kernel. No modelling file is forked and no forward method is
+replaced. One function of transformers is replaced, see `lce_core.attention.layers`.
 """
 
 from __future__ import annotations
@@ -57,28 +57,29 @@ def extend(
     """Apply `method` to `model` in place.
 
     This sets the rotary module, the attention function, the softmax scaling and the inserted token.
-    The model should already have its final device and dtype, because they determine the kernel. The
-    model's configuration object is replaced by a copy, so that other models are not affected.
+    The model should already have its final device and dtype, which determine the kernel. The model
+    gets its own copy of the configuration object, so that other models are not affected.
 
     Args:
       model: stock model of `base_model`.
       base_model: provides the geometry.
       method: the method to apply.
       target: context in tokens that the study extends to.
-      kernel: "sdpa", "flash", or "auto" for the fastest one that can run here.
+      kernel: "sdpa", "flash", or "auto" for the fastest kernel that can run on this device.
       compute_dtype: dtype in which attention computes, if autocast makes it differ from the
         weights' dtype.
-      device: device that the model will move to, if it is not there yet.
+      device: device to which the caller will move the model; None if it is already there.
       training: True uses the method's attention for training.
-      learned: file with the parameters that the method has learned; None before training.
-      seed: seed of the parameters that the method adds for training.
+      learned: file with trained values of the parameters that the method adds (CLEX); None before
+        training.
+      seed: seed of the initial values of these parameters.
       rotation: "fp32" makes layers rotate queries and keys in at least float32. "stock" rotates as
         in transformers, where most architectures round cosines to the model's dtype.
       positions: how positions are rounded when angles are computed.
 
     Raises:
-      SpecError: if model and geometry differ, parameters do not fit, or flash attention is demanded
-        where it cannot run.
+      SpecError: if the model contradicts `base_model`, if the method's parameters do not fit the
+        model, or if kernel is "flash" and cannot run.
     """
     geometry = base_model.geometry
     _check_model(model, geometry)
@@ -130,18 +131,14 @@ def _own_configuration(model: PreTrainedModel) -> None:
 
 
 def _check_model(model: PreTrainedModel, geometry: RopeGeometry) -> None:
-    """Check that a loaded model matches the description in its base model's plug-in.
-
-    Raises:
-      SpecError: if they differ; the message names the difference.
-    """
+    """Raise SpecError if a loaded model contradicts the geometry of its base-model plug-in."""
     config = model.config
     if config.model_type not in ARCHITECTURES:
         raise SpecError(
             type(model).__name__,
             config.model_type,
             f"a model of type {', '.join(ARCHITECTURES)}",
-            "load one of `lce models`",
+            "load a model that `lce models` lists",
         )
     if window := getattr(config, "sliding_window", None):
         raise SpecError(
@@ -166,6 +163,6 @@ def _check_model(model: PreTrainedModel, geometry: RopeGeometry) -> None:
             raise SpecError(
                 f"{type(model).__name__}.{key}",
                 value,
-                f"{expected!r}, as the base model has it",
-                "check that the folder holds the weights of this base model, without scaling",
+                f"{expected!r}, the value of the base model",
+                "check that the folder has the weights of this base model, without scaled RoPE",
             )

@@ -1,8 +1,8 @@
-"""Tokens that a method inserts into texts (landmarks): their positions, and their embedding.
+"""Insert a method's token (a landmark, say) into texts, and add it to the model's vocabulary.
 
-The token is inserted after every `block - 1` tokens of text. The length of a text and its length
-with inserted tokens therefore determine each other, and the length of a cache tells the position in
-the text. "Expanded" means with inserted tokens.
+The token follows every `block - 1` tokens of text. The length of a text therefore determines its
+length with inserted tokens ("expanded") and vice versa, and the length of a cache determines the
+position in the text.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 TOKEN_ID = "landmark_token_id"
-"""Key of a model's configuration that holds the inserted token's id."""
+"""Key of config.json with the id of the inserted token, so that checkpoints remember it."""
 
 
 @dataclass(frozen=True)
@@ -37,24 +37,21 @@ class Inserter:
         return num_tokens + num_tokens // (self.insertion.block - 1)
 
     def places(self, first: int, num_tokens: int) -> NDArray[np.int64]:
-        """Return the positions (num_tokens,) in the expanded text of `num_tokens` text tokens.
-
-        The first of them is text token `first`.
-        """
+        """Return the positions (num_tokens,) of text tokens `first` and later after insertion."""
         tokens = np.arange(first, first + num_tokens)
         return tokens + tokens // (self.insertion.block - 1)
 
     def expand(self, ids: torch.Tensor, cached: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Insert tokens into the next tokens of a text, some of which may be in the cache already.
+        """Insert the token into a chunk of a text whose earlier tokens may be in a cache.
 
         Args:
-          ids: (batch, tokens) text.
-          cached: number of expanded tokens before them.
+          ids: (batch, tokens) token ids of the chunk.
+          cached: number of cached tokens before the chunk, inserted tokens included.
 
         Returns:
           The expanded ids (batch, expanded), and for each text token the index (tokens,) of the
-            state that predicts its successor: its own or, at the end of a block, that of the
-            inserted token.
+            hidden state that predicts the next text token: the token's own state or, at the end of
+            a block, the state of the inserted token.
         """
         first, num_tokens = cached - cached // self.insertion.block, ids.shape[1]
         expanded = ids.new_full((len(ids), self.length(first + num_tokens) - cached), self.token)
@@ -64,18 +61,18 @@ class Inserter:
         return expanded, after - 1
 
     def piece_of(self, row_length: int) -> int:
-        """Return how many text tokens each sequence has that a training row is cut into.
+        """Return the text tokens of each independent sequence into which training rows are cut.
 
         Raises:
-          SpecError: if that number does not divide the row length.
+          SpecError: if this number does not divide `row_length`.
         """
         text = self.insertion.train_length
         if row_length % text:
             raise SpecError(
                 "training rows",
                 f"{row_length} tokens",
-                f"rows of whole sequences of {text} tokens of text",
-                "give a target context that is a multiple of the method's train_length",
+                f"rows that are a multiple of train_length, {text} tokens",
+                "change target_context to a multiple of the method's train_length",
             )
         return text
 
@@ -89,8 +86,8 @@ class Inserter:
           weights: (rows, row_length) loss weights.
 
         Returns:
-          Tokens and weights (rows * row_length / train_length, expanded). Inserted tokens have
-            weight 1. First tokens have weight 0, because nothing predicts them.
+          Tokens and loss weights (rows * row_length / train_length, expanded). Inserted tokens have
+            weight 1. The first token of a sequence has weight 0, because no token predicts it.
         """
         text = self.insertion.train_length
         tokens, weights = tokens.reshape(-1, text), weights.reshape(-1, text)

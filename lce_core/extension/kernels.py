@@ -1,9 +1,9 @@
 """Choose the attention kernel that device, dtype and installed packages allow.
 
-Among its own kernels torch chooses by itself: from compute capability 9.0 on cuDNN first if it is
-recent enough, otherwise flash. That order is a setting of the process. Changing it for part of a
-process, as `sdpa_kernel` does, would affect what a backward pass recomputes and what is evaluated
-after training.
+With "sdpa", torch selects the kernel: from compute capability 9.0 on a recent cuDNN, otherwise
+flash. This order is a setting of the whole process. lce leaves it unchanged, because changing it
+temporarily (`sdpa_kernel`) would also change recomputation in backward passes and evaluations after
+training.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ HALF = (torch.float16, torch.bfloat16)
 
 
 def stock_kernel(device: torch.device, dtype: torch.dtype, kernel: Kernel) -> str:
-    """Return the name of transformers' own attention to use.
+    """Return "flash_attention_2" or "sdpa", the attention of transformers to use.
 
-    flash-attn (FA2) is used on GPUs before compute capability 9.0, where it is the fastest. From
-    9.0 on torch has cuDNN's kernel, and its own FA2 kernel for the later pieces of a text.
+    "auto" chooses flash-attn (FA2) on GPUs before compute capability 9.0, where it is the fastest.
+    From 9.0 on torch has cuDNN's kernel, and its own FA2 kernel for tokens that follow a cache.
 
     Raises:
-      SpecError: if flash attention is demanded where it cannot run.
+      SpecError: if `kernel` is "flash" and flash attention cannot run.
     """
     can = device.type == "cuda" and dtype in HALF and is_flash_attn_2_available()
     if kernel == "flash" and not can:
@@ -51,10 +51,10 @@ def stock_kernel(device: torch.device, dtype: torch.dtype, kernel: Kernel) -> st
 def scheme_kernel(
     scheme: AttentionScheme, device: torch.device, dtype: torch.dtype, kernel: Kernel
 ) -> str:
-    """Return the kernels that compute a scheme: "matmul" or a backend of `attention.flash`.
+    """Return the backend that computes a scheme: "matmul" or one of `lce_core.attention.flash`.
 
     Raises:
-      SpecError: if flash attention is demanded where it cannot run.
+      SpecError: if `kernel` is "flash" and flash attention cannot run.
     """
     name = backend(device, dtype) if scheme.uses_flash else "matmul"
     if kernel == "flash" and name != "torch_flash":
@@ -62,7 +62,7 @@ def scheme_kernel(
             raise SpecError(
                 "kernel",
                 f"'flash' for {type(scheme).__name__}, which has no flash kernel",
-                "a kernel that the method has",
+                "'auto' for this attention scheme",
                 "use kernel: auto",
             )
         raise SpecError(

@@ -1,4 +1,4 @@
-"""Parameters that a method adds and trains besides the model's weights, such as those of CLEX."""
+"""Create and save the parameters that a method adds to the model's weights (CLEX's network)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 LEARNED = "extension.safetensors"
-"""File of a checkpoint with the parameters that a method learned besides the model's weights."""
+"""File of a checkpoint with the trained parameters that the method adds to the model's weights."""
 
 _ROTARY = "model.rotary_emb."
 
@@ -25,7 +25,7 @@ _ROTARY = "model.rotary_emb."
 def make_rotary(
     method: Method, geometry: RopeGeometry, lengths: ContextLengths, *, identity: bool, seed: int
 ) -> RequestRotary:
-    """Create the method's rotary module; parameters that it adds have their initial values."""
+    """Create the method's rotary module; parameters that the method adds get initial values."""
     if method.rotary is None:
         return RequestRotary(geometry.rotary_dim, identity=identity)
     module, _, name = method.rotary.partition(":")

@@ -1,8 +1,8 @@
-"""Read and write frequencies as transformers configurations state them.
+"""Read and write RoPE frequencies as `rope_parameters` of a transformers config.json.
 
-`rope_parameters` of config.json names a form (`rope_type`) and its numbers. `stated_table` computes
-the RoPE table of such an entry in float64; `statement` finds an entry for a given table. Older
-files have the same under `rope_scaling`, `type` and `rope_theta`.
+`rope_parameters` has a `rope_type` and its numbers. `stated_table` computes the RoPE table of such
+an entry in float64; `statement` finds an entry for a given table (for `lce export`). Older files
+have the same numbers under `rope_scaling`, `type` and `rope_theta`.
 
 This module loads no torch, because plans read the configurations of published weights.
 
@@ -23,24 +23,28 @@ from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
 PLAIN = "default"
 TYPES = (PLAIN, "linear", "dynamic", "llama3", "yarn", "longrope")
-"""Values of `rope_type` that can be read. "longrope" can state any table, so it is written if no
-other form fits."""
+"""Values of `rope_type` that lce can read. "longrope" can express any table, so `statement` writes
+it if no other type fits."""
 _TRAINED = "original_max_position_embeddings"
 """Key of the context in tokens with which a model was trained before its RoPE was scaled."""
 
 _DIGITS = 12
-"""Significant digits of a base or factor that is derived from a table."""
+"""Significant digits of a base or factor that `statement` derives from a table."""
 _AGREEMENT = 1e-9
-"""Largest relative difference between a written form's table and the method's."""
+"""Largest relative difference between the table of a written entry and the method's table."""
 
 
 def stated_parameters(config: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Return the rotary settings of config.json, under the keys of `rope_parameters`.
 
-    Null values are kept, because transformers treats them differently from missing keys.
+    Null values are kept, because transformers treats null and missing keys differently.
+
+    Args:
+      config: parsed config.json.
+      where: name of the file, for errors.
 
     Raises:
-      SpecError: if the form is not one of `TYPES`.
+      SpecError: if `rope_type` is not one of `TYPES`.
     """
     # As in transformers, rope_scaling takes precedence; files with both state the same in both.
     given = config.get("rope_scaling") or config.get("rope_parameters") or {}
@@ -58,7 +62,7 @@ def stated_parameters(config: Mapping[str, Any], where: str) -> dict[str, Any]:
             f"{where}: rope_type",
             repr(stated["rope_type"]),
             f"one of {', '.join(TYPES)}",
-            "remove the key if the study's method sets the same scaling",
+            "remove the key if the study's method has the same frequencies",
         )
     return stated
 
@@ -66,7 +70,7 @@ def stated_parameters(config: Mapping[str, Any], where: str) -> dict[str, Any]:
 def stated_table(
     parameters: Mapping[str, Any], geometry: RopeGeometry, context: int, length: int
 ) -> RopeTable:
-    """Return the table that transformers uses for these settings in one pass over a text.
+    """Return the RoPE table that transformers uses for these settings in one pass over a text.
 
     Args:
       parameters: result of `stated_parameters`.
@@ -112,13 +116,13 @@ def statement(
     table: RopeTable,
     context: int,
 ) -> dict[str, Any]:
-    """Return the simplest `rope_parameters` for `table` (pairs,); most programs read simple forms.
+    """Return the simplest `rope_parameters` for `table` (pairs,), which most programs can read.
 
     Args:
-      method: may name its own form (`Method.stock_rope`).
+      method: the table's method; it may suggest an entry (`Method.stock_rope`).
       geometry: geometry of the base model.
-      lengths: lengths for which the method gives the table.
-      table: the table to state.
+      lengths: lengths for which the method has this table.
+      table: the table to write.
       context: `max_position_embeddings` of the configuration, in tokens.
     """
     found = next(
@@ -199,7 +203,7 @@ def _yarn(
 
 
 def _stated_factor(factor: Any, context: int, trained: int) -> float:
-    """Return a form's scale; None becomes the ratio of the contexts, as in transformers."""
+    """Return `factor`; if it is None, the ratio of the contexts, as in transformers."""
     return context / trained if factor is None else float(factor)
 
 

@@ -1,6 +1,6 @@
-"""Rotary position embedding as data: geometry and frequency tables.
+"""Rotary position embedding as data: sizes of a base model, and frequency tables of methods.
 
-Everything here is numpy float64, so listing, planning and documenting methods does not load torch.
+Tables are numpy float64, so listing, planning and documenting methods does not load torch.
 `lce_core.attention.rotary` turns a table into cosines on the model's device.
 
 Conventions (GPT-NeoX, as in transformers): pair i of a head consists of elements i and i + pairs;
@@ -67,7 +67,7 @@ class RopeGeometry:
 
 @dataclass(frozen=True)
 class ContextLengths:
-    """The lengths in tokens that a method may depend on."""
+    """The three lengths in tokens from which a method may compute its frequencies and attention."""
 
     trained: int
     """Context of the base model (C)."""
@@ -85,7 +85,7 @@ class ContextLengths:
 
 @dataclass(frozen=True, eq=False)
 class RopeTable:
-    """Frequencies and softmax factor that a method uses for one text length.
+    """Frequencies and softmax factor that a method uses for one request length.
 
     `inv_freq` is (pairs,) for all heads or (heads, pairs) for head-adaptive methods.
     `attention_factor` multiplies both queries and keys, so it multiplies every logit by its square.
@@ -96,8 +96,8 @@ class RopeTable:
     inv_freq: Frequencies
     attention_factor: float = 1.0
     positions: Positions = "exact"
-    """Rounding of positions when angles are computed; all values but "exact" reproduce flaws of
-    other software."""
+    """Rounding of positions when angles are computed. "exact" is correct; the other values
+    reproduce the rounding of other software."""
 
     def __post_init__(self) -> None:
         if self.inv_freq.dtype != np.float64 or self.inv_freq.ndim not in (1, 2):

@@ -1,14 +1,14 @@
-"""Architectures of transformers that methods can be applied to.
+"""Architectures of transformers to which methods can be applied.
 
-Each of them rotates the two halves of a head against each other, before attention and after any
-norm of queries and keys. Each attends to all earlier tokens in every layer through
+A supported architecture rotates the two halves of a head against each other, before attention and
+after any norm of queries and keys. Every layer attends to all earlier tokens through
 AttentionInterface, and scales by the square root of head_dim.
 tests/lce_core/extension/test_architectures.py compares each with stock transformers.
 
-Architectures that are missing fail one of these conditions: GLM, Helium and Cohere rotate adjacent
+Other architectures violate one of these conditions: GLM, Helium and Cohere rotate adjacent
 elements, SmolLM3 leaves layers unrotated, Granite has its own scaling factor, Hunyuan applies a
-norm after the rotation, Gemma 2 and 3 and Olmo 3 use sliding windows, and mixtures of experts have
-other costs.
+norm after the rotation, Gemma 2 and 3 and Olmo 3 use sliding windows. The cost model lacks mixtures
+of experts.
 """
 
 from __future__ import annotations

@@ -26,24 +26,25 @@ from lce_core.errors import SpecError
 from lce_core.rope import Frequencies
 
 SEARCHED = 1 << 24
-"""Largest distance in tokens, by default, at which a search looks for a negative B_m."""
+"""Largest distance in tokens up to which a search looks for a negative B_m by default (2^24)."""
 EXPONENTS = range(17)
-"""Powers of ten in `grid`."""
+"""Exponents of ten of the bases in `grid`."""
 
 _BLOCK = 512
 """Distances per column block of the matrix product in `discrimination_runs`."""
 _DOUBTFUL = 1e-6
-"""Sums by angle addition have errors below 1e-8; sums this close to zero are computed directly."""
+"""Sums closer to zero than this are computed again without angle addition, whose error stays below
+1e-8, so that their sign is right."""
 
 
 @dataclass(frozen=True)
 class SmallestBase:
-    """The smallest admissible base of a grid, one with B_m >= 0 up to the wanted length."""
+    """The smallest base of a grid with B_m >= 0 at every distance up to the wanted length."""
 
     base: float
     every_from: float | None
-    """Smallest base from which on every base is proven admissible; None if not even the grid's
-    largest is."""
+    """Smallest base of the grid from which on B_m >= 0 is proven for every base; None if it is not
+    proven even for the largest base of the grid."""
 
 
 def discrimination(inv_freq: Frequencies, distances: NDArray[np.int64]) -> Frequencies:
@@ -103,7 +104,7 @@ def frequencies_of(base: float, dim: int) -> Frequencies:
       SpecError: if the base is at most 1 or not finite, or `dim` is odd or below 2.
     """
     if not base > 1 or not np.isfinite(base):
-        raise SpecError("RoPE base", base, "a finite base above 1", "give the base of a model")
+        raise SpecError("RoPE base", base, "a finite base above 1", "give a model's rope_theta")
     if dim < 2 or dim % 2:
         raise SpecError(
             "rotated elements", dim, "an even number from 2", "give the model's rotary dimension"
@@ -132,8 +133,8 @@ def smallest_base(length: int, dim: int, digits: int = 2) -> SmallestBase:
         raise SpecError(
             f"length {length} with {dim} rotated elements",
             f"a negative B_m for every base up to {bases[-1]:g}",
-            "a length that some base of the grid reaches",
-            "ask for a shorter length or more rotated elements",
+            "a length up to which some base has no negative B_m",
+            "choose a shorter length or more rotated elements",
         )
     return SmallestBase(found, _every_from(bases, dim, length))
 

@@ -1,8 +1,8 @@
-"""Effect of a method on each rotated pair: wavelength and turns before and after, and the bound.
+"""Describe the effect of a method on each rotated pair, for `lce rope`.
 
 The wavelength of a pair is 2 pi / inv_freq, the number of tokens for one turn. Training covered the
-angles that a pair reaches within the trained context: all angles if it turns at least once,
-otherwise an arc. A request that takes the pair beyond its arc extrapolates.
+angles that a pair reaches within the trained context: all angles if the pair turns at least once,
+otherwise an arc. A request in which the pair turns beyond this arc extrapolates.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from lce_core.rope.bound import bounded_length, count_negative
 
 State = Literal["unchanged", "interpolated", "accelerated", "extrapolated"]
 """How a method changes a pair: its frequency is equal to, lower or higher than the base model's.
-"extrapolated" takes precedence: a request takes the pair to angles that training never covered."""
+"extrapolated" takes precedence: in a request, the pair reaches angles that training never covered.
+"""
 
 _ROUNDING = 1e-9
 """Relative difference below which two frequencies or angles count as equal."""
@@ -41,8 +42,7 @@ class Pair:
     """Turns within the request with the method."""
     state: State
     beyond_bound: bool
-    """True if the method's wavelength exceeds L_theta, so that the pair completes no turn within
-    it."""
+    """True if the method's wavelength exceeds the bound L_theta (`lce_core.rope.bound`)."""
 
 
 @dataclass(frozen=True)
@@ -52,13 +52,13 @@ class Head:
     head: int | None
     """Number of the head; None if all heads have these frequencies."""
     bound: int | None
-    """L_theta of the method in tokens; None if no searched distance has B_m < 0."""
+    """L_theta of the method in tokens: the largest distance before B_m turns negative; None if B_m
+    is negative at no searched distance."""
     num_negative: int
     """Number of distances from 0 to the request's length with B_m < 0."""
     pairs: tuple[Pair, ...]
 
     def num(self, state: State) -> int:
-        """Return the number of pairs in `state`."""
         return sum(pair.state == state for pair in self.pairs)
 
 

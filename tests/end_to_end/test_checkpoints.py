@@ -150,7 +150,7 @@ def test_a_request_that_is_no_single_finished_variant_is_refused(
     told = lce(finished, "export", study, out, *text, status=2)
     assert "base_model=toy_llama,method=yarn,frozen=false,seed=0" in told
     told = lce(finished, "export", study, out, "--select", "method=self_extend", *text, status=2)
-    assert "attention of its own" in told
+    assert "the attention scheme" in told
     assert not Path(out).exists()
     other = write_study(tmp_path, train_tokens=2 * TINY["train_tokens"])
     told = lce(home, "export", other, out, "--select", "method=yarn", *text, status=2)

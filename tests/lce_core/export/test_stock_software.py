@@ -263,5 +263,5 @@ def test_several_ends_of_text_are_kept_and_the_first_pads(tmp_path: Path) -> Non
 
 
 def test_a_temperature_under_partial_rotary_is_refused() -> None:
-    with pytest.raises(SpecError, match="rotated elements only"):
+    with pytest.raises(SpecError, match="only the rotated elements"):
         stock_form(METHODS.load("yarn")(), BASES[2].geometry, TARGET)

@@ -340,7 +340,8 @@ def test_a_request_beyond_reach_is_unavailable_with_its_reason() -> None:
     extended = extend(stock(BASES[0]), BASES[0], method("self_extend"), target=TARGET)
     extended.begin_request(40)
     with pytest.raises(
-        UnavailableError, match=r"request of 41 tokens: got self_extend, which reaches 40 tokens"
+        UnavailableError,
+        match=r"request of 41 tokens: got the method 'self_extend', which supports up to 40 tokens",
     ):
         extended.begin_request(41)
 
@@ -460,7 +461,7 @@ def test_weights_of_another_geometry_are_refused() -> None:
 def test_a_checkpoint_that_already_scales_its_positions_is_refused() -> None:
     model = stock(BASES[0], rope_type="linear", factor=4.0)
     with pytest.raises(
-        SpecError, match="rope_type: got linear; expected 'default', as the base model has it"
+        SpecError, match="rope_type: got linear; expected 'default', the value of the base model"
     ):
         extend(model, BASES[0], method("pi"), target=TARGET)
 
