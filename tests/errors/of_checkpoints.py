@@ -80,7 +80,7 @@ def exported(place: Place, select: str = "", precision: str | None = None, **cha
 
 
 provokes(SpecError, "--precision: got fp16")(lambda place: exported(place, precision="fp16"))
-provokes(SpecError, "--select: got 81")(lambda place: exported(place))
+provokes(SpecError, "--select: got cells of 81")(lambda place: exported(place))
 provokes(SpecError, "toy_llama-yarn-tuned-s0")(
     lambda place: exported(place, "method=yarn,seed=0,frozen=false")
 )
