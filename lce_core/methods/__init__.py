@@ -1,7 +1,8 @@
-"""Context-extension methods, one file each; the file name is the method's label.
+"""Context-extension methods, one plug-in file each; studies name a method by its file name.
 
-A method describes with numpy and dataclasses what changes: a frequency table, an attention scheme
-or both. `lce_core.extension.extending` applies it to a model. Labels follow the papers' tables.
+A method describes with numpy and dataclasses what it changes in a model: the RoPE frequencies, the
+attention, or both. `lce_core.extension.extending` applies the method to a model. Names follow the
+papers' tables.
 """
 
 from __future__ import annotations
@@ -21,17 +22,17 @@ from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 __all__ = ["METHODS", "Family", "LoRA", "Method", "ScaledMethod", "TokenInsertion", "TrainingStage"]
 
 Family = Literal["none", "interpolation", "base", "dynamic", "approximate"]
-"""Part of the model that a method changes. "interpolation" divides frequencies, as if positions
-were closer. "base" changes the base of the frequencies. "dynamic" does either, depending on the
-request's length. "approximate" changes which keys a query attends to, or how."""
+"""What a method changes in the model. "interpolation" divides RoPE frequencies, as if positions
+were closer together. "base" changes the RoPE base. "dynamic" does one of these, depending on the
+request's length. "approximate" changes the attention."""
 
 
 class Method(Plugin):
     """Base class of all context-extension methods; by itself it changes nothing.
 
-    Subclasses override the frequencies (`rope_table`), the attention (`attention`) or both. All of
-    these are pure functions of geometry and lengths, so results never depend on the order of
-    requests.
+    Subclasses override the frequencies (`rope_table`), the attention (`attention`) or both. All
+    methods of this class are pure functions of the base model's geometry and the lengths, so
+    results never depend on the order of requests.
     """
 
     family: ClassVar[Family]
@@ -40,9 +41,10 @@ class Method(Plugin):
     training: ClassVar[Literal["none", "optional", "required"]] = "optional"
     """Role of fine-tuning: "none" for inference-only attention, "optional", or "required"."""
     rotary: ClassVar[str | None] = None
-    """Rotary module that computes frequencies from trained parameters, as "module:class". It is
-    called with (method, geometry, lengths, seed=...). The run's seed determines the initial
-    parameters, which are trained and saved besides the model's weights."""
+    """Import path "module:class" of a rotary module with trained parameters; None for methods whose
+    frequencies are not trained. The class is called with (method, geometry, lengths, seed=...). The
+    run's seed determines the initial parameters. Training updates and saves them together with the
+    model's weights."""
 
     def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
         """Return the RoPE table for one request length; the default is the base model's own."""
@@ -59,17 +61,17 @@ class Method(Plugin):
         return self.attention(geometry, lengths)
 
     def lora(self) -> LoRA | None:
-        """Return which weights to train through LoRA; None trains all weights directly."""
+        """Return the weights to train through LoRA; None trains all weights directly."""
         return None
 
     def insertion(self, geometry: RopeGeometry) -> TokenInsertion | None:
-        """Return the token that the method inserts into texts, or None."""
+        """Return the spacing of a token that the method inserts into texts; None for no token."""
         return None
 
     def stages(self, lengths: ContextLengths) -> tuple[TrainingStage, ...]:
-        """Return the fine-tuning runs before the last one, in order; () if there is only one run.
+        """Return the fine-tuning runs before the last one, in order; () for a single run.
 
-        Each run starts from the weights of the run before.
+        Each run starts from the weights of the previous run.
         """
         return ()
 
@@ -83,19 +85,18 @@ class Method(Plugin):
     def stock_rope(self, lengths: ContextLengths) -> Mapping[str, Any] | None:
         """Return transformers' `rope_parameters` of the method; None if it has none.
 
-        Exported configurations use these parameters (`lce_core.extension.stock_rope`) if they
-        reproduce the method's table. A changed base or a single divisor of all frequencies is
-        detected without them.
+        `lce export` writes these parameters into config.json if they reproduce the method's table.
+        It recognises a changed base or a single divisor of all frequencies without them.
         """
         return None
 
     def length_dependent(self, geometry: RopeGeometry, lengths: ContextLengths) -> bool:
-        """Return True if the frequencies hold for this request length only."""
+        """Return True if requests of other lengths have other frequencies."""
         return False
 
 
 class ScaledMethod(Method):
-    """Base class of methods with one scale: how many trained contexts long the target is."""
+    """Base class of methods with one scale: the target context divided by the trained context."""
 
     scale: float | None = None
     """Divisor of the frequencies; None means target / trained context."""
@@ -109,7 +110,6 @@ class ScaledMethod(Method):
         return checked_scale(self, self.scale, lengths)
 
     def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
-        """Raise SpecError if the scale is below 1."""
         self.scale_for(lengths)
         super().check(geometry, lengths)
 
@@ -117,9 +117,10 @@ class ScaledMethod(Method):
 def begins_alike(
     method: Method, geometry: RopeGeometry, shorter: ContextLengths, longer: ContextLengths
 ) -> bool:
-    """Return True if a longer request treats its first tokens exactly like a shorter request.
+    """Return True if a longer request computes its first tokens exactly like a shorter request.
 
-    Attention is causal, so equal frequencies and equal attention are sufficient.
+    Attention is causal, so equal frequencies and an equal attention scheme are sufficient. One
+    forward pass over the longer text can then serve both requests.
     """
     if any(method.length_dependent(geometry, lengths) for lengths in (shorter, longer)):
         return False
@@ -152,9 +153,9 @@ class TrainingStage:
 
     method: Method
     context: int
-    """Length of its training rows in tokens."""
+    """Length of the run's training rows in tokens."""
     share: float
-    """Fraction of the study's train_tokens that the stage uses."""
+    """Fraction of the study's train_tokens that the run uses."""
 
 
 METHODS: Registry[Method] = Registry("lce_core.methods", "METHOD", Method)

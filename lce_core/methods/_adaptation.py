@@ -1,7 +1,6 @@
-"""Changes to a model besides frequencies and attention, as plain data.
+"""LoRA and inserted tokens as plain data, which methods return without importing torch.
 
-`lce_core.methods` declares them; `lce_core.extension.extending` and `lce_core.training.assembly`
-apply them.
+`lce_core.extension.extending` inserts the token; `lce_core.training.assembly` applies LoRA.
 """
 
 from __future__ import annotations
@@ -11,18 +10,19 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class LoRA:
-    """Which weights a method trains: low-rank updates of some layers, and parameters trained whole.
+    """The weights that a method trains: low-rank updates of some layers, and some whole parameters.
 
     Source: Hu et al. 2021, arXiv:2106.09685.
     """
 
     rank: int
     alpha: float
-    """The update is alpha / rank times the product of its factors."""
+    """A low-rank update is the product of its two factors times alpha / rank."""
     targets: tuple[str, ...]
-    """Linear layers to update, given by the last part of their names."""
+    """Names of the linear layers to update, such as "q_proj"."""
     whole: tuple[str, ...]
-    """Parameters whose names contain one of these are trained directly; all others are frozen."""
+    """Parameters whose names contain one of these strings are trained directly; all others are
+    frozen."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,6 @@ class TokenInsertion:
     """A token that the method inserts after every `block - 1` tokens of text."""
 
     block: int
-    """Tokens of a block, including the inserted one."""
+    """Number of tokens in a block, including the inserted token."""
     train_length: int
-    """Text tokens in one training sequence, inserted tokens not counted."""
+    """Number of text tokens in one training sequence, without inserted tokens."""

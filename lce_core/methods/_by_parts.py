@@ -1,9 +1,9 @@
-"""Interpolation by parts: fast pairs stay, slow pairs are divided by the scale, a ramp between.
+"""Base classes of NTK-by-parts and YaRN, which keep fast frequencies and divide slow frequencies.
 
-Design: `ByParts` has the limits of the ramp and the paper's ramp, linear in the rotations of a pair
-within the trained context. `WithTemperature` adds the ramp of the authors' code, linear in the
-pair's index between two rounded limits, and the attention temperature. The methods differ only in
-the source of their scale.
+Design: frequencies between two limits are divided partly, along a ramp. `ByParts` has the limits
+and the paper's ramp, linear in the rotations of a pair within the trained context.
+`WithTemperature` adds the ramp of the authors' code, linear in the pair's index between two rounded
+limits, and the attention temperature. Subclasses choose the scale.
 
 Source: Peng et al. 2023, arXiv:2309.00071, sections 3.2 (ramp) and 3.3 (temperature).
 """
@@ -22,17 +22,15 @@ from lce_core.rope import ContextLengths, Frequencies, RopeGeometry, RopeTable
 
 
 class ByParts(Method):
-    """Interpolation of slow pairs, with a ramp between two numbers of rotations.
-
-    Rotations are counted within the trained context.
-    """
+    """Interpolation of slow pairs, with a ramp between two numbers of rotations."""
 
     family: ClassVar[Family] = "interpolation"
 
     beta_fast: float = Field(default=32.0, gt=0)
-    """Rotations within the trained context from which a pair stays unchanged."""
+    """A pair that makes at least this many rotations within the trained context stays unchanged."""
     beta_slow: float = Field(default=1.0, gt=0)
-    """Rotations within the trained context up to which a pair is fully interpolated."""
+    """A pair that makes at most this many rotations within the trained context is divided by the
+    whole scale."""
 
     @model_validator(mode="after")
     def _limits_in_order(self) -> Self:
@@ -58,16 +56,16 @@ class ByParts(Method):
             )
 
     def interpolated(self, geometry: RopeGeometry) -> Frequencies:
-        """Return how far each pair is interpolated (pairs,): 0 keeps it, 1 divides it by the scale.
+        """Return the degree of interpolation (pairs,): 0 keeps a pair, 1 divides it by the scale.
 
-        The share is linear in the pair's rotations within the trained context.
+        The degree is linear in the pair's rotations within the trained context.
         """
         rotations = geometry.trained_context * geometry.inv_freq() / (2 * math.pi)
         kept = (rotations - self.beta_slow) / (self.beta_fast - self.beta_slow)
         return np.asarray(1 - np.clip(kept, 0, 1))
 
     def by_parts(self, geometry: RopeGeometry, scale: float) -> Frequencies:
-        """Return inverse frequencies (pairs,): kept and divided ones, mixed by `interpolated`."""
+        """Return inverse frequencies (pairs,): kept and divided values, mixed by `interpolated`."""
         share, kept = self.interpolated(geometry), geometry.inv_freq()
         return share * kept / scale + (1 - share) * kept
 
@@ -81,14 +79,15 @@ def temperature(scale: float) -> float:
 
 
 class WithTemperature(ByParts):
-    """Interpolation by parts with a choice of ramp, and an attention temperature."""
+    """Interpolation by parts with one of two ramps, and an attention temperature."""
 
     ramp: Literal["code", "paper"] = "code"
     """Ramp: "code" is linear in the pair's index, as in the authors' code; "paper" in rotations."""
     truncate: bool = True
-    """Round the limits of the code's ramp outwards to whole indices."""
+    """True rounds the limits of the code's ramp outwards to whole indices of pairs."""
     attention_factor: float | None = Field(default=None, gt=0)
-    """Factor of queries and of keys; None means 0.1 ln(scale) + 1. With 1 this is NTK-by-parts."""
+    """Factor that multiplies both queries and keys; None means 0.1 ln(scale) + 1. With 1 the method
+    is NTK-by-parts."""
 
     @model_validator(mode="after")
     def _truncation_has_effect(self) -> Self:
@@ -96,13 +95,12 @@ class WithTemperature(ByParts):
             raise SpecError(
                 "truncate",
                 "truncate: false with ramp: paper",
-                "truncate together with ramp: code alone",
-                "leave out truncate, or write ramp: code",
+                "truncate: false only together with ramp: code",
+                "remove truncate, or write ramp: code",
             )
         return self
 
     def interpolated(self, geometry: RopeGeometry) -> Frequencies:
-        """Return how far each pair is interpolated (pairs,), 0 to 1, by the chosen ramp."""
         return super().interpolated(geometry) if self.ramp == "paper" else self._by_index(geometry)
 
     def table(self, geometry: RopeGeometry, scale: float) -> RopeTable:
@@ -114,9 +112,9 @@ class WithTemperature(ByParts):
         )
 
     def stated(self, scale: float, trained: int) -> dict[str, Any] | None:
-        """Return the method as transformers' `rope_parameters`; None for the paper's ramp.
+        """Return transformers' `rope_parameters` for a scale and a trained context in tokens.
 
-        transformers has no such ramp.
+        None for the paper's ramp, which transformers lacks.
         """
         if self.ramp == "paper":
             return None

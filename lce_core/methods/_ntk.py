@@ -1,7 +1,7 @@
-"""Change of base shared by all NTK-aware methods, and its two dynamic forms.
+"""The change of RoPE base of all NTK-aware methods, and base classes for dynamic scales.
 
-Design: `DynamicNtk` is the only implementation of a scale that depends on the request's length. Its
-subclasses define how fast the scale grows and up to which length it is constant.
+Design: `DynamicNtk` computes a scale that depends on the request's length. Subclasses define how
+fast the scale grows and up to which length it is constant.
 
 Source: Peng et al. 2023, arXiv:2309.00071, definition 3; dynamic form: transformers' "dynamic".
 """
@@ -26,9 +26,9 @@ def ntk_frequencies(geometry: RopeGeometry, scale: float) -> Frequencies:
     if dim == 2:
         raise SpecError(
             "NTK-aware scaling",
-            "rotary_dim 2, a single pair that is fastest and slowest at once",
-            "at least two pairs",
-            "use pi",
+            "a model with a single rotated pair (rotary_dim 2)",
+            "at least two pairs, a fastest and a slowest",
+            "use the method pi",
         )
     return geometry.inv_freq(geometry.theta * scale ** (dim / (dim - 2)))
 
@@ -47,11 +47,9 @@ class DynamicNtk(Method):
     family: ClassVar[Family] = "dynamic"
 
     def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
-        """Return the frequencies of the base that belongs to the request's length."""
         return RopeTable(ntk_frequencies(geometry, self.scale_at(lengths)))
 
     def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
-        """Raise SpecError if the geometry has a single pair."""
         self.rope_table(geometry, lengths)
 
     def length_dependent(self, geometry: RopeGeometry, lengths: ContextLengths) -> bool:
@@ -59,7 +57,7 @@ class DynamicNtk(Method):
         return lengths.request > self.constant_up_to(lengths)
 
     def growth(self, lengths: ContextLengths) -> float:
-        """Return by how much the scale increases per trained context of length."""
+        """Return the increase of the scale when a request is one trained context longer."""
         raise NotImplementedError
 
     def constant_up_to(self, lengths: ContextLengths) -> int:
@@ -76,15 +74,14 @@ class TargetNtk(DynamicNtk):
     """NTK-aware scaling that is constant for requests up to the target context."""
 
     factor: float | None = Field(default=None, gt=0)
-    """Growth s of the scale; None means target / (2 * trained) context."""
+    """Growth s of the scale per trained context of length; None means target context / (2 * trained
+    context)."""
 
     def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
-        """Raise SpecError if the target is below the trained context."""
         checked_scale(self, None, lengths)
         super().check(geometry, lengths)
 
     def growth(self, lengths: ContextLengths) -> float:
-        """Return `factor`; if it is None, the target divided by twice the trained context."""
         return lengths.target / (2 * lengths.trained) if self.factor is None else self.factor
 
     def constant_up_to(self, lengths: ContextLengths) -> int:

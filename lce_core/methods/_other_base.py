@@ -1,6 +1,6 @@
-"""Methods that replace the RoPE base by another one for all pairs and lengths.
+"""Base class of methods that replace the RoPE base for all pairs and lengths.
 
-Design: these methods differ in value, training recipe and paper, not in their computation.
+Design: these methods differ in the base, the training recipe and the paper, but compute the same.
 """
 
 from __future__ import annotations

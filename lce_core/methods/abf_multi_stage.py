@@ -30,16 +30,16 @@ class AdjustedBaseInStages(Method):
     training: ClassVar[Literal["none", "optional", "required"]] = "required"
 
     bases: tuple[Base, ...] = Field(default=(1e6, 2e6, 5e6), min_length=2)
-    """RoPE base of each stage; inference uses the last one."""
+    """RoPE base of each stage; inference uses the last base."""
     shares: tuple[float, ...] | None = None
-    """Fraction of train_tokens for each stage; None means equal fractions."""
+    """Fraction of train_tokens for each stage, 1 in total; None means equal fractions."""
 
     def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
         """Return the frequencies of the last run's base, which inference uses at every length."""
         return RopeTable(geometry.inv_freq(self.bases[-1]))
 
     def stages(self, lengths: ContextLengths) -> tuple[TrainingStage, ...]:
-        """Return all training runs but the last, whose rows have the target length."""
+        """Return all training runs except the last, whose rows have the target length."""
         shares = self.shares or [1 / len(self.bases)] * len(self.bases)
         last = len(self.bases) - 1
         return tuple(
@@ -55,22 +55,22 @@ class AdjustedBaseInStages(Method):
                 raise SpecError(
                     "abf_multi_stage.shares",
                     list(self.shares),
-                    f"one positive share for each of the {len(self.bases)} bases, 1 in sum",
-                    "correct the shares, or leave them out",
+                    f"one positive fraction for each of the {len(self.bases)} bases, 1 in total",
+                    "correct the shares, or remove the key",
                 )
         parts = 1 << (len(self.bases) - 1)
         if lengths.target % parts:
             raise SpecError(
                 "abf_multi_stage.bases",
                 f"{len(self.bases)} stages to {lengths.target} tokens",
-                f"a target that divides by {parts}, since rows double from stage to stage",
+                f"a target divisible by {parts}, because rows double from stage to stage",
                 "give fewer bases or another target_context",
             )
 
 
 def _single_stage(base: float) -> Method:
-    # Use the single-stage method: a stage is then the same step as a separate study at that base
-    # and length, and both share its result.
+    # A stage is an abf_single_stage run. It therefore has the same step id as in a study of that
+    # method at this base and length, and both studies use one result.
     return METHODS.load("abf_single_stage").model_validate({"base": base})
 
 
@@ -79,10 +79,10 @@ SOURCE = Source(
     paper="arXiv:2412.07171",
     place="section 4.1 and Table 1, ABF multi-stage (uniform)",
     reference="own",
-    differs="the split of tokens that the paper calls carefully selected is not printed; equal"
-    " parts are its uniform row. Optimiser and warmup start afresh in each stage, of which the"
-    " paper says nothing. Each stage draws its documents anew with the run's seed: of equal parts"
-    " all see the same ones",
+    differs="the paper does not print its carefully selected split of tokens; equal fractions are"
+    " its uniform row. Optimiser and warmup restart in each stage; the paper leaves this open. Each"
+    " stage draws its documents again with the run's seed, so stages with equal fractions see the"
+    " same documents",
 )
 EVIDENCE = (
     frequencies(

@@ -1,10 +1,10 @@
-"""CLEX: frequencies that follow a learned differential equation in the scale of the context.
+"""CLEX: frequencies that solve a learned differential equation in the scale of the context.
 
-Design: the logarithm of each frequency obeys an ordinary differential equation in the scale t. Its
+Design: the logarithm of each frequency obeys an ordinary differential equation in the scale t. The
 right-hand side is the NTK-aware change of base for scale 2 t - 1 plus a small network shared by all
 layers, which is zero before training. Training draws a scale for every row, spreads the row's
 positions over the context of that scale, and differentiates through the integration. A request uses
-the scale of its own length. Without fine-tuning this is the NTK-aware method at scale 2 t - 1.
+the scale of its length. Without fine-tuning, CLEX is the NTK-aware method at scale 2 t - 1.
 
 The phase at a position changes with the frequency times that position. At large positions the
 network's gradient is therefore orders of magnitude larger than the model's and dominates the norm
@@ -31,20 +31,20 @@ _MARGIN = 4
 
 
 class Clex(Method):
-    """Continuous frequencies, learned by a network on positions of longer contexts."""
+    """Frequencies as a learned, continuous function of the context's scale."""
 
     family: ClassVar[Family] = "dynamic"
     rotary: ClassVar[str | None] = "lce_core.extension.continuous_rotary:ContinuousRotary"
 
     max_scale: int | None = Field(default=None, ge=1)
-    """Largest scale t, in trained contexts, for training and inference; None means four times the
-    scale of the target."""
+    """Largest scale t (context length divided by the trained context) in training and at inference;
+    None means four times the scale of the target context."""
     expansion: int = Field(default=1, ge=1)
     """Hidden units of the network, as a multiple of the rotary dimension."""
     activation: Literal["silu", "tanh"] = "silu"
     """Nonlinearity of the network."""
     step: float = Field(default=0.1, gt=0, le=1)
-    """Step of the integration, in units of the scale; divides 1."""
+    """Step of the integration, in units of the scale; 1 must be a multiple of the step."""
     log_scale: bool = False
     """Multiply attention logits by ln(length) / ln(trained context) beyond the trained context."""
 
@@ -56,27 +56,26 @@ class Clex(Method):
         return RopeTable(self.untrained(geometry, self.scale_at(lengths)), factor)
 
     def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
-        """Raise SpecError if max_scale misses the target, step misses a scale, or for one pair."""
+        """Raise SpecError if max_scale is below the target's scale, or step does not divide 1."""
         needed = math.ceil(lengths.target / lengths.trained)
         if self.largest_scale(lengths) < needed:
             raise SpecError(
                 "clex.max_scale",
                 self.max_scale,
-                f"at least {needed}, the trained contexts of {lengths.trained} tokens in"
-                " the target",
-                f"give {_MARGIN * needed}, or leave it out",
+                f"at least {needed}, the target context divided by the trained context of"
+                f" {lengths.trained} tokens",
+                f"write {_MARGIN * needed}, or remove the key",
             )
         if abs(self.steps_per_scale * self.step - 1) > 1e-9:
             raise SpecError(
                 "clex.step",
                 self.step,
-                "a step that divides 1, so that every scale is reached",
-                f"give 1/{self.steps_per_scale} = {1 / self.steps_per_scale}",
+                "a step that divides 1, so that the integration reaches every whole scale",
+                f"write 1/{self.steps_per_scale} = {1 / self.steps_per_scale}",
             )
         self.untrained(geometry, 1)
 
     def length_dependent(self, geometry: RopeGeometry, lengths: ContextLengths) -> bool:
-        """Return True beyond the trained context: frequencies then hold for this length only."""
         return lengths.request > lengths.trained
 
     @property
@@ -85,7 +84,7 @@ class Clex(Method):
         return round(1 / self.step)
 
     def largest_scale(self, lengths: ContextLengths) -> int:
-        """Return `max_scale`; if it is None, four times the target in (whole) trained contexts."""
+        """Return `max_scale`; None means 4 * ceil(target context / trained context)."""
         target = math.ceil(lengths.target / lengths.trained)
         return _MARGIN * target if self.max_scale is None else self.max_scale
 
@@ -103,13 +102,13 @@ SOURCE = Source(
     paper="arXiv:2310.16450",
     place="section 3; scales up to 32 and SiLU at a target of 8 contexts from LCEG's configuration",
     reference="https://github.com/DAMO-NLP-SG/CLEX/tree/023709d",
-    differs="only the network's part is integrated, in float64 (the NTK part is exact), with the"
-    " same 3/8 rule and step 0.1 rather than 0.01, which puts the reference's own integral off by"
-    " 1.4e-6 in the logarithm; a scale and positions per row rather than per micro-batch; a row"
-    " ends at (L t - 1) / k, beyond all other positions, where the reference's L t // k - 1 falls"
-    " behind sampled ones in rows of several contexts; k = L / C is not rounded down; the base"
-    " model's theta rather than 10000; one table per request; log_scale holds in training and in"
-    " use alike, and is never below 1",
+    differs="only the network's summand is integrated, in float64 (the NTK summand is exact), with"
+    " the same 3/8 rule and step 0.1 instead of 0.01; with step 0.1 the reference's own integral"
+    " changes by 1.4e-6 in the logarithm; a scale and positions per row instead of per micro-batch;"
+    " the last position of a row is (L t - 1) / k, larger than all others, where the reference's"
+    " L t // k - 1 can be smaller than sampled positions in rows of several contexts; k = L / C is"
+    " not rounded down; the base model's theta instead of 10000; one table per request; log_scale"
+    " applies in training and at inference, and is never below 1",
 )
 EVIDENCE = (
     frequencies(

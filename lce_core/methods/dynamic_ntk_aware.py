@@ -1,7 +1,7 @@
 """Dynamic NTK-aware interpolation of YaRN: the scale is the request's length over the context.
 
-Design: the static method with scale max(1, L / C), no larger than the request needs; L is prompt
-plus new tokens of the whole request. The scale of ntk_frozen grows twice as fast.
+Design: the method ntk_aware with scale max(1, L / C), where L counts prompt and new tokens of the
+request and C is the trained context. The scale of ntk_frozen grows twice as fast.
 
 Source: Peng et al. 2023, arXiv:2309.00071, section 3.4 and table 5 (after emozilla, 2023).
 """
@@ -18,7 +18,6 @@ class DynamicNtkAware(DynamicNtk):
     """NTK-aware scaling by max(1, length / trained context)."""
 
     def growth(self, lengths: ContextLengths) -> float:
-        """Return 1, so that the scale equals length / trained context."""
         return 1.0
 
 
@@ -27,7 +26,7 @@ SOURCE = Source(
     paper="arXiv:2309.00071",
     place="section 3.4 and table 5, row NTK-aware, dynamic",
     reference="github.com/jquesnelle/yarn@995db5b575e75230b3384d658f8b944c9662f775",
-    differs="one base per request; the reference changes it while it generates",
+    differs="one base per request; the reference changes the base during generation",
 )
 EVIDENCE = (
     frequencies(

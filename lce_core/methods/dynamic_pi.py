@@ -1,7 +1,7 @@
 """Dynamic position interpolation of YaRN: the scale is the request's length over the context.
 
-Design: every frequency is divided by max(1, L / C). L is prompt plus new tokens of the whole
-request, so that cached keys and new queries share one table.
+Design: every frequency is divided by max(1, L / C), where C is the trained context. L counts prompt
+and new tokens of the request, so that cached keys and new queries use one table.
 
 Source: Peng et al. 2023, arXiv:2309.00071, section 3.4 and table 5.
 """
@@ -18,7 +18,7 @@ from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
 
 class DynamicPositionInterpolation(Method):
-    """Linear interpolation of positions, no stronger than the request needs."""
+    """Linear interpolation of positions by the length of the request."""
 
     family: ClassVar[Family] = "dynamic"
 
@@ -28,7 +28,6 @@ class DynamicPositionInterpolation(Method):
         return RopeTable(geometry.inv_freq() / scale)
 
     def length_dependent(self, geometry: RopeGeometry, lengths: ContextLengths) -> bool:
-        """Return True beyond the trained context: frequencies then hold for this length only."""
         return lengths.request > lengths.trained
 
 
@@ -37,7 +36,7 @@ SOURCE = Source(
     paper="arXiv:2309.00071",
     place="section 3.4 and table 5, row PI, dynamic",
     reference="github.com/jquesnelle/yarn@995db5b575e75230b3384d658f8b944c9662f775",
-    differs="one table per request; the reference changes it while it generates",
+    differs="one table per request; the reference changes the table during generation",
 )
 EVIDENCE = (
     frequencies(

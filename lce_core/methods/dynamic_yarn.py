@@ -1,8 +1,8 @@
 """Dynamic YaRN: the scale of frequencies and temperature follows the request's length.
 
-Design: YaRN with scale max(1, L / C). L is prompt plus new tokens of the whole request, so that
-cached keys and new queries share one table. With attention_factor 1 and ramp "paper" this is the
-dynamic NTK-by-parts of YaRN's table 5.
+Design: YaRN with scale max(1, L / C), where C is the trained context. L counts prompt and new
+tokens of the request, so that cached keys and new queries use one table. With attention_factor 1
+and ramp "paper" this is the dynamic NTK-by-parts of YaRN's table 5.
 
 Source: Peng et al. 2023, arXiv:2309.00071, section 3.4, table 5 and appendix B.7.
 """
@@ -20,7 +20,7 @@ from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
 
 class DynamicYarn(WithTemperature):
-    """Interpolation by parts with temperature, no stronger than the request needs."""
+    """Interpolation by parts with temperature, by the length of the request."""
 
     family: ClassVar[Family] = "dynamic"
 
@@ -29,11 +29,9 @@ class DynamicYarn(WithTemperature):
         return self.table(geometry, dynamic_scale(1.0, lengths.request, lengths.trained))
 
     def length_dependent(self, geometry: RopeGeometry, lengths: ContextLengths) -> bool:
-        """Return True beyond the trained context: frequencies then hold for this length only."""
         return lengths.request > lengths.trained
 
     def stock_rope(self, lengths: ContextLengths) -> dict[str, Any] | None:
-        """Return transformers' `rope_parameters` of type "yarn" for the request's scale."""
         return self.stated(dynamic_scale(1.0, lengths.request, lengths.trained), lengths.trained)
 
 
@@ -42,8 +40,9 @@ SOURCE = Source(
     paper="arXiv:2309.00071",
     place="section 3.4 and table 5, row YaRN, dynamic",
     reference="github.com/jquesnelle/yarn@995db5b575e75230b3384d658f8b944c9662f775",
-    differs="one table per request; the reference changes it while it generates, and its two"
-    " classes divide by different contexts once a model is fine-tuned: here by the base model's",
+    differs="one table per request; the reference changes the table during generation. For"
+    " fine-tuned models the reference's two classes divide the length by different contexts; lce"
+    " divides by the base model's trained context",
 )
 EVIDENCE = (
     frequencies(

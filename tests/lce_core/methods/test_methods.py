@@ -405,7 +405,7 @@ def test_a_target_below_the_trained_context_is_refused(name: str) -> None:
         ({"name": "yarn", "ramp": "index"}, r"m\.ramp: got 'index'; expected 'code' or 'paper'"),
         (
             {"name": "yarn", "ramp": "paper", "truncate": False},
-            "truncate together with ramp: code alone",
+            "truncate: false only together with ramp: code",
         ),
         (
             {"name": "yarn", "beta_fast": 1.0},
