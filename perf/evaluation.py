@@ -118,7 +118,7 @@ def fewer_windows(options: argparse.Namespace, length: int, target: float) -> di
         (wall, cpu),
         target,
         f"{of_sparse.value:.3f} [{of_sparse.ci_low:.3f}, {of_sparse.ci_high:.3f}]"
-        f" holds {of_dense.value:.3f}",
+        f" contains {of_dense.value:.3f}",
     )
 
 
@@ -142,8 +142,8 @@ def one_pass(
     error = float(np.abs(np.array(found) / np.array(expected) - 1).max())
     assert error < 1e-5, error
     return _row(
-        f"{name} at {lengths}: read off the longest",
-        "a pass each",
+        f"{name} at {lengths}: from the longest",
+        "a pass for each",
         (wall, cpu),
         target,
         f"equal to {error:.0e}",
@@ -172,7 +172,7 @@ def shared_prefixes(
     assert apart == together
     size = f"equal answers, {sum(map(len, prompts)):,} tokens"
     against = "one by one" if model.coarse else "batches"
-    return _row(f"{name}: shared beginnings", against, (wall, cpu), target, size)
+    return _row(f"{name}: shared prefixes", against, (wall, cpu), target, size)
 
 
 def early_stop(
@@ -206,7 +206,7 @@ def early_stop(
         assert match(task, long, prompt.references) == match(task, brief, prompt.references) == 1
         assert len(brief) < len(long)
     cut = f"equal scores, {sum(map(len, short))} of {sum(map(len, whole))} characters"
-    return _row(f"RULER {task} at {length}: early stop", "whole answers", (wall, cpu), target, cut)
+    return _row(f"RULER {task} at {length}: early stop", "full answers", (wall, cpu), target, cut)
 
 
 def needle_grid(length: int) -> list[np.ndarray]:

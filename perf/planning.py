@@ -75,16 +75,16 @@ def measure(home: Path, num_cells: int, many: int) -> dict[str, Any]:
         return answer
 
     plan = timed("compile the study", lambda: planned(seeds))
-    timed("look its steps up, none done", lambda: inspect(plan, store, {}))
+    timed("look up its steps, none done", lambda: inspect(plan, store, {}))
     figures["`lce plan`, none done"] = command(home, seeds)
     done = {p for p, step in plan.steps.items() if step.axes.get("seed", 0) % 2 == 0}
     for fingerprint in done:
         commit(store, plan.steps[fingerprint])
     fresh = Store(home)
-    states = timed("look its steps up, half done", lambda: inspect(plan, fresh, {}))
+    states = timed("look up its steps, half done", lambda: inspect(plan, fresh, {}))
     assert {p for p, state in states.items() if state.state == "done"} == done
     ids = {step.id for step in plan.steps.values()}
-    diff = timed("explain what is to do", lambda: compare(plan, fresh, states, ids))
+    diff = timed("find the reasons of missing steps", lambda: compare(plan, fresh, states, ids))
     assert len(diff.states) == len(plan.steps)
     assert not diff.orphans
     figures["`lce plan`, half done"] = command(home, seeds)
