@@ -98,7 +98,7 @@ class DataSet:
                 f"{got:,} rows",
                 f"all {expected:,} rows",
                 f"get it again from {self.origin}. To use fewer rows, set num_samples. To declare"
-                f" an incomplete data set, write {json.dumps({part: got})} into its file {SUBSET}",
+                f" an incomplete data set, write {json.dumps({part: got})} into its {SUBSET}",
             )
 
     def recorded_name(self, folders: Mapping[str, Path]) -> str:

@@ -52,7 +52,6 @@ from lce_core.benchmarks import (
     prompts_sha256,
     score,
 )
-from lce_core.benchmarks._prompted.cache import cell_prompts
 from lce_core.benchmarks._prompted.retrieval import MIN_TEXT, TokenIds, key_ids, token_name
 from lce_core.benchmarks._text.benchmark import DEFAULT_SPAN
 from lce_core.benchmarks._text.documents import DATA_SETS, held_out_documents, read_documents
@@ -114,15 +113,6 @@ class ContextForm(PromptForm):
     def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
         least = MIN_TEXT + NEW_TOKENS
         return None if eval_length >= least else f"a context needs at least {least} tokens"
-
-    def prompts(self, benchmark: PromptBenchmark, request: CellRequest) -> tuple[Prompt, ...]:
-        return cell_prompts(
-            benchmark,
-            request,
-            lambda: benchmark.build(request),
-            KeyPrompt,
-            reads_held_out=benchmark.reads_held_out(request.task),
-        )
 
     def build(self, benchmark: PromptBenchmark, request: CellRequest) -> Sequence[Prompt]:
         """Build the cell's prompts without the cache."""
@@ -247,9 +237,6 @@ class MultiKey(PromptBenchmark):
     def num_prompts(self, task: str) -> int:
         return self.contexts() * self.num_keys
 
-    def prompt_tokens(self, task: str, eval_length: int) -> int:
-        return eval_length
-
     def num_independent(self, task: str, eval_length: int, held_out_tokens: int) -> int:
         return self.contexts()
 
@@ -301,7 +288,7 @@ class MultiKey(PromptBenchmark):
             request.report(index + 1, len(groups))
         clusters = [sample.cluster for sample in samples]
         margins = [sample.margin for sample in samples if sample.margin is not None]
-        means = np.nanmean(losses, axis=1, dtype=np.float64).tolist()
+        means = np.asarray(np.nanmean(losses, axis=1, dtype=np.float64)).tolist()
         seen = ~np.isnan(losses)
         totals = np.where(seen, losses, 0.0).sum(axis=0, dtype=np.float64)
         own = [group[0].document for group in groups]

@@ -31,7 +31,7 @@ from lce_core.benchmarks import (
     score,
 )
 from lce_core.benchmarks._text.benchmark import FAITHFUL_DOCUMENTS, TINY_TOKENS, pack_losses
-from lce_core.benchmarks._text.windows import cut_windows, num_windows, window_losses
+from lce_core.benchmarks._text.windows import cut_windows, num_windows, window_scores
 from lce_core.evaluation.windows import Windows
 from lce_core.evidence import calls
 from lce_core.models import LanguageModel
@@ -114,8 +114,8 @@ class NllByPosition(TextBenchmark):
         for start in range(0, windows.length - 1, chunk):
             size = min(chunk, windows.length - start)
             piece = Windows(windows.stream, windows.starts + start, size)
-            for first, nll in window_losses(request, piece):
-                losses[first : first + len(nll), start + 1 : start + size] = nll
+            for first, found in window_scores(request, piece):
+                losses[first : first + len(found), start + 1 : start + size] = found.nll
         return losses
 
     def _bin_width(self, base_model: LanguageModel) -> int:

@@ -34,7 +34,7 @@ from lce_core.benchmarks import (
     encode,
     strata,
 )
-from lce_core.errors import UnavailableError
+from lce_core.benchmarks._prompted.filling import too_long
 from lce_core.evaluation.metrics import first_integer, has_complete_integer
 
 INSTRUCTION = (
@@ -146,14 +146,8 @@ def _garbage_that_fits(request: CellRequest, step: int) -> int:
 
     minimum = prompt_tokens(0)
     if minimum > budget:
-        needed = minimum + NEW_TOKENS
-        raise UnavailableError(
-            "eval_length",
-            f"{request.eval_length} tokens, where the passkey prompt without any garbage and its"
-            f" answer take {needed}",
-            f"at least {needed} tokens",
-            "evaluate longer contexts",
-        )
+        what = "the passkey prompt without any garbage and its answer"
+        raise too_long(request, what, minimum + NEW_TOKENS)
     # Search in steps: `low` fits, `high` is too long or out of range. The first probe is an
     # estimate; later probes move by 1/16 until both bounds are probes, then bisect.
     low, high = 0, budget * _MAX_CHARACTERS_PER_TOKEN // step + 1

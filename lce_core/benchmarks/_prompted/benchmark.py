@@ -24,7 +24,7 @@ from lce_core.benchmarks._base import (
     score,
 )
 from lce_core.benchmarks._prompted.cache import cell_prompts
-from lce_core.benchmarks._prompted.filling import last_that_fits, require_filled
+from lce_core.benchmarks._prompted.filling import last_that_fits, require_filled, too_long
 from lce_core.benchmarks._prompted.retrieval import (
     Prompt,
     TokenIds,
@@ -34,7 +34,6 @@ from lce_core.benchmarks._prompted.retrieval import (
     text_answers,
 )
 from lce_core.data.sequences import Answers, Sequences
-from lce_core.errors import UnavailableError
 from lce_core.models import LanguageModel
 from lce_core.statistics.estimates import Estimate, mean_estimate
 
@@ -299,13 +298,7 @@ class PromptBenchmark(Benchmark):
         ids = encode(request, text)
         needed = len(ids) + self.new_tokens(request.task)
         if needed > request.eval_length:
-            raise UnavailableError(
-                "eval_length",
-                f"{request.eval_length} tokens, where a prompt of {self.plugin_name} and its answer"
-                f" take {needed}",
-                f"at least {needed} tokens",
-                "evaluate longer contexts",
-            )
+            raise too_long(request, f"a prompt of {self.plugin_name} and its answer", needed)
         return np.array(ids, dtype=np.int64)
 
 

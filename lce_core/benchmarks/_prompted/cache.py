@@ -114,7 +114,7 @@ def cell_prompts(
     that cannot be serialised are built every time.
 
     Args:
-      benchmark: the benchmark that the prompts belong to.
+      benchmark: the cell's benchmark.
       request: the cell.
       build: builds the prompts, which must depend on the cache key alone.
       kind: class of the prompts.

@@ -6,11 +6,31 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 
+from lce_core.benchmarks._base import CellRequest
 from lce_core.data.sequences import Sequences
 from lce_core.errors import UnavailableError
 
 FULL_SHARE = Fraction(95, 100)
 """Fraction of the cell's length that prompt and answer must reach, on average over prompts."""
+
+
+def too_long(
+    request: CellRequest, what: str, needed: int, *, otherwise: str = ""
+) -> UnavailableError:
+    """Return the error that `what` takes more tokens than the cell's length.
+
+    Args:
+      request: the cell.
+      what: the prompt and its answer as a plural noun, for the message.
+      needed: tokens of prompt and answer.
+      otherwise: further advice that ends the message, such as " or fewer shots".
+    """
+    return UnavailableError(
+        "eval_length",
+        f"{request.eval_length} tokens, where {what} take {needed}",
+        f"at least {needed} tokens",
+        f"evaluate longer contexts{otherwise}",
+    )
 
 
 def last_that_fits(fits: Callable[[int], bool], low: int, high: int) -> int:

@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lce_core.benchmarks._base import CellRequest
-from lce_core.benchmarks._text.windows import window_losses
+from lce_core.benchmarks._text.windows import shifted, window_scores
 from lce_core.evaluation.windows import Stream, Windows
-from lce_core.progress import Progress
 
 
 @dataclass(frozen=True)
@@ -72,13 +71,10 @@ def document_losses(
     done = 0
     for length, members in sorted(by_length.items(), reverse=True):
         starts = np.array([cuts[index].start for index in members])
-        report = _after(request, done, len(cuts))
-        for first, nll in window_losses(request, Windows(stream, starts, length, before), report):
-            for index, row in zip(members[first : first + len(nll)], nll, strict=True):
+        report = shifted(request.report, done, len(cuts))
+        windows = Windows(stream, starts, length, before)
+        for first, found in window_scores(request, windows, report):
+            for index, row in zip(members[first : first + len(found)], found.nll, strict=True):
                 rows[index] = row
         done += len(members)
     return rows
-
-
-def _after(request: CellRequest, before: int, total: int) -> Progress:
-    return lambda done, _: request.report(before + done, total)

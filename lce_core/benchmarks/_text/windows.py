@@ -22,8 +22,8 @@ _GROUP_TOKENS = 1 << 22
 def num_windows(stream_tokens: int, length: int, stride: int, *, drop_last: bool) -> int:
     """Return the number of windows of `length` tokens that start every `stride` tokens.
 
-    `drop_last` counts like LCEG's script, which leaves out windows that end with the stream, and
-    then the last one. Otherwise every window within the stream counts.
+    `drop_last` counts like LCEG's script: ceil((stream_tokens - length) / stride) - 1, which leaves
+    out at least the last window. Otherwise every window within the stream counts.
     """
     room = stream_tokens - length
     return max(0, -(-room // stride) - 1) if drop_last else max(0, room // stride + 1)
@@ -49,17 +49,6 @@ def cut_windows(
     return Windows(Stream(stream), np.arange(count) * stride, length)
 
 
-def window_losses(
-    request: CellRequest, windows: Windows, report: Progress | None = None
-) -> Iterator[tuple[int, NDArray[np.float32]]]:
-    """Yield (index of the group's first window, NLL in nats (windows, L - 1)), group by group.
-
-    Groups and arguments are those of `window_scores`.
-    """
-    for first, found in window_scores(request, windows, report):
-        yield first, found.nll
-
-
 def window_scores(
     request: CellRequest, windows: Windows, report: Progress | None = None
 ) -> Iterator[tuple[int, TokenScores]]:
@@ -79,7 +68,7 @@ def window_scores(
     groups = [windows.rows(first, size) for first in range(0, len(windows), size)]
     for place, group in enumerate(groups):
         first = place * size
-        progress = _shifted(report or request.report, first, len(windows))
+        progress = shifted(report or request.report, first, len(windows))
         later = partial(_missing_of, request, groups[place + 1 :])
         yield first, _scores(request, group, len(windows), later, progress)
 
@@ -103,7 +92,7 @@ def _scores(
         report(found, found)
         return TokenScores(nll, hits)
     uncached = replace(windows, starts=windows.starts[missing])
-    progress = _shifted(report, found, len(windows))
+    progress = shifted(report, found, len(windows))
     if request.ranges is None:
         computed = _all_at_once(request, uncached, progress)
     else:
@@ -141,5 +130,6 @@ def _text_of(windows: Windows) -> Text:
     return windows.stream.digest, windows.before
 
 
-def _shifted(report: Progress, first: int, total: int) -> Progress:
+def shifted(report: Progress, first: int, total: int) -> Progress:
+    """Return a progress callback for work that starts after `first` of `total` windows are done."""
     return lambda done, _: report(first + done, total)

@@ -13,9 +13,9 @@ import numpy as np
 
 from lce_core.benchmarks import CellRequest
 from lce_core.benchmarks._data import DataSet, read_rows
-from lce_core.benchmarks._prompted.filling import last_that_fits
+from lce_core.benchmarks._prompted.filling import last_that_fits, too_long
 from lce_core.benchmarks._prompted.retrieval import Prompt, encode
-from lce_core.errors import DataError, UnavailableError
+from lce_core.errors import DataError
 
 HEADER = (
     "Below is a record of lines I want you to remember. Each line begins with 'line <line index>'"
@@ -117,13 +117,8 @@ def published_prompts(request: CellRequest) -> list[Prompt]:
         if not all(_fits(request, prompt) for prompt in prompts):
             if not fitting:
                 needed = max(len(prompt.ids) for prompt in prompts) + NEW_TOKENS
-                raise UnavailableError(
-                    "eval_length",
-                    f"{request.eval_length} tokens, where {file.name} and its answers take"
-                    f" {needed}",
-                    f"at least {needed} tokens",
-                    "evaluate longer contexts or set cases: generated",
-                )
+                advice = " or set cases: generated"
+                raise too_long(request, f"{file.name} and its answers", needed, otherwise=advice)
             break
         fitting = prompts
     return fitting
@@ -179,13 +174,7 @@ def _fits(request: CellRequest, prompt: Prompt) -> bool:
 def _checked(request: CellRequest, prompt: Prompt) -> Prompt:
     if _fits(request, prompt):
         return prompt
-    needed = len(prompt.ids) + NEW_TOKENS
-    raise UnavailableError(
-        "eval_length",
-        f"{request.eval_length} tokens, where {MIN_LINES} lines and the answer take {needed}",
-        f"at least {needed} tokens",
-        "evaluate longer contexts",
-    )
+    raise too_long(request, f"{MIN_LINES} lines and the answer", len(prompt.ids) + NEW_TOKENS)
 
 
 def _num_lines(file: Path) -> int:

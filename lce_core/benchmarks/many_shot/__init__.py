@@ -41,12 +41,13 @@ from lce_core.benchmarks import (
     generator,
 )
 from lce_core.benchmarks._data import DataSet, Seen, fact_of_files
+from lce_core.benchmarks._prompted.filling import too_long
 from lce_core.benchmarks._prompted.truncation import cut_middle
 from lce_core.benchmarks.longbench.metrics import class_share, first_line, has_complete_line
 from lce_core.benchmarks.many_shot.demonstrations import drawn_order, prompt_text
 from lce_core.benchmarks.many_shot.forms import TINY_SHOTS, ShotForm, ShotKeys, num_shots
 from lce_core.benchmarks.many_shot.trec import CLASSES, TREC, drawn_questions, trec_questions
-from lce_core.errors import SpecError, UnavailableError
+from lce_core.errors import SpecError
 from lce_core.models import LanguageModel
 
 NEW_TOKENS = 64
@@ -170,13 +171,8 @@ class ManyShot(PromptBenchmark):
             ids = [encode(request, text) for text, _ in texts]
             needed = max(map(len, ids)) + NEW_TOKENS
             if needed > request.eval_length:
-                raise UnavailableError(
-                    "eval_length",
-                    f"{request.eval_length} tokens, where the longest prompt of {request.task} and"
-                    f" its answer take {needed}",
-                    f"at least {needed} tokens",
-                    "evaluate longer contexts or fewer shots",
-                )
+                what = f"the longest prompt of {request.task} and its answer"
+                raise too_long(request, what, needed, otherwise=" or fewer shots")
         return [
             Prompt(np.array(row, dtype=np.int64), label)
             for row, (_, label) in zip(ids, texts, strict=True)

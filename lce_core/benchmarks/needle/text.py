@@ -8,6 +8,7 @@ import numpy as np
 
 from lce_core.benchmarks import CellRequest
 from lce_core.benchmarks._essays import essays
+from lce_core.benchmarks._prompted.filling import too_long
 from lce_core.benchmarks._prompted.retrieval import Prompt, encode, long_streams, random_slice
 from lce_core.errors import UnavailableError
 from lce_core.models import LanguageModel
@@ -83,13 +84,7 @@ def needle_prompt(
         # Decoding and tokenising again can change the number of tokens slightly.
         num_tokens = max(0, num_tokens - excess)
     needed = len(ids) - num_tokens + NEW_TOKENS
-    raise UnavailableError(
-        "eval_length",
-        f"{request.eval_length} tokens, where the needle prompt without any haystack and its answer"
-        f" take {needed}",
-        f"at least {needed} tokens",
-        "evaluate longer contexts",
-    )
+    raise too_long(request, "the needle prompt without any haystack and its answer", needed)
 
 
 def require_leak(request: CellRequest) -> None:

@@ -41,8 +41,7 @@ from lce_core.benchmarks import (
 )
 from lce_core.benchmarks._data import DataSet
 from lce_core.benchmarks.ruler._documents import XQUAD
-from lce_core.benchmarks.ruler._drafts import RULER_SEED, Draw, TextTask
-from lce_core.benchmarks.ruler._prompts import RulerPrompt
+from lce_core.benchmarks.ruler._drafts import RULER_SEED, Draw, RulerPrompt, TextTask
 from lce_core.benchmarks.ruler._search import Search
 from lce_core.benchmarks.ruler._tasks import (
     TASKS,

@@ -9,6 +9,8 @@ from typing import Literal, Protocol
 
 import numpy as np
 
+from lce_core.benchmarks._prompted.retrieval import Prompt
+
 NOISE = "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again."
 """Sentences that RULER repeats as a haystack."""
 RULER_SEED = 42
@@ -17,6 +19,18 @@ RULER_SEED = 42
 Retry = Literal["redrawn smaller", "redrawn", "smaller"]
 """What RULER does with a prompt that is too long: draw a new one a step smaller, draw a new one of
 the same size, or shrink the same draw by a step."""
+
+
+@dataclass(frozen=True, eq=False)
+class RulerPrompt(Prompt):
+    """A prompt with all its references; `reference` holds them joined by " | "."""
+
+    references: tuple[str, ...] = ()
+    cluster: str | None = None
+
+    @property
+    def right_answers(self) -> tuple[str, ...]:
+        return self.references
 
 
 @dataclass(frozen=True)
@@ -36,6 +50,15 @@ class Draft:
     counted: tuple[str, str] | None = None
     """Two halves of the prompt whose tokens RULER's first release counts separately; None: the
     release counts the tokens of the whole text."""
+
+    def prompt(self, ids: list[int]) -> RulerPrompt:
+        return RulerPrompt(
+            np.array(ids, dtype=np.int64),
+            " | ".join(self.references),
+            self.depth,
+            self.references,
+            self.cluster,
+        )
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from functools import cached_property
 from itertools import pairwise
 
 from lce_core.benchmarks import CellRequest
+from lce_core.benchmarks._prompted.filling import too_long
 from lce_core.benchmarks._prompted.retrieval import encode
-from lce_core.benchmarks.ruler._drafts import Draft, Draw, TextTask
-from lce_core.benchmarks.ruler._prompts import RulerPrompt, prompt_of, refuse
+from lce_core.benchmarks.ruler._drafts import Draft, Draw, RulerPrompt, TextTask
 from lce_core.store.identity import fingerprint
 
 FULL_SHARE = 0.99
@@ -52,7 +52,8 @@ class Search:
         if len(fitted) < count:
             smallest = (self._draft(0, index).text for index in range(count))
             longest = max(len(encode(self.request, text)) for text in smallest)
-            refuse(self.request, longest + self.task.new_tokens)
+            what = f"the smallest prompts of {self.request.task} and their answers"
+            raise too_long(self.request, what, longest + self.task.new_tokens)
         return fitted
 
     def prompt(self, index: int) -> RulerPrompt | None:
@@ -87,7 +88,7 @@ class Search:
             draft = self._draft(place, index)
             ids = encode(self.request, draft.text)
             if len(ids) <= room:
-                best[:] = [prompt_of(draft, ids)]
+                best[:] = [draft.prompt(ids)]
             return len(ids)
 
         enough = int(FULL_SHARE * room)

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lce_core.benchmarks import CellRequest
+from lce_core.benchmarks._prompted.filling import too_long
 from lce_core.benchmarks._prompted.retrieval import encode
-from lce_core.benchmarks.ruler._drafts import Draft, Draw, TextTask
-from lce_core.benchmarks.ruler._prompts import RulerPrompt, prompt_of, refuse
+from lce_core.benchmarks.ruler._drafts import Draft, Draw, RulerPrompt, TextTask
+from lce_core.errors import UnavailableError
 
 MAX_TRIES = 100
 """Draws of a sample that cannot shrink, after which the cell is unavailable; RULER never stops."""
@@ -73,7 +74,7 @@ class InUnits:
         Raises:
           UnavailableError: if the first size, or a sample of the smallest size, exceeds the length.
         """
-        return [prompt_of(draft, ids) for draft, ids in self.samples(self.common_size(), count)]
+        return [draft.prompt(ids) for draft, ids in self.samples(self.common_size(), count)]
 
     def common_size(self) -> int:
         """Return the size at which all samples start: the last at which sample 0 fits.
@@ -91,7 +92,7 @@ class InUnits:
             exact = total == room and units.retry == "redrawn smaller"
             if total >= room and not exact:
                 if size - units.step < units.least:
-                    self._refuse(total)
+                    raise self._too_long(total)
                 return size - units.step
             size += units.step
             if units.most is not None and size > units.most:
@@ -120,7 +121,7 @@ class InUnits:
                 continue
             tries += 1
             if tries == MAX_TRIES or units.retry == "smaller":
-                self._refuse(total)
+                raise self._too_long(total)
 
     def _drawn(self, size: int, index: int, state: tuple[Any, ...]) -> Draft:
         # Restore the generator, so that all sizes use one draw.
@@ -138,8 +139,10 @@ class InUnits:
     def _room(self) -> int:
         return self.request.eval_length - self.task.units.reserved
 
-    def _refuse(self, tokens: int) -> None:
-        refuse(self.request, max(tokens + self.task.new_tokens, self.request.eval_length + 1))
+    def _too_long(self, tokens: int) -> UnavailableError:
+        needed = max(tokens + self.task.new_tokens, self.request.eval_length + 1)
+        what = f"the smallest prompts of {self.request.task} and their answers"
+        return too_long(self.request, what, needed)
 
 
 def _sum(request: CellRequest, texts: list[str] | tuple[str, ...]) -> int:

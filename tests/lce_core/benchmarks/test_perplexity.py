@@ -350,7 +350,9 @@ def test_text_settings_without_meaning_are_refused(
 
 def test_truncated_documents_shorter_than_the_length_are_unavailable() -> None:
     benchmark = _benchmark("perplexity_documents", truncate=True, min_document_tokens=1000)
-    assert "at least 1000 tokens need not" in str(benchmark.unavailable(TOY, "code", 1001))
+    assert "documents of min_document_tokens 1000 would not" in str(
+        benchmark.unavailable(TOY, "code", 1001)
+    )
     assert benchmark.unavailable(TOY, "code", 1000) is None
     faithful = _benchmark("perplexity_documents", profile="faithful", data_sets=["proof_pile"])
     assert faithful.unavailable(TOY, "proof_pile", 131072) is None
