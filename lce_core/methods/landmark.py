@@ -1,10 +1,10 @@
-"""Landmark attention: a token after each block represents the block and selects it when needed.
+"""Landmark attention: an inserted token after each block lets queries select whole blocks.
 
-Design: a new token, the landmark, follows every `block - 1` tokens of text. In training on short
-sequences, its key learns to attract the queries that need its block: attention is a softmax over
-the query's own block and earlier landmarks, and the weight of a landmark is distributed over its
-block. At inference each query and head reads the `top_k` blocks whose landmarks score highest, at
-bounded distances.
+Design: a new token, the landmark, follows every `block - 1` tokens of text. Training uses short
+sequences. There, attention is a softmax over the query's own block and earlier landmarks, and the
+weight of a landmark is distributed over its block; the landmark's key thus learns to attract
+queries to its block. At inference each query and head reads the `top_k` blocks whose landmarks
+score highest, at bounded distances.
 
 Source: Mohtashami and Jaggi 2023, arXiv:2305.16300; LCEG (arXiv:2409.12181), section 3.3.
 """
@@ -31,18 +31,16 @@ class Landmark(Method):
     training: ClassVar[Literal["none", "optional", "required"]] = "required"
 
     block: int | None = Field(default=None, ge=2)
-    """Tokens of a block, landmark included; None means 64, at most 1/8 of train_length."""
+    """Number of tokens in a block, its landmark included; None means 64, at most 1/8 of
+    train_length."""
     top_k: int = Field(default=5, ge=1)
-    """Blocks that each query and head reads besides its own chunk."""
+    """Number of earlier blocks that each query and head reads besides its own chunk."""
     train_length: int | None = Field(default=None, ge=1)
-    """Tokens of text in a training sequence without landmarks; rows are cut into these. None means
-    512, at most the trained context."""
+    """Number of text tokens, without landmarks, in each sequence into which training rows are cut;
+    None means 512, at most the trained context."""
 
     def insertion(self, geometry: RopeGeometry) -> TokenInsertion:
-        """Return the sizes of blocks and training sequences.
-
-        Defaults follow the trained context.
-        """
+        """Return block size and train_length; defaults depend on the trained context."""
         length = self.train_length
         if length is None:
             length = min(512, geometry.trained_context)
@@ -52,14 +50,13 @@ class Landmark(Method):
     def attention(self, geometry: RopeGeometry, lengths: ContextLengths) -> BlockRetrieval:
         """Return the attention at inference, which reads blocks selected by landmarks.
 
-        Of the train_length positions, top_k + 1 blocks are slots and the rest is the chunk.
+        Positions for top_k + 1 blocks and for the query's chunk add up to train_length.
         """
         sizes = self.insertion(geometry)
         chunk = sizes.train_length - (self.top_k + 1) * sizes.block
         return BlockRetrieval(block=sizes.block, top_k=self.top_k, chunk=chunk)
 
     def training_attention(self, geometry: RopeGeometry, lengths: ContextLengths) -> GroupedSoftmax:
-        """Return the attention in training, over a whole training sequence."""
         return GroupedSoftmax(block=self.insertion(geometry).block)
 
     def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
@@ -70,8 +67,7 @@ class Landmark(Method):
             raise SpecError(
                 "landmark.block",
                 block,
-                f"a divisor of {length}, the positions of a training sequence, which"
-                " slots and chunk share in use",
+                f"a divisor of train_length, which is {length}",
                 "change block or train_length",
             )
         least = (self.top_k + 2) * block
@@ -79,15 +75,14 @@ class Landmark(Method):
             raise SpecError(
                 "landmark.train_length",
                 length,
-                f"at least {least}: top_k + 1 = {self.top_k + 1} slots and a chunk of"
-                f" one block of {block} tokens",
+                f"at least {least}: top_k + 2 = {self.top_k + 2} blocks of {block} tokens",
                 "lower top_k or block, or raise train_length",
             )
         if lengths.target % length:
             raise SpecError(
                 "landmark.train_length",
                 length,
-                f"a divisor of the rows of {lengths.target} tokens",
+                f"a divisor of the target context, {lengths.target} tokens",
                 f"give a divisor of {lengths.target} that is a multiple of {block}",
             )
 
@@ -98,12 +93,12 @@ SOURCE = Source(
     place="sections 3.1 and 3.2; blocks of 64, 5 of them read, and sequences of 512 from LCEG's"
     " code",
     reference="https://github.com/epfml/landmark-attention/tree/d963e50",
-    differs="chunks lie at multiples of their size, where the reference lets them follow the calls,"
-    " so that cached and uncached passes agree; a landmark is inserted as soon as its block is"
-    " full, not when the next token comes; landmarks that tie go to the earlier block; chunk and"
-    " slots share train_length. LCEG's equations 13 and 14 take two separate softmaxes, which its"
-    " code does not. LCEG's perplexities are of independent pieces of 512 tokens, hence the same at"
-    " every length; here a window is one text",
+    differs="chunks start at multiples of their size, so that cached and uncached passes agree; in"
+    " the reference they depend on the calls. A landmark is inserted as soon as its block is full,"
+    " not before the next token. Of landmarks with equal scores the earlier block wins. Positions"
+    " of chunk and selected blocks add up to train_length. LCEG's equations 13 and 14 have two"
+    " separate softmaxes, its code has not. LCEG computes perplexity on independent pieces of 512"
+    " tokens, so it is the same at every length; lce computes it on one text per window",
 )
 EVIDENCE = (
     value(

@@ -1,8 +1,9 @@
 """LM-Infinite: a window of recent tokens plus the first tokens, at bounded distances.
 
-Design: the base model's own frequencies; attention sees the last `window` tokens at their true
-distance and the first `num_global` tokens at distance `window` once they are further away. Linear
-cost, any length; what lies between is not seen.
+Design: the base model's own frequencies. Attention sees the last `window` tokens at their true
+distance, and the first `num_global` tokens, which are at distance `window` once they have left the
+window. The tokens between are invisible. The cost is linear, and any length is supported.
+
 Source: Han et al. 2024, arXiv:2308.16137; LCEG (arXiv:2409.12181), section 3.3.
 """
 
@@ -28,27 +29,22 @@ class LmInfinite(Method):
     training: ClassVar[Literal["none", "optional", "required"]] = "none"
 
     window: int | None = Field(default=None, ge=1)
-    """Recent tokens seen, itself included, and the ceiling of distances; None: trained context."""
+    """Number of recent tokens that each token sees, itself included; also the largest distance.
+    None means the trained context."""
     num_global: int = Field(default=10, ge=1)
-    """First tokens that every token sees."""
+    """Number of tokens at the start of the text that every token sees."""
 
-    def attention(
-        self,
-        geometry: RopeGeometry,
-        lengths: ContextLengths,
-    ) -> LambdaShaped:
+    def attention(self, geometry: RopeGeometry, lengths: ContextLengths) -> LambdaShaped:
         window = geometry.trained_context if self.window is None else self.window
         return LambdaShaped(window=window, num_global=self.num_global)
 
     def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
-        """Raise SpecError for a window beyond the trained context."""
         if self.window is not None and self.window > geometry.trained_context:
             raise SpecError(
                 "lm_infinite.window",
                 self.window,
-                f"at most the {geometry.trained_context} tokens the model was trained"
-                " with, which knows no larger distance",
-                "give a smaller window, or leave it out",
+                f"at most the model's trained context of {geometry.trained_context} tokens",
+                "write a smaller window, or remove the key",
             )
 
 
@@ -57,9 +53,9 @@ SOURCE = Source(
     paper="arXiv:2308.16137",
     place="LCEG section 3.3; window 4096 and 10 global tokens from its appendix 9.2",
     reference="https://github.com/Glaciohound/LM-Infinite/tree/a0ce64c",
-    differs="no top-k tokens from the middle, as in LCEG; a prompt in pieces is masked as in one"
-    " pass, as in the reference's cached mode; in LCEG's copy (LCEG@2ce672d) every query of a later"
-    " piece sees later keys of that piece",
+    differs="no top-k tokens from the middle, as in LCEG. A prompt that is processed in chunks has"
+    " the same mask as in one pass, as in the reference's cached mode; in LCEG's copy"
+    " (LCEG@2ce672d) queries of all chunks after the first see later keys of their chunk",
 )
 EVIDENCE = (
     value(

@@ -2,9 +2,9 @@
 
 Design: PI's frequencies. In training, attention stays inside blocks of a quarter of the row. Half
 of the heads use blocks shifted by half a block, so that neighbouring blocks exchange information.
-Attention projections get low-rank updates, embeddings and norms are trained directly, everything
-else is frozen. The checkpoint contains the merged weights and is used like that of PI. As in LCEG,
-the method counts as approximate because of its training.
+Attention projections get low-rank updates, embeddings and norms are trained directly, and all other
+weights are frozen. The checkpoint contains the merged weights and is used like a checkpoint of PI.
+As in LCEG, the method counts as approximate because of its training.
 
 Source: Chen et al. 2023, arXiv:2309.12307; LCEG (arXiv:2409.12181), section 3.3.
 """
@@ -23,7 +23,8 @@ from lce_core.registry import Source
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
 TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "dense")
-"""Attention projections; the last one is called o_proj in Llama and dense in Phi."""
+"""Attention projections that get low-rank updates; the output projection is called o_proj in Llama
+and dense in Phi."""
 WHOLE = ("embed", "norm")
 
 
@@ -39,28 +40,26 @@ class LongLora(ScaledMethod):
     num_groups: int = Field(default=4, ge=1)
     """Number of blocks that a training row is cut into."""
     rank: int = Field(default=8, ge=1)
-    """Rank of the updates."""
+    """Rank of the low-rank updates."""
     alpha: float = Field(default=16.0, gt=0)
-    """Updates are multiplied by alpha / rank."""
+    """Low-rank updates are multiplied by alpha / rank."""
 
     def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
         """Return the base model's frequencies divided by the scale."""
         return RopeTable(geometry.inv_freq() / self.scale_for(lengths))
 
     def training_attention(self, geometry: RopeGeometry, lengths: ContextLengths) -> ShiftedSparse:
-        """Return blocks of request / num_groups tokens; the request is a training row.
+        """Return attention in blocks of request / num_groups tokens; the request is a training row.
 
         Raises:
-          SpecError: if the row is not that many blocks of an even number of tokens.
+          SpecError: if the row is not `num_groups` blocks of an even number of tokens.
         """
         return ShiftedSparse(group=self._group(lengths.request))
 
     def lora(self) -> LoRA:
-        """Return updates of attention projections; embeddings and norms are trained directly."""
         return LoRA(self.rank, self.alpha, TARGETS, WHOLE)
 
     def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
-        """Raise SpecError for a scale below 1, one head, or a target that is not whole blocks."""
         super().check(geometry, lengths)
         self._group(lengths.target)
         if geometry.num_heads < 2:
@@ -76,7 +75,7 @@ class LongLora(ScaledMethod):
             raise SpecError(
                 "longlora.num_groups",
                 f"{self.num_groups} for training rows of {row} tokens",
-                "rows of whole blocks, each of an even number of tokens",
+                "a number that cuts rows into equal blocks with an even number of tokens",
                 f"make the target context a multiple of {2 * self.num_groups}, or change"
                 " num_groups",
             )
@@ -88,10 +87,10 @@ SOURCE = Source(
     paper="arXiv:2309.12307",
     place="sections 3.2 and 3.3; settings from tables 7, 8 of LCEG (arXiv:2409.12181)",
     reference="https://github.com/dvlab-research/LongLoRA/tree/d4eb344",
-    differs="no block wraps around, as in the reference's flash attention path, which LCEG trained"
-    " with; its other path rolls the row and lets the first tokens see the last. With an odd number"
-    " of heads the first half is the smaller one. Where embedding and head are one weight, the head"
-    " is trained with it. Angles are computed in float64",
+    differs="no block wraps around the row, as in the reference's flash attention path, with which"
+    " LCEG trained; the reference's other path rolls the row and lets the first tokens see the last"
+    " ones. Of an odd number of heads, the first half is the smaller one. If embedding and language"
+    " model head share a weight, the head is trained too. Angles are computed in float64",
 )
 EVIDENCE = (
     frequencies(

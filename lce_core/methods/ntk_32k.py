@@ -1,8 +1,8 @@
 """Dynamic NTK with fine-tuning (NTK-32K of LCEG): constant up to the target, growing beyond.
 
-Design: scale t = s max(C', L) / C - (s - 1) with s = C' / (2 C). Training rows are C' long, so
-training uses one base. The label is LCEG's for Llama-2 at 32768 tokens; the formula follows the
-study's target.
+Design: scale t = s max(C', L) / C - (s - 1) with s = C' / (2 C), for the trained context C, the
+target context C' and a request of L tokens. Training rows have C' tokens, so training uses one
+base. The name is LCEG's for Llama-2 at 32768 tokens; the formula uses the study's target.
 
 Source: Lu et al. 2024, arXiv:2409.12181, appendix 9.2, after Fu et al. 2024 (arXiv:2402.10171).
 """
@@ -23,7 +23,7 @@ SOURCE = Source(
     paper="arXiv:2409.12181",
     place="appendix 9.2 and tables 7, 8",
     reference="github.com/Leooyii/LCEG@2ce672dc42b9b5d3e408e8117126c28caeaafcc0",
-    differs="s is not rounded up to an integer (the same where the target is a multiple of twice"
+    differs="s is not rounded up to an integer (no difference if the target is a multiple of twice"
     " the trained context), and one base per request",
 )
 EVIDENCE = (

@@ -1,7 +1,7 @@
-"""Dynamic NTK with fine-tuning (NTK-64K of LCEG): ntk_32k in a study with twice the target.
+"""Dynamic NTK with fine-tuning (NTK-64K of LCEG): ntk_32k for a target of 65536 tokens.
 
-Design: the formula of ntk_32k, which gives Llama-2 at 65536 tokens the scale 121, like LCEG's code.
-LCEG's tables print 57, the formula's value at half the target; `scale_form` chooses between them.
+Design: the formula of ntk_32k, which gives scale 121 for Llama-2 at 65536 tokens, like LCEG's code.
+LCEG's tables print 57, the formula's value at half the target. `scale_form` selects one of the two.
 
 Source: Lu et al. 2024, arXiv:2409.12181, appendix 9.2, after Fu et al. 2024 (arXiv:2402.10171).
 """
@@ -20,8 +20,8 @@ class Ntk64k(TargetNtk):
     """NTK-aware scaling with LCEG's formula (scale 121) or with its printed scale (57)."""
 
     scale_form: Literal["formula", "printed"] = "formula"
-    """Scale of the formula (121), or "printed": LCEG's printed 57, the formula's value at half the
-    target."""
+    """"formula" uses the scale of the formula (121 for Llama-2 at 65536 tokens); "printed" uses the
+    formula's value at half the target, which LCEG's tables print (57)."""
 
     def length_dependent(self, geometry: RopeGeometry, lengths: ContextLengths) -> bool:
         """Return True beyond the target context; always False for the printed scale."""
@@ -39,8 +39,8 @@ SOURCE = Source(
     paper="arXiv:2409.12181",
     place="appendix 9.2 (formula) and tables 7, 8 (printed 57)",
     reference="github.com/Leooyii/LCEG@2ce672dc42b9b5d3e408e8117126c28caeaafcc0",
-    differs="the formula's 121 by default, where tables 7 and 8 print 57; s is not rounded up to an"
-    " integer, and one base per request",
+    differs="scale 121 of the formula by default; tables 7 and 8 print 57. s is not rounded up to"
+    " an integer, and one base per request",
 )
 EVIDENCE = (
     frequencies(

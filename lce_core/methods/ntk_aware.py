@@ -1,7 +1,7 @@
 """NTK-aware interpolation, static: a larger RoPE base at every length.
 
-Design: the slowest frequency is divided by exactly the scale, the fastest is kept, and those
-between follow the new base. Only rope_theta changes.
+Design: the slowest frequency is divided by exactly the scale, the fastest is kept, and all others
+follow from the new base. Only rope_theta changes.
 
 Source: Peng et al. 2023, arXiv:2309.00071, section 3.1 and definition 3 (after bloc97, 2023).
 """
@@ -30,7 +30,6 @@ class NtkAware(ScaledMethod):
         return RopeTable(ntk_frequencies(geometry, self.scale_for(lengths)))
 
     def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
-        """Raise SpecError if the scale is below 1."""
         self.rope_table(geometry, lengths)
 
 

@@ -22,7 +22,6 @@ class NtkByParts(ScaledMethod, ByParts):
     """Divisor of fully interpolated frequencies; None means target / trained context."""
 
     def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
-        """Return the frequencies, between kept and divided by the scale, at every length."""
         return RopeTable(self.by_parts(geometry, self.scale_for(lengths)))
 
 
@@ -31,8 +30,8 @@ SOURCE = Source(
     paper="arXiv:2309.00071",
     place="section 3.2, equations 10-13",
     reference="own",
-    differs="the authors' code mixes three ways of scaling under this name; the paper's equations"
-    " are what is here",
+    differs="lce computes the paper's equations; the authors' code mixes three scalings under this"
+    " name",
 )
 EVIDENCE = (
     frequencies(

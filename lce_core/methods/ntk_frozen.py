@@ -1,7 +1,7 @@
 """Dynamic NTK without fine-tuning (NTK-Frozen): the base grows with the request.
 
-Design: scale t = s L / C - (s - 1) beyond the trained context C, 1 within it. L is prompt plus new
-tokens of the whole request, so that cached keys and new queries share one base.
+Design: scale t = s L / C - (s - 1) beyond the trained context C, 1 within it. L counts prompt and
+new tokens of the request, so that cached keys and new queries use one base.
 
 Source: Lu et al. 2024, arXiv:2409.12181, appendix 9.2; transformers' "dynamic" with factor 2.
 """
@@ -20,7 +20,7 @@ class NtkFrozen(DynamicNtk):
     """NTK-aware scaling that follows the length of each request."""
 
     factor: float = Field(default=2.0, ge=1)
-    """Growth s of the scale: the scale increases by s per trained context of length."""
+    """Increase s of the scale when a request is one trained context longer."""
 
     def growth(self, lengths: ContextLengths) -> float:
         return self.factor
@@ -32,7 +32,7 @@ SOURCE = Source(
     place="appendix 9.2 and tables 8, 9 (factor 2 in the code; the text's C'/2C would be 0.5)",
     reference="github.com/Leooyii/LCEG@2ce672dc42b9b5d3e408e8117126c28caeaafcc0",
     differs="one base per request; the reference keeps the base of the longest request so far and"
-    " caches keys under older bases",
+    " reads cached keys that were rotated by earlier bases",
 )
 EVIDENCE = tuple(
     frequencies(expected, origin=EXACT, request=request)

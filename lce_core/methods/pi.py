@@ -1,7 +1,7 @@
 """Position interpolation (PI): every frequency divided by the scale.
 
-Design: this is equivalent to dividing positions by the scale. The scale is the same at every
-length, in training and evaluation.
+Design: dividing frequencies equals dividing positions. The scale is the same at every length, in
+training and evaluation.
 
 Source: Chen et al. 2023, arXiv:2306.15595; arXiv:2309.00071, equation 16.
 """

@@ -1,9 +1,9 @@
 """ReRoPE: true distances within a window; beyond it a constant or slowly growing distance.
 
-Design: the base model's own frequencies. Every earlier token is visible, at distance min(i - j,
-window). With `leak` (Leaky ReRoPE) the distance beyond the window is window + (i - j - window) /
-leak. This keeps the order of far tokens and stays below the trained context up to (C - 1 - window)
-* leak + window + 1 tokens.
+Design: the base model's own frequencies. The query at position i sees every earlier token j, at
+distance min(i - j, window). With `leak` (Leaky ReRoPE) the distance beyond the window is window +
+(i - j - window) / leak. It keeps the order of far tokens, and stays below the trained context C in
+requests of up to (C - 1 - window) * leak + window + 1 tokens.
 
 Source: Su 2023, kexue.fm/archives/9708.
 """
@@ -30,16 +30,13 @@ class ReRope(Method):
     training: ClassVar[Literal["none", "optional", "required"]] = "none"
 
     window: int | None = Field(default=None, ge=1)
-    """Tokens at their true distance; None means 512, at most half the trained context."""
+    """Number of recent tokens at their true distance; None means 512, at most half the trained
+    context."""
     leak: int | None = Field(default=None, ge=1)
-    """Tokens per unit of distance beyond the window; None keeps the distance constant."""
+    """Number of tokens beyond the window over which the distance grows by 1; None keeps it
+    constant."""
 
-    def attention(
-        self,
-        geometry: RopeGeometry,
-        lengths: ContextLengths,
-    ) -> Rectified:
-        """Return the attention scheme; the default window follows from the trained context."""
+    def attention(self, geometry: RopeGeometry, lengths: ContextLengths) -> Rectified:
         window = self.window
         if window is None:
             window = max(1, min(512, geometry.trained_context // 2))
@@ -48,7 +45,7 @@ class ReRope(Method):
     def reach(self, geometry: RopeGeometry, lengths: ContextLengths) -> int | None:
         """Return the longest request in tokens, (C - 1 - window) * leak + window + 1.
 
-        C is the trained context. Without a leak there is no limit: None.
+        C is the trained context. None without a leak, because distances then never grow.
         """
         if self.leak is None:
             return None
@@ -56,15 +53,14 @@ class ReRope(Method):
         return (geometry.trained_context - 1 - window) * self.leak + window + 1
 
     def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
-        """Raise SpecError if the window is not below the trained context."""
         window = self.attention(geometry, lengths).window
         if window >= geometry.trained_context:
             raise SpecError(
                 "rerope.window",
                 window,
-                f"at most {geometry.trained_context - 1}, the largest distance the model"
-                " was trained with",
-                "give a smaller window, or leave it out",
+                f"at most {geometry.trained_context - 1}, the largest distance in the model's"
+                " training",
+                "write a smaller window, or remove the key",
             )
 
 
@@ -73,8 +69,8 @@ SOURCE = Source(
     paper="https://kexue.fm/archives/9708",
     place="ReRoPE and Leaky ReRoPE; window 512 from the reference",
     reference="github.com/bojone/rerope@2cbd019fcafec5ebe2bd9a2aec139c13ee8a67ae",
-    differs="queries are not scaled by the logarithm of their position, which the reference does"
-    " beyond the trained context, so that distances alone are compared with the other methods",
+    differs="queries are not scaled, so that methods differ only in distances; beyond the trained"
+    " context the reference multiplies queries by the logarithm of their position",
 )
 EVIDENCE = (
     value(

@@ -1,7 +1,8 @@
 """Method 1 of Men et al. 2024: a larger RoPE base that keeps the bound B_m positive.
 
 Design: rope_theta becomes 5e6 at every length, so that no pair turns further than in training and
-B_m >= 0 up to 82999 tokens. Its counterpart rope_base_method_2 violates only the bound.
+B_m (`lce_core.rope.bound`) is non-negative up to 82999 tokens. The counterpart rope_base_method_2
+violates only the bound.
 
 Source: Men et al. 2024, arXiv:2405.14591, section 5.5 and table 4.
 """

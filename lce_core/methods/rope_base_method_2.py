@@ -20,7 +20,7 @@ from lce_core.registry import Source
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
 _SHARE = 44 / 64
-"""Share of the pairs that come before the split: in the paper, pairs 0 to 43 of 64."""
+"""Fraction of the pairs before the split: in the paper, pairs 0 to 43 of 64."""
 
 
 class BoundBroken(ScaledMethod):
@@ -34,7 +34,6 @@ class BoundBroken(ScaledMethod):
     """First interpolated pair; None means pair 44 of 64, or the same fraction for other models."""
 
     def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
-        """Return frequencies of the new base before the split, interpolated ones from it on."""
         scale = self.scale_for(lengths)
         split = self._split(geometry)
         base = geometry.theta * scale ** (geometry.rotary_dim / (2 * split))
@@ -42,7 +41,6 @@ class BoundBroken(ScaledMethod):
         return RopeTable(np.where(np.arange(geometry.num_pairs) < split, fast, slow))
 
     def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
-        """Raise SpecError for a scale below 1 or a split that leaves no pair to interpolate."""
         super().check(geometry, lengths)
         split = self._split(geometry)
         if split >= geometry.num_pairs:
@@ -50,9 +48,8 @@ class BoundBroken(ScaledMethod):
             raise SpecError(
                 "rope_base_method_2.split",
                 split,
-                f"a split below the model's {geometry.num_pairs} pairs, of which at least the last"
-                " is interpolated",
-                f"give a split from 1 to {last}" if last else "use pi",
+                f"a number below {geometry.num_pairs}, the model's number of rotated pairs",
+                f"write a split from 1 to {last}" if last else "use the method pi",
             )
 
     def _split(self, geometry: RopeGeometry) -> int:

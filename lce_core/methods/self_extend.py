@@ -1,8 +1,9 @@
 """Self-Extend: true distances to neighbours, grouped positions for everything further away.
 
 Design: the base model's own frequencies. Beyond the window, the positions of query and key are
-divided by the group and floored separately, then shifted so that both parts meet. Distances stay
-below the trained context up to (C - window) * group + window tokens.
+divided by the group and floored separately, then shifted so that distances continue at the window's
+edge. Distances stay below the trained context C in requests of up to (C - window) * group + window
+tokens.
 
 Source: Jin et al. 2024, arXiv:2401.01325; LCEG (arXiv:2409.12181), section 3.3.
 """
@@ -30,17 +31,13 @@ class SelfExtend(Method):
     training: ClassVar[Literal["none", "optional", "required"]] = "none"
 
     window: int | None = Field(default=None, ge=1)
-    """Tokens at their true distance, a multiple of group; None means 1024, at most half the
-    context."""
+    """Number of recent tokens at their true distance, a multiple of group; None means 1024, at most
+    half the trained context."""
     group: int | None = Field(default=None, ge=1)
-    """Tokens that share a position beyond the window; None means 64, at most 1/8 of the context."""
+    """Number of tokens that share a position beyond the window; None means 64, at most 1/8 of the
+    trained context."""
 
-    def attention(
-        self,
-        geometry: RopeGeometry,
-        lengths: ContextLengths,
-    ) -> GroupedNeighbour:
-        """Return the attention scheme; default sizes follow from the trained context."""
+    def attention(self, geometry: RopeGeometry, lengths: ContextLengths) -> GroupedNeighbour:
         trained = geometry.trained_context
         group = max(1, min(64, trained // 8)) if self.group is None else self.group
         window = self.window
@@ -57,23 +54,20 @@ class SelfExtend(Method):
         return (geometry.trained_context - scheme.window) * scheme.group + scheme.window
 
     def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
-        """Raise SpecError unless group divides window and window is below the trained context."""
         scheme = self.attention(geometry, lengths)
         if scheme.window % scheme.group:
             raise SpecError(
                 "self_extend.window",
                 scheme.window,
                 f"a multiple of the group, {scheme.group}",
-                f"give {-(-scheme.window // scheme.group) * scheme.group}",
+                f"write {-(-scheme.window // scheme.group) * scheme.group}",
             )
         if scheme.window >= geometry.trained_context:
             raise SpecError(
                 "self_extend.window",
                 scheme.window,
-                "a window smaller than the trained context of"
-                f" {geometry.trained_context} tokens, which grouped positions share with"
-                " it",
-                "give a smaller window and group, or leave them out",
+                f"a window smaller than the trained context of {geometry.trained_context} tokens",
+                "write a smaller window and group, or remove both keys",
             )
 
 

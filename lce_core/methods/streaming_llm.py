@@ -1,9 +1,9 @@
 """StreamingLLM: attention sinks and a window, with positions counted inside the cache.
 
-Design: the base model's own frequencies. Attention sees the first `num_sinks` tokens and the last
-`window` tokens as if they were the whole text: sinks at positions 0..S - 1, directly followed by
-the window. No distance exceeds S + W - 1. Cost is linear at any length; the tokens between are
-invisible.
+Design: the base model's own frequencies. Attention sees the first `num_sinks` (S) tokens and the
+last `window` (W) tokens as if they were the whole text: sinks at positions 0..S - 1, directly
+followed by the window. The tokens between are invisible. No distance exceeds S + W - 1, and the
+cost is linear at any length.
 
 Source: Xiao et al. 2023, arXiv:2309.17453.
 """
@@ -30,32 +30,25 @@ class StreamingLlm(Method):
     training: ClassVar[Literal["none", "optional", "required"]] = "none"
 
     window: int | None = Field(default=None, ge=1)
-    """Recent visible tokens, the query's own included; None means the trained context minus the
-    sinks."""
+    """Number of recent tokens that each token sees, itself included; None means the trained context
+    minus the sinks."""
     num_sinks: int = Field(default=4, ge=1)
-    """First tokens that every token sees."""
+    """Number of tokens at the start of the text that every token sees."""
 
-    def attention(
-        self,
-        geometry: RopeGeometry,
-        lengths: ContextLengths,
-    ) -> CacheSinks:
-        """Return the attention scheme; the default window fills the trained context."""
+    def attention(self, geometry: RopeGeometry, lengths: ContextLengths) -> CacheSinks:
         left = max(1, geometry.trained_context - self.num_sinks)
         window = left if self.window is None else self.window
         return CacheSinks(window=window, num_sinks=self.num_sinks)
 
     def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
-        """Raise SpecError if the cache exceeds the trained context."""
         scheme = self.attention(geometry, lengths)
         cache = scheme.window + scheme.num_sinks
         if cache > geometry.trained_context:
             raise SpecError(
                 "streaming_llm.window",
-                f"{scheme.window}, with {scheme.num_sinks} sinks a cache of {cache} tokens",
-                f"a cache of at most the {geometry.trained_context} tokens the model was"
-                " trained with",
-                "give a smaller window or fewer sinks, or leave the window out",
+                f"{scheme.window}, which with {scheme.num_sinks} sinks makes {cache} tokens",
+                f"at most {geometry.trained_context} tokens, the model's trained context",
+                "write a smaller window or fewer sinks, or remove the key window",
             )
 
 
@@ -64,8 +57,8 @@ SOURCE = Source(
     paper="arXiv:2309.17453",
     place="section 3.2; 4 sinks as there, window: the rest of the trained context",
     reference="github.com/mit-han-lab/streaming-llm@d729b3ffc947caca63fc0f7644b7468ca2d50881",
-    differs="the window counts the query's own token, and rolls for each token also within a"
-    " prompt; the reference evicts between calls, so that what a token sees there depends on how"
+    differs="the window includes the query's own token, and slides for each token, also within a"
+    " prompt. The reference drops tokens only between calls, so there a token's view depends on how"
     " the text is cut into calls",
 )
 EVIDENCE = (

@@ -1,9 +1,9 @@
 """YaRN: keep fast frequencies, interpolate slow ones, sharpen attention.
 
-Design: a ramp determines how much each pair is interpolated. The paper's ramp is linear in the
-rotations of a pair within the trained context. The ramp of the authors' code, transformers and the
-published models is linear in the pair's index between two rounded limits. They differ by up to 57 %
-for single pairs, so both are available, and the code's ramp is the default.
+Design: a ramp determines the degree of interpolation of each pair. The paper's ramp is linear in
+the rotations of a pair within the trained context. The ramp of the authors' code, transformers and
+the published models is linear in the pair's index between two rounded limits. The two ramps differ
+by up to 57 % for single pairs, so both are available. The code's ramp is the default.
 
 Source: Peng et al. 2023, arXiv:2309.00071, sections 3.2 (ramp) and 3.3 (temperature).
 """

@@ -1,9 +1,9 @@
 """HARPE: a different RoPE base for every attention head, so that heads cover each other's gaps.
 
-Design: bases from 1e6 to 5e6, the same in all layers. Searched bases make the attention waveforms
-of the heads complement each other (`lce_core.methods.harpe.search`; the paper's 32 bases for 32
-heads of width 128). Query heads that share a key-value head share its base, because its key is
-rotated once.
+Design: bases from 1e6 to 5e6, the same in all layers. The search chooses bases so that the
+attention waveforms of the heads complement each other (`lce_core.methods.harpe.search`; it gives
+the paper's 32 bases for 32 heads of width 128). Query heads that share a key-value head have the
+same base, because the shared key is rotated once.
 
 Source: Lian et al. 2024, arXiv:2412.07171, section 3.2, tables 2 and 6.
 """
@@ -27,7 +27,7 @@ from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 Bases = Annotated[
     Annotated[Literal["searched", "uniform_ascending", "uniform_descending"], Tag("rule")]
     | Annotated[tuple[Base, ...], Tag("heads")],
-    # Decide whether a rule or a list was intended, so that a mistake yields one error message.
+    # The discriminator decides between rule and list, so that a mistake yields one error message.
     Discriminator(lambda given: "heads" if isinstance(given, list | tuple) else "rule"),
 ]
 
@@ -38,18 +38,19 @@ class Harpe(Method):
     family: ClassVar[Family] = "base"
 
     bases: Bases = "searched"
-    """Rule that chooses the bases, or one base per query head, equal within a key-value head."""
+    """Rule that chooses the bases, or a list with one base per query head; query heads that share a
+    key-value head have equal bases."""
     stride: int | None = Field(default=None, ge=1)
-    """Step between the candidates of the search; None means 30000."""
+    """Difference between successive candidate bases of the search; None means 30000."""
 
     @model_validator(mode="after")
     def _stride_has_effect(self) -> Self:
         if self.stride is not None and self.bases != "searched":
             raise SpecError(
                 "stride",
-                f"stride {self.stride} with bases that are not searched",
-                "a stride with `bases: searched` alone",
-                "leave out stride, or search the bases",
+                f"stride {self.stride} together with other bases",
+                "a stride only together with `bases: searched`",
+                "remove stride, or write `bases: searched`",
             )
         return self
 
@@ -69,7 +70,7 @@ class Harpe(Method):
                 "harpe.bases",
                 f"{len(self.bases)} bases",
                 f"one base for each of the {geometry.num_heads} query heads",
-                "give as many bases as heads, or searched",
+                "write as many bases as heads, or `bases: searched`",
             )
         group = geometry.num_heads // geometry.num_kv_heads
         for start in range(0, geometry.num_heads, group):
@@ -78,13 +79,11 @@ class Harpe(Method):
                 raise SpecError(
                     "harpe.bases",
                     f"{list(bases)} for heads {start} to {start + group - 1}",
-                    f"one base for the {group} query heads of a key-value head, whose key is"
-                    " rotated once",
-                    "repeat one base within each group of heads",
+                    f"the same base for the {group} query heads that share a key-value head",
+                    f"write each base {group} times in a row",
                 )
 
     def _bases(self, geometry: RopeGeometry) -> list[float]:
-        """Return the base of every query head."""
         if not isinstance(self.bases, str):
             return list(self.bases)
         distinct = geometry.num_kv_heads
@@ -106,8 +105,8 @@ SOURCE = Source(
     paper="arXiv:2412.07171",
     place="section 3.2, tables 2 and 6",
     reference="https://github.com/AlibabaResearch/DAMO-ConvAI/tree/ef1f2e1",
-    differs="the search is the reference's, which gives table 2, and not algorithm 1, which does"
-    " not; it looks at distances up to 131072 tokens whatever the study's target",
+    differs="the search is the reference's, which gives table 2; the paper's algorithm 1 does not."
+    " The search always covers distances up to 131072 tokens, independent of the study's target",
 )
 EVIDENCE = (
     frequencies(

@@ -28,11 +28,11 @@ Positions = NDArray[np.int64]
 _BLOCK = 1024
 """Number of distances in the fine table of the angle addition."""
 _SAME_HEIGHT = 1e-3
-"""A peak (or trough) counts as the highest (or lowest) of the tokens searched for the next one if
-its height is this close to theirs."""
+"""Two values of a waveform count as equally high if they differ by at most this. The search for the
+next main peak or trough accepts the first local extremum that is as high or low as required."""
 _FIRST_LOOK = 64
-"""Number of peaks or troughs in the first comparison of a search. The number doubles each time,
-because most matches are close."""
+"""Number of extrema that `_next_near` compares first. The number doubles each time, because most
+matches are close to the start."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class SearchSettings:
     highest: int = 5_000_000
     """Upper limit of candidate bases."""
     stride: int = 30_000
-    """Step between candidate bases."""
+    """Difference between successive candidate bases."""
     nearest: int = 1000
     """Smallest relative distance considered, in tokens."""
     farthest: int = 131_072
@@ -52,13 +52,13 @@ class SearchSettings:
     num_extrema: int = 30
     """Number of main peaks, and of main troughs, per waveform."""
     peak_gap: int = 50
-    """Two main peaks are more than this many tokens apart."""
+    """Minimum distance between two main peaks, exclusive, in tokens."""
     trough_gap: int = 60
-    """Two main troughs are more than this many tokens apart."""
+    """Minimum distance between two main troughs, exclusive, in tokens."""
     stretch: int = 500
-    """Tokens after a peak in which the next main peak is the highest point."""
+    """Number of tokens after a peak within which the next main peak is the highest value."""
     radius: int = 3
-    """A peak and a trough meet if they are at most this many tokens apart."""
+    """Maximum distance in tokens at which a peak of one head covers a trough of another."""
 
     @property
     def candidates(self) -> tuple[int, ...]:
@@ -73,15 +73,15 @@ class SearchSettings:
                 f"{count} bases to choose",
                 f"1 to {len(self.candidates)} bases, the candidates from {self.lowest}"
                 f" to {self.highest} in steps of {self.stride}",
-                "ask for fewer bases, or take a smaller stride",
+                "choose a smaller stride, or list the bases",
             )
 
 
 @dataclass(frozen=True, eq=False)
 class Extrema:
-    """Relative distances, in tokens, of main peaks and main troughs of waveforms.
+    """Relative distances in tokens at which waveforms have main peaks and main troughs.
 
-    They ascend if they belong to one base.
+    The distances of a single base are in ascending order.
     """
 
     peaks: Positions
@@ -101,9 +101,9 @@ PUBLISHED = SearchSettings()
 def search_bases(
     rotary_dim: int, count: int, settings: SearchSettings = PUBLISHED
 ) -> tuple[int, ...]:
-    """Return `count` bases in the order in which they were chosen.
+    """Return `count` bases in the order in which the search chose them.
 
-    A longer search begins with the bases of a shorter one.
+    The first bases do not depend on `count`.
 
     Args:
       rotary_dim: rotated elements of a head.
@@ -141,11 +141,11 @@ def waveform(base: float, rotary_dim: int, nearest: int, farthest: int) -> Frequ
 
 
 def main_extrema(base: float, rotary_dim: int, settings: SearchSettings = PUBLISHED) -> Extrema:
-    """Find the main peaks from the near end on, and the main troughs from the far end on.
+    """Find the main peaks in order of growing distance, and the main troughs in the opposite order.
 
-    The first main peak is the highest of all; each further one is the highest point of the next
-    stretch. The first main trough is the lowest of all; each further one is the lowest point of all
-    nearer distances. Extrema too close to the previous main one are skipped.
+    The first main peak is the highest peak; each further main peak is the highest value of the next
+    `stretch` tokens. The first main trough is the lowest trough; each further main trough is the
+    lowest value at all smaller distances. Extrema too close to the previous main one are skipped.
     """
     values = waveform(base, rotary_dim, settings.nearest, settings.farthest)
     maxima, minima = _strict_extrema(values)
@@ -180,7 +180,7 @@ def _main_troughs(values: Frequencies, minima: Positions, settings: SearchSettin
         here = int(minima[at])
         if not found or found[-1] - here > settings.trough_gap:
             found.append(here)
-        # The reference uses the gap of peaks here, too.
+        # The reference code uses the gap of peaks here, too.
         end = min(here - settings.peak_gap, minima[at + 1])
         if len(found) == settings.num_extrema or end <= 0:
             break
@@ -189,10 +189,7 @@ def _main_troughs(values: Frequencies, minima: Positions, settings: SearchSettin
 
 
 def _next_near(heights: Frequencies, start: int, target: float) -> int:
-    """Return the first index from `start` on whose height is about `target`.
-
-    Return the number of heights if there is none.
-    """
+    """Return the first index from `start` on with a height of about `target`, or len(heights)."""
     block = _FIRST_LOOK
     while start < len(heights):
         near = np.abs(heights[start : start + block] - target) <= _SAME_HEIGHT
@@ -210,10 +207,10 @@ def _strict_extrema(values: Frequencies) -> tuple[Positions, Positions]:
 
 
 def _still_unmet(before: Extrema, new: Extrema) -> Extrema:
-    """Return the peaks and troughs left after choosing a base: a peak and a trough at one place go.
+    """Return the uncovered peaks and troughs of all chosen bases after adding those of a new base.
 
-    As in the reference, only extrema that were left before meet the new ones. Positions that were
-    removed earlier are forgotten, so a later base may introduce them again.
+    A peak and a trough at the same distance cover each other and are removed. As in the reference
+    code, a distance that was removed earlier can appear again with a later base.
     """
     peaks = np.concatenate((before.peaks, new.peaks))
     troughs = np.concatenate((before.troughs, new.troughs))
@@ -223,8 +220,8 @@ def _still_unmet(before: Extrema, new: Extrema) -> Extrema:
 def _rank(candidate: _Candidate, unmet: Extrema, radius: int) -> tuple[int, float, int]:
     """Return a sort key, smallest for the best candidate.
 
-    Best has the most peaks and troughs that meet opposite ones, then the smallest mean squared gap,
-    then the smallest base.
+    Candidates are ordered by the number of their extrema within `radius` of uncovered opposite
+    extrema (most first), then by the smallest mean squared distance, then by the smallest base.
     """
     gaps = np.concatenate(
         [

@@ -313,7 +313,7 @@ def test_training_rows_become_independent_sequences_with_weights() -> None:
     inner = (found != 99) & (np.arange(10) > 0)
     assert (found_weights[inner] == found[inner] / 4).all()
     assert (found_weights[:, 0] == 0).all()
-    with pytest.raises(SpecError, match=r"training rows: got 12 tokens; .*sequences of 8 tokens"):
+    with pytest.raises(SpecError, match=r"training rows: got 12 tokens; .*train_length, 8 tokens"):
         inserter.piece_of(12)
 
 
@@ -560,17 +560,17 @@ def test_processes_that_share_the_model_train_what_one_trains(make_job: Any) -> 
         (
             {"block": 7, "train_length": 16},
             64,
-            r"landmark\.block: got 7; expected a divisor of 16",
+            r"landmark\.block: got 7; expected a divisor of train_length, which is 16",
         ),
         (
             {"block": 4, "train_length": 12},
             64,
-            r"landmark\.train_length: got 12; expected at least 16: .*3 slots and a chunk of",
+            r"landmark\.train_length: got 12; expected at least 16: .*4 blocks of",
         ),
         (
             {"block": 4, "train_length": 16},
             72,
-            r"landmark\.train_length: got 16; expected a divisor of the rows of 72 tokens",
+            r"landmark\.train_length: got 16; expected a divisor of the target context, 72 tokens",
         ),
     ],
 )

@@ -101,7 +101,7 @@ def test_stages_are_training_runs_in_a_row_that_other_rows_share() -> None:
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
-        ({"shares": [0.5, 0.5]}, "one positive share for each of the 3 bases"),
+        ({"shares": [0.5, 0.5]}, "one positive fraction for each of the 3 bases"),
         ({"shares": [0.5, 0.6, 0.1]}, "1 in total"),
         ({"bases": [2.0] * 12}, "a target divisible by 2048"),
         ({"shares": [0.98, 0.01, 0.01]}, "at least one step of training"),
