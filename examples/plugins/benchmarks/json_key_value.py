@@ -1,8 +1,8 @@
-"""Key-value retrieval: a JSON object of random UUIDs is shown, and the value of one key is asked.
+"""Key-value retrieval: find the value of one key in a JSON object of random UUIDs.
 
-An answer is right if the value occurs in it. The object holds as many pairs as the length does, at
-least two; the asked one lies at depths that are spread evenly. `clean` asks for 100 values, `fast`
-for 20.
+An answer is correct if it contains the value. The object has as many pairs as fit into the length,
+at least two. The depths of the queried pairs are spread evenly over the prompts. Profile `clean`
+has 100 prompts, `fast` 20.
 """
 
 from __future__ import annotations
@@ -31,16 +31,18 @@ Pair = tuple[str, str]
 
 
 class JsonKeyValue(PromptBenchmark):
-    """Share of values that are found."""
+    """Fraction of prompts for which the model finds the value."""
 
     forms: ClassVar[Mapping[Profile, PromptForm]] = {
-        "clean": PromptForm("100 values over strata of depth", num_samples=100),
+        "clean": PromptForm("100 values at evenly spread depths", num_samples=100),
         "fast": PromptForm("as clean with 20 values", num_samples=20),
     }
-    answer_tokens: ClassVar[int] = 48  # of the toy model, whose tokens are bytes: 36 and some more
+    answer_tokens: ClassVar[int] = (
+        48  # a UUID has 36 tokens of the toy model, whose tokens are bytes
+    )
 
     def prompt(self, request: CellRequest, index: int, rng: np.random.Generator) -> Prompt:
-        """Build a prompt of as many pairs as fit, with the queried pair at its depth."""
+        """Build a prompt with as many pairs as fit, and the queried pair at its depth."""
         share = (index + rng.random()) / self.num_prompts(request.task)
         asked, others = (drawn(rng), drawn(rng)), [(drawn(rng), drawn(rng))]
 
@@ -55,40 +57,39 @@ class JsonKeyValue(PromptBenchmark):
             return prompt_text(shown, asked[0])
 
         count = self.parts_that_fit(request, text)
-        depth = 100 * (place(count) + 0.5) / (count + 2)  # the middle of the asked pair
+        depth = 100 * (place(count) + 0.5) / (count + 2)  # the middle of the queried pair
         return Prompt(self.fitted(request, text(count)), asked[1], depth)
 
     def prompt_tokens(self, task: str, eval_length: int) -> int:
-        """Return the tokens left by the answer, less half a pair, which stays free on average."""
+        """Return the length without the answer and half a pair, which stays unused on average."""
         return eval_length - self.answer_tokens - 40
 
     def slack_tokens(self, request: CellRequest) -> int:
-        """Return the tokens of one pair."""
+        """Return the size of one pair in tokens."""
         key, value = drawn(np.random.default_rng(0)), drawn(np.random.default_rng(1))
         return len(encode(request, f'"{key}": "{value}",\n ', special_tokens=False))
 
     def score_answer(self, task: str, prompt: Prompt, answer: str) -> float:
-        """1 where the value occurs in the answer."""
+        """Return 1 if the answer contains the value, else 0."""
         return rating(answer, prompt.reference)
 
     def complete(self, task: str, prompt: Prompt, answer: str) -> bool:
-        """Once the value is there."""
+        """Return True if the answer contains the value, so that decoding stops."""
         return rating(answer, prompt.reference) == 1
 
 
 def drawn(rng: np.random.Generator) -> str:
-    """Return a random UUID of version 4."""
     return str(uuid.UUID(bytes=rng.bytes(16), version=4))
 
 
 def prompt_text(pairs: list[Pair], key: str) -> str:
-    """Return the object, one pair per line, and the question for the value of `key`."""
+    """Return the prompt: the JSON object, one pair per line, and the question about `key`."""
     shown = json.dumps(dict(pairs), separators=(",\n ", ": "))
     return f'{INSTRUCTION}\n\nJSON data:\n{shown}\n\nKey: "{key}"\nCorresponding value:'
 
 
 def rating(answer: str, reference: str) -> float:
-    """1 where the answer holds the reference, case aside."""
+    """Return 1 if the answer contains the reference, ignoring case, else 0."""
     return float(reference.lower() in answer.lower())
 
 
@@ -97,8 +98,8 @@ SOURCE = Source(
     paper="arXiv:2307.03172",
     place="section 4, key-value retrieval",
     reference="github.com/nelson-liu/lost-in-the-middle@04cbd0df78d3260600fd04e524a29bd1404ef86b",
-    differs="the number of pairs follows from the length; 48 tokens are generated rather than 100,"
-    " and none once the value is there; draws follow from the study's seed",
+    differs="the number of pairs depends on the length; at most 48 tokens are generated instead of"
+    " 100, and decoding stops when the value occurs; the study's seed determines all random values",
 )
 EVIDENCE = (
     calls(rating, 1.0, "by hand", answer=' "9F4A-77".', reference="9f4a-77"),

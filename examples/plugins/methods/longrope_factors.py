@@ -1,7 +1,7 @@
-"""LongRoPE with given factors: every frequency divided by a factor of its own.
+"""LongRoPE with factors from the study: each frequency is divided by its own factor.
 
-The factors are given, not searched for. They hold at every length once the study extends the
-context; where it does not, the model is the base model.
+LongRoPE searches for the factors; here the study lists them. They apply at every request length if
+the target context exceeds the trained one, otherwise not at all.
 Source: Ding et al. 2024, arXiv:2402.13753, section 3; attention factor: transformers' longrope.
 """
 
@@ -21,14 +21,14 @@ from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
 
 class LongropeFactors(Method):
-    """Interpolation by one rescale factor for each frequency pair."""
+    """Interpolation with one factor for each frequency pair."""
 
     family: ClassVar[Family] = "interpolation"
 
     factors: tuple[float, ...]
-    """Divisors of the frequencies, fastest pair first: one for each pair, 1 or more."""
+    """One divisor (at least 1) for each frequency pair, fastest pair first."""
     attention_factor: float | None = Field(default=None, gt=0)
-    """Factor of queries and of keys; None: sqrt(1 + ln(target / trained) / ln(trained))."""
+    """Multiplies queries and keys; None means sqrt(1 + ln(target / trained) / ln(trained))."""
 
     def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
         """Raise SpecError unless every pair has a factor of at least 1."""
@@ -38,16 +38,16 @@ class LongropeFactors(Method):
                 where,
                 f"{len(self.factors)} factors",
                 f"one for each of the base model's {geometry.num_pairs} frequency pairs",
-                f"give {geometry.num_pairs} factors, that of the fastest pair first",
+                f"list {geometry.num_pairs} factors, the fastest pair's first",
             )
         for index, factor in enumerate(self.factors):
             if factor < 1:
                 raise SpecError(
-                    f"{where}[{index}]", factor, "a factor of at least 1", "give 1 to keep a pair"
+                    f"{where}[{index}]", factor, "a factor of at least 1", "write 1 to keep a pair"
                 )
 
     def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
-        """Inverse frequencies (pairs,) in radians per token, and the attention factor."""
+        """Return inverse frequencies (pairs,) in radians per token, and the attention factor."""
         if lengths.target <= lengths.trained:
             return RopeTable(geometry.inv_freq())
         scale = lengths.target / lengths.trained
@@ -62,10 +62,10 @@ SOURCE = Source(
     place="section 3, rescale factors of the RoPE dimensions",
     reference="https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/"
     "modeling_rope_utils.py",
-    differs="factors are given, not searched for; the first tokens are rescaled like all others;"
-    " one list holds at every length, where the paper takes another up to the trained context;"
-    " under partial rotary (Phi) the attention factor acts on whole heads, where transformers"
-    " scales only the rotated elements",
+    differs="the study lists the factors instead of searching for them; the first tokens are"
+    " rescaled like all others; one list applies at every length, while the paper uses another one"
+    " up to the trained context; with partial rotary embedding (Phi) the attention factor"
+    " multiplies whole heads, while transformers scales only the rotated elements",
 )
 EVIDENCE = (
     # Llama-2-7B, from 4096 to 32768 tokens, factors 1 + pair / 9.
@@ -83,7 +83,7 @@ EVIDENCE = (
     ),
     value("attention_factor", 1.0, "as given", factors=(8.0,) * 64, attention_factor=1.0),
 )
-# For the models of the contract tests, which have four pairs; for others see study.yaml.
+# For the models of the contract tests, which have four pairs.
 EXAMPLES: Examples = (
     {"factors": [1.0, 1.5, 3.0, 4.0]},
     {"factors": [2.0, 2.0, 4.0, 4.0], "attention_factor": 1.5},
