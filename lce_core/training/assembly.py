@@ -1,9 +1,8 @@
-"""Build the parts of a training run on the device: packed rows, base model and loss module.
+"""Build what the trainer needs: training rows, the model with its method, and the loss.
 
-The method is applied to the model before the model moves to the device or is sharded. Parameters
-that the method adds are therefore trained and sharded like all others. Parameters that are not
-trained have `requires_grad=False`, which keeps them out of the optimiser, the EMA and the resume
-points.
+The method is applied before the model moves to the device or is sharded, so that parameters which
+the method adds are trained and sharded like all others. Parameters with `requires_grad=False` stay
+out of the optimiser, the EMA and the resume points.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def open_rows(job: TrainingJob) -> PackedRows:
-    """Open the rows to train on, which `pack_rows` wrote."""
+    """Open the packed training rows (token sequences of one length) that `pack_rows` wrote."""
     rows = PackedRows.open(job.rows)
     assert rows.row_length == job.row_length, f"{rows.row_length}, not {job.row_length} tokens"
     assert len(rows), "no rows"
@@ -42,7 +41,7 @@ def open_rows(job: TrainingJob) -> PackedRows:
 
 
 def plugin_of(job: TrainingJob) -> LanguageModel:
-    """Load the plug-in of the job's base model."""
+    """Return the plug-in of the job's base model, after importing the user's plug-in folders."""
     add_plugin_folders(job.plugin_folders)
     return MODELS.from_identity(job.base_model)
 
@@ -57,7 +56,7 @@ class Parts:
 
     @property
     def kernel(self) -> str:
-        """Attention kernel of the extended model or, without a method, of transformers."""
+        """Name of the attention kernel, set by the method or, without one, by transformers."""
         return (
             self.extended.kernel if self.extended else str(self.model.config._attn_implementation)
         )
@@ -69,7 +68,10 @@ class Parts:
 
 
 def build(job: TrainingJob, base: LanguageModel, device: torch.device) -> Parts:
-    """Build the model with method and loss on `device`; sharded runs get this process's shard."""
+    """Load the model, apply the method and add the loss, all on `device`.
+
+    If several processes shard the model, each one gets its own rows of every weight.
+    """
     method = None if job.method is None else METHODS.from_identity(job.method)
 
     def start() -> PreTrainedModel:
@@ -127,10 +129,12 @@ def _extend(
 
 
 def sequence_length(job: TrainingJob, extended: ExtendedModel | None) -> int:
-    """Return how many tokens of text attend to each other: a whole row, or a piece of one.
+    """Return how many tokens attend to each other: a whole training row, or one piece of it.
+
+    A method that inserts tokens cuts each row into pieces and trains on them separately.
 
     Raises:
-      SpecError: if the pieces that the method trains on do not divide the row length.
+      SpecError: if the pieces do not divide the row length.
     """
     if extended is None or extended.inserter is None:
         return job.row_length

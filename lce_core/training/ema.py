@@ -9,10 +9,11 @@ from torch import Tensor
 
 
 class ExponentialMovingAverage:
-    """ema <- decay * ema + (1 - decay) * weights, from the weights training started with.
+    """Moving average of the weights: ema <- decay * ema + (1 - decay) * weights.
 
-    No bias correction: for fine-tuning the starting point is the base model, a fair average of its
-    own; choose a decay whose horizon 1 / (1 - decay) is well below the number of training steps.
+    It starts from the initial weights and has no bias correction, because fine-tuning starts from a
+    trained base model. Choose a decay whose horizon 1 / (1 - decay) is well below the number of
+    training steps.
     """
 
     def __init__(self, parameters: Mapping[str, Tensor], decay: float) -> None:
@@ -25,12 +26,12 @@ class ExponentialMovingAverage:
 
     @torch.no_grad()
     def update(self) -> None:
-        """Move the EMA towards the present weights."""
+        """Update the average with the current weights; call this after every optimiser step."""
         for name, tensor in self.tensors.items():
             tensor.lerp_(self._parameters[name].detach().to(tensor.dtype), 1 - self._decay)
 
     @torch.no_grad()
     def apply(self) -> None:
-        """Overwrite the weights with their EMA; for saving, after the last step."""
+        """Overwrite the model's weights with their average, before the checkpoint is saved."""
         for name, tensor in self.tensors.items():
             self._parameters[name].copy_(tensor)

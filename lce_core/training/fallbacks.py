@@ -22,7 +22,7 @@ import torch
 
 from lce_core.errors import SpecError
 from lce_core.methods import METHODS
-from lce_core.training.memory import SHARE, Memory, estimate
+from lce_core.training.memory import USABLE_FRACTION, Memory, estimate
 from lce_core.training.recomputation import Kept
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def all_fallbacks(job: TrainingJob) -> list[TrainingJob]:
-    """List the job, then its variants to try when memory is short, as the module describes."""
+    """Return the job, followed by copies of it that need less and less memory (see the module)."""
     found = [job.model_copy(update={"gradient_checkpointing": job.kept})]
     while found[-1].micro_rows > 1:
         fewer = found[-1].micro_rows // 2 * job.row_length
@@ -51,20 +51,20 @@ def all_fallbacks(job: TrainingJob) -> list[TrainingJob]:
 def worth_trying(
     job: TrainingJob, base: LanguageModel, device: torch.device, capacity: int | None
 ) -> Sequence[TrainingJob]:
-    """Return the jobs to try on a device, in order.
+    """Return the job, or copies of it that need less memory, in the order in which to try them.
 
-    These are all fallbacks from the first one whose estimated memory fits, or the last one alone if
-    none fits. All are returned if the device's memory is unknown or the execution settings name
-    what the layers keep.
+    The list starts with the first job whose estimated memory fits the device, or holds only the
+    smallest job if none fits. If the device's memory is unknown, or the execution settings name
+    what the layers keep, the list starts with `job` itself.
 
     Args:
-      job: what to train.
+      job: training run that the study requests.
       base: the job's base model.
       device: device of each process.
       capacity: memory of the device in bytes; None if unknown.
 
     Raises:
-      SpecError: if the states alone exceed the memory, whatever the layers keep.
+      SpecError: if weights, gradients and moments alone exceed the memory.
     """
     found = all_fallbacks(job)
     if capacity is None:
@@ -74,7 +74,9 @@ def worth_trying(
         raise too_small(found[-1], base, device, capacity, ())
     if job.gradient_checkpointing != "auto":
         return found
-    fits = (place for place, memory in enumerate(needs) if memory.total <= SHARE * capacity)
+    fits = (
+        place for place, memory in enumerate(needs) if memory.total <= USABLE_FRACTION * capacity
+    )
     return found[next(fits, len(found) - 1) :]
 
 
@@ -98,7 +100,7 @@ def too_small(
     capacity: int | None,
     failed: Sequence[str],
 ) -> SpecError:
-    """Return the error of a run that does not fit even with its last fallback."""
+    """Return the error for a run that is out of memory even with its last fallback."""
     has = "an unknown amount" if capacity is None else f"{capacity / 1e9:.1f} GB"
     tried = f" (out of memory: {'; '.join(failed)})" if failed else ""
     bf16 = job.state_precision == "fp32" and job.training.precision == "bf16"

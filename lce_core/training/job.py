@@ -16,14 +16,15 @@ from lce_core.training.recomputation import Kept
 
 
 class TrainingJob(BaseModel):
-    """Everything a training process needs to know about its run; sent to it as JSON."""
+    """All settings of one training run; sent to its processes as JSON."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     base_model: dict[str, Any]
-    """`Plugin.identity` of the base model."""
+    """Name, version and parameters of the base model's plug-in (`Plugin.identity`)."""
     method: dict[str, Any] | None
-    """`Plugin.identity` of the method; None trains the unmodified model."""
+    """Name, version and parameters of the method's plug-in; None trains the unmodified base model.
+    """
     training: Training
     from_scratch: bool
     """Initialise random weights from `seed` instead of loading the base model's weights."""
@@ -31,16 +32,17 @@ class TrainingJob(BaseModel):
     """Folder with the tokenizer and, unless `from_scratch`, the weights; None loads from the hub.
     """
     rows: Path
-    """Folder of the packed rows to train on."""
+    """Folder of the packed training rows (sequences of `row_length` token ids)."""
     seed: int = Field(ge=0)
     num_steps: int = Field(gt=0)
     row_length: int = Field(gt=1)
     target_context: int = Field(gt=0)
     train_positions: Positions = "exact"
     out: Path
-    """Existing folder that receives `model/` and `loss.jsonl`."""
+    """Existing folder that receives the checkpoint `model/` and the loss log `loss.jsonl`."""
     resume: Path
-    """Folder of resume points, kept across attempts; the caller deletes it after the commit."""
+    """Folder for resume points, from which a restarted run continues. The caller deletes it once
+    the checkpoint is stored."""
     micro_batch_tokens: int = Field(default=8192, gt=0)
     device: DeviceName = "auto"
     processes: int = Field(default=1, ge=1)
@@ -49,17 +51,17 @@ class TrainingJob(BaseModel):
     """Minimum seconds between resume points; the trainer waits longer if a point is slow to write.
     """
     sharding: Literal["auto", "replicate", "shard"] = "auto"
-    """Placement of the model with several processes; "auto" shards on GPUs and with bf16 states."""
+    """"replicate": each process has the whole model; "shard": each has some rows of every weight;
+    "auto": shard on GPUs and with bf16 states."""
     gradient_checkpointing: Checkpointing = "auto"
     states: Literal["fp32", "bf16"] | None = None
-    """Precision of the states if the study allows both; None means fp32, the study's first choice.
-    """
+    """Precision of weights, gradients and moments if the study allows both; None means fp32."""
     compile_layers: bool = False
     plugin_folders: tuple[Path, ...] = ()
 
     @property
     def rows_per_step(self) -> int:
-        """Rows of one update, summed over all processes and micro-batches."""
+        """Training rows per weight update, summed over all processes and micro-batches."""
         return self.training.tokens_per_step // self.row_length
 
     def is_sharded(self, device: torch.device) -> bool:
@@ -77,24 +79,23 @@ class TrainingJob(BaseModel):
 
     @property
     def state_dtype(self) -> torch.dtype:
-        """`state_precision` as a torch dtype."""
         return resolve_dtype(self.state_precision)
 
     @property
     def kept(self) -> Kept:
-        """Activations that layers keep for the backward pass; "auto" starts with all of them."""
+        """Value of `gradient_checkpointing`; "auto" reads as "none" (layers keep everything)."""
         named = self.gradient_checkpointing
         return "none" if named == "auto" else named
 
     @property
     def micro_rows(self) -> int:
-        """Rows in one forward pass of one process."""
+        """Training rows in one forward pass of one process; at least 1."""
         return max(1, self.micro_batch_tokens // self.row_length)
 
     def identity(self) -> str:
-        """Return a fingerprint of everything that decides the result.
+        """Return a hash of all settings that change the trained weights.
 
-        The trainer refuses resume points with another fingerprint.
+        The trainer rejects resume points with another hash.
         """
         what = {"base_model", "method", "from_scratch", "seed", "num_steps", "row_length"}
         payload = self.model_dump(mode="json", include={*what, "target_context"})

@@ -29,8 +29,8 @@ import torch
 from lce_core.errors import LceError, ProcessFailedError, WorkerLostError, restored
 from lce_core.progress import Report
 
-_STOP_SECONDS = 20.0
-_TAIL_CHARACTERS = 2000
+_SIGTERM_TO_SIGKILL_SECONDS = 20.0
+_QUOTED_STDERR_CHARACTERS = 2000
 
 
 def launch(
@@ -39,12 +39,12 @@ def launch(
     """Run `python -m module` in `processes` processes and return the result of rank 0.
 
     Args:
-      module: its `__main__` part calls `work` with the path in its first argument.
+      module: module to run; its `__main__` block passes the path in sys.argv[1] to `work`.
       payload: JSON that every process receives.
       processes: number of processes on this machine.
       report: called in the driver with every progress mapping of rank 0.
-      scratch: existing folder for the private folder. A killed driver leaves the private folder
-        behind, so pass a folder that is cleaned up later.
+      scratch: existing folder, in which the driver creates a temporary folder. A killed driver
+        leaves the temporary folder behind, so pass a folder that is cleaned up later.
 
     Raises:
       LceError, torch.OutOfMemoryError, MemoryError, OSError: the first error of any process, in its
@@ -71,12 +71,12 @@ def launch(
             result = folder / "result.json"
             if code or not result.exists():
                 stderr.seek(0)
-                tail = stderr.read()[-_TAIL_CHARACTERS:]
+                tail = stderr.read()[-_QUOTED_STDERR_CHARACTERS:]
                 raise WorkerLostError(
                     module,
-                    f"exit code {code} of accelerate launch",
+                    f"`accelerate launch` ended with exit code {code} and no result",
                     "a result from every process",
-                    "read the end of what the processes wrote",
+                    "look for the cause in the last lines of the error output below",
                     tail,
                 )
         facts: dict[str, Any] = json.loads(result.read_text(encoding="utf-8"))
@@ -84,7 +84,7 @@ def launch(
 
 
 def work(job: Path, carry_out: Callable[[str, Report], dict[str, Any]]) -> None:
-    """Run the job in a launched process and write its result or error to the job's folder."""
+    """Call `carry_out` with the job's JSON in a launched process, and save its result or error."""
     threading.Thread(target=_exit_with_driver, daemon=True).start()
     try:
         facts = carry_out(job.read_text(encoding="utf-8"), _print_progress)
@@ -147,7 +147,7 @@ def _process(command: list[str], stderr: IO[str]) -> Iterator[subprocess.Popen[s
         if process.poll() is None:
             process.terminate()
             try:
-                process.wait(_STOP_SECONDS)
+                process.wait(_SIGTERM_TO_SIGKILL_SECONDS)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()

@@ -14,7 +14,7 @@ LOG = "loss.jsonl"
 
 
 class LossLog:
-    """Append to `loss.jsonl` in the resume folder; opening it at a step drops all later entries."""
+    """Append entries to `loss.jsonl`; opening it deletes the entries of steps after `step`."""
 
     def __init__(self, folder: Path, step: int) -> None:
         self.path = folder / LOG

@@ -17,7 +17,7 @@ of earlier micro-batches already exist. The estimate is in bytes per process, wi
 - gathered: the weights of sharded layers, embedding and head while they are whole.
 
 Tests compare these sums with torch's MemTracker at the models' true widths. The estimate excludes
-fragmentation, which `SHARE` leaves room for, and methods whose attention keeps more than SDPA does.
+fragmentation (see `USABLE_FRACTION`), and methods whose attention keeps more than SDPA does.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from lce_core.models import LanguageModel
     from lce_core.training.job import TrainingJob
 
-SHARE = 0.93
+USABLE_FRACTION = 0.93
 """Fraction of the device's memory that tensors may take; the rest allows for fragmentation."""
 _BLOCK_TOKENS = 1024
 """Tokens whose logits exist at one time, the default of `lce_core.evaluation.cross_entropy`."""

@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 Kept = Literal["none", "attention", "full", "offload"]
-"""What each layer keeps for the backward pass (see the module's table), ordered by memory, largest
-first; the out-of-memory fallbacks follow this order."""
+"""Activations that each layer keeps for the backward pass: all ("none"), its input and attention's
+output ("attention"), only its input ("full"), or its input in host memory ("offload"). Ordered by
+GPU memory, largest first; a run that is out of memory tries the next one."""
 
 
 def enable(model: PreTrainedModel, kept: Kept) -> None:
@@ -45,10 +46,7 @@ def enable(model: PreTrainedModel, kept: Kept) -> None:
 
 
 def storage(kept: Kept, device: torch.device) -> AbstractContextManager[object]:
-    """Return the context in which to run a forward pass.
-
-    With "offload", tensors saved for the backward pass move to the host's memory.
-    """
+    """Return a context for the forward pass; "offload" moves saved tensors to host memory in it."""
     if kept != "offload":
         return nullcontext()
     return torch.autograd.graph.save_on_cpu(pin_memory=device.type == "cuda")

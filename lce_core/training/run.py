@@ -36,7 +36,7 @@ from lce_core.training.trainer import Trainer
 
 
 def run(job: TrainingJob, report: Report) -> dict[str, Any]:
-    """Train to the last step, from the latest resume point if there is one; save to `job.out`.
+    """Train to the last step and save to `job.out`, continuing from the latest resume point if any.
 
     A run that is out of memory restarts with the next fallback (`lce_core.training.fallbacks`).
 
@@ -46,8 +46,9 @@ def run(job: TrainingJob, report: Report) -> dict[str, Any]:
 
     Returns:
       JSON-able facts: the last entry of the loss log (`lce_core.training.telemetry`), kernel,
-        resumed_from, seconds, device, processes, the memory settings used and `out_of_memory`, the
-        fallbacks that failed; peak_memory_bytes is the maximum over all steps.
+        resumed_from (a step), seconds, device, processes and the memory settings used.
+        `out_of_memory` lists the settings that failed; peak_memory_bytes is the maximum over all
+        steps.
 
     Raises:
       SpecError: if the job contradicts itself or this machine, or the memory is too small.
@@ -85,8 +86,8 @@ def _check(job: TrainingJob, device: torch.device) -> None:
         raise SpecError(
             "execution.processes",
             f"{job.processes}, but torch sees {torch.cuda.device_count()} GPUs",
-            "at most one process a GPU",
-            "lower processes",
+            "at most one process per GPU",
+            "lower execution.processes",
         )
 
 

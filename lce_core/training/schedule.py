@@ -50,10 +50,11 @@ def rows_of_step(seed: int, step: int, rows_per_step: int, num_rows: int) -> NDA
 def share(
     rows: NDArray[np.int64], process: int, num_processes: int, micro_rows: int
 ) -> list[NDArray[np.int64]]:
-    """Split a step's rows over processes, and the part of process `process` into micro-batches.
+    """Return the micro-batches of process `process`: its rows of one training step, split.
 
-    Every process gets the same number of micro-batches, because all take part in every gradient
-    exchange. The last ones are smaller or empty if the rows do not divide evenly.
+    Every process gets the same number of micro-batches of up to `micro_rows` rows, because all
+    processes take part in every gradient exchange. The last micro-batches are smaller or empty if
+    the rows do not divide evenly.
     """
     most = -(-len(rows) // num_processes)
     mine = rows[process * most : (process + 1) * most]
@@ -61,7 +62,7 @@ def share(
 
 
 def row_seeds(seed: int, step: int, rows: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """Return a random seed for each row of `step`, independent of its micro-batch and process."""
+    """Return a random seed for each training row (rows,), whichever process reads the row."""
     drawn = [np.random.SeedSequence([seed, step, int(row)]) for row in rows]
     return np.array([mixed.generate_state(1, np.uint64)[0] for mixed in drawn], dtype=np.uint64)
 

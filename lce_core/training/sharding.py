@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 def build_on_main(
     build: Callable[[], PreTrainedModel], device: torch.device, dtype: torch.dtype
 ) -> PreTrainedModel:
-    """Return the model of `build` on the main process and a copy without weights on the others.
+    """Call `build` on the main process; build the same model without weights on the others.
 
     Args:
-      build: makes the model on the CPU; called on the main process only.
+      build: makes the model on the CPU.
       device: device on which the processes exchange tensors.
       dtype: dtype of the weights that `build` makes.
     """
@@ -63,9 +63,9 @@ def build_on_main(
         # forever.
         raise DataError(
             "base model",
-            f"a configuration with other weights than in the main process: {found}, not {wanted}",
-            "the same weights in every process",
-            "make the plug-in's config() include all that its weights depend on",
+            f"weights {found} in this process and {wanted} in the main process",
+            "the same names and shapes of weights in every process",
+            "make the plug-in's config() include all settings that its weights depend on",
         )
     return empty
 
@@ -75,15 +75,15 @@ def shard(module: nn.Module, model: PreTrainedModel, device: torch.device) -> No
 
     Args:
       module: the module whose forward pass is called; it contains `model`.
-      model: its layers, named by `_no_split_modules`, are gathered and released one by one.
+      model: model whose decoder layers (`_no_split_modules`) are gathered and released one by one.
       device: device of this process.
     """
     mesh = init_device_mesh(device.type, (dist.get_world_size(),))
     sums = MixedPrecisionPolicy(reduce_dtype=torch.float32)
     for unit in [*decoder_layers(model), *_of_other_dtype(model)]:
-        _hand_out(unit, device)
+        _broadcast_weights(unit, device)
         fully_shard(unit, mesh=mesh, reshard_after_forward=True, mp_policy=sums)
-    _hand_out(module, device)
+    _broadcast_weights(module, device)
     fully_shard(module, mesh=mesh, mp_policy=sums)
 
 
@@ -137,7 +137,7 @@ def _layout(model: nn.Module) -> str:
     return json.dumps([(name, *tensor.shape) for name, tensor in model.named_parameters()])
 
 
-def _hand_out(module: nn.Module, device: torch.device) -> None:
+def _broadcast_weights(module: nn.Module, device: torch.device) -> None:
     """Broadcast the main process's weights for all parts of `module` that are not sharded yet."""
     handed: dict[nn.Parameter, nn.Parameter] = {}
     for part in module.modules():

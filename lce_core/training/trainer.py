@@ -1,8 +1,8 @@
 """The training loop of one process; `lce_core.training.run` starts it.
 
-One training step: choose the rows, split this process's share into micro-batches, sum gradients
-with `accelerator.accumulate`, clip the norm, check loss and norm, update the weights, update the
-EMA. Only weights, optimiser moments and the EMA carry over from one step to the next.
+One training step: choose the training rows, split this process's rows into micro-batches, sum
+gradients with `accelerator.accumulate`, clip the norm, check loss and norm, update the weights,
+update the EMA. Only weights, optimiser moments and the EMA carry over from one step to the next.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ milliseconds."""
 _WRITING_SHARE = 20
 """The trainer waits at least this many times as long as the last resume point took to write, so
 writing takes at most about 1/20 of the time."""
-_PATIENCE = timedelta(hours=2)
+_COLLECTIVE_TIMEOUT = timedelta(hours=2)
 """Maximum time that processes wait for each other. The main process alone reads 27 GB of weights
 for a 7B model and writes as much, possibly over a slow network; NCCL's default of ten minutes is
 too short."""
@@ -78,7 +78,7 @@ class Trainer:
             gradient_accumulation_steps=micro_batches,
             kwargs_handlers=[
                 DistributedDataParallelKwargs(gradient_as_bucket_view=True),
-                InitProcessGroupKwargs(backend=None, timeout=_PATIENCE),
+                InitProcessGroupKwargs(backend=None, timeout=_COLLECTIVE_TIMEOUT),
             ],
         )
         self.device = self.accelerator.device
@@ -102,7 +102,7 @@ class Trainer:
         self.module = module if self.sharded else self.accelerator.prepare(module)
         self.optimizer = self.accelerator.prepare(optimizer)
         self.model = model
-        self.ran: str | None = None
+        self.kernels_run: str | None = None
         """Names of the attention kernels that the first forward pass ran, joined by "+"; None
         before it."""
         decay = self.training.ema_decay
@@ -123,10 +123,7 @@ class Trainer:
         return self.ema.tensors if self.ema else None
 
     def train(self, report: Report) -> dict[str, Any]:
-        """Run the remaining training steps and save the checkpoint; return facts of the run.
-
-        `lce_core.training.run.run` lists the facts.
-        """
+        """Run the remaining training steps, save the checkpoint and return facts about the run."""
         begin = time.monotonic()
         first = self.saved_step = self._resume()
         with LossLog(self.job.resume, first) if self._is_main else nullcontext() as log:
@@ -179,8 +176,8 @@ class Trainer:
         """Run the forward and backward passes of one training step, and update the weights.
 
         Returns:
-          Loss in nats per unit of loss weight, gradient norm before clipping, and True if the main
-            process wants a resume point.
+          Loss in nats per unit of loss weight, gradient norm before clipping, and True if a resume
+            point is due.
         """
         job, accelerator = self.job, self.accelerator
         rows = rows_of_step(job.seed, step, job.rows_per_step, len(self.rows))
@@ -206,7 +203,7 @@ class Trainer:
         total = torch.zeros((), device=self.device)
         for part, (tokens, weights) in zip(mine, batches, strict=True):
             if self.extended:
-                self.extended.begin_rows(row_seeds(job.seed, step, _some(part)))
+                self.extended.begin_rows(row_seeds(job.seed, step, _rows_or_dummy(part)))
             # Tokens and weights have shape (rows, row_length). All passes but the last only
             # accumulate gradients; accumulate() delays the gradient exchange and the update until
             # the last pass.
@@ -237,12 +234,12 @@ class Trainer:
         The first pass records which attention kernels run. Layers are compiled after it, because a
         compiled layer hides its operators from the recorder.
         """
-        if self.ran is not None:
+        if self.kernels_run is not None:
             watched: torch.Tensor = self.module(tokens, weights)
             return watched
         with KernelWatch() as watch:
             loss: torch.Tensor = self.module(tokens, weights)
-        self.ran = watch.names()
+        self.kernels_run = watch.names()
         # A compiled layer also saves its weights for the backward pass, and "offload" would copy
         # them to the host.
         wanted = self.job.compile_layers and self.job.kept != "offload"
@@ -261,7 +258,7 @@ class Trainer:
         return float(norm.full_tensor() if isinstance(norm, DTensor) else norm)
 
     def _read(self, rows: NDArray[np.int64]) -> tuple[torch.Tensor, torch.Tensor]:
-        tokens, weights = self.rows.read(_some(rows))
+        tokens, weights = self.rows.read(_rows_or_dummy(rows))
         if self.extended and self.extended.inserter:
             tokens, weights = self.extended.inserter.pieces(tokens, weights)
         if not len(rows):
@@ -350,7 +347,7 @@ class Trainer:
             **entry,
             "peak_memory_bytes": self.telemetry.peak_memory_bytes,
             "kernel": self.kernel,
-            "attention_kernel": self.ran,
+            "attention_kernel": self.kernels_run,
             "gradient_checkpointing": self.job.kept,
             "state_precision": self.job.state_precision,
             "micro_rows": self.micro_rows,
@@ -361,7 +358,7 @@ class Trainer:
         }
 
 
-def _some(rows: NDArray[np.int64]) -> NDArray[np.int64]:
+def _rows_or_dummy(rows: NDArray[np.int64]) -> NDArray[np.int64]:
     # A process without rows still runs every pass, on row 0 with weight zero, because gradient
     # exchanges need all processes.
     return rows if len(rows) else np.zeros(1, dtype=np.int64)

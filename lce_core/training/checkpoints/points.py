@@ -64,14 +64,14 @@ class Point:
 
 
 class WholeTensors:
-    """Read tensors of a point, or rows of them, as if all shards were one file."""
+    """Reader of a resume point that joins the rows of each tensor from all shard files."""
 
     def __init__(self, shards: list[Any]) -> None:
         self._shards = shards
         self.names: tuple[str, ...] = tuple(shards[0].keys())
 
     def scalar(self, name: str) -> Tensor:
-        """Load a tensor without rows, such as the optimiser's step count."""
+        """Load a tensor without dimensions, such as the optimiser's step count."""
         tensor: Tensor = self._shards[0].get_tensor(name)
         return tensor
 
@@ -109,10 +109,10 @@ def write_shard(point: Point, index: int, count: int, tensors: Mapping[str, Tens
 
 
 def publish(point: Point, identity: str, count: int) -> None:
-    """Make a fully written point the latest one of its folder; only one process calls this.
+    """Rename a completely written resume point to its final name, then delete older points.
 
-    Older points are deleted. Points with a higher step stay: they belong to a process that took
-    this run over while the present process was believed dead.
+    Only one process calls this. Points with a higher step stay: a process that was believed dead
+    may call this after another process has continued the run.
 
     Raises:
       OSError: if the point cannot be written; the previous point then stays.
@@ -130,7 +130,7 @@ def publish(point: Point, identity: str, count: int) -> None:
 
 
 def find_point(folder: Path, identity: str) -> Point | None:
-    """Return the folder's latest readable point of run `identity`; None if there is none.
+    """Return the folder's latest readable resume point of run `identity`; None if there is none.
 
     A damaged point is skipped: repeating steps costs time, but the result is the same.
 
@@ -144,8 +144,8 @@ def find_point(folder: Path, identity: str) -> Point | None:
         if facts["identity"] != identity:
             raise StoreError(
                 point.path,
-                f"a resume point of run {facts['identity']}",
-                f"one of this run, {identity}",
+                f"a resume point of the run with hash {facts['identity']!r}",
+                f"resume points of this run, whose hash is {identity!r}",
                 "remove the folder, or give this run its own",
             )
         try:

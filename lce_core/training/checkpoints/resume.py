@@ -38,7 +38,10 @@ def training_tensors(
 
 
 def shard_tensors(tensors: Mapping[str, Tensor], *, is_main: bool) -> dict[str, Tensor]:
-    """Return what this process writes: its rows of sharded tensors and, on rank 0, all others."""
+    """Return the tensors that this process writes to a resume point.
+
+    These are its rows of every sharded tensor and, on the main process, all other tensors.
+    """
     return {
         name: local(tensor)
         for name, tensor in tensors.items()

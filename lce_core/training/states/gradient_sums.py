@@ -21,7 +21,7 @@ _PURPOSE = 1
 
 
 class GradientSums:
-    """Take each gradient as the backward pass produces it, and add it to a sum for the step.
+    """Sum each parameter's gradients over the micro-batches of a training step, in bf16.
 
     Args:
       parameters: parameters whose gradients are summed, by name.
@@ -36,7 +36,7 @@ class GradientSums:
             parameter.register_post_accumulate_grad_hook(partial(self._take, name))
 
     def begin(self, step: int) -> None:
-        """Start a training step: forget the sums of the step before."""
+        """Start a training step and discard the sums of the previous step."""
         self._step = step
         self._sums.clear()
 

@@ -30,7 +30,7 @@ _BLOCK = 1 << 22
 
 @dataclass(frozen=True)
 class RowBlock:
-    """The rows of one block that this process holds; a block is some rows of the whole tensor."""
+    """Rows of a tensor that belong to one block of noise and that this process holds."""
 
     number: int
     """Number of the block within the whole tensor."""
@@ -43,7 +43,7 @@ class RowBlock:
 
 
 def blocks(tensor: Tensor) -> Iterator[RowBlock]:
-    """Split the rows that this process holds of a tensor (not a scalar) at block boundaries."""
+    """Split the rows of a tensor (not a scalar) that this process holds at block boundaries."""
     return blocks_of(tuple(tensor.shape), local_rows(tensor))
 
 
@@ -84,7 +84,7 @@ def noise(key: Sequence[int], block: RowBlock, count: int, device: torch.device)
 
 
 def name_key(name: str) -> int:
-    """Return a number for a parameter's name that is the same in every process and run."""
+    """Return a checksum of a parameter's name, equal in every process, to seed noise with."""
     return zlib.crc32(name.encode())
 
 
@@ -104,7 +104,7 @@ def rounded(values: Tensor, drawn: Tensor) -> Tensor:
 
 
 def write(target: Tensor, values: Tensor, drawn: Tensor) -> None:
-    """Write fp32 values into a tensor, rounding stochastically if it is bf16."""
+    """Copy fp32 values into `target`, rounding stochastically if `target` is bf16."""
     target.copy_(rounded(values, drawn) if target.dtype == torch.bfloat16 else values)
 
 

@@ -234,7 +234,8 @@ def test_the_point_of_another_run_is_refused(make_job: Any) -> None:
     run(job, silent)
     other = make_job({"learning_rate": 1e-3}, resume=job.resume)
     with pytest.raises(
-        StoreError, match=r"point-\d+-\w+: got a resume point of run [0-9a-f]{64}; .* remove"
+        StoreError,
+        match=r"point-\d+-\w+: got a resume point of the run with hash '[0-9a-f]{64}'; .* remove",
     ):
         run(other, silent)
 
