@@ -23,8 +23,7 @@ from typing import Any
 from pydantic import Field
 
 from lce_core.corpora import Document, Split
-from lce_core.corpora._domains import ListedDomains
-from lce_core.corpora._split import split_of
+from lce_core.corpora._files import ListedDomains, decoded, not_utf8, split_of, unreadable
 from lce_core.errors import DataError, UnavailableError
 from lce_core.evidence import calls
 from lce_core.hub import local_folder
@@ -63,7 +62,7 @@ class JsonlFolder(ListedDomains):
             try:
                 content = fact_of(_TEXT, file, [file], partial(_sha256_of_text, file))
             except OSError as error:
-                raise _unreadable(file, error) from error
+                raise unreadable(file, error) from error
             digest.update(f"{content} {name}\n".encode())
         return digest.hexdigest()
 
@@ -107,20 +106,20 @@ class JsonlFolder(ListedDomains):
         try:
             data = file.read_bytes()
         except OSError as error:
-            raise _unreadable(file, error) from error
-        yield Document(name, domain, _decode(data, file, 0))
+            raise unreadable(file, error) from error
+        yield Document(name, domain, decoded(data, file))
 
     def _lines(self, file: Path, name: str) -> Iterator[Document]:
         offset = 0
         try:
             with file.open("rb") as lines:
                 for number, line in enumerate(lines, start=1):
-                    text = _decode(line, file, offset)
+                    text = decoded(line, file, offset)
                     offset += len(line)
                     if text.strip():
                         yield self._document(text, f"{file}:{number}", f"{name}:{number}")
         except OSError as error:
-            raise _unreadable(file, error) from error
+            raise unreadable(file, error) from error
 
     def _document(self, line: str, where: str, name: str) -> Document:
         try:
@@ -174,7 +173,7 @@ def _files(root: Path) -> list[str]:
     """Return the paths of all text files relative to `root`, with slashes, sorted."""
 
     def refuse(error: OSError) -> None:
-        raise _unreadable(Path(error.filename), error) from error
+        raise unreadable(Path(error.filename), error) from error
 
     found = [
         (Path(folder) / name).relative_to(root).as_posix()
@@ -210,7 +209,7 @@ def _sha256_of_text(file: Path) -> str:
             try:
                 decoder.decode(block, final=not block)
             except UnicodeDecodeError as error:
-                raise _not_utf8(file, read - pending + error.start) from error
+                raise not_utf8(file, read - pending + error.start) from error
             if not block:
                 return digest.hexdigest()
             digest.update(block)
@@ -227,25 +226,3 @@ def _is_utf8(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _decode(data: bytes, file: Path, offset: int) -> str:
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise _not_utf8(file, offset + error.start) from error
-
-
-def _not_utf8(file: Path, byte: int) -> DataError:
-    return DataError(
-        file, f"byte {byte}, which is not UTF-8", "UTF-8 text", "convert the file to UTF-8"
-    )
-
-
-def _unreadable(file: Path, error: OSError) -> DataError:
-    return DataError(
-        file,
-        f"a file that cannot be read ({error.strerror})",
-        "a readable file",
-        "check its permissions",
-    )

@@ -23,7 +23,7 @@ from pathlib import Path
 from pydantic import Field
 
 from lce_core.corpora import Corpus, Document, Split
-from lce_core.corpora._split import split_of
+from lce_core.corpora._files import decoded, split_of, unreadable
 from lce_core.errors import DataError
 from lce_core.evidence import calls
 from lce_core.registry import Source
@@ -85,7 +85,7 @@ class LocalText(Corpus):
         for name in _sources(root):
             if self.split(name) != split:
                 continue
-            source = _decode(root / name, _read(root / name))
+            source = decoded(_read(root / name), root / name)
             if source.strip():
                 yield Document(name, "code", source)
             if docs := docstrings(source, name):
@@ -193,24 +193,7 @@ def _read(file: Path) -> bytes:
     try:
         return file.read_bytes()
     except OSError as error:
-        raise DataError(
-            file,
-            f"a file that cannot be read ({error.strerror})",
-            "a readable file",
-            "check its permissions",
-        ) from error
-
-
-def _decode(file: Path, data: bytes) -> str:
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise DataError(
-            file,
-            f"byte {error.start}, which is not UTF-8",
-            "UTF-8 text",
-            "install this package again",
-        ) from error
+        raise unreadable(file, error) from error
 
 
 def _feed(digest: hashlib._Hash, name: str, data: bytes) -> None:

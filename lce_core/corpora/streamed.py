@@ -25,8 +25,7 @@ import pyarrow.compute as pc
 from pydantic import Field
 
 from lce_core.corpora import Block, Document, Place, Split, StreamedCorpus
-from lce_core.corpora._domains import ListedDomains
-from lce_core.corpora._split import split_of
+from lce_core.corpora._files import ListedDomains, split_of
 from lce_core.errors import DataError, UnavailableError
 from lce_core.evidence import calls
 from lce_core.hub import http_errors, is_address, listed

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lce_core.corpora import CORPORA, Corpus, Split
-from lce_core.corpora._split import split_of
+from lce_core.corpora._files import split_of
 from lce_core.corpora.local_text import docstrings
 from lce_core.errors import DataError, SpecError, UnavailableError
 

@@ -1,0 +1,75 @@
+"""Shared code of the text sources: split by name, listed domains, and errors about files."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from pydantic import Field, field_validator
+
+from lce_core.corpora import Corpus, Split
+from lce_core.errors import DataError, SpecError
+
+
+class ListedDomains(Corpus):
+    """A text source in a folder. The study lists its domains, so that planning reads no data."""
+
+    folder: str = "text"
+    """Name of the folder, a key of `data_folders`, which gives its path."""
+    text_field: str = "text"
+    """JSON key or column of a document's text; in `streamed`, "a.b" is column b nested in a."""
+    domain_names: tuple[str, ...] = Field(default=("text",), min_length=1)
+    """All domains. A document of another domain is an error."""
+
+    @field_validator("domain_names")
+    @classmethod
+    def _distinct(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(names)) != len(names) or not all(names):
+            raise SpecError(
+                "domain_names",
+                list(names),
+                "distinct names that are not empty",
+                "remove the repeated and empty ones",
+            )
+        return names
+
+    def domains(self) -> tuple[str, ...]:
+        return self.domain_names
+
+
+def split_of(name: str, held_out_percent: float) -> Split:
+    """Return the split of the document or file with this name.
+
+    A document is held out if the first 8 bytes of sha256(name), as a big-endian integer divided by
+    2^64, are below held_out_percent / 100. The split of a document does not depend on other
+    documents.
+    """
+    head = hashlib.sha256(name.encode("utf-8")).digest()[:8]
+    return "held_out" if int.from_bytes(head, "big") * 100 < held_out_percent * 2**64 else "train"
+
+
+def decoded(data: bytes, file: Path, offset: int = 0) -> str:
+    """Decode UTF-8 bytes that start at byte `offset` of a file.
+
+    Raises:
+      DataError: with the index of the first byte of the file that is not UTF-8.
+    """
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise not_utf8(file, offset + error.start) from error
+
+
+def not_utf8(file: Path, byte: int) -> DataError:
+    return DataError(
+        file, f"byte {byte}, which is not UTF-8", "UTF-8 text", "convert the file to UTF-8"
+    )
+
+
+def unreadable(file: Path, error: OSError) -> DataError:
+    return DataError(
+        file,
+        f"a file that cannot be read ({error.strerror})",
+        "a readable file",
+        "check its permissions",
+    )
