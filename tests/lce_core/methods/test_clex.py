@@ -439,9 +439,9 @@ def test_scales_follow_the_target_and_the_request() -> None:
 @pytest.mark.parametrize(
     ("parameters", "match"),
     [
-        ({"max_scale": 3}, r"clex\.max_scale: got 3; expected at least 4, .*give 16"),
-        ({"step": 0.3}, r"clex\.step: got 0\.3; .*give 1/3"),
-        ({"step": 0.7}, r"clex\.step: got 0\.7; .*give 1/1"),
+        ({"max_scale": 3}, r"clex\.max_scale: got 3; expected at least 4, .*write 16"),
+        ({"step": 0.3}, r"clex\.step: got 0\.3; .*write 1/3"),
+        ({"step": 0.7}, r"clex\.step: got 0\.7; .*write 1/1"),
     ],
 )
 def test_parameters_that_do_not_fit_are_refused(parameters: dict[str, Any], match: str) -> None:
