@@ -141,7 +141,7 @@ def views() -> str:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "catalog.duckdb"
         write_tables({}, path)
-        _, told = run_query(
+        _, found = run_query(
             path,
             "SELECT schema_name, view_name, comment FROM duckdb_views() WHERE NOT internal"
             " ORDER BY schema_name <> 'main', schema_name, view_oid",
@@ -152,7 +152,7 @@ def views() -> str:
             " FROM duckdb_columns() WHERE NOT internal ORDER BY column_index",
         )
     parts = ["# Views and columns", "", "Generated from the comments of the catalog's views.", ""]
-    for schema, view, comment in told:
+    for schema, view, comment in found:
         name = view if schema == "main" else f"{schema}.{view}"
         rows = [
             f"| `{column}` | {kind} | {_one_line(meaning or '')} |"

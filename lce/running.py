@@ -185,10 +185,10 @@ def _show_next(study: str, home: Path) -> None:
     command = sys.argv[0] if Path(sys.argv[0]).name == "lce" else "lce"
     with contextlib.suppress(ValueError):
         command = str(Path(command).relative_to(Path.cwd()))
-    asked = (
+    suggested = (
         (f"report {study}", "one HTML page with tables and curves"),
         ('sql "FROM overview"', "any question over the views of the catalog"),
         ("up", where),
     )
-    lines = (f"  {f'{command} {arguments}':<34} {what}" for arguments, what in asked)
+    lines = (f"  {f'{command} {arguments}':<34} {what}" for arguments, what in suggested)
     Terminal().print("Next:", *lines, sep="\n", highlight=False, soft_wrap=True)

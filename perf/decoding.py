@@ -187,15 +187,15 @@ def generated(stock: Any, cache: DynamicCache, batch: int, number: int) -> Answe
 
 
 class Counted(TorchDispatchMode):
-    """Count kernels and the bytes they read and write.
+    """Count kernels and the bytes they read and write, without the weights.
 
     Args:
-      aside: data pointers of the storages of weights, which are not counted.
+      weights: data pointers of the storages of the weights.
     """
 
-    def __init__(self, aside: set[int]) -> None:
+    def __init__(self, weights: set[int]) -> None:
         super().__init__()
-        self.aside, self.kernels, self.bytes = aside, 0, 0
+        self.weights, self.kernels, self.bytes = weights, 0, 0
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
@@ -207,7 +207,10 @@ class Counted(TorchDispatchMode):
             return result
         touched = {}
         for one in torch.utils._pytree.tree_leaves((args, kwargs, result)):
-            if isinstance(one, torch.Tensor) and one.untyped_storage().data_ptr() not in self.aside:
+            if (
+                isinstance(one, torch.Tensor)
+                and one.untyped_storage().data_ptr() not in self.weights
+            ):
                 touched[one.data_ptr(), one.shape, one.stride()] = one.numel() * one.element_size()
         self.kernels += 1
         self.bytes += sum(touched.values())
@@ -224,8 +227,8 @@ def counted(options: argparse.Namespace, one: Contestant) -> dict[str, Any]:
         cache = filled(model.new_cache(options.length + options.new_tokens), parts)
         tokens = last_tokens(model.model, 1)
         model.hidden_states(tokens, cache)  # rotates the cached keys once, which is not counted
-        aside = {part.untyped_storage().data_ptr() for part in model.model.parameters()}
-        with Counted(aside) as count:
+        weights = {part.untyped_storage().data_ptr() for part in model.model.parameters()}
+        with Counted(weights) as count:
             model.hidden_states(tokens, cache)
         found.append((count.kernels, count.bytes))
     held = sum(part.nbytes for part in parts[0])

@@ -57,7 +57,7 @@ def measured(catalog: Path) -> dict[str, Cost]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    asked = ["--catalog", str(catalog), "--port", str(port)]
+    options = ["--catalog", str(catalog), "--port", str(port)]
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
@@ -66,7 +66,7 @@ def measured(catalog: Path) -> dict[str, Cost]:
         link = login_link(f"http://127.0.0.1:{port}", secret)
         begun = time.monotonic()
         server = subprocess.Popen(
-            [sys.executable, "-m", "dashboards.app", *asked],
+            [sys.executable, "-m", "dashboards.app", *options],
             stdout=subprocess.DEVNULL,
             env={**os.environ, SECRET_VARIABLE: secret},
         )

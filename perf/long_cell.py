@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from figures import command_line, publish
 from numpy.typing import NDArray
-from pulling_hosts import become_host, pull, told_by_hosts
+from pulling_hosts import become_host, pull, run_hosts
 
 from flows.runs.scheduling import UnitResult
 from lce_core.evaluation import likelihood, window_ranges
@@ -74,13 +74,13 @@ def measure(num_hosts: int, slots: int) -> float:
     """Return the seconds until the last host has finished."""
     with tempfile.TemporaryDirectory(prefix="lce-perf-") as folder:
         home = Path(folder)
-        told = told_by_hosts(__file__, num_hosts, home, "--slots", str(slots))
-        scored = sorted(first for host in told for first in host["scored"])
+        results = run_hosts(__file__, num_hosts, home, "--slots", str(slots))
+        scored = sorted(first for host in results for first in host["scored"])
         assert scored == list(range(NUM_RANGES)), scored
         ((cell, _),) = Store(home).records()
         assert np.load(cell / "nll.npy")[:, 0].tolist() == list(range(NUM_RANGES))
         assert not list((home / "progress").iterdir()), "ranges of a cell that is done"
-    return max(host["seconds"] for host in told)
+    return max(host["seconds"] for host in results)
 
 
 def be_a_host(name: str, home: Path, slots: int) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from figures import command_line, publish
-from pulling_hosts import become_host, pull, told_by_hosts
+from pulling_hosts import become_host, pull, run_hosts
 
 from flows.runs.scheduling import UnitResult
 from flows.settings import study_path
@@ -70,11 +70,11 @@ def measure(num_hosts: int) -> float:
     """Run `num_hosts` hosts; return the seconds until the last one has finished."""
     with tempfile.TemporaryDirectory(prefix="lce-perf-") as folder:
         home = Path(folder)
-        told = told_by_hosts(__file__, num_hosts, home)
-        times = Counter(name for host in told for name in host["computed"])
+        results = run_hosts(__file__, num_hosts, home)
+        times = Counter(name for host in results for name in host["computed"])
         assert sorted(times.values()) == [1] * NUM_STEPS, times
         assert len(list(Store(home).records())) == NUM_STEPS
-    return max(host["seconds"] for host in told)
+    return max(host["seconds"] for host in results)
 
 
 def be_a_host(name: str, home: Path) -> dict[str, Any]:

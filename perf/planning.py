@@ -92,8 +92,8 @@ def measure(home: Path, num_cells: int, many: int) -> dict[str, Any]:
     if many:
         empty = home.with_name("empty")
         for number in (many // 2, many):
-            asked = round(number / per_seed)
-            figures[f"`lce plan`, {asked * per_seed:,} cells"] = command(empty, asked)
+            seeds_needed = round(number / per_seed)
+            figures[f"`lce plan`, {seeds_needed * per_seed:,} cells"] = command(empty, seeds_needed)
     return {
         "figures": figures,
         "cells": len(plan.cells),

@@ -41,7 +41,7 @@ class Silent:
         pass
 
 
-def told_by_hosts(script: str, num_hosts: int, home: Path, *options: str) -> list[dict[str, Any]]:
+def run_hosts(script: str, num_hosts: int, home: Path, *options: str) -> list[dict[str, Any]]:
     """Start `num_hosts` processes of a script together; return the JSON that each one prints."""
     Store(home).prepare()
     command = [sys.executable, script, "--home", str(home), *options]

@@ -83,7 +83,7 @@ def measure(folder: Path, cells: int, naive: int) -> dict[str, Any]:
     lengths = max(1, round(cells / len(METHODS) / NUM_TASKS))
     file.write_text(yaml.safe_dump(study(lengths)), encoding="utf-8")
     run = [*LCE, "run", str(file), "--plugins", str(PLUGINS), "--slots", "2"]
-    first, text = timed(run, home)
+    first, output = timed(run, home)
     catalog = home / "catalog.duckdb"
     digest, tasks = logical_digest(catalog), task_runs(home)
     ((num_cells, answers),) = run_query(
@@ -91,9 +91,9 @@ def measure(folder: Path, cells: int, naive: int) -> dict[str, Any]:
     )[1]
     assert num_cells == lengths * len(METHODS) * NUM_TASKS
     assert answers == num_cells * NUM_SAMPLES
-    again, told = timed(run, home)
-    assert computed(told) == 0, told
-    assert computed(text) >= num_cells
+    again, second = timed(run, home)
+    assert computed(second) == 0, second
+    assert computed(output) >= num_cells
     assert logical_digest(catalog) == digest
     done_tasks = task_runs(home) - tasks
     rebuilt, _ = timed([*LCE, "rebuild", "catalog"], home)
@@ -106,8 +106,8 @@ def measure(folder: Path, cells: int, naive: int) -> dict[str, Any]:
         to_server = client_settings(folder / "naive", server.wait_ready(), server.secret)
 
         def naively() -> tuple[float, float]:
-            asked = [sys.executable, str(script), str(naive)]
-            seconds, value = json.loads(timed(asked, folder / "naive", **to_server)[1])
+            command = [sys.executable, str(script), str(naive)]
+            seconds, value = json.loads(timed(command, folder / "naive", **to_server)[1])
             return seconds / naive, value
 
         naive_first, value = naively()

@@ -37,8 +37,8 @@ def searching_seconds(home: Path, study: str, benchmark: str) -> dict[str, float
     client = MlflowClient(tracking_uri(home))
 
     def by_catalog() -> Means:
-        asked = {"study": study, "benchmark": benchmark}
-        rows = run_query(home / CATALOG, SQL, parameters=asked)[1]
+        parameters = {"study": study, "benchmark": benchmark}
+        rows = run_query(home / CATALOG, SQL, parameters=parameters)[1]
         return {(method, length): value for method, length, value in rows}
 
     def by_mlflow() -> Means:

@@ -48,12 +48,12 @@ def plan(
         chosen = within_budget(found.plan, found.states, how, budget, device_type)
         found = replace(found, plan=chosen.plan)
     if json_form:
-        told = planning.as_json(found, device_type)
+        output = planning.as_json(found, device_type)
         if chosen:
-            told["budget"] = chosen.to_json()
+            output["budget"] = chosen.to_json()
         if power:
-            told["power"] = visible.as_json(found.plan)
-        say(json.dumps(told, indent=1))
+            output["power"] = visible.as_json(found.plan)
+        say(json.dumps(output, indent=1))
         return
     plan_view.show(found, every_cell=cells, device=device_type)
     for line in chosen.lines() if chosen else ():

@@ -57,9 +57,9 @@ def report(
     study = study_name(study)
     name = {"md": study, "latex": f"{study}.tex"}.get(form, f"{study}.{form}")
     path = (out or home() / "reports" / name).absolute()
-    asked = ["--catalog", str(mended(home())), "--study", study, "--out", str(path)]
-    asked += ["--browser", str(browser())] if form == "pdf" else []
-    _show("dashboards", *asked, "--format", form)
+    arguments = ["--catalog", str(mended(home())), "--study", study, "--out", str(path)]
+    arguments += ["--browser", str(browser())] if form == "pdf" else []
+    _show("dashboards", *arguments, "--format", form)
 
 
 def claims(
@@ -73,10 +73,10 @@ def claims(
     from flows.settings import home, study_name
     from tasks.mending import mended
 
-    asked = ["--catalog", str(mended(home())), "--study", study_name(study)]
-    asked += ["--method", method] if method else []
-    asked += ["--json"] if as_json else []
-    _show("dashboards.claims", *asked)
+    arguments = ["--catalog", str(mended(home())), "--study", study_name(study)]
+    arguments += ["--method", method] if method else []
+    arguments += ["--json"] if as_json else []
+    _show("dashboards.claims", *arguments)
 
 
 @with_execution(*FOLDERS)
@@ -123,8 +123,8 @@ def rebuild_mlflow() -> None:
     say(f"projected: {', '.join(projections.rebuild_mlflow(home())) or 'no study yet'}")
 
 
-def _show(module: str, *asked: str) -> None:
+def _show(module: str, *arguments: str) -> None:
     # The package `dashboards` may import only the catalog, so it runs in its own process.
-    done = subprocess.run([sys.executable, "-m", module, *asked], env=of_own_code())
-    if done.returncode:
-        raise typer.Exit(done.returncode)
+    process = subprocess.run([sys.executable, "-m", module, *arguments], env=of_own_code())
+    if process.returncode:
+        raise typer.Exit(process.returncode)

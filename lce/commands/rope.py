@@ -59,8 +59,8 @@ def base(
     if not as_json:
         say(texts.smallest_base(length, dim, digits, found))
         return
-    asked = {"length": length, "dim": dim, "digits": digits}
-    say(json.dumps({**asked, **asdict(found)}, indent=1))
+    given = {"length": length, "dim": dim, "digits": digits}
+    say(json.dumps({**given, **asdict(found)}, indent=1))
 
 
 @rope.command()

@@ -63,8 +63,10 @@ def grid_lines(
         for label, (model, variant) in zip(labels, rows, strict=True):
             line = label.ljust(beside)
             for column in part:
-                told = (cells.get((model, variant, column.benchmark, at)) for at in column.lengths)
-                shown = zip(told, column.lengths, strict=True)
+                states = (
+                    cells.get((model, variant, column.benchmark, at)) for at in column.lengths
+                )
+                shown = zip(states, column.lengths, strict=True)
                 text = "".join((signs[one] if one else " ").ljust(_room(at)) for one, at in shown)
                 line += text.ljust(column.width)
             yield line.rstrip()
@@ -80,7 +82,7 @@ def _signs(found: Inspection, running: Collection[str]) -> dict[Key, GroupState]
         runs = cell.step is not None and cell.step.fingerprint in running
         change = "running" if runs else found.cell_state(cell).change
         changes.setdefault(key, []).append(change)
-    return {key: group_state(told) for key, told in changes.items()}
+    return {key: group_state(states) for key, states in changes.items()}
 
 
 def _columns(cells: Collection[Key], width: int) -> Iterator[_Columns]:

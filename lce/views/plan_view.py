@@ -65,8 +65,8 @@ def show(found: Inspection, *, every_cell: bool, device: str | None = None) -> N
     console = Terminal()
     prices = prices_of(found.plan, found.states, found.execution, device)
     console.print(_table(found, prices))
-    told = (line for sentence in found.plugin_lines() for line in _wrapped(sentence))
-    for line in (*told, *difference_lines(found), *_totals(found, prices)):
+    plugin_lines = (line for sentence in found.plugin_lines() for line in _wrapped(sentence))
+    for line in (*plugin_lines, *difference_lines(found), *_totals(found, prices)):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     if every_cell:
         for cell in found.plan.cells:
@@ -80,9 +80,9 @@ def show(found: Inspection, *, every_cell: bool, device: str | None = None) -> N
 def difference_lines(found: Inspection) -> Iterator[str]:
     """Yield the number of cells in each state, then a line for each reason with its cells."""
     counts = found.change_counts()
-    told = [f"{SIGNS[change]} {counts[change]:,} {change}" for change in SIGNS if counts[change]]
-    told += [f"{ORPHANED} {len(found.orphans):,} orphaned artifacts"] * bool(found.orphans)
-    yield from _wrapped(f"cells: {', '.join(told)}")
+    parts = [f"{SIGNS[change]} {counts[change]:,} {change}" for change in SIGNS if counts[change]]
+    parts += [f"{ORPHANED} {len(found.orphans):,} orphaned artifacts"] * bool(found.orphans)
+    yield from _wrapped(f"cells: {', '.join(parts)}")
     by_size = sorted(
         _groups(found).items(), key=lambda group: (_ORDER.index(group[0][0]), -len(group[1]))
     )
@@ -120,12 +120,12 @@ def _groups(found: Inspection) -> dict[Group, list[Mapping[str, Any]]]:
 
 def _in_common(axes: Sequence[Mapping[str, Any]]) -> str:
     """Return "METHODS on BENCHMARKS" of a group; omit either if it has more than 3 values."""
-    told = []
+    parts = []
     for axis in ("method", "benchmark"):
         values = dict.fromkeys(str(one[axis]) for one in axes if one.get(axis))
         if 0 < len(values) <= _NAMED_VALUES:
-            told.append(", ".join(values))
-    return " on ".join(told)
+            parts.append(", ".join(values))
+    return " on ".join(parts)
 
 
 def _wrapped(line: str) -> list[str]:
@@ -194,8 +194,8 @@ def _totals(found: Inspection, prices: Prices) -> Iterator[str]:
                 # Calibration by finished steps corrects only the total, not the time of reading
                 # prompts and the time of generating answers.
                 time = "" if prices.is_calibrated else f", {hours_of(seconds, prices)}"
-                told = f"  of that at most {answers} generated tokens{time}"
-                yield f"{told}: finished answers stop earlier"
+                line = f"  of that at most {answers} generated tokens{time}"
+                yield f"{line}: finished answers stop earlier"
     yield f"time: of {device_of(prices, 1)}"
     if prices.speed.device == "cpu" and prices.total(_priced_steps(found)).seconds > LONG_SECONDS:
         yield "      --device-type a100, h100 or h200 gives GPU-hours"

@@ -67,10 +67,10 @@ def visible_differences(plan: StudyPlan) -> Iterator[Visible]:
         name, profile = entry.benchmark.plugin_name, entry.benchmark.profile
         for length in entry.lengths:
             cells = possible.get((name, profile, length), [])
-            asked = [cell for cell in cells if (cell.method, cell.frozen) in own]
-            tasks = [task for task in entry.tasks if any(cell.task == task for cell in asked)]
-            num_comparisons = len({(cell.method, cell.frozen) for cell in asked}) - 1
-            seeds = len({cell.seed for cell in asked}) if entry.benchmark.seeded else 1
+            evaluated = [cell for cell in cells if (cell.method, cell.frozen) in own]
+            tasks = [task for task in entry.tasks if any(cell.task == task for cell in evaluated)]
+            num_comparisons = len({(cell.method, cell.frozen) for cell in evaluated}) - 1
+            seeds = len({cell.seed for cell in evaluated}) if entry.benchmark.seeded else 1
             counts = [
                 seeds
                 * _independent(entry.benchmark, task, length, study.evaluation.held_out_tokens)
@@ -92,7 +92,7 @@ def lines(plan: StudyPlan) -> Iterator[str]:
     for one in visible_differences(plan):
         number = len(one.tasks)
         tasks = f"{number} tasks" if number > NAMED_TASKS else ", ".join(one.tasks)
-        alone, first = (_told(one, gap) for gap in (one.difference, one.difference_of_family))
+        alone, first = (_shown(one, gap) for gap in (one.difference, one.difference_of_family))
         family = f"; {first} as one of {one.num_comparisons}" if one.num_comparisons > 1 else ""
         yield (
             f"{one.benchmark} {one.profile} {one.eval_length} ({tasks}; {one.num_samples:,}"
@@ -137,7 +137,7 @@ def _smallest(number: int, is_share: bool, family: int) -> float | None:
     return detectable_effect(number, alpha=alpha)
 
 
-def _told(one: Visible, difference: float | None) -> str:
+def _shown(one: Visible, difference: float | None) -> str:
     if difference is None:
         return "none at all"
     return f"{difference:.3f}" if one.unit == "accuracy" else f"{difference:.2f} sd"

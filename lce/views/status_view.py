@@ -81,12 +81,12 @@ def watch(found: Inspection, console: Console | None = None) -> bool:
     with live if is_live else nullcontext():
         while True:
             began = time.monotonic()
-            watched.look()
+            watched.poll()
             if is_live:
                 # The lines that change come first, because rich crops what exceeds the terminal.
                 shown = watched.lines()[: max(1, console.height - 1)]
                 live.update(Text("\n".join(shown), no_wrap=True, overflow="crop"), refresh=True)
-            elif line := watched.news():
+            elif line := watched.progress_line():
                 console.print(line, markup=False, highlight=False, soft_wrap=True)
             if watched.has_ended():
                 _require_known(watched.found)
@@ -119,10 +119,10 @@ class _Watch:
         self.found, self._unicode = found, unicode
         self._prices, self._priced = _prices(found), time.monotonic()
         self._running: dict[str, Holder] = {}
-        self._told, self._told_at = "", -LINE_SECONDS
+        self._printed_counts, self._printed_at = "", -LINE_SECONDS
         self._stuck_since: float | None = None
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Read the states from the store; every `PRICE_SECONDS` also correct predicted times."""
         self.found = self.found.again()
         self._running = self.found.running()
@@ -134,12 +134,12 @@ class _Watch:
     def lines(self) -> list[str]:
         return list(status_lines(self.found, self._prices, self._running, self._unicode))
 
-    def news(self) -> str | None:
+    def progress_line(self) -> str | None:
         """Return a progress line if cells changed or `LINE_SECONDS` have passed, else None."""
         counts, now = str(self.found.change_counts()), time.monotonic()
-        if counts == self._told and now - self._told_at < LINE_SECONDS:
+        if counts == self._printed_counts and now - self._printed_at < LINE_SECONDS:
             return None
-        self._told, self._told_at = counts, now
+        self._printed_counts, self._printed_at = counts, now
         return "; ".join(_head(self.found, self._prices, self._running))
 
     def has_ended(self) -> bool:
