@@ -7,9 +7,8 @@ import sys
 from collections.abc import Iterator
 
 from lce_core.execution import Execution
-from lce_core.prompts.reading import ReadableSample, readable_sample
+from lce_core.prompts.reading import ReadableSample, origin, readable_sample, size, to_json
 from lce_core.prompts.rebuilding import rebuilt_cell
-from lce_core.prompts.wording import origin, size, to_json
 from lce_core.store.artifacts import Store
 
 

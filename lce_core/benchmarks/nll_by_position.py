@@ -25,12 +25,16 @@ from lce_core.benchmarks import (
     CellRequest,
     CellResult,
     Profile,
-    Sample,
     TextBenchmark,
     TextForm,
     score,
 )
-from lce_core.benchmarks._text.benchmark import FAITHFUL_DOCUMENTS, TINY_TOKENS, pack_losses
+from lce_core.benchmarks._text.benchmark import (
+    FAITHFUL_DOCUMENTS,
+    TINY_TOKENS,
+    pack_losses,
+    window_samples,
+)
 from lce_core.benchmarks._text.windows import cut_windows, num_windows, window_scores
 from lce_core.evaluation.windows import Windows
 from lce_core.evidence import calls
@@ -83,18 +87,13 @@ class NllByPosition(TextBenchmark):
         counts = seen.sum(axis=0, dtype=np.int64)
         means = np.asarray(np.nanmean(losses, axis=1, dtype=np.float64))
         ends = np.nanmean(losses[:, quarter:], axis=1, dtype=np.float64)
-        places = windows.starts
-        names = [None] * len(means) if documents is None else documents.names_at(places)
-        stored = pack_losses(places, losses[:, 1:]) if self.stores(losses.size) else {}
+        stored = pack_losses(windows.starts, losses[:, 1:]) if self.stores(losses.size) else {}
         return CellResult(
             scores=(
                 score("nll", bootstrap_mean(means), higher_is_better=False),
                 score("nll_last_quarter", bootstrap_mean(ends), higher_is_better=False),
             ),
-            samples=tuple(
-                Sample(index, length, float(mean), reference=name)
-                for index, (mean, name) in enumerate(zip(means, names, strict=True))
-            ),
+            samples=window_samples(windows, means, documents),
             token_nll=bin_means(totals, counts, self._bin_width(request.base_model)),
             sequences=windows.sequences,
             arrays=stored,

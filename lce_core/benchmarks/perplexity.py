@@ -40,14 +40,17 @@ from lce_core.benchmarks import (
     CellRequest,
     CellResult,
     Profile,
-    Sample,
     TextBenchmark,
     TextForm,
     score,
 )
-from lce_core.benchmarks._text.benchmark import FAITHFUL_DOCUMENTS, TINY_TOKENS, pack_losses
+from lce_core.benchmarks._text.benchmark import (
+    FAITHFUL_DOCUMENTS,
+    TINY_TOKENS,
+    pack_losses,
+    window_samples,
+)
 from lce_core.benchmarks._text.definitions import Scored, over_tokens, over_windows, scored_means
-from lce_core.benchmarks._text.documents import Documents
 from lce_core.benchmarks._text.windows import cut_windows, num_windows, window_scores
 from lce_core.evidence import calls
 from lce_core.models import LanguageModel
@@ -138,7 +141,7 @@ class Perplexity(TextBenchmark):
                     higher_is_better=True,
                 ),
             ),
-            samples=_samples(means, blocks, length, _names(documents, windows.starts)),
+            samples=window_samples(windows, means, documents, map(str, blocks)),
             sequences=windows.sequences,
             arrays=pack_losses(windows.starts, kept) if kept else {},
         )
@@ -153,22 +156,6 @@ class Perplexity(TextBenchmark):
 def lceg_windows(stream_tokens: int, length: int, stride: int) -> int:
     """Return how many windows LCEG's script evaluates: ceil((D - L) / stride) - 1."""
     return num_windows(stream_tokens, length, stride, drop_last=True)
-
-
-def _names(documents: Documents | None, starts: NDArray[np.int64]) -> list[str] | list[None]:
-    return [None] * len(starts) if documents is None else documents.names_at(starts)
-
-
-def _samples(
-    means: NDArray[np.float64],
-    blocks: list[int],
-    length: int,
-    names: list[str] | list[None],
-) -> tuple[Sample, ...]:
-    return tuple(
-        Sample(index, length, float(mean), reference=name, cluster=str(block))
-        for index, (mean, block, name) in enumerate(zip(means, blocks, names, strict=True))
-    )
 
 
 BENCHMARK = Perplexity

@@ -12,9 +12,8 @@ import sys
 from pathlib import Path
 
 from lce_core.errors import LceError
-from lce_core.prompts.reading import readable_sample
+from lce_core.prompts.reading import readable_sample, to_json
 from lce_core.prompts.rebuilding import rebuilt_cell
-from lce_core.prompts.wording import to_json
 from lce_core.store.artifacts import Store
 
 

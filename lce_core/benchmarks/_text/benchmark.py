@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import repeat
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from lce_core.benchmarks._base import Benchmark, CellRequest, Form, Profile
+from lce_core.benchmarks._base import Benchmark, CellRequest, Form, Profile, Sample
 from lce_core.benchmarks._data import DataSet
 from lce_core.benchmarks._text.documents import (
     DATA_SETS,
@@ -22,6 +23,7 @@ from lce_core.benchmarks._text.documents import (
 )
 from lce_core.data.sequences import Sequences
 from lce_core.errors import SpecError, UnavailableError
+from lce_core.evaluation.windows import Windows
 from lce_core.models import LanguageModel
 
 TINY_TOKENS = 16384
@@ -192,3 +194,17 @@ def pack_losses(starts: Iterable[int], rows: Iterable[NDArray[np.floating]]) -> 
         "start": np.fromiter(starts, dtype=np.int64),
         "losses": np.array([len(row) for row in halves], dtype=np.int64),
     }
+
+
+def window_samples(
+    windows: Windows,
+    means: NDArray[np.float64],
+    documents: Documents | None,
+    clusters: Iterable[str | None] = repeat(None),
+) -> tuple[Sample, ...]:
+    """Return a sample per window: its mean NLL, and the document in which the window starts."""
+    names = repeat(None) if documents is None else documents.names_at(windows.starts)
+    return tuple(
+        Sample(index, windows.length, float(mean), reference=name, cluster=cluster)
+        for index, (mean, name, cluster) in enumerate(zip(means, names, clusters, strict=False))
+    )
