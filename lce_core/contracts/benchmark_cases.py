@@ -1,8 +1,8 @@
-"""Small cells on which the contract of benchmarks is checked.
+"""Small evaluations (cases) on which `lce check` tests a benchmark.
 
 A case is a benchmark with one of its EXAMPLES in one profile. The model is the toy Llama with
-random weights, the text is synthetic. A small tokenizer with a beginning-of-text token encodes
-prompts in words.
+random weights and the text is synthetic. Prompts made of sentences use a small tokenizer with a
+beginning-of-text token.
 """
 
 from __future__ import annotations
@@ -35,17 +35,18 @@ from lce_core.methods import METHODS
 from lce_core.models import MODELS
 
 Data = Callable[[Iterable[DataSet]], Mapping[str, Path]]
-"""Function that returns the folder of each given data set that is on this machine, by name."""
+"""Function that returns, by name, the folder of each given data set that is on this machine."""
 TOY = MODELS.load("toy_llama")()
 LENGTHS = (128, 260, 700, 1200, 2500, 5000)
 """Context lengths in tokens to try, shortest first; every profile must run at one of them."""
 _FITTING: dict[tuple[Any, ...], int] = {}
-"""Shortest of `LENGTHS` at which prompts fit, by benchmark, parameters, task and tokenizer."""
+"""Cache of `request_for`: shortest of `LENGTHS` at which prompts can be built, by benchmark,
+parameters, task and tokenizer."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A benchmark with one of its EXAMPLES, in one profile."""
+    """A benchmark with one of its EXAMPLES, in one profile (tiny or faithful, say)."""
 
     plugin: type[Benchmark]
     example: Mapping[str, Any]
@@ -64,7 +65,7 @@ class Case:
 
 
 def cases(plugin: type[Benchmark], data: Data) -> list[Case]:
-    """Return each profile with each example that it accepts.
+    """Return the combinations of the benchmark's profiles and EXAMPLES that are valid.
 
     Raises:
       AssertionError: if a profile accepts no example.
@@ -79,7 +80,7 @@ def cases(plugin: type[Benchmark], data: Data) -> list[Case]:
 
 
 def possible(case: Case) -> bool:
-    """Return True if the profile accepts the example."""
+    """Return True if the benchmark's parameters are valid together with the profile."""
     try:
         return bool(case.benchmark)
     except ValueError:
@@ -136,19 +137,19 @@ def request_for(case: Case, task: str, **changes: Any) -> CellRequest:
             return sized
     raise UnavailableError(
         task,
-        f"{LENGTHS[-1]} tokens that hold no prompt",
-        "a length that holds one",
+        f"no prompt at any length up to {LENGTHS[-1]} tokens",
+        "a prompt at one of these lengths",
         "; ".join(reasons),
     )
 
 
 def roomy(request: CellRequest) -> CellRequest:
-    """Return the same cell at three times the length, so that most of a prompt is filler."""
+    """Return the same request at three times the length, so that most of a prompt is filler."""
     return replace(request, eval_length=3 * request.eval_length)
 
 
 def fresh(case: Case, request: CellRequest) -> Sequence[Prompt]:
-    """Build prompts anew, bypassing the cache."""
+    """Build the prompts again, bypassing their cache."""
     form, benchmark = case.benchmark.form, case.benchmark
     prompts: Sequence[Prompt] = (
         benchmark.build(request) if case.in_words else form.build(benchmark, request)
@@ -157,7 +158,7 @@ def fresh(case: Case, request: CellRequest) -> Sequence[Prompt]:
 
 
 def answer_tokens(case: Case, task: str) -> int:
-    """Return how many tokens of a cell's length are reserved for the answer."""
+    """Return how many tokens of the context length are reserved for the answer."""
     if not case.in_words:
         return 1
     return int(case.benchmark.new_tokens(task))
@@ -177,7 +178,7 @@ def replace_benchmark(case: Case, benchmark: Any) -> Case:
 
 
 def occurrences(prompt: Prompt, request: CellRequest, *, in_words: bool) -> list[float]:
-    """Return where the reference occurs in the prompt, each place from 0 (start) to 1 (end)."""
+    """Return the positions of the reference answer in the prompt, from 0 (start) to 1 (end)."""
     if not in_words:
         key = request.tokenizer.convert_tokens_to_ids(prompt.reference)
         return [int(place) / len(prompt.ids) for place in np.flatnonzero(prompt.ids == key)]
@@ -187,7 +188,7 @@ def occurrences(prompt: Prompt, request: CellRequest, *, in_words: bool) -> list
 
 
 def gold_answer(prompt: Prompt) -> str:
-    """Return an answer that contains all references."""
+    """Return an answer that contains all reference answers of the prompt."""
     return " " + ", ".join(getattr(prompt, "references", ()) or (prompt.reference,))
 
 

@@ -1,8 +1,7 @@
-"""The contract of benchmarks: every profile builds, asks and scores on small stand-in data.
+"""Checks that every benchmark must pass, whatever it measures; `lce check` runs them.
 
 Every check takes a `Case`: a benchmark's class, one of its examples and a profile. The model is the
-toy Llama with random weights. A small tokenizer with a beginning-of-text token reads prompts in
-words. The case locates the data sets.
+toy Llama with random weights.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ BenchmarkCheck = Callable[[Case], None]
 
 
 def check_form(case: Case) -> None:
-    """Check that source, description, identity and unit are valid."""
+    """Check that source, description, identity, unit and tasks are valid."""
     plugins.check_source(case.plugin)
     plugins.check_description(case.plugin)
     parameters = {**case.example, "profile": case.profile}
@@ -71,7 +70,7 @@ def check_evidence(case: Case) -> None:
 
 
 def check_prompts(case: Case) -> None:
-    """Check that every task builds as many prompts as promised, with room for the answers."""
+    """Check that every task builds the promised number of prompts, with room for the answers."""
     for task in case.benchmark.tasks():
         short = request_for(case, task)
         for request in (short, roomy(short)):
@@ -88,7 +87,7 @@ def check_prompts(case: Case) -> None:
 
 
 def check_deterministic(case: Case) -> None:
-    """Check that prompts depend on the request alone, not on earlier calls."""
+    """Check that prompts depend on the request alone, not on earlier requests."""
     for task in case.benchmark.tasks():
         request = request_for(case, task)
         first = fresh(case, request)
@@ -98,7 +97,7 @@ def check_deterministic(case: Case) -> None:
 
 
 def check_seed(case: Case) -> None:
-    """Check that the study's seed changes the samples exactly if the benchmark says so."""
+    """Check that the study's seed changes the prompts if and only if `seeded` is True."""
     if case.example is not case.plugin.examples[0]:
         # The other examples are tried together with the first.
         return
@@ -111,7 +110,7 @@ def check_seed(case: Case) -> None:
             once, again = (fresh(other, replace(request, seed=seed)) for seed in (0, 1))
             changed.append(not alike(once, again))
     assert any(changed) == case.plugin.seeded, (
-        f"seeded is {case.plugin.seeded}, and another seed {'changes' if any(changed) else 'keeps'}"
+        f"seeded is {case.plugin.seeded}, but another seed {'changes' if any(changed) else 'keeps'}"
         " the prompts"
     )
 
@@ -174,7 +173,7 @@ def check_depths(case: Case) -> None:
         shallow = [place for depth, place in found if depth < 35]
         deep = [place for depth, place in found if depth > 65]
         if shallow and deep:
-            assert max(shallow) < min(deep), f"{task}: depths are not where the references are"
+            assert max(shallow) < min(deep), f"{task}: a larger depth is not later in the prompt"
 
 
 def check_oracle(case: Case) -> None:
@@ -207,7 +206,7 @@ def check_early_stop(case: Case) -> None:
 
 
 def check_cell(case: Case) -> None:
-    """Check a cell of the toy model: scores and intervals in range, samples, tokens."""
+    """Check an evaluation of the toy model: scores, intervals, samples and tokens are valid."""
     steps: list[tuple[int, int]] = []
     for task in evaluated_tasks(case):
         request = request_for(case, task)
@@ -238,12 +237,12 @@ def check_tokens(case: Case, request: CellRequest, result: CellResult) -> None:
         tokens = len(request.held_out.stream("code"))
         predicted = case.benchmark.num_tokens(request.task, request.eval_length, tokens)
         assert abs(result.num_tokens - predicted) <= 0.15 * predicted, (
-            f"{result.num_tokens} tokens, and {predicted} were predicted"
+            f"{result.num_tokens} tokens were processed, {predicted} were predicted"
         )
 
 
 def check_uniform_model(case: Case) -> None:
-    """Check that a uniform model has its vocabulary's size as perplexity, ln of it as nats."""
+    """Check the perplexity of a uniform model: the vocabulary's size (its logarithm in nats)."""
     if not isinstance(case.benchmark, TextBenchmark):
         return
     for task in evaluated_tasks(case):
@@ -258,7 +257,7 @@ def check_uniform_model(case: Case) -> None:
 
 
 def check_repeatable(case: Case) -> None:
-    """Check that the same cell gives the same result after another length."""
+    """Check that repeating an evaluation after another one gives the same result."""
     for task in evaluated_tasks(case)[:1]:
         request = request_for(case, task)
         first = case.benchmark.evaluate(request)
@@ -269,10 +268,11 @@ def check_repeatable(case: Case) -> None:
 
 
 def check_savings(case: Case) -> None:
-    """Check that savings change no score, and that a stopped answer is a prefix of the whole one.
+    """Check that early stopping and shared passes change no score.
 
-    Models are in float64, so that other chunks and batches cannot change a choice. Small cells also
-    try tables that follow the length.
+    Answers that stop early must be prefixes of the whole answers. Models are in float64, so that
+    other chunks and batches cannot change a token. Small cases also try a method whose frequencies
+    depend on the length.
     """
     small = case.profile == "tiny" and not case.benchmark.reads(case.benchmark.tasks()[0])
     for method in ("none", "dynamic_yarn") if small else ("none",):
@@ -286,12 +286,12 @@ def check_savings(case: Case) -> None:
 
 
 def same_scores(task: str, whole: CellResult, short: CellResult) -> None:
-    """Raise AssertionError unless a cell has the same scores with savings as without.
+    """Assert that an evaluation has the same scores with savings as without.
 
     Savings are shared passes and answers that stop early, so answers may be shorter.
 
     Args:
-      task: the cell's task, for messages.
+      task: the evaluated task, for messages.
       whole: the result without savings.
       short: the result with savings.
     """
@@ -305,7 +305,7 @@ def same_scores(task: str, whole: CellResult, short: CellResult) -> None:
 
 
 def check_too_short(case: Case) -> None:
-    """Check that a length of one token is refused with the number of tokens needed."""
+    """Check that a length of one token is refused with the number of tokens that are needed."""
     task = case.benchmark.tasks()[0]
     request = replace(request_for(case, task), eval_length=1)
     reason = case.benchmark.unavailable(TOY, task, 1)

@@ -1,4 +1,4 @@
-"""Run the checks of a plug-in's contract and report the findings."""
+"""Run the checks that a plug-in must pass, and report the result of each; used by `lce check`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lce_core.methods import METHODS
 from lce_core.registry import Plugin, Registry
 
 Trial = tuple[Callable[..., None], Sequence[tuple[Any, ...]]]
-"""A check, and the arguments of each of its calls."""
+"""A check function, and the arguments of each call to make."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Finding:
     check: str
     """Name of the check function without "check_" and underscores; or "loading", "examples"."""
     about: str
-    """Sentence that names the property under test: the first line of the check's docstring."""
+    """Sentence that names the tested property: the first line of the check's docstring."""
     fault: str
     """Description of the violation; empty if there is none."""
 
@@ -55,7 +55,7 @@ def findings(registry: Registry[Any], name: str, data: Data) -> Iterator[Finding
 def trials(registry: Registry[Any], plugin: type[Any], data: Data) -> list[Trial]:
     """Return the checks for a plug-in of this kind, each with the arguments of its calls.
 
-    Methods and benchmarks have contracts of their own. Every other kind is checked for source,
+    Methods and benchmarks have their own checks. Every other kind of plug-in is checked for source,
     description, evidence and identity.
     """
     if registry is METHODS:

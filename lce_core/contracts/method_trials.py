@@ -1,7 +1,4 @@
-"""Inputs for the contract of methods: tiny models, lengths, and varied parameters.
-
-The models come from lce_core/contracts/tiny_models.py.
-"""
+"""Inputs for the checks of methods: tiny models, lengths, and varied parameters."""
 
 from __future__ import annotations
 
@@ -29,15 +26,15 @@ FAR = (LLAMA2_7B, PHI2, RopeGeometry(32, 32, 2, 2, 1e4, 128))
 
 
 def at(request: int) -> ContextLengths:
-    """Return the lengths of a request to a tiny model."""
+    """Return the trained and target context of a tiny model with a request of `request` tokens."""
     return ContextLengths(TRAINED, TARGET, request)
 
 
 def fitting(method: Method) -> list[LanguageModel]:
-    """Return the tiny models that accept the method's parameters.
+    """Return the tiny models whose head sizes and context the method's parameters accept.
 
     Raises:
-      SpecError: if the plain Llama does not.
+      SpecError: if the plain Llama is not among them.
     """
     found = [base for base in BASES if fits(method, base)]
     if BASES[0] not in found:
@@ -46,25 +43,25 @@ def fitting(method: Method) -> list[LanguageModel]:
 
 
 def extended_models(plugin: type[Method], example: Example) -> Extended:
-    """Return each tiny model with the method applied."""
+    """Return each tiny model that fits, with the method applied."""
     method = built(plugin, example)
     return [(base, extend(stock(base), base, method, target=TARGET)) for base in fitting(method)]
 
 
 def length_in_reach(extended: ExtendedModel) -> int:
-    """Return the length of the texts to try: 40 tokens, or the method's reach if that is less.
+    """Return the length of test texts: 40 tokens, or the longest request the method supports.
 
     Raises:
-      AssertionError: if the method does not reach beyond the trained context.
+      AssertionError: if the method supports no request beyond the trained context.
     """
     reach = extended.method.reach(extended.geometry, at(TARGET))
     length = 40 if reach is None else min(40, reach)
-    assert length > TRAINED, f"a reach of {reach} tokens extends nothing"
+    assert length > TRAINED, f"a reach of {reach} tokens is not beyond the trained {TRAINED}"
     return length
 
 
 def schemes(method: Method, geometry: RopeGeometry, *, training: bool = True) -> list[Any]:
-    """Return the attention schemes of a method at inference and in training, if any."""
+    """Return the method's attention schemes for inference and training, if any."""
     found: list[AttentionScheme | None] = [method.attention(geometry, at(TARGET))]
     if training:
         found.append(method.training_attention(geometry, at(TARGET)))
@@ -77,20 +74,20 @@ def same(one: RopeTable, other: RopeTable) -> bool:
 
 
 def close(found: torch.Tensor, expected: torch.Tensor, where: str) -> None:
-    """Raise AssertionError unless float64 results agree up to rounding."""
+    """Assert that float64 results agree up to rounding."""
     worst = (found - expected).abs().max().item()
     assert torch.allclose(found, expected, rtol=1e-9, atol=1e-9), f"{where}: off by {worst:.3g}"
 
 
 def refused(call: Callable[[], Any], words: str) -> None:
-    """Raise AssertionError unless `call` raises SpecError with these words."""
+    """Assert that `call` raises a SpecError whose message contains `words`."""
     message = ""
     try:
         call()
     except SpecError as error:
         message = str(error)
     if words not in message:
-        raise AssertionError(f"refused with {message or 'nothing'!r}, not with {words!r}")
+        raise AssertionError(f"got the error {message or 'none'!r}; expected one with {words!r}")
 
 
 def name_of(base: LanguageModel) -> str:
@@ -98,7 +95,10 @@ def name_of(base: LanguageModel) -> str:
 
 
 def perturbed(value: Any, plugin: type[Method], name: str) -> list[Any]:
-    """Return other values for the parameter `name`: of the same type, or numbers if it is None."""
+    """Return other values to try for the parameter `name`, of the same type as `value`.
+
+    If `value` is None, they are numbers.
+    """
     choices = plugin.model_json_schema()["properties"][name]
     enums = [one.get("enum", []) for one in (choices, *choices.get("anyOf", ()))]
     found: list[Any] = [one for enum in enums for one in enum if one != value]
@@ -179,7 +179,7 @@ def with_another_value(
 
 
 def repeated_heads(name: str, weight: torch.Tensor) -> torch.Tensor:
-    """Return a weight of `TinyGrouped` as `Tiny` needs it: each key-value head occurs twice."""
+    """Return a weight of `TinyGrouped` with each key-value head twice, as `Tiny` stores it."""
     if not name.endswith(("k_proj.weight", "v_proj.weight")):
         return weight
     heads = weight.unflatten(0, (TinyGrouped.geometry.num_kv_heads, -1))
@@ -188,9 +188,10 @@ def repeated_heads(name: str, weight: torch.Tensor) -> torch.Tensor:
 
 
 def as_if_grouped(method: Method, geometry: RopeGeometry) -> Method:
-    """Return the method changed so that it computes its frequencies for `geometry` on any model.
+    """Return a copy of the method that always computes the frequencies for `geometry`.
 
-    `check_grouped_heads` compares two models that differ in the number of key-value heads only.
+    `check_grouped_heads` uses it to compare two models that differ only in the number of key-value
+    heads.
     """
     kind = type(method)
 

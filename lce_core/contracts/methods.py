@@ -1,8 +1,8 @@
-"""The contract of context-extension methods, checked on tiny random models in float64.
+"""Checks that every context-extension method must pass; `lce check` runs them.
 
-Every check takes a method's class and one of its examples. Models have 4 heads (one of them 2
-key-value heads, another one partial rotary) and a trained context of 16 tokens, extended to 64
-tokens.
+Every check takes a method's class and one of its examples. The models are tiny, random and in
+float64, with 4 heads (one model has 2 key-value heads, another one partial rotary). Their trained
+context of 16 tokens is extended to 64 tokens.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def check_form(plugin: type[Method], example: Example) -> None:
 
 
 def check_evidence(plugin: type[Method], example: Example) -> None:
-    """Check the reference values; a method with a temperature must give one for it."""
+    """Check the reference values; a method that scales attention must give one for the factor."""
     plugins.check_evidence(plugin)
     method = built(plugin, example)
     for base in fitting(method):
@@ -73,11 +73,11 @@ def check_evidence(plugin: type[Method], example: Example) -> None:
             for one in plugin.evidence
             if isinstance(one.subject, OfMethod) and one.subject.quantity == "attention_factor"
         ]
-        assert factor == 1 or stated, "EVIDENCE says nothing about attention_factor"
+        assert factor == 1 or stated, f"EVIDENCE has no value for the attention_factor {factor:g}"
 
 
 def check_defaults_fit_real_models(plugin: type[Method], example: Example) -> None:
-    """Check that a method with defaults for all parameters fits Llama-2, Phi-2 and a toy."""
+    """Check that the default parameters fit Llama-2, Phi-2 and a toy model."""
     if any(field.is_required() for field in plugin.model_fields.values()):
         return
     method = built(plugin, {})
@@ -110,12 +110,12 @@ def check_length_dependence(plugin: type[Method], example: Example) -> None:
         tables = [method.rope_table(base.geometry, at(length)) for length in range(1, 3 * TARGET)]
         for length, (shorter, longer) in enumerate(pairwise(tables), start=2):
             assert same(shorter, longer) or method.length_dependent(base.geometry, at(length)), (
-                f"the table changes at {length} tokens, and length_dependent says it does not"
+                f"the frequencies change at {length} tokens, but length_dependent is False"
             )
 
 
 def check_pure(plugin: type[Method], example: Example) -> None:
-    """Check that tables do not depend on the order in which they are requested."""
+    """Check that frequencies do not depend on the order in which lengths are requested."""
     lengths = (12, 64, 40, 100)
     for base in fitting(built(plugin, example)):
         tables: list[dict[int, RopeTable]] = []
@@ -127,7 +127,7 @@ def check_pure(plugin: type[Method], example: Example) -> None:
 
 
 def check_distances(plugin: type[Method], example: Example) -> None:
-    """Check that `exact_attention` agrees with the distances, and that no distance looks ahead."""
+    """Check that `exact_attention` agrees with the query-key distances; no query looks ahead."""
     method = built(plugin, example)
     for base in fitting(method):
         changed = False
@@ -137,12 +137,12 @@ def check_distances(plugin: type[Method], example: Example) -> None:
                 assert found[-1] is None, f"the query at {query} sees the key at {query + 1}"
                 changed |= found[:-1] != list(range(query, -1, -1))
         assert changed != method.exact_attention, (
-            f"exact_attention is {method.exact_attention}, and distances say otherwise"
+            f"exact_attention is {method.exact_attention}, but the distances contradict it"
         )
 
 
 def check_reach(plugin: type[Method], example: Example) -> None:
-    """Check that requests work up to the reach only, within the trained distances."""
+    """Check that requests work up to the method's reach only, within the trained distances."""
     method = built(plugin, example)
     for base in fitting(method):
         geometry = base.geometry
@@ -161,7 +161,9 @@ def check_reach(plugin: type[Method], example: Example) -> None:
         for scheme in schemes(method, geometry, training=False):
             seen = [scheme.distance(reach - 1, key) for key in range(reach)]
             longest = max(distance for distance in seen if distance is not None)
-            assert longest < TRAINED, f"at reach {reach} a key is {longest} away, of {TRAINED}"
+            assert longest < TRAINED, (
+                f"with {reach} tokens a key is {longest} tokens away, outside the trained {TRAINED}"
+            )
 
 
 def check_causality(plugin: type[Method], example: Example) -> None:
@@ -194,7 +196,7 @@ def check_sees_all(plugin: type[Method], example: Example) -> None:
 
 
 def check_cached(plugin: type[Method], example: Example) -> None:
-    """Check that chunks over a cache give the same result as one pass."""
+    """Check that processing a text in chunks over a cache gives the same result as one pass."""
     for base, extended in extended_models(plugin, example):
         ids = tokens(length := length_in_reach(extended))
         expected = logits(extended, ids)
@@ -203,7 +205,7 @@ def check_cached(plugin: type[Method], example: Example) -> None:
 
 
 def check_order(plugin: type[Method], example: Example) -> None:
-    """Check that results do not depend on the order of requests."""
+    """Check that the result of a request does not depend on earlier requests."""
     for base, extended in extended_models(plugin, example):
         short, long = tokens(12), tokens(length_in_reach(extended))
         first = [logits(extended, ids) for ids in (short, long)]
@@ -230,7 +232,7 @@ def check_grouped_heads(plugin: type[Method], example: Example) -> None:
 
 
 def check_changes_the_output(plugin: type[Method], example: Example) -> None:
-    """Check that extensions change the output beyond the trained context, unlike `none`."""
+    """Check that a method changes the output beyond the trained context (and `none` does not)."""
     for base, extended in extended_models(plugin, example):
         ids = tokens(length_in_reach(extended))
         expected = logits(extend(stock(base), base, METHODS.load("none")(), target=TARGET), ids)
@@ -239,11 +241,11 @@ def check_changes_the_output(plugin: type[Method], example: Example) -> None:
         if plugin.family == "none":
             assert difference == 0
         elif base is BASES[0]:
-            assert changed, f"{name_of(base)}: the output is the base model's"
+            assert changed, f"{name_of(base)}: the output equals the unextended model's"
 
 
 def check_gradients(plugin: type[Method], example: Example) -> None:
-    """Check that every weight gets a gradient, or that a scheme refuses to record gradients."""
+    """Check that every weight gets a gradient, or that the method refuses to train."""
     method = built(plugin, example)
     for base in fitting(method):
         extended = extend(stock(base).train(), base, method, target=TARGET)
@@ -259,7 +261,7 @@ def check_gradients(plugin: type[Method], example: Example) -> None:
 
 
 def check_parameters(plugin: type[Method], example: Example) -> None:
-    """Check that every parameter has an effect or is refused."""
+    """Check that every parameter changes the method's output or is refused."""
     if example is not plugin.examples[0]:
         # The other examples are tried together with the first.
         return

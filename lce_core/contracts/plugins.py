@@ -1,4 +1,4 @@
-"""The contract of every plug-in, whatever its kind: source, description, evidence, identity.
+"""Checks that every plug-in must pass, whatever its kind: source, description, evidence, identity.
 
 Each check takes a loaded plug-in class and raises AssertionError with the violation. The checks do
 not need pytest, so that authors of plug-ins can run them on their own files.
@@ -30,7 +30,7 @@ def built(plugin: type[Plugin], parameters: Mapping[str, Any]) -> Any:
 
 
 def check_source(plugin: type[Plugin]) -> None:
-    """Check that a reader can find paper, place and reference."""
+    """Check that SOURCE names a paper, a section of it and the code to compare with."""
     source = plugin.source
     assert PAPER.fullmatch(source.paper), f"SOURCE.paper {source.paper!r}: no arXiv id, DOI or page"
     assert source.place, "SOURCE.place is empty"
@@ -43,8 +43,8 @@ def check_source(plugin: type[Plugin]) -> None:
 
 def check_description(plugin: type[Plugin]) -> None:
     """Check that the file, its VERSION and every parameter are described."""
-    assert plugin.summary.endswith("."), f"the docstring's first line {plugin.summary!r}: no stop"
-    assert len(plugin.summary) > 20
+    assert plugin.summary.endswith("."), f"the docstring's first line {plugin.summary!r}: no period"
+    assert len(plugin.summary) > 20, f"the docstring's first line {plugin.summary!r}: too short"
     assert type(plugin.plugin_version) is int
     assert plugin.plugin_version >= 1
     silent = [name for name, field in plugin.model_fields.items() if not field.description]
@@ -65,7 +65,7 @@ def check_evidence(plugin: type[Plugin]) -> None:
 def check_identity(
     registry: Registry[Any], plugin: type[Plugin], example: Mapping[str, Any]
 ) -> None:
-    """Check that parameters survive the round trip through an identity, which omits defaults."""
+    """Check that a plug-in rebuilt from its identity is equal; the identity omits defaults."""
     made = built(plugin, example)
     identity = made.identity()
     assert registry.from_identity(identity) == made
@@ -90,7 +90,7 @@ def _recomputed(plugin: type[Plugin], evidence: Evidence) -> bool:
     )
     own = bool(files & own_files(plugin))
     assert own or not isinstance(evidence.subject, OfFunction), (
-        f"EVIDENCE: {evidence.subject.function.__qualname__} runs no code of the plug-in itself"
+        f"EVIDENCE: {evidence.subject.function.__qualname__}() runs no code of the plug-in"
     )
     return own
 
@@ -115,7 +115,7 @@ def own_files(plugin: type[Plugin]) -> set[str]:
 
 
 def _public(plugin: type[Plugin]) -> list[type]:
-    """Return the base classes of the plug-in that its package exports, and `Plugin`."""
+    """Return the public base classes of the plug-in (such as `Method`), and `Plugin`."""
     room = sys.modules[".".join(plugin.__module__.split(".")[:2])]
     offered = {value for value in vars(room).values() if isinstance(value, type)}
     return [base for base in plugin.__mro__ if base in offered or base is Plugin]

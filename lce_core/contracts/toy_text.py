@@ -12,7 +12,7 @@ STORY = "A ship left the port. Rain fell on the hills. Nobody knew why the lamp 
 
 @dataclass(frozen=True)
 class Streams:
-    """Held-out text as benchmarks see it: token ids by domain."""
+    """Held-out text in memory, with the interface that benchmarks use: token ids by domain."""
 
     tokens: dict[str, NDArray[np.uint32]]
 
@@ -25,12 +25,12 @@ class Streams:
         return self.tokens[domain]
 
     def document_starts(self, domain: str) -> NDArray[np.int64]:
-        """Return the starts of documents (documents,), one every 1,500 tokens."""
+        """Return the index of each document's first token (documents,): one every 1,500 tokens."""
         return np.arange(0, len(self.tokens[domain]), 1500)
 
 
 def streams(size: int = 20_000) -> Streams:
-    """Return two domains of `size` random bytes each, the same at every call."""
+    """Return held-out text of two domains, `size` random bytes each, the same at every call."""
     rng = np.random.default_rng(11)
     code, prose = (rng.integers(256, size=size).astype(np.uint32) for _ in range(2))
     return Streams({"code": code, "prose": prose})

@@ -13,22 +13,23 @@ from itertools import chain
 from pathlib import Path
 
 PLACES = {"frequencies": 0, "value": 1, "calls": 1}
-"""Functions that make reference values, and which of their arguments is the expected value."""
+"""Functions that make reference values, and the index of the argument with the expected value."""
 STATED = (["EVIDENCE"], ["evidence"])
-"""Assigned names that hold reference values: EVIDENCE in a file, `evidence` in a class body."""
+"""Names to which a file (EVIDENCE) or a class body (`evidence`) assigns its reference values."""
 COUNTED = re.compile(r"\bcount(s|ed)?\b")
 
 
 def faults(file: Path) -> Iterator[str]:
-    """Yield a sentence for each value of EVIDENCE that the file computes.
+    """Yield a sentence for each value of EVIDENCE that the file computes instead of stating it.
 
-    Also for a fraction whose origin says that it was counted, and for an EVIDENCE without values.
+    An EVIDENCE without values also yields a sentence, and so does a non-integer value whose origin
+    says that it was counted.
     """
     for statement in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(statement, ast.Assign) and _names(statement.targets) in STATED:
             found = list(_expected(statement.value, {}))
             if not found:
-                yield "EVIDENCE holds no call that could be read"
+                yield f"EVIDENCE has no reference value: call one of {', '.join(PLACES)}"
             for value, origin in found:
                 yield from _of_value(value, origin)
 
@@ -36,13 +37,13 @@ def faults(file: Path) -> Iterator[str]:
 def _of_value(value: ast.expr, origin: str) -> Iterator[str]:
     text = ast.unparse(value)
     if not _is_figure(value):
-        yield f"{text} is computed where a figure has to be written out"
+        yield f"{text} is computed; write the number itself"
     elif COUNTED.search(origin) and not _is_whole(value):
-        yield f"{text} is said to be counted and is no whole number"
+        yield f"{text} is not a whole number, although its origin says that it was counted"
 
 
 def _expected(node: ast.AST, bound: dict[str, list[ast.expr]]) -> Iterator[tuple[ast.expr, str]]:
-    """Yield expected values below `node` with their origins, resolving loop names to all values."""
+    """Yield the expected values below `node` with their origins, with loop names replaced."""
     if isinstance(node, ast.GeneratorExp | ast.ListComp):
         for each in node.generators:
             bound = bound | _bindings(each)

@@ -73,10 +73,11 @@ def pack_held_out(
     report: Report,
     shards: Path | None = None,
 ) -> dict[str, Any]:
-    """Join held-out documents to a stream of at most `tokens_per_domain` tokens per domain.
+    """Join held-out documents to one stream of at most `tokens_per_domain` tokens per domain.
 
     Documents are ordered by a hash of their names, so that any prefix is a fair sample of the
-    split; the last document is cut. With `shards` no text is read, as in `token_pool`.
+    split; the last document is cut. With `shards`, documents come from token shards instead of text
+    (see `token_pool`).
 
     Returns:
       The manifest; the `tokens` of a domain are fewer than requested if the corpus has no more.
@@ -102,7 +103,7 @@ def pack_held_out(
                     f"{corpus.plugin_name}: domain {domain!r}",
                     "no held-out text",
                     "some held-out text in every domain",
-                    "give it more documents, or raise held_out_percent",
+                    "add documents of this domain, or raise held_out_percent",
                 )
             taken = 0
             with (out / _stream_file(number)).open("wb") as stream:

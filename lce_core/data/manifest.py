@@ -13,7 +13,6 @@ NAME = "manifest.json"
 
 
 def file_digests(folder: Path, *names: str) -> dict[str, str]:
-    """Return the sha256 of files in `folder`, by name."""
     return {name: sha256_file(folder / name) for name in names}
 
 
@@ -35,8 +34,8 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise StoreError(
             file,
-            f"no readable manifest ({error})",
-            "the manifest of packed tokens",
-            "pack it again",
+            f"an unreadable file ({error})",
+            "the JSON list of a data folder's files",
+            "delete the folder and run the study again, which packs the data again",
         ) from error
     return manifest

@@ -40,16 +40,16 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 BLOCK_TOKENS = 1 << 20
-"""Tokens handled at a time. The number is part of the rows' identity, because `prepare_rows` is
-seeded per block."""
+"""Tokens packed at a time. Changing the number changes the rows, because each block gets its own
+random seed in `prepare_rows`."""
 _PREPARATION = 1 << 20
-"""Separates the random stream of `prepare_rows` from the draw's streams, which count domains from
-0."""
+"""Number in the seed of `prepare_rows` that separates its random numbers from those of the document
+draw, whose seeds contain the domain's index."""
 
 
 @dataclass(frozen=True, eq=False)
 class PackedRows:
-    """Rows of tokens in memory-mapped files."""
+    """Training rows (token sequences of one length) in memory-mapped files."""
 
     row_length: int
     _tokens: TokenArray
@@ -74,7 +74,7 @@ class PackedRows:
         return len(self._tokens)
 
     def read(self, indices: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Return rows by index: token ids (n, row_length) and loss weights (n, row_length).
+        """Return token ids (n, row_length) and loss weights (n, row_length) of the given rows.
 
         weights[:, i] weights the prediction of token i; column 0 is never predicted and has weight
         0.
@@ -168,7 +168,7 @@ def pack_rows(
 
 
 def _cut(pool: TokenPool, draw: Draw, row_length: int) -> Iterator[NDArray[np.uint32]]:
-    """Yield the joined documents as blocks (rows, row_length) of about `BLOCK_TOKENS` tokens."""
+    """Yield the joined documents in blocks (rows, row_length) of about `BLOCK_TOKENS` tokens."""
     block_tokens = max(1, BLOCK_TOKENS // row_length) * row_length
     left = int(draw.tokens.sum())
     block = np.empty(min(block_tokens, left), dtype=np.uint32)
@@ -220,7 +220,7 @@ def _write_rows(
 
 
 def _write_order(draw: Draw, file: Path) -> None:
-    """Write order.parquet: each drawn document, its pass, and its start in the joined rows."""
+    """Write order.parquet: each drawn document, its pass and its start in the joined rows."""
     starts = np.cumsum(draw.tokens) - draw.tokens
     columns = {"document": draw.documents, "pass": draw.passes, "start": starts}
     pq.write_table(pa.table(columns), file)
@@ -233,7 +233,7 @@ def _map(file: Path, dtype: np.dtype[Any], shape: tuple[int, int]) -> Any:
         raise StoreError(
             file,
             "no such file" if size is None else f"{size} bytes",
-            f"the {expected} bytes of the manifest",
-            "pack the rows again",
+            f"the {expected} bytes that manifest.json names",
+            "delete the folder and run the study again, which packs the rows again",
         )
     return np.memmap(file, dtype=dtype, mode="r", shape=shape)

@@ -1,4 +1,4 @@
-"""Provide the documents of a split as tokens: from token shards, or tokenised for a single use."""
+"""Open the documents of a split as token ids: from token shards, or by tokenising the text."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ def token_pool(
     out: Path,
     report: Report,
 ) -> Iterator[TokenPool]:
-    """Yield the documents of a split as tokens; they can be read until the `with` block ends.
+    """Yield the documents of a split as token ids, readable until the `with` block ends.
 
     Args:
       corpus: source of the text.
-      split: the part of the corpus.
+      split: part of the corpus, for training or held out.
       tokenizer: turns text into ids.
       vocabulary: upper limit of ids.
       folders: data folders for the corpus.
-      shards: output of `write_shards` for the corpus, which lists its documents. None tokenises the
-        split here and keeps only the listing in `out`.
+      shards: output of `write_shards` for the corpus. None tokenises the split into a temporary
+        file and lists its documents in `out`.
       out: existing folder to write into.
       report: called with the progress of tokenising.
     """
@@ -61,5 +61,5 @@ def token_pool(
 
 
 def listings(out: Path) -> tuple[str, ...]:
-    """Return the files in `out` to digest: order.parquet, and documents.parquet if it is there."""
+    """Return the Parquet files that list documents in `out`; their sha256 enters the manifest."""
     return (*((LISTING,) if (out / LISTING).is_file() else ()), "order.parquet")

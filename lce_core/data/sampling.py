@@ -30,11 +30,12 @@ class Draw:
     """Documents in training order, and the statistics of the draw."""
 
     documents: NDArray[np.int64]
-    """Indices into the corpus index; a document may occur again in a later pass."""
+    """Indices of documents in the corpus; an index occurs again if the corpus is used several
+    times."""
     tokens: NDArray[np.int64]
     """Number of tokens taken from the start of each document; their sum is the budget."""
     passes: NDArray[np.int64]
-    """Pass through its domain in which each document was drawn, from 0."""
+    """Number of the pass through its domain in which each document was drawn, from 0."""
     statistics: list[dict[str, Any]]
     """One entry per domain: available and drawn tokens and documents, the domain's share of each
     token count, and the number of passes started."""
@@ -109,7 +110,7 @@ def draw_documents(
 
 
 def _shares(available: list[int], budget: int) -> list[int]:
-    """Divide the budget in proportion to `available`, rounded so that the sum is the budget."""
+    """Divide the token budget among domains in proportion to `available`; the sum is exact."""
     total = sum(available)
     shares = [budget * tokens // total for tokens in available]
     # The largest remainders are rounded up.
@@ -127,7 +128,7 @@ def _fill(
     upsampling: Upsampling,
     rng: np.random.Generator,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Draw documents of a domain until they hold `wanted` tokens; return them and their passes."""
+    """Draw documents of one domain with `wanted` tokens or more; return them and their passes."""
     parts: list[NDArray[np.int64]] = []
     counts: list[int] = []
     tokens = 0

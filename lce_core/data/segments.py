@@ -50,7 +50,7 @@ class TokenBlock:
 
 @dataclass(eq=False)
 class Segment:
-    """Consecutive blocks in memory, to be written by `seal` as one segment."""
+    """Consecutive blocks in memory, which `seal` writes to one folder."""
 
     blocks: list[TokenBlock] = field(default_factory=list)
     tokens: int = 0
@@ -110,9 +110,9 @@ def seal(segment: Segment, domains: tuple[str, ...], progress: Path, number: int
 
 
 def sealed_segments(progress: Path, dtype: np.dtype[Any]) -> list[dict[str, Any]]:
-    """Return the segment.json of each segment that an interrupted run left, up to a damaged one.
+    """Return the content of segment.json for each complete segment of an interrupted run.
 
-    The damaged segment and all after it are deleted, because segments after a gap would be
+    The first damaged segment and all later ones are deleted, because segments after a gap would be
     misplaced.
     """
     found: list[dict[str, Any]] = []

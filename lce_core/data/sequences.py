@@ -1,4 +1,4 @@
-"""Sequences that pass through a model and answers that it writes, on which cost depends."""
+"""Lengths of the texts that a model reads and writes, from which its cost is estimated."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Self
 
 @dataclass(frozen=True)
 class Sequences:
-    """How many sequences of each length pass through a model; their order does not affect cost."""
+    """Number of sequences of each length that a model processes; the cost model's input."""
 
     counts: Mapping[int, int] = field(default_factory=dict)
     """Number of sequences of each length in tokens."""
@@ -27,7 +27,7 @@ class Sequences:
 
     @property
     def lengths(self) -> dict[str, float]:
-        """`mean`, `min` and `max` tokens of a sequence; empty if there are none."""
+        """`mean`, `min` and `max` tokens of a sequence; empty without sequences."""
         if not self.counts:
             return {}
         mean = self.num_tokens / sum(self.counts.values())
@@ -52,4 +52,4 @@ class Answers:
     number: int = 0
     """Number of prompts that get an answer."""
     longest: int = 0
-    """Maximum tokens per answer; complete answers end earlier."""
+    """Maximum tokens per answer; an answer that is complete ends earlier."""

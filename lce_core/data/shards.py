@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 SEGMENT_TOKENS = 1 << 25
-"""A segment ends with the block that reaches this size: 64 MiB of uint16, about a minute of work
-for one core."""
+"""Minimum tokens of a segment, after which it is written: 64 MiB of uint16, about a minute of work
+for one core. An interrupted run repeats at most one segment."""
 
 
 def write_shards(
@@ -180,9 +180,9 @@ def _publish(
 
 
 def _link(old: Path, new: Path) -> None:
-    """Hard-link a file, or copy it where the file system has no hard links.
+    """Hard-link a file into the output folder, or copy it on file systems without hard links.
 
-    The file keeps its name in `progress`, so that a run killed before the commit can continue.
+    The file also stays in `progress`, so that a run killed before the commit can continue.
     """
     try:
         os.link(old, new)

@@ -1,6 +1,6 @@
-"""Read token shards for drawing and packing: an index in memory, documents as memory maps.
+"""Read token shards: document lengths and domains in memory, tokens as memory maps.
 
-The index takes about 40 bytes per document.
+The index in memory takes about 40 bytes per document.
 """
 
 from __future__ import annotations
@@ -57,9 +57,10 @@ class TokenShards:
         return cls(domains, lengths, keys, segments, starts, folder, dtype)
 
     def document(self, index: int) -> TokenArray:
-        """Return the tokens of one document, its separator first, as a memory map of its own.
+        """Return the token ids of one document, its separator first, as a memory map.
 
-        A map of the whole shard would count every page ever read as memory of this process.
+        Each document gets a separate map: a map of the whole shard would count every page ever read
+        as memory of this process.
         """
         length = int(self.lengths[index])
         if not length:
@@ -73,7 +74,7 @@ class TokenShards:
 def _index(
     folder: Path, facts: Mapping[str, Any], names: list[str], dtype: np.dtype[Any]
 ) -> tuple[NDArray[np.bool_], NDArray[np.int64], NDArray[np.int64], NDArray[np.uint64]]:
-    """Return four arrays (documents,) of a segment: held out, domain index, tokens and name key."""
+    """Return arrays (documents,) of a segment: held out, domain index, tokens and name key."""
     check_sizes(folder, facts, dtype)
     columns = ["domain", "tokens", "held_out", "key"]
     try:

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 BATCH_CHARACTERS = 500_000
 BATCH_DOCUMENTS = 1024
-"""Limits a batch, because the Rust tokenizer needs about 100 bytes per token until the batch is
-done."""
+"""Documents per batch, at most. The two limits bound memory: the Rust tokenizer needs about 100
+bytes per token until the batch is done."""
 
 TokenArray = NDArray[np.uint16] | NDArray[np.uint32]
 
@@ -39,7 +39,7 @@ _DOCUMENTS = pa.schema([("name", pa.string()), ("domain", pa.string()), ("tokens
 
 
 class TokenPool(Protocol):
-    """Documents as tokens, with an index in memory."""
+    """Documents of a split as token ids; the document lengths and domains are in memory."""
 
     @property
     def domains(self) -> NDArray[np.int64]:
@@ -178,10 +178,10 @@ def token_ids(tokenizer: PreTrainedTokenizerBase, texts: list[str]) -> list[list
 
 
 def separator_of(tokenizer: PreTrainedTokenizerBase) -> int | None:
-    """Return the id put before every document: beginning of text, else end of text, else None.
+    """Return the id put before every document: beginning-of-text, else end-of-text, else None.
 
     Qwen and GPT-NeoX have no beginning-of-text token; their training separated documents by the
-    end-of-text token. None means that the tokenizer has neither.
+    end-of-text token.
     """
     begin: int | None = tokenizer.bos_token_id
     end: int | None = tokenizer.eos_token_id
@@ -199,7 +199,7 @@ def encoded(tokenizer: PreTrainedTokenizerBase, batch: Sequence[Document]) -> li
 def checked(
     found: list[list[int]], batch: Sequence[Document], vocabulary: int
 ) -> NDArray[np.int64]:
-    """Return the ids of all documents of a batch, concatenated (tokens,).
+    """Concatenate the ids of a batch's documents (tokens,) and check them.
 
     Raises:
       DataError: if an id is outside the vocabulary.
@@ -231,7 +231,7 @@ def domain_indices(batch: Sequence[Document], domains: tuple[str, ...]) -> NDArr
                 document.name,
                 f"domain {document.domain!r}",
                 f"one of the corpus's domains: {', '.join(domains)}",
-                "let the corpus name this domain",
+                "add this domain to the corpus's domains()",
             )
     return np.array([numbers[document.domain] for document in batch], dtype=np.int64)
 
@@ -242,5 +242,5 @@ def _listing(batch: list[Document], lengths: NDArray[np.int64]) -> pa.Table:
 
 
 def name_key(name: str) -> int:
-    """Return the first 64 bits of the sha256 of a document's name, a reproducible random key."""
+    """Return the first 64 bits of the sha256 of a document's name, a reproducible sort key."""
     return int.from_bytes(hashlib.sha256(name.encode("utf-8")).digest()[:8], "big")

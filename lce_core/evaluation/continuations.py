@@ -31,13 +31,13 @@ def continuation_log_likelihoods(
     batch_tokens: int,
     report: Progress = no_progress,
 ) -> list[tuple[float, bool]]:
-    """Score each continuation given its context.
+    """Return the log-probability of each continuation given its context.
 
     Args:
       model: the extended model; its frequencies are fixed for each text's full length.
       texts: token ids of (context, continuation), at least one token each.
-      batch_tokens: maximum tokens per forward pass. At least one text is passed; in half precision
-        exactly one.
+      batch_tokens: maximum tokens per forward pass, which always has at least one text; in half
+        precision it has exactly one.
       report: called with (texts done, total texts) after each pass.
 
     Returns:
@@ -68,7 +68,7 @@ def continuation_log_likelihoods(
 def inputs_by_length(
     texts: Sequence[tuple[TokenIds, TokenIds]],
 ) -> dict[int, dict[bytes, list[int]]]:
-    """Group the indices of the texts by input length, then by input.
+    """Group the indices of the texts by the number of input tokens, then by the input itself.
 
     The input is all token ids but the last, so texts that differ only in their last token share it.
 

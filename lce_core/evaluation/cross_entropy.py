@@ -62,8 +62,8 @@ def token_scores(
     The other arguments are those of `linear_cross_entropy`. No gradients are computed.
 
     Args:
-      no_text: id of a token that a method inserts. It keeps its probability but never counts as the
-        most likely token, because it does not occur in text and decoding never chooses it.
+      no_text: id of a token that a method inserts; None without one. It keeps its probability but
+        never counts as the most likely token, because decoding never chooses it.
 
     Returns:
       NLL in nats (N,) in fp32, or fp64 for fp64 input; and a bool tensor (N,).

@@ -50,15 +50,16 @@ if TYPE_CHECKING:
     from lce_core.extension.extended_model import ExtendedModel
 
 _WORTH_SHARING = 2 / 3
-"""Prompts share a cache if at most this fraction of their tokens remains to be processed. The
-margin accounts for texts that a shared cache processes one at a time instead of in batches."""
+"""Prompts with common prefixes share a cache if processing each prefix once leaves at most this
+fraction of their tokens. The margin pays for texts that then run one at a time instead of in
+batches."""
 
 
 @dataclass(frozen=True)
 class _Settings:
     max_new_tokens: int
     ended: Sequence[Stop]
-    """One stopping rule per prompt, called with the ids generated so far."""
+    """One stopping rule per prompt, called with the ids generated so far; True ends the answer."""
     batch_tokens: int
     chunk: int
     share_prefixes: bool
@@ -129,7 +130,7 @@ def generate(
 def _same_frequencies(
     model: ExtendedModel, texts: Sequence[TokenIds], max_new_tokens: int
 ) -> list[list[int]]:
-    """Group the indices of the texts so that a group has equal frequencies and equal attention."""
+    """Group the indices of the texts whose rotary frequencies and attention are equal."""
     keys = {length: model.request_key(length + max_new_tokens) for length in {*map(len, texts)}}
     groups: dict[object, list[int]] = {}
     for index, text in enumerate(texts):
@@ -228,7 +229,7 @@ def _sharing(
 def _prefill(
     model: ExtendedModel, prompts: torch.Tensor, settings: _Settings, cache: DynamicCache
 ) -> torch.Tensor:
-    """Return states (batch, hidden_size) after prompts (batch, tokens) that follow the cache."""
+    """Process prompts (batch, tokens) after the cache; return their last states (batch, hidden)."""
     chunk = min(settings.chunk, max(1, settings.batch_tokens // len(prompts)))
     for piece in prompts.to(model.model.device).split(chunk, dim=1):
         states = model.hidden_states(piece, cache)[:, -1]
@@ -258,7 +259,7 @@ def _answers(
 def _answers_packed(
     model: ExtendedModel, batch: Sequence[int], packed: PackedTexts, settings: _Settings
 ) -> list[TokenIds]:
-    """Generate answers to texts that `packed` holds in one cache."""
+    """Generate answers to the texts that `packed` processes side by side in one cache."""
     # Numbers, within the pack, of the texts whose answers have not ended.
     running = list(range(len(batch)))
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from lce_core.extension.extended_model import ExtendedModel
 
 Stop = Callable[[TokenIds], bool]
-"""Stopping rule: gets the ids of an answer so far; returns True if more ids cannot change its
-score."""
+"""Stopping rule: called with the token ids of an answer so far; returns True if further tokens
+cannot change the answer's score."""
 Follow = Callable[[list[int] | None, torch.Tensor], torch.Tensor]
 
 
@@ -61,14 +61,14 @@ def greedy(
 
 
 def stop_rule(model: ExtendedModel, stop: Stop | None) -> Stop:
-    """Return a rule that stops after the model's end-of-sequence token, or when `stop` does."""
+    """Return a rule that stops at the model's end-of-sequence token, or when `stop` is True."""
     end = getattr(model.model.generation_config, "eos_token_id", None)
     ends = set(end) if isinstance(end, list) else {end}
     return lambda ids: int(ids[-1]) in ends or (stop is not None and stop(ids))
 
 
 def _most_likely(model: ExtendedModel, states: torch.Tensor, number: int) -> torch.Tensor:
-    """Return the next token of each answer, (batch,); `number`, its index from 1, is for errors."""
+    """Return the most likely next token of each answer (batch,); errors quote index `number`."""
     logits = model.model.get_output_embeddings()(states).float()
     # amin and amax are both NaN if any logit is NaN.
     extremes = torch.cat([logits.amin(dim=-1), logits.amax(dim=-1)])

@@ -31,17 +31,17 @@ def window_scores(
     batch_tokens: int,
     report: Progress = no_progress,
 ) -> TokenScores:
-    """Score every token of each window, given the earlier tokens of that window.
+    """Score every token of each window (a slice of text), given the window's earlier tokens.
 
-    Returns the NLL in nats of tokens 1..L - 1, and which of the tokens 1..L are the most likely
-    ones; token L follows the window.
+    Returns the NLL in nats of tokens 1..L - 1, and whether each of the tokens 1..L is the most
+    likely one; token L follows the window.
 
     Args:
       model: the extended model; its frequencies are fixed for a request of L tokens.
       windows: token ids (n, L), L >= 2.
       following: the token after each window (n,), -1 for none; None if no window has one.
-      batch_tokens: maximum tokens per forward pass. At least one window is passed; in half
-        precision exactly one.
+      batch_tokens: maximum tokens per forward pass, which always has at least one window; in half
+        precision it has exactly one.
       report: called with (windows done, total windows) after each pass.
 
     Raises:

@@ -1,10 +1,10 @@
-"""Cache of token losses of the loaded model, for cells that score the same windows again.
+"""Cache of token losses of the loaded model, for benchmarks that score the same windows of text.
 
-Benchmarks that read the same windows of the same text share one pass: perplexity with
-non-overlapping windows, and NLL by position. The first tokens of a longer window also serve a
-shorter one if the model treats both alike (`ExtendedModel.begins_alike`). Such losses agree only up
-to rounding, as they do between batch sizes, so half precision does not use them. The owner of the
-cache must discard it together with the model.
+Perplexity with non-overlapping windows and NLL by position read the same windows, so the second one
+reuses the losses of the first. A shorter window also reuses the first losses of a longer one if the
+model treats both alike (`ExtendedModel.begins_alike`). Such losses agree up to rounding, as they do
+between batch sizes, so half precision does not use them. The owner of the cache must discard it
+together with the model.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 LIMIT_BYTES = 1 << 30
 
 Text = tuple[str, int | None]
-"""sha256 of a token stream, and the token inserted before each of its windows (None for none)."""
+"""Cache key of a text: sha256 of its token ids, and the token id inserted before each window (None
+for none)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +30,8 @@ class TokenScores:
     nll: NDArray[np.float32]
     """NLL in nats of tokens 1..L-1 (windows, L - 1)."""
     hits: NDArray[np.bool_]
-    """True where tokens 1..L are the most likely ones (windows, L); token L follows the window."""
+    """True where the model's most likely token is the text's, for tokens 1..L (windows, L). Token L
+    follows the window."""
 
     def __len__(self) -> int:
         return len(self.nll)
@@ -40,11 +42,10 @@ class TokenScores:
         return self.nll.nbytes + self.hits.nbytes
 
     def row(self, index: int) -> TokenScores:
-        """Return the scores of window number `index`."""
         return TokenScores(self.nll[index], self.hits[index])
 
     def beginning(self, length: int) -> TokenScores:
-        """Return the scores of a window's first `length` tokens as a shorter window."""
+        """Return the scores of a single window's first `length` tokens, as a shorter window."""
         return TokenScores(self.nll[: length - 1], self.hits[:length])
 
 
@@ -52,9 +53,9 @@ _Rows = dict[int, TokenScores]
 
 
 class LossCache:
-    """Token scores of windows that the loaded model has read, up to a limit in bytes.
+    """Token scores of windows that the loaded model has processed, up to a limit in bytes.
 
-    When it is full, it drops all windows of the text and length that were stored first.
+    When the cache is full, it drops all windows of the oldest text and length.
     """
 
     def __init__(self, limit_bytes: int = LIMIT_BYTES) -> None:
@@ -64,12 +65,12 @@ class LossCache:
     def find(
         self, text: Text, start: int, length: int, alike: Callable[[int, int], bool]
     ) -> TokenScores | None:
-        """Return the stored scores of a window, or of the start of a longer one; None without any.
+        """Return the cached scores of a window, or of the start of a longer window; else None.
 
         Args:
           text: text that the window is cut from.
-          start: index of its first token.
-          length: number of its tokens.
+          start: index of the window's first token in the text.
+          length: number of the window's tokens.
           alike: returns True if the model treats a window of the first length like the start of a
             window of the second length.
         """
@@ -82,7 +83,7 @@ class LossCache:
         return None
 
     def keep(self, text: Text, starts: NDArray[np.int64], length: int, scores: TokenScores) -> None:
-        """Store the scores of windows if they fit; the arrays must not change afterwards."""
+        """Cache the scores of windows if they fit; the arrays must not change afterwards."""
         key = (text, length)
         rows = self._passes.setdefault(key, {})
         while self._bytes + scores.nbytes > self._limit and next(iter(self._passes)) != key:

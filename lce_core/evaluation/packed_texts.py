@@ -27,11 +27,12 @@ if TYPE_CHECKING:
     from lce_core.extension.extended_model import ExtendedModel
 
 PACKED = 512
-"""Maximum tokens of several texts in one masked pass; longer segments pass alone."""
+"""Maximum tokens that one masked forward pass processes for several texts; a text with more new
+tokens gets a pass without a mask."""
 
 
 class PackedTexts:
-    """Texts with common prefixes in one cache, processed side by side.
+    """Texts with common prefixes, processed side by side in one key-value cache.
 
     Args:
       model: an extended model with `packs` set and the request begun.
@@ -77,8 +78,8 @@ class PackedTexts:
         """Process one more token of each given text.
 
         Args:
-          texts: numbers of the texts, each once.
-          ids: (texts,) their next tokens.
+          texts: indices of the texts, each once.
+          ids: their next tokens (texts,).
 
         Returns:
           States (texts, hidden_size) after the tokens.
@@ -93,7 +94,10 @@ class PackedTexts:
         return self._model.packed_states(ids, positions, self._seen[selected], self._cache)
 
     def cache_of(self, text: int, num_tokens: int) -> DynamicCache:
-        """Return a cache of one text's first tokens (the shared cache, if it holds just those)."""
+        """Return a cache with the first `num_tokens` tokens of one text.
+
+        This is the shared cache itself if it holds exactly those tokens, else a copy.
+        """
         if self._cache.get_seq_length() == num_tokens:
             return self._cache
         own = self._seen[text].nonzero()[:num_tokens, 0]
@@ -142,11 +146,11 @@ class PackedTexts:
 def _who_sees_what(
     shared: Sequence[int], sizes: Sequence[int]
 ) -> tuple[NDArray[np.bool_], list[int]]:
-    """Return which text (row) contains which key (column), and the start of each text's segment.
+    """Return which text (row) sees which key (column), and where each text's own keys start.
 
     Args:
       shared: number of tokens that each text shares with the previous text.
-      sizes: number of tokens in each text's own segment.
+      sizes: number of tokens of each text after the shared ones.
     """
     starts = np.concatenate([[0], np.cumsum(sizes)])
     seen = np.zeros((len(shared), starts[-1]), dtype=np.bool_)

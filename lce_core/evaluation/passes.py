@@ -1,8 +1,8 @@
-"""Decide which texts pass through a model together, and record it.
+"""Decide which texts go through the model in one forward pass, so that scores are reproducible.
 
-Kernels change their order of summation with the number of rows, so a score may depend on the texts
-in the same batch. In float32 the effect on a logit is about 1e-6, too small to matter. There,
-passes are as large as memory allows and prompts share prefixes.
+Kernels change their order of summation with the number of rows, so a score may depend on the other
+texts of a batch. In float32 the effect on a logit is about 1e-6, too small to matter. There, passes
+are as large as memory allows and prompts share prefixes.
 
 In bf16 the effect reaches the third digit, and one answer in ten of a random model changes. There,
 each text passes alone, in pieces of one size at fixed positions, whatever the memory budget.
@@ -21,13 +21,14 @@ if TYPE_CHECKING:
     from lce_core.extension.extended_model import ExtendedModel
 
 CHUNK = 4096
-"""Maximum tokens of a prompt per pass in float32, where passes are as large as memory allows."""
+"""Maximum tokens of a prompt per forward pass in float32."""
 PIECE = 1024
-"""Tokens of a prompt per pass in half precision, where pieces have fixed positions."""
+"""Tokens of a prompt per forward pass in half precision. Passes start at multiples of this number,
+so that equal prompts are rounded equally."""
 
 
 def texts_together(model: ExtendedModel, length: int, batch_tokens: int) -> int:
-    """Return how many texts of `length` tokens fit one pass of `batch_tokens`; at least one."""
+    """Return how many texts of `length` tokens share a forward pass: one in half precision."""
     return 1 if model.coarse else max(1, batch_tokens // length)
 
 
@@ -53,12 +54,12 @@ def batches(lengths: Sequence[int], batch_tokens: int, *, mixed: bool) -> Iterat
 
 
 def whole_pieces(num_tokens: int) -> int:
-    """Return `num_tokens` rounded down to a multiple of `PIECE`: the tokens of whole pieces."""
+    """Return `num_tokens` rounded down to a multiple of `PIECE`."""
     return num_tokens // PIECE * PIECE
 
 
 def shape_of_passes(model: ExtendedModel, batch_tokens: int) -> dict[str, int]:
-    """Return the sizes of a pass, to be recorded with a cell's result.
+    """Return the sizes of a forward pass, which are recorded with a cell's result.
 
     In float32 "batch_tokens" is the limit of a batch; in half precision "texts" is 1.
     """
@@ -72,8 +73,8 @@ class Passed:
     """Counter of the tokens that passed through a model."""
 
     tokens: int = 0
-    """Tokens of prompts, windows and answers, including inserted ones but not those read from a
-    cache."""
+    """Tokens of prompts, windows and answers, including tokens that a method inserts but not tokens
+    read from a cache."""
 
 
 @contextmanager

@@ -42,7 +42,7 @@ class Question:
     choices: tuple[TokenIds, ...] = ()
     """Token ids of continuations to score, at least one each."""
     stop: Stop | None = None
-    """Ends the generated answer early."""
+    """Stopping rule that ends the generated answer before `max_new_tokens`."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,9 +25,9 @@ def common_prefix(first: TokenIds, second: TokenIds) -> int:
 
 
 def reusable(held: TokenIds, text: TokenIds) -> int:
-    """Return how many tokens of `text` a cache of `held` covers.
+    """Return how many tokens of `text` need no new pass if a cache holds the text `held`.
 
-    The last token is always processed again, because the answer needs its state.
+    The last token is always processed again, because its state predicts the answer.
     """
     return min(common_prefix(held, text), len(text) - 1)
 
@@ -51,7 +51,7 @@ def num_distinct_tokens(prompts: Sequence[TokenIds], order: Sequence[int]) -> in
 def bundles(
     prompts: Sequence[TokenIds], order: Sequence[int], max_tokens: int, new_tokens: int
 ) -> list[list[int]]:
-    """Group successive prompts of `order` that share one cache together with their answers.
+    """Group successive prompts of `order` so that each group fits one cache with its answers.
 
     Args:
       prompts: token ids of each prompt.

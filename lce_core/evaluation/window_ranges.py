@@ -36,14 +36,14 @@ if TYPE_CHECKING:
     from lce_core.extension.extended_model import ExtendedModel
 
 LONG_SECONDS = 60.0
-"""Seconds after which a cell counts as long."""
+"""Seconds after which a process offers the rest of its evaluation to other processes."""
 NUM_RANGES = 64
-"""Approximate number of ranges per window length: bounds the work lost in a crash and the number of
-processes that can share the work."""
+"""Approximate number of ranges into which the windows of one length are split. It bounds the work
+lost in a crash and the number of processes that can help."""
 ASSIST_SECONDS = 60.0
-"""Seconds after which an assisting process returns, to look for other work."""
+"""Seconds after which a helping process returns to look for other work."""
 WAIT_SECONDS = 0.2
-"""Poll interval for ranges that other processes score."""
+"""Poll interval while other processes score the remaining ranges."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,13 +55,13 @@ class _Range:
 
 
 class WindowRanges:
-    """The window ranges of one cell, in the process that computes the cell.
+    """Scorer of one cell's windows that shares long work with other processes.
 
     Args:
-      parts: storage in which ranges are committed and leased.
+      parts: shared storage in which processes lease and commit ranges of windows.
       model: model that scores the windows.
       batch_tokens: maximum tokens per forward pass.
-      seconds: time after which the cell counts as long.
+      seconds: time after which the cell counts as long and other processes may help.
     """
 
     def __init__(
@@ -94,10 +94,9 @@ class WindowRanges:
 
         Args:
           windows: windows of one length.
-          total: number of windows of the whole call, of which these are a part; it determines the
-            size of the ranges.
-          rest: returns the windows that the call will score after these, grouped as in its later
-            calls.
+          total: number of windows that the caller scores in all; it determines the size of the
+            ranges.
+          rest: returns the windows that the caller will score later, grouped as in its later calls.
           report: called with (windows done, total windows) of `windows`.
         """
         ranges, found, done = self._split(windows, total), list[TokenScores](), 0
@@ -128,7 +127,7 @@ class WindowRanges:
         return self._is_open
 
     def _settle(self, ranges: Sequence[_Range], report: Progress) -> None:
-        """Request ranges, score those that no other process holds, and wait for the others."""
+        """Offer ranges to other processes, score the free ones, and wait for the remaining ones."""
         self._request(ranges)
         left = {one.name: one for one in ranges}
         total = _number(ranges)
@@ -183,15 +182,16 @@ class WindowRanges:
 
 
 def assist(parts: Parts, model: ExtendedModel) -> int:
-    """Score ranges of a cell that another process computes, until none is free or time is up.
+    """Help another process: score ranges of its cell until none is free or time is up.
 
     Args:
       parts: storage of the cell's ranges.
       model: the cell's model.
 
     Returns:
-      Number of ranges scored. 0 means that none are requested for this kind of machine or all are
-        taken. After `ASSIST_SECONDS` the function returns even if ranges are left.
+      Number of ranges scored. 0 means that no range is offered to this kind of machine, or that
+        other processes lease all of them. After `ASSIST_SECONDS` the function returns even if
+        ranges are left.
     """
     content = parts.order()
     if content is None:
@@ -226,7 +226,7 @@ def assist(parts: Parts, model: ExtendedModel) -> int:
 
 @dataclass(frozen=True)
 class _Request:
-    """A request, stored with the cell, that other processes score these ranges."""
+    """A cell's ranges that its process offers to other processes, stored beside the cell."""
 
     arithmetic: str
     text: str
@@ -235,7 +235,7 @@ class _Request:
     before: int | None
     rows: int
     parts: dict[str, list[int]]
-    """First tokens of each range's windows, by the range's name."""
+    """Index of the first token of each window, by the name of the range."""
 
 
 def _scored(model: ExtendedModel, windows: Windows, rows: int, report: Progress) -> Arrays:
@@ -266,7 +266,7 @@ def _name(windows: Windows, rows: int, model: ExtendedModel) -> str:
 def _arithmetic(model: ExtendedModel) -> str:
     """Return device, torch version, dtype and kernel as text.
 
-    The last bits of a loss depend on them, so only ranges with equal texts are merged.
+    The last bits of a loss depend on these, so only ranges with equal texts are merged.
     """
     import torch
 

@@ -1,4 +1,4 @@
-"""Windows of one length over a stream of tokens."""
+"""Windows (slices of one length) of a stream of tokens, which perplexity benchmarks score."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class Windows:
     starts: NDArray[np.int64]
     """Index in the stream of each window's first token, (windows,)."""
     length: int
-    """Tokens of a window, including `before`."""
+    """Number of tokens of a window, including `before`."""
     before: int | None = None
-    """Token id inserted before each window; None for none."""
+    """Token id inserted before each window, such as a beginning-of-text token; None for none."""
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -45,7 +45,6 @@ class Windows:
         return Sequences({self.length: len(self)})
 
     def rows(self, first: int, number: int) -> Windows:
-        """Return `number` consecutive windows, starting with window `first`."""
         return replace(self, starts=self.starts[first : first + number])
 
     def ids(self) -> NDArray[np.uint32]:

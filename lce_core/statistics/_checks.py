@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 
 def finite(where: str, values: ArrayLike) -> NDArray[np.float64]:
-    """Return the values as a float64 array (n,); assert that n > 0 and all are finite."""
+    """Return the values as a float64 array (n,); assert that n > 0 and that all are finite."""
     data = np.asarray(values, dtype=np.float64)
     assert data.ndim == 1, f"{where}: values of shape {data.shape}"
     assert data.size, f"{where}: no value"
@@ -25,9 +25,10 @@ def same_length(where: str, first: Sequence[object], second: Sequence[object]) -
 def cluster_numbers(
     where: str, clusters: Sequence[Hashable] | None, values: NDArray[np.float64]
 ) -> NDArray[np.int64]:
-    """Return the cluster of each value as an index (n,), in order of first occurrence from 0.
+    """Return the number of each value's cluster (n,), from 0 in order of first occurrence.
 
-    Without clusters each value is a cluster of its own.
+    A cluster is a group of dependent values, such as the questions on one document. Without
+    clusters each value gets its own number.
     """
     if clusters is None:
         return np.arange(values.size)
@@ -37,7 +38,7 @@ def cluster_numbers(
 
 
 def settled(values: NDArray[np.float64], *scales: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Round the values to 12 digits of the largest absolute number in `scales`, their inputs.
+    """Round values to 12 digits of the largest absolute number in `scales`, from which they come.
 
     Values that differ only by rounding errors become equal, or 0.
     """

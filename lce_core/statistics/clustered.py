@@ -30,11 +30,11 @@ class ClusteredEstimate(Estimate):
 def clustered_mean(
     values: ArrayLike, clusters: Sequence[Hashable] | None = None, *, level: float = 0.95
 ) -> ClusteredEstimate:
-    """Return the mean of `values` with an interval that generalises to other such documents.
+    """Return the mean of `values` with an interval that generalises to other documents.
 
     Scores of 0 and 1 get a Clopper-Pearson interval for an effective number of independent answers:
     the number that has the observed variance of the mean, or one per document if all answers are
-    alike. Other scores get a Student t interval with one degree of freedom less than documents.
+    equal. Other scores get a Student t interval with one degree of freedom less than documents.
 
     Args:
       values: one score per prompt or window (n,).
@@ -43,7 +43,7 @@ def clustered_mean(
 
     Source: Cameron and Miller 2015 (Journal of Human Resources 50, 317-372: variance over clusters
     times G / (G - 1), t with G - 1); Miller 2024 (arXiv:2411.00640, the same for evaluations); Korn
-    and Graubard 1998 (Survey Methodology 24, 193-201: shares).
+    and Graubard 1998 (Survey Methodology 24, 193-201: fractions).
     """
     assert 0 < level < 1, f"level {level}"
     data = finite("clustered_mean", values)

@@ -12,7 +12,8 @@ from lce_core.statistics.clustered import clustered_mean
 
 LEVEL = 0.95
 NONE = 0
-"""Effective length of a method that misses the threshold at the shortest evaluated length."""
+"""Effective length of a method whose mean score misses the threshold at every evaluated length, or
+already at the shortest."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ def effective_length(
 
 
 def _first_run(lengths: Sequence[int], holds: Sequence[bool]) -> int:
-    """Return the last length before the first False in `holds`; NONE if `holds` starts with it."""
+    """Return the longest length before the first False in `holds`; `NONE` if the first is False."""
     found = NONE
     for length, one in zip(lengths, holds, strict=True):
         if not one:

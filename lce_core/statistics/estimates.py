@@ -32,9 +32,9 @@ INTERVALS: dict[str, Any] = {
     "wilson": {"version": 1, "normal_quantile": NORMAL_QUANTILE},
     "mean_estimate": {"version": 1},
 }
-"""Definition of every interval that cells record. It is part of a cell's identity, so a changed
-constant gives cells new ids. Raise `version` if the code computes another interval from the same
-constants; tests/lce_core/statistics/test_estimates.py holds the intervals of each version."""
+"""Definition of every interval that scores are stored with. It is part of a cell's identity, so a
+changed constant gives cells new ids. Raise `version` if the code computes another interval from the
+same constants; tests/lce_core/statistics/test_estimates.py holds the intervals of each version."""
 _BLOCK_ELEMENTS = 1 << 20
 
 
@@ -86,11 +86,12 @@ def wilson(num_right: int, num_samples: int) -> Estimate:
 
 
 def mean_estimate(values: Sequence[float], clusters: Sequence[Hashable | None]) -> Estimate:
-    """Return the mean: bootstrap over clusters if there are any, or Wilson for scores of 0 and 1.
+    """Return the mean of scores with its interval: bootstrap, or Wilson for scores of 0 and 1.
 
     Args:
       values: finite scores (n,).
-      clusters: cluster of each value (n,); all None if the values are independent.
+      clusters: cluster (document, say) of each value (n,); all None if the values are independent.
+        With clusters, the bootstrap resamples whole clusters.
     """
     if clusters[0] is not None:
         return bootstrap_mean(values, clusters=clusters)

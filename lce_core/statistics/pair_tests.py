@@ -12,7 +12,8 @@ from scipy import stats
 from lce_core.statistics._checks import finite, settled
 
 LARGEST_EXACT = 50
-"""Number of non-zero differences up to which Wilcoxon's distribution is computed exactly."""
+"""Number of non-zero differences up to which Wilcoxon's p-value is exact; the normal approximation
+follows."""
 
 
 @lru_cache(maxsize=4096)

@@ -18,8 +18,9 @@ from lce_core.statistics.pair_tests import exact_mcnemar, signed_ranks
 from lce_core.statistics.quantiles import student_quantile
 
 FEWEST_CLUSTERS = 6
-"""With fewer clusters, the interval from the lowest to the highest cluster would cover less than 95
-%: in more than 5 % of studies all clusters lie on one side of the true mean."""
+"""Minimum number of clusters (documents or prompts) for a 95 % interval. With fewer, even the
+interval from the lowest to the highest cluster covers less than 95 %: in more than 5 % of studies
+all clusters lie on one side of the true mean."""
 _SEED = 0
 _BLOCK_ELEMENTS = 1 << 20
 _BLOCK_PAIRS = 256
@@ -33,7 +34,8 @@ class PairedDifference:
     """Mean of the first method's scores minus the second's, and a test of no difference."""
 
     difference: Estimate
-    """Mean with its 95 % interval, in the unit of the scores; no bounds below `FEWEST_CLUSTERS`."""
+    """Mean with its 95 % interval, in the unit of the scores; no interval below `FEWEST_CLUSTERS`
+    clusters."""
     p_value: float
     """Two-sided p-value of no difference; not adjusted for other comparisons (see `holm`)."""
     test: Test
@@ -49,7 +51,7 @@ class Intervals:
     """95 % intervals of the means of several columns, each array of shape (columns,)."""
 
     low: Numbers
-    """Lower bounds; NaN below `FEWEST_CLUSTERS` clusters, like `high`."""
+    """Lower bounds; NaN with fewer than `FEWEST_CLUSTERS` clusters, like `high`."""
     high: Numbers
     error: Numbers
     """Standard errors; NaN with one cluster."""
@@ -98,7 +100,7 @@ def paired_difference(
 def compared(
     first: Numbers, second: Numbers, numbers: NDArray[np.int64], difference: float
 ) -> tuple[Test, float, int, int]:
-    """Return the test used, its two-sided p-value, and in how many clusters each method is better.
+    """Test whether two methods differ; return test, two-sided p-value, clusters won and lost.
 
     Args:
       first: finite scores (n,).
@@ -126,19 +128,21 @@ def is_binary(scores: Numbers) -> bool:
 
 
 def intervals(values: Numbers, numbers: NDArray[np.int64], *, resamples: int = 10_000) -> Intervals:
-    """Return intervals of the mean of each column, resampling whole clusters.
+    """Return 95 % intervals of the mean of each column, by resampling whole clusters.
 
-    The intervals use wider quantiles than 2.5 % and 97.5 %, chosen so that normally distributed
+    The bootstrap quantiles are wider than 2.5 % and 97.5 %, chosen so that normally distributed
     clusters get Student's t interval. The order of prompts and clusters has no effect.
 
     Args:
-      values: finite numbers (n, columns): differences, or the contribution of each prompt to one.
+      values: finite numbers (n, columns): differences, or the contribution of each prompt to a
+        difference.
       numbers: cluster of each row, numbered from 0 without gaps (n,).
       resamples: number of bootstrap draws, half of them of the negated values.
 
     Source: Davison and Hinkley 1997, Bootstrap Methods and their Application, section 3.8 (clusters
     resampled, members kept); Hesterberg 2015 (The American Statistician 69, 371-386; expanded
-    percentile interval); Cameron and Miller 2015 (Journal of Human Resources 50, 317-372: errors).
+    percentile interval); Cameron and Miller 2015 (Journal of Human Resources 50, 317-372: standard
+    errors).
     """
     assert values.ndim == 2, f"values of shape {values.shape}"
     assert values.size, "no value"

@@ -18,8 +18,9 @@ from scipy import optimize, stats
 ALPHA = 0.05
 POWER = 0.8
 UNRELATED = 0.5
-"""Fraction of prompts on which two independent methods disagree if each answers half of them right.
-Equally good methods with any positive correlation disagree on fewer."""
+"""Fraction of prompts that exactly one of two methods answers right, if the methods are independent
+and each answers half of the prompts right. Equally good methods with positively correlated answers
+disagree on fewer prompts."""
 _LARGEST_EFFECT = 100.0
 _UNLIKELY = 1e-9
 _POINTS = 20_001
@@ -65,8 +66,8 @@ def detectable_share(
 ) -> float | None:
     """Return the smallest true difference that McNemar's test detects with probability `power`.
 
-    The result is None if even a method that is wrong on every prompt on which the two disagree is
-    detected with a lower probability.
+    The difference is one of fractions of right answers. The result is None if even the largest
+    possible difference, `discordance`, is detected with a lower probability.
     """
     _possible("detectable_share", num_prompts, discordance, alpha, power)
     return _smallest(
@@ -157,7 +158,7 @@ def _effect(num_clusters: int, alpha: float) -> float | None:
 
 
 def _smallest(chance: Callable[[float], float], largest: float, power: float) -> float | None:
-    """Return the smallest x in [0, `largest`] with `chance`(x) >= `power`, or None without one."""
+    """Return the smallest x in [0, `largest`] with `chance`(x) >= `power`; None if none exists."""
     if chance(largest) < power:
         return None
     if chance(0.0) >= power:

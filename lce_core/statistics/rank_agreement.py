@@ -14,8 +14,8 @@ from lce_core.statistics._checks import finite, same_length
 from lce_core.statistics.estimates import NORMAL_QUANTILE
 
 FEWEST_METHODS = 5
-"""With fewer methods the variance of Kendall's correlation is undefined, and identical orders occur
-by chance in at least 1 of 12 studies."""
+"""Minimum number of methods for an interval. With fewer, the variance of Kendall's correlation is
+undefined, and identical orders occur by chance in at least 1 of 12 studies."""
 
 
 @dataclass(frozen=True)
@@ -26,15 +26,16 @@ class RankCorrelation:
     """
 
     value: float | None
-    """None if one score is the same for all methods."""
+    """Correlation; None if one of the two scores is the same for all methods."""
     low: float | None
     high: float | None
-    """Upper bound. `low` and `high` are None below `FEWEST_METHODS` methods or without a value."""
+    """Upper bound. `low` and `high` are None with fewer than `FEWEST_METHODS` methods or without a
+    value."""
 
 
 @dataclass(frozen=True)
 class RankAgreement:
-    """Rank correlations of two scores of the same methods; 1 if both give the same order."""
+    """Rank correlations of two scores of the same methods: 1 if both scores rank them equally."""
 
     num_methods: int
     spearman: RankCorrelation
@@ -47,21 +48,21 @@ class RankAgreement:
 
 @dataclass(frozen=True)
 class PerplexityAgreement:
-    """Agreement of low perplexity with good downstream scores, at one length."""
+    """How well low perplexity predicts good downstream scores of methods, at one context length."""
 
     all_methods: RankAgreement
     exact_methods: RankAgreement
-    """Agreement over the methods whose tokens attend to every earlier token. Approximate methods
-    can have low perplexity without reading the context, which hides how well perplexity predicts
-    the other methods' scores."""
+    """Agreement over methods whose tokens attend to every earlier token. Approximate methods can
+    have low perplexity without reading the context, which hides how well perplexity predicts the
+    scores of exact methods."""
 
 
 def perplexity_agreement(
     perplexity: ArrayLike, downstream: ArrayLike, exact_attention: Sequence[bool]
 ) -> PerplexityAgreement:
-    """Compute the agreement of perplexity and a downstream score.
+    """Compute the rank agreement of perplexity and a downstream score.
 
-    The result covers all methods, and only those with exact attention.
+    One result covers all methods, the other one only methods with exact attention.
 
     Args:
       perplexity: one per method (n,), lower is better.
