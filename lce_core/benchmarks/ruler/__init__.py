@@ -47,7 +47,6 @@ from lce_core.benchmarks.ruler._tasks import (
     TASKS,
     HaystackSource,
     QuestionSource,
-    Variant,
     data_set,
     new_tokens,
     reads_running_text,
@@ -144,8 +143,14 @@ class Ruler(PromptBenchmark):
     def _task(self, request: CellRequest) -> tuple[TextTask, int, Draw]:
         seed, v1 = RULER_SEED + request.seed, self.profile == "faithful"
         draw = Draw.of(seed, seed if self._permutations() == "fixed" else None)
-        variant = Variant(self.haystack, v1, self.num_prompts(request.task), self.questions)
-        task, count = text_task(request, variant, draw)
+        task, count = text_task(
+            request,
+            draw,
+            v1=v1,
+            num_samples=self.num_prompts(request.task),
+            haystack=self.haystack,
+            questions=self.questions,
+        )
         return task, count, draw
 
     def _sizes(self) -> Sizes:

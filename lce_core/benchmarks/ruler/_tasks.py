@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from lce_core.benchmarks import CellRequest
@@ -32,18 +31,6 @@ _NEW_TOKENS = {
 TASKS = (*NIAH, "vt", "cwe", "fwe", *_QUESTIONS)
 
 
-@dataclass(frozen=True)
-class Variant:
-    """Parameters of the benchmark that change a task's prompts."""
-
-    haystack: HaystackSource
-    v1: bool
-    """True uses the wording of RULER's first release and the first questions of a data set."""
-    num_samples: int
-    questions: QuestionSource = "squad"
-    """Data set of qa_1."""
-
-
 def reads_running_text(name: str) -> bool:
     return name in NIAH and NIAH[name].haystack == "text"
 
@@ -59,44 +46,55 @@ def new_tokens(name: str) -> int:
     return _NEW_TOKENS.get(name, Niah.new_tokens)
 
 
-def text_task(request: CellRequest, variant: Variant, draw: Draw) -> tuple[TextTask, int]:
+def text_task(
+    request: CellRequest,
+    draw: Draw,
+    *,
+    v1: bool,
+    num_samples: int,
+    haystack: HaystackSource = "essays",
+    questions: QuestionSource = "squad",
+) -> tuple[TextTask, int]:
     """Return (task that builds the cell's prompts, number of samples).
 
-    The number is smaller than `variant.num_samples` if the data set has too few questions.
+    The number is smaller than `num_samples` if the data set has too few questions.
 
     Args:
       request: the cell.
-      variant: settings from the benchmark's parameters.
       draw: random numbers for text that all samples share, such as an example.
+      v1: True uses the wording of RULER's first release and the first questions of a data set.
+      num_samples: prompts that the study wants.
+      haystack: running text around needles.
+      questions: data set of qa_1.
 
     Raises:
       UnavailableError: if the task's data is not on this machine.
       DataError: if a file cannot be read.
     """
-    name, length, count = request.task, request.eval_length, variant.num_samples
+    name, length = request.task, request.eval_length
     if name in _QUESTIONS:
         collection = (
-            read_squad(request.data_folders, _PARAGRAPHS[variant.questions])
+            read_squad(request.data_folders, _PARAGRAPHS[questions])
             if name == "qa_1"
             else read_hotpot(request.data_folders)
         )
         chosen = list(range(len(collection.questions)))
-        if not variant.v1:
+        if not v1:
             # The seed excludes the length, so that all lengths ask the same questions.
             rng = generator("ruler", name, request.seed, "questions")
             chosen = rng.permutation(chosen).tolist()
-        chosen = chosen[:count]
+        chosen = chosen[:num_samples]
         return QuestionAnswering(collection, chosen, length), len(chosen)
     if name in NIAH:
-        haystack = None
+        text = None
         if reads_running_text(name):
-            read = essay_haystack if variant.haystack == "essays" else held_out_haystack
-            haystack = read(request)
-        return Niah(NIAH[name], length, v1=variant.v1, haystack=haystack), count
+            read = essay_haystack if haystack == "essays" else held_out_haystack
+            text = read(request)
+        return Niah(NIAH[name], length, v1=v1, haystack=text), num_samples
     match name:
         case "vt":
-            return VariableTracking(request, draw, v1=variant.v1), count
+            return VariableTracking(request, draw, v1=v1), num_samples
         case "cwe":
-            return CommonWords(length, request.seed, v1=variant.v1), count
+            return CommonWords(length, request.seed, v1=v1), num_samples
         case _:
-            return FrequentWords(length), count
+            return FrequentWords(length), num_samples

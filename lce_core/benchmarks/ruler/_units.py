@@ -6,8 +6,8 @@ draw advances the random generator. Only prompts that could reach the length are
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from lce_core.benchmarks import CellRequest
@@ -63,10 +63,10 @@ class InUnits:
     request: CellRequest
     task: TextTask
     draw: Draw
-    _special: int = field(init=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_special", len(encode(self.request, "")))
+    @cached_property
+    def _num_special(self) -> int:
+        return len(encode(self.request, ""))
 
     def prompts(self, count: int) -> list[RulerPrompt]:
         """Build `count` prompts.
@@ -74,7 +74,9 @@ class InUnits:
         Raises:
           UnavailableError: if the first size, or a sample of the smallest size, exceeds the length.
         """
-        return [draft.prompt(ids) for draft, ids in self.samples(self.common_size(), count)]
+        size = self.common_size()
+        drafts = (self.sample(size, index) for index in range(count))
+        return [draft.prompt(ids) for draft, ids in drafts]
 
     def common_size(self) -> int:
         """Return the size at which all samples start: the last at which sample 0 fits.
@@ -100,15 +102,12 @@ class InUnits:
             if exact:
                 return size
 
-    def samples(self, size: int, count: int) -> Iterator[tuple[Draft, list[int]]]:
-        """Yield (draft, token ids) of `count` samples of `size` or smaller.
+    def sample(self, size: int, index: int) -> tuple[Draft, list[int]]:
+        """Return (draft, token ids) of the next sample, of `size` or smaller.
 
         Raises:
-          UnavailableError: if a sample of the smallest size exceeds the length.
+          UnavailableError: if the sample exceeds the length at the smallest size.
         """
-        return (self._sample(size, index) for index in range(count))
-
-    def _sample(self, size: int, index: int) -> tuple[Draft, list[int]]:
         units, tries, state = self.task.units, 0, self.draw.rng.getstate()
         while True:
             draft = self._drawn(size, index, state)
@@ -130,7 +129,7 @@ class InUnits:
         return self.task.draft(size, index, self.draw)
 
     def _total(self, draft: Draft, ids: list[int]) -> int:
-        whole = len(ids) - self._special
+        whole = len(ids) - self._num_special
         if draft.counted is None or whole + SEAMS <= self._room:
             return whole
         return _sum(self.request, draft.counted)

@@ -94,7 +94,7 @@ class VariableTracking:
         fitting = InUnits(replace(request, eval_length=EXAMPLE_TOKENS), self._example, draw)
         try:
             self._example_blocks = fitting.common_size()
-            ((shown, _),) = fitting.samples(self._example_blocks, 1)
+            shown, _ = fitting.sample(self._example_blocks, 0)
         # RULER would draw forever. Use the smallest example instead.
         except UnavailableError:
             self._example_blocks = units.first

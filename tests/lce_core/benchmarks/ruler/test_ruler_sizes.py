@@ -22,7 +22,7 @@ from lce_core.benchmarks.ruler._drafts import RULER_SEED, Draw
 from lce_core.benchmarks.ruler._haystack import Haystack
 from lce_core.benchmarks.ruler._niah import NEEDLE, NIAH, Niah
 from lce_core.benchmarks.ruler._search import Search, largest_place
-from lce_core.benchmarks.ruler._tasks import Variant, text_task
+from lce_core.benchmarks.ruler._tasks import text_task
 from lce_core.contracts.toy_text import STORY
 from lce_core.errors import UnavailableError
 from tests.support.ruler.prompts import BPE, BYTES, prompts_of, request_for, stand_in_data
@@ -203,7 +203,7 @@ def test_a_prompt_of_clean_is_the_same_whichever_were_built_before(
     built = prompts_of(request, profile="clean", num_samples=8)
     whole = [(prompt.ids.tolist(), prompt.references, prompt.depth) for prompt in built]
     draw = Draw.of(RULER_SEED, None)
-    drawn, _ = text_task(request, Variant("essays", v1=False, num_samples=8), draw)
+    drawn, _ = text_task(request, draw, v1=False, num_samples=8)
     search = Search(request, drawn, order_seed=None)  # as a process that builds these alone
     for number in order:
         prompt = search.prompt(number)
