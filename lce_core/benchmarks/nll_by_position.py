@@ -50,11 +50,11 @@ class NllByPosition(TextBenchmark):
     default_metric: ClassVar[str] = "nll"
     forms: ClassVar[Mapping[Profile, TextForm]] = {
         "faithful": TextForm(
-            "the unextended model sees chunks of its trained context only, as in LCEG's figure",
+            "the unextended model reads chunks of its trained context, as in LCEG's figure",
             max_documents=FAITHFUL_DOCUMENTS,
         ),
-        "clean": TextForm("every method sees the whole window"),
-        "fast": TextForm("as clean"),
+        "clean": TextForm("every method reads whole windows"),
+        "fast": TextForm("the same as clean"),
         "tiny": TextForm(
             "the first 16,384 tokens, bins of an eighth of the trained context",
             max_tokens=TINY_TOKENS,
@@ -145,7 +145,7 @@ SOURCE = Source(
     paper="arXiv:2409.12181",
     place="Figure 3 and its paragraph",
     reference="own",
-    differs="no script was released; windows do not overlap and bins are disjoint",
+    differs="LCEG released no script for this figure; here windows and bins do not overlap",
 )
 EVIDENCE = (
     calls(

@@ -67,12 +67,12 @@ class Passkey(PromptBenchmark):
 
     forms: ClassVar[Mapping[Profile, PromptForm]] = {
         "faithful": PromptForm(
-            "50 keys of 1..50000 at random places, garbage grown by 128 characters", num_samples=50
+            "50 keys from 1..50000 at random depths; filler grows by 128 characters", num_samples=50
         ),
         "clean": PromptForm(
-            "200 keys of five digits over strata of depth, the length filled", num_samples=200
+            "200 keys of five digits at stratified depths; filler fills the length", num_samples=200
         ),
-        "fast": PromptForm("as clean with 100 keys", num_samples=100),
+        "fast": PromptForm("clean with 100 keys", num_samples=100),
         "tiny": PasskeyKeys(
             "120 prompts with one key token and three distractors, for base models with key tokens",
             num_samples=120,

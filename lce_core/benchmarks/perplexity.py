@@ -68,15 +68,15 @@ class Perplexity(TextBenchmark):
     default_metric: ClassVar[str] = "perplexity"
     forms: ClassVar[Mapping[Profile, TextForm]] = {
         "faithful": TextForm(
-            "stride 256, LCEG's window count (its last window dropped) and its 2.71828 for e",
+            "stride 256, without the last window and with 2.71828 for e, as in LCEG's script",
             stride=256,
             max_documents=FAITHFUL_DOCUMENTS,
         ),
         "clean": TextForm("stride 256, all windows", stride=256),
         "fast": TextForm("stride = length"),
         "tiny": TextForm(
-            "stride = length over the first 16,384 tokens; perplexity_last over a quarter of"
-            " the trained context",
+            "stride = length over the first 16,384 tokens; perplexity_last scores a quarter of the"
+            " trained context",
             max_tokens=TINY_TOKENS,
             span_share=4,
         ),
@@ -163,8 +163,8 @@ SOURCE = Source(
     paper="arXiv:2409.12181",
     place="Tables 2, 5, 9, 10; perplexity_last: arXiv:2108.12409 (sliding window evaluation)",
     reference="github.com/Leooyii/LCEG@2ce672dc42b9b5d3e408e8117126c28caeaafcc0",
-    differs="which books and papers LCEG read is not recorded: data sets are read in the order of"
-    " their files; held-out domains are the study's own text",
+    differs="LCEG did not record which books and papers it read: here data sets are read in file"
+    " order, and held-out domains are the study's text",
 )
 EVIDENCE = (
     calls(

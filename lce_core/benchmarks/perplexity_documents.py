@@ -79,9 +79,9 @@ class PerplexityDocuments(TextBenchmark):
     default_metric: ClassVar[str] = "perplexity"
     forms: ClassVar[Mapping[Profile, TextForm]] = {
         "faithful": TextForm(
-            "stride 256 and YaRN's choice of documents: Proof-pile truncated, the first 10"
-            " of at least 131,072 tokens; GovReport the first 50 of at least 16,384; PG19 the first"
-            " 10",
+            "stride 256 and YaRN's documents: the first 10 of Proof-pile with at least 131,072"
+            " tokens, truncated; the first 50 of GovReport with at least 16,384; the first 10 of"
+            " PG19",
             stride=256,
             max_documents=FAITHFUL_DOCUMENTS,
         ),
@@ -273,8 +273,8 @@ SOURCE = Source(
     place="Tables 1, 5 to 8; perplexity: arXiv:2108.12409 (sliding window evaluation);"
     " perplexity_document_mean: arXiv:2405.14591 (PG19)",
     reference="github.com/jquesnelle/yarn@995db5b575e75230b3384d658f8b944c9662f775",
-    differs="documents are tokenised by the base model's tokenizer instead of read as token ids; a"
-    " tokenizer without a beginning-of-text token puts none before a window",
+    differs="documents are tokenised by the base model's tokenizer instead of read as token ids; if"
+    " that tokenizer has no beginning-of-text token, windows start without one",
 )
 EVIDENCE = (
     calls(

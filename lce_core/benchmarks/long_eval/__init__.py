@@ -77,14 +77,16 @@ class LongEval(PromptBenchmark):
     data_on_demand: ClassVar[tuple[DataSet, ...]] = (PUBLISHED,)
     forms: ClassVar[Mapping[Profile, PromptForm]] = {
         "faithful": PromptForm(
-            "50 lines drawn anywhere, last integer of 15 tokens; the published cases where the"
-            " folder `long_eval` is given",
+            "50 random lines, or LongChat's published prompts if the data set `long_eval` is given;"
+            " scores the last integer of the answer",
             num_samples=50,
         ),
-        "clean": PromptForm("100 lines over strata of depth, first integer", num_samples=100),
-        "fast": PromptForm("as clean with 50 lines", num_samples=50),
+        "clean": PromptForm(
+            "100 lines at stratified depths; scores the first integer", num_samples=100
+        ),
+        "fast": PromptForm("clean with 50 lines", num_samples=50),
         "tiny": LineKeys(
-            "120 prompts with a key token of every family, for base models that have them",
+            "120 prompts with a key token of every family, for base models with key tokens",
             num_samples=120,
         ),
     }
@@ -168,8 +170,8 @@ SOURCE = Source(
     paper="arXiv:2405.14591",
     place="Table 4 (Long-eval); task: lmsys.org/blog/2023-06-29-longchat",
     reference="https://github.com/DachengLi1/LongChat/tree/4b5faa5",
-    differs="the number of lines follows from the length; generated keys are all distinct; the"
-    " prompt is the one for base models in every profile",
+    differs="generated prompts have as many lines as fit, with distinct keys; all profiles use the"
+    " prompt for base models",
 )
 EVIDENCE = tuple(
     calls(

@@ -69,9 +69,11 @@ class LongBench(PromptBenchmark):
     fills_length: ClassVar[bool] = False
     default_metric: ClassVar[str] = "score"
     forms: ClassVar[Mapping[Profile, PromptForm]] = {
-        "faithful": PromptForm("prompts cut to the length, the answer on top of it, as LCEG does"),
-        "clean": PromptForm("room for the answer within the length"),
-        "fast": PromptForm("as clean on 100 rows of each task", num_samples=FAST_ROWS),
+        "faithful": PromptForm(
+            "prompts shortened to the length, which the answer exceeds, as in LCEG"
+        ),
+        "clean": PromptForm("prompts shortened to the length minus the answer"),
+        "fast": PromptForm("clean with 100 rows of each task", num_samples=FAST_ROWS),
     }
     prompt_class: ClassVar[type[Prompt]] = LongBenchPrompt
 
@@ -196,8 +198,8 @@ SOURCE = Source(
     paper="arXiv:2308.14508",
     place="16 English tasks; as in arXiv:2409.12181, Tables 4 and 11",
     reference="github.com/Leooyii/LCEG@2ce672dc42b9b5d3e408e8117126c28caeaafcc0",
-    differs="samsum ends at its first line as the score does, where LCEG ends it at any newline and"
-    " forbids one as the first token",
+    differs="generation of samsum stops after the first line, which is scored; LCEG stops it at any"
+    " newline and forbids a newline as first token",
 )
 EVIDENCE = (
     calls(

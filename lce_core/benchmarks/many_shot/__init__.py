@@ -60,14 +60,16 @@ class ManyShot(PromptBenchmark):
 
     forms: ClassVar[Mapping[Profile, ShotForm]] = {
         "faithful": ShotForm(
-            "200 questions after one order of the examples, the middle of long prompts cut, as LCEG"
-            " does",
+            "200 questions after one permutation of the examples; long prompts lose their middle,"
+            " as in LCEG",
             permutations=1,
         ),
-        "clean": ShotForm("200 questions after each of five orders, room for the answer"),
-        "fast": ShotForm("20 questions after each of five orders", num_questions=20),
+        "clean": ShotForm(
+            "200 questions after each of five permutations; prompt and answer must fit"
+        ),
+        "fast": ShotForm("20 questions after each of five permutations", num_questions=20),
         "tiny": ShotKeys(
-            "key tokens instead of questions, for base models that have them",
+            "key tokens instead of questions, for base models with key tokens",
             shots=TINY_SHOTS,
             permutations=10,
             num_questions=12,
@@ -220,8 +222,8 @@ SOURCE = Source(
     paper="arXiv:2409.12181",
     place="Figure 2 and Table 1 (Mshots); balanced rounds: arXiv:2410.02694",
     reference="github.com/Leooyii/LCEG@2ce672dc42b9b5d3e408e8117126c28caeaafcc0",
-    differs="LCEG's draws are not published: examples are the first k of a seeded permutation, and"
-    " the ten test questions that are also in the train file are not asked",
+    differs="LCEG did not publish its random examples: here they are the first k of a seeded"
+    " permutation. The ten test questions that are also in the train file are left out",
 )
 EVIDENCE = (
     *(

@@ -95,16 +95,16 @@ class Needle(PromptBenchmark):
 
     forms: ClassVar[Mapping[Profile, PromptForm]] = {
         "faithful": PromptForm(
-            "LCEG's prompt, one trial a depth, essays from their beginning, BOS leak, word overlap"
-            " (at most 11/12)",
+            "LCEG's prompt with its BOS leak; one trial per depth in text from the start of the"
+            " essays; score: word overlap (at most 11/12)",
             num_samples=len(DEPTHS),
         ),
         "clean": PromptForm(
-            "the same prompt, five needles, each from a random place of the text, no leak, exact"
-            " match",
+            "LCEG's prompt without the leak; five trials per depth, each with its own needle and"
+            " random excerpt; score: exact match",
             num_samples=5 * len(DEPTHS),
         ),
-        "fast": PromptForm("as clean with two needles", num_samples=2 * len(DEPTHS)),
+        "fast": PromptForm("clean with two trials per depth", num_samples=2 * len(DEPTHS)),
         "tiny": NeedleKeys(
             "one key token in held-out text, for base models with key tokens",
             num_samples=5 * len(DEPTHS),
@@ -229,8 +229,8 @@ SOURCE = Source(
     paper="arXiv:2409.12181",
     place="Figures 1 and 5, Table 1 (Needle)",
     reference="github.com/Leooyii/LCEG@2ce672dc42b9b5d3e408e8117126c28caeaafcc0",
-    differs="essays are joined in the order of their names, not of the file system; the answer's"
-    " tokens are always kept free",
+    differs="essays are joined in the order of their names instead of the file system's; the length"
+    " always includes the answer's tokens",
 )
 EVIDENCE = (
     *(

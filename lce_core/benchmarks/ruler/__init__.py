@@ -65,18 +65,16 @@ class Ruler(PromptBenchmark):
 
     forms: ClassVar[Mapping[Profile, PromptForm]] = {
         "faithful": PromptForm(
-            "500 prompts of the first release (v1): its draws, sizes, orders and wording",
+            "500 prompts, identical to those of RULER's first release (v1)",
             num_samples=500,
         ),
         "clean": PromptForm(
-            "500 prompts of the largest size that fits, permuted per sample, with room for the"
-            " answer",
+            "500 prompts of the largest size that fits with the answer, each with its own"
+            " permutation",
             num_samples=500,
         ),
-        "fast": PromptForm("as clean with 100 prompts", num_samples=100),
-        "tiny": RulerKeys(
-            "20 prompts with key tokens, for the five tasks that have such a form", num_samples=20
-        ),
+        "fast": PromptForm("clean with 100 prompts", num_samples=100),
+        "tiny": RulerKeys("20 prompts with key tokens, in five of the tasks", num_samples=20),
     }
     prompt_class: ClassVar[type[Prompt]] = RulerPrompt
     otherwise: ClassVar[str] = "ask a data set with more documents"
@@ -177,11 +175,11 @@ SOURCE = Source(
     place="section 3, appendix B; v1 as run by LCEG (arXiv:2409.12181), Tables 3 and 12-16",
     reference="github.com/NVIDIA/RULER@c3f5e3b4f87f97e048793bb510a3a6b19a46bf3a;"
     " github.com/Leooyii/LCEG@2ce672dc42b9b5d3e408e8117126c28caeaafcc0",
-    differs="an own sentence splitter replaces nltk's; a collection of documents that fits whole is"
-    " shuffled from its sorted order for every sample; where v1 draws for ever the cell is"
-    " unavailable, or the example of vt has five blocks; decoding stops once the score cannot rise;"
-    " in clean and fast: draws are seeded by sample, the keys of a prompt are distinct, essays"
-    " repeat and the beginning of sequence counts into the length",
+    differs="another sentence splitter replaces nltk's; if all documents of a data set fit, every"
+    " sample shuffles them from sorted order; where v1 would draw forever, the cell is unavailable,"
+    " or the example of vt has five blocks; generation stops once the score cannot rise. In clean"
+    " and fast, each sample has its own seed, the keys of a prompt are distinct, essays repeat, and"
+    " the length includes the beginning-of-sequence token",
 )
 EVIDENCE = (
     calls(

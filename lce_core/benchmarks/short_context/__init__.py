@@ -73,8 +73,8 @@ class ShortContext(Benchmark):
     forms: ClassVar[Mapping[Profile, QuestionForm]] = {
         "faithful": QuestionForm("the whole sets"),
         "clean": QuestionForm("the whole sets"),
-        "fast": QuestionForm("500 questions a task, spread evenly over its set", 500),
-        "tiny": QuestionForm("20 questions a task, for trials of the installation", 20),
+        "fast": QuestionForm("500 questions per task, evenly spaced over its set", 500),
+        "tiny": QuestionForm("20 questions per task, to try the installation", 20),
     }
 
     num_samples: int | None = Field(default=None, gt=0)
@@ -219,8 +219,8 @@ SOURCE = Source(
     paper="arXiv:2309.00071",
     place="Tables 3 and 10; PIQA and TriviaQA: arXiv:2412.07171, Table 5",
     reference="https://github.com/EleutherAI/lm-evaluation-harness/tree/4e7e0d4",
-    differs="requests are batched by length instead of padded; the length holds a prompt and all of"
-    " its answer, where the harness leaves the answer's last token out",
+    differs="requests are batched by length instead of padded; the length includes all tokens of"
+    " the answer, in the harness all but the last",
 )
 EVIDENCE = (
     calls(best_choice, 0, "acc: the larger value", log_likelihoods=(-10.0, -12.0)),
