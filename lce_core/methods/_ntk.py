@@ -8,12 +8,10 @@ Source: Peng et al. 2023, arXiv:2309.00071, definition 3; dynamic form: transfor
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from pydantic import Field
 
 from lce_core.errors import SpecError
-from lce_core.methods import Family, Method, checked_scale
+from lce_core.methods import Method, checked_scale
 from lce_core.rope import ContextLengths, Frequencies, RopeGeometry, RopeTable
 
 
@@ -44,7 +42,7 @@ def dynamic_scale(factor: float, length: int, trained: int) -> float:
 class DynamicNtk(Method):
     """NTK-aware scaling by a scale that grows with the request's length (`dynamic_scale`)."""
 
-    family: ClassVar[Family] = "dynamic"
+    family = "dynamic"
 
     def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
         return RopeTable(ntk_frequencies(geometry, self.scale_at(lengths)))

@@ -5,11 +5,11 @@ Design: these methods differ in the base, the training recipe and the paper, but
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from pydantic import Field
 
-from lce_core.methods import Family, Method
+from lce_core.methods import Method
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
 Base = Annotated[float, Field(gt=1)]
@@ -19,7 +19,7 @@ Base = Annotated[float, Field(gt=1)]
 class OtherBase(Method):
     """A RoPE base that replaces the base model's for all pairs and lengths."""
 
-    family: ClassVar[Family] = "base"
+    family = "base"
 
     base: Base
 

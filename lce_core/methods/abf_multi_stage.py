@@ -11,13 +11,12 @@ Source: Lian et al. 2024, arXiv:2412.07171, section 4.1 and Table 1, after Xiong
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from lce_core.errors import SpecError
 from lce_core.evidence import EXACT, frequencies
-from lce_core.methods import METHODS, Family, Method, TrainingStage
+from lce_core.methods import METHODS, Method, TrainingStage
 from lce_core.methods._other_base import Base
 from lce_core.registry import Examples, Source
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
@@ -26,8 +25,8 @@ from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 class AdjustedBaseInStages(Method):
     """A larger base at every length, reached in several training runs."""
 
-    family: ClassVar[Family] = "base"
-    training: ClassVar[Literal["none", "optional", "required"]] = "required"
+    family = "base"
+    training = "required"
 
     bases: tuple[Base, ...] = Field(default=(1e6, 2e6, 5e6), min_length=2)
     """RoPE base of each stage; inference uses the last base."""

@@ -16,13 +16,13 @@ Source: Chen et al. 2023, arXiv:2310.16450, section 3; LCEG (arXiv:2409.12181), 
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field
 
 from lce_core.errors import SpecError
 from lce_core.evidence import EXACT, PHI2, frequencies, value
-from lce_core.methods import Family, Method
+from lce_core.methods import Method
 from lce_core.methods._ntk import ntk_frequencies
 from lce_core.registry import Source
 from lce_core.rope import ContextLengths, Frequencies, RopeGeometry, RopeTable
@@ -33,8 +33,8 @@ _MARGIN = 4
 class Clex(Method):
     """Frequencies as a learned, continuous function of the context's scale."""
 
-    family: ClassVar[Family] = "dynamic"
-    rotary: ClassVar[str | None] = "lce_core.extension.continuous_rotary:ContinuousRotary"
+    family = "dynamic"
+    rotary = "lce_core.extension.continuous_rotary:ContinuousRotary"
 
     max_scale: int | None = Field(default=None, ge=1)
     """Largest scale t (context length divided by the trained context) in training and at inference;

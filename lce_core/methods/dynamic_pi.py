@@ -8,10 +8,8 @@ Source: Peng et al. 2023, arXiv:2309.00071, section 3.4 and table 5.
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from lce_core.evidence import EXACT, frequencies
-from lce_core.methods import Family, Method
+from lce_core.methods import Method
 from lce_core.methods._ntk import dynamic_scale
 from lce_core.registry import Source
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
@@ -20,7 +18,7 @@ from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 class DynamicPositionInterpolation(Method):
     """Linear interpolation of positions by the length of the request."""
 
-    family: ClassVar[Family] = "dynamic"
+    family = "dynamic"
 
     def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
         """Return the base model's frequencies divided by max(1, length / trained context)."""

@@ -9,10 +9,9 @@ Source: Peng et al. 2023, arXiv:2309.00071, section 3.4, table 5 and appendix B.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 from lce_core.evidence import EXACT, frequencies, value
-from lce_core.methods import Family
 from lce_core.methods._by_parts import WithTemperature
 from lce_core.methods._ntk import dynamic_scale
 from lce_core.registry import Source
@@ -22,7 +21,7 @@ from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 class DynamicYarn(WithTemperature):
     """Interpolation by parts with temperature, by the length of the request."""
 
-    family: ClassVar[Family] = "dynamic"
+    family = "dynamic"
 
     def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
         """Return frequencies and attention factor for scale max(1, length / trained context)."""

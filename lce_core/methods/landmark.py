@@ -11,14 +11,12 @@ Source: Mohtashami and Jaggi 2023, arXiv:2305.16300; LCEG (arXiv:2409.12181), se
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
-
 from pydantic import Field
 
 from lce_core.attention.schemes import BlockRetrieval, GroupedSoftmax
 from lce_core.errors import SpecError
 from lce_core.evidence import EXACT, frequencies, value
-from lce_core.methods import Family, Method, TokenInsertion
+from lce_core.methods import Method, TokenInsertion
 from lce_core.registry import Examples, Source
 from lce_core.rope import ContextLengths, RopeGeometry
 
@@ -26,9 +24,9 @@ from lce_core.rope import ContextLengths, RopeGeometry
 class Landmark(Method):
     """Grouped softmax in training, retrieval of blocks at inference."""
 
-    family: ClassVar[Family] = "approximate"
-    exact_attention: ClassVar[bool] = False
-    training: ClassVar[Literal["none", "optional", "required"]] = "required"
+    family = "approximate"
+    exact_attention = False
+    training = "required"
 
     block: int | None = Field(default=None, ge=2)
     """Number of tokens in a block, its landmark included; None means 64, at most 1/8 of

@@ -9,14 +9,12 @@ Source: Han et al. 2024, arXiv:2308.16137; LCEG (arXiv:2409.12181), section 3.3.
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
-
 from pydantic import Field
 
 from lce_core.attention.schemes import LambdaShaped
 from lce_core.errors import SpecError
 from lce_core.evidence import value
-from lce_core.methods import Family, Method
+from lce_core.methods import Method
 from lce_core.registry import Examples, Source
 from lce_core.rope import ContextLengths, RopeGeometry
 
@@ -24,9 +22,9 @@ from lce_core.rope import ContextLengths, RopeGeometry
 class LmInfinite(Method):
     """Lambda-shaped attention, for inference."""
 
-    family: ClassVar[Family] = "approximate"
-    exact_attention: ClassVar[bool] = False
-    training: ClassVar[Literal["none", "optional", "required"]] = "none"
+    family = "approximate"
+    exact_attention = False
+    training = "none"
 
     window: int | None = Field(default=None, ge=1)
     """Number of recent tokens that each token sees, itself included; also the largest distance.

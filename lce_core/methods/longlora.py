@@ -11,14 +11,12 @@ Source: Chen et al. 2023, arXiv:2309.12307; LCEG (arXiv:2409.12181), section 3.3
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
-
 from pydantic import Field
 
 from lce_core.attention.schemes import ShiftedSparse
 from lce_core.errors import SpecError
 from lce_core.evidence import EXACT, PHI2, frequencies, value
-from lce_core.methods import Family, LoRA, ScaledMethod
+from lce_core.methods import LoRA, ScaledMethod
 from lce_core.registry import Source
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
@@ -31,9 +29,9 @@ WHOLE = ("embed", "norm")
 class LongLora(ScaledMethod):
     """Shifted sparse attention with low-rank updates, for training."""
 
-    family: ClassVar[Family] = "approximate"
-    exact_attention: ClassVar[bool] = False
-    training: ClassVar[Literal["none", "optional", "required"]] = "required"
+    family = "approximate"
+    exact_attention = False
+    training = "required"
 
     scale: float | None = None
     """Divisor of all frequencies, as in pi; None means target / trained context."""

@@ -7,17 +7,15 @@ Source: Su et al. 2021, arXiv:2104.09864 (RoPE); base rows of Lu et al. 2024, ar
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from lce_core.evidence import EXACT, frequencies
-from lce_core.methods import Family, Method
+from lce_core.methods import Method
 from lce_core.registry import Source
 
 
 class NoExtension(Method):
     """The base model's own frequencies and full attention."""
 
-    family: ClassVar[Family] = "none"
+    family = "none"
 
 
 METHOD = NoExtension

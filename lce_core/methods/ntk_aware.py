@@ -8,10 +8,8 @@ Source: Peng et al. 2023, arXiv:2309.00071, section 3.1 and definition 3 (after 
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from lce_core.evidence import EXACT, frequencies
-from lce_core.methods import Family, ScaledMethod
+from lce_core.methods import ScaledMethod
 from lce_core.methods._ntk import ntk_frequencies
 from lce_core.registry import Source
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
@@ -20,7 +18,7 @@ from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 class NtkAware(ScaledMethod):
     """Static NTK-aware scaling of the base."""
 
-    family: ClassVar[Family] = "base"
+    family = "base"
 
     scale: float | None = None
     """Divisor of the slowest frequency; None means target / trained context."""

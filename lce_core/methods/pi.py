@@ -8,10 +8,8 @@ Source: Chen et al. 2023, arXiv:2306.15595; arXiv:2309.00071, equation 16.
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from lce_core.evidence import EXACT, PHI2, frequencies
-from lce_core.methods import Family, ScaledMethod
+from lce_core.methods import ScaledMethod
 from lce_core.registry import Source
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
@@ -19,7 +17,7 @@ from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 class PositionInterpolation(ScaledMethod):
     """Linear interpolation of positions."""
 
-    family: ClassVar[Family] = "interpolation"
+    family = "interpolation"
 
     scale: float | None = None
     """Divisor of all frequencies; None means target / trained context."""

@@ -10,14 +10,12 @@ Source: Su 2023, kexue.fm/archives/9708.
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
-
 from pydantic import Field
 
 from lce_core.attention.schemes import Rectified
 from lce_core.errors import SpecError
 from lce_core.evidence import PHI2, value
-from lce_core.methods import Family, Method
+from lce_core.methods import Method
 from lce_core.registry import Examples, Source
 from lce_core.rope import ContextLengths, RopeGeometry
 
@@ -25,9 +23,9 @@ from lce_core.rope import ContextLengths, RopeGeometry
 class ReRope(Method):
     """Distances cut off beyond a window, for inference."""
 
-    family: ClassVar[Family] = "approximate"
-    exact_attention: ClassVar[bool] = False
-    training: ClassVar[Literal["none", "optional", "required"]] = "none"
+    family = "approximate"
+    exact_attention = False
+    training = "none"
 
     window: int | None = Field(default=None, ge=1)
     """Number of recent tokens at their true distance; None means 512, at most half the trained

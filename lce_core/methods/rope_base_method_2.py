@@ -8,14 +8,12 @@ Source: Men et al. 2024, arXiv:2405.14591, section 5.5 and table 4.
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 from pydantic import Field
 
 from lce_core.errors import SpecError
 from lce_core.evidence import EXACT, frequencies
-from lce_core.methods import Family, ScaledMethod
+from lce_core.methods import ScaledMethod
 from lce_core.registry import Source
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
@@ -26,7 +24,7 @@ _SHARE = 44 / 64
 class BoundBroken(ScaledMethod):
     """Interpolated slow pairs, and a larger base for the fast ones."""
 
-    family: ClassVar[Family] = "interpolation"
+    family = "interpolation"
 
     scale: float | None = None
     """Divisor of the frequencies from the split on; None means target / trained context."""

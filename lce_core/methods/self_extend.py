@@ -11,14 +11,13 @@ Source: Jin et al. 2024, arXiv:2401.01325; LCEG (arXiv:2409.12181), section 3.3.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from lce_core.attention.schemes import GroupedNeighbour
 from lce_core.errors import SpecError
 from lce_core.evidence import LLAMA2_7B, PHI2, value
-from lce_core.methods import Family, Method
+from lce_core.methods import Method
 from lce_core.registry import Examples, Source
 from lce_core.rope import ContextLengths, RopeGeometry
 
@@ -26,9 +25,9 @@ from lce_core.rope import ContextLengths, RopeGeometry
 class SelfExtend(Method):
     """Grouped positions beyond a window of neighbours, for inference."""
 
-    family: ClassVar[Family] = "approximate"
-    exact_attention: ClassVar[bool] = False
-    training: ClassVar[Literal["none", "optional", "required"]] = "none"
+    family = "approximate"
+    exact_attention = False
+    training = "none"
 
     window: int | None = Field(default=None, ge=1)
     """Number of recent tokens at their true distance, a multiple of group; None means 1024, at most

@@ -10,14 +10,12 @@ Source: Xiao et al. 2023, arXiv:2309.17453.
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
-
 from pydantic import Field
 
 from lce_core.attention.schemes import CacheSinks
 from lce_core.errors import SpecError
 from lce_core.evidence import value
-from lce_core.methods import Family, Method
+from lce_core.methods import Method
 from lce_core.registry import Examples, Source
 from lce_core.rope import ContextLengths, RopeGeometry
 
@@ -25,9 +23,9 @@ from lce_core.rope import ContextLengths, RopeGeometry
 class StreamingLlm(Method):
     """Attention sinks and a window, for inference."""
 
-    family: ClassVar[Family] = "approximate"
-    exact_attention: ClassVar[bool] = False
-    training: ClassVar[Literal["none", "optional", "required"]] = "none"
+    family = "approximate"
+    exact_attention = False
+    training = "none"
 
     window: int | None = Field(default=None, ge=1)
     """Number of recent tokens that each token sees, itself included; None means the trained context

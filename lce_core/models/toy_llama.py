@@ -53,7 +53,7 @@ class ToyLlama(Llama):
     learning_rate: float = Field(default=4e-3, gt=0)
     """Peak learning rate of pretraining."""
 
-    geometry: ClassVar[RopeGeometry] = RopeGeometry(
+    geometry = RopeGeometry(
         head_dim=32,
         rotary_dim=32,
         num_heads=3,
@@ -61,18 +61,18 @@ class ToyLlama(Llama):
         theta=10000.0,
         trained_context=128,
     )
-    shape: ClassVar[ModelShape] = ModelShape(
+    shape = ModelShape(
         num_layers=2,
         hidden_size=96,
         intermediate_size=256,
         vocab_size=392,
         tied_embeddings=True,
     )
-    initializer_range: ClassVar[float] = 0.1
+    initializer_range = 0.1
     """A wide initialisation makes retrieval appear early in training."""
-    licence: ClassVar[str] = "trained here; no licence of others"
-    bytes_per_token: ClassVar[float] = 1.0
-    bytes_per_tex_token: ClassVar[float] = 1.0
+    licence = "trained here; no licence of others"
+    bytes_per_token = 1.0
+    bytes_per_tex_token = 1.0
     keys: ClassVar[KeyVocabulary] = KeyVocabulary(
         first_key=NUM_BYTES, first_query=NUM_BYTES + 8 * 16, families=8, members=16
     )

@@ -18,7 +18,7 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from lce_core.errors import SpecError
 from lce_core.evidence import EXACT, frequencies
-from lce_core.methods import Family, Method
+from lce_core.methods import Method
 from lce_core.methods._other_base import Base
 from lce_core.methods.harpe.search import PUBLISHED, SearchSettings, search_bases
 from lce_core.registry import Examples, Source
@@ -35,7 +35,7 @@ Bases = Annotated[
 class Harpe(Method):
     """A RoPE base per attention head."""
 
-    family: ClassVar[Family] = "base"
+    family = "base"
 
     bases: Bases = "searched"
     """Rule that chooses the bases, or a list with one base per query head; query heads that share a

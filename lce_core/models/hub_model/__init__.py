@@ -94,8 +94,8 @@ class HubModel(LoadedModel):
     facts: Facts | None = None
     """Sizes and rotary embedding from config.json; planning sets this key, studies never do."""
 
-    licence: ClassVar[str] = "the publisher's"
-    reads_config: ClassVar[bool] = True
+    licence = "the publisher's"
+    reads_config = True
 
     @model_validator(mode="after")
     def _placed(self) -> Self:
