@@ -24,6 +24,7 @@ from lce_core.export.card import card
 from lce_core.export.stock_form import StockForm, stock_form
 from lce_core.export.subject import Subject
 from lce_core.extension.learned import LEARNED
+from lce_core.models import read_config_json
 from lce_core.recipe import Precision
 from lce_core.store.modes import follow_folder
 from lce_core.store.records import sync
@@ -79,7 +80,7 @@ def export(
     aside = out.parent / f".{out.name}-{uuid.uuid4().hex[:8]}"
     aside.mkdir()
     try:
-        source = _read_config(subject.weights)
+        source = read_config_json(subject.weights)
         tokenizer = base_model.tokenizer(subject.weights)
         tokenizer.model_max_length = form.context
         tokenizer.save_pretrained(aside)
@@ -166,20 +167,6 @@ def _generation(
     ids = {"bos_token_id": begin, "eos_token_id": end, "pad_token_id": pad}
     known = {key: value for key, value in ids.items() if value is not None}
     return {**known, "do_sample": False, "use_cache": True}
-
-
-def _read_config(folder: Path) -> dict[str, Any]:
-    file = folder / "config.json"
-    try:
-        config: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise DataError(
-            file,
-            f"no readable model configuration ({error})",
-            "the configuration of a transformers model",
-            "copy or download the model again",
-        ) from error
-    return config
 
 
 def _write_json(path: Path, value: Mapping[str, Any]) -> None:

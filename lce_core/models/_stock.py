@@ -8,8 +8,9 @@ with weights is never run.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from lce_core.errors import DataError, SpecError, UnavailableError
 from lce_core.hub import fetch
@@ -18,10 +19,16 @@ from lce_core.models import LanguageModel
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-TOKENIZER_FILES = ("*.json", "tokenizer.model", "merges.txt")
-VOCABULARY_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")
-"""Every tokenizer has at least one of these files."""
-WEIGHT_FILES = ("*.safetensors",)
+Files = Literal["weights", "tokenizer", "config"]
+_TOKENIZER = ("*.json", "tokenizer.model", "merges.txt")
+_WEIGHTS = ("*.safetensors",)
+_FILES: Mapping[Files, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "weights": ((*_TOKENIZER, *_WEIGHTS), _WEIGHTS),
+    "tokenizer": (_TOKENIZER, ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")),
+    "config": (("config.json",), ("config.json",)),
+}
+"""Globs of the files to download for each purpose, and globs of which a cached copy must match at
+least one: planning downloads config.json alone, so a cached repository may lack the other files."""
 _CONTEXT = "max_position_embeddings"
 CHECKED = (
     "model_type",
@@ -59,7 +66,7 @@ class LoadedModel(LanguageModel):
         """
         from transformers import AutoTokenizer
 
-        place = self._place(folder, weights=False)
+        place = self._place(folder, "tokenizer")
         try:
             loaded: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
                 place, trust_remote_code=False, local_files_only=True
@@ -77,7 +84,7 @@ class LoadedModel(LanguageModel):
         """Download weights and tokenizer to the hub's cache; raise the same errors as `load`."""
         if self.hub is None:
             return super().fetch(models)
-        return self._place(None, weights=True)
+        return self._place(None, "weights")
 
     def load(self, folder: Path | None, dtype: Any) -> PreTrainedModel:
         """Load the base model in `dtype` and evaluation mode, from `folder` or the hub.
@@ -87,41 +94,41 @@ class LoadedModel(LanguageModel):
           SpecError: if config.json contradicts this plug-in; the message names the key.
           DataError: if weights are missing or unreadable.
         """
-        place = self._place(folder, weights=True)
+        place = self._place(folder, "weights")
         self.check_folder(place)
         return load_weights(place, dtype)
 
-    def _place(self, folder: Path | None, *, weights: bool) -> Path:
-        if folder is None:
-            if self.hub is None:
+    def _place(self, folder: Path | None, files: Files) -> Path:
+        """Return `folder`, or the hub cache's folder of the repository; download `files`."""
+        where = f"base model {self.known_as}"
+        named = f"name its folder with `--model-folder {self.known_as}=FOLDER`"
+        if folder is not None:
+            if files != "tokenizer" and not (folder / "config.json").is_file():
                 raise UnavailableError(
-                    self.known_as,
-                    "no folder for a model without hub repository",
-                    "the folder of a model that a step of the study trains",
-                    "run the study, or name the folder with `execution: model_folders`",
+                    f"{where}: {folder}",
+                    "a folder without config.json",
+                    "the folder with the model's files",
+                    named,
                 )
-            # Planning downloads config.json alone, so a cached repository may lack the other files.
-            required = WEIGHT_FILES if weights else VOCABULARY_FILES
-            patterns = (*TOKENIZER_FILES, *(WEIGHT_FILES if weights else ()))
-            try:
-                return fetch(self.hub.repo, self.hub.revision, patterns, required, "model")
-            except UnavailableError as error:
-                raise UnavailableError(
-                    f"{self.known_as}: {error.where}",
-                    error.got,
-                    "the model in the hub cache, on the hub or in a local folder",
-                    f"name the model's folder with `--model-folder {self.known_as}=FOLDER` or"
-                    " `execution: model_folders`; or connect to the hub and, for a gated"
-                    " repository, accept the licence there and set HF_TOKEN",
-                ) from error
-        if not (folder / "config.json").is_file() and weights:
+            return folder
+        if self.hub is None:
             raise UnavailableError(
-                f"{self.known_as}: {folder}",
-                "a folder without config.json",
+                where,
+                "neither a folder nor a repository",
                 "the folder with the model's files",
-                f"name it with `--model-folder {self.known_as}=FOLDER`",
+                named if self.pretraining() is None else f"run the study, or {named}",
             )
-        return folder
+        patterns, required = _FILES[files]
+        try:
+            return fetch(self.hub.repo, self.hub.revision, patterns, required, "model")
+        except UnavailableError as error:
+            raise UnavailableError(
+                f"{where}: {error.where}",
+                error.got,
+                "the model in the hub cache, on the hub or in a local folder",
+                f"{named}; or connect to the hub and, for a gated repository, accept the licence"
+                " there and set HF_TOKEN",
+            ) from error
 
 
 class StockModel(LoadedModel):
@@ -165,7 +172,7 @@ class StockModel(LoadedModel):
             self._compare(folder, key, _rope(found, key), _rope(own, key))
 
     def load_published(self, folder: Path, dtype: Any) -> PreTrainedModel:
-        place = self._place(folder, weights=True)
+        place = self._place(folder, "weights")
         found, own = read_config(place), self.config()
         for key in CHECKED:
             if key != _CONTEXT:

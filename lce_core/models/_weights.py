@@ -1,4 +1,4 @@
-"""Check that a folder of weights is complete, and compute its digest, when a study is planned."""
+"""Read config.json of a model's folder, check that its weights are complete, and digest them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from lce_core.errors import DataError, UnavailableError
 from lce_core.store.file_facts import sha256_of
@@ -15,6 +16,27 @@ VERSION = 2
 large files."""
 _SUFFIXES = (".json", ".safetensors", ".model", ".txt", ".jinja")
 _INDEX = "model.safetensors.index.json"
+
+
+def read_config_json(folder: Path) -> dict[str, Any]:
+    """Return the content of the folder's config.json, without transformers' defaults.
+
+    Raises:
+      DataError: if the file is missing, is not JSON, or is not a JSON object.
+    """
+    file = folder / "config.json"
+    try:
+        config = json.loads(file.read_text(encoding="utf-8"))
+        if not isinstance(config, dict):
+            raise ValueError(f"a JSON value of type {type(config).__name__}")
+    except (OSError, ValueError) as error:
+        raise DataError(
+            file,
+            f"no readable configuration ({type(error).__name__}: {error})",
+            "a JSON object, the config.json of a transformers model",
+            "copy or download the model again",
+        ) from error
+    return config
 
 
 def weights_digest(folder: Path) -> str:

@@ -9,7 +9,6 @@ This module does not import torch.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ import numpy as np
 
 from lce_core.errors import DataError, SpecError, StoreError, UnavailableError
 from lce_core.extension.stock_rope import PLAIN, agrees, stated_parameters, stated_table
-from lce_core.models import LanguageModel, require_whole, weights_digest
+from lce_core.models import LanguageModel, read_config_json, require_whole, weights_digest
 from lce_core.rope import ContextLengths
 from lce_core.study.planned_data import Data
 from lce_core.study.spec import MethodEntry
@@ -63,7 +62,7 @@ def published_weights(
     except UnavailableError as error:
         return Data(None, str(error))
     _require_weights(folder)
-    config = _read_config(folder)
+    config = read_config_json(folder)
     _check_sizes(base_model, config, folder)
     _check_extras(base_model, variant, config, folder)
     _check_rope(base_model, variant, target, config, folder, where)
@@ -120,22 +119,6 @@ def _require_weights(folder: Path) -> None:
         "weights as safetensors, because other formats can contain code that runs when loaded",
         "convert them on a machine where that is safe, with transformers' save_pretrained",
     )
-
-
-def _read_config(folder: Path) -> dict[str, Any]:
-    file = folder / "config.json"
-    try:
-        config = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise DataError(
-            file,
-            f"no readable configuration ({error})",
-            "the configuration of a transformers model",
-            "copy or download it again",
-        ) from error
-    if not isinstance(config, dict):
-        raise DataError(file, type(config).__name__, "a mapping", "copy or download it again")
-    return config
 
 
 def _check_sizes(base_model: LanguageModel, config: Mapping[str, Any], folder: Path) -> None:

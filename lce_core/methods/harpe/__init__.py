@@ -11,7 +11,7 @@ Source: Lian et al. 2024, arXiv:2412.07171, section 3.2, tables 2 and 6.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Literal, Self
 
 import numpy as np
 from pydantic import Discriminator, Field, Tag, model_validator

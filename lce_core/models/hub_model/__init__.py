@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import Field, model_validator
 
-from lce_core.errors import DataError, SpecError, UnavailableError
+from lce_core.errors import DataError, SpecError
 from lce_core.evidence import calls
-from lce_core.hub import fetch
 from lce_core.models import HubAddress, ModelShape
 from lce_core.models._stock import LoadedModel, load_weights, read_config
 from lce_core.models.hub_model.facts import Facts, facts_of, read_facts
@@ -174,7 +173,7 @@ class HubModel(LoadedModel):
                 "no such key, because lce reads these values from config.json",
                 "remove the key",
             )
-        facts = read_facts(self._config_file(folder), self.trained_context)
+        facts = read_facts(self._place(folder, "config"), self.trained_context)
         return self.model_copy(update={"facts": facts})
 
     def tokenizer(self, folder: Path | None) -> PreTrainedTokenizerBase:
@@ -205,7 +204,7 @@ class HubModel(LoadedModel):
         Errors of `read_facts` also pass through.
         """
         expected = self._facts().model_dump(exclude=_MAY_DIFFER)
-        found = read_facts(folder / "config.json", self.trained_context).model_dump()
+        found = read_facts(folder, self.trained_context).model_dump()
         for key, value in expected.items():
             if found[key] != value:
                 raise SpecError(
@@ -216,7 +215,7 @@ class HubModel(LoadedModel):
                 )
 
     def load_published(self, folder: Path, dtype: Any) -> PreTrainedModel:
-        place, facts = self._place(folder, weights=True), self._facts()
+        place, facts = self._place(folder, "weights"), self._facts()
         config = read_config(place)
         if config.model_type != facts.model_type:
             raise SpecError(
@@ -236,39 +235,6 @@ class HubModel(LoadedModel):
     def _facts(self) -> Facts:
         assert self.facts is not None, "config.json is read when the study is planned"
         return self.facts
-
-    def _config_file(self, folder: Path | None) -> Path:
-        named = f"name its folder with `--model-folder {self.known_as}=FOLDER`"
-        if folder is not None:
-            file = folder / "config.json"
-            if not file.is_file():
-                raise UnavailableError(
-                    f"base model {self.known_as}: {folder}",
-                    "a folder without config.json",
-                    "the folder with the model's files",
-                    named,
-                )
-            return file
-        if self.hub is None:
-            raise UnavailableError(
-                f"base model {self.known_as}",
-                "neither a folder nor a repository",
-                "the folder with the model's files",
-                named,
-            )
-        try:
-            place = fetch(
-                self.hub.repo, self.hub.revision, ("config.json",), ("config.json",), "model"
-            )
-        except UnavailableError as error:
-            raise UnavailableError(
-                f"base model {self.known_as}: {error.where}",
-                error.got,
-                "the model's config.json in the hub cache, on the hub or in a local folder",
-                f"{named}; or connect to the hub and, where the repository is gated, accept its"
-                " licence there and set HF_TOKEN",
-            ) from error
-        return place / "config.json"
 
 
 MODEL = HubModel

@@ -7,7 +7,6 @@ sliding windows, with a context that was already extended, or with quantised wei
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from lce_core.errors import DataError, SpecError
-from lce_core.models import ModelShape
+from lce_core.models import ModelShape, read_config_json
 from lce_core.recipe import STRICT
 from lce_core.rope import RopeGeometry
 from lce_core.rope.architectures import ARCHITECTURES
@@ -66,33 +65,19 @@ class Facts(BaseModel):
         )
 
 
-def read_facts(file: Path, trained_context: int | None = None) -> Facts:
-    """Read config.json, and check that methods can be applied to the model.
+def read_facts(folder: Path, trained_context: int | None = None) -> Facts:
+    """Read the folder's config.json, and check that methods can be applied to the model.
 
     Args:
-      file: the config.json.
+      folder: the model's folder.
       trained_context: context in tokens that replaces the file's `max_position_embeddings`.
 
     Raises:
       SpecError: if methods cannot be applied to this model; the message says why.
       DataError: if the file cannot be read, or a key is missing or not a number.
     """
-    try:
-        config = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise DataError(
-            file,
-            f"no readable configuration ({type(error).__name__}: {error})",
-            "the config.json of a transformers model",
-            "copy or download the model again",
-        ) from error
-    if not isinstance(config, dict):
-        raise DataError(
-            file,
-            f"a JSON value of type {type(config).__name__}",
-            "a JSON object, which every config.json of a transformers model is",
-            "copy or download the model again",
-        )
+    file = folder / "config.json"
+    config = read_config_json(folder)
     facts = Facts(**facts_of(config, str(file), trained_context))
     try:
         _ = facts.geometry

@@ -104,7 +104,7 @@ def test_a_model_that_methods_cannot_be_put_on_is_refused_with_the_reason(
     changes: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(SpecError, match=rf"config\.json: .*{message}"):
-        read_facts(written(tmp_path, **changes) / "config.json")
+        read_facts(written(tmp_path, **changes))
 
 
 @pytest.mark.parametrize(
@@ -118,14 +118,14 @@ def test_a_key_that_is_missing_or_no_whole_number_is_named(
 ) -> None:
     got = "nothing" if given in (..., None) else repr(given)
     with pytest.raises(DataError, match=rf"config\.json: {key}: got {got}; expected a positive"):
-        read_facts(written(tmp_path, **{key: given}) / "config.json")
+        read_facts(written(tmp_path, **{key: given}))
 
 
 @pytest.mark.parametrize("key", ["rope_theta", "partial_rotary_factor"])
 @pytest.mark.parametrize("given", [0, -1.0, "1e6", True])
 def test_a_theta_or_share_that_is_no_number_is_named(key: str, given: Any, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=rf"{key}: got .*; expected a positive number"):
-        read_facts(written(tmp_path, **{key: given}) / "config.json")
+        read_facts(written(tmp_path, **{key: given}))
 
 
 @pytest.mark.parametrize("content", [b"{", b"\xff", b"[1]", b"null"])
@@ -262,7 +262,7 @@ def test_fetching_looks_at_the_configuration_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = written(tmp_path, auto_map={"AutoConfig": "x.Y"})
-    monkeypatch.setattr("lce_core.models.hub_model.fetch", lambda *_: folder)  # the network
+    monkeypatch.setattr("lce_core.models._stock.fetch", lambda *_: folder)  # the network
     with pytest.raises(SpecError, match="such code is never run"):
         parsed(repo="a/b", revision=COMMIT).fetch(tmp_path)
 

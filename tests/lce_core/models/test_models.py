@@ -260,7 +260,7 @@ def test_pickled_weights_are_never_loaded(tmp_path: Path) -> None:
 
 
 def test_the_toy_model_without_a_folder_points_to_the_study() -> None:
-    with pytest.raises(UnavailableError, match="that a step of the study trains"):
+    with pytest.raises(UnavailableError, match="run the study, or name its folder"):
         registered("toy_llama").load(None, torch.float32)
 
 

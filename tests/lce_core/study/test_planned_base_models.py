@@ -131,7 +131,7 @@ def test_the_cells_of_a_repository_name_it_and_need_no_weights_to_be_planned(
     text: dict[str, Path], folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     shutil.copy(folders["first"] / "config.json", tmp_path)
-    monkeypatch.setattr("lce_core.models.hub_model.fetch", lambda *_: tmp_path)  # the network
+    monkeypatch.setattr("lce_core.models._stock.fetch", lambda *_: tmp_path)  # the network
     entry = {"name": "hub_model", "repo": "Org/Tiny-1.5B", "revision": "a" * 40}
     plan = planned(text, {}, base_models=[entry])
     assert {cell.base_model for cell in plan.cells} == {"tiny_1_5b"}
@@ -146,7 +146,7 @@ def test_the_cells_of_a_repository_name_it_and_need_no_weights_to_be_planned(
     ("labels", "message"),
     [
         (["same", "same"], "base_models: got same more than once"),
-        (["toy_llama"], "got toy_llama for a hub_model; expected a name that no registered"),
+        (["toy_llama"], "got label toy_llama for a hub_model; expected a label that is not"),
     ],
 )
 def test_names_that_would_be_two_models_are_refused(labels: list[str], message: str) -> None:
