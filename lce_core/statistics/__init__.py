@@ -5,7 +5,7 @@ Every function is pure and independent of benchmarks, methods and the store. Dep
 prompts. No interval or test counts two members of a cluster as two observations.
 
   estimates         means and accuracies with the intervals that cells record with their scores
-  paired            difference of two methods on the same prompts, with interval and p-value
+  paired            intervals and p-values of the difference of two methods on the same prompts
   pair_tests        the tests behind it: exact McNemar, Wilcoxon signed-rank
   holm              adjusted p-values of a family of comparisons
   clustered         mean over documents

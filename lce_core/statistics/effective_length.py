@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from numpy.typing import ArrayLike
 
@@ -83,9 +84,4 @@ def effective_length(
 
 def _first_run(lengths: Sequence[int], holds: Sequence[bool]) -> int:
     """Return the longest length before the first False in `holds`; `NONE` if the first is False."""
-    found = NONE
-    for length, one in zip(lengths, holds, strict=True):
-        if not one:
-            break
-        found = length
-    return found
+    return [NONE, *lengths][sum(1 for _ in takewhile(bool, holds))]

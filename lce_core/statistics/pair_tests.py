@@ -38,30 +38,19 @@ def exact_mcnemar(num_first_only: int, num_second_only: int) -> float:
     return float(stats.binomtest(num_first_only, num_prompts, 0.5).pvalue)
 
 
-def wilcoxon(differences: ArrayLike) -> float:
-    """Return the two-sided p-value of the hypothesis that differences are symmetric about 0.
+def wilcoxon(differences: ArrayLike) -> tuple[float, int]:
+    """Return the two-sided p-value of symmetry about 0, and the sign of the rank sum: 1, -1 or 0.
 
     Differences of 0 are dropped, as in McNemar's test; if no others are left, the p-value is 1. The
     distribution is exact for up to 50 differences, with or without ties, and normal with a
-    correction for ties beyond that.
+    correction for ties beyond that. The sign may differ from that of the mean, because many small
+    differences outweigh a few large ones.
 
     Args:
       differences: (n,), one per prompt or per document mean.
 
     Source: Wilcoxon 1945 (Biometrics Bulletin 1, 80-83); Pratt and Gibbons 1981, Concepts of
     Nonparametric Theory, chapter 3 (ties).
-    """
-    return signed_ranks(differences)[0]
-
-
-def signed_ranks(differences: ArrayLike) -> tuple[float, int]:
-    """Return the p-value of `wilcoxon` and the sign of its rank sum: 1, -1 or 0.
-
-    The sign may differ from that of the mean, because many small differences outweigh a few large
-    ones.
-
-    Args:
-      differences: (n,), one per prompt or per document mean.
     """
     data = finite("wilcoxon", differences)
     data = settled(data, data)

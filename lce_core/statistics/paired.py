@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy import stats
 
-from lce_core.statistics._checks import cluster_numbers, finite, same_length, settled
-from lce_core.statistics.estimates import Estimate
-from lce_core.statistics.pair_tests import exact_mcnemar, signed_ranks
+from lce_core.statistics._checks import settled
+from lce_core.statistics.pair_tests import exact_mcnemar, wilcoxon
 from lce_core.statistics.quantiles import student_quantile
 
 FEWEST_CLUSTERS = 6
@@ -30,23 +28,6 @@ Numbers = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class PairedDifference:
-    """Mean of the first method's scores minus the second's, and a test of no difference."""
-
-    difference: Estimate
-    """Mean with its 95 % interval, in the unit of the scores; no interval below `FEWEST_CLUSTERS`
-    clusters."""
-    p_value: float
-    """Two-sided p-value of no difference; not adjusted for other comparisons (see `holm`)."""
-    test: Test
-    """Exact McNemar for independent scores of 0 and 1, otherwise Wilcoxon over cluster means."""
-    num_clusters: int
-    num_first_better: int
-    """Number of clusters in which the first method scores higher."""
-    num_second_better: int
-
-
-@dataclass(frozen=True)
 class Intervals:
     """95 % intervals of the means of several columns, each array of shape (columns,)."""
 
@@ -55,46 +36,6 @@ class Intervals:
     high: Numbers
     error: Numbers
     """Standard errors; NaN with one cluster."""
-
-
-def paired_difference(
-    first: ArrayLike,
-    second: ArrayLike,
-    clusters: Sequence[Hashable] | None = None,
-    *,
-    resamples: int = 10_000,
-) -> PairedDifference:
-    """Return the mean of first - second over prompts, with a 95 % interval and a p-value.
-
-    Dependent scores are resampled together: the questions on one document and the same question in
-    all seeds, whose scores share one cluster. The interval therefore generalises to other documents
-    but not to other seeds; use `seeds.mean_over_seeds` on the differences for those.
-
-    The p-value comes from a test, not from the interval, so the two may disagree near 0.05. It is 1
-    if the test points in the opposite direction of the difference.
-
-    Args:
-      first: scores of one method (n,).
-      second: scores of the other method on the same prompts, in the same order (n,).
-      clusters: document or prompt of each score (n,); None makes every score its own cluster.
-      resamples: number of bootstrap draws. Half of them are mirrored, so that swapping the methods
-        mirrors the interval.
-    """
-    ours, theirs = finite("first", first), finite("second", second)
-    same_length("paired_difference", ours.tolist(), theirs.tolist())
-    numbers = cluster_numbers("clusters", clusters, ours)
-    gaps = ours - theirs
-    test, p_value, wins, losses = compared(ours, theirs, numbers, float(gaps.mean()))
-    found = intervals(gaps[:, None], numbers, resamples=resamples)
-    low, high = (None if np.isnan(one[0]) else float(one[0]) for one in (found.low, found.high))
-    return PairedDifference(
-        Estimate(float(gaps.mean()), low, high, gaps.size),
-        p_value,
-        test,
-        int(numbers.max()) + 1,
-        wins,
-        losses,
-    )
 
 
 def compared(
@@ -118,7 +59,7 @@ def compared(
         test, p_value, sign = "mcnemar", exact_mcnemar(wins, losses), wins - losses
     else:
         test = "wilcoxon"
-        p_value, sign = signed_ranks(means)
+        p_value, sign = wilcoxon(means)
     return test, 1.0 if sign * difference < 0 else p_value, wins, losses
 
 

@@ -76,11 +76,11 @@ def perplexity_agreement(
     same_length("exact_attention", losses.tolist(), exact_attention)
     exact = np.asarray(exact_attention, dtype=bool)
     return PerplexityAgreement(
-        rank_agreement(-losses, scores), _agreement(-losses[exact], scores[exact])
+        rank_agreement(-losses, scores), rank_agreement(-losses[exact], scores[exact])
     )
 
 
-def rank_agreement(first: ArrayLike, second: ArrayLike) -> RankAgreement:
+def rank_agreement(first: NDArray[np.float64], second: NDArray[np.float64]) -> RankAgreement:
     """Compute Spearman's and Kendall's correlation of two scores of the same methods (n,).
 
     The intervals treat the methods as a sample of more methods and their scores as known. They use
@@ -90,12 +90,6 @@ def rank_agreement(first: ArrayLike, second: ArrayLike) -> RankAgreement:
     Source: Bonett and Wright 2000 (Psychometrika 65, 23-28: variance of Spearman's z); Fieller,
     Hartley and Pearson 1957 (Biometrika 44, 470-481: of Kendall's).
     """
-    ours, theirs = finite("first", first), finite("second", second)
-    same_length("rank_agreement", ours.tolist(), theirs.tolist())
-    return _agreement(ours, theirs)
-
-
-def _agreement(first: NDArray[np.float64], second: NDArray[np.float64]) -> RankAgreement:
     number = first.size
     if number < 2 or np.ptp(first) == 0 or np.ptp(second) == 0:
         unknown = RankCorrelation(None, None, None)

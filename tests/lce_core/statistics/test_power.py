@@ -140,7 +140,7 @@ def test_five_prompts_can_show_no_difference_at_all() -> None:
 
 @pytest.mark.parametrize("alpha", [0.05, 0.01])
 def test_documents_too_few_for_wilcoxon_can_show_no_difference_either(alpha: float) -> None:
-    fewest = next(n for n in range(2, 20) if wilcoxon([1.0 + k for k in range(n)]) <= alpha)
+    fewest = next(n for n in range(2, 20) if wilcoxon([1.0 + k for k in range(n)])[0] <= alpha)
     assert detectable_effect(fewest - 1, alpha=alpha) is None
     assert detectable_effect(fewest, alpha=alpha) is not None
 

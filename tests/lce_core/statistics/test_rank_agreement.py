@@ -25,8 +25,7 @@ tables = st.lists(st.tuples(numbers, numbers), min_size=2, max_size=14)
 
 
 def of(rows) -> RankAgreement:
-    first, second = zip(*rows, strict=True)
-    return rank_agreement(first, second)
+    return rank_agreement(*np.array(rows).T)
 
 
 def signs(values) -> list[int]:
@@ -75,7 +74,7 @@ def test_order_scale_and_side_mean_nothing_and_reversal_turns_the_sign(rows, ran
 
 def test_five_methods_by_hand() -> None:
     # Orders 1 2 3 4 5 and 2 1 4 3 5: squares of rank differences 4, 2 of 10 pairs reversed.
-    found = rank_agreement([1, 2, 3, 4, 5], [20, 10, 40, 30, 50])
+    found = rank_agreement(np.arange(5), np.array([20, 10, 40, 30, 50]))
     assert (found.spearman.value, found.kendall.value) == pytest.approx((0.8, 0.6))
     # z = 1.0986 and 0.6931, variances 1.32 / 2 and 0.437 / 1.
     half = 1.959964 * math.sqrt(0.66)
@@ -89,11 +88,11 @@ def test_five_methods_by_hand() -> None:
 
 
 def test_the_same_order_of_few_methods_is_not_sure() -> None:
-    found = rank_agreement(range(6), range(6))
+    found = rank_agreement(np.arange(6), np.arange(6))
     assert (found.kendall.value, found.kendall.high) == (1.0, 1.0)
     assert 0 < found.kendall.low < 0.8
     assert found.p_value == pytest.approx(2 / 720)
-    four = rank_agreement(range(4), range(4))
+    four = rank_agreement(np.arange(4), np.arange(4))
     assert (four.kendall.value, four.kendall.low, four.spearman.high) == (1.0, None, None)
 
 
@@ -102,7 +101,9 @@ def test_lower_perplexity_agrees_with_higher_scores_and_approximate_methods_can_
     downstream = [0.9, 0.8, 0.7, 0.6, 0.5, 0.1, 0.2]
     exact = [True] * 5 + [False] * 2
     found = perplexity_agreement(perplexity, downstream, exact)
-    assert found.exact_methods == rank_agreement([-p for p in perplexity[:5]], downstream[:5])
+    assert found.exact_methods == rank_agreement(
+        -np.array(perplexity[:5]), np.array(downstream[:5])
+    )
     assert found.exact_methods.kendall.value == 1.0
     assert found.all_methods.num_methods == 7
     # 10 pairs of exact methods agree, 10 with an approximate one and the one of these do not.
@@ -135,9 +136,9 @@ def test_intervals_of_eleven_methods_contain_the_correlation(correlation: float)
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: rank_agreement([], []),
-        lambda: rank_agreement([1, 2], [1]),
-        lambda: rank_agreement([1, 2], [1, float("nan")]),
+        lambda: perplexity_agreement([], [], []),
+        lambda: perplexity_agreement([1, 2], [1], [True, True]),
+        lambda: perplexity_agreement([1, 2], [1, float("nan")], [True, True]),
         lambda: perplexity_agreement([1, 2], [1, 2], [True]),
     ],
 )
