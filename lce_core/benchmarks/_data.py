@@ -52,8 +52,8 @@ class DataSet:
         if self.name not in folders:
             raise UnavailableError(
                 f"data set {self.name!r}",
-                "no folder of this name",
-                "the data set on this machine",
+                "no folder of this name in `data_folders`",
+                "a folder with the files of the data set",
                 remedy,
             )
         try:
@@ -114,7 +114,10 @@ class DataSet:
             if isinstance(declared, dict) and all(type(rows) is int for rows in declared.values()):
                 return declared
         raise DataError(
-            file, "no numbers of rows", '{"FILE": ROWS, ...}', "correct or remove the file"
+            file,
+            "no numbers of rows",
+            'a JSON object {"FILE OR SPLIT": NUMBER_OF_ROWS, ...}',
+            "correct or remove the file",
         )
 
     def seen(self, folders: Mapping[str, Path]) -> Seen:

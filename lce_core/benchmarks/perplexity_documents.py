@@ -171,10 +171,10 @@ class PerplexityDocuments(TextBenchmark):
         )
         if not cuts:
             raise UnavailableError(
-                task,
+                f"task {task!r}",
                 f"no document that fills a window of {request.eval_length} tokens",
                 "at least one such document",
-                "give longer documents or shorter lengths",
+                "use longer documents or shorter lengths",
             )
         rows = document_losses(request, Stream(np.concatenate(documents.tokens)), cuts, before)
         means = np.array(

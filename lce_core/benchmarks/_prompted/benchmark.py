@@ -43,7 +43,8 @@ class PromptForm(Form):
     """A profile with prompts in natural language and answers that are scored as text."""
 
     in_words: ClassVar[bool] = True
-    """True if prompts are natural language; False if they ask for a key token (`KeyForm`)."""
+    """True if prompts are natural language; False if they query single key tokens of a toy model's
+    vocabulary (`KeyForm`)."""
     num_samples: int = 0
     """Default number of prompts per cell."""
 

@@ -99,7 +99,10 @@ def key_task_reason(
     if keys is None:
         return f"profile tiny needs a base model with key tokens; {base_model.plugin_name} has none"
     if keys.families <= num_distractors:
-        return f"{num_distractors} distractors need {num_distractors + 1} families of key tokens"
+        return (
+            f"a prompt needs keys of {num_distractors + 1} families; base model"
+            f" {base_model.plugin_name} has {keys.families}"
+        )
     minimum = MIN_TEXT + num_distractors + 3
     if eval_length < minimum:
         return (

@@ -182,9 +182,9 @@ def _num_lines(file: Path) -> int:
     if number is None:
         raise DataError(
             file,
-            "a name without a number of lines",
-            "a file of cases called like 200_lines.jsonl",
-            "rename or remove it",
+            "a file name without a number of lines",
+            "a name such as 200_lines.jsonl",
+            "rename or remove the file",
         )
     return int(number[0])
 
@@ -205,7 +205,8 @@ def _case(request: CellRequest, row: dict[str, Any], place: str) -> Prompt:
         raise DataError(
             place,
             error,
-            f"in columns {', '.join(_COLUMNS)} a text, a key with its position and two numbers",
+            "a row with prompt (text), random_idx ([key, line index]), expected_number and"
+            " num_lines (integers)",
             "get the file again",
         ) from None
     return Prompt(np.array(encode(request, text), dtype=np.int64), str(number), depth)

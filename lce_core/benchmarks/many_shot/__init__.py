@@ -56,7 +56,7 @@ QUESTION_TOKENS = 21.73
 
 
 class ManyShot(PromptBenchmark):
-    """Many-shot learning: the score is the mean over questions asked after k examples."""
+    """Many-shot learning: the score is the mean over questions that follow k examples."""
 
     forms: ClassVar[Mapping[Profile, ShotForm]] = {
         "faithful": ShotForm(

@@ -154,7 +154,7 @@ def _questions(file: Path) -> list[Question]:
             raise DataError(
                 f"{file}: line {number}",
                 repr(line[:60]),
-                "a code such as NUM:date, a blank and a question",
+                "a class code such as NUM:date, a space and a question",
                 "use the file as published",
             )
     return questions

@@ -81,7 +81,7 @@ class Draw:
         return cls(Random(seed), np.random.RandomState(seed % 2**32), order_seed)
 
     def shuffle(self, items: list[str] | list[int]) -> None:
-        """Permute a list in place; with `order_seed`, lists of equal length get one permutation."""
+        """Permute a list in place; with `order_seed`, lists of equal length are permuted alike."""
         rng = self.rng if self.order_seed is None else Random(self.order_seed)
         rng.shuffle(items)
 

@@ -36,9 +36,9 @@ class KeyTask:
     noise: bool
     """True repeats RULER's noise sentences as haystack; False uses held-out text."""
     num_distractors: int
-    """Number of keys in the text that the first query does not ask for."""
+    """Number of keys in the text besides the key that the first query asks for."""
     num_queries: int = 1
-    """Number of keys that a sample asks for, each in a prompt of its own."""
+    """Number of keys that a sample queries, each with a separate prompt."""
 
 
 KEY_TASKS = {

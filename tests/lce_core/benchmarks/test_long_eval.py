@@ -275,9 +275,9 @@ def test_other_profiles_generate_lines_unless_told_otherwise(cases: Path) -> Non
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ({"random_idx": ["a"]}, r"7_lines\.jsonl: row 1: .*columns prompt, random_idx"),
+        ({"random_idx": ["a"]}, r"7_lines\.jsonl: row 1: .*a row with prompt .text., random_idx"),
         ({"expected_number": "many"}, r"row 1: .*'many'"),
-        ({"prompt": None}, r"row 1: .*columns"),
+        ({"prompt": None}, r"row 1: .*a row with prompt"),
         ({"num_lines": ...}, r"7_lines\.jsonl: row 1: got no column 'num_lines'"),
     ],
 )

@@ -67,7 +67,7 @@ def test_there_are_fifty_names_in_one_order() -> None:
     ("content", "message"),
     [
         (b"NUM:date When ?\nNUM:hour When ?\n", r"train\.txt: line 2: got 'NUM:hour When \?'"),
-        (b"NUM:date\n", r"line 1: got 'NUM:date'; expected a code"),
+        (b"NUM:date\n", r"line 1: got 'NUM:date'; expected a class code"),
         (b"\n", r"train\.txt: got 0 rows; expected all 5,452 rows"),
     ],
 )
