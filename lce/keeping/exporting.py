@@ -9,7 +9,7 @@ from flows.request import compile_request
 from flows.selection import select_cells
 from lce_core.errors import SpecError, did_you_mean
 from lce_core.execution import Execution
-from lce_core.export.subject import Subject
+from lce_core.export.stock_form import Subject
 from lce_core.models import LanguageModel
 from lce_core.recipe import Precision
 from lce_core.store.artifacts import Store

@@ -72,11 +72,13 @@ def attend_causal(
     earlier = key.shape[2] - query.shape[2]
     if query.shape[2] == 1:
         return attend_all(query, key, value, scaling)
-    if backend(query.device, query.dtype) == "torch_flash":
+    kernel = backend(query.device, query.dtype)
+    if kernel == "torch_flash":
         return _flash_cuda(query, key, value, scaling, causal=True)
     # Split the keys: the first K - T are visible to every query, the rest form a causal square,
     # which is the only causal shape that the CPU kernel supports.
-    square = _causal_square(query, key[:, :, earlier:], value[:, :, earlier:], scaling)
+    attend = _flash_cpu if kernel == "torch_flash_cpu" else _blocked
+    square = attend(query, key[:, :, earlier:], value[:, :, earlier:], scaling, causal=True)
     if earlier == 0:
         return square
     return merge(attend_all(query, key[:, :, :earlier], value[:, :, :earlier], scaling), square)
@@ -99,18 +101,6 @@ def attend_window(
     if backend(query.device, query.dtype) == "torch_flash":
         return _flash_cuda(query, key, value, scaling, window=window)
     return _window_by_blocks(query, key, value, scaling, window)
-
-
-def _causal_square(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float
-) -> Partial:
-    match backend(query.device, query.dtype):
-        case "torch_flash_cpu":
-            return _flash_cpu(query, key, value, scaling, causal=True)
-        case "torch_flash":
-            return _flash_cuda(query, key, value, scaling, causal=True)
-        case "blocked":
-            return _blocked(query, key, value, scaling, causal=True)
 
 
 def _window_by_blocks(

@@ -63,15 +63,11 @@ class CudaRecorder:
         present.wait_stream(self._stream)
 
     def begin(self) -> None:
-        """Start capturing a CUDA graph.
-
-        The mode "thread_local" lets other threads continue to allocate memory meanwhile.
-        """
+        # The mode "thread_local" lets other threads continue to allocate memory meanwhile.
         self._graph = torch.cuda.CUDAGraph()
         self._graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
 
     def end(self) -> Replay:
-        """Finish the graph and return its replay function."""
         assert self._graph is not None
         graph, self._graph = self._graph, None
         graph.capture_end()

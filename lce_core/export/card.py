@@ -10,8 +10,7 @@ from lce_core.registry import Source
 from lce_core.store.identity import ID_DIGITS
 
 if TYPE_CHECKING:
-    from lce_core.export.stock_form import StockForm
-    from lce_core.export.subject import Subject
+    from lce_core.export.stock_form import StockForm, Subject
 
 _LICENCES = {"MIT": "mit", "Apache-2.0": "apache-2.0"}
 """The hub's identifier for each known value of `LanguageModel.licence`. The card names all other

@@ -21,8 +21,7 @@ from safetensors.torch import load_file, save_file
 from lce_core.devices import resolve_dtype
 from lce_core.errors import DataError, SpecError
 from lce_core.export.card import card
-from lce_core.export.stock_form import StockForm, stock_form
-from lce_core.export.subject import Subject
+from lce_core.export.stock_form import StockForm, Subject, stock_form
 from lce_core.extension.learned import LEARNED
 from lce_core.models import read_config_json
 from lce_core.recipe import Precision

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -191,15 +192,9 @@ def _yarn(
         },
         "rope_parameters",
     )
-    seen = RopeGeometry(
-        geometry.head_dim,
-        geometry.rotary_dim,
-        geometry.num_heads,
-        geometry.num_kv_heads,
-        theta,
-        int(trained),
-    )
-    return method.rope_table(seen, ContextLengths(int(trained), int(trained), int(trained)))
+    context = int(trained)
+    seen = replace(geometry, theta=theta, trained_context=context)
+    return method.rope_table(seen, ContextLengths(context, context, context))
 
 
 def _stated_factor(factor: Any, context: int, trained: int) -> float:

@@ -133,11 +133,7 @@ def begins_alike(
 
 
 def checked_scale(method: Method, scale: float | None, lengths: ContextLengths) -> float:
-    """Return `scale`; if it is None, the target context divided by the trained context.
-
-    Raises:
-      SpecError: if the scale is below 1; the message names `method`.
-    """
+    """Return `scale`, or target / trained for None; raise SpecError for a scale below 1."""
     where = method.plugin_name
     chosen = lengths.target / lengths.trained if scale is None else scale
     if chosen < 1:

@@ -12,8 +12,7 @@ from lce.keeping.exporting import export_variant
 from lce_core.errors import DataError, SpecError, StoreError
 from lce_core.execution import Execution
 from lce_core.export.folder import export
-from lce_core.export.stock_form import stock_form
-from lce_core.export.subject import Subject
+from lce_core.export.stock_form import Subject, stock_form
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
 from lce_core.study.plan import compile_study

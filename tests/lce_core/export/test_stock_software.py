@@ -33,8 +33,7 @@ from lce_core.contracts.tiny_models import (
 )
 from lce_core.errors import SpecError
 from lce_core.export.folder import _ends, _generation, export
-from lce_core.export.stock_form import StockForm, stock_form
-from lce_core.export.subject import Subject
+from lce_core.export.stock_form import StockForm, Subject, stock_form
 from lce_core.extension.extending import extend
 from lce_core.extension.learned import LEARNED, make_rotary
 from lce_core.methods import METHODS, Method

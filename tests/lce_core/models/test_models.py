@@ -22,10 +22,9 @@ from lce_core.errors import DataError, SpecError, UnavailableError
 from lce_core.models import MODELS, KeyVocabulary, ModelShape
 from lce_core.models._architectures import Llama, Phi
 from lce_core.models._checkpoints import TABLE
-from lce_core.models._keys import ANSWER_WEIGHT, plant_keys
 from lce_core.models._packaged import PackagedModel
 from lce_core.models._stock import StockModel
-from lce_core.models.toy_llama import ToyLlama, byte_tokenizer
+from lce_core.models.toy_llama import ANSWER_WEIGHT, ToyLlama, byte_tokenizer, plant_keys
 from lce_core.recipe import Training
 from lce_core.registry import plugin_names
 from lce_core.rope import RopeGeometry
