@@ -24,7 +24,7 @@ def read_blocks(
     rotate: Rotation,
     scaling: float,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Compute the attention of each query to each block that it picked, block by block.
+    """Return the attention of each query to each block that the query selected.
 
     Args:
       query: (batch, kv_heads, ..., picks, head_dim) queries, rotated by their distance from the

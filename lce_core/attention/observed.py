@@ -1,4 +1,4 @@
-"""Record which attention kernels run; torch selects them by hardware and shapes."""
+"""Record which fused attention kernels a training step runs, for the step's record."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def merge(first: Partial, second: Partial) -> Partial:
     """Return attention over the union of two disjoint key sets, for the same queries.
 
     Raises:
-      AssertionError: if a part records gradients; they would be wrong, because torch does not
+      AssertionError: if an output records gradients, which would be wrong: torch does not
         differentiate the log-sum-exp.
     """
     output = _mixed(first, second)
@@ -46,7 +46,7 @@ def merge_rows(all_rows: Partial, start: int, part: Partial) -> None:
     The log-sum-exp of `all_rows` is not updated, so each query can be merged only once.
 
     Raises:
-      AssertionError: if a part records gradients, as in `merge`.
+      AssertionError: if an output records gradients.
     """
     num_rows = part.lse.shape[2]
     for first in range(0, num_rows, _ROWS):

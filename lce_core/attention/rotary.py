@@ -34,7 +34,7 @@ class RequestRotary(nn.Module):
         self.rotary_dim, self.identity = rotary_dim, identity
         self.table: RopeTable | None = None
         self.num_tokens = 0
-        self._positions_are_known = False
+        self._skips_check = False
         self.stock_precision = False
         """True makes `forward` round cosines to the dtype of `x`, like transformers' own module."""
 
@@ -48,7 +48,7 @@ class RequestRotary(nn.Module):
         Subclasses with random positions draw each row's positions from its seed.
         """
 
-    def what_is_in_force(self) -> tuple[object, ...]:
+    def table_key(self) -> tuple[object, ...]:
         """Return a key of the current RoPE table; recorded CUDA graphs are valid for equal keys."""
         assert self.table is not None
         return self.table.inv_freq.tobytes(), self.table.attention_factor, self.table.positions
@@ -59,16 +59,16 @@ class RequestRotary(nn.Module):
         return frequencies(self.table, device)
 
     @contextmanager
-    def of_known_positions(self) -> Iterator[None]:
+    def without_position_check(self) -> Iterator[None]:
         """Skip the check of position_ids inside the `with` block, for the recording of CUDA graphs.
 
         The check reads values from the GPU, which is not allowed during a recording.
         """
-        self._positions_are_known = True
+        self._skips_check = True
         try:
             yield
         finally:
-            self._positions_are_known = False
+            self._skips_check = False
 
     def check_length(self, length: int) -> None:
         """Raise SpecError if `length` exceeds the `num_tokens` passed to `begin`."""
@@ -117,7 +117,7 @@ class RequestRotary(nn.Module):
         return torch.cat((cos, cos), dim=-1), torch.cat((sin, sin), dim=-1)
 
     def _check(self, position_ids: torch.Tensor) -> None:
-        if self._positions_are_known:
+        if self._skips_check:
             return
         length = position_ids.shape[-1]
         # Reading values from a GPU waits for it. Attention schemes rely on consecutive positions,

@@ -111,7 +111,7 @@ class TokenGraphs:
             self._is_warm = True
             warm: torch.Tensor = decoded.last_hidden_state
             return warm
-        key = (len(ids), *self._rotary.what_is_in_force())
+        key = (len(ids), *self._rotary.table_key())
         if self._pass is None or self._key != key:
             # Free the old recording first: the new one may need its memory.
             self._pass = None
@@ -123,7 +123,7 @@ class TokenGraphs:
         recorded = _Pass(ids.clone(), positions)
         recorded.kept.append(self._rotary.constants(ids.device))
         stand_in = _RecordingCache(cache, recorded, self._recorder)
-        with self._recorder.aside(), self._rotary.of_known_positions():
+        with self._recorder.aside(), self._rotary.without_position_check():
             self._recorder.begin()
             try:
                 decoded = self._decoder(

@@ -35,7 +35,7 @@ def make_rotary(
 
 
 def save_learned(weights: Mapping[str, torch.Tensor], folder: Path) -> dict[str, torch.Tensor]:
-    """Split a state dict: write the method's parameters, if any, to `folder`; return the rest."""
+    """Split a state dict: write the method's parameters to `folder`, return all others."""
     learned = {
         name.removeprefix(_ROTARY): tensor.detach().contiguous()
         for name, tensor in weights.items()

@@ -171,7 +171,7 @@ class LanguageModel(Plugin):
         """Load the model's tokenizer from `folder`, or from the hub at the pinned revision.
 
         Raises:
-          UnavailableError: if neither has it; the message says how to get it.
+          UnavailableError: if neither has the tokenizer; the message says how to get it.
         """
         raise NotImplementedError
 
@@ -183,7 +183,7 @@ class LanguageModel(Plugin):
         """Load the base model with stock attention, from `folder` or the hub.
 
         Raises:
-          UnavailableError: if neither has it; the message says how to get it.
+          UnavailableError: if neither has the model; the message says how to get it.
         """
         raise NotImplementedError
 

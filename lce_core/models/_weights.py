@@ -96,7 +96,7 @@ def require_whole(folder: Path) -> None:
 
 
 def _weight_files(folder: Path) -> Iterator[Path]:
-    """Yield the safetensors files of the folder, then those that its index names."""
+    """Yield the safetensors files of the folder, then every file that its index names."""
     yield from sorted(folder.glob("*.safetensors"))
     index = folder / _INDEX
     if not index.is_file():
