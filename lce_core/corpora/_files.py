@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from pathlib import Path
 
 from pydantic import Field, field_validator
 
 from lce_core.corpora import Corpus, Split
-from lce_core.errors import DataError, SpecError
+from lce_core.errors import DataError, SpecError, UnavailableError
+from lce_core.hub import is_address
 
 
 class ListedDomains(Corpus):
@@ -35,6 +37,24 @@ class ListedDomains(Corpus):
 
     def domains(self) -> tuple[str, ...]:
         return self.domain_names
+
+    def _location(self, folders: Mapping[str, Path]) -> Path:
+        """Return the folder's path or hub address.
+
+        Raises:
+          UnavailableError: if `data_folders` lacks the folder, or its path is no folder.
+        """
+        place = folders.get(self.folder)
+        if place is None or not (is_address(place) or place.is_dir()):
+            raise UnavailableError(
+                f"{self.plugin_name}: folder {self.folder!r}",
+                "no folder of this name" if place is None else f"no folder at {place}",
+                "a data folder on this machine or a data set on the hub",
+                f"give `--data-folder {self.folder}=FOLDER` or `--data-folder"
+                f" {self.folder}=hub:OWNER/NAME@COMMIT`, or set `data_folders` in an execution"
+                " file",
+            )
+        return place
 
 
 def split_of(name: str, held_out_percent: float) -> Split:

@@ -24,7 +24,7 @@ from pydantic import Field
 
 from lce_core.corpora import Document, Split
 from lce_core.corpora._files import ListedDomains, decoded, not_utf8, split_of, unreadable
-from lce_core.errors import DataError, UnavailableError
+from lce_core.errors import DataError
 from lce_core.evidence import calls
 from lce_core.hub import local_folder
 from lce_core.registry import Source
@@ -82,23 +82,7 @@ class JsonlFolder(ListedDomains):
                     yield document
 
     def _root(self, folders: Mapping[str, Path]) -> Path:
-        remedy = f"give `--data-folder {self.folder}=FOLDER` or `execution: data_folders`"
-        if self.folder not in folders:
-            raise UnavailableError(
-                f"{self.plugin_name}: folder {self.folder!r}",
-                "no folder of this name",
-                "a data folder on this machine",
-                remedy,
-            )
-        root = local_folder(folders[self.folder], ("*.jsonl", "*.txt"))
-        if not root.is_dir():
-            raise UnavailableError(
-                f"{self.plugin_name}: {root}",
-                "no folder there",
-                "a data folder on this machine",
-                remedy,
-            )
-        return root
+        return local_folder(self._location(folders), ("*.jsonl", "*.txt"))
 
     def _text(self, file: Path, name: str) -> Iterator[Document]:
         top = name.split("/")[0]

@@ -26,7 +26,7 @@ from pydantic import Field
 
 from lce_core.corpora import Block, Document, Place, Split, StreamedCorpus
 from lce_core.corpora._files import ListedDomains, split_of
-from lce_core.errors import DataError, UnavailableError
+from lce_core.errors import DataError
 from lce_core.evidence import calls
 from lce_core.hub import http_errors, is_address, listed
 from lce_core.registry import Source
@@ -68,7 +68,7 @@ class Streamed(ListedDomains, StreamedCorpus):
 
     def digest(self, folders: Mapping[str, Path]) -> str:
         """Return the hub address with its commit, or the sha256 over the files of a folder."""
-        place = self._place(folders)
+        place = self._location(folders)
         if is_address(place):
             return str(place)
         digest = hashlib.sha256()
@@ -82,7 +82,7 @@ class Streamed(ListedDomains, StreamedCorpus):
 
         A block ends with the document that reaches `BLOCK_CHARACTERS`, which may be long.
         """
-        beginning, names = self._paths(self._place(folders))
+        beginning, names = self._paths(self._location(folders))
         seen = start.documents
         for number, name in enumerate(names[start.file :], start=start.file):
             if seen == self.num_documents:
@@ -100,18 +100,6 @@ class Streamed(ListedDomains, StreamedCorpus):
                     pending, characters = [], 0
             # Yield even an empty block, so that a resumed reader skips this file.
             yield Block(tuple(pending), Place(number + 1, 0, seen))
-
-    def _place(self, folders: Mapping[str, Path]) -> Path:
-        place = folders.get(self.folder)
-        if place is None or not (is_address(place) or place.is_dir()):
-            raise UnavailableError(
-                f"{self.plugin_name}: folder {self.folder!r}",
-                "no folder of this name" if place is None else f"no folder at {place}",
-                "a data set on this machine or on the hub",
-                f"give `--data-folder {self.folder}=FOLDER` or `{self.folder}=hub:OWNER/NAME"
-                "@COMMIT`, or `execution: data_folders`",
-            )
-        return place
 
     def _paths(self, place: Path) -> tuple[str, list[str]]:
         """Return (folder or hub URL with a slash, sorted relative paths of the files to read)."""
