@@ -34,7 +34,6 @@ class AdjustedBaseInStages(Method):
     """Fraction of train_tokens for each stage, 1 in total; None means equal fractions."""
 
     def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
-        """Return the frequencies of the last run's base, which inference uses at every length."""
         return RopeTable(geometry.inv_freq(self.bases[-1]))
 
     def stages(self, lengths: ContextLengths) -> tuple[TrainingStage, ...]:

@@ -21,7 +21,6 @@ class DynamicPositionInterpolation(Method):
     family = "dynamic"
 
     def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
-        """Return the base model's frequencies divided by max(1, length / trained context)."""
         scale = dynamic_scale(1.0, lengths.request, lengths.trained)
         return RopeTable(geometry.inv_freq() / scale)
 

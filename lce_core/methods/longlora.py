@@ -43,7 +43,6 @@ class LongLora(ScaledMethod):
     """Low-rank updates are multiplied by alpha / rank."""
 
     def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
-        """Return the base model's frequencies divided by the scale."""
         return RopeTable(geometry.inv_freq() / self.scale_for(lengths))
 
     def training_attention(self, geometry: RopeGeometry, lengths: ContextLengths) -> ShiftedSparse:

@@ -24,7 +24,6 @@ class NtkAware(ScaledMethod):
     """Divisor of the slowest frequency; None means target / trained context."""
 
     def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
-        """Return the frequencies of the larger base, the same at every length."""
         return RopeTable(ntk_frequencies(geometry, self.scale_for(lengths)))
 
     def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:

@@ -23,7 +23,6 @@ class PositionInterpolation(ScaledMethod):
     """Divisor of all frequencies; None means target / trained context."""
 
     def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
-        """Return the base model's frequencies divided by the scale."""
         return RopeTable(geometry.inv_freq() / self.scale_for(lengths))
 
 

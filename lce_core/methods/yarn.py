@@ -26,7 +26,6 @@ class Yarn(ScaledMethod, WithTemperature):
     """Divisor of fully interpolated frequencies; None means target / trained context."""
 
     def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
-        """Return the same RoPE table at every length: mixed frequencies and attention factor."""
         return self.table(geometry, self.scale_for(lengths))
 
     def stock_rope(self, lengths: ContextLengths) -> dict[str, Any] | None:

@@ -172,18 +172,26 @@ class LanguageModel(Plugin):
 
         Raises:
           UnavailableError: if neither has the tokenizer; the message says how to get it.
+          DataError: if tokenizer files exist but cannot be read.
         """
         raise NotImplementedError
 
     def initialise(self, seed: int) -> PreTrainedModel:
-        """Create a model of this architecture with random fp32 weights drawn from `seed`."""
+        """Create a model of this architecture with random fp32 weights drawn from `seed`.
+
+        The caller's random state stays unchanged.
+        """
         raise NotImplementedError
 
     def load(self, folder: Path | None, dtype: Any) -> PreTrainedModel:
-        """Load the base model with stock attention, from `folder` or the hub.
+        """Load the base model in `dtype` and evaluation mode, with stock attention.
+
+        The weights come from `folder`, or from the hub at the pinned revision if it is None.
 
         Raises:
           UnavailableError: if neither has the model; the message says how to get it.
+          SpecError: if config.json contradicts this plug-in; the message names the key.
+          DataError: if weights are missing or unreadable.
         """
         raise NotImplementedError
 

@@ -49,21 +49,13 @@ class LoadedModel(LanguageModel):
     """A base model that stock transformers classes load from a folder or the hub."""
 
     def check_folder(self, folder: Path) -> None:
-        """Raise an error if the config.json of a folder describes another model.
+        """Raise SpecError if the folder's config.json describes another model.
 
-        Raises:
-          SpecError: if a key differs; the message names file, key, both values and the remedy.
-          DataError: if config.json cannot be read.
+        Raises DataError if config.json cannot be read.
         """
         raise NotImplementedError
 
     def tokenizer(self, folder: Path | None) -> PreTrainedTokenizerBase:
-        """Load the model's tokenizer from `folder`, or from the hub at the pinned revision.
-
-        Raises:
-          UnavailableError: if neither has the tokenizer; the message says how to get it.
-          DataError: if tokenizer files exist but cannot be read.
-        """
         from transformers import AutoTokenizer
 
         place = self._place(folder, "tokenizer")
@@ -87,13 +79,6 @@ class LoadedModel(LanguageModel):
         return self._place(None, "weights")
 
     def load(self, folder: Path | None, dtype: Any) -> PreTrainedModel:
-        """Load the base model in `dtype` and evaluation mode, from `folder` or the hub.
-
-        Raises:
-          UnavailableError: if neither has the model; the message says how to get it.
-          SpecError: if config.json contradicts this plug-in; the message names the key.
-          DataError: if weights are missing or unreadable.
-        """
         place = self._place(folder, "weights")
         self.check_folder(place)
         return load_weights(place, dtype)
@@ -152,7 +137,6 @@ class StockModel(LoadedModel):
         return int(built.num_parameters())
 
     def initialise(self, seed: int) -> PreTrainedModel:
-        """Initialise random fp32 weights without changing the caller's random state."""
         import torch
         from transformers import AutoModelForCausalLM
 
@@ -164,7 +148,6 @@ class StockModel(LoadedModel):
         return model
 
     def check_folder(self, folder: Path) -> None:
-        """Raise SpecError if config.json in `folder` contradicts geometry or shape."""
         found, own = read_config(folder), self.config()
         for key in CHECKED:
             self._compare(folder, key, getattr(found, key, None), getattr(own, key, None))

