@@ -44,8 +44,14 @@ from lce_core.benchmarks._data import DataSet, Seen, fact_of_files
 from lce_core.benchmarks._prompted.filling import too_long
 from lce_core.benchmarks._prompted.truncation import cut_middle
 from lce_core.benchmarks.longbench.metrics import class_share, first_line, has_complete_line
-from lce_core.benchmarks.many_shot.demonstrations import drawn_order, prompt_text
-from lce_core.benchmarks.many_shot.forms import TINY_SHOTS, ShotForm, ShotKeys, num_shots
+from lce_core.benchmarks.many_shot.demonstrations import (
+    TINY_SHOTS,
+    ShotForm,
+    ShotKeys,
+    drawn_order,
+    num_shots,
+    prompt_text,
+)
 from lce_core.benchmarks.many_shot.trec import CLASSES, TREC, drawn_questions, trec_questions
 from lce_core.errors import SpecError
 from lce_core.models import LanguageModel

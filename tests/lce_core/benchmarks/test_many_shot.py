@@ -19,8 +19,7 @@ from transformers import PreTrainedTokenizerFast
 
 from lce_core.benchmarks import BENCHMARKS, Benchmark, CellRequest
 from lce_core.benchmarks._prompted.retrieval import Prompt
-from lce_core.benchmarks.many_shot.demonstrations import drawn_order
-from lce_core.benchmarks.many_shot.forms import SHOTS
+from lce_core.benchmarks.many_shot.demonstrations import SHOTS, drawn_order
 from lce_core.benchmarks.many_shot.trec import CLASSES, LABELS
 from lce_core.contracts.line_answers import line_tokenizer, make_words_likely
 from lce_core.errors import SpecError, UnavailableError
