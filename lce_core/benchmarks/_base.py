@@ -232,8 +232,6 @@ class Benchmark(Plugin):
         """Predict the tokens of `CellResult.sequences` for `lce plan`, without any data.
 
         Args:
-          task: one of `tasks()`.
-          eval_length: context length in tokens.
           held_out_tokens: tokens of the running text to score, as returned by `text_tokens`.
         """
         raise NotImplementedError
@@ -250,7 +248,6 @@ class Benchmark(Plugin):
         """Return the fraction (0..1) of prompt tokens left if shared prefixes are computed once.
 
         Args:
-          task: one of `tasks()`.
           prompt_tokens: mean length of a prompt.
         """
         return 1.0

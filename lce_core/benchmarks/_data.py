@@ -82,7 +82,6 @@ class DataSet:
         """Check the number of rows of a file or split.
 
         Args:
-          folders: folders of data sets by name.
           part: name of the file, or of a split that may span several files.
           got: number of rows found.
           published: number of rows of the published data.

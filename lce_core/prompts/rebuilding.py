@@ -64,7 +64,6 @@ def rebuilt_cell(
     """Build the prompts of a finished cell again and verify them against its record.
 
     Args:
-      store: the store that contains the cell.
       cell: id of the cell, the first 12 hexadecimal digits of its fingerprint.
       model_folders: paths of model folders by name; default: the paths in the cell's record.
       data_folders: paths of data sets by name; default: the paths in the cell's record.

@@ -134,7 +134,6 @@ class PromptBenchmark(Benchmark):
         """Build the prompt of one sample.
 
         Args:
-          request: the cell.
           index: number of the sample, from 0.
           rng: random generator that only this sample uses.
 
@@ -265,7 +264,6 @@ class PromptBenchmark(Benchmark):
         """Return the token ids of the longest prompt that leaves room for its answer.
 
         Args:
-          request: provides tokenizer and length.
           text: returns the prompt's text with the given number (0 or more) of filler parts, such as
             sentences.
 

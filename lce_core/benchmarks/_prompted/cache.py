@@ -114,8 +114,6 @@ def cell_prompts(
     that cannot be serialised are built every time.
 
     Args:
-      benchmark: the cell's benchmark.
-      request: the cell.
       build: builds the prompts, which must depend on the cache key alone.
       kind: class of the prompts.
       reads_held_out: True if prompts quote held-out text.

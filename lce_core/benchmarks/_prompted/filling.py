@@ -20,7 +20,6 @@ def too_long(
     """Return the error that `what` takes more tokens than the cell's length.
 
     Args:
-      request: the cell.
       what: the prompt and its answer as a plural noun, for the message.
       needed: tokens of prompt and answer.
       otherwise: further advice that ends the message, such as " or fewer shots".
@@ -53,7 +52,6 @@ def require_filled(
     Args:
       prompts: lengths of the prompts in tokens.
       answer_tokens: maximum number of tokens generated after each prompt.
-      eval_length: length of the cell in tokens.
       slack: returns how many tokens shorter than the cell's length prompts may be; called only for
         prompts below `FULL_SHARE`, because it may read data.
       otherwise: further advice for the error message; may be empty.

@@ -78,7 +78,6 @@ def drawn_order(
     Args:
       labels: class of each available example.
       count: number of examples to draw.
-      rng: random generator.
       balanced: False draws from a random permutation, so classes have their natural frequency. True
         draws one example of each class per round, shuffled within the round; a class with fewer
         examples than rounds repeats its examples.

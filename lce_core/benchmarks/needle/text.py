@@ -58,7 +58,6 @@ def needle_prompt(
     """Build a prompt with the longest haystack that fits, and the needle inside it.
 
     Args:
-      request: provides tokenizer and length.
       fact: the fact to hide.
       haystack: token ids, at least as many as the cell's length.
       depth: position of the needle, in per cent of the haystack.

@@ -24,8 +24,6 @@ class CommonWords:
     """Common words extraction; the size of a prompt is its number of distinct words.
 
     Args:
-      eval_length: context length in tokens.
-      seed: the study's seed.
       v1: True uses the wording of RULER's first release, without a space before the example's
         answer.
     """

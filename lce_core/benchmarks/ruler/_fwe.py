@@ -31,9 +31,6 @@ class FrequentWords:
     RULER's first release starts with L / 6 words, adds L / 32 at a time, and reserves no tokens for
     the answer, so prompt and answer may exceed the length L by 50 tokens. A sample has the same
     vocabulary at all sizes.
-
-    Args:
-      eval_length: context length in tokens.
     """
 
     new_tokens = 50

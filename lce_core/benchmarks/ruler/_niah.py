@@ -64,7 +64,6 @@ class Niah:
 
     Args:
       needles: settings of the task.
-      eval_length: context length in tokens.
       v1: True reproduces RULER's first release: its spaces, and keys that may repeat.
       haystack: running text; None if the haystack of the task consists of lines.
     """

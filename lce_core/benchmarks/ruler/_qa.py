@@ -19,9 +19,7 @@ class QuestionAnswering:
     """Question answering; the size of a prompt is its number of documents.
 
     Args:
-      collection: documents and questions.
       chosen: index in the collection of each sample's question.
-      eval_length: context length in tokens.
     """
 
     new_tokens = 32

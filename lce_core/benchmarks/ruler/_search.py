@@ -31,8 +31,6 @@ class Search:
     depends on the cell and the sample's number alone, not on prompts that were built before.
 
     Args:
-      request: the cell.
-      task: the cell's task.
       order_seed: seed of the permutations that all samples share; None gives each sample its own.
     """
 

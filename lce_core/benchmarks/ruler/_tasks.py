@@ -60,7 +60,6 @@ def text_task(
     The number is smaller than `num_samples` if the data set has too few questions.
 
     Args:
-      request: the cell.
       draw: random numbers for text that all samples share, such as an example.
       v1: True uses the wording of RULER's first release and the first questions of a data set.
       num_samples: prompts that the study wants.

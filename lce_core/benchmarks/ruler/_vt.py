@@ -76,7 +76,6 @@ class VariableTracking:
     """Variable tracking: a solved example, then a chain whose size is the number of noise blocks.
 
     Args:
-      request: provides tokenizer and length.
       draw: random numbers of the example, whose size is found as in RULER's first release.
       v1: True uses the release's wording and one example for all samples; False draws names and
         number of the example for each sample.

@@ -152,8 +152,6 @@ def require_rows(task: ShortTask, folders: Folders, found: Mapping[str, int]) ->
     """Check that every split has its published number of rows.
 
     Args:
-      task: one of `TASKS`.
-      folders: folders of data sets by name.
       found: number of rows by split, over all subjects.
 
     Raises:
@@ -198,9 +196,7 @@ def read_split(
     """Read all rows of a split, in order.
 
     Args:
-      task: one of `TASKS`.
       split: name of one of the task's splits.
-      folders: folders of data sets by name.
       subject: name of the subject's folder, for tasks with one folder per subject.
 
     Raises:

@@ -36,7 +36,6 @@ def answered_questions(
     Args:
       lm: the model.
       name: one of `TASKS`.
-      folders: folders of data sets by name.
       num_samples: number of questions, evenly spaced over the set; None for all.
 
     Raises:
