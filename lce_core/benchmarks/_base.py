@@ -190,7 +190,7 @@ class Benchmark(Plugin):
         return ()
 
     def data_names(self, task: str, data_folders: Mapping[str, Path]) -> tuple[str, ...]:
-        """List a task's data sets for the cell's record, as `DataSet.recorded_name` writes them."""
+        """List the names of a task's data sets for the cell's record, incomplete ones marked."""
         names = (data_set.recorded_name(data_folders) for data_set in self.reads(task))
         return tuple(dict.fromkeys(names))
 
@@ -245,7 +245,7 @@ class Benchmark(Plugin):
         return held_out_tokens
 
     def distinct_share(self, task: str, prompt_tokens: float) -> float:
-        """Return the fraction (0..1) of prompt tokens left if shared prefixes are computed once.
+        """Return the fraction (0..1) of prompt tokens to compute if prompts share prefixes.
 
         Args:
           prompt_tokens: mean length of a prompt.

@@ -33,7 +33,7 @@ Seen = tuple[tuple[str, int, int], ...]
 
 @dataclass(frozen=True)
 class DataSet:
-    """Files that a benchmark reads; methods receive `data_folders`, the folders by name."""
+    """A published data set. The argument `folders` maps data set names to the user's folders."""
 
     name: str
     """Name of the data set, a key of `data_folders`."""

@@ -241,7 +241,7 @@ class MultiKey(PromptBenchmark):
         return self.contexts()
 
     def distinct_share(self, task: str, prompt_tokens: float) -> float:
-        """Return the fraction (0..1) of tokens left if questions share the pass over a context."""
+        """Return the fraction (0..1) of tokens to compute if a context is computed once."""
         once = prompt_tokens + (self.num_keys - 1) * min(prompt_tokens, QUESTION_TOKENS)
         return once / (self.num_keys * prompt_tokens)
 

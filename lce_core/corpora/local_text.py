@@ -51,7 +51,8 @@ EXCLUDED = frozenset(
         "turtledemo",
     }
 )
-"""Folders that are not read: absent from some installations, tables, tests, or other packages."""
+"""Folders that are not read: some installations lack them, or they contain tables, tests or
+installed packages."""
 GENERATED = ("_sysconfigdata", "sitecustomize", "usercustomize", "config-")
 """Prefixes of files and folders that are not read, because they differ from machine to machine."""
 _TOPICS = Path("pydoc_data") / "topics.py"

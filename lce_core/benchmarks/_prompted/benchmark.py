@@ -168,10 +168,10 @@ class PromptBenchmark(Benchmark):
         return eval_length
 
     def slack_tokens(self, request: CellRequest) -> int:
-        """Return how many tokens shorter than the cell's length a prompt may be.
+        """Return by how many tokens prompts may fall short of the cell's length.
 
-        For prompts that grow in steps of more than 5 % of the length, and for tasks whose reference
-        implementation leaves tokens free.
+        A cell with shorter prompts is refused. Override this for prompts that grow in steps of more
+        than 5 % of the length, or whose reference implementation leaves tokens unused.
         """
         return 0
 

@@ -126,7 +126,7 @@ class LongEval(PromptBenchmark):
         return tuple(data_set.recorded_name(data_folders) for data_set in read)
 
     def digest(self, task: str, data_folders: Mapping[str, Path]) -> str | None:
-        """Return the sha256 of the published cases, or of the words that lines are made of."""
+        """Return the sha256 of the published cases, or of the word list of generated lines."""
         if self._reads_published(data_folders):
             return PUBLISHED.digest(data_folders)
         return words_digest() if self.form.in_words else None
@@ -156,7 +156,7 @@ class LongEval(PromptBenchmark):
         return float(integer(answer) == int(prompt.reference))
 
     def complete(self, task: str, prompt: Prompt, answer: str) -> bool:
-        """Return True once the first integer is complete; never in faithful (last integer)."""
+        """Return True once the first integer is complete; always False in faithful."""
         return self.profile != "faithful" and has_complete_integer(answer)
 
     def _reads_published(self, folders: Mapping[str, Path]) -> bool:

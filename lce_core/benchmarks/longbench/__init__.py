@@ -78,7 +78,7 @@ class LongBench(PromptBenchmark):
     prompt_class: ClassVar[type[Prompt]] = LongBenchPrompt
 
     first_line: FirstLine = "lceg"
-    """Score only the first line of an answer in the tasks in which this repository does."""
+    """Repository whose rule selects the tasks that score only the first line of an answer."""
     num_samples: int | None = Field(default=None, gt=0)
     """Rows of a task, evenly spaced over its file; None means all, or 100 in profile fast."""
 

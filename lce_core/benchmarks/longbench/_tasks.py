@@ -25,7 +25,7 @@ from lce_core.benchmarks.longbench.metrics import (
 )
 
 FirstLine = Literal["longbench", "lceg"]
-"""Repositories that score only the first line of an answer in some tasks, but not in the same."""
+"""Repository whose rule selects the tasks that score only the first line of an answer."""
 AnswerMetric = Callable[[str, str, Sequence[str]], float]
 """Function of (prediction, one reference answer, class names) that returns a score 0..1."""
 

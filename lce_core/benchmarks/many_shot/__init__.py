@@ -128,7 +128,7 @@ class ManyShot(PromptBenchmark):
         return min(eval_length, round(expected_tokens(num_shots(task))))
 
     def distinct_share(self, task: str, prompt_tokens: float) -> float:
-        """Return the fraction (0..1) of tokens left if a permutation's examples are read once."""
+        """Return the fraction (0..1) of tokens to compute if examples are computed once."""
         if not self.form.in_words:
             return 1.0
         question = min(prompt_tokens, QUESTION_TOKENS)

@@ -129,7 +129,7 @@ class Needle(PromptBenchmark):
         return max(1, eval_length - NEW_TOKENS)
 
     def distinct_share(self, task: str, prompt_tokens: float) -> float:
-        """Return the fraction (0..1) of tokens left if a trial's prompts share their prefixes.
+        """Return the fraction (0..1) of tokens to compute if a trial's prompts share prefixes.
 
         The prompt with the deepest needle is computed completely; every other prompt reuses its
         tokens up to its own needle.

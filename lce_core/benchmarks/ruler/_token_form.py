@@ -26,7 +26,7 @@ from lce_core.errors import SpecError
 from lce_core.models import LanguageModel
 
 _OF_TEXTS = {"haystack", "questions", "sizes", "permutations"}
-"""Parameters without effect in this profile."""
+"""Parameters of RULER's natural-language prompts, which the profile `tiny` refuses."""
 
 
 @dataclass(frozen=True)

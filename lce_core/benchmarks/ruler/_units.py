@@ -25,7 +25,7 @@ GROWTH, SPREAD = 1.15, 1.05
 """After `ALL_COUNTED` sizes, a text is tokenised only if it has 15 % more characters than the last
 tokenised one, or if 5 % more tokens per character than in that text would fill the length."""
 SEAMS = 16
-"""Upper bound on the difference in tokens between a text and the sum of its two halves."""
+"""Maximum difference in tokens between a text tokenised at once and in two halves."""
 
 
 @dataclass

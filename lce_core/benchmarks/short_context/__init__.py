@@ -100,7 +100,7 @@ class ShortContext(Benchmark):
         return self._requests(task) // TASKS[task].requests
 
     def answers(self, task: str) -> Answers:
-        """Return the generated answers of exact-match tasks; tasks with choices generate none."""
+        """Return number and maximum tokens of generated answers; none in tasks with choices."""
         written = TASKS[task].metric == "exact_match"
         return Answers(self._requests(task), NEW_TOKENS) if written else Answers()
 
