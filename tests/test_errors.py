@@ -57,6 +57,7 @@ def test_errors_of_others_are_raised_only_where_a_caller_needs_their_class() -> 
         "lce_core/contracts/method_trials.py: AssertionError",
         "lce_core/contracts/methods.py: AssertionError",
         "lce_core/corpora/streamed.py: ConnectionError",
+        "lce_core/models/_weights.py: ValueError",
         "lce_core/store/odd_files.py: OSError",
         "lce_core/store/odd_files.py: ValueError",
         "lce_core/store/odd_files.py: ValueError",

@@ -34,7 +34,7 @@ provokes(UnavailableError, "eval_length: got 256")(
 )
 
 
-@provokes(UnavailableError, "single: got 5000")
+@provokes(UnavailableError, "single: got no prompt at any length up to 5000")
 def _(_: Place) -> None:
     class Endless(BENCHMARKS.load("passkey")):  # type: ignore[misc]
         def unavailable(self, *_: object) -> str:

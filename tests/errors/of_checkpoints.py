@@ -42,7 +42,7 @@ provokes(SpecError, "landmark")(lambda _: stock_form(METHODS.load("landmark")(),
 provokes(SpecError, "GroupedNeighbour")(
     lambda _: stock_form(METHODS.load("self_extend")(), LLAMA, 32768)
 )
-provokes(SpecError, "harpe.rope_table: got 32")(
+provokes(SpecError, "harpe.rope_table: got different frequencies for each of 32")(
     lambda _: stock_form(METHODS.load("harpe")(), LLAMA, 32768)
 )
 
@@ -127,7 +127,9 @@ def _(place: Place) -> None:
     _plan(place.folder)
 
 
-@provokes(DataError, "config.json: got list")
+@provokes(
+    DataError, "config.json: got no readable configuration (ValueError: a JSON value of type list"
+)
 def _(place: Place) -> None:
     (place.folder / "model.safetensors").write_bytes(b"")
     (place.folder / "config.json").write_text("[]")

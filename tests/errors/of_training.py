@@ -79,7 +79,7 @@ def _(place: Place) -> None:
     sharding.build_on_main(lambda: stock(BASES[0]), torch.device("cpu"), torch.float32)
 
 
-@provokes(StoreError, "run one")
+@provokes(StoreError, "the run with hash 'one'")
 def _(place: Place) -> None:
     point = Point(place.folder, 4, 1)
     write_shard(point, 0, 1, {"weights/a": torch.ones(1)})
