@@ -47,7 +47,11 @@ def kernel(fault: str) -> tuple[Change, ...]:
     return (
         ("METHOD = LmInfinite\n", OWN_KERNEL.replace("FAULT", fault)),
         ("return LambdaShaped(", "return Planted("),
-        ("from typing import", "from dataclasses import dataclass, replace\nfrom typing import"),
+        (
+            "from pydantic import",
+            "from dataclasses import dataclass, replace\nfrom typing import ClassVar\n\n"
+            "from pydantic import",
+        ),
     )
 
 
@@ -132,7 +136,7 @@ METHOD_FAULTS: dict[str, tuple[str, tuple[Change, ...], methods.MethodCheck]] = 
     ),
     "a window called exact": (
         "lm_infinite",
-        (("exact_attention: ClassVar[bool] = False", "exact_attention: ClassVar[bool] = True"),),
+        (("exact_attention = False", "exact_attention = True"),),
         methods.check_distances,
     ),
     "evidence of other code than the plug-in's": (

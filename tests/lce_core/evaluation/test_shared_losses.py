@@ -106,7 +106,7 @@ def test_a_length_beyond_a_methods_reach_is_unavailable_whatever_is_cached() -> 
     benchmark.evaluate(request)
     short = METHODS.parse({"name": "self_extend", "window": 64, "group": 2}, "test")
     limited = extend(TOY.initialise(2).eval(), TOY, short, target=512)
-    with pytest.raises(UnavailableError, match="reaches 192 tokens"):
+    with pytest.raises(UnavailableError, match="supports up to 192 tokens"):
         benchmark.evaluate(replace(request, model=limited))
 
 
