@@ -169,6 +169,6 @@ def test_a_lock_that_json_readers_stumble_over_is_no_lock(value: str) -> None:
     text = (
         '{"format": 1, "study": "s", "kinds": {}, "plugins": {}, "data": {}, "steps": {}, "parts": '
     )
-    with pytest.raises(Exception, match="no lock") as raised:
+    with pytest.raises(Exception, match="not a lock") as raised:
         Lock.parse(f'{text}{{"a b": {{"x": {value}}}}}}}', "study.lock")
     assert type(raised.value).__name__ == "DataError"
