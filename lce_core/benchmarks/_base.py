@@ -100,7 +100,7 @@ class CellRequest:
     tokenizer: PreTrainedTokenizerBase
     base_model: LanguageModel
     held_out: HeldOutText
-    """Tokenised text of the study's corpus that no model of the study was trained on."""
+    """Tokenised text of the study's corpus that its training rows exclude."""
     task: str
     eval_length: int
     """Context length in tokens, including generated tokens."""

@@ -75,7 +75,7 @@ class Block:
 
 
 class StreamedCorpus(Corpus):
-    """Base class of text sources too large to read twice; readers resume after any block.
+    """Base class of text sources from which an interrupted reader resumes after any block.
 
     One step of a study tokenizes the source and saves token shards. All training rows and held-out
     texts with the same tokenizer are cut from these shards.

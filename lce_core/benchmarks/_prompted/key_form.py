@@ -45,7 +45,7 @@ class KeyForm(PromptForm):
         return key_task_reason(base_model, self.distractors(base_model, task), eval_length)
 
     def prompts(self, benchmark: PromptBenchmark, request: CellRequest) -> tuple[Prompt, ...]:
-        """Build all prompts of the cell, which takes less time than reading a cache."""
+        """Build all prompts of the cell, without the cache because building is cheap."""
         return tuple(self.build(benchmark, request))
 
     def build(self, benchmark: PromptBenchmark, request: CellRequest) -> Sequence[Prompt]:

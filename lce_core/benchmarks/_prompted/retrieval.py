@@ -39,7 +39,7 @@ class Prompt:
 
     @property
     def right_answers(self) -> tuple[str, ...]:
-        """All right answers, which `lce prompt` highlights where the prompt contains them."""
+        """All right answers, which `lce prompt` searches in the prompt's text."""
         return (self.reference,)
 
 

@@ -29,9 +29,9 @@ from lce_core.models import LanguageModel
 TINY_TOKENS = 16384
 """Tokens of text that the profile "tiny" reads."""
 FAITHFUL_DOCUMENTS = 10
-"""Documents of a data set that the profile "faithful" reads, as the papers do."""
+"""Documents of a data set that the profile "faithful" reads by default."""
 DEFAULT_SPAN = 256
-"""Tokens of a bin of positions, or scored at the end of a window, as in the papers."""
+"""Default tokens of a bin of positions, or scored at the end of a window."""
 SMALL_BYTES = 64 * 10**6
 """A cell stores the NLL of every token by default if the array is at most this large."""
 

@@ -55,7 +55,7 @@ _MARK = r"\*\*\* ?{} OF (?:THIS|THE) PROJECT GUTENBERG EBOOK[^*]*\*\*\*"
 _START, _END = re.compile(_MARK.format("START")), re.compile(_MARK.format("END"))
 _LATIN = re.compile(rb"Character set encoding: *(ISO-8859-\d+)")
 _KEPT_SOURCES = 4
-"""Tokenised data sets kept in memory; more would hold several hundred MB."""
+"""Maximum number of tokenised data sets that a process keeps in memory."""
 
 
 @dataclass(frozen=True, eq=False)

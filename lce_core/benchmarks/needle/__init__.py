@@ -64,7 +64,7 @@ from lce_core.models import LanguageModel
 from lce_core.statistics.estimates import bootstrap_mean, wilson
 
 DEPTHS = (0, 11, 22, 33, 44, 56, 67, 78, 89, 100)
-"""Positions of the needle in per cent of the context: LCEG's ten, evenly spaced and rounded."""
+"""Positions of the needle in per cent of the context: ten, evenly spaced and rounded."""
 _FACT_OF = {fact.answer: fact for fact in FACTS}
 
 
