@@ -73,14 +73,13 @@ def cases(plugin: type[Benchmark], data: Data) -> list[Case]:
     found = []
     for profile in plugin.forms:
         tried = [Case(plugin, example, profile, data) for example in plugin.examples]
-        fit = [case for case in tried if possible(case)]
+        fit = [case for case in tried if _is_valid(case)]
         assert fit, f"no example fits profile {profile}: give one in EXAMPLES"
         found += fit
     return found
 
 
-def possible(case: Case) -> bool:
-    """Return True if the benchmark's parameters are valid together with the profile."""
+def _is_valid(case: Case) -> bool:
     try:
         return bool(case.benchmark)
     except ValueError:
@@ -169,12 +168,6 @@ def alike(one: Sequence[Prompt], other: Sequence[Prompt]) -> bool:
         np.array_equal(a.ids, b.ids) and a.reference == b.reference and a.depth == b.depth
         for a, b in zip(one, other, strict=True)
     )
-
-
-def replace_benchmark(case: Case, benchmark: Any) -> Case:
-    other = replace(case)
-    other.__dict__["benchmark"] = benchmark
-    return other
 
 
 def occurrences(prompt: Prompt, request: CellRequest, *, in_words: bool) -> list[float]:

@@ -33,7 +33,6 @@ from lce_core.contracts.benchmark_cases import (
     fresh,
     gold_answer,
     occurrences,
-    replace_benchmark,
     request_for,
     roomy,
     score_of,
@@ -125,11 +124,13 @@ def check_independent(case: Case) -> None:
             drawn[0] = np.random.default_rng(987654321)
             return drawn
 
-    redrawn = Redrawn.model_validate(case.benchmark.model_dump(exclude_unset=True))
+    redrawn = replace(case)
+    parameters = case.benchmark.model_dump(exclude_unset=True)
+    redrawn.__dict__["benchmark"] = Redrawn.model_validate(parameters)
     for task in case.benchmark.tasks():
         request = request_for(case, task)
         before = fresh(case, request)
-        after = fresh(replace_benchmark(case, redrawn), request)
+        after = fresh(redrawn, request)
         # Number of prompts of the first sample.
         first = max(1, len(before) // max(1, case.benchmark.num_prompts(task)))
         # Questions about one text share its draws.

@@ -18,19 +18,13 @@ from numpy.typing import NDArray
 from lce_core.corpora import Split
 from lce_core.data.manifest import read_manifest
 from lce_core.data.segments import INDEX, check_sizes, damaged, segment_name
-from lce_core.data.tokenised import TokenArray
+from lce_core.data.tokenised import TokenArray, TokenPool
 
 
 @dataclass(frozen=True, eq=False)
-class TokenShards:
+class TokenShards(TokenPool):
     """One split of the output of `write_shards`; documents of the other split have length 0."""
 
-    domains: NDArray[np.int64]
-    """Index of each document's domain (documents,)."""
-    lengths: NDArray[np.int64]
-    """Tokens of each document, its separator included (documents,); 0 outside the split."""
-    keys: NDArray[np.uint64]
-    """`name_key` of each document (documents,): sorting by it shuffles the documents."""
     _segments: NDArray[np.int32]
     _starts: NDArray[np.int64]
     _folder: Path

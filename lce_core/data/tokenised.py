@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import hashlib
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -38,42 +39,33 @@ TokenArray = NDArray[np.uint16] | NDArray[np.uint32]
 _DOCUMENTS = pa.schema([("name", pa.string()), ("domain", pa.string()), ("tokens", pa.int64())])
 
 
-class TokenPool(Protocol):
+@dataclass(frozen=True, eq=False)
+class TokenPool(ABC):
     """Documents of a split as token ids; the document lengths and domains are in memory."""
 
-    @property
-    def domains(self) -> NDArray[np.int64]:
-        """Index of each document's domain (documents,)."""
+    domains: NDArray[np.int64]
+    """Index of each document's domain (documents,)."""
+    lengths: NDArray[np.int64]
+    """Tokens of each document, its separator included (documents,); 0 if its text is empty or it
+    belongs to another split."""
+    keys: NDArray[np.uint64]
+    """`name_key` of each document (documents,): sorting by it shuffles the documents."""
 
-    @property
-    def lengths(self) -> NDArray[np.int64]:
-        """Tokens of each document, its separator included (documents,); 0 outside the split."""
-
-    @property
-    def keys(self) -> NDArray[np.uint64]:
-        """`name_key` of each document (documents,): sorting by it shuffles the documents."""
-
+    @abstractmethod
     def document(self, index: int) -> TokenArray:
-        """Return the tokens of one document, its separator first."""
+        """Return the token ids of one document, its separator first."""
 
 
 @dataclass(frozen=True, eq=False)
-class TokenisedDocuments:
+class TokenisedDocuments(TokenPool):
     """Tokens of many documents in one memory-mapped file."""
 
     tokens: TokenArray
     """All tokens, document after document."""
-    domains: NDArray[np.int64]
-    """Index of each document's domain (documents,)."""
     starts: NDArray[np.int64]
     """Index of each document's first token in `tokens` (documents,)."""
-    lengths: NDArray[np.int64]
-    """Tokens of each document, its separator included (documents,); 0 for empty text."""
-    keys: NDArray[np.uint64]
-    """`name_key` of each document (documents,): sorting by it shuffles the documents."""
 
     def document(self, index: int) -> TokenArray:
-        """Return the tokens of one document, its separator first."""
         start = self.starts[index]
         return self.tokens[start : start + self.lengths[index]]
 
@@ -143,7 +135,7 @@ def tokenise(
     tokens: TokenArray = (
         np.memmap(tokens_file, dtype=dtype, mode="r") if total else np.zeros(0, dtype=dtype)
     )
-    return TokenisedDocuments(tokens, found, np.cumsum(lengths) - lengths, lengths, keys)
+    return TokenisedDocuments(found, lengths, keys, tokens, np.cumsum(lengths) - lengths)
 
 
 def _batches(documents: Iterable[Document]) -> Iterator[list[Document]]:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from lce_core.errors import NonFiniteError, SpecError
+from lce_core.errors import SpecError
+from lce_core.evaluation.greedy import finite_logits
 from lce_core.evaluation.passes import texts_together
 from lce_core.evaluation.shared_prefixes import TokenIds
 from lce_core.progress import Progress, no_progress
@@ -103,14 +104,8 @@ def score_continuation(
     Raises:
       NonFiniteError: if logits are NaN or infinite.
     """
-    logits = model.model.get_output_embeddings()(states[-len(continuation) :]).float()
-    if not bool(torch.isfinite(logits).all()):
-        raise NonFiniteError(
-            f"text of {len(states) + 1} tokens",
-            "NaN or infinite logits",
-            "finite logits",
-            "check the checkpoint and its precision",
-        )
+    where = f"text of {len(states) + 1} tokens"
+    logits = finite_logits(model, states[-len(continuation) :], where)
     targets = torch.from_numpy(continuation).to(logits.device)
     chosen = logits.log_softmax(dim=-1).gather(-1, targets[:, None])
     # Greedy decoding never produces the method's inserted token.

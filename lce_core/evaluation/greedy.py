@@ -61,7 +61,7 @@ def greedy(
 
 
 def stop_rule(model: ExtendedModel, stop: Stop | None) -> Stop:
-    """Return a rule that stops at the model's end-of-sequence token, or when `stop` is True."""
+    """Return a rule that ends an answer when `stop` does or at the end-of-sequence token."""
     end = getattr(model.model.generation_config, "eos_token_id", None)
     ends = set(end) if isinstance(end, list) else {end}
     return lambda ids: int(ids[-1]) in ends or (stop is not None and stop(ids))
@@ -69,18 +69,28 @@ def stop_rule(model: ExtendedModel, stop: Stop | None) -> Stop:
 
 def _most_likely(model: ExtendedModel, states: torch.Tensor, number: int) -> torch.Tensor:
     """Return the most likely next token of each answer (batch,); errors quote index `number`."""
-    logits = model.model.get_output_embeddings()(states).float()
-    # amin and amax are both NaN if any logit is NaN.
-    extremes = torch.cat([logits.amin(dim=-1), logits.amax(dim=-1)])
-    if not bool(torch.isfinite(extremes).all()):
-        raise NonFiniteError(
-            f"token {number} of {len(states)} answers",
-            "NaN or infinite logits",
-            "finite logits",
-            "check the checkpoint and its precision",
-        )
+    logits = finite_logits(model, states, f"token {number} of {len(states)} answers")
     # Never generate the method's inserted token; it is not text.
     if model.inserter:
         logits[:, model.inserter.token] = -torch.inf
     chosen: torch.Tensor = logits.argmax(dim=-1)
     return chosen
+
+
+def finite_logits(model: ExtendedModel, states: torch.Tensor, where: str) -> torch.Tensor:
+    """Return the logits (n, vocabulary) of hidden states (n, hidden_size) in fp32.
+
+    Raises:
+      NonFiniteError: if a logit is NaN or infinite; the message starts with `where`.
+    """
+    logits: torch.Tensor = model.model.get_output_embeddings()(states).float()
+    # amin and amax are both NaN if any logit is NaN.
+    extremes = torch.cat([logits.amin(dim=-1), logits.amax(dim=-1)])
+    if not bool(torch.isfinite(extremes).all()):
+        raise NonFiniteError(
+            where,
+            "NaN or infinite logits",
+            "finite logits",
+            "check the checkpoint and its precision",
+        )
+    return logits

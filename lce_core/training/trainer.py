@@ -107,6 +107,7 @@ class Trainer:
         before it."""
         decay = self.training.ema_decay
         self.ema = ExponentialMovingAverage(self.parameters, decay) if decay else None
+        self.ema_tensors = self.ema.tensors if self.ema else {}
 
     def _optimizer(self) -> torch.optim.Optimizer:
         settings: dict[str, Any] = {
@@ -117,10 +118,6 @@ class Trainer:
         if self.job.state_precision == "bf16":
             return RoundedAdamW(self.parameters, seed=self.job.seed, **settings)
         return torch.optim.AdamW(self.parameters.values(), fused=True, **settings)
-
-    @property
-    def _ema_tensors(self) -> dict[str, torch.Tensor] | None:
-        return self.ema.tensors if self.ema else None
 
     def train(self, report: Report) -> dict[str, Any]:
         """Run the remaining training steps, save the checkpoint and return facts about the run."""
@@ -169,7 +166,7 @@ class Trainer:
         if step == 0:
             return 0
         with points.open_point(points.Point(self.job.resume, step, token)) as saved:
-            restore(saved, self.parameters, self.optimizer.optimizer, self._ema_tensors)
+            restore(saved, self.parameters, self.optimizer.optimizer, self.ema_tensors)
         return step
 
     def _step(self, step: int, due: bool) -> tuple[float, float, bool]:
@@ -287,30 +284,28 @@ class Trainer:
 
     def _check(self, step: int, loss: float, norm: float) -> None:
         if not (math.isfinite(loss) and math.isfinite(norm)):
-            raise NonFiniteError(
-                f"training step {step + 1} of {self.job.num_steps}",
-                f"loss {loss}, gradient norm {norm}",
-                "both finite",
-                "lower the learning rate or inspect the rows of this step; the last"
-                f" good resume point is that of step {self.saved_step} in"
-                f" {self.job.resume}",
-            )
+            got = f"loss {loss}, gradient norm {norm}"
+            raise self._non_finite(step + 1, got, "a finite loss and gradient norm")
 
     def _require_finite_weights(self, step: int) -> None:
         # A finite gradient can still push weights to infinity if the learning rate is too high.
         tensors = map(local, self.parameters.values())
         if self._sum(float(not all(bool(torch.isfinite(tensor).all()) for tensor in tensors)))[0]:
-            raise NonFiniteError(
-                f"training step {step} of {self.job.num_steps}",
-                "NaN or infinite weights after the update",
-                "finite weights",
-                "lower the learning rate; the last good resume point is that of step"
-                f" {self.saved_step} in {self.job.resume}",
-            )
+            got = "NaN or infinite weights after the update"
+            raise self._non_finite(step, got, "finite weights")
+
+    def _non_finite(self, step: int, got: str, expected: str) -> NonFiniteError:
+        return NonFiniteError(
+            f"training step {step} of {self.job.num_steps}",
+            got,
+            expected,
+            "lower the learning rate or inspect the training rows of this step; the last good"
+            f" resume point is that of step {self.saved_step} in {self.job.resume}",
+        )
 
     def _save_point(self, step: int) -> None:
         self._require_finite_weights(step)
-        state = training_tensors(self.parameters, self.optimizer.optimizer, self._ema_tensors)
+        state = training_tensors(self.parameters, self.optimizer.optimizer, self.ema_tensors)
         # Only the main process draws a token; the sum sends it to the others.
         token = int(self._sum(secrets.randbits(48) if self._is_main else 0)[0])
         point = points.Point(self.job.resume, step, token)

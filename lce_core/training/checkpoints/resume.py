@@ -22,7 +22,7 @@ from lce_core.training.states.adamw import RoundedAdamW
 def training_tensors(
     parameters: Mapping[str, Tensor],
     optimizer: torch.optim.Optimizer,
-    ema: Mapping[str, Tensor] | None,
+    ema: Mapping[str, Tensor],
 ) -> dict[str, Tensor]:
     """Return the tensors of a run's state, by name.
 
@@ -32,7 +32,7 @@ def training_tensors(
     for name, tensor in parameters.items():
         for key, value in optimizer.state[tensor].items():
             tensors[f"optimizer/{key}/{name}"] = value
-    for name, tensor in (ema or {}).items():
+    for name, tensor in ema.items():
         tensors[f"average/{name}"] = tensor
     return tensors
 
@@ -54,12 +54,12 @@ def restore(
     saved: WholeTensors,
     parameters: Mapping[str, Tensor],
     optimizer: torch.optim.Optimizer,
-    ema: Mapping[str, Tensor] | None,
+    ema: Mapping[str, Tensor],
 ) -> None:
     """Copy a resume point's tensors into parameters, optimiser and EMA (see `training_tensors`)."""
     for name, parameter in parameters.items():
         _fill(parameter, saved, f"weights/{name}")
-    for name, tensor in (ema or {}).items():
+    for name, tensor in ema.items():
         _fill(tensor, saved, f"average/{name}")
     for place in saved.names:
         kind, _, rest = place.partition("/")

@@ -17,7 +17,7 @@ from lce_core.recipe import Training
 from lce_core.training import recomputation
 from lce_core.training.job import TrainingJob
 from lce_core.training.loss_model import LossModel
-from lce_core.training.memory import SHARE, estimate, num_parameters
+from lce_core.training.memory import USABLE_FRACTION, estimate, num_parameters
 
 LLAMA = type(MODELS.load("llama2_7b")())
 PHI = type(MODELS.load("phi2")())
@@ -151,7 +151,7 @@ def test_seven_billion_weights_fit_as_the_documents_say() -> None:
         for tokens in (32768, 65536)
         for processes in (1, 8)
     }
-    gpu = SHARE * 85.0e9  # an H100 of 80 GB as its driver counts it
+    gpu = USABLE_FRACTION * 85.0e9  # an H100 of 80 GB as its driver counts it
     assert total["bf16", "full", 32768, 1] < gpu < total["bf16", "full", 65536, 1]
     assert total["bf16", "offload", 65536, 1] < gpu
     assert total["fp32", "offload", 32768, 1] > gpu
