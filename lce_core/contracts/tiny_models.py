@@ -73,7 +73,6 @@ def stock(base: LanguageModel, layers: int = 2, **rope: Any) -> Any:
 
 
 def fits(chosen: Method, base: LanguageModel) -> bool:
-    """Return True if the method's parameters fit the model."""
     try:
         chosen.check(base.geometry, LENGTHS)
     except SpecError:

@@ -21,7 +21,6 @@ class Streams:
         return tuple(self.tokens)
 
     def stream(self, domain: str) -> NDArray[np.uint32]:
-        """Return all tokens of a domain (tokens,)."""
         return self.tokens[domain]
 
     def document_starts(self, domain: str) -> NDArray[np.int64]:

@@ -17,12 +17,10 @@ class Sequences:
 
     @classmethod
     def of(cls, lengths: Iterable[int]) -> Self:
-        """Count sequences by their lengths."""
         return cls(Counter(lengths))
 
     @property
     def num_tokens(self) -> int:
-        """Total tokens of all sequences."""
         return sum(length * count for length, count in self.counts.items())
 
     @property

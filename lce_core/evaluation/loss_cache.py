@@ -38,7 +38,6 @@ class TokenScores:
 
     @property
     def nbytes(self) -> int:
-        """Size of both arrays in bytes."""
         return self.nll.nbytes + self.hits.nbytes
 
     def row(self, index: int) -> TokenScores:

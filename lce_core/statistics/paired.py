@@ -64,7 +64,6 @@ def compared(
 
 
 def is_binary(scores: Numbers) -> bool:
-    """Return True if all scores are 0 or 1."""
     return bool(((scores == 0) | (scores == 1)).all())
 
 

@@ -56,7 +56,6 @@ class Memory:
 
     @property
     def total(self) -> float:
-        """Sum of all parts in bytes."""
         return float(sum(asdict(self).values()))
 
     def __str__(self) -> str:

@@ -66,7 +66,6 @@ class RoundedAdamW(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
-        """Update all parameters that have a gradient."""
         assert closure is None, "losses are computed by the trainer"
         for group in self.param_groups:
             for parameter in group["params"]:
