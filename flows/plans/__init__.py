@@ -1,1 +1,1 @@
-"""Prices and budgets of a study's steps, and changes of its plug-ins."""
+"""Predict a study's costs, restrict a run to a budget, and detect changed plug-ins."""

@@ -1,4 +1,4 @@
-"""Format prices and speeds as text: tokens, device hours, and the source of a device's speed."""
+"""Format predicted costs for users: tokens, device hours, and where a device's speed is from."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from lce_core.study.pricing.device_types import DEVICE_TYPES
 from lce_core.study.pricing.speed import from_data_sheet
 
 GPU_HOURS_OF = "a100"
-"""GPU in whose hours a CPU's price is given as well."""
+"""GPU type in whose hours a CPU's time is given as well, and in which budgets in gpuh are priced
+on a machine without a GPU."""
 
 
 def gpu_seconds(price: Price, prices: Prices) -> float:
-    """Return the seconds on the priced GPU; for a price on a CPU, the seconds on an A100.
+    """Return the predicted seconds on the GPU that `prices` is for; for a CPU, on an A100.
 
-    An A100 is priced by its data sheet, at the evaluation speed for training and evaluation alike.
+    The A100's time is computed from its data sheet, with the evaluation speed also for training.
     """
     if prices.speed.device in DEVICE_TYPES:
         return price.seconds
@@ -22,7 +23,7 @@ def gpu_seconds(price: Price, prices: Prices) -> float:
 
 
 def time_of(price: Price, prices: Prices) -> str:
-    """Format the time of a price; a CPU's time is followed by the equivalent A100-hours."""
+    """Format a predicted time, such as "3.2 H100-hours"; a CPU's time also in A100-hours."""
     about, error = "~" * price.estimated, error_of(price)
     if prices.speed.device in DEVICE_TYPES:
         return f"{about}{hours_of(price.seconds, prices)}{error}"
@@ -31,36 +32,36 @@ def time_of(price: Price, prices: Prices) -> str:
 
 
 def error_of(price: Price) -> str:
-    """Format the relative 95 % error of a time in percent; empty if too little was measured."""
+    """Format the relative 95 % error of a predicted time, as in " ±12 %"; empty if unknown."""
     return "" if price.error is None else f" ±{max(1, round(100 * price.error))} %"
 
 
 def hours_of(seconds: float, prices: Prices) -> str:
-    """Format seconds on the priced device: hours of this GPU, or a duration on a CPU."""
+    """Format seconds as hours of the GPU type of `prices`, or on a CPU as a duration."""
     if prices.speed.device in DEVICE_TYPES:
         return f"{formats.three_digits(seconds / 3600)} {prices.speed.device.upper()}-hours"
     return formats.duration(seconds)
 
 
 def device_of(prices: Prices, slots: int) -> str:
-    """Describe `slots` devices and the source of their speed."""
+    """Return a text such as "8 H100s, speed from the data sheet"."""
     speed = prices.speed
     if speed.device in DEVICE_TYPES:
-        known = "by the data sheet"
+        source = "speed from the data sheet"
         if prices.is_calibrated:
-            known += ", corrected by steps that finished on one"
-        return f"{slots} {speed.device.upper()}{'s'[: slots > 1]}, {known}"
-    told = {
-        "measured": "as measured in steps that finished here",
-        "guessed": "guessed from a timed matrix product",
+            source += ", corrected by finished steps"
+        return f"{slots} {speed.device.upper()}{'s'[: slots > 1]}, {source}"
+    source = {
+        "measured": "speed measured in finished steps",
+        "guessed": "speed estimated from a timed matrix product",
     }[speed.origin]
-    return f"{slots} CPU worker{'s'[: slots > 1]}, {told}"
+    return f"{slots} CPU worker{'s'[: slots > 1]}, {source}"
 
 
 def tokens_and_time(price: Price, prices: Prices) -> tuple[str, str]:
-    """Return the texts for a price's tokens and time in a table; the time on a GPU is in hours.
+    """Return table texts for the tokens and the predicted time of a price.
 
-    "~" marks a price that is estimated.
+    The time on a GPU is in hours. "~" precedes estimates for steps whose input data is missing.
     """
     about, on_gpu = "~" * price.estimated, prices.speed.device in DEVICE_TYPES
     time = (

@@ -1,10 +1,11 @@
-"""`--budget 8gpuh`: compute as many whole blocks as the budget pays for.
+"""`--budget 8gpuh`: restrict a run to the blocks that its time budget pays for.
 
-A block is one base model, benchmark, length and seed over all methods, with the training they need.
-Only whole blocks are computed, so that the results of all methods are comparable. Blocks are
-considered seed by seed; within a seed, the shortest length of every benchmark comes first. A block
-that does not fit is skipped, and later blocks that fit are still taken. Each block is priced as if
-it ran alone (without sharing text with other blocks), so the total is an upper bound.
+A block is the evaluation of all methods with one base model, benchmark, length and seed, and the
+training that it requires. Only whole blocks are computed, so that the results of all methods are
+comparable. Blocks are considered seed by seed; within a seed, the shortest length of every
+benchmark comes first. A block that exceeds the remaining budget is skipped, and later, cheaper
+blocks may still be chosen. A block is priced as if it ran alone, without reusing passes over text
+that other blocks read as well. The total is therefore an upper bound.
 """
 
 from __future__ import annotations
@@ -32,19 +33,19 @@ Unit = Literal["gpuh", "cpuh", "h"]
 
 @dataclass(frozen=True)
 class Budget:
-    """Upper limit of the time that a run may use, in hours of a device or on the clock."""
+    """Time limit of a run, in device hours or wall-clock hours."""
 
     hours: float
     unit: Unit
-    """gpuh: hours of one GPU; cpuh: hours of one CPU worker; h: wall-clock hours with all slots in
-    use."""
+    """gpuh: hours of one GPU. cpuh: hours of one CPU worker. h: wall-clock hours, if all slots of
+    the machine compute."""
 
     @classmethod
     def parse(cls, text: str) -> Budget:
-        """Parse "8gpuh", "100 cpuh", "2h" or "2".
+        """Parse "8gpuh", "100 cpuh", "2h" or "2" (hours).
 
         Raises:
-          SpecError: if the text has another form, or the number is not above 0.
+          SpecError: if the text is no number of hours above 0 with one of these units.
         """
         found = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*([a-z]*)\s*", text.lower())
         unit = (found[2] or "h") if found else ""
@@ -52,8 +53,8 @@ class Budget:
             raise SpecError(
                 "--budget",
                 repr(text),
-                "a number of hours above 0 with gpuh, cpuh or h: 8gpuh, 100cpuh, 1.5h",
-                "write the number and the unit without anything else",
+                "a number of hours above 0 with the unit gpuh, cpuh or h: 8gpuh, 100cpuh, 1.5h",
+                "write only the number and the unit",
             )
         return cls(float(found[1]), unit)  # type: ignore[arg-type] # checked right above
 
@@ -63,7 +64,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Block:
-    """The cells of one base model, benchmark, length and seed, over all methods and tasks."""
+    """All cells with one base model, benchmark, length and seed: every method and every task."""
 
     base_model: str
     benchmark: str
@@ -77,20 +78,23 @@ class Block:
 
 @dataclass(frozen=True)
 class Chosen:
-    """What a run within a budget computes: whole blocks, and the plan reduced to these."""
+    """The blocks that a run computes within its budget, and the plan reduced to these blocks."""
 
     budget: Budget
     plan: StudyPlan
-    """The plan with the taken blocks, the blocks that are already done, and all their steps."""
+    """The plan reduced to the taken blocks and the blocks that are already done."""
     taken: tuple[Block, ...]
     left_out: tuple[Block, ...]
     price: Price
+    """Predicted cost of the taken blocks as a part of the whole plan. Only its relative error is
+    shown; `hours` is the upper bound."""
     hours: float
-    """Upper bound of the taken blocks' cost, in hours of the budget's unit."""
+    """Upper bound of the taken blocks' cost, in the budget's unit."""
     device: str
+    """Device type for which the blocks were priced: "cpu", or a GPU such as "h100"."""
 
     def lines(self) -> Iterator[str]:
-        """Describe the blocks that are taken and left out, in lines of at most 80 columns."""
+        """Yield lines for the user, of at most 80 characters: the chosen and the skipped blocks."""
         cells, all_blocks = sum(len(b.cells) for b in self.taken), len(self.taken + self.left_out)
         yield from _wrapped(
             f"budget {self.budget}: {len(self.taken)} of {all_blocks} blocks to do,"
@@ -105,18 +109,20 @@ class Chosen:
             for length in dict.fromkeys(block.eval_length for block in own):
                 seeds = tuple(block.seed for block in own if block.eval_length == length)
                 lengths.setdefault(seeds, []).append(length)
-            told = "; ".join(
+            lengths_and_seeds = "; ".join(
                 f"{', '.join(map(str, at))} of seed{'s'[: len(seeds) > 1]}"
                 f" {', '.join(map(str, seeds))}"
                 for seeds, at in lengths.items()
             )
-            yield from _wrapped(f"  left out: {f'{model} ' * several}{benchmark} at {told}")
+            yield from _wrapped(
+                f"  left out: {f'{model} ' * several}{benchmark} at {lengths_and_seeds}"
+            )
         if waiting := sum(map(self.plan.waits_for_data, self.plan.cells)):
-            yield from _wrapped(f"  {waiting:,} cells wait for data that are not here: in no block")
+            yield from _wrapped(f"  {waiting:,} cells are in no block: their data is missing here")
 
     def _of(self) -> str:
         if self.budget.unit == "h":
-            return "on the clock, all slots in use"
+            return "wall-clock time, all slots in use"
         return f"hours of one {'CPU worker' if self.device == 'cpu' else self.device.upper()}"
 
     def to_json(self) -> dict[str, Any]:
@@ -137,56 +143,58 @@ def within_budget(
     text: str,
     device: str | None = None,
 ) -> Chosen:
-    """Choose the blocks that a budget pays for, in the order of the module's docstring.
+    """Choose the blocks that a time budget pays for, in the order that the module explains.
 
     The choice is deterministic: it depends only on the store and the request.
 
     Args:
-      plan: the wanted cells and steps.
-      states: state of each step, by fingerprint.
-      execution: its number of slots turns device hours into wall-clock hours.
-      text: the budget as given.
-      device: the device that is priced; None for this machine's. A budget in gpuh is priced for a
-        GPU even where the device is a CPU.
+      plan: the plan of the selected cells.
+      states: state of each step in the store, by fingerprint.
+      execution: settings of the computation; the number of slots converts device hours to
+        wall-clock hours.
+      text: the budget as the user wrote it, such as "8gpuh".
+      device: device type for which blocks are priced, such as "h100"; None for this machine's. A
+        budget in gpuh is always priced for a GPU; for an A100 where this machine has none.
 
     Raises:
-      SpecError: if the text is no budget, or too small for any block; names the cheapest block's
-        price.
+      SpecError: if the text is no budget, or the budget is too small for any block; the error
+        gives the cheapest block's price.
     """
     budget = Budget.parse(text)
     device = "cpu" if budget.unit == "cpuh" else device or device_here(execution)
     if budget.unit == "gpuh" and device not in DEVICE_TYPES:
         device = GPU_HOURS_OF
-    till = _Till(plan, states, prices_of(plan, states, execution, device), budget, execution)
+    costs = _BlockCosts(plan, states, prices_of(plan, states, execution, device), budget, execution)
     taken: list[Block] = []
     left_out: list[Block] = []
     free: list[PlannedCell] = []
     spent = 0.0
     for block in _blocks(plan):
-        if not till.to_do(block):
+        if not costs.has_missing_steps(block):
             free += block.cells
-        elif spent + (hours := till.hours(block)) <= budget.hours:
+        elif spent + (hours := costs.unpaid_hours(block)) <= budget.hours:
             spent += hours
-            till.pay(block)
+            costs.pay(block)
             taken.append(block)
         else:
             left_out.append(block)
     if left_out and not taken:
-        cheapest = min(left_out, key=till.hours)
+        cheapest = min(left_out, key=costs.unpaid_hours)
+        least = f"{_rounded_up(costs.unpaid_hours(cheapest))}{budget.unit}"
         raise SpecError(
             "--budget",
             f"{budget}, too little for any block",
-            f"at least {_rounded_up(till.hours(cheapest))}{budget.unit}, the price of the cheapest:"
+            f"at least {least}, the price of the cheapest:"
             f" {cheapest}, over all methods with the training they need",
             "raise it, or choose less with --select",
         )
     chosen = {id(cell) for cell in (*free, *(c for block in taken for c in block.cells))}
     part = with_cells(plan, [cell for cell in plan.cells if id(cell) in chosen])
-    return Chosen(budget, part, tuple(taken), tuple(left_out), till.price(taken), spent, device)
+    return Chosen(budget, part, tuple(taken), tuple(left_out), costs.price(taken), spent, device)
 
 
-class _Till:
-    """Prices blocks one after another: a step that several blocks need is paid for once."""
+class _BlockCosts:
+    """Costs of blocks. A step that several blocks require is paid with the first chosen block."""
 
     def __init__(
         self,
@@ -201,37 +209,36 @@ class _Till:
         self._paid: set[str] = set()
         self._known: dict[int, dict[str, float]] = {}
 
-    def to_do(self, block: Block) -> bool:
-        """Return True if any step that the block needs is missing in the store."""
+    def has_missing_steps(self, block: Block) -> bool:
         return bool(self._costs(block))
 
-    def hours(self, block: Block) -> float:
+    def unpaid_hours(self, block: Block) -> float:
         """Return the hours of the block's unpaid steps, priced as if the block ran alone."""
         costs = self._costs(block).items()
         return sum(hours for fingerprint, hours in costs if fingerprint not in self._paid)
 
     def pay(self, block: Block) -> None:
-        """Mark the block's steps as paid: shared ones, such as training, cost no later block."""
+        """Mark the block's steps as paid, so that later blocks get shared training for free."""
         self._paid |= self._costs(block).keys()
 
     def price(self, blocks: Sequence[Block]) -> Price:
-        """Return the total price of `blocks`, with its error."""
+        """Return the total price of `blocks` as a part of the whole plan."""
         steps = {p: self._plan.steps[p] for block in blocks for p in self._costs(block)}
         return self._prices.total(steps.values())
 
     def _costs(self, block: Block) -> dict[str, float]:
-        """Return the hours of each missing step that the block needs, by fingerprint.
+        """Return the hours, in the budget's unit, of each missing step of the block.
 
-        Hours are in the budget's unit.
+        The dict's keys are fingerprints. The steps include the training that the block requires.
         """
         if id(block) not in self._known:
             part = with_cells(self._plan, block.cells)
             steps = [s for p, s in part.steps.items() if self._states[p].state == "missing"]
             alone, execution = self._prices.alone(part), self._execution
             if self._on_clock:
-                told = alone.predicted(steps, execution.processes)
-                places = execution.slots
-                seconds = {p: one.seconds * one.slots / places for p, one in told.items()}
+                predicted = alone.predicted(steps, execution.processes)
+                slots = execution.slots
+                seconds = {p: one.seconds * one.slots / slots for p, one in predicted.items()}
             else:
                 seconds = {step.fingerprint: alone.of(step).seconds for step in steps}
             self._known[id(block)] = {p: one / 3600 for p, one in seconds.items()}
@@ -239,7 +246,6 @@ class _Till:
 
 
 def _blocks(plan: StudyPlan) -> list[Block]:
-    """Return all blocks in the order in which they are considered."""
     cells: dict[tuple[str, str, int, int], list[PlannedCell]] = {}
     for cell in plan.cells:
         key = (cell.base_model, cell.benchmark, cell.eval_length, cell.seed)

@@ -1,4 +1,8 @@
-"""Handle user plug-ins that changed under one VERSION: describe, refuse or accept the change."""
+"""Detect plug-ins of the user whose code changed although their VERSION did not.
+
+Old and new results would mix under one id, so a run refuses such a change unless the user accepts
+it with --accept-plugin-change.
+"""
 
 from __future__ import annotations
 
@@ -19,25 +23,22 @@ REMEDY = f"raise VERSION in the file, or give {ACCEPT} if the numbers stay the s
 
 def change_lines(states: Mapping[str, StepState]) -> list[str]:
     """Return a sentence for each changed plug-in: file, VERSION, number of steps, remedy."""
-    told = []
+    lines = []
     for (plugin, version, file), number in _steps_by_plugin(states).items():
         steps = f"{number:,} step{'s' * (number > 1)}"
-        told.append(
+        lines.append(
             f"{plugin} ({file}, VERSION {version}) or a helper that it imports changed since"
             f" it ran; {steps} depend{'s' * (number == 1)} on the old code. A"
             f" changed comment counts as well: {REMEDY}."
         )
-    return told
+    return lines
 
 
 def require_same_plugins(states: Mapping[str, StepState]) -> None:
-    """Raise an error rather than mix results of two versions of a plug-in's code.
+    """Raise SpecError if a plug-in's code changed under one VERSION after steps were computed.
 
     Args:
-      states: state of each step of a plan, by fingerprint.
-
-    Raises:
-      SpecError: names the first plug-in that changed under one VERSION.
+      states: state in the store of each step of a plan, by fingerprint.
     """
     for (plugin, version, file), number in _steps_by_plugin(states).items():
         raise SpecError(
@@ -50,16 +51,16 @@ def require_same_plugins(states: Mapping[str, StepState]) -> None:
 
 
 def meet_plugin_changes(plan: StudyPlan, execution: Execution, *, accept: bool) -> None:
-    """Accept or refuse changed plug-ins, before a run starts or prepares its store.
+    """Accept or refuse plug-ins that changed under one VERSION. A run calls this before it starts.
 
     Args:
-      plan: the wanted steps.
-      execution: its home holds the records.
-      accept: if True, record in the home that the present code gives the same numbers as the code
-        that ran, instead of raising an error.
+      plan: the plan of the selected cells.
+      execution: settings of the computation, with the store's folder `home`.
+      accept: if True, record in the store that the present code gives the same numbers as the
+        code that ran. If False, raise an error for a changed plug-in.
 
     Raises:
-      SpecError: as `require_same_plugins`.
+      SpecError: if a plug-in changed and `accept` is False.
     """
     if not any(own_plugins(step.spec) for step in plan.steps.values()):
         return  # inspecting all steps takes a while
@@ -78,9 +79,9 @@ def _accept(states: Mapping[str, StepState], store: Store) -> None:
 
 
 def _steps_by_plugin(states: Mapping[str, StepState]) -> dict[tuple[str, int, str], int]:
-    """Count the steps to which each change applies, by (plug-in, VERSION, file).
+    """Count the steps that depend on each plug-in's old code, by (plug-in, VERSION, file).
 
-    A change applies to the steps that ran the plug-in's old code and to all steps after them.
+    These are the steps that ran the old code and all their descendants.
     """
     counts: dict[tuple[str, int, str], int] = {}
     for state in states.values():

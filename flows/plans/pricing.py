@@ -1,4 +1,7 @@
-"""Price the steps of a plan on a device: tokens, FLOPs and seconds."""
+"""Predict the cost of a plan's steps on a device: tokens, FLOPs and seconds.
+
+`lce plan`, budgets, the order of units and the time left of a run use these prices.
+"""
 
 from __future__ import annotations
 
@@ -23,20 +26,20 @@ from lce_core.study.units import units_to_do
 from tasks.engines import machines_for
 
 UNKNOWN_GPU = "a100"
-"""Device type whose speed is assumed for a GPU that the table of devices lacks."""
+"""Device type whose speed is assumed for a GPU that is missing from `DEVICE_TYPES`."""
 
 
 @dataclass(frozen=True)
 class Price:
-    """The cost of one step or the total of several."""
+    """Predicted cost of one step, or of several steps together."""
 
     cost: StepCost = field(default_factory=StepCost)
     seconds: float = 0.0
-    """Seconds on one device; on a CPU, of one worker."""
+    """Predicted seconds on one GPU, or of one CPU worker."""
     estimated: bool = False
-    """True if the price includes a step whose data is missing here, so its cost is estimated."""
+    """True if the input data of a priced step is missing here, so that its size is estimated."""
     error: float | None = None
-    """Relative error of a total's seconds (two standard deviations); None if unknown."""
+    """Relative error of `seconds` for several steps (two standard deviations); None if unknown."""
 
     def __add__(self, other: Price) -> Price:
         return Price(
@@ -49,9 +52,14 @@ class Price:
 class Prices:
     """Prices of a plan's steps on one device, calibrated with measured times of finished steps.
 
-    Each price is computed once. Missing steps save work by reading the same windows or prompt
-    prefixes as other missing steps, but not as finished ones. Each of the two groups is therefore
-    priced without the other.
+    Steps that read the same text or the same prompt prefixes share that work if they run together.
+    Missing steps cannot share work with finished steps, so the two groups are priced separately.
+
+    Args:
+      plan: the plan; also its steps without input data are priced.
+      speed: predicted speed of the device.
+      states: state in the store of each step, by fingerprint; without it all steps are missing.
+      calibration: corrections of predicted times by measured ones; none by default.
     """
 
     def __init__(
@@ -68,18 +76,19 @@ class Prices:
 
     @property
     def is_calibrated(self) -> bool:
-        """True if enough steps have finished to correct predicted times by measured ones."""
+        """True if enough finished steps were measured to correct predicted times."""
         return bool(self._calibration.lines)
 
     @cached_property
     def _shares(self) -> dict[str, float]:
+        """Fraction of its own text that each step reads itself, by fingerprint."""
         steps = {**self._plan.steps, **self._plan.expected}
         done = {name for name, state in self._states.items() if state.state == "done"}
         shares = shares_of_text(steps[name] for name in steps if name in done)
         return shares | shares_of_text(steps[name] for name in steps if name not in done)
 
     def of(self, step: Step) -> Price:
-        """Return the calibrated price of a step, also of one whose data is missing here."""
+        """Return the calibrated price of a step, which is cached."""
         if (known := self._known.get(step.fingerprint)) is None:
             cost = step_cost(step).scaled(self._shares.get(step.fingerprint, 1.0))
             estimated = step.fingerprint not in self._plan.steps
@@ -90,18 +99,18 @@ class Prices:
         return known
 
     def alone(self, part: StudyPlan) -> Prices:
-        """Return prices for `part` of the plan, as if it ran without the plan's other steps.
+        """Return prices for the sub-plan `part`, as if it ran without the plan's other steps.
 
-        Steps of `part` then share text only with each other, so they may cost more.
+        The steps of `part` then share work only with each other, so they may cost more.
         """
         return Prices(part, self.speed, self._states, self._calibration)
 
     def at(self, states: Mapping[str, StepState]) -> Prices:
-        """Return the same prices for newer states, in which more steps are done."""
+        """Return prices on the same device for newer states, in which more steps are done."""
         return Prices(self._plan, self.speed, states, self._calibration)
 
     def total(self, steps: Iterable[Step]) -> Price:
-        """Return the total price of several steps, with its error."""
+        """Return the total price of several steps, with the relative error of its seconds."""
         steps = list(steps)
         prices = [self.of(step) for step in steps]
         groups = (group_of(step.kind, step.axes) for step in steps)
@@ -112,11 +121,11 @@ class Prices:
         return Price(cost, expected.seconds, estimated, expected.error)
 
     def predicted(self, steps: Iterable[Step], processes: int) -> dict[str, Predicted]:
-        """Return seconds, calibration group and slots of each step, by fingerprint.
+        """Return duration, calibration group and number of slots of each step, by fingerprint.
 
         Args:
           steps: the steps to predict.
-          processes: number of processes, one per GPU, that share a training run.
+          processes: number of processes, one per GPU, of a training run.
         """
         return {step.fingerprint: self._predicted(step, processes) for step in steps}
 
@@ -127,10 +136,9 @@ class Prices:
 
 
 def device_here(execution: Execution) -> str:
-    """Return the device type on which an execution computes here.
+    """Return the type of this machine's (or the Ray cluster's) device: "cpu" or e.g. "h100".
 
-    This is "cpu", or a name of the table of devices such as "h100"; `UNKNOWN_GPU` stands for a GPU
-    that the table lacks.
+    For a GPU that is missing from `DEVICE_TYPES`, return `UNKNOWN_GPU`.
     """
     here = machines_for(execution)
     if not here.num_gpus:
@@ -140,7 +148,7 @@ def device_here(execution: Execution) -> str:
 
 
 def places_here(execution: Execution) -> int:
-    """Return how many GPUs an execution uses; on a CPU, how many steps run at once."""
+    """Return how many GPUs a run uses; on a CPU, how many steps run at once."""
     return machines_for(execution).shape(execution).places
 
 
@@ -150,16 +158,16 @@ def prices_of(
     execution: Execution,
     device: str | None = None,
 ) -> Prices:
-    """Return the prices of a plan's steps on a device, corrected by measured times.
+    """Return the prices of a plan's steps on a device, calibrated with the store's measured times.
 
     Args:
       plan: the plan to price.
-      states: state of each step, by fingerprint.
-      execution: its home holds the measured times.
-      device: device type; None for this machine's.
+      states: state in the store of each step, by fingerprint.
+      execution: settings of the computation, with the store's folder `home`.
+      device: device type such as "h100"; None for this machine's.
 
     Raises:
-      SpecError: if there is no such device.
+      SpecError: if the device type is unknown.
     """
     device = device or device_here(execution)
     finished = finished_on(device, Store(execution.home), execution.threads)
@@ -170,7 +178,7 @@ def prices_of(
 def time_left(
     plan: StudyPlan, states: Mapping[str, StepState], prices: Prices, execution: Execution
 ) -> TimeLeft:
-    """Return an estimator of the time until all missing steps of a plan are done."""
+    """Return an estimator of the wall-clock time until all missing steps of a plan are done."""
     units = units_to_do(plan, states)
     steps = (step for unit in units for step in unit.steps)
     return TimeLeft(units, prices.predicted(steps, execution.processes), places_here(execution))

@@ -63,7 +63,7 @@ def test_what_has_finished_prices_what_is_to_do(
     assert done == pytest.approx(sum(cells), rel=0.25)
     left = lce(home, "status", study, *text)
     assert "12 of 24 cells, about " in left
-    assert "as measured in steps that finished here" in left
+    assert "speed measured in finished steps" in left
 
 
 def test_records_of_cells_say_what_passed_through_the_model_together(finished: Path) -> None:

@@ -157,7 +157,7 @@ def test_what_waits_for_data_is_in_no_block_and_said(tmp_path: Path) -> None:
     found = inspect_study(str(file), make_execution({"home": tmp_path / "home", "slots": 2}))
     budgeted = everything(found)
     assert (budgeted.taken, budgeted.hours) == ((), 0)
-    assert f"{len(found.plan.cells)} cells wait for data" in "\n".join(budgeted.lines())
+    assert f"{len(found.plan.cells)} cells are in no block" in "\n".join(budgeted.lines())
 
 
 def test_what_is_left_out_is_said_in_80_columns(
