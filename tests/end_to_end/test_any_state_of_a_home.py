@@ -40,7 +40,7 @@ OWN_SECONDS = {
 """What commands take by themselves on a busy machine, where that is more than 10 s."""
 ENDLESS = ("dashboard", "watch")
 """What goes on until it is ended, by Ctrl-C or here; `watch` only while something is to do."""
-FEW, MANY = range(2), range(2, 14)
+FEW, MANY = range(2), range(2, 8)
 """Numbers of draws: of `make test`, and of `make test-long`."""
 SERVERS_EVERY = 6
 """In one draw of so many, servers are started too."""

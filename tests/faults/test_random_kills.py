@@ -108,7 +108,7 @@ def compare(home: Path, finished: Path) -> None:
     assert not list((home / "artifacts").glob("*/.attempt*"))
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("seed", [1, 2])
 def test_whatever_is_killed_the_scores_are_those_of_an_undisturbed_run(
     seed: int,
     finished: Path,

@@ -273,7 +273,7 @@ def test_the_link_of_lce_up_shows_the_deployments(
     page.goto(link)
     page.wait_for_url("**/dashboard*")
     page.goto(f"http://{name}:{server.port}/deployments")
-    page.get_by_text("smollm2-quick").first.wait_for(timeout=20_000)
+    page.get_by_text("smollm2-quick").first.wait_for(timeout=60_000)
     assert "login" not in page.url
 
 
