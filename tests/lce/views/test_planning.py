@@ -244,7 +244,7 @@ def test_status_tells_the_time_left_of_what_is_to_do(
     told = capsys.readouterr().out
     assert "smoke: 12 missing" in told
     assert "0 of 12 cells, about " in told
-    assert "left on 2 CPU workers, guessed" in told
+    assert "left on 2 CPU workers, speed estimated" in told
 
     def write(attempt: Attempt) -> dict[str, str]:
         (attempt.out / "file").write_text("a")

@@ -230,13 +230,13 @@ def test_without_a_readable_plan_or_lock_nothing_goes(store: Store, text: Path) 
     folder = store.home / "studies" / "smoke"
     for content in ("{", "[]", "{}", '{"cells": [1]}'):
         (folder / "plan.json").write_text(content, encoding="utf-8")
-        with pytest.raises(DataError, match="no plan"):
+        with pytest.raises(DataError, match="not a plan"):
             collect(store)
     (folder / "plan.json").unlink()
     with pytest.raises(SpecError, match="no lock"):
         collect(store)
     (folder / "study.lock").write_text("<<<<<<<", encoding="utf-8")
-    with pytest.raises(DataError, match="no lock"):
+    with pytest.raises(DataError, match="not a lock"):
         collect(store)
     assert is_whole(store, plan)
 
