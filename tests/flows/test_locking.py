@@ -78,7 +78,7 @@ def test_a_run_says_of_a_broken_lock_that_it_is_none(study: Path) -> None:
     study.with_name("study.lock").write_text("<<<<<<< HEAD\n", encoding="utf-8")
     said = note(study)
     assert said is not None
-    assert "no lock" in said
+    assert "not a lock" in said
 
 
 def test_a_store_keeps_what_is_locked(study: Path, tmp_path: Path) -> None:
