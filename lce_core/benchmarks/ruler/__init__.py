@@ -136,7 +136,7 @@ class Ruler(PromptBenchmark):
         return self.score_answer(task, prompt, answer) == 1
 
     def cluster(self, index: int, prompt: Prompt) -> str | None:
-        return cast(RulerPrompt, prompt).cluster
+        return prompt.cluster if isinstance(prompt, RulerPrompt) else None
 
     def _task(self, request: CellRequest) -> tuple[TextTask, int, Draw]:
         seed, v1 = RULER_SEED + request.seed, self.profile == "faithful"
