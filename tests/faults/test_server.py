@@ -179,7 +179,7 @@ def test_a_flow_run_that_is_ended_in_prefect_ends_the_run_with_a_sentence(
     output = run.communicate(timeout=60)[0]
     assert run.returncode == 3, output
     assert f"{how} in Prefect while the study ran" in output
-    assert "run again: it continues where it stopped" in output
+    assert "run the same command again: finished steps are in the store" in output
     for word in DUMPS:
         assert word not in output
     wait_until(lambda: not survivors(marker), 30)

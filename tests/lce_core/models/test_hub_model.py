@@ -247,7 +247,7 @@ def test_a_cache_with_the_configuration_alone_is_no_model_yet(tmp_path: Path) ->
     first, second = asked(tmp_path)
     assert first.startswith("1000000.0")
     assert second.startswith(
-        f"UnavailableError tiny: org/tiny@{COMMIT}: got files that are neither"
+        f"UnavailableError base model tiny: org/tiny@{COMMIT}: got files that are neither"
     )
 
 
