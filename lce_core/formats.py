@@ -40,11 +40,11 @@ def rounded(value: float, *beside: float | None) -> str:
 
 
 def estimate(value: float, low: float | None, high: float | None) -> str:
-    """Format a value for a sentence, with its interval if there is one: "0.12 [0.05, 0.19]"."""
+    """Format a value for a sentence, with its interval if there is one: "0.12 [0.05 to 0.19]"."""
     number = rounded(value, low, high)
     if low is None or high is None:
         return number
-    return f"{number} [{rounded(low, value, high)}, {rounded(high, value, low)}]"
+    return f"{number} [{rounded(low, value, high)} to {rounded(high, value, low)}]"
 
 
 def difference(value: float, low: float | None, high: float | None) -> str:
@@ -58,8 +58,10 @@ def difference(value: float, low: float | None, high: float | None) -> str:
 
 
 def p_value(p_holm: float) -> str:
-    """Format a p-value that Holm's procedure has adjusted: "p_Holm 0.012", "p_Holm < 0.001"."""
-    return "p_Holm < 0.001" if p_holm < 0.001 else f"p_Holm {p_holm:.3f}".rstrip("0").rstrip(".")
+    """Format a p-value that Holm's procedure has adjusted: "p_Holm = 0.012"."""
+    if p_holm < 0.001:
+        return "p_Holm < 0.001"
+    return f"p_Holm = {p_holm:.3f}".rstrip("0").rstrip(".")
 
 
 def three_digits(number: float) -> str:

@@ -7,9 +7,9 @@
     expected = expectations(connection, "toy")  # each entry of `expects` with its outcomes
 
 All numbers come from the views `paired_difference`, `effective_length`, `perplexity_agreement`,
-`expectations` and `studies`; none is computed here. A claim says `beats` only if the view's verdict
-is `better`. Otherwise the claim states the smallest detectable difference, or that the samples are
-too few.
+`expectations` and `studies`; none is computed here. A claim says "is better than" only if
+the view's verdict is `better`. If there is no significant difference, the claim states the smallest
+detectable one, or that the samples are too few.
 `python -m dashboards.claims` prints the claims; `lce claims STUDY` runs it.
 """
 

@@ -24,6 +24,7 @@ from dashboards.claims import (
     headline,
     told_apart,
 )
+from dashboards.claims.wording import CORRELATION, EFFECTIVE_CONTEXT, EXPLAINED
 from lce_core.errors import SpecError
 from lce_core.store.unforeseen import explained
 from lce_core.terminal import WIDTH, guard_terminal
@@ -56,7 +57,10 @@ def main() -> int:
         lines = (
             _all(chosen, expected)
             if arguments.method is None
-            else [_item(one.text) for one in told_apart(chosen)]
+            else [
+                *(_item(one.text) for one in told_apart(chosen)),
+                *textwrap.wrap(f"{EXPLAINED} {EFFECTIVE_CONTEXT}", WIDTH),
+            ]
         )
         sys.stdout.write("\n".join(lines) + "\n")
     return 0
@@ -76,7 +80,7 @@ def _of(found: list[Claim], method: str) -> list[Claim]:
 
 def _all(found: list[Claim], expected: list[Expectation]) -> Iterator[str]:
     if not found:
-        yield "no claim yet: no two methods are done on the same prompts"
+        yield "no claims yet: no two methods have results on the same prompts"
     yield from _part("In short", headline(found))
     if expected:
         yield f"Expected: {counted(expected)}"
@@ -86,7 +90,8 @@ def _all(found: list[Claim], expected: list[Expectation]) -> Iterator[str]:
         yield from (_item(one.text, 4) for one in entry.comparisons)
     for topic, heading in ORDER.items():
         yield from _part(heading, told_apart([one for one in found if one.topic == topic]))
-    yield "a method against each other, and how long a context it holds: --method NAME"
+    yield from textwrap.wrap(f"{EXPLAINED} {CORRELATION}", WIDTH)
+    yield "Pairs of a method with the others, and its effective context: --method NAME"
 
 
 def _part(heading: str, found: Iterable[Claim]) -> Iterator[str]:
@@ -96,7 +101,11 @@ def _part(heading: str, found: Iterable[Claim]) -> Iterator[str]:
 
 def _item(text: str, indent: int = 2) -> str:
     return textwrap.fill(
-        text, WIDTH, initial_indent=" " * indent + "- ", subsequent_indent=" " * (indent + 2)
+        text,
+        WIDTH,
+        initial_indent=" " * indent + "- ",
+        subsequent_indent=" " * (indent + 2),
+        break_on_hyphens=False,
     )
 
 

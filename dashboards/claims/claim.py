@@ -61,8 +61,8 @@ class Claim:
 
     @property
     def sentence(self) -> str:
-        """The text as a full sentence; a method or model name at the start keeps its case."""
-        if self.text.startswith((self.method or self.base_model, self.base_model)):
+        """The text with a full stop and a capital, unless it starts with a method's name."""
+        if self.method and self.text.startswith(self.method):
             return f"{self.text}."
         return f"{self.text[:1].upper()}{self.text[1:]}."
 

@@ -30,11 +30,11 @@ class Comparison:
 
     outcome: Outcome
     finding: str
-    """The claim about the two methods; their names alone if the outcome is `not measured`."""
+    """Text of the claim; length, methods and benchmark if the outcome is `not measured`."""
 
     @property
     def text(self) -> str:
-        """Outcome and finding in one line, such as "confirmed: pi beats none on ..."."""
+        """Outcome and finding in one line, such as "confirmed: at 512 tokens, ..."."""
         return f"{self.outcome}: {self.finding}"
 
 
@@ -100,7 +100,7 @@ def _finding(
         return by_pair[row["base_model"], row["holm_family"], frozenset(pair)].text
     where = wording.at(row["eval_length"], views.trained(row["base_model"]))
     names = " and ".join(variant_in_words(*method) for method in pair)
-    return f"{where}, {names} on {row['benchmark'].replace('_', ' ')}"
+    return f"{where}, {names} on {row['benchmark']}"
 
 
 def _pair(claim: Claim) -> frozenset[object]:

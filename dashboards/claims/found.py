@@ -74,7 +74,7 @@ def told_apart(found: Sequence[Claim]) -> list[Claim]:
     """Prefix each sentence with its base model if the claims concern more than one."""
     if len({one.base_model for one in found}) < 2:
         return list(found)
-    return [replace(one, text=f"{one.base_model}, {one.text}") for one in found]
+    return [replace(one, text=f"with {one.base_model}, {one.text}") for one in found]
 
 
 def firsts(found: Sequence[Claim], base_model: str, trained: int | None) -> dict[int, list[Claim]]:
@@ -113,17 +113,24 @@ def _marked(found: list[Claim], views: Views) -> list[Claim]:
 def _lengths(views: Views) -> Iterator[Claim]:
     several = with_more_tasks(views.lengths, "task")
     for row in views.lengths:
+        metric = "nll" if row["unit"] == "nats" else row["unit"]
         what = wording.measured(
-            {"benchmark": row["benchmark"], "tasks": row["task"]}, row["benchmark"] in several
+            {**row, "metric": metric, "tasks": row["task"]}, row["benchmark"] in several
         )
         name = variant_in_words(row["method"], row["frozen"])
-        bar = ">=" if row["higher_is_better"] else "<="
-        held = f"up to {row['tokens']:,} tokens" if row["tokens"] else "at no length"
+        bar = "at least" if row["higher_is_better"] else "at most"
+        threshold = f"{formats.rounded(row['threshold'])}{wording.unit(row)}"
+        held = (
+            f"its {what} is {bar} {threshold} up to this length"
+            if row["tokens"]
+            else f"its {what} is not {bar} {threshold} even at the shortest evaluated length"
+        )
         yield Claim(
             "length",
             "holds",
-            f"{name} holds {what} {bar} {formats.rounded(row['threshold'])} {held}"
-            f" [{row['ci_low']:,}, {row['ci_high']:,}]; evaluated up to {row['longest']:,}",
+            f"{name} has an effective context of {row['tokens']:,} tokens"
+            f" [{row['ci_low']:,} to {row['ci_high']:,}]: {held};"
+            f" evaluated up to {row['longest']:,} tokens",
             row["base_model"],
             row["benchmark"],
             task=row["task"],
@@ -142,20 +149,19 @@ def _orders(views: Views) -> Iterator[Claim]:
             continue  # too few methods, or all have equal scores
         who = "methods" if row["methods"] == "all" else "methods with exact attention"
         where = wording.at(row["eval_length"], views.trained(row["base_model"]))
-        what = row["benchmark"].replace("_", " ")
         sign = "better" if row["kendall"] > 0 else "worse"
         is_order = row["p_holm"] <= 0.05 and row["kendall_low"] * row["kendall_high"] > 0
         relation = (
-            f"lower perplexity goes with {sign} {what} among"
+            f"methods with a lower perplexity have {sign} scores"
             if is_order
-            else f"no significant rank agreement of perplexity and {what} among"
+            else "no significant rank correlation between perplexity and scores"
         )
         yield Claim(
             "order",
             "order" if is_order else "no order found",
-            f"{where}, {relation} {row['num_methods']} {who}: Kendall"
-            f" {formats.estimate(row['kendall'], row['kendall_low'], row['kendall_high'])},"
-            f" {formats.p_value(row['p_holm'])}",
+            f"{where}, {relation} on {row['benchmark']}: Kendall's tau ="
+            f" {formats.estimate(row['kendall'], row['kendall_low'], row['kendall_high'])}"
+            f" over {row['num_methods']} {who}; {formats.p_value(row['p_holm'])}",
             row["base_model"],
             row["benchmark"],
             row["eval_length"],

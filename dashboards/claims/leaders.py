@@ -7,7 +7,6 @@ from typing import Any
 
 from dashboards.claims import wording
 from dashboards.claims.claim import Claim, Verdict
-from dashboards.claims.pairs import ahead
 from dashboards.claims.views import Views, first, other_labels
 from dashboards.contents import Row
 from lce_core import formats
@@ -50,24 +49,26 @@ def _leader(rows: list[Row], trained: int | None, several: bool) -> Claim:
     unknown = by_verdict.get("too few", [])
     level = [row for row in own if row["difference"] == 0 and row["verdict"] != "the same"]
     where = wording.at(best["eval_length"], trained)
-    head = (
-        f"{where}, {_best_of(own, same, level)} on {wording.measured(best, several)}"
-        f" ({formats.rounded(best['value'])})"
-    )
+    name, what = variant_in_words(*leader), wording.measured(best, several)
+    superlative = f"the {'highest' if up else 'lowest'} {what}"
+    value = f"{formats.rounded(best['value'])}{wording.unit(best)}"
+    head = f"{where}, {_best_of(own, same, level, f'{superlative} ({value})')}"
     limits = [r["smallest_detectable"] for r in alike if r["smallest_detectable"] is not None]
     parts = []
-    if beaten:
-        some = f"better than {beaten} method{'s'[: beaten > 1]}"
-        parts.append(_beats_all(own) if beaten == len(own) else some)
+    if beaten == len(own):
+        parts.append(_better_than_all(own))
+    elif beaten:
+        parts.append(f"better than {beaten} method{'s'[: beaten > 1]}")
     if alike:
-        whom = wording.listed(other_labels(alike))
-        detectable = wording.detectable(max(limits, default=None))
-        parts.append(f"no significant difference from {whom}{detectable}")
+        detectable = f" ({wording.detectable(max(limits), best)})" if limits else ""
+        parts.append(
+            f"no significant difference from {wording.listed(other_labels(alike))}{detectable}"
+        )
     if unknown:
         few = max(row["num_clusters"] for row in unknown)
         number = len(unknown)
         whom = "any other method" if number == len(own) else f"{number} other{'s'[: number > 1]}"
-        parts.append(f"{wording.too_few(few)} to compare it with {whom}")
+        parts.append(f"{wording.too_few(few)} to compare {name} with {whom}")
     verdict: Verdict = (
         "better"
         if beaten == len(own)
@@ -93,27 +94,33 @@ def _leader(rows: list[Row], trained: int | None, several: bool) -> Claim:
     )
 
 
-def _best_of(own: Sequence[Row], same: Sequence[Row], level: Sequence[Row]) -> str:
-    """Return the clause that names the best method and the methods that are equally good.
+def _best_of(own: Sequence[Row], same: Sequence[Row], level: Sequence[Row], what: str) -> str:
+    """Return the clause that names the best method, its score and the methods equal to it.
 
-    `same` has the methods with identical samples, `level` those with only an equal mean.
+    Args:
+      own: comparisons of the best method with each other method.
+      same: those with identical scores on every sample.
+      level: those with an equal mean only.
+      what: the score, such as "the lowest perplexity (4.06)".
     """
     leader, number = variant_in_words(*first(own[0])), len(own) + 1
-    if len(same) > wording.NAMED:
-        others = f", {wording.listed(other_labels(level))} level with them" if level else ""
-        return f"{len(same) + 1} of {number} methods, {leader} among them{others}, are best"
-    beside = [
-        f"{how} {wording.listed(other_labels(rows))}"
-        for how, rows in (("like", same), ("level with", level))
-        if rows
-    ]
-    return f"{', '.join([leader, *beside])}{',' * bool(beside)} is best of {number} methods"
+    equal = [f"{wording.listed(other_labels(level))} on average"] if level else []
+    if len(same) > wording.MOST_NAMED:
+        others = "".join(f", the same as {one}" for one in equal)
+        return f"{len(same) + 1} of {number} methods, including {leader}, have {what}{others}"
+    if same:
+        equal = [f"{wording.listed(other_labels(same))} on every sample", *equal]
+    others = f", the same as {' and as '.join(equal)}" if equal else ""
+    return f"{leader} has {what} of {number} methods{others}"
 
 
-def _beats_all(rows: Sequence[Row]) -> str:
-    """Return the clause "better than all others", with the closest one and the margin over it."""
+def _better_than_all(rows: Sequence[Row]) -> str:
+    """Return "better than all others", the margin over the closest method, and its evidence."""
     closest = min(rows, key=lambda row: abs(row["difference"]))
     (name,) = other_labels([closest])
-    others = f"all others, the closest of which is {name}," if len(rows) > 1 else name
-    how_sure = f"{wording.seeds(closest)}, {formats.p_value(closest['p_holm'])}"
-    return f"better than {others} by {ahead(closest)}, {how_sure}"
+    whom, closest_one = ("all others", f" than the closest, {name}")
+    if len(rows) == 1:
+        whom, closest_one = name, ""
+    margin = f"{wording.gap(closest)}{closest_one}{wording.restricted(closest)}"
+    p_holm = formats.p_value(closest["p_holm"])
+    return f"better than {whom}; {margin}, {wording.averaged(closest)}; {p_holm}"

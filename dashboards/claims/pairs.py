@@ -62,34 +62,38 @@ def _pair(row: Row, trained: int | None, several: bool) -> Claim:
 def _said(row: Row, several: bool) -> str:
     """Return the result of a comparison as a clause, worded by the row's verdict."""
     ours, theirs = (variant_in_words(*one) for one in (first(row), other(row)))
-    what, p_holm = wording.measured(row, several), formats.p_value(row["p_holm"])
-    seeds, detectable = wording.seeds(row), wording.detectable(row["smallest_detectable"])
-    gap = formats.estimate(row["difference"], row["ci_low"], row["ci_high"])
+    what, gap, samples = wording.measured(row, several), wording.gap(row), row["num_clusters"]
+    limit = row["smallest_detectable"]
+    detectable = "" if limit is None else f"; {wording.detectable(limit, row)}"
+    evidence = f"{wording.averaged(row)}; {formats.p_value(row['p_holm'])}"
     if row["verdict"] == "better":
-        return f"{ours} beats {theirs} on {what} by {ahead(row)}, {seeds}, {p_holm}"
-    if row["verdict"] == "not in every seed":
-        spread = sorted((row["lowest"], row["highest"]), reverse=row["difference"] < 0)
-        lowest, highest = (abs(one) if one * row["difference"] > 0 else -abs(one) for one in spread)
         return (
-            f"{ours} is ahead of {theirs} on {what} by {ahead(row)}, {p_holm}, but not in every"
-            f" seed ({seeds}: {formats.rounded(lowest, highest)} to"
-            f" {formats.rounded(highest, lowest)})"
+            f"{ours} is better than {theirs}{wording.restricted(row)}: its {what} is {gap},"
+            f" {evidence}"
+        )
+    if row["verdict"] == "not in every seed":
+        return (
+            f"{ours} is better than {theirs} on average but not in every seed: its {what} is {gap}"
+            f" (by {_range(row)} in single seeds), {evidence}"
         )
     if row["verdict"] == "the same":
-        samples = f"all {row['num_clusters']} samples"
-        return f"{ours} and {theirs} score the same on {samples} of {what}{detectable}"
+        return (
+            f"{ours} and {theirs} are equal in {what}: the same score on each of"
+            f" {wording.independent_samples(samples)}{detectable}"
+        )
     if row["verdict"] == "too few":
         return (
-            f"{wording.too_few(row['num_clusters'], f' of {what}')} to compare {ours} with"
-            f" {theirs}: {gap}, {seeds}"
+            f"{wording.too_few(samples)} to compare {ours} with {theirs}; on average over these,"
+            f" the {what} of {ours} is {gap}"
         )
     return (
-        f"no significant difference between {ours} and {theirs} on {what}:"
-        f" {gap}, {seeds}, {p_holm}{detectable}"
+        f"no significant difference between {ours} and {theirs}: the {what} of {ours} is {gap},"
+        f" {evidence}{detectable}"
     )
 
 
-def ahead(row: Row) -> str:
-    """Format the absolute difference and its interval: how far the better method is ahead."""
-    low, high = sorted((abs(row["ci_low"]), abs(row["ci_high"])))
-    return formats.estimate(abs(row["difference"]), low, high)
+def _range(row: Row) -> str:
+    """Return the smallest and largest difference of a seed, positive in the mean's direction."""
+    ends = row["lowest"], row["highest"]
+    low, high = ends if row["difference"] > 0 else (-ends[1], -ends[0])
+    return f"{formats.rounded(low, high)} to {formats.rounded(high, low)}"

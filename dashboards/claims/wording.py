@@ -1,4 +1,4 @@
-"""Format methods, lengths and numbers for sentences."""
+"""Phrases that the sentences of claims consist of, and explanations for their readers."""
 
 from __future__ import annotations
 
@@ -7,67 +7,122 @@ from typing import Any
 
 from lce_core import formats
 
-NAMED = 4
+MOST_NAMED = 4
 """Methods that a sentence lists by name; further methods are counted."""
 
 EXPLAINED = (
-    "Differences are paired, on the same prompts, with 95 % intervals. Better means significantly"
-    " better (p_Holm below 0.05). A result of these training runs only may change its sign with"
-    " other training seeds. The smallest detectable difference is the one that the test finds in"
-    " four of five studies; smaller ones may exist."
+    "Both methods of a comparison have the same prompts. Brackets contain 95 % intervals; a"
+    " negative number means the opposite direction. Better means significantly better: p_Holm, the"
+    " p-value corrected for multiple comparisons, is at most 0.05. Independent samples are prompts"
+    " or windows of text; all from one document count as one sample. A result shown for these"
+    " training runs only may differ with other training seeds. The smallest detectable difference"
+    " is the one that the test finds in four of five studies; smaller ones may exist."
 )
+"""Explanation of the sentences about pairs and best methods."""
+CORRELATION = (
+    "Kendall's tau is positive if methods with a lower perplexity have better scores on the"
+    " benchmark."
+)
+"""Explanation of the sentences about perplexity and other benchmarks."""
+EFFECTIVE_CONTEXT = (
+    "The effective context is the longest evaluated length up to which a method keeps 90 % of the"
+    " base model's accuracy, or at most 110 % of its perplexity. The base model's score is the one"
+    " at its longest evaluated length within its trained context."
+)
+"""Explanation of the sentences about effective contexts."""
 OUTCOMES = (
-    "The study file names these comparisons (expects). Confirmed and contradicted: the methods"
-    " differ significantly, in the expected or in the other direction. Undecided: no significant"
-    " difference, too few samples, or a difference whose sign changes with the seed. Not measured:"
-    " no results of both methods on the same prompts."
+    "The study file names these comparisons (expects). Confirmed: the methods differ significantly"
+    " in the expected direction. Contradicted: the methods differ significantly in the other"
+    " direction. Undecided: no significant difference, too few samples, or a difference whose sign"
+    " changes with the seed. Not measured: no results of both methods on the same prompts."
 )
-"""Explanation of the outcomes of expectations, for readers of a report."""
-
-
-def detectable(difference: float | None) -> str:
-    """Return the clause with the smallest detectable difference; "" if it is None."""
-    if difference is None:
-        return ""
-    return f"; smallest detectable difference: {formats.rounded(difference)}"
+"""Explanation of the outcomes of expectations."""
 
 
 def at(eval_length: int, trained: int | None) -> str:
-    """Return "at 4,096 tokens", or "at 4x (4,096 tokens)" beyond the trained context."""
-    tokens = f"{eval_length:,} tokens"
+    """Return "at 4,096 tokens", with "(4 times the trained context)" if it is longer."""
+    tokens = f"at {eval_length:,} tokens"
     if not trained or eval_length <= trained:
-        return f"at {tokens}"
-    return f"at {eval_length / trained:.3g}x ({tokens})"
-
-
-def seeds(row: Mapping[str, Any]) -> str:
-    """Return "3 seeds", with a note if the result may not hold for other training runs."""
-    count, tuned = row["num_seeds"], not (row["frozen"] and row["other_frozen"])
-    if count == 1:
-        return "1 seed (this training run only)" if tuned else "1 seed"
-    low, high = row["seeds_low"], row["seeds_high"]
-    holds = low is not None and low * high > 0
-    surely = row["verdict"] == "better" and tuned and not holds
-    return f"{count} seeds{' (these training runs only)' * surely}"
-
-
-def too_few(number: int, of: str = "") -> str:
-    """State that this number of independent samples is too small; `of` names what they sample."""
-    return (
-        f"{number} independent sample{of} is too few"
-        if number == 1
-        else (f"{number} independent samples{of} are too few")
-    )
+        return tokens
+    return f"{tokens} ({eval_length / trained:.3g} times the trained context)"
 
 
 def measured(row: Mapping[str, Any], several: bool) -> str:
-    """Return the benchmark's name, followed by the row's tasks in brackets if `several`."""
-    name = str(row["benchmark"]).replace("_", " ")
-    return f"{name} ({row['tasks']})" if several else name
+    """Return metric, benchmark and, if `several`, the row's tasks.
+
+    Examples: "accuracy on passkey", "accuracy on ruler (cwe, fwe)", "perplexity on code and prose".
+    """
+    metric, benchmark = row["metric"] or "score", row["benchmark"]
+    if metric == benchmark:
+        return f"{metric} on {' and '.join(row['tasks'].split(', '))}" if several else metric
+    name = "NLL" if metric == "nll" else metric
+    return f"{name} on {benchmark}" + (f" ({row['tasks']})" if several else "")
+
+
+def unit(row: Mapping[str, Any]) -> str:
+    """Return the unit to write after a value, with a space; "" if the metric's name implies it."""
+    return " nats per token" if row["unit"] == "nats" else ""
+
+
+def gap(row: Mapping[str, Any]) -> str:
+    """Return the difference with its direction and interval: "lower by 1.40 [1.10 to 1.70]".
+
+    The interval is in the stated direction: a negative end means the opposite direction.
+    """
+    difference, low, high = row["difference"], row["ci_low"], row["ci_high"]
+    relation = "higher by" if difference > 0 else "lower by" if difference < 0 else "different by"
+    if difference < 0 and low is not None and high is not None:
+        low, high = -high, -low
+    return f"{relation} {formats.estimate(abs(difference), low, high)}{unit(row)}"
+
+
+def averaged(row: Mapping[str, Any]) -> str:
+    """Return what a value is the mean of: "mean over 3 training seeds and 64 independent samples".
+
+    A single seed is omitted if neither method is tuned.
+    """
+    count, samples = row["num_seeds"], independent_samples(row["num_clusters"])
+    if count == 1 and not is_tuned(row):
+        return f"mean over {samples}"
+    seeds = f"{'training ' * is_tuned(row)}seed{'s'[: count > 1]}"
+    return f"mean over {count} {seeds} and {samples}"
+
+
+def is_tuned(row: Mapping[str, Any]) -> bool:
+    """Return True if at least one of the two methods is tuned."""
+    return not (row["frozen"] and row["other_frozen"])
+
+
+def restricted(row: Mapping[str, Any]) -> str:
+    """Return a note in brackets if a better method may not be better with other training seeds.
+
+    "" if the interval over training seeds excludes 0, or if neither method is tuned.
+    """
+    low, high = row["seeds_low"], row["seeds_high"]
+    holds = low is not None and low * high > 0
+    if holds or not is_tuned(row):
+        return ""
+    count = row["num_seeds"]
+    runs = f"these {count} training runs" if count > 1 else "this training run"
+    return f" (shown for {runs} only)"
+
+
+def independent_samples(number: int) -> str:
+    return f"{number:,} independent sample{'s'[: number != 1]}"
+
+
+def too_few(number: int) -> str:
+    """Return the start of a clause such as "3 independent samples are too few"."""
+    return f"{independent_samples(number)} {'is' if number == 1 else 'are'} too few"
+
+
+def detectable(difference: float, row: Mapping[str, Any]) -> str:
+    """Return the clause with the smallest detectable difference, in the unit of the row."""
+    return f"smallest detectable difference: {formats.rounded(difference)}{unit(row)}"
 
 
 def listed(names: Sequence[str]) -> str:
     """Join names to "a, b and c"; beyond five, to the first four and "N more"."""
-    if len(names) > NAMED + 1:
-        names = [*names[:NAMED], f"{len(names) - NAMED} more"]
+    if len(names) > MOST_NAMED + 1:
+        names = [*names[:MOST_NAMED], f"{len(names) - MOST_NAMED} more"]
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)

@@ -1,7 +1,7 @@
 """Sentences say what the tests of the catalog support, and nothing else.
 
 Strategy: a catalog of made-up answers in which it is known who is better; every number of a
-sentence is looked up in the views, and every `beats` in the verdicts.
+sentence is looked up in the views, and every "is better than" in the verdicts.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def one(found: list[Claim], first: str, other: str, benchmark: str, length: int 
     return claim
 
 
-def test_every_pair_is_claimed_once_and_beats_is_said_where_the_verdict_is_better(
+def test_every_pair_is_claimed_once_and_better_only_if_the_verdict_is_better(
     catalog, found
 ) -> None:
     pairs = [claim for claim in found if claim.topic in ("base", "pair")]
@@ -120,7 +120,8 @@ def test_every_pair_is_claimed_once_and_beats_is_said_where_the_verdict_is_bette
         shown = ("difference", "p_holm", "smallest_detectable", "num_seeds", "verdict")
         assert [getattr(claim, name) for name in shown] == [row[name] for name in shown]
         assert (claim.low, claim.high) == (row["ci_low"], row["ci_high"])
-        assert (" beats " in claim.text) == (row["verdict"] == "better")
+        is_better = " is better than " in claim.text and "not in every seed" not in claim.text
+        assert is_better == (row["verdict"] == "better")
         assert claim.text.isascii()
 
 
@@ -128,8 +129,9 @@ def test_a_difference_that_is_sure_has_the_sentence_of_fixed_form(found) -> None
     claim = one(found, "yarn tuned", "yarn", "perplexity")
     gap, low, high = (f"{abs(x):.2f}" for x in (claim.difference, claim.high, claim.low))
     assert claim.text == (
-        f"at 4x (512 tokens), yarn tuned beats yarn on perplexity by {gap} [{low}, {high}],"
-        " 2 seeds, p_Holm < 0.001"
+        "at 512 tokens (4 times the trained context), yarn tuned is better than yarn: its"
+        f" perplexity is lower by {gap} [{low} to {high}], mean over 2 training seeds and 20"
+        " independent samples; p_Holm < 0.001"
     )
     assert 0 < float(low) < float(gap) < float(high)
 
@@ -139,14 +141,16 @@ def test_what_was_not_found_says_what_could_have_been(found) -> None:
     # All of them below a tenth, so with three decimals.
     gap, low, high = (f"{x:.3f}" for x in (claim.difference, claim.low, claim.high))
     assert claim.text == (
-        "at 4x (512 tokens), no significant difference between lm_infinite and the base model on"
-        f" passkey: {gap} [{low}, {high}], 2 seeds, p_Holm {claim.p_holm:.3f}; smallest detectable"
-        f" difference: {claim.smallest_detectable:.3f}"
+        "at 512 tokens (4 times the trained context), no significant difference between lm_infinite"
+        " and the base model: the accuracy on passkey of lm_infinite is higher by"
+        f" {gap} [{low} to {high}], mean over 2 seeds and 120 independent samples; p_Holm ="
+        f" {claim.p_holm:.3f}; smallest detectable difference: {claim.smallest_detectable:.3f}"
     )
     same = one(found, "yarn tuned", "pi tuned", "passkey")
     assert same.text == (
-        "at 4x (512 tokens), pi tuned and yarn tuned score the same on all 120 samples of passkey;"
-        f" smallest detectable difference: {same.smallest_detectable:.2f}"
+        "at 512 tokens (4 times the trained context), pi tuned and yarn tuned are equal in accuracy"
+        " on passkey: the same score on each of 120 independent samples; smallest detectable"
+        f" difference: {same.smallest_detectable:.2f}"
     )
     assert one(found, "yarn", "none", "passkey", 128).text.startswith("at 128 tokens, ")
 
@@ -155,8 +159,9 @@ def test_too_few_samples_are_no_finding_whatever_the_difference(tmp_path: Path) 
     few = written(tmp_path / "catalog.duckdb", [*cells(seeds=(0,), windows=3)])
     claim = one(claimed(few), "yarn tuned", "none", "perplexity")
     assert re.fullmatch(
-        r"at 4x \(512 tokens\), 3 independent samples of perplexity are too few to compare yarn"
-        r" tuned with the base model: -\d\.\d\d, 1 seed \(this training run only\)",
+        r"at 512 tokens \(4 times the trained context\), 3 independent samples are too few to"
+        r" compare yarn tuned with the base model; on average over these, the perplexity of yarn"
+        r" tuned is lower by \d\.\d\d",
         claim.text,
     )
 
@@ -173,8 +178,10 @@ def test_seeds_that_disagree_are_told(tmp_path: Path) -> None:
     )
     assert claim.verdict == "not in every seed"
     assert re.fullmatch(
-        r"at 4x \(512 tokens\), yarn tuned is ahead of the base model on passkey by 0\.\d\d"
-        r" \[.*\], p_Holm < 0\.001, but not in every seed \(2 seeds: -0\.\d\d to 0\.\d\d\)",
+        r"at 512 tokens \(4 times the trained context\), yarn tuned is better than the base model"
+        r" on average but not in every seed: its accuracy on passkey is higher by 0\.\d\d \[.*\]"
+        r" \(by -0\.\d\d to 0\.\d\d in single seeds\), mean over 2 training seeds and 120"
+        r" independent samples; p_Holm < 0\.001",
         claim.text,
     )
 
@@ -191,25 +198,26 @@ def test_what_holds_for_these_training_runs_only_says_so(tmp_path: Path) -> None
     apart = claimed(written(tmp_path / "catalog.duckdb", changed))
     claim = one(apart, "yarn tuned", "none", "passkey")
     assert claim.verdict == "better"
-    assert ", 2 seeds (these training runs only), p_Holm" in claim.text
+    assert " better than the base model (shown for these 2 training runs only): " in claim.text
     (best,) = (
         c for c in apart if (c.topic, c.benchmark, c.eval_length) == ("best", "perplexity", 512)
     )
-    assert "these training runs only" not in best.text
+    assert "training runs only" not in best.text
     frozen = one(
         apart, "yarn", "none", "passkey"
     )  # no run of its own that another could differ from
-    assert ", 2 seeds, p_Holm" in frozen.text
+    assert " better than the base model: " in frozen.text
+    assert " mean over 2 seeds and 120 " in frozen.text
 
 
 def test_of_several_base_models_each_sentence_names_its_own() -> None:
-    first = Claim("best", "better", "at 4x, yarn is first of 3 on passkey", "llama", "passkey", 512,
+    first = Claim("best", "better", "at 512 tokens, yarn is best", "llama", "passkey", 512,
                   method="yarn", frozen=True, num_samples=20, at_target=True)  # fmt: skip
-    other = replace(first, base_model="phi", text="yarn is first of 3 on passkey")
+    other = replace(first, base_model="phi")
     assert headline([first]) == [first]
     assert [claim.sentence for claim in headline([first, other])] == [
-        "llama, at 4x, yarn is first of 3 on passkey.",
-        "phi, yarn is first of 3 on passkey.",
+        "With llama, at 512 tokens, yarn is best.",
+        "With phi, at 512 tokens, yarn is best.",
     ]
 
 
@@ -219,8 +227,9 @@ def test_the_first_says_whom_it_beats_and_whom_it_may_not(catalog, found) -> Non
         if (c.topic, c.benchmark, c.eval_length) == ("best", "perplexity", 512)
     )  # fmt: skip
     assert best.text == (
-        "at 4x (512 tokens), pi tuned, like yarn tuned, is best of 6 methods on perplexity"
-        f" ({best.value:.2f}): better than 4 methods"
+        "at 512 tokens (4 times the trained context), pi tuned has the lowest perplexity"
+        f" ({best.value:.2f}) of 6 methods, the same as yarn tuned on every sample: better than 4"
+        " methods"
     )
     losses = {c.value for c in found if (c.topic, c.benchmark) == ("pair", "perplexity")}
     assert best.value <= min(losses)
@@ -228,8 +237,11 @@ def test_the_first_says_whom_it_beats_and_whom_it_may_not(catalog, found) -> Non
         c for c in found
         if c.topic == "length" and c.mentions("none") and c.benchmark == "passkey"
     )  # fmt: skip
-    assert base.text.startswith("the base model holds passkey >= 0.8")
-    assert base.text.endswith("up to 128 tokens [128, 128]; evaluated up to 512")
+    assert re.fullmatch(
+        r"the base model has an effective context of 128 tokens \[128 to 128\]: its accuracy on"
+        r" passkey is at least 0\.8\d up to this length; evaluated up to 512 tokens",
+        base.text,
+    )
 
 
 def test_the_first_that_beats_all_says_who_is_next_and_by_how_much(tmp_path: Path) -> None:
@@ -247,16 +259,17 @@ def test_the_first_that_beats_all_says_who_is_next_and_by_how_much(tmp_path: Pat
     by, low, high = (abs(gap[name]) for name in ("difference", "ci_high", "ci_low"))
     assert gap["other_method"] == "lm_infinite"
     assert best.text == (
-        f"at 4x (512 tokens), yarn tuned is best of 5 methods on perplexity"
-        f" ({best.value:.2f}): better than all others, the closest of which"
-        f" is lm_infinite, by {by:.2f} [{low:.2f}, {high:.2f}], 2 seeds, p_Holm < 0.001"
+        "at 512 tokens (4 times the trained context), yarn tuned has the lowest perplexity"
+        f" ({best.value:.2f}) of 5 methods: better than all others; lower by {by:.2f}"
+        f" [{low:.2f} to {high:.2f}] than the closest, lm_infinite, mean over 2 training seeds and"
+        " 20 independent samples; p_Holm < 0.001"
     )
     two = [cell for cell in apart if cell.method in ("none", "lm_infinite")]
     (best,) = (
         c for c in claimed(written(tmp_path / "two.duckdb", two))
         if (c.topic, c.benchmark, c.eval_length) == ("best", "perplexity", 512)
     )  # fmt: skip
-    assert re.search(r": better than the base model by [12]\.", best.text)
+    assert re.search(r": better than the base model; lower by [12]\.", best.text)
 
 
 def test_of_many_that_are_the_same_one_is_named_and_the_others_are_counted(
@@ -271,8 +284,8 @@ def test_of_many_that_are_the_same_one_is_named_and_the_others_are_counted(
     found = claimed(written(tmp_path / "catalog.duckdb", [wrong, *crowd]))
     (best,) = (c for c in found if c.topic == "best")
     assert re.fullmatch(
-        r"at 4x \(512 tokens\), 6 of 7 methods, \w+ among them, are best on passkey \(1\.00\):"
-        r" better than 1 method",
+        r"at 512 tokens \(4 times the trained context\), 6 of 7 methods, including \w+, have the"
+        r" highest accuracy on passkey \(1\.00\): better than 1 method",
         best.text,
     )
 
@@ -285,9 +298,10 @@ def test_whoever_scores_as_much_without_a_test_is_named_as_level(tmp_path: Path)
             turned.append(replace(cell, scores=right, value=1 / 3))
     found = claimed(written(tmp_path / "catalog.duckdb", turned))
     (best,) = (c for c in found if c.topic == "best" and c.eval_length == 512)
-    named = "the base model, level with yarn, is best of 2 methods on passkey (0.33)"
-    assert named in best.text.replace(
-        "yarn, level with the base model,", "the base model, level with yarn,"
+    assert re.search(
+        r" (yarn|the base model) has the highest accuracy on passkey \(0\.33\) of 2 methods, the"
+        r" same as (yarn|the base model) on average: ",
+        best.text,
     )
 
 
@@ -320,9 +334,10 @@ def test_each_comparison_of_an_expectation_has_its_outcome_and_its_claim(
     # Expected the wrong way round: YaRN finds more passkeys.
     assert passkeys.summary == "1 of 2 confirmed, 1 contradicted"
     assert [c.outcome for c in passkeys.comparisons] == ["contradicted", "confirmed"]
-    assert passkeys.comparisons[0].finding.startswith("at 4x (512 tokens), yarn tuned beats ")
+    assert " context), yarn tuned is better than " in passkeys.comparisons[0].finding
     assert absent.comparisons[0].text == (
-        "not measured: at 16x (2,048 tokens), yarn and lm_infinite on many shot"
+        "not measured: at 2,048 tokens (16 times the trained context), yarn and lm_infinite on"
+        " many_shot"
     )
     assert counted([loss, passkeys, absent]) == (
         "3 of 6 confirmed, 1 contradicted, 1 undecided, 1 not measured"
@@ -339,7 +354,7 @@ def test_an_expectation_is_about_the_mean_over_tasks_not_about_one_of_them(tmp_p
     (entry,) = expected(tmp_path / "catalog.duckdb", cells, comparison)
     (only,) = entry.comparisons
     assert only.outcome == "confirmed"
-    assert " on ruler (a, b) by " in only.finding
+    assert ": its accuracy on ruler (a, b) is higher by " in only.finding
 
 
 def test_a_sign_that_changes_with_the_seed_and_too_few_samples_decide_nothing(
@@ -354,7 +369,7 @@ def test_a_sign_that_changes_with_the_seed_and_too_few_samples_decide_nothing(
     comparison = compared(0, "YaRN is better.", ("yarn", False), "passkey", 512)
     (entry,) = expected(tmp_path / "seeds.duckdb", changed, comparison)
     assert entry.comparisons[0].outcome == "undecided"
-    assert "but not in every seed" in entry.comparisons[0].finding
+    assert "on average but not in every seed" in entry.comparisons[0].finding
     few = cells(seeds=(0,), windows=3)
     comparison = compared(0, "YaRN is better.", ("yarn", False), "perplexity", 512)
     (entry,) = expected(tmp_path / "few.duckdb", few, comparison)

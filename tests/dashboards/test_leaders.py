@@ -42,13 +42,16 @@ def test_each_length_beyond_the_trained_one_has_the_first_of_each_benchmark(cata
     contents = read_contents(catalog, "s")
     shown = leaders.section(contents.of(contents.studies[0]["base_model"]), found)
     places = re.findall(r"<dt>(.*?)</dt><dd><ul>(.*?)</ul></dd>", shown)
-    assert [place for place, _ in places] == ["At 2x (256 tokens)", "At 4x (512 tokens)"]
+    assert [place for place, _ in places] == [
+        "At 256 tokens (2 times the trained context)",
+        "At 512 tokens (4 times the trained context)",
+    ]
     for length, (_, items) in zip((256, 512), places, strict=True):
         sentences = [unescape(one) for one in re.findall(r"<li>(.*?)</li>", items)]
         best = [one for one in found if one.topic == "best" and one.eval_length == length]
         assert sentences == [one.sentence for one in best]
         assert len(sentences) == 2
-        assert all("pi is best of 2" in sentence for sentence in sentences)
+        assert all(" pi has the highest accuracy " in sentence for sentence in sentences)
     assert 'id="leaders"' in report_page(catalog, "s")
 
 

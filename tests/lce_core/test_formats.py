@@ -16,7 +16,7 @@ def test_scores_have_four_digits_and_short_ones_two_decimals() -> None:
 
 
 def test_a_value_in_a_sentence_has_the_decimals_of_its_interval() -> None:
-    assert formats.estimate(0.012, 0.004, 0.02) == "0.012 [0.004, 0.020]"
+    assert formats.estimate(0.012, 0.004, 0.02) == "0.012 [0.004 to 0.020]"
     assert formats.estimate(1.5, None, None) == "1.50"
     assert formats.difference(0.0124, -0.003, 0.0271) == "+0.012 [-0.003, +0.027]"
 
