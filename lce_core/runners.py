@@ -34,7 +34,6 @@ from lce_core.execution import Execution
 from lce_core.extension.extended_model import ExtendedModel
 from lce_core.extension.extending import extend
 from lce_core.extension.learned import LEARNED
-from lce_core.methods import Method
 from lce_core.models import MODELS, LanguageModel
 from lce_core.progress import Report
 from lce_core.recipe import Positions
@@ -46,7 +45,6 @@ from lce_core.study.plugin_folders import own_plugins
 from lce_core.study.published import published_folder
 from lce_core.study.step_cost import StepCost
 from lce_core.study.step_kinds import (
-    BaseSpec,
     CellSpec,
     FinetuneSpec,
     HeldOutSpec,
@@ -155,22 +153,12 @@ class Runner:
         return manifest
 
     @_compute.register
-    def _base(self, spec: BaseSpec, attempt: Attempt) -> dict[str, Any]:
-        return self._train(spec, attempt, method=None, target_context=spec.row_length)
-
-    @_compute.register
-    def _finetune(self, spec: FinetuneSpec, attempt: Attempt) -> dict[str, Any]:
-        positions = spec.train_positions
-        return self._train(spec, attempt, spec.method, spec.target_context, positions)
-
-    def _train(
-        self,
-        spec: TrainingSpec,
-        attempt: Attempt,
-        method: Method | None,
-        target_context: int,
-        train_positions: Positions = "exact",
-    ) -> dict[str, Any]:
+    def _train(self, spec: TrainingSpec, attempt: Attempt) -> dict[str, Any]:
+        method, target_context = None, spec.row_length
+        positions: Positions = "exact"
+        if isinstance(spec, FinetuneSpec):
+            method, target_context = spec.method, spec.target_context
+            positions = spec.train_positions
         step, execution = attempt.step, self._execution
         self._unload()
         job = TrainingJob(
@@ -184,7 +172,7 @@ class Runner:
             num_steps=spec.num_steps,
             row_length=spec.row_length,
             target_context=target_context,
-            train_positions=train_positions,
+            train_positions=positions,
             out=attempt.out,
             resume=attempt.progress,
             micro_batch_tokens=self._micro_batch_tokens(step),

@@ -41,13 +41,6 @@ class Price:
     error: float | None = None
     """Relative error of `seconds` for several steps (two standard deviations); None if unknown."""
 
-    def __add__(self, other: Price) -> Price:
-        return Price(
-            self.cost + other.cost,
-            self.seconds + other.seconds,
-            self.estimated or other.estimated,
-        )
-
 
 class Prices:
     """Prices of a plan's steps on one device, calibrated with measured times of finished steps.

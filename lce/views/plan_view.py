@@ -19,7 +19,7 @@ from flows.plans.amounts import (
     time_of,
     tokens_and_time,
 )
-from flows.plans.pricing import Price, Prices, prices_of, time_left
+from flows.plans.pricing import Prices, prices_of, time_left
 from flows.terminal import Terminal, plain_table
 from lce.views.planning import Inspection
 from lce_core import formats
@@ -141,23 +141,21 @@ def _wrapped(line: str) -> list[str]:
 
 def _table(found: Inspection, prices: Prices) -> Table:
     several = len(found.plan.study.base_models) > 1
-    counts, costs = _by_method(found, prices)
+    counts, steps = _by_method(found)
     states = [change for change in SIGNS if any(count[change] for count in counts.values())]
     names = ("base model", "method")[not several :]
     table = plain_table(names, (*states, "tokens", "time"))
     for row, count in counts.items():
-        price = costs.get(row, Price())
+        price = prices.total(steps.get(row, ()))
         numbers = (f"{count[state] or '-'}" for state in states)
         table.add_row(*row[not several :], *numbers, *tokens_and_time(price, prices))
     return table
 
 
-def _by_method(
-    found: Inspection, prices: Prices
-) -> tuple[dict[Row, Counter[Change]], dict[Row, Price]]:
-    """Count each method's cells by state, and price its missing steps, training included."""
+def _by_method(found: Inspection) -> tuple[dict[Row, Counter[Change]], dict[Row, list[Step]]]:
+    """Count each method's cells by state, and list its missing steps, training included."""
     counts: dict[Row, Counter[Change]] = {}
-    costs: dict[Row, Price] = {}
+    steps: dict[Row, list[Step]] = {}
     for cell in found.plan.cells:
         row = _row(cell.base_model, cell.method, tuned=not cell.frozen)
         counts.setdefault(row, Counter())[found.cell_state(cell).change] += 1
@@ -166,8 +164,8 @@ def _by_method(
         if axes.get("method") is not None:
             tuned = step.kind == FinetuneSpec.kind or not axes["frozen"]
             row = _row(axes["base_model"], axes["method"], tuned=tuned)
-            costs[row] = costs.get(row, Price()) + prices.of(step)
-    return counts, costs
+            steps.setdefault(row, []).append(step)
+    return counts, steps
 
 
 def _row(base_model: str, method: str, *, tuned: bool) -> Row:

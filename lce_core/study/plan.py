@@ -74,11 +74,6 @@ class StudyPlan:
     study's cost. Their final fingerprints will include the digest of the data."""
 
     @cached_property
-    def order(self) -> dict[str, int]:
-        """Position of each step in `steps`, by fingerprint."""
-        return {fingerprint: number for number, fingerprint in enumerate(self.steps)}
-
-    @cached_property
     def known_models(self) -> frozenset[str]:
         """Names of base models that have at least one cell with a planned or expected step."""
         return frozenset(cell.base_model for cell in self.cells if cell.step or cell.expected)

@@ -29,14 +29,6 @@ class Decoding:
     layer_passes: int = 0
     """Number of decoding passes times layers. Each launches kernels, which takes a fixed time."""
 
-    def __add__(self, other: Decoding) -> Decoding:
-        return Decoding(
-            self.tokens + other.tokens,
-            self.flops + other.flops,
-            self.bytes + other.bytes,
-            self.layer_passes + other.layer_passes,
-        )
-
     def scaled(self, share: float) -> Decoding:
         return Decoding(
             round(share * self.tokens),
@@ -53,13 +45,6 @@ class StepCost:
     tokens: int = 0
     flops: float = 0.0
     decoding: Decoding = field(default_factory=Decoding)
-
-    def __add__(self, other: StepCost) -> StepCost:
-        return StepCost(
-            self.tokens + other.tokens,
-            self.flops + other.flops,
-            self.decoding + other.decoding,
-        )
 
     def scaled(self, share: float) -> StepCost:
         """Return the cost with `tokens` and `flops` scaled, and `decoding` unchanged."""
