@@ -78,7 +78,7 @@ class Runner:
           "existing", "computed", or "held" if another process holds the step.
         """
         execution = self._execution.model_dump(mode="json")
-        outcome = self._store.ensure_if_free(step, self._run, execution)
+        outcome = self._store.ensure(step, self._run, execution)
         return "held" if outcome is None else outcome.status
 
     def assist(self, step: Step) -> str:

@@ -113,7 +113,7 @@ def be_a_host(name: str, home: Path, slots: int) -> dict[str, Any]:
         if claim.unit.assists:
             end({"computed": assist(store.parts(step), model), "held": []})
             return
-        outcome = store.ensure_if_free(step, score, {})
+        outcome = store.ensure(step, score, {})
         end({"held": [] if outcome else [step.fingerprint]})
 
     unit = Unit("long", step.kind, (step,))

@@ -16,8 +16,8 @@
     home/accepted_plugins.json                      digests of plug-ins that a user declared equal
 
 An artifact exists if its record exists and every file has the size and sha256 in the record.
-Only `ensure` and `ensure_if_free` add artifacts: check the record, acquire the lease, check the
-record again, compute in an attempt folder, fsync, rename.
+Only `Store.ensure` adds artifacts. It checks the record, acquires the lease, checks the record
+again, computes in an attempt folder, calls fsync and renames the folder.
 """
 
 from __future__ import annotations
@@ -49,8 +49,6 @@ from lce_core.store.study_folders import StudyFolders
 
 ATTEMPT = ".attempt-"
 """Prefix of the folder names of unfinished artifacts."""
-POLL_SECONDS = 0.5
-"""Pause between two checks whether another process has finished a step."""
 
 
 @dataclass
@@ -232,22 +230,8 @@ class Store:
         step: Step,
         run: Callable[[Attempt], Mapping[str, Any]],
         execution: Mapping[str, Any],
-    ) -> Outcome:
-        """Return the step's record; compute the step first if its artifact does not exist.
-
-        Wait while another process computes the step. See `ensure_if_free` for arguments and errors.
-        """
-        while (outcome := self.ensure_if_free(step, run, execution)) is None:
-            time.sleep(POLL_SECONDS)
-        return outcome
-
-    def ensure_if_free(
-        self,
-        step: Step,
-        run: Callable[[Attempt], Mapping[str, Any]],
-        execution: Mapping[str, Any],
     ) -> Outcome | None:
-        """Return the step's record; compute the step first unless another process computes it.
+        """Return the step's record; compute the step first if its artifact does not exist.
 
         If the computation fails, remove its files and save the error in `failures`.
 
@@ -257,7 +241,7 @@ class Store:
           execution: Execution settings, for the record.
 
         Returns:
-          The record, or None, without waiting, if another live process holds the step's lease.
+          The record, or None if another live process computes the step. Never waits for it.
 
         Raises:
           LeaseLostError: if another process took over the lease during the computation.

@@ -20,7 +20,6 @@ import hashlib
 import json
 import os
 import time
-import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -30,7 +29,7 @@ from typing import Any, TypeVar, cast
 from filelock import FileLock
 
 from lce_core.store.identity import sha256_file
-from lce_core.store.odd_files import put, read_file
+from lce_core.store.odd_files import read_file, write_file
 
 T = TypeVar("T")
 
@@ -185,9 +184,4 @@ def _read(file: Path) -> dict[str, list[Any]]:
 
 def _write(file: Path, entries: dict[str, list[Any]]) -> None:
     content = json.dumps(entries).encode()
-    aside = file.with_name(f".files-{uuid.uuid4().hex[:8]}")
-    try:
-        aside.write_bytes(hashlib.sha256(content).hexdigest().encode() + b"\n" + content)
-        put(aside, file)
-    finally:
-        aside.unlink(missing_ok=True)
+    write_file(file, hashlib.sha256(content).hexdigest().encode() + b"\n" + content)

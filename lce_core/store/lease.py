@@ -27,7 +27,7 @@ import psutil
 from filelock import FileLock
 
 from lce_core.errors import LeaseLostError
-from lce_core.store.odd_files import NOT_A_FILE, put, read_mapping
+from lce_core.store.odd_files import NOT_A_FILE, read_mapping, write_file
 from lce_core.store.processes import running, started
 
 HEARTBEAT_SECONDS = 10.0
@@ -130,17 +130,12 @@ class Lease:
             is_takeover = os.path.lexists(path)
             # The token distinguishes leases of one process and detects a takeover.
             token = uuid.uuid4().hex
-            aside = folder / f".{name}.{token}"
-            # Readers take no lock. The atomic rename ensures that they see a complete file.
             content = {**owner(), "token": token, "since": time.time()}
             _OURS.add(token)  # before the file is visible, or `is_alive` would call it dead
             try:
-                aside.write_text(json.dumps(content), encoding="utf-8")
-                put(aside, path)
+                write_file(path, json.dumps(content).encode())  # readers take no lock
             except OSError:
                 _OURS.discard(token)
-                with contextlib.suppress(OSError):
-                    aside.unlink(missing_ok=True)  # do not leave a temporary file per attempt
                 raise
         return cls(path, token, is_takeover=is_takeover)
 

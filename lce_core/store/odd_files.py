@@ -12,6 +12,7 @@ import json
 import os
 import shutil
 import stat
+import uuid
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -91,6 +92,33 @@ def put(aside: Path, path: Path) -> None:
     except IsADirectoryError:
         _set_aside(path)
         aside.replace(path)
+
+
+def write_file(path: Path, content: bytes, *, durable: bool = False) -> None:
+    """Write a temporary file beside `path` and move it there with `put`.
+
+    Readers see the previous content or all of the new content, never a part of it.
+
+    Args:
+      path: File to create or replace; its folder must exist.
+      content: Bytes of the whole file.
+      durable: If True, call fsync before the rename, so that the content survives a machine crash.
+
+    Raises:
+      OSError: if the file cannot be written. The temporary file is then removed.
+    """
+    aside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
+    try:
+        with aside.open("wb") as file:
+            file.write(content)
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        put(aside, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            aside.unlink(missing_ok=True)  # do not leave a temporary file per attempt
+        raise
 
 
 def make_way(path: Path) -> None:

@@ -12,7 +12,6 @@ parts. `lce gc` removes parts of steps that are never finished.
 from __future__ import annotations
 
 import contextlib
-import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from numpy.typing import NDArray
 
 from lce_core.store.array_files import Arrays, from_bytes, to_bytes
 from lce_core.store.lease import Lease, is_held
-from lce_core.store.odd_files import make_folder, put, read_file, read_mapping
+from lce_core.store.odd_files import make_folder, read_file, read_mapping, write_file
 from lce_core.store.records import sync, write_json
 
 ORDER = "order.json"
@@ -86,14 +85,7 @@ class Parts:
           FileNotFoundError: if the progress folder is gone because the step is finished.
           OSError: if the file cannot be written, for example on a full disk.
         """
-        file = self._file(name)
-        aside = file.with_name(f".{file.name}.{uuid.uuid4().hex[:8]}")
-        try:
-            aside.write_bytes(to_bytes(arrays))
-            sync(aside)
-            put(aside, file)
-        finally:
-            aside.unlink(missing_ok=True)
+        write_file(self._file(name), to_bytes(arrays), durable=True)
         sync(self.folder)
 
     def lease(self, name: str) -> Lease | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
 import importlib.metadata
@@ -12,14 +11,13 @@ import platform
 import socket
 import subprocess
 import sys
-import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from lce_core.store.odd_files import put, read_file
+from lce_core.store.odd_files import read_file, write_file
 
 RECORD = "record.json"
 FORMAT = 1
@@ -173,19 +171,9 @@ def git_state(folder: Path) -> dict[str, Any]:
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Write JSON to a temporary file and rename it, so that readers never see a partial file."""
-    aside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
-    try:
-        with aside.open("w", encoding="utf-8") as file:
-            json.dump(value, file, indent=1, sort_keys=True, allow_nan=False)
-            file.write("\n")
-            file.flush()
-            os.fsync(file.fileno())
-        put(aside, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            aside.unlink(missing_ok=True)  # do not leave a temporary file per attempt
-        raise
+    """Write JSON with `write_file`, so that readers never see a partial file."""
+    text = json.dumps(value, indent=1, sort_keys=True, allow_nan=False)
+    write_file(path, f"{text}\n".encode(), durable=True)
 
 
 def sync(path: Path) -> None:

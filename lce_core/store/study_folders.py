@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sys
-import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from lce_core.store.listing import Listing
-from lce_core.store.odd_files import make_folder, put, read_file, read_mapping
+from lce_core.store.odd_files import make_folder, read_file, read_mapping, write_file
 from lce_core.store.plain_text import lone_surrogates, writable
 from lce_core.store.planned import PLAN, read_plan, replace_plan
 from lce_core.store.records import write_json
@@ -27,19 +26,13 @@ class StudyFolders:
 
     def save_plan(self, study: str, plan: Mapping[str, Any], source: str) -> None:
         """Write a study's plan, which the catalog reads, and `source`, the study file's path."""
-        folder = self._made(study)
+        folder = self._make_folder(study)
         replace_plan(folder, plan, Listing(self._artifacts).ids)
         write_json(folder / _SOURCE, {"file": source})
 
     def keep_lock(self, study: str, text: str) -> None:
         """Save the text of a study.lock in the home, so that `lce gc` keeps its artifacts."""
-        folder = self._made(study)
-        aside = folder / f".{LOCK}.{uuid.uuid4().hex[:8]}"
-        try:
-            aside.write_text(text, encoding="utf-8")
-            put(aside, folder / LOCK)
-        finally:
-            aside.unlink(missing_ok=True)
+        write_file(self._make_folder(study) / LOCK, text.encode())
 
     def source(self, study: str) -> str | None:
         """Return the path of the study file that was last planned, or None if it is unknown."""
@@ -73,7 +66,7 @@ class StudyFolders:
                 sys.stderr.write(f"lce: {path} is not a plan ({what}); its study is not shown\n")
         return plans
 
-    def _made(self, study: str) -> Path:
+    def _make_folder(self, study: str) -> Path:
         return make_folder(self._folder / study)
 
 

@@ -15,7 +15,7 @@ ABANDONED_SECONDS = 3600.0
 """Age after which a temporary file is removed. A live process keeps one for only seconds."""
 _WRITTEN_ASIDE = ("cache", "failures", "leases", "mlflow", "services", "studies/*", "verifications")
 """Folders of a home in which lce writes temporary files before it renames them."""
-_UNFINISHED = re.compile(r"\..+\.(?:[0-9a-f]{8}|[0-9a-f]{32})|\.files-[0-9a-f]{8}|\.probe-.+")
+_UNFINISHED = re.compile(r"\..+\.[0-9a-f]{8}|\.probe-.+")
 """Matches the names of temporary files."""
 
 

@@ -101,7 +101,7 @@ class Host:
         if unit.name in self.answers:
             end(self.answers[unit.name])
             return
-        computed = {s.fingerprint: self.store.ensure_if_free(s, write, {}) for s in unit.steps}
+        computed = {s.fingerprint: self.store.ensure(s, write, {}) for s in unit.steps}
         end({"held": [name for name, outcome in computed.items() if outcome is None]})
 
     def _assist(self, step: Step) -> UnitResult:

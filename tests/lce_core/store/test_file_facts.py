@@ -192,7 +192,7 @@ def test_processes_that_save_at_once_lose_nothing_of_each_other(home: Path, file
     with opened(file.parent) as seen:
         assert [facts.sha256(path) for path in files] == [digest(str(n)) for n in range(24)]
     assert seen == []
-    assert not list((home / "cache").glob(".files-*"))
+    assert not list((home / "cache").glob(".files.????????"))
 
 
 def test_a_home_is_made_only_for_what_took_long(

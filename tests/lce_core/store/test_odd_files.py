@@ -192,7 +192,7 @@ def test_a_run_sweeps_what_killed_processes_left(store: Store) -> None:
     dead = {"host": "elsewhere", "pid": 1, "started": 1.0}
     names = (".a.json.0123abcd", "..catalog.duckdb.origin.json.0123abcd")
     left = [store.home / name for name in names]
-    left += [store.home / "cache" / ".files-0123abcd", store.home / "leases" / f".x.{'0' * 32}"]
+    left += [store.home / "cache" / ".files.0123abcd", store.home / "leases" / ".x.json.01234567"]
     left += [store.home / "leases" / f"{step.id}.json"]
     kept = [store.home / ".a.json.4567abcd", store.home / "leases" / f"{other.id}.json"]
     kept += [store.home / ".catalog.duckdb.lock", store.home / "leases" / ".clock"]

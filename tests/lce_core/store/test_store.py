@@ -46,7 +46,9 @@ def run(attempt):
     time.sleep(delay)
     (attempt.out / "a.txt").write_text("whole")
     return {}
-print(Store(home).ensure(free_step("cell", "x", {"n": 1}, {}), run, {}).status)
+while (outcome := Store(home).ensure(free_step("cell", "x", {"n": 1}, {}), run, {})) is None:
+    time.sleep(0.1)
+print(outcome.status)
 """
 
 
@@ -244,15 +246,15 @@ def test_a_step_that_another_process_computes_is_left_to_it(store: Store, tmp_pa
     writer = child(store, 60.0, note)
     wait_for(note)
     leases = store.home / "leases"
-    assert store.ensure_if_free(a_step(), lambda _: pytest.fail("twice"), {}) is None
+    assert store.ensure(a_step(), lambda _: pytest.fail("twice"), {}) is None
     assert set(holders(leases)) == {a_step().id}
     writer.send_signal(signal.SIGKILL)
     writer.communicate()
     assert holders(leases) == {}
-    outcome = store.ensure_if_free(a_step(), write, {})
+    outcome = store.ensure(a_step(), write, {})
     assert outcome is not None
     assert outcome.status == "computed"
-    found = store.ensure_if_free(a_step(), lambda _: pytest.fail("twice"), {})
+    found = store.ensure(a_step(), lambda _: pytest.fail("twice"), {})
     assert found is not None
     assert found.status == "existing"
 
