@@ -90,7 +90,10 @@ def _all(found: list[Claim], expected: list[Expectation]) -> Iterator[str]:
         yield from (_item(one.text, 4) for one in entry.comparisons)
     for topic, heading in ORDER.items():
         yield from _part(heading, told_apart([one for one in found if one.topic == topic]))
-    yield from textwrap.wrap(f"{EXPLAINED} {CORRELATION}", WIDTH)
+    if found:
+        yield from textwrap.wrap(EXPLAINED, WIDTH)
+    if any(one.topic == "order" for one in found):
+        yield from textwrap.wrap(CORRELATION, WIDTH)
     yield "Pairs of a method with the others, and its effective context: --method NAME"
 
 

@@ -43,9 +43,10 @@ def _leader(rows: list[Row], trained: int | None, several: bool) -> Claim:
     by_verdict: dict[str, list[Row]] = {}
     for row in own:
         by_verdict.setdefault(row["verdict"], []).append(row)
-    beaten = len(by_verdict.get("better", ()))
+    worse = by_verdict.get("better", [])
     same = by_verdict.get("the same", [])
-    alike = [row for row in own if row["verdict"] in ("no difference found", "not in every seed")]
+    unsteady = by_verdict.get("not in every seed", [])
+    alike = by_verdict.get("no difference found", [])
     unknown = by_verdict.get("too few", [])
     level = [row for row in own if row["difference"] == 0 and row["verdict"] != "the same"]
     where = wording.at(best["eval_length"], trained)
@@ -53,17 +54,22 @@ def _leader(rows: list[Row], trained: int | None, several: bool) -> Claim:
     superlative = f"the {'highest' if up else 'lowest'} {what}"
     value = f"{formats.rounded(best['value'])}{wording.unit(best)}"
     head = f"{where}, {_best_of(own, same, level, f'{superlative} ({value})')}"
-    limits = [r["smallest_detectable"] for r in alike if r["smallest_detectable"] is not None]
+    detectable = [row["smallest_detectable"] for row in [*unsteady, *alike]]
+    limit = max((one for one in detectable if one is not None), default=None)
     parts = []
-    if beaten == len(own):
+    if len(worse) == len(own):
         parts.append(_better_than_all(own))
-    elif beaten:
-        parts.append(f"better than {beaten} method{'s'[: beaten > 1]}")
+    elif len(worse) > wording.MOST_NAMED:
+        parts.append(f"better than {len(worse)} methods")
+    elif worse:
+        parts.append(f"better than {wording.listed(other_labels(worse))}")
+    if unsteady:
+        whom = wording.listed(other_labels(unsteady))
+        parts.append(f"better on average but not in every seed than {whom}")
     if alike:
-        detectable = f" ({wording.detectable(max(limits), best)})" if limits else ""
-        parts.append(
-            f"no significant difference from {wording.listed(other_labels(alike))}{detectable}"
-        )
+        whom = wording.listed(other_labels(alike))
+        note = "" if limit is None else f" ({wording.detectable(limit, best)})"
+        parts.append(f"no significant difference from {whom}{note}")
     if unknown:
         few = max(row["num_clusters"] for row in unknown)
         number = len(unknown)
@@ -71,7 +77,7 @@ def _leader(rows: list[Row], trained: int | None, several: bool) -> Claim:
         parts.append(f"{wording.too_few(few)} to compare {name} with {whom}")
     verdict: Verdict = (
         "better"
-        if beaten == len(own)
+        if len(worse) == len(own)
         else "too few"
         if len(unknown) == len(own)
         else "the same"
@@ -90,7 +96,7 @@ def _leader(rows: list[Row], trained: int | None, several: bool) -> Claim:
         value=best["value"],
         num_samples=max(row["num_clusters"] for row in own),
         num_seeds=best["num_seeds"],
-        smallest_detectable=max(limits, default=None),
+        smallest_detectable=limit,
     )
 
 
