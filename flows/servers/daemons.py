@@ -35,7 +35,7 @@ from tasks.own_code import python_path
 
 MARK = "LCE_SERVICE"
 GRACE_SECONDS = 5.0
-"""Time a process has to exit after SIGTERM before it is killed."""
+"""A process that is still running this long after SIGTERM is killed."""
 
 RESTRICTING = (
     "PREFECT_SERVER_API_CSRF_PROTECTION_ENABLED",
@@ -46,15 +46,15 @@ RESTRICTING = (
     "PREFECT_SERVER_UI_ENABLED",
     "PREFECT_UI_ENABLED",
 )
-"""User settings that our Prefect servers accept. Each one only restricts what a server does."""
+"""Settings of the user that our Prefect servers keep, because they only restrict a server."""
 
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-"""HTTP client without a proxy: the user's proxy could not reach this machine's loopback."""
+"""HTTP client without a proxy, because the user's proxy cannot reach this machine's loopback."""
 
 
 @dataclass(frozen=True)
 class Service:
-    """A background process of this project, which was running when this object was made."""
+    """A background process of `lce up`, which was running when this object was made."""
 
     name: str
     pid: int
@@ -65,14 +65,14 @@ class Service:
     """Address to open or connect to; None for a process that does not listen."""
     log: str
     already: bool = False
-    """True if the process was running before `up` was called."""
+    """True for a process that `find` found, False for one that `launch` has just started."""
 
 
 def environment(home: Path) -> dict[str, str]:
-    """Return the environment for a server of `home`: this process's, without foreign settings.
+    """Return the environment for a server of `home`, based on this process's environment.
 
-    PREFECT_* and MLFLOW_* settings of the user's own servers are removed, except those in
-    `RESTRICTING`.
+    The user's PREFECT_* and MLFLOW_* variables are removed, because they configure other servers.
+    Those in `RESTRICTING` are kept.
     """
     inherited = {
         key: value
@@ -113,7 +113,7 @@ def launch(
             start_new_session=True,
         )
     service = Service(name, process.pid, started(process.pid), port, url, str(log))
-    process.returncode = 0  # nobody waits for the process; without a return code Popen would warn
+    process.returncode = 0  # avoids Popen's warning: this program never waits for the process
     state = _state_file(home, name)
     make_folder(state.parent)
     write_json(state, asdict(service))
@@ -121,7 +121,7 @@ def launch(
 
 
 def find(home: Path, name: str) -> Service | None:
-    """Return the running service of that name; None if there is none or its process has ended."""
+    """Return the service `name` if it is running, else None."""
     try:
         content = read_mapping(_state_file(home, name))
         types = {"name": str, "pid": int, "started": float, "url": str | None, "log": str}
@@ -152,7 +152,7 @@ def stop(home: Path, services: Sequence[Service]) -> None:
 
 
 def stop_leftovers(home: Path) -> list[int]:
-    """Kill every process that a service of `home` ever started and that still runs; return pids."""
+    """Kill all running processes that services of `home` ever started, and return their pids."""
     killed = []
     while processes := marked(home):
         killed += [process.pid for process in processes]
@@ -161,7 +161,7 @@ def stop_leftovers(home: Path) -> list[int]:
 
 
 def marked(home: Path) -> list[psutil.Process]:
-    """Return the running processes with LCE_SERVICE=`home` that this user may inspect."""
+    """Return this user's running processes whose environment has LCE_SERVICE=`home`."""
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
@@ -172,26 +172,27 @@ def marked(home: Path) -> list[psutil.Process]:
 
 
 def wait_until(
-    what: str, ready: Callable[[], bool], alive: Callable[[], bool], log: Path, seconds: float
+    name: str, ready: Callable[[], bool], alive: Callable[[], bool], log: Path, seconds: float
 ) -> None:
     """Wait until `ready` returns True.
 
     Raises:
-      ServiceError: if the process ended or the time is up; quotes the end of its log.
+      ServiceError: if the process ended, or was not ready after `seconds`; quotes the end of its
+        log.
     """
     limit = time.monotonic() + seconds
     while not ready():
         if not alive():
             raise ServiceError(
-                what,
+                name,
                 "a process that ended while starting",
-                "a server that runs",
+                "a running server",
                 f"read {log}, which ends with these lines",
                 tail(log),
             )
         if time.monotonic() > limit:
             raise ServiceError(
-                what,
+                name,
                 f"no answer after {seconds:.0f} s",
                 "a server that answers",
                 f"read {log}, which ends with these lines",
@@ -201,9 +202,10 @@ def wait_until(
 
 
 def answers(url: str, secret: str = "") -> bool:
-    """Return True if a server at `url` answers with 200 and, if `secret` is given, knows it.
+    """Return True if a server at `url` answers with status 200.
 
-    The secret is sent only to a server that has proved that it knows it.
+    If `secret` is given, the server must first prove that it knows the secret. The secret is sent
+    only after this proof.
     """
     if secret and not _proves(url, secret):
         return False
@@ -216,7 +218,7 @@ def status(url: str, headers: Mapping[str, str]) -> int:
 
 
 def ask(url: str, body: object = None, *, secret: str = "") -> Any:
-    """Return the JSON answer to a GET, or to a POST of `body`; None for status 404.
+    """Return the JSON response to a GET, or to a POST if `body` is given; None for status 404.
 
     Raises:
       ServiceError: for any other HTTP error.
@@ -234,7 +236,7 @@ def ask(url: str, body: object = None, *, secret: str = "") -> Any:
             raise ServiceError(
                 url,
                 f"HTTP {error.code}: {error.read()[:500]!r}",
-                "an answer of Prefect's server",
+                "a successful response of Prefect's server",
                 "run `lce doctor`",
             ) from None
 
@@ -242,17 +244,18 @@ def ask(url: str, body: object = None, *, secret: str = "") -> Any:
 def _proves(url: str, secret: str) -> bool:
     """Return True if the server at `url` proves that it knows `secret`.
 
-    Another user of this machine may have taken the port.
+    A server that cannot prove this may belong to another user, who has taken the port.
     """
     server, nonce = urlsplit(url), secrets.token_urlsafe()
-    code, said = _get(urllib.request.Request(f"http://{server.netloc}{PROOF}?{nonce}"))
+    code, body = _get(urllib.request.Request(f"http://{server.netloc}{PROOF}?{nonce}"))
     expected = proof(secret, server.port or 80, nonce)
-    return code == 200 and hmac.compare_digest(said, expected.encode())
+    return code == 200 and hmac.compare_digest(body, expected.encode())
 
 
 def _get(request: urllib.request.Request) -> tuple[int, bytes]:
-    """Return status and first 1000 bytes of the answer; status 0 if no server answers."""
-    # A URLError is an OSError. A server that shuts down may break off mid-response (HTTPException).
+    """Return status and first 1000 bytes of the response; status 0 if no server answers."""
+    # URLError is a subclass of OSError. A server that shuts down may end a response early, which
+    # raises HTTPException.
     try:
         with _DIRECT.open(request, timeout=5) as response:
             return response.status, response.read(1000)
@@ -277,7 +280,8 @@ def log_path(home: Path, name: str) -> Path:
 def workplace(home: Path) -> Path:
     """Return the working folder for Prefect's processes, home/prefect.
 
-    Prefect reads .env, prefect.toml and pyproject.toml of its working folder; this one has none.
+    Prefect reads settings from .env, prefect.toml and pyproject.toml in its working folder. This
+    folder has none of these files.
     """
     return make_folder(home / "prefect")
 

@@ -1,4 +1,4 @@
-"""Start the dashboard: this process becomes its server; a second one keeps the catalog fresh."""
+"""Start the dashboard in this process, and a second process that keeps the catalog up to date."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tasks.own_code import of_own_code
 
 
 def become_dashboard(home: Path, port: int, *, refresh: bool) -> NoReturn:
-    """Replace this process with a server on loopback that runs until Ctrl-C or SIGTERM.
+    """Replace this process with the dashboard's server, which runs until Ctrl-C or SIGTERM.
 
     Args:
       home: the store whose catalog is shown.
       port: loopback port.
-      refresh: whether a second process updates the catalog from the store.
+      refresh: True to start a second process that updates the catalog from the store.
 
     Raises:
       SpecError: if the port is taken or out of range.
@@ -29,8 +29,8 @@ def become_dashboard(home: Path, port: int, *, refresh: bool) -> NoReturn:
     catalog = mended(home)
     if refresh:
         _keep_fresh(home)
-    # The dashboard only reads the catalog. Replacing this process avoids forwarding signals to a
-    # child.
+    # A child process would have to be sent the signals that this process receives. Replacing this
+    # process avoids that.
     sys.stdout.flush()
     command = [sys.executable, "-m", "dashboards.app", "--port", str(port)]
     environment = of_own_code() | {SECRET_VARIABLE: server_secret(home, "dashboard")}
@@ -38,13 +38,13 @@ def become_dashboard(home: Path, port: int, *, refresh: bool) -> NoReturn:
 
 
 def _keep_fresh(home: Path) -> None:
-    """Start the process that refreshes the catalog.
+    """Start the process that updates the catalog.
 
-    It exits when its standard input closes. The write end of that pipe is inheritable, so the
-    server that replaces this process holds it open.
+    That process exits when its standard input, a pipe, closes. The write end of the pipe is
+    inheritable, so the server that replaces this process keeps the pipe open while it runs.
     """
-    lifeline, held = os.pipe()
-    os.set_inheritable(held, True)
+    lifeline, write_end = os.pipe()
+    os.set_inheritable(write_end, True)
     command = [sys.executable, "-m", "tasks.fresh_catalog", str(home)]
     subprocess.Popen(command, stdin=lifeline, env=of_own_code())
     os.close(lifeline)

@@ -1,6 +1,6 @@
-"""`lce doctor`: check that this machine is ready and that dead runs left nothing behind.
+"""`lce doctor`: check that this machine is ready, and find what dead processes left behind.
 
-Each check reports what it found and, if something is wrong, the remedy. No check leaves a change.
+Each check reports what it found and, if something is wrong, the remedy. No check changes anything.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from lce_core.store.unforeseen import explained
 
 NAMES = ("server", "mlflow", "worker")
 FEW_BYTES = 5 << 30
-"""Free disk space below which the check warns. The toy study needs about 1 GiB."""
+"""The disk check fails below this free space. The toy study needs about 1 GiB."""
 
 _ROOT = Path(__file__).parents[2]
-# Import Prefect first: its import loads the plug-in.
-_PLUGIN = "import prefect, flows.prefect_plugin as p; raise SystemExit(not p.is_active())"
+# Importing Prefect loads the plug-in, so import Prefect first.
+_PLUGIN_TEST = "import prefect, flows.prefect_plugin as p; raise SystemExit(not p.is_active())"
 
 
 @dataclass(frozen=True)
@@ -64,38 +64,39 @@ def doctor(home: Path) -> list[Check]:
         "catalog": partial(_catalog, home),
         "MLflow database": partial(_mlflow_database, home),
         "Prefect database": partial(_prefect_database, home),
-        "prefect": _prefect,
-        "plug-in": partial(_plugin, home),
+        "prefect settings": _prefect,
+        "prefect plug-in": partial(_plugin, home),
         "services": partial(_services, home),
         "leases": partial(_leases, home),
         "attempts": partial(_attempts, home),
         "orphan processes": partial(leftovers, home),
         "accelerators": _accelerators,
     }
-    return [_made(name, check, home) for name, check in checks.items()]
+    return [_run_check(name, check, home) for name, check in checks.items()]
 
 
-def _made(name: str, check: Callable[[], Check], home: Path) -> Check:
-    """Run a check. If it raises an LceError or OSError, return this as a failed check."""
+def _run_check(name: str, check: Callable[[], Check], home: Path) -> Check:
+    """Run a check. If it raises an LceError or OSError, return a failed check with the error."""
     try:
         return check()
     except (LceError, OSError) as error:
-        told = explained(error, home)
-        return Check(
-            name, False, f"{told.where}: {told.got}", f"Expected {told.expected}: {told.remedy}."
-        )
+        found = explained(error, home)
+        remedy = f"Expected {found.expected}; {found.remedy}."
+        return Check(name, False, f"{found.where}: {found.got}", remedy)
 
 
 def _packages() -> Check:
     try:
         wanted = importlib.metadata.requires("lce") or []
     except importlib.metadata.PackageNotFoundError:
-        return Check("packages", False, "lce is not installed", "pip install -e . in the checkout")
+        return Check(
+            "packages", False, "lce is not installed", "Run `pip install -e .` in the checkout."
+        )
     requirements = [Requirement(line) for line in wanted]
     needed = [r for r in requirements if not r.marker or r.marker.evaluate({"extra": ""})]
     wrong = [text for requirement in needed if (text := _violation(requirement))]
     shown = ", ".join(f"{name} {_version(name)}" for name in ("torch", "prefect", "fastapi"))
-    remedy = "run `make install` in the checkout"
+    remedy = "Run `make install` in the checkout."
     return Check("packages", not wrong, "; ".join(wrong) or shown, remedy)
 
 
@@ -109,7 +110,7 @@ def _violation(requirement: Requirement) -> str:
     found = _version(requirement.name)
     if found and requirement.specifier.contains(found, prereleases=True):
         return ""
-    return f"{requirement.name} is {found or 'missing'}, needs {requirement.specifier}"
+    return f"{requirement.name} is {found or 'missing'}; lce needs {requirement.specifier}"
 
 
 def _python() -> Check:
@@ -117,7 +118,7 @@ def _python() -> Check:
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
         wanted = importlib.metadata.metadata("lce")["Requires-Python"]
         ok = SpecifierSet(wanted).contains(found)
-        return Check("python", ok, f"{found}, needs {wanted}", "Use one of these versions.")
+        return Check("python", ok, f"{found}; lce needs {wanted}", "Use one of these versions.")
     return Check("python", True, found)
 
 
@@ -125,19 +126,21 @@ def _folder(home: Path) -> Check:
     there = next(folder for folder in (home, *home.parents) if folder.exists())
     ok = there.is_dir() and os.access(there, os.W_OK | os.X_OK)
     detail = f"{home}{'' if there == home else ' (to be created)'}"
-    return Check("LCE_HOME", ok, detail, f"Make {there} writable, or set LCE_HOME to another.")
+    return Check(
+        "LCE_HOME", ok, detail, f"Make {there} writable, or set LCE_HOME to another folder."
+    )
 
 
 def _file_system(home: Path) -> Check:
     if not home.is_dir() or not os.access(home, os.W_OK | os.X_OK):
-        return Check("file system", True, "tried out when LCE_HOME is there")
+        return Check("file system", True, "not checked: LCE_HOME is not a writable folder")
     found = probe(home)
-    detail = f"{found.mount.kind}: locks exclude, renames replace, clock {found.skew:+.1f} s"
+    detail = f"{found.mount.kind}: locks and renames work, clock offset {found.skew:+.1f} s"
     if found.lacks:
         detail = f"{found.mount.kind}: {'; '.join(found.lacks)}"
     remedy = (
-        "Mount NFS without nolock and local_lock, Lustre with flock; keep hosts' clocks by NTP; an"
-        " object store cannot hold LCE_HOME."
+        "Mount NFS without nolock and local_lock, and Lustre with flock. Synchronise the clocks of"
+        " all hosts with NTP. An object store cannot hold LCE_HOME."
     )
     return Check("file system", not found.lacks, detail, remedy)
 
@@ -145,7 +148,7 @@ def _file_system(home: Path) -> Check:
 def _disk(home: Path) -> Check:
     there = next(folder for folder in (home, *home.parents) if folder.exists())
     free = shutil.disk_usage(there).free
-    remedy = "Free some space: `lce gc --dry-run` lists what no study needs."
+    remedy = "Free some space: `lce gc --dry-run` lists artifacts that no study needs."
     return Check("disk", free >= FEW_BYTES, f"{formats.size(free)} free", remedy)
 
 
@@ -157,11 +160,11 @@ def _catalog(home: Path) -> Check:
     if not path.exists():
         return Check("catalog", True, "none yet; the first run builds it")
     if why := damage(home):
-        return _unusable("catalog", path, why, "lce rebuild catalog")
+        return _unusable("catalog", path, why, "`lce rebuild catalog`")
     try:
         (count,) = json.loads(answer(home, "SELECT count(*) AS n FROM scores", "json"))
     except (LceError, OSError, ValueError) as error:
-        return Check("catalog", False, str(error), "lce rebuild catalog")
+        return Check("catalog", False, str(error), "Run `lce rebuild catalog`.")
     return Check("catalog", True, f"{count['n']} scores")
 
 
@@ -169,32 +172,32 @@ def _mlflow_database(home: Path) -> Check:
     from tasks import tracking
 
     if why := tracking.damage(home):
-        return _unusable("MLflow database", tracking.database(home), why, "lce rebuild mlflow")
-    there = tracking.database(home).exists()
-    return Check("MLflow database", True, "readable" if there else "none yet")
+        return _unusable("MLflow database", tracking.database(home), why, "`lce rebuild mlflow`")
+    exists = tracking.database(home).exists()
+    return Check("MLflow database", True, "readable" if exists else "none yet")
 
 
 def _prefect_database(home: Path) -> Check:
     path = prefect_database(home)
     if why := prefect_damage(home):
-        command = "lce down, then lce up" if find(home, "server") else "lce up, or the next lce run"
+        command = "`lce down`, then `lce up`" if find(home, "server") else "`lce up` or `lce run`"
         return _unusable("Prefect database", path, why, command)
     return Check("Prefect database", True, "readable" if path.exists() else "none yet")
 
 
 def _unusable(name: str, path: Path, why: str, command: str) -> Check:
-    remedy = f"{command}: sets it aside beside its place and makes a new one"
+    remedy = f"Run {command}: the command renames the file and makes a new one."
     return Check(name, False, f"{path} is {why}", remedy)
 
 
 def _prefect() -> Check:
-    """Report where a plain `prefect` command in this folder would look for its server."""
+    """Report which server a `prefect` command in this folder would use."""
     command = [sys.executable, "-m", "prefect", "config", "view", "--show-sources"]
     answer = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     remedy = "Run `prefect config view --show-sources`, and `lce doctor` in the checkout's folder."
     if answer.returncode:
-        end = "; ".join(answer.stderr.strip().splitlines()[-2:])
-        return Check("prefect settings", False, end, remedy)
+        last_lines = "; ".join(answer.stderr.strip().splitlines()[-2:])
+        return Check("prefect settings", False, last_lines, remedy)
     joined = answer.stdout.replace("\n", " ")
     _, _, found = joined.partition("PREFECT_API_URL=")
     if not found:
@@ -208,27 +211,34 @@ def _plugin(home: Path) -> Check:
     """Check that `prefect deployment run controlled-study` works as typed in the checkout."""
     settings = {key: v for key, v in environment(home).items() if key != "PREFECT_PLUGINS_ENABLED"}
     answer = subprocess.run(
-        [sys.executable, "-c", _PLUGIN], cwd=_ROOT, env=settings, capture_output=True, text=True
+        [sys.executable, "-c", _PLUGIN_TEST],
+        cwd=_ROOT,
+        env=settings,
+        capture_output=True,
+        text=True,
     )
     if answer.returncode == 0:
         return Check("prefect plug-in", True, f"active in {_ROOT}")
-    said = answer.stderr.strip().splitlines()
-    remedy = "pip install -e . in the checkout; controlled-study/controlled-study works always."
-    return Check("prefect plug-in", False, said[-1] if said else "not active", remedy)
+    lines = answer.stderr.strip().splitlines()
+    remedy = (
+        "Run `pip install -e .` in the checkout. Without the plug-in, give the deployment's full"
+        " name: controlled-study/controlled-study."
+    )
+    return Check("prefect plug-in", False, lines[-1] if lines else "not active", remedy)
 
 
 def _services(home: Path) -> Check:
-    """Check that all services run or none does, and that those with a URL answer."""
+    """Check that either all services run or none, and that running services with a URL answer."""
     found = {name: find(home, name) for name in NAMES}
     running = [service for service in found.values() if service]
     if not running:
-        return Check("services", True, "none runs; `lce up` starts them")
+        return Check("services", True, "none is running; `lce up` starts them")
     silent = [service.name for service in running if service.url and not _answers(home, service)]
     missing = [name for name, service in found.items() if service is None]
     detail = ", ".join(f"{s.name} {s.url or f'(PID {s.pid})'}" for s in running)
     if silent or missing:
-        detail += f"; silent or missing: {', '.join([*silent, *missing])}"
-    return Check("services", not (silent or missing), detail, "lce down, then lce up")
+        detail += f"; not running or not answering: {', '.join([*silent, *missing])}"
+    return Check("services", not (silent or missing), detail, "Run `lce down`, then `lce up`.")
 
 
 def _answers(home: Path, service: Service) -> bool:
@@ -237,11 +247,11 @@ def _answers(home: Path, service: Service) -> bool:
 
 
 def _leases(home: Path) -> Check:
-    there = [path.stem for path in (home / "leases").glob("*.json")]
-    live = [name for name in there if _is_held(home, name)]
-    stale = len(there) - len(live)
+    names = [path.stem for path in (home / "leases").glob("*.json")]
+    live = [name for name in names if _is_held(home, name)]
+    stale = len(names) - len(live)
     steps = {name.split(".")[0] for name in live}  # a step computed in parts has several leases
-    # A stale lease is no error: any run that needs the step takes it over.
+    # A stale lease is no error: the next run that needs the step takes the lease over.
     return Check("leases", True, f"{len(steps)} steps are being computed, {stale} leases are stale")
 
 
@@ -264,12 +274,12 @@ def _is_held(home: Path, name: str) -> bool:
 def leftovers(home: Path) -> Check:
     """Report processes that a service of `lce up` started and that outlived the service."""
     roots = {service.pid for name in NAMES if (service := find(home, name))}
-    orphans = [process for process in marked(home) if not roots & _line(process)]
+    orphans = [process for process in marked(home) if not roots & _pids_with_ancestors(process)]
     detail = ", ".join(str(process.pid) for process in orphans) or "none"
-    return Check("orphan processes", not orphans, detail, "lce down")
+    return Check("orphan processes", not orphans, detail, "Run `lce down`, which kills them.")
 
 
-def _line(process: psutil.Process) -> set[int]:
+def _pids_with_ancestors(process: psutil.Process) -> set[int]:
     with contextlib.suppress(psutil.Error):
         return {process.pid, *(parent.pid for parent in process.parents())}
     return {process.pid}
@@ -281,6 +291,6 @@ def _accelerators() -> Check:
     flash = _version("flash-attn")
     number = count_accelerators()
     if not number:
-        return Check("accelerators", True, "none visible to torch: studies run on the CPU")
-    note = f"flash-attn {flash}" if flash else "no flash-attn: torch's own kernels are used"
+        return Check("accelerators", True, "torch sees none, so studies run on the CPU")
+    note = f"flash-attn {flash}" if flash else "no flash-attn, so torch's own kernels are used"
     return Check("accelerators", True, f"{number} CUDA devices; {note}")

@@ -1,9 +1,9 @@
 """Prefect's server behind our guard: `python -m flows.servers.guarded_prefect --port PORT`.
 
-It serves what `prefect server start` serves, with the same services. The guard refuses foreign Host
-and Origin headers and requests without the secret; Prefect's API asks for the secret once more, so
-a browser's cookie alone never reaches it. The secret comes in the environment: every user of the
-machine reads command lines.
+The process serves the same API, pages and services as `prefect server start`. The guard refuses
+foreign Host and Origin headers, and requests without the secret. Prefect's API itself also requires
+the secret, so a browser's cookie alone gives no access to the API. The secret is passed in the
+environment, because every user of the machine can read command lines.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lce_core.access import Guard, auth_string
 
 AUTH = "PREFECT_SERVER_API_AUTH_STRING"
 UI_PASSWORD = "prefect-password"
-"""Key of the browser's local storage where both versions of Prefect's UI keep the password."""
+"""Key of the password in the browser's local storage, for both versions of Prefect's UI."""
 
 
 def command(port: int) -> list[str]:
@@ -31,7 +31,7 @@ def settings(url: str, secret: str) -> dict[str, str]:
     return {
         "PREFECT_API_URL": url,
         AUTH: auth_string(secret),
-        # A relative address works for both loopback names under which the page can be opened.
+        # A relative address works with both names of the loopback, localhost and 127.0.0.1.
         "PREFECT_UI_API_URL": "/api",
         "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": url.removesuffix("/api"),
     }
@@ -53,8 +53,8 @@ def main() -> None:
     from prefect.server.api.server import create_app
     from prefect.settings import get_current_settings
 
-    # Prefect would fetch its list of worker types from GitHub. If the fetch fails, it uses its
-    # bundled copy, so give it an address that always fails.
+    # Prefect would fetch its list of worker types from GitHub. If the fetch fails, Prefect uses its
+    # bundled list, so replace the address by one that always fails.
     KNOWN_VIEWS.update(dict.fromkeys(KNOWN_VIEWS, "file:///"))
     server = get_current_settings().server
     credentials = os.environ[AUTH]

@@ -1,9 +1,9 @@
-"""The worker of `lce up`: it runs this checkout's flow and nothing else.
+"""The worker of `lce up`, which runs only this checkout's flow.
 
-Prefect's own process worker starts whatever command, environment and working directory a flow run
-names, and whatever entry point and steps its deployment has. This one takes a flow run's parameters
-only: command, environment and folder are fixed here, and flow runs of other deployments crash with
-a sentence that says so.
+Prefect's own process worker starts any command, environment and working directory that a flow run
+names, and any entry point and steps of its deployment. This worker uses only the parameters of a
+flow run. Command, environment and folder are fixed here, and flow runs of other deployments crash
+with an error that gives the reason.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ _STEP = "prefect.deployments.steps.set_working_directory"
 
 
 class StudyJob(process.ProcessJobConfiguration):
-    """The fixed command, environment and folder that start every flow run."""
+    """Command, environment and folder of every flow run; all three are fixed."""
 
     @classmethod
     async def from_template_and_values(cls, *_: Any, **__: Any) -> StudyJob:
         """Return the fixed job; the work pool's template and all job variables are ignored."""
         return cls(
             command=command_to_string([sys.executable, "-m", "prefect.engine"]),
-            # With this entry point the engine needs no deployment to find the flow. Flows need no
-            # bare names, so the plug-in is disabled.
+            # With this entry point the engine finds the flow without its deployment. The plug-in
+            # only serves commands that users type, so it is disabled.
             env={"PREFECT__FLOW_ENTRYPOINT": _MODULE, "PREFECT_PLUGINS_ENABLED": "false"},
             working_dir=ROOT,
-            # Do not pipe the output: if the worker died, the flow would write to a broken pipe and
-            # die as well.
+            # Do not pipe the output: if the worker died, writing to the broken pipe would also
+            # kill the flow.
             stream_output=False,
         )
 
 
-class StudyWorker(process.ProcessWorker, ABC):  # ABC: Prefect's registry keeps its own worker
+class StudyWorker(process.ProcessWorker, ABC):  # ABC: Prefect does not register the class
     """A process worker for deployments of this checkout's flow."""
 
     job_configuration = StudyJob
@@ -65,11 +65,12 @@ class StudyWorker(process.ProcessWorker, ABC):  # ABC: Prefect's registry keeps 
         """Run the flow in its own process and return the exit result.
 
         Raises:
-          ServiceError: if the deployment is not of this checkout. Prefect shows it as the run's
-            state.
+          ServiceError: if the deployment is not of this checkout. Prefect shows the error in the
+            flow run's state.
         """
-        number = flow_run.deployment_id
-        require_ours(flow_run.name, await self.client.read_deployment(number) if number else None)
+        deployment_id = flow_run.deployment_id
+        deployment = await self.client.read_deployment(deployment_id) if deployment_id else None
+        require_ours(flow_run.name, deployment)
         return await super().run(flow_run, configuration, task_status)
 
 
@@ -89,7 +90,7 @@ def require_ours(flow_run: str, deployment: DeploymentResponse | None) -> None:
         f"flow run {flow_run}",
         found,
         f"a deployment of {ENTRYPOINT} in {ROOT}, the only flow that this worker runs",
-        "run it with a worker of your own: `prefect worker start`, for a work pool of your own",
+        "run it in a work pool of your own, with a worker from `prefect worker start`",
     )
 
 
@@ -102,13 +103,15 @@ def main() -> None:
     parser = ArgumentParser(description=__doc__)
     parser.add_argument("--pool", required=True)
     parser.add_argument("--name", required=True)
-    asked = parser.parse_args()
-    # Prefect would load the flow from the deployment to run the hooks of a crashed or cancelled
-    # run. The deployment may have changed since it was checked. Our flow has no hooks, so load
-    # none.
+    arguments = parser.parse_args()
+    # To run the hooks of a crashed or cancelled run, Prefect would load the deployment's flow. The
+    # deployment may have changed since `require_ours` checked it. Our flow has no hooks, so load
+    # an empty flow instead.
     vars(process)["load_flow_from_flow_run"] = _without_hooks
     setup_signal_handlers_worker(os.getpid(), "the worker", print)
-    worker = StudyWorker(work_pool_name=asked.pool, name=asked.name, create_pool_if_not_found=False)
+    worker = StudyWorker(
+        work_pool_name=arguments.pool, name=arguments.name, create_pool_if_not_found=False
+    )
     with contextlib.suppress(asyncio.CancelledError, KeyboardInterrupt):
         asyncio.run(worker.start())
 

@@ -1,4 +1,4 @@
-"""Loopback ports: find a free one, and name the process that holds a taken one."""
+"""Find a free loopback port, and name the process that listens on a taken one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LOOPBACK = "127.0.0.1"
 
 
 def free_port() -> int:
-    """Return a loopback port that is free now; another process may still take it first."""
+    """Return a loopback port that is free now, although another process may take it at any time."""
     with socket.socket() as probe:
         probe.bind((LOOPBACK, 0))
         return int(probe.getsockname()[1])
@@ -24,20 +24,21 @@ def require_free(port: int, option: str) -> None:
     """Raise an error unless a server can bind to `port`.
 
     Raises:
-      SpecError: if the port is out of range, not permitted, or taken; names its holder.
+      SpecError: if the port is out of range, not permitted, or taken by a process, which the error
+        names.
     """
     if not 1 <= port <= 65535:
         raise SpecError(option, port, "a port from 1 to 65535", "choose another")
     try:
         with socket.socket() as probe:
-            # Without SO_REUSEADDR, connections in TIME_WAIT of a server stopped a moment ago block
-            # the port.
+            # Without SO_REUSEADDR the port stays blocked for a minute after a server has stopped,
+            # by connections in state TIME_WAIT.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind((LOOPBACK, port))
     except PermissionError:
         raise SpecError(
             option,
-            f"{port}, a port of the administrator's",
+            f"{port}, a port that only an administrator may use",
             "a port of 1024 or more",
             "choose a higher one",
         ) from None
@@ -46,13 +47,13 @@ def require_free(port: int, option: str) -> None:
             option,
             f"{port}, on which {holder(port)} listens",
             "a free port",
-            f"stop that process, or choose another port with {option}; if it is a"
-            " forgotten `lce up`, run `lce down` with its LCE_HOME",
+            f"stop that process (for an `lce up`: run `lce down` with the same LCE_HOME), or"
+            f" choose another port with {option}",
         ) from None
 
 
 def holder(port: int) -> str:
-    """Return name and pid of the process that listens on `port`, if visible to this user."""
+    """Return the name and pid of the process that listens on `port`, if this user may see it."""
     with contextlib.suppress(psutil.AccessDenied):
         for connection in psutil.net_connections(kind="tcp"):
             address = connection.laddr

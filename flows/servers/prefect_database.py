@@ -31,7 +31,7 @@ def prefect_damage(home: Path) -> str | None:
 
 
 def mend_prefect(home: Path) -> None:
-    """Rename a database with which Prefect's server could not start; the server makes a new one.
+    """Rename a damaged database, so that Prefect's server makes a new one and can start.
 
     Call this before a server starts, never while one runs.
 

@@ -1,7 +1,8 @@
 """`lce up` and `lce down`: Prefect's server, a worker and the MLflow UI on loopback.
 
-The services keep their files in LCE_HOME, bind 127.0.0.1 only, and take no setting from the user's
-environment or working folder. `up` is idempotent: it leaves running services alone.
+The services keep their files in LCE_HOME and bind only 127.0.0.1. They use no Prefect or MLflow
+settings from the user's environment or working folder, except a few that restrict a server
+(`daemons.RESTRICTING`). `up` leaves running services alone.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import hashlib
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from filelock import FileLock
@@ -48,7 +49,7 @@ POOL_TEMPLATE = {
     "job_configuration": {"stream_output": False, "env": {"PREFECT_PLUGINS_ENABLED": "false"}},
     "variables": {"type": "object", "properties": {}, "additionalProperties": False},
 }
-"""Base job template of the pool. It has no variables, so Prefect refuses job variables."""
+"""Base job template of the work pool. It defines no variables, so Prefect refuses any."""
 NAMES = ("server", "mlflow", "worker")
 """Services in the order in which they start."""
 GUARDED = {
@@ -56,23 +57,24 @@ GUARDED = {
     "mlflow": "tasks.tracking.guarded_server",
     "worker": "flows.servers.guarded_worker",
 }
-"""Module in the command line of a service that requires the home's secret."""
-OPTIONS = {"server": "--port", "mlflow": "--mlflow-port"}
+"""Module in the command line of each service. Services of earlier versions required no secret and
+ran other modules."""
+PORT_OPTIONS = {"server": "--port", "mlflow": "--mlflow-port"}
 START_SECONDS = 120.0
 
 _ROOT = Path(__file__).parents[2]
 
 
 def up(home: Path, ports: Mapping[str, int]) -> list[Service]:
-    """Start the services that do not run, deploy prefect.yaml, and wait until all are ready.
+    """Start the services that are not running, deploy prefect.yaml, and wait until all are ready.
 
     Args:
       ports: ports of "server" (Prefect) and "mlflow"; ignored for a service that already runs.
 
     Raises:
-      SpecError: if a port is taken; nothing was started.
-      ServiceError: if a service does not start; services started by this call are stopped again.
-        Also if a running service of an earlier version requires no secret.
+      SpecError: if a port is taken. In this case nothing was started.
+      ServiceError: if a service does not start, or an earlier version's service, which requires no
+        secret, is running. The services that this call started are stopped.
     """
     home = home.absolute()
     make_folder(home / "services")
@@ -80,16 +82,16 @@ def up(home: Path, ports: Mapping[str, int]) -> list[Service]:
         before = {name: find(home, name) for name in NAMES}
         for service in filter(None, before.values()):
             _require_guarded(service)
-        for name, option in OPTIONS.items():
+        for name, option in PORT_OPTIONS.items():
             if before[name] is None:
                 require_free(ports[name], option)
         try:
             server = before["server"] or _start_server(home, ports["server"])
             mlflow = before["mlflow"] or _start_mlflow(home, ports["mlflow"])
-            _wait_for(server, "/health", _secret(home))
+            _wait_until(server, lambda: answers(f"{server.url}/health", _secret(home)))
             _deploy(home, server)
             worker = before["worker"] or _start_worker(home, server)
-            _wait_for(mlflow, "/health")
+            _wait_until(mlflow, lambda: answers(f"{mlflow.url}/health"))
             _wait_for_worker(home, server, worker)
         except BaseException:
             stop(home, [s for s in _running(home) if before[s.name] is None])
@@ -107,7 +109,7 @@ def down(home: Path) -> list[str]:
 
 
 def address(home: Path, service: Service) -> str:
-    """Return the link that opens a service in a browser, logged in; "running" without a page."""
+    """Return a link that opens a service in a browser and logs in; "running" if it has no page."""
     if service.name == "server":
         return login_link(str(service.url).removesuffix("/api"), _secret(home.absolute()))
     if service.name == "mlflow":
@@ -116,7 +118,7 @@ def address(home: Path, service: Service) -> str:
 
 
 def study_pages(home: Path) -> dict[str, str]:
-    """Return a login link to the charts of each study that MLflow shows, by study name."""
+    """Return links to the MLflow charts of each study, by study name. The links log in."""
     names = tracking.studies_with_pages(home)
     found = {name: tracking.pages_of(home, name) for name in names}
     return {
@@ -135,15 +137,15 @@ def _running(home: Path) -> list[Service]:
 
 
 def _require_guarded(service: Service) -> None:
-    """Raise an error if the service was started by an earlier version, which required no secret."""
+    """Raise ServiceError if an earlier version, which required no secret, started the service."""
     process, module = process_of(service), GUARDED.get(service.name)
     command = process.cmdline() if process else []
     if module and command and module not in command:
         raise ServiceError(
             f"{service.name} (PID {service.pid})",
             "a process without a secret, to which every user of this machine can connect",
-            "a process that asks for the home's secret",
-            "run `lce down` when no study runs through it, then `lce up`",
+            "a process that requires the home's secret",
+            "when no run uses it any more, run `lce down`, then `lce up`",
         )
 
 
@@ -170,39 +172,31 @@ def _start_mlflow(home: Path, port: int) -> Service:
 
 def _start_worker(home: Path, server: Service) -> Service:
     command = [sys.executable, "-m", "flows.servers.guarded_worker", "--pool", POOL]
-    command += ["--name", _worker_name()]
-    # The default polling interval is 10 s; a run would wait that long before it starts.
+    command += ["--name", f"lce-{socket.gethostname()}"]
+    # With the default polling interval of 10 s a run could wait that long before it starts.
     environment = {**_client(home, server), "PREFECT_WORKER_QUERY_SECONDS": "2"}
     return launch(home, "worker", command, environment)
 
 
 def _client(home: Path, server: Service) -> dict[str, str]:
-    """Return the environment of a process that uses the API of `server`."""
+    """Return the environment variables with which a process uses the API of `server`."""
     return {"PREFECT_API_URL": str(server.url), **client_auth(_secret(home))}
 
 
-def _worker_name() -> str:
-    return f"lce-{socket.gethostname()}"
+def _wait_until(service: Service, is_ready: Callable[[], bool]) -> None:
+    def is_alive() -> bool:
+        return process_of(service) is not None
 
-
-def _wait_for(service: Service, path: str, secret: str = "") -> None:
-    wait_until(
-        service.name,
-        lambda: answers(f"{service.url}{path}", secret),
-        lambda: process_of(service) is not None,
-        Path(service.log),
-        START_SECONDS,
-    )
+    wait_until(service.name, is_ready, is_alive, Path(service.log), START_SECONDS)
 
 
 def _wait_for_worker(home: Path, server: Service, worker: Service) -> None:
-    def online() -> bool:
-        # Use a GET: it passes Prefect's CSRF protection, which the user may have enabled.
+    def is_online() -> bool:
+        # The user may have enabled Prefect's CSRF protection, which lets only GET requests pass.
         pool = ask(f"{server.url}/work_pools/{POOL}", secret=_secret(home)) or {}
         return bool(pool.get("status") == "READY")
 
-    alive = process_of
-    wait_until("worker", online, lambda: alive(worker) is not None, Path(worker.log), START_SECONDS)
+    _wait_until(worker, is_online)
 
 
 def _deploy(home: Path, server: Service) -> None:
@@ -212,8 +206,8 @@ def _deploy(home: Path, server: Service) -> None:
         raise ServiceError(
             file,
             "no such file",
-            "the checkout of this project, which `lce up` deploys from",
-            "run `lce up` of a checkout (pip install -e .)",
+            "a checkout of this project, from which `lce up` deploys the flow",
+            "install the checkout with `pip install -e .`, then run `lce up`",
         )
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
     wanted = {
@@ -230,14 +224,14 @@ def _deploy(home: Path, server: Service) -> None:
     if pool is None or pool["base_job_template"] != POOL_TEMPLATE:
         template = home / "services" / "pool.json"
         write_json(template, POOL_TEMPLATE)
-        how = ("create", POOL, "--type", "process") if pool is None else ("update", POOL)
-        _prefect(home, server, "work-pool", *how, "--base-job-template", str(template))
+        action = ("create", POOL, "--type", "process") if pool is None else ("update", POOL)
+        _prefect(home, server, "work-pool", *action, "--base-job-template", str(template))
     _prefect(home, server, "--no-prompt", "deploy", "--all")
     write_json(note, wanted)
 
 
 def _prefect(home: Path, server: Service, *arguments: str) -> None:
-    # Prefect reads prefect.yaml and entry points from the working folder, so run in the checkout.
+    # Prefect reads prefect.yaml and the flow's file in its working folder, the checkout here.
     answer = subprocess.run(
         [sys.executable, "-m", "prefect", *arguments],
         cwd=_ROOT,
@@ -249,11 +243,11 @@ def _prefect(home: Path, server: Service, *arguments: str) -> None:
     )
     log_path(home, "deploy").write_text(answer.stdout, encoding="utf-8")
     if answer.returncode:
-        end = "\n".join(answer.stdout.splitlines()[-15:])
+        last_lines = "\n".join(answer.stdout.splitlines()[-15:])
         raise ServiceError(
             f"prefect {' '.join(arguments)}",
             f"exit code {answer.returncode}",
-            "a deployment on this server",
+            "exit code 0",
             f"read {log_path(home, 'deploy')}, which ends with these lines",
-            end,
+            last_lines,
         )

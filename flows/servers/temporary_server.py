@@ -1,13 +1,13 @@
 """A Prefect server for one `lce run`, on a free loopback port.
 
 A flow needs a server; without one, most records of its tasks are lost. A server takes seconds to
-start, so starting has two phases: `start` returns at once and imports no Prefect, `wait_ready`
-waits for the first healthy answer. The server runs under `tasks.supervisor`, and this process holds
-the supervisor's lifeline. However the run or the supervisor ends, kill -9 included, no process
-remains. The server shares its database with `lce up`, which therefore shows past runs. Its secret
-is new and exists only in the memory of the two processes.
+start, so starting has two phases: `start` returns at once and imports no Prefect, and `wait_ready`
+waits until the server answers. The server runs under `tasks.supervisor`, which exits when a pipe
+held by this process closes (the lifeline). However the run or the supervisor ends, kill -9
+included, no process remains. The server shares its database with `lce up`, which therefore shows
+past runs. The server's secret is new and exists only in the memory of the two processes.
 
-If the server dies, it is restarted on the same port. Prefect's client finds it there and sends its
+A server that dies is restarted on the same port, where Prefect's client finds it and sends the
 pending records. After `MOST_FAILED_STARTS` consecutive failures the run continues without a server.
 """
 
@@ -37,18 +37,18 @@ from tasks import supervisor
 START_SECONDS = 120.0
 STOP_SECONDS = 5.0
 WATCH_SECONDS = 0.5
-"""Poll interval that checks whether the server still runs."""
+"""Interval at which a thread checks that the server still runs."""
 MOST_FAILED_STARTS = 3
-"""Attempts to start the server. If all fail at the start of a run, the run ends with an error;
-later, it continues without a server."""
+"""Consecutive failed starts after which no more follow. At the start of a run, the run then ends
+with an error; later, it continues without a server."""
 
 _SETTINGS = {
     "PREFECT_SERVER_UI_ENABLED": "false",
-    # Two runs may share the SQLite database. With this timeout the second one waits for the lock
-    # instead of failing.
+    # Servers of several runs may share the SQLite database. With this timeout in seconds they wait
+    # for its lock instead of failing.
     "PREFECT_SERVER_DATABASE_TIMEOUT": "60",
-    # Disable services for schedules, automations and workers; such a run has none of these.
-    # Services that record events and task runs or free concurrency slots stay enabled.
+    # A run in the user's process has no schedules, automations or workers, so disable their
+    # services. Services that record events and task runs or free concurrency slots stay enabled.
     **{
         f"PREFECT_SERVER_SERVICES_{name}_ENABLED": "false"
         for name in (
@@ -64,20 +64,20 @@ _SETTINGS = {
 
 
 class TemporaryServer:
-    """The Prefect API that a run uses: a server that already runs, or one started for the run."""
+    """The Prefect server of a run: a server that is already running, or one started for the run."""
 
     def __init__(self, home: Path, tell: Callable[[str], None] = lambda text: None) -> None:
-        """Make the object without starting anything.
+        """Make the object without starting a server.
 
         Args:
           home: the store whose database the server uses.
-          tell: receives a sentence when the server is lost for the first time, and when it cannot
-            be restarted.
+          tell: receives a sentence for the user when the server dies for the first time, and when
+            it cannot be restarted.
         """
         self.home = home.absolute()
         self.url = ""
         self.secret = ""
-        """Secret that the server requires; empty for a server of the user's own."""
+        """Secret that the server requires; empty for a server at the user's PREFECT_API_URL."""
         self.started_here = False
         """True if this object started a server, which `close` then stops."""
         self.log = log_path(self.home, "temporary-server")
@@ -94,7 +94,8 @@ class TemporaryServer:
         self.url, self.secret = _existing(self.home)
         if not self.url:
             self.started_here, self.secret = True, new_secret()
-            # At a Timeout another server of this home is starting; `wait_ready` then starts ours.
+            # A Timeout means that another server of this home is starting. `wait_ready` then waits
+            # for that and starts ours.
             with contextlib.suppress(Timeout):
                 self._lock.acquire(timeout=0)
                 self._launch()
@@ -117,15 +118,15 @@ class TemporaryServer:
             raise ServiceError(
                 self._lock.lock_file,
                 f"another server of {self.home} that has been starting for {START_SECONDS:.0f} s",
-                "a server that is up by then",
+                "a server that starts in this time",
                 "run `lce doctor`",
             ) from None
         finally:
             self._lock.release(force=True)
         raise ServiceError(
             f"Prefect's server on {LOOPBACK}",
-            "a process that did not start",
-            "a server that answers",
+            "no answer",
+            "a running server",
             f"run `lce doctor`; {self.log} ends with these lines",
             tail(self.log),
         )
@@ -133,21 +134,23 @@ class TemporaryServer:
     def answers(self) -> bool:
         """Return True if the server answers and is the right one.
 
-        A server of this home must prove that it knows the secret. A server of the user's own must
-        accept the user's credentials.
+        A server of this home must prove that it knows the secret. A server at the user's
+        PREFECT_API_URL must accept the user's credentials.
         """
         health = f"{self.url}/health"
-        return answers(health, self.secret) if self.secret else status(health, _own()) == 200
+        if self.secret:
+            return answers(health, self.secret)
+        return status(health, _user_credentials()) == 200
 
     @property
     def was_lost(self) -> bool:
-        """True if the server died at any time, or does not answer now."""
+        """True if the server has died at any time, or does not answer now."""
         return self._died or not self.answers()
 
     def comes_back(self) -> bool:
-        """Wait for a server that is being restarted; return True once it answers.
+        """Wait until a server that is being restarted answers; return True if it does.
 
-        Returns False if the restarts were abandoned or `START_SECONDS` have passed.
+        Returns False if it is no longer being restarted or `START_SECONDS` have passed.
         """
         watch, limit = self._watch, time.monotonic() + START_SECONDS
         while watch and watch.is_alive() and time.monotonic() < limit:
@@ -166,8 +169,7 @@ class TemporaryServer:
 
     def _become_healthy(self) -> bool:
         limit = time.monotonic() + START_SECONDS
-        # Another process may take the free port before the server binds it, or the server may be
-        # killed.
+        # A start fails if another process takes the port first, or someone kills the server.
         for _ in range(MOST_FAILED_STARTS):
             process = self._process or self._launch()
             while process.poll() is None and time.monotonic() < limit:
@@ -178,21 +180,21 @@ class TemporaryServer:
         return False
 
     def _keep_up(self) -> None:
-        """Restart the server whenever it dies, until the run ends. Runs in a thread of its own."""
+        """Restart the server whenever it dies, until `close`. Runs in a separate thread."""
         failed = 0
         while not self._closing.wait(WATCH_SECONDS):
             if self._process and self._process.poll() is None:
                 failed = 0 if failed and self.answers() else failed
                 continue
-            self._stop()  # ends what the supervisor left
+            self._stop()  # also kills processes that the server left behind
             if failed == MOST_FAILED_STARTS:
                 self._tell(
-                    f"Prefect's server does not start again; the run goes on without it. {self.log}"
-                    " says why."
+                    "Prefect's server could not be restarted; the run continues without it."
+                    f" For the cause see {self.log}."
                 )
                 return
             if not self._died:
-                self._tell("Prefect's server died; it is started again.")
+                self._tell("Prefect's server died and is being restarted.")
             failed, self._died = failed + 1, True
             self._launch(urlsplit(self.url).port)
 
@@ -203,7 +205,7 @@ class TemporaryServer:
         process.terminate()  # forwarded to the server, which writes its pending records
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(STOP_SECONDS)
-        process.communicate()  # closes the lifeline, and the supervisor kills what is left
+        process.communicate()  # closes the lifeline, so the supervisor kills what is left
 
     def _launch(self, port: int | None = None) -> subprocess.Popen[bytes]:
         mend_prefect(self.home)
@@ -231,7 +233,7 @@ class TemporaryServer:
 def temporary_server(
     home: Path, tell: Callable[[str], None] = lambda text: None
 ) -> Iterator[TemporaryServer]:
-    """Yield a started server and stop it at the end; call `wait_ready` before using it."""
+    """Start a server, yield it, and stop it at the end. Call `wait_ready` before using it."""
     server = TemporaryServer(home, tell)
     try:
         server.start()
@@ -243,51 +245,53 @@ def temporary_server(
 def client_settings(home: Path, url: str, secret: str = "") -> dict[str, str]:
     """Return the environment variables that connect a Prefect client to the API at `url`.
 
-    Set it before Prefect is imported. Without a secret the server is the user's own, and so are the
-    credentials in the environment.
+    Set them before Prefect is imported. If `secret` is empty, the server is at the user's
+    PREFECT_API_URL, and the credentials in the user's environment stay in use.
     """
-    own = environment(home.absolute())
+    ours = environment(home.absolute())
     kept = ("NO_PROXY", "PREFECT_HOME", "PREFECT_PLUGINS_ENABLED", "DO_NOT_TRACK")
-    return {**{key: own[key] for key in kept}, "PREFECT_API_URL": url, **client_auth(secret)}
+    return {**{key: ours[key] for key in kept}, "PREFECT_API_URL": url, **client_auth(secret)}
 
 
 def _existing(home: Path) -> tuple[str, str]:
-    """Return URL and secret of PREFECT_API_URL or of `lce up`; empty strings if neither exists.
+    """Return URL and secret of the server at PREFECT_API_URL or of `lce up`.
+
+    Returns empty strings if there is neither. The secret of a server at PREFECT_API_URL is empty.
 
     Raises:
       ServiceError: if PREFECT_API_URL is set and no server answers there, or it refuses the user.
     """
     service = find(home, "server")
-    ours = str(service.url) if service else ""
+    own_url = str(service.url) if service else ""
     secret = server_secret(home, "prefect") if service else ""
     given = os.environ.get("PREFECT_API_URL", "").rstrip("/")
-    if given in ("", ours):
-        if ours and answers(f"{ours}/health", secret):
-            return ours, secret
+    if given in ("", own_url):
+        if own_url and answers(f"{own_url}/health", secret):
+            return own_url, secret
         if not given:
             return "", ""
-    code = status(f"{given}/health", _own())
+    code = status(f"{given}/health", _user_credentials())
     if code in (401, 403):
         raise ServiceError(
             "PREFECT_API_URL",
-            f"{given}, which answers {code}: it refuses PREFECT_API_AUTH_STRING or PREFECT_API_KEY",
-            "a server that lets you in",
-            "correct the credentials, or unset the variable: `lce run` then starts a server of its"
-            " own",
+            f"{given}, which answers with status {code}: it refuses your credentials",
+            "a server that accepts PREFECT_API_AUTH_STRING or PREFECT_API_KEY",
+            "correct them, or unset PREFECT_API_URL: `lce run` then starts its own server",
         )
     if code != 200:
         raise ServiceError(
             "PREFECT_API_URL",
             f"{given}, where no Prefect server answers",
             "the address of a running server",
-            "start it, or unset the variable: `lce run` then starts one of its own",
+            "start the server, or unset PREFECT_API_URL: `lce run` then starts its own server",
         )
     return given, ""
 
 
-def _own() -> dict[str, str]:
+def _user_credentials() -> dict[str, str]:
     """Return the Authorization header that Prefect's clients would send for this user, if any."""
-    if own := os.environ.get("PREFECT_API_AUTH_STRING"):
-        return {"Authorization": f"Basic {base64.b64encode(own.encode()).decode()}"}
+    if user_and_password := os.environ.get("PREFECT_API_AUTH_STRING"):
+        encoded = base64.b64encode(user_and_password.encode()).decode()
+        return {"Authorization": f"Basic {encoded}"}
     key = os.environ.get("PREFECT_API_KEY")
     return {"Authorization": f"Bearer {key}"} if key else {}

@@ -214,7 +214,7 @@ def _(place: Place) -> None:
     raise running._never_registered(server)
 
 
-@provokes(ServiceError, "which answers 401")
+@provokes(ServiceError, "which answers with status 401")
 def _(place: Place) -> None:
     with http.server.HTTPServer(("127.0.0.1", 0), _Refuses) as server:
         threading.Thread(target=server.handle_request, daemon=True).start()

@@ -40,8 +40,8 @@ from tests.support.studies import (
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 Arguments = tuple[str, ...]
-DIED = "Prefect's server died; it is started again."
-GIVEN_UP = "Prefect's server does not start again; the run goes on without it."
+DIED = "Prefect's server died and is being restarted."
+GIVEN_UP = "Prefect's server could not be restarted; the run continues without it."
 
 FINISH_NOT_RECORDED = "is gone: its UI shows no end of this run."
 

@@ -14,7 +14,7 @@ from lce_core.store.file_system import Mount
 def test_a_file_system_that_fits_is_named_with_its_clock(tmp_path: Path) -> None:
     check = _file_system(tmp_path)
     assert check.ok
-    assert check.detail.endswith(": locks exclude, renames replace, clock +0.0 s")
+    assert check.detail.endswith(": locks and renames work, clock offset +0.0 s")
     assert _file_system(tmp_path / "none").ok
     assert list(tmp_path.iterdir()) == []
 

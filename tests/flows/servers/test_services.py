@@ -159,7 +159,7 @@ def test_a_server_dies_with_its_killed_supervisor_and_another_takes_its_place(ho
         while not server.answers() and time.monotonic() < limit:
             time.sleep(0.1)
         assert server.answers()
-        assert told == ["Prefect's server died; it is started again."]
+        assert told == ["Prefect's server died and is being restarted."]
     assert gone(home)
     assert not server.answers()
 
@@ -177,8 +177,10 @@ def test_a_server_that_does_not_start_again_is_given_up_with_a_word(
         limit = time.monotonic() + 60
         while len(told) < 2 and time.monotonic() < limit:
             time.sleep(0.1)
-    assert told[0] == "Prefect's server died; it is started again."
-    assert told[1].startswith("Prefect's server does not start again; the run goes on without it.")
+    assert told[0] == "Prefect's server died and is being restarted."
+    assert told[1].startswith(
+        "Prefect's server could not be restarted; the run continues without it."
+    )
     assert len(told) == 2
     assert "Fatal Python error" in server.log.read_text(errors="replace")
     assert gone(home)
