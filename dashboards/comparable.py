@@ -10,7 +10,8 @@ from dashboards.contents import Row, select
 def comparable(benchmarks: Sequence[Row], scores: Sequence[Row]) -> list[Row]:
     """Return rows of `benchmark_by_length`, split by task where methods have different tasks.
 
-    A mean over code and books cannot be compared with a mean over code alone.
+    A mean over code and books cannot be compared with a mean over code alone. Rows of a split
+    benchmark have its name, a newline and the task in the column `benchmark`.
 
     Args:
       benchmarks: rows of the view benchmark_by_length for one base model.
@@ -29,6 +30,11 @@ def comparable(benchmarks: Sequence[Row], scores: Sequence[Row]) -> list[Row]:
             for row in tasks
         ]
     return found
+
+
+def benchmark_label(benchmark: str) -> str:
+    """Return the name to show of a benchmark that `comparable` may have split by task."""
+    return benchmark.replace("\n", ": ").replace("_", " ")
 
 
 def is_best(row: Row, tasks: Sequence[Row]) -> bool:

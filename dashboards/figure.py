@@ -52,6 +52,14 @@ def figure(
     )
 
 
+def table_with_csv(name: str, table: Table) -> str:
+    """Return the table as HTML with a button that saves it as CSV in a file named `name`."""
+    return (
+        f'<div data-figure="{escape(name)}">{table.html()}<div class="tools" hidden>'
+        '<button type="button" data-save="csv">CSV</button></div></div>'
+    )
+
+
 def _cell(value: Value) -> str:
     if value is None:
         return "<td></td>"

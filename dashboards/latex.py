@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from dashboards.comparable import comparable
+from dashboards.comparable import benchmark_label, comparable
 from dashboards.contents import Contents, Row, read_contents, select
 from dashboards.families import Variant, controls, families
 from dashboards.marks import Place, place, verdicts
@@ -63,7 +63,7 @@ def _table(contents: Contents, benchmark: str, rows: list[Row]) -> Iterator[str]
     lengths = sorted({row["eval_length"] for row in rows})
     known = next(row for row in rows if row["value"] is not None)
     better = "higher" if known["higher_is_better"] else "lower"
-    name = benchmark.replace("\n", ": ").replace("_", " ")
+    name = benchmark_label(benchmark)
     key = benchmark.replace("\n", "-").replace("_", "-")
     context = study["trained_context"]
     sure = _sure(contents, rows)
@@ -107,7 +107,8 @@ def _cell(rows: list[Row], one: Variant, length: int, sure: Mapping[Place, str])
 def _sure(contents: Contents, rows: list[Row]) -> dict[Place, str]:
     """Return `better` or `worse` for the rows that differ significantly from the base model.
 
-    The keys are those of `place`. The mean of a benchmark with one task has the task's verdict.
+    The keys are those of `dashboards.marks.place`. If a benchmark has one task, its mean has the
+    verdict of that task.
     """
     found = verdicts(contents)
     placed = {}

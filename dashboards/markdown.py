@@ -74,7 +74,7 @@ def write_markdown(catalog: Path, study: str, out: Path) -> Path:
         raise SpecError(
             "--out",
             f"{out}, which cannot be written ({error.strerror})",
-            "a folder that is there or can be made",
+            "a writable folder",
             "choose another",
         ) from error
     return out / PAGE
@@ -90,7 +90,7 @@ def _page(
         yield f"Hypothesis: {plain(hypothesis)}\n"
     yield (
         f"{run['done']} of {run['cells']} cells are done, {seeds}, profiles"
-        f" {plain(run['profiles'] or '-')}. Methods extend to"
+        f" {plain(run['profiles'] or '-')}. Target context:"
         f" {contents.studies[0]['target_context']:,} tokens.\n"
     )
     yield from (f"- {plain(one.sentence)}" for one in headline(found))
@@ -99,14 +99,14 @@ def _page(
         trained = study["trained_context"]
         on = f", {trained:,}-token context" if trained else ""
         yield f"\n## {plain(base)}{on}\n"
-        yield from _came_out(found, base, trained)
+        yield from _best(found, base, trained)
         yield from _expectations([entry for entry in expected if entry.base_model == base])
         yield from _base_model(contents.of(base), out)
     yield from _gaps(contents)
     yield from _origin(contents, out)
 
 
-def _came_out(found: Sequence[Claim], base_model: str, trained: int | None) -> Iterator[str]:
+def _best(found: Sequence[Claim], base_model: str, trained: int | None) -> Iterator[str]:
     by_length = firsts(found, base_model, trained)
     if not by_length:
         return

@@ -7,11 +7,14 @@ import re
 from lce_core.terminal import visible
 
 _ESCAPED = re.compile(
-    r"[\\`*~$|]"  # code, emphasis, strike-through, GitHub's mathematics, fields of tables
+    r"[\\`*~$|]"  # code, emphasis, strike-through, GitHub's mathematics, table columns
     r"|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])"  # emphasis; never within a name
 )
-_BRACKET = re.compile(r"(\[[-+.,e\d ]*\d[-+.,e\d ]*\](?![(\[:]))|[][]")
-"""Matches an interval such as [0.1, 0.2] as group 1 (no link can start there), or a bracket."""
+_BRACKET = re.compile(r"(\[[-+.,e\d ]*\d(?: to )?[-+.,e\d ]*\](?![(\[:]))|[][]")
+"""Matches an interval such as [0.1, 0.2] or [0.1 to 0.2] as group 1, or a bracket.
+
+An interval cannot start a link.
+"""
 _ENTITIES = (
     (re.compile(r"&(?=#?\w+;)"), "&amp;"),
     (re.compile(r"<(?=[A-Za-z/!?])"), "&lt;"),

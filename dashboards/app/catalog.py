@@ -1,4 +1,4 @@
-"""Run queries on the catalog; each opens the file and closes it, so that no writer waits.
+"""Run queries on the catalog. Each query opens and closes the file, so that no writer waits.
 
 Results are cached until the catalog file is replaced.
 """
@@ -15,7 +15,7 @@ from catalog.queries import run_query
 from dashboards.contents import Row
 
 _FOLDERS = (Path(__file__).parent / "sql", Path(__file__).parents[1] / "sql")
-_KEPT = 64
+_MAX_CACHED_RESULTS = 64
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Catalog:
         return list(_answer(self.path, stamp, name, tuple(parameters.items())))
 
 
-@functools.lru_cache(maxsize=_KEPT)
+@functools.lru_cache(maxsize=_MAX_CACHED_RESULTS)
 def _answer(
     path: Path, stamp: tuple[int, ...] | None, name: str, parameters: tuple[tuple[str, Any], ...]
 ) -> tuple[Row, ...]:

@@ -20,10 +20,10 @@ DIMENSIONS = {
     "benchmark": "benchmark",
     "task": "task",
     "seed": "seed",
-    "train_length": "length trained at (tokens)",
+    "train_length": "training length (tokens)",
 }
 """Displayed name of each dimension of cells that can distinguish points."""
-COSTS = {"seconds": "seconds a cell", "tokens": "tokens a cell", "flops": "FLOPs a cell"}
+COSTS = {"seconds": "seconds per cell", "tokens": "tokens per cell", "flops": "FLOPs per cell"}
 _PARTS = ("benchmark", "task", "seed", "eval_length")
 
 

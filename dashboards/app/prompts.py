@@ -63,12 +63,13 @@ def build_prompts(
         finally:
             process.kill()  # no effect after a normal exit
     if process.returncode:
-        return Prompts(None, complaint.strip() or f"the process ended with {process.returncode}")
+        failed = f"the process failed with exit code {process.returncode}"
+        return Prompts(None, complaint.strip() or failed)
     return Prompts(json.loads(output))
 
 
 def _too_long(cell: str, sample: int) -> str:
     return (
-        f"The prompts of this cell take more than {MOST_SECONDS:.0f} s to build."
-        f" `lce prompt {cell} {sample}` takes the time that it needs, and keeps them."
+        f"Building the prompts of this cell takes more than {MOST_SECONDS:.0f} s."
+        f" Run `lce prompt {cell} {sample}`, which has no time limit and caches the prompts."
     )

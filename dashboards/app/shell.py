@@ -59,12 +59,12 @@ def framed(catalog: Catalog, title: str, view: Callable[[Chosen], None]) -> None
             if chosen is not None:
                 _mlflow(catalog, chosen.study)
         if chosen is None:
-            st.info("The catalog holds no study yet. `lce run STUDY` makes one.")
+            st.info("The catalog has no study yet. Run one with `lce run STUDY`.")
             return
         st.subheader(f"{title}: {chosen.study}, {chosen.base_model}", anchor=False)
         view(chosen)
     except SpecError as error:
-        st.error("The catalog cannot answer. Where lce is newer than it: `lce rebuild catalog`.")
+        st.error("Cannot read the catalog. If an older lce made it, run `lce rebuild catalog`.")
         st.code(str(error), language=None, wrap_lines=True)
 
 
@@ -78,8 +78,8 @@ def _age(catalog: Catalog) -> None:
 
 
 def _mlflow(catalog: Catalog, study: str) -> None:
-    """Link the study's MLflow pages, if MLflow has its runs. The links work while `lce up` runs."""
+    """Link the study's MLflow pages, if MLflow has runs of the study."""
     pages = pages_of(catalog.path.parent, study)
     if pages is not None:
-        st.link_button("All methods in MLflow", pages.methods, help="While `lce up` runs.")
-        st.link_button("Their seeds in MLflow", pages.seeds, help="While `lce up` runs.")
+        st.link_button("Methods in MLflow", pages.methods, help="Works while `lce up` runs.")
+        st.link_button("Seeds in MLflow", pages.seeds, help="Works while `lce up` runs.")

@@ -169,8 +169,8 @@ def _line(
         if gap.value_of_done is not None:
             done = f"{gap.num_seeds} of {gap.num_planned} {axes.counted}s"
             sentence = (
-                f"{line.label} at {gap.x:,}: no value, {done}"
-                f" (their mean {formats.score(gap.value_of_done)}); {gap.missing}"
+                f"{line.label} at {gap.x:,}: {done} done, mean of these"
+                f" {formats.score(gap.value_of_done)}; {gap.missing}"
             )
             at = f"translate({x(gap.x):g} {y(gap.value_of_done):g})"
             facts = value_data(x=gap.x, value_of_done=gap.value_of_done)

@@ -11,8 +11,7 @@ from dashboards.figure import figure
 from dashboards.sections.panels import family_panels, lines_of, lines_table
 
 MOST_TASKS = 3
-"""A benchmark with at most this many tasks has a figure per task, any other one figure of the
-mean."""
+"""Benchmarks with more tasks have one figure of the mean; all others one figure per task."""
 
 
 def section(contents: Contents) -> str:
@@ -29,7 +28,7 @@ def section(contents: Contents) -> str:
 
 
 def _asked(contents: Contents) -> Iterator[tuple[str, str, list[Row]]]:
-    """Yield (title, "cell" or "seed", rows) of each figure; the values are means over these."""
+    """Yield (title, "cell" or "seed", rows) per figure; values are means over cells or seeds."""
     for benchmark in dict.fromkeys(row["benchmark"] for row in contents.scores):
         rows = select(contents.scores, benchmark=benchmark)
         means = select(comparable(contents.benchmarks, contents.scores), benchmark=benchmark)

@@ -14,9 +14,9 @@ def section(contents: Contents) -> str:
     if not contents.run[0]["done"]:
         return ""
     if not contents.violations:
-        return "<p>Cells that are compared differ in the method only.</p>"
+        return "<p>Compared cells differ only in the method.</p>"
     table = Table(
-        ("factor", "among", "cells", "methods", "is", "usually", "benchmarks"),
+        ("factor", "among", "cells", "methods", "value", "usual value", "benchmarks"),
         [
             (
                 row["factor"],
@@ -31,6 +31,6 @@ def section(contents: Contents) -> str:
         ],
     )
     return (
-        "<p>Cells that are compared also differ in these factors. Consider them before you"
-        f" attribute a difference to the method.</p>{table.html()}"
+        "<p>Compared cells also differ in these factors. Consider the factors before you attribute"
+        f" a difference to the method.</p>{table.html()}"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dashboards.contents import Contents
 from dashboards.families import Variant
-from dashboards.figure import Table
+from dashboards.figure import Table, table_with_csv
 from lce_core.study.variants import weights_label
 
 
@@ -37,9 +37,7 @@ def section(contents: Contents) -> str:
         ],
     )  # fmt: skip
     return (
-        "<p>Seconds are summed over seeds. They were measured on the machines below, which may have"
-        " done other work at the same time. Training: the last training run of each method. FLOPs"
-        " come from the cost model.</p>"
-        f'<div data-figure="cost">{table.html()}<div class="tools" hidden>'
-        '<button type="button" data-save="csv">CSV</button></div></div>'
+        "<p>Seconds are summed over seeds. The machines, listed under Origin, may have done other"
+        " work at the same time. Training: the last training run of each method. FLOPs are"
+        f" estimates of the cost model.</p>{table_with_csv('cost', table)}"
     )

@@ -46,6 +46,6 @@ def section(contents: Contents) -> str:
     )
     caption = (
         "Columns: length in tokens. Rows: position of the needle, from the start of the text to its"
-        " end. The stronger the colour, the more needles were found."
+        " end. A stronger colour means that more needles were found."
     )
     return figure("Needles by length and depth", caption, pictures, table, "grids")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dashboards.charts.scatter import Axis, scatter_svg
-from dashboards.comparable import comparable
+from dashboards.comparable import benchmark_label, comparable
 from dashboards.contents import Contents, Row, select
 from dashboards.families import NO_EXTENSION, Family, Variant, controls, families
 from dashboards.figure import Table, figure
@@ -33,10 +33,10 @@ def section(contents: Contents) -> str:
         if pair is None:
             continue
         text, length, points = pair
-        title = f"{_words(name)} at {length:,} tokens"
+        title = f"{benchmark_label(name)} at {length:,} tokens"
         axes = (
-            Axis(_words(text), higher_is_better=False, logarithmic=True),
-            Axis(_words(name), higher_is_better=True),
+            Axis(benchmark_label(text), higher_is_better=False, logarithmic=True),
+            Axis(benchmark_label(name), higher_is_better=True),
         )
         pictures.append(scatter_svg(title, axes, found, points))
         numbers += [
@@ -44,9 +44,9 @@ def section(contents: Contents) -> str:
                 one.method,
                 weights_label(one.frozen),
                 length,
-                _words(text),
+                benchmark_label(text),
                 x,
-                _words(name),
+                benchmark_label(name),
                 y,
             )
             for one, (x, y) in points.items()
@@ -95,7 +95,3 @@ def _key(found: list[Family]) -> str:
         for family in found
     )
     return f' <span class="keys">{items}</span>'
-
-
-def _words(benchmark: str) -> str:
-    return benchmark.replace("\n", ": ").replace("_", " ")

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from dashboards.charts.heat_map import BenchmarkColumns, Field, HeatMap, heat_map_svg
 from dashboards.charts.strip import strip_svg
-from dashboards.comparable import comparable
+from dashboards.comparable import benchmark_label, comparable
 from dashboards.contents import Contents, Row, select
 from dashboards.families import NO_EXTENSION, Family, Variant, controls, families
 from dashboards.figure import Table, figure
@@ -20,7 +20,7 @@ WORST = 1.5
 PADDING = 42.0
 """Horizontal padding of a figure in pixels."""
 WIDEST = 1360.0
-"""Both heat maps stand side by side if they are together at most this many pixels wide."""
+"""Show the two heat maps side by side if their widths add up to at most this many pixels."""
 MOST_FRAMES = 3
 """Frame the best methods of a column only if at most this many share the best value."""
 _ABSENT = {"failed": "failed", "missing": "-", "unavailable": "n/a"}
@@ -91,8 +91,8 @@ def _map(
     beyond = f" beyond the trained context of {trained:,} tokens (the line)" if trained else ""
     caption = (
         f"{better.capitalize()} is better. Frame: best in its column, if at most {MOST_FRAMES}"
-        f" methods share the value. <i>Won</i>: share of its comparisons that a method"
-        f" wins{beyond}; methods are sorted by it."
+        " methods share the value. <i>Won</i>: share of comparisons with other methods that a"
+        f" method wins{beyond}. Methods are sorted by this share."
     )
     legend = _legend("best in its column" if name == "perplexity" else "1", name)
     table = Table(
@@ -131,7 +131,7 @@ def heat_map(
       title: title of the map.
       rows: rows of one base model from `dashboards.comparable`.
       ordered: families in the order of their rows.
-      won: share of comparisons that each variant wins; empty to leave the column out.
+      won: share of comparisons that each variant wins; empty to omit the column.
       trained: trained context in tokens.
     """
     names = list(dict.fromkeys(row["benchmark"] for row in rows))
@@ -144,7 +144,7 @@ def heat_map(
             column = select(rows, benchmark=one, eval_length=row["eval_length"])
             known = [other["value"] for other in column if other["value"] is not None]
             best = select(column, is_best=True)
-            fields[Variant.of(row), _name(one), row["eval_length"]] = _field(
+            fields[Variant.of(row), benchmark_label(one), row["eval_length"]] = _field(
                 row, known, is_framed=row in best and len(best) <= MOST_FRAMES
             )
     asked = {variant for variant, _, _ in fields}
@@ -155,7 +155,8 @@ def heat_map(
     ]
     blocks = [
         BenchmarkColumns(
-            _name(one), tuple(sorted({r["eval_length"] for r in select(rows, benchmark=one)}))
+            benchmark_label(one),
+            tuple(sorted({row["eval_length"] for row in select(rows, benchmark=one)})),
         )
         for one in names
     ]
@@ -168,12 +169,8 @@ def _legend(best: str, name: str) -> str:
     return f'<span class="ramp">{worst} <span aria-hidden="true">{steps}</span> {best}</span>'
 
 
-def _name(benchmark: str) -> str:
-    return benchmark.replace("\n", ": ").replace("_", " ")
-
-
 def _field(row: Row, known: Sequence[float], is_framed: bool) -> Field:
-    what = f"{Variant.of(row).label}, {_name(row['benchmark'])} at {row['eval_length']:,}"
+    what = f"{Variant.of(row).label}, {benchmark_label(row['benchmark'])} at {row['eval_length']:,}"
     if row["value"] is None:
         status = (row.get("status") or "missing").partition(",")[0]
         part = row["value_of_done"]
@@ -206,8 +203,9 @@ def _standing(
     ]
     beyond = f" beyond the trained context of {trained:,} tokens" if trained else ""
     caption = (
-        "Each dot is a method, placed at the share of its comparisons on the same task and length"
-        f"{beyond} that it wins; ties count half. Hollow: frozen weights."
+        "Each dot is a method. Its position is the share of comparisons with other methods, on the"
+        f" same task and length{beyond}, that the method wins. Ties count half. Hollow: frozen"
+        " weights."
     )
     table = Table(
         ("measure", "family", "method", "weights", "won"),

@@ -26,10 +26,10 @@ def section(contents: Contents, pages: MlflowPages | None) -> str:
             which = f", {row['base_model']}" if several else ""
             runs.append(f"<li>{_link(address, Variant.of(row).label + which)}</li>")
     return (
-        "<p>MLflow shows loss, throughput, settings and records of each run. These links work on"
-        " the machine that holds the study's store, while <code>lce up</code> runs: "
+        "<p>MLflow shows loss, throughput, settings and records of each run. These links work only"
+        " on the machine with the study's store, while <code>lce up</code> runs: "
         f"{_link(pages.methods, 'all methods, one line each')};"
-        f" {_link(pages.seeds, 'their seeds, grouped')}.</p>"
+        f" {_link(pages.seeds, 'seeds, grouped by method')}.</p>"
         f"<details><summary>Runs of the methods</summary><ul>{''.join(runs)}</ul></details>"
     )
 

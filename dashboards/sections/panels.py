@@ -17,7 +17,8 @@ def lines_of(rows: Sequence[Row], x: str, value: str) -> dict[Variant, Line]:
     """Return a `Line` per variant; a row whose value is None becomes a gap of the line.
 
     Args:
-      rows: need `num_seeds`; where values may be missing, also the columns of score_by_length.
+      rows: each with `num_seeds`. If values may be None, also with the columns of
+        score_by_length.
       x: name of the x column.
       value: name of the y column.
     """

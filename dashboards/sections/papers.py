@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dashboards.contents import Contents
-from dashboards.figure import Table
+from dashboards.figure import Table, table_with_csv
 from lce_core.study.variants import weights_label
 
 _NONE = (
@@ -17,7 +17,6 @@ def section(contents: Contents) -> str:
     """Return tables of the study's values beside the papers' and of rank agreement.
 
     Returns a sentence if no paper reports a matching score, and "" if no cell is done.
-
 
     Args:
       contents: rows of one base model.
@@ -51,7 +50,7 @@ def section(contents: Contents) -> str:
     )  # fmt: skip
     parts = [
         "<p>Accuracies range from 0 to 1. Differences are ours minus the paper's.</p>"
-        + _saved("papers beside ours", beside)
+        + table_with_csv("papers beside ours", beside)
     ]
     if contents.agreement:
         columns = [name for name in contents.agreement[0] if name not in ("study", "base_model")]
@@ -59,12 +58,5 @@ def section(contents: Contents) -> str:
             [name.replace("_", " ") for name in columns],
             [[row[name] for name in columns] for row in contents.agreement],
         )
-        parts += ["<h3>Rank agreement</h3>", _saved("order in papers", agreement)]
+        parts += ["<h3>Rank agreement</h3>", table_with_csv("order in papers", agreement)]
     return "".join(parts)
-
-
-def _saved(name: str, table: Table) -> str:
-    return (
-        f'<div data-figure="{name}">{table.html()}<div class="tools" hidden>'
-        '<button type="button" data-save="csv">CSV</button></div></div>'
-    )

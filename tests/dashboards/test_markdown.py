@@ -173,7 +173,7 @@ def test_the_same_catalog_gives_the_same_bytes(catalog: Path, folder: Path, tmp_
 
 def test_what_cannot_be_written_is_refused(catalog: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
-    with pytest.raises(SpecError, match="a folder that is there or can be made"):
+    with pytest.raises(SpecError, match="a writable folder"):
         write_markdown(catalog, STUDY, tmp_path / "file" / "report")
     with pytest.raises(SpecError, match="a study of"):
         write_markdown(catalog, "sampel", tmp_path)

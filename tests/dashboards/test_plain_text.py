@@ -81,7 +81,8 @@ def test_any_text_in_a_table_is_one_field_of_it(text: str) -> None:
 
 def test_sentences_of_ours_stay_readable_as_source() -> None:
     for text in (
-        "yarn tuned beats pi at needle_2 by 0.12 [0.05, 0.19] (p_Holm 1.2e-05).",
+        "yarn tuned is better than pi on needle_2: higher by 0.12 [-0.05 to 0.19]; p_Holm = 0.02.",
+        "a score of 0.12 [0.05, 0.19]",
         "p_Holm < 0.05 & more than 3",
     ):
         assert plain(text) == text

@@ -54,12 +54,12 @@ def page(chosen: Chosen) -> None:
         found = [r for r in found if r["benchmark"] == benchmark]
     found = [r for r in found if not wanted or r["eval_length"] in wanted]
     if not found:
-        st.info("Nothing to compare: the two methods have no finished prompts in common.")
+        st.info("Nothing to compare: there are no finished results on the same prompts.")
         return
     st.caption(
         "Difference: the method's score minus the other's, on the prompts that both answered, with"
-        " its 95 % interval over documents or prompts. p is corrected for all comparisons of the"
-        " family (Holm)."
+        " its 95 % interval. p (Holm) is the p-value corrected for the number of comparisons at the"
+        " same benchmark and length."
     )
     place = st.container(horizontal=True)
     for name in dict.fromkeys(r["benchmark"] for r in found):
@@ -69,10 +69,10 @@ def page(chosen: Chosen) -> None:
         panel.altair_chart(_chart(mine), key=f"pairs {name}")
     heads = {
         "benchmark": "benchmark", "task": "task", "eval_length": "length", "other": "against",
-        "value": "value", "other_value": "other", "difference": "difference", "ci_low": "low",
-        "ci_high": "high", "p_holm": "p (Holm)", "verdict": "verdict",
-        "smallest_detectable": "detectable", "num_clusters": "documents", "num_seeds": "seeds",
-        "test": "test",
+        "value": "value", "other_value": "other value", "difference": "difference",
+        "ci_low": "low", "ci_high": "high", "p_holm": "p (Holm)", "verdict": "verdict",
+        "smallest_detectable": "smallest detectable", "num_clusters": "independent samples",
+        "num_seeds": "seeds", "test": "test",
     }  # fmt: skip
     table([{**r, "other": _other(r)} for r in found], heads, "pairs")
 

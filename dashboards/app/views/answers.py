@@ -47,7 +47,9 @@ def page(chosen: Chosen) -> None:
         "Depth in %", [_ALL, *map(_short, depths)], key="depth", bind="query-params", width=150
     )
     if found:
-        st.caption("Mean scores of cells with all seeds done. Click a field to select it.")
+        st.caption(
+            "Mean scores over all seeds; empty if a seed is not done. Click a field to select it."
+        )
         maps = st.container(horizontal=True)
         _methods(maps, found, list(variants))
         if depths:
@@ -95,7 +97,7 @@ def _depths(place: DeltaGenerator, found: list[Row], label: str, depths: list[fl
         for row in found
     ]
     if not fields:
-        place.caption(f"{label} has no length with all its seeds.")
+        place.caption(f"{label} has no length at which all seeds are done.")
         return
     order = [_short(depth) for depth in depths]
     goes = {"depth": "depth", "length": "length"}
@@ -198,7 +200,7 @@ def _answer(chosen: Chosen, row: Row) -> None:
     right.code(row["reference"] or "", language=None, wrap_lines=True)
     st.text(
         f"cell {row['cell']}, seed {row['seed']}, sample {row['sample']},"
-        f" {row['num_prompt_tokens']:,} tokens of prompt"
+        f" {row['num_prompt_tokens']:,} prompt tokens"
         + (f", document {row['cluster']}" if row["cluster"] else "")
     )
     st.subheader("Prompt", anchor=False)

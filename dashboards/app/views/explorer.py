@@ -30,11 +30,11 @@ def page(chosen: Chosen) -> None:
     rows = chosen.rows("cell_scores")
     known = {measure.name: measure for measure in measures(rows)}
     row = st.container(horizontal=True)
-    y = known[row.selectbox("Up", list(known), key="y", bind="query-params", width=240)]
+    y = known[row.selectbox("Vertical axis", list(known), key="y", bind="query-params", width=240)]
     names = {name: key for key, name in DIMENSIONS.items()}
     across = [*names, *known]
-    x = row.selectbox("Across", across, index=1, key="x", bind="query-params", width=240)
-    hue = names[row.selectbox("Colours", list(names), key="hue", bind="query-params", width=170)]
+    x = row.selectbox("Horizontal axis", across, index=1, key="x", bind="query-params", width=240)
+    hue = names[row.selectbox("Colour", list(names), key="hue", bind="query-params", width=170)]
     panels = [_NONE, *names]
     panel = names.get(
         row.selectbox("Panels", panels, index=3, key="panel", bind="query-params", width=170)
@@ -48,7 +48,7 @@ def page(chosen: Chosen) -> None:
     found = points(kept, by, y, known.get(x))
     _notes(found, by, y)
     if not found.drawn:
-        st.info("Nothing to draw: no point has all of its cells.")
+        st.info("Nothing to draw: every point has a cell that is not done.")
         return
     axes = _Axes(y, x, names.get(x), known.get(x), hue, panel)
     drawn = found.drawn
@@ -64,7 +64,7 @@ def page(chosen: Chosen) -> None:
 def _kept(rows: list[Row], y: Measure) -> list[Row]:
     """Show filters by method, task, length and seed; return the rows that pass all of them."""
     mine = [row for row in rows if y.benchmark in (None, row["benchmark"])]
-    with st.expander("Only some methods, tasks, lengths or seeds"):
+    with st.expander("Filter by method, task, length or seed"):
         for name in ("variant", "task", "eval_length", "seed"):
             options = list(dict.fromkeys(dimension(row, name) for row in mine))
             wanted = st.multiselect(
@@ -92,12 +92,12 @@ def _notes(found: Points, by: Sequence[str], y: Measure) -> None:
     if y.higher_is_better is not None:
         words.append(f"{'Higher' if y.higher_is_better else 'Lower'} is better.")
     if found.gaps:
-        words.append(f"{len(found.gaps)} points are not drawn: not all of their cells are done.")
+        words.append(f"{len(found.gaps)} points are not drawn: some of their cells are not done.")
     st.caption(" ".join(words))
     if found.uneven:
         st.warning(
-            "Some of these means are over other tasks, seeds or lengths than others: choose some"
-            " above, or put them on an axis, before comparing."
+            "These means are not comparable: they are over different tasks, seeds or lengths."
+            " Filter these dimensions above, or select one as an axis."
         )
 
 

@@ -97,7 +97,7 @@ def _chart(rows: list[Row]) -> alt.LayerChart | alt.FacetChart:
             alt.Tooltip("done:Q", title="done"),
             alt.Tooltip("planned:Q", title="planned"),
             alt.Tooltip("minutes:Q", format=".1f"),
-            alt.Tooltip("reasons:N", title="why not"),
+            alt.Tooltip("reasons:N", title="reasons"),
         ],
         opacity=alt.condition(clicked, alt.value(1.0), alt.value(0.45)),
     )
@@ -136,7 +136,7 @@ def _reasons(chosen: Chosen) -> None:
 def _field(chosen: Chosen, rows: list[Row], event: Any) -> None:
     picked = event["selection"].get("field") or []
     if not picked:
-        st.caption("Click a field for its cells.")
+        st.caption("Click a field to list its cells.")
         return
     found = [
         row

@@ -19,8 +19,8 @@ _PRINTED = {
     "errata": "errata", "note": "note",
 }  # fmt: skip
 _ERRATA = {
-    "id": "id", "paper": "paper", "kind": "kind", "place": "where", "says": "says",
-    "against": "against", "taken": "taken as",
+    "id": "id", "paper": "paper", "kind": "kind", "place": "place", "says": "printed",
+    "against": "contradicted by", "taken": "used here",
 }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Page: one read-only SQL statement with limits of time and size, locked down like `lce sql`."""
+"""Page: one read-only SQL statement, sandboxed like `lce sql`, with limits of time and size."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def page(chosen: Chosen) -> None:
         query = st.text_area("SQL", first, height=_HEIGHT, key="query")
         st.form_submit_button("Ask")
     st.caption(
-        f"One statement that reads; at most {MOST_SECONDS:g} s, {MOST_ROWS:,} rows and"
-        f" {MOST_BYTES >> 20} MB. `lce sql` allows more."
+        f"One read-only statement; at most {MOST_SECONDS:g} s, {MOST_ROWS:,} rows and"
+        f" {MOST_BYTES >> 20} MiB. `lce sql` has higher limits."
     )
     if query.strip():
         _answer(chosen, query)
     st.subheader("Views", anchor=False)
     views = [{**row, "columns": ", ".join(row["columns"])} for row in chosen.catalog.rows("views")]
-    table(views, {"view": "view", "holds": "what it holds", "columns": "columns"}, "views")
+    table(views, {"view": "view", "holds": "content", "columns": "columns"}, "views")
 
 
 def _answer(chosen: Chosen, query: str) -> None:
@@ -50,7 +50,7 @@ def _answer(chosen: Chosen, query: str) -> None:
             most_bytes=MOST_BYTES,
         )
     except SpecError as error:
-        st.error("No answer.")
+        st.error("The query failed.")
         st.code(str(error), language=None, wrap_lines=True)
         return
     seconds, shown = time.perf_counter() - clock, rows[:MOST_ROWS]

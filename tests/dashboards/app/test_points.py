@@ -113,7 +113,7 @@ def test_scores_come_in_the_order_of_the_study_and_costs_come_last(tmp_path: Pat
     _, rows = read(tmp_path, cells(hole=False))
     assert [one.name for one in measures(rows)] == [
         "perplexity: perplexity", "needle: accuracy",
-        "seconds a cell", "tokens a cell", "FLOPs a cell",
+        "seconds per cell", "tokens per cell", "FLOPs per cell",
     ]  # fmt: skip
 
 

@@ -177,7 +177,9 @@ def test_a_process_that_dies_without_a_word_is_told_by_its_status(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(prompts.sys, "executable", "/bin/false")
-    assert build_prompts(tmp_path, "0" * 12, 0, lambda _: None).reason == "the process ended with 1"
+    assert build_prompts(tmp_path, "0" * 12, 0, lambda _: None).reason == (
+        "the process failed with exit code 1"
+    )
 
 
 TEXTS = st.text(alphabet="ab <>&*_`\x1b\n", min_size=0, max_size=40)

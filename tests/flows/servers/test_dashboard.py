@@ -109,7 +109,7 @@ def test_every_page_is_drawn_without_complaint_or_a_request_elsewhere(
         # Its middle is a field; the chart of the first view is drawn again once it is wide enough.
         page.wait_for_timeout(1000)
         page.get_by_test_id("stVegaLiteChart").first.click()
-        page.get_by_text("Click a field for its cells.").wait_for(state="detached")
+        page.get_by_text("Click a field to list its cells.").wait_for(state="detached")
         for title in PAGES:
             page.get_by_test_id("stSidebarNav").get_by_text(title, exact=True).click()
             page.get_by_role("heading", name=f"{title}: {STUDY}").wait_for()
