@@ -1,4 +1,4 @@
-"""Convert named arrays to the bytes of a safetensors file that contains their sha256, and back.
+"""Convert named arrays to the bytes of a safetensors file, and back. The file includes a sha256.
 
 Cached prompts and parts of long cells use this format. Equal arrays give equal bytes, so concurrent
 writers of the same arrays do not conflict.
@@ -19,7 +19,7 @@ Arrays = Mapping[str, NDArray[Any]]
 
 
 def to_bytes(arrays: Arrays) -> bytes:
-    """Serialize the arrays together with their digest."""
+    """Return the bytes of a safetensors file with the arrays and their digest."""
     return bytes(save({**arrays, "digest": _digest(arrays)}))
 
 

@@ -5,7 +5,7 @@
                                                     is stale
     home/progress/<fingerprint12>/                  checkpoints of a training run, sealed segments
                                                     of token shards, parts of a long cell
-    home/failures/<fingerprint12>.json              the last failure of a step and its attempts
+    home/failures/<fingerprint12>.json              the last error of a step, number of attempts
     home/leases/                                    leases of steps and parts being computed
     home/studies/<study>/                           the last plan, its study file's path, the lock,
                                                     and ids that only earlier plans named
@@ -15,7 +15,7 @@
     home/cache/files                                cached facts about files, such as digests
     home/accepted_plugins.json                      digests of plug-ins that a user declared equal
 
-An artifact exists if its record exists and every file has the size and sha256 in the record.
+A step is done if its artifact has a record and every file has the size and sha256 in the record.
 Only `Store.ensure` adds artifacts. It checks the record, acquires the lease, checks the record
 again, computes in an attempt folder, calls fsync and renames the folder.
 """
@@ -55,19 +55,19 @@ ATTEMPT = ".attempt-"
 class Attempt:
     """One attempt to compute a step, passed to the function that computes it.
 
-    The function writes the artifact's files to `out`. What it writes to `progress`, such as
-    checkpoints, survives a crash, and the next attempt continues from there.
+    The function writes the artifact's files to `out`. Files in `progress`, such as checkpoints,
+    survive a crash, and the next attempt continues from them.
     """
 
     step: Step
     out: Path
     progress: Path
     digests: dict[str, str] = field(default_factory=dict)
-    """sha256 of files in `out`, by relative path, if the computing function knows them. The store
-    computes the others."""
+    """sha256 of files in `out` that the function has already computed, by relative path. The store
+    computes the missing ones."""
     seconds_by_others: float = 0.0
-    """Seconds that other processes or earlier attempts spent on the step. `Record.seconds` includes
-    them."""
+    """Seconds that other processes or earlier attempts spent on the step, added to
+    `Record.seconds`."""
     plugins: dict[str, PluginCode] = field(default_factory=dict)
     """Code of the user's own plug-ins in the step's spec; see `Record.plugins`."""
 
@@ -96,12 +96,12 @@ class Store:
         """Create the store's folders and check that the home is writable.
 
         Raises:
-          SpecError: if this user cannot create or write to the home.
+          SpecError: if this user cannot create the home or write to it.
           StoreError: if the disk is full or read-only, or a file has the name of a folder.
         """
-        for place in (self.home, *self.home.parents):
-            if os.path.lexists(place) and not place.is_dir():
-                raise _unwritable(self.home, f"{place}, which is not a folder")
+        for path in (self.home, *self.home.parents):
+            if os.path.lexists(path) and not path.is_dir():
+                raise _unwritable(self.home, f"{path}, which is not a folder")
         try:
             for name in (
                 "artifacts",
@@ -144,18 +144,18 @@ class Store:
         return Listing(self.home / "artifacts")
 
     def named(self, step: Step) -> Path:
-        """Return the artifact folder's path made from the step's name and id; it need not exist.
+        """Return the path that the step's name and id give its artifact folder.
 
-        An artifact that was first computed under another step name has another path; see `path`.
+        The folder may not exist, even if the step is done: see `path`.
         """
         return self.home / "artifacts" / step.folder
 
     def path(self, step: Step, listing: Listing | None = None) -> Path:
         """Return the folder of the step's artifact, or `named(step)` if there is no artifact.
 
-        Only the fingerprint identifies an artifact. The rest of its folder's name comes from the
-        step that first computed it, perhaps in another study or under another label. If
-        `named(step)` does not exist, find the fingerprint in `listing`, by default on disk.
+        Only the fingerprint identifies an artifact. The rest of its folder's name is the name that
+        the step had when it was first computed, perhaps in another study. If `named(step)` does not
+        exist, search for the fingerprint in `listing`, or on disk without a listing.
         """
         named = self.named(step)
         if named.is_dir():
@@ -169,7 +169,7 @@ class Store:
 
         Args:
           fingerprint: Its first `ID_DIGITS` hex digits are compared.
-          kind: Step kind to search; None searches all.
+          kind: Step kind to search; None searches all kinds.
         """
         return find(self.home / "artifacts", fingerprint, kind)
 
@@ -196,7 +196,7 @@ class Store:
 
     def is_intact(self, folder: Path, record: Record) -> bool:
         """Return True if every file in `folder` has the size and sha256 in the record."""
-        return all(self._intact(folder / name, entry) for name, entry in record.files.items())
+        return all(self._is_intact(folder / name, entry) for name, entry in record.files.items())
 
     def records(self) -> Iterator[tuple[Path, Record]]:
         """Yield every artifact's folder and record, sorted by path.
@@ -273,16 +273,16 @@ class Store:
         execution: Mapping[str, Any],
     ) -> Record:
         final = self.path(step)
-        attempt = final.parent / f"{ATTEMPT}{step.id}-{uuid.uuid4().hex[:8]}"
-        handed = Attempt(step, attempt, self.home / "progress" / step.id)
+        folder = final.parent / f"{ATTEMPT}{step.id}-{uuid.uuid4().hex[:8]}"
+        attempt = Attempt(step, folder, self.home / "progress" / step.id)
         started, clock = _now(), time.monotonic()
         failed = self.failures.of(step)
         try:
-            if not handed.progress.is_dir():
-                remove(handed.progress)  # a file in the folder's place holds no usable progress
-            attempt.mkdir(parents=True)
+            if not attempt.progress.is_dir():
+                remove(attempt.progress)  # a file in the folder's place holds no usable progress
+            folder.mkdir(parents=True)
             with self.file_facts.in_use():  # steps compute digests of their input data
-                result = run(handed)
+                result = run(attempt)
             lease.require()
             record = Record(
                 kind=step.kind,
@@ -292,34 +292,34 @@ class Store:
                 parents=dict(step.parents),
                 lineage=dict(step.lineage),
                 axes=dict(step.axes),
-                files=_seal(attempt, handed.digests),
+                files=_seal(folder, attempt.digests),
                 result=dict(result),
                 environment=environment(),
                 execution=dict(execution),
                 started_at=started,
                 finished_at=_now(),
-                seconds=round(time.monotonic() - clock + handed.seconds_by_others, 3),
+                seconds=round(time.monotonic() - clock + attempt.seconds_by_others, 3),
                 attempts=(failed["attempts"] if failed else 0) + 1,
-                plugins=dict(handed.plugins),
+                plugins=dict(attempt.plugins),
             )
-            record.write(attempt)
-            sync(attempt)
+            record.write(folder)
+            sync(folder)
             lease.require()
-            if os.path.lexists(final):  # damaged, because `record` rejected it: move it away
+            if os.path.lexists(final):  # `record` found it damaged, so move it away
                 final.rename(final.parent / f"{ATTEMPT}damaged-{uuid.uuid4().hex[:8]}")
-            attempt.rename(final)
+            folder.rename(final)
             sync(final.parent)
         except BaseException as error:
-            shutil.rmtree(attempt, ignore_errors=True)
+            shutil.rmtree(folder, ignore_errors=True)
             if isinstance(error, Exception):  # KeyboardInterrupt is not a failure of the step
                 with contextlib.suppress(OSError):  # a full disk must not mask the original error
                     self.failures.add(step, error, execution)
             raise
         self.failures.forget(step.id)
-        shutil.rmtree(handed.progress, ignore_errors=True)
+        shutil.rmtree(attempt.progress, ignore_errors=True)
         return record
 
-    def _intact(self, path: Path, entry: FileEntry) -> bool:
+    def _is_intact(self, path: Path, entry: FileEntry) -> bool:
         try:
             if path.stat().st_size != entry.bytes:
                 return False
@@ -338,6 +338,7 @@ def _unwritable(home: Path, got: str) -> SpecError:
 
 
 def _seal(folder: Path, known: Mapping[str, str]) -> dict[str, FileEntry]:
+    """Set the modes of all files, call fsync and return each file's size and sha256."""
     follow_folder(folder)
     files = {}
     for path in sorted(folder.rglob("*")):

@@ -30,14 +30,14 @@ class FailureNotes:
         self._folder = home / "failures"
 
     def of(self, step: Step) -> dict[str, Any] | None:
-        """Return the content of a step's failure file (see `add`), or None without a valid file."""
+        """Return the content of a step's failure file (see `add`); None without a valid file."""
         try:
             failure = read_mapping(self._file(step.id))
         except OSError as error:
             if error.errno in NOT_A_FILE:
                 return None
             raise
-        except ValueError:  # truncated by a full disk or a crash: ignore the note
+        except ValueError:  # truncated by a full disk or a crash
             return None
         return failure if _is_note(failure) else None
 
@@ -45,7 +45,7 @@ class FailureNotes:
         """Return the content of all valid failure files, by step id."""
         found = {}
         for path in sorted(self._folder.glob("*.json")):
-            # Another process may finish the step and delete its note meanwhile.
+            # Meanwhile another process may finish the step and delete the file.
             with contextlib.suppress(OSError, ValueError):
                 if _is_note(note := read_mapping(path)):
                     found[path.stem] = note
@@ -58,8 +58,8 @@ class FailureNotes:
     def add(self, step: Step, error: BaseException, execution: Mapping[str, Any]) -> None:
         """Replace the step's failure file after a failed attempt.
 
-        The file contains the error's class (`failures.classify`), message and traceback, the number
-        of failed attempts so far, and the data and model folders of `execution`.
+        It contains the error's class (`failures.classify`), message and traceback, the number of
+        failed attempts so far, and the data and model folders of `execution`.
         """
         last, kind = self.of(step) or {}, classify(error)
         memory = kind == "out_of_memory" or isinstance(error, WorkerLostError)
@@ -81,7 +81,7 @@ class FailureNotes:
         )
 
     def forget(self, step_id: str) -> None:
-        with contextlib.suppress(IsADirectoryError):  # lce did not create a folder of this name
+        with contextlib.suppress(IsADirectoryError):  # not created by lce
             self._file(step_id).unlink(missing_ok=True)
 
     def _file(self, step_id: str) -> Path:
@@ -95,7 +95,7 @@ def _is_note(content: Mapping[str, Any]) -> bool:
 def folders_of(execution: Mapping[str, Any]) -> dict[str, str]:
     """Return the paths of an execution's data and model folders, by the user's names.
 
-    A step that was unavailable (its input was missing) is retried only if these paths changed.
+    A step that failed because its input was unavailable is retried only if these paths changed.
     """
     named = {**execution.get("data_folders", {}), **execution.get("model_folders", {})}
     return {name: str(folder) for name, folder in sorted(named.items())}

@@ -1,14 +1,14 @@
-"""Classify failures of steps. The class decides whether a run retries the step.
+"""Classify failures of steps. The class decides when a step is retried.
 
 | class | cause | retried |
 |---|---|---|
-| out_of_memory | CUDA or host memory | with half the micro-batch, same global batch |
-| transient | I/O, NCCL, lost worker, lost lease | after a growing pause |
-| disk_full | no space left, or a disk now read-only | never; the run stops, finished steps stay |
-| non_finite | NaN or infinite loss or score | never; by a later run only with --retry-failed |
-| data | bad data, bad request | never; by a later run |
-| unavailable | the cell cannot be computed | never; by a later run only if its folders changed |
-| defect | anything else: most likely a bug in lce | never; by a later run |
+| out_of_memory | CUDA or host memory | in this run, with half the micro-batch, same global batch |
+| transient | I/O, NCCL, lost worker, lost lease | in this run, after a growing pause |
+| disk_full | no space left, or a read-only disk | in the next run; this run stops |
+| non_finite | NaN or infinite loss or score | in a run with --retry-failed |
+| data | bad data, bad request | in the next run |
+| unavailable | the cell cannot be computed | in a run with other data or model folders |
+| defect | anything else: most likely a bug in lce | in the next run |
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ RETRIED: frozenset[str] = frozenset({"out_of_memory", "transient"})
 def classify(error: BaseException) -> FailureClass:
     """Return the failure class of an error, by its type and errno, or else by its message.
 
-    Different faults of CUDA, NCCL and databases raise the same exception type.
+    The message is needed because CUDA, NCCL and databases raise one type for different faults.
     """
     if isinstance(error, NonFiniteError):
         return "non_finite"
@@ -75,7 +75,7 @@ def classify(error: BaseException) -> FailureClass:
 
 
 def full_disk_in(message: str) -> str | None:
-    """Return the phrase in `message` that reports a full or read-only disk, if it contains one."""
+    """Return the phrase of `message` that reports a full or read-only disk; None without one."""
     return next((text for text in _FULL if text in message), None)
 
 

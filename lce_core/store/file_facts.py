@@ -1,11 +1,11 @@
 """Cache facts derived from files, so that unchanged files are not read again.
 
-A fact is, for example, a file's digest or the number of tokens in a data set's prompts. The cache
-is valid while path, size, mtime, ctime and inode of all its files are unchanged. File system clocks
-have a limited resolution, so a file can change twice within one tick without a change of its times.
-Therefore, like git, this module caches nothing about files younger than a tick or about files that
-changed while they were read. The check assumes that the local clock is ahead of the file server's
-clock by less than the age of the files.
+A fact is, for example, a file's digest or the number of tokens in a data set's prompts. A cached
+fact is valid while path, size, mtime, ctime and inode of all its files are unchanged. File system
+clocks have a limited resolution: a file can change twice within one tick without a change of its
+times. Like git, this module therefore caches no facts about files that are younger than a tick or
+changed while they were read. The check of the age assumes that the local clock is not ahead of the
+file server's clock by more than the age of the files.
 
 The cache is the file home/cache/files. Its first line is the sha256 of the rest. Each process that
 saves merges its facts into the file under a lock. A damaged or lost cache costs only time.
@@ -36,10 +36,10 @@ T = TypeVar("T")
 TICK_SECONDS = 2.0
 """Two changes within this time may have equal timestamps. FAT has the coarsest clock."""
 WORTH_A_HOME_BYTES = 1 << 28
-"""If LCE_HOME does not exist, `save` creates it only after this many bytes were read for facts
+"""If LCE_HOME does not exist, `save` creates it only if this many bytes or more were read for facts
 (about a second), so that planning a small study leaves no files behind."""
 _LOCK_SECONDS = 10.0
-"""Maximum wait for another process that saves. After it, `save` keeps the facts in memory."""
+"""Longest wait while another process saves. `save` then gives up and keeps the facts in memory."""
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,8 @@ class FileFacts:
           place: The file, or the folder that contains the files. `what` and `place` are the cache
             key.
           files: All files on which the fact depends.
-          compute: Returns the fact as a JSON value (no tuples). If a file is missing, `compute` is
-            called as well and must raise a useful error.
+          compute: Returns the fact as a JSON value (no tuples). It is also called if a file is
+            missing, and must then raise a useful error.
           fresh: If True, compute the fact and replace a cached value.
 
         Raises:
@@ -157,7 +157,7 @@ def _state(files: Iterable[Path]) -> _State | None:
         except OSError:
             return None
         times = (found.st_mtime_ns, found.st_ctime_ns)
-        # A program can set mtime back after changing a file, but it cannot set ctime.
+        # Include ctime: a program can set mtime back after it has changed a file, but not ctime.
         mark.update(f"{found.st_size} {times} {found.st_ino} ".encode())
         mark.update(os.fsencode(file.absolute()) + b"\n")
         newest, num_bytes = max(newest, *times), num_bytes + found.st_size

@@ -1,8 +1,8 @@
 """Test whether a file system is suitable for LCE_HOME, for `lce run` and `lce doctor`.
 
 A store requires exclusive locks (flock), atomic replacing renames, and file times from a clock that
-agrees with this host's. One host cannot test whether locks exclude other hosts; the mount options
-tell.
+agrees with this host's. Whether locks exclude other hosts cannot be tested on one host, so this
+module reads the mount options.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from pathlib import Path
 from lce_core.errors import SpecError
 from lce_core.store.lease import STALE_SECONDS
 
-MOST_SKEW_SECONDS = STALE_SECONDS / 3
-"""Maximum difference between the file system's clock and this host's. With more, the lease of a
-live process could look abandoned, or an abandoned lease live."""
+MAX_SKEW_SECONDS = STALE_SECONDS / 3
+"""Largest tolerated difference between the file system's clock and this host's. With a larger one,
+the lease of a live process could look abandoned, or an abandoned lease look live."""
 
 _MOUNTS = Path("/proc/self/mounts")
 _OBJECT_STORES = ("s3fs", "s3ql", "mountpoint-s3", "gcsfuse", "rclone", "goofys", "blobfuse")
-_LOCKS_AGAIN = """
+_LOCK_SCRIPT = """
 import fcntl, sys
 with open(sys.argv[1], "rb+") as file:
     try:
@@ -36,7 +36,9 @@ with open(sys.argv[1], "rb+") as file:
     except BlockingIOError:
         sys.exit(3)
 """
+"""Program of a second process that tries to lock a file."""
 _EXCLUDED = 3
+"""Its exit code if the file is locked already."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ class Probe:
     skew: float
     """Seconds by which the clock of the file system is ahead of this host's."""
     lacks: tuple[str, ...]
-    """Faults, as phrases for an error; empty if the file system is suitable."""
+    """Faults, as phrases for an error message; empty if the file system is suitable."""
 
 
 def probe(folder: Path) -> Probe:
@@ -69,7 +71,7 @@ def probe(folder: Path) -> Probe:
         for trial in (_locks, _renames):
             lacks += _faults(trial, aside)
         skew = _skew(aside)
-        if abs(skew) > MOST_SKEW_SECONDS:
+        if abs(skew) > MAX_SKEW_SECONDS:
             lacks.append(
                 f"its clock is {abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} this host's"
             )
@@ -82,7 +84,7 @@ def require_fit(folder: Path) -> None:
     """Check that the folder's file system is suitable for a store.
 
     Raises:
-      SpecError: if it is not; the error lists the faults.
+      SpecError: if it is not suitable; the error lists the faults.
     """
     if lacks := probe(folder).lacks:
         raise SpecError(
@@ -139,7 +141,7 @@ def _locks(aside: Path) -> str | None:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             return f"it has no flock ({error.strerror})"
-        other = subprocess.run([sys.executable, "-ISc", _LOCKS_AGAIN, str(path)])
+        other = subprocess.run([sys.executable, "-ISc", _LOCK_SCRIPT, str(path)])
     return None if other.returncode == _EXCLUDED else "its flock does not exclude other processes"
 
 

@@ -1,9 +1,9 @@
 """Find and remove artifacts that no study needs, and other leftovers, for `lce gc`.
 
-An artifact is reachable, and kept, if a plan or lock names it (a root) or if a reachable artifact
-was computed from it. Collection is refused while any process computes in the store. Artifacts are
-first renamed like unfinished attempts. If the process is killed, no artifact is half removed,
-because the next run or collection removes all unfinished attempts.
+`lce gc` keeps the roots, which are the artifacts that a plan or lock names, and the artifacts from
+which these were computed. It refuses to start while a process computes in the store. To remove an
+artifact, it first renames the folder like an unfinished attempt: if it is then killed, no artifact
+is half removed, because the next run or collection removes all unfinished attempts.
 """
 
 from __future__ import annotations
@@ -37,10 +37,11 @@ class Roots:
     """Ids (first `ID_DIGITS` digits of the fingerprint) of the steps to keep."""
     places: tuple[Mapping[str, Any], ...] = ()
     """Axis values (method, seed, length, ...) of planned cells whose id is unknown because their
-    data is missing. An artifact is kept if, for one entry, none of its axes has another value."""
+    data is missing. An artifact is kept if all the axes that it has agree with one of these cells.
+    """
 
-    def name(self, step_id: str, axes: Mapping[str, Any]) -> bool:
-        """Return True if these roots include a step with this id or these axes."""
+    def include(self, step_id: str, axes: Mapping[str, Any]) -> bool:
+        """Return True if a step with this id or these axes is to be kept."""
         return step_id in self.ids or any(_agree(axes, one) for one in self.places)
 
 
@@ -53,13 +54,15 @@ class Garbage:
     """Type of the files: artifact, attempt (an unfinished artifact), progress, failure or
     prompts."""
     bytes: int
-    """Disk space freed in bytes. A file with a hard link elsewhere frees nothing."""
+    """Disk space that the removal frees. A file with a hard link elsewhere frees nothing."""
     why: str
     """Reason for the removal, as a phrase for users."""
 
 
 @dataclass
 class _Holdings:
+    """The artifacts of a store."""
+
     folders: dict[str, list[Path]] = field(default_factory=dict)
     """Artifact folders by id, including folders without a readable record."""
     records: dict[str, Record] = field(default_factory=dict)
@@ -74,11 +77,11 @@ def find_garbage(store: Store, roots: Roots, prompt_bytes: int) -> list[Garbage]
       prompt_bytes: Maximum size of the prompts folder; the oldest prompts are removed first.
     """
     held = _holdings(store)
-    reached = _reached(held, roots)
+    needed = _needed(held, roots)
     found = [
-        Garbage(folder, "artifact", 0, "no plan or lock reaches it")
+        Garbage(folder, "artifact", 0, "no plan or lock needs it")
         for step_id, folders in held.folders.items()
-        if step_id not in reached
+        if step_id not in needed
         for folder in folders
     ]
     found += [
@@ -86,7 +89,7 @@ def find_garbage(store: Store, roots: Roots, prompt_bytes: int) -> list[Garbage]
         for folder in store.home.glob(f"artifacts/*/{ATTEMPT}*")
         if not is_held(store.home / "leases", folder.name.removeprefix(ATTEMPT).split("-")[0])
     ]
-    found += _of_steps(store, held, reached, roots)
+    found += _of_steps(store, held, needed, roots)
     found += _prompts(store, prompt_bytes)
     return _sized(sorted(found, key=lambda one: one.path))
 
@@ -139,18 +142,20 @@ def _holdings(store: Store) -> _Holdings:
     return held
 
 
-def _reached(held: _Holdings, roots: Roots) -> set[str]:
-    reached: set[str] = set()
+def _needed(held: _Holdings, roots: Roots) -> set[str]:
+    needed: set[str] = set()
     waiting = [
-        step_id for step_id in held.folders if roots.name(step_id, _axes(held.records.get(step_id)))
+        step_id
+        for step_id in held.folders
+        if roots.include(step_id, _axes(held.records.get(step_id)))
     ]
     while waiting:
         step_id = waiting.pop()
-        if step_id not in reached:
-            reached.add(step_id)
+        if step_id not in needed:
+            needed.add(step_id)
             if record := held.records.get(step_id):
                 waiting += [parent[:ID_DIGITS] for parent in record.parents.values()]
-    return reached
+    return needed
 
 
 def _axes(record: Record | None) -> Mapping[str, Any]:
@@ -161,19 +166,19 @@ def _agree(axes: Mapping[str, Any], place: Mapping[str, Any]) -> bool:
     return all(axes[name] == place[name] for name in place if axes.get(name) is not None)
 
 
-def _of_steps(store: Store, held: _Holdings, reached: set[str], roots: Roots) -> Iterator[Garbage]:
-    """Yield the progress folders and failure notes of finished steps and of unreachable steps."""
+def _of_steps(store: Store, held: _Holdings, needed: set[str], roots: Roots) -> Iterator[Garbage]:
+    """Yield the progress folders and failure files of steps that are finished or not needed."""
     for folder in store.home.glob("progress/*"):
         if folder.name in held.records and store.has_finished(folder.name):
             yield Garbage(folder, "progress", 0, "its step is finished")
         elif not (folder.name in roots.ids or roots.places):
-            yield Garbage(folder, "progress", 0, "no plan or lock reaches its step")
+            yield Garbage(folder, "progress", 0, "no plan or lock needs its step")
     notes = store.failures.all()
     for file in store.home.glob("failures/*.json"):
-        if file.stem in held.records and file.stem in reached:
-            yield Garbage(file, "failure", 0, "its step was done since")
-        elif not roots.name(file.stem, notes.get(file.stem, {}).get("axes", {})):
-            yield Garbage(file, "failure", 0, "no plan or lock reaches its step")
+        if file.stem in held.records and file.stem in needed:
+            yield Garbage(file, "failure", 0, "its step has finished since")
+        elif not roots.include(file.stem, notes.get(file.stem, {}).get("axes", {})):
+            yield Garbage(file, "failure", 0, "no plan or lock needs its step")
 
 
 def _prompts(store: Store, most: int) -> Iterator[Garbage]:
@@ -187,7 +192,7 @@ def _prompts(store: Store, most: int) -> Iterator[Garbage]:
 
 
 def _sized(found: list[Garbage]) -> list[Garbage]:
-    """Return the items with `bytes` set. A file's bytes are freed with its last hard link."""
+    """Return the items with `bytes` set. Removing the last hard link of a file frees its bytes."""
     links: Counter[tuple[int, int]] = Counter()
     sized = []
     for one in found:

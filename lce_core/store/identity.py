@@ -17,16 +17,16 @@ from lce_core.errors import SpecError
 from lce_core.store.odd_files import open_file
 
 ID_DIGITS = 12
-"""Hex digits of a fingerprint that form a step's id: 48 bits. A collision is unlikely among
-millions of steps."""
+"""Number of hex digits of a fingerprint that form a step's id: 48 bits, so that a collision among a
+million steps is unlikely."""
 
 
 def canonical_json(value: object, where: str = "value") -> str:
     """Return the canonical JSON of `value`: sorted keys, no whitespace, shortest float repr.
 
     Raises:
-      SpecError: if `value` contains a NaN, an infinity, a key that is no string, or another type;
-        the error names the path to it, which starts with `where`.
+      SpecError: if `value` contains a NaN, an infinity, a key that is not a string, or another
+        type. The error names the path to it, which starts with `where`.
     """
     _check(value, where)
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)

@@ -29,7 +29,7 @@ class Reread:
 def what_is_wrong(folder: Path) -> str | None:
     """Return an artifact's first fault as a phrase such as "weights.bin is missing", or None.
 
-    Check the record and the size of every file, but not the files' content.
+    Check the record and the presence and size of every file, but not the content.
     """
     try:
         record = Record.read(folder)
@@ -54,7 +54,7 @@ def reread(store: Store, report: Callable[[int, int], None]) -> Reread:
 
     Args:
       store: The store to read.
-      report: Called with (bytes read, total bytes of all artifacts).
+      report: Called after each file with (bytes read so far, total bytes of all artifacts).
     """
     found = Reread()
     folders = [

@@ -1,4 +1,4 @@
-"""Leases, which ensure that at most one live process computes a step.
+"""Leases: at most one live process computes a step.
 
 A lease is a JSON file that names its owner process: host, boot id, PID namespace, pid and start
 time. A reader with the same host, boot id and PID namespace checks whether the process runs. Any
@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import math
 import os
 import socket
 import threading
@@ -34,6 +35,8 @@ HEARTBEAT_SECONDS = 10.0
 STALE_SECONDS = 90.0
 """Age of the last heartbeat after which a process on another host or container counts as dead."""
 
+_STALE: tuple[dict[str, Any], float] = ({}, math.inf)
+"""Content and heartbeat age that stand for a lease file with invalid content."""
 _OURS: set[str] = set()
 """Tokens of the leases that this process has acquired and not yet released."""
 
@@ -60,8 +63,8 @@ def is_alive(lease: dict[str, Any], heartbeat_age: float) -> bool:
         pid, since = int(lease["pid"]), float(lease["started"])
     except (KeyError, TypeError, ValueError, OverflowError):
         return False
-    # A lease of this process that is no longer in `_OURS` was released, but its file could not be
-    # removed because of a file system error.
+    # A lease of this process that is missing in `_OURS` was released, but a file system error
+    # prevented the removal of its file.
     return running(pid, since) is not None and (pid != os.getpid() or lease.get("token") in _OURS)
 
 
@@ -111,7 +114,7 @@ class Lease:
     def __init__(self, path: Path, token: str, *, is_takeover: bool) -> None:
         self._path, self._token = path, token
         self.is_takeover = is_takeover
-        """True if a dead process held the lease before. It may have left unfinished files."""
+        """True if a dead process held the lease before; it may have left unfinished files."""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._beat, daemon=True)
 
@@ -122,8 +125,8 @@ class Lease:
         If the process that held the lease is dead, take the lease over.
         """
         path = folder / f"{name}.json"
-        # Check and acquire under one lock, so that only one of two processes that find the owner
-        # dead takes the lease over.
+        # Check and acquire under one lock: if two processes find the owner dead, only one of them
+        # takes the lease over.
         with locked(folder):
             if is_held(folder, name):
                 return None
@@ -142,8 +145,8 @@ class Lease:
     def still_ours(self) -> bool:
         """Return True if no other process has taken the lease over.
 
-        The answer holds only at the time of the call. Two processes can commit the same step only
-        if this process sent no heartbeat for `STALE_SECONDS`. That is safe: both computed the same
+        Another process can take it over right after the call, if this one sent no heartbeat for
+        `STALE_SECONDS`. Both may then commit the step, which is safe: both computed the same
         numbers, and each commits by renaming a complete folder into place.
         """
         held = _read(self._path)
@@ -187,7 +190,7 @@ class Lease:
         self._stop.set()
         try:
             # Without the lock, another process could take over between the check and the removal,
-            # and its lease file would be removed.
+            # which would then remove the lease file of that process.
             with locked(self._path.parent):
                 if self.still_ours():
                     self._path.unlink(missing_ok=True)
@@ -198,38 +201,41 @@ class Lease:
         while not self._stop.wait(HEARTBEAT_SECONDS):
             # A brief file server error must not end the heartbeat of a run that takes days.
             with contextlib.suppress(OSError):
-                # If another process takes over between the two calls, this refreshes the
+                # If another process takes over between the two calls, the second one refreshes the
                 # heartbeat of a live owner, which is harmless.
                 if self.still_ours():
                     os.utime(self._path)
 
 
 def _read(path: Path) -> tuple[dict[str, Any], float] | None:
+    """Return a lease file's content and the seconds since its last heartbeat; None without a file.
+
+    Invalid content counts as a stale lease.
+    """
     try:
         content = read_mapping(path)
         age = _now_of_file_system(path.parent) - path.stat().st_mtime
     except OSError as error:
-        # The file is missing, was removed by another host meanwhile (ESTALE), or is not a file.
+        # The file is missing, was just removed by another host (ESTALE), or is not a regular file.
         if error.errno in NOT_A_FILE:
             return None
         raise
     except ValueError:
-        # Invalid content: return a lease without owner and with maximum age, so that it is stale.
-        return {}, time.time()
+        return _STALE
     if not isinstance(content.get("host"), str) or not isinstance(content.get("pid"), int):
-        return {}, time.time()  # invalid as well
+        return _STALE
     return content, age
 
 
 def _now_of_file_system(folder: Path) -> float:
-    # Clocks of hosts differ. The time of a file touched now comes from the clock of heartbeats.
+    # The clocks of hosts differ. The clock that dates heartbeats also dates a file touched now.
     clock = folder / ".clock"
     try:
         clock.touch()
     except OSError as error:
-        # A reader without write permission falls back to the local clock. Other errors, such as a
-        # read-only file system, are raised: there no heartbeat could ever be judged, and a run
-        # waiting for a lease would wait forever.
+        # A reader without write permission falls back to the local clock. Raise other errors: on a
+        # read-only file system, for example, no lease would ever become stale, and a run waiting
+        # for one would wait forever.
         if error.errno in (errno.EACCES, errno.EPERM):
             return time.time()
         raise

@@ -1,7 +1,7 @@
-"""Find artifact folders by fingerprint: one in the file system, or many in a listing made once.
+"""Find artifact folders by fingerprint.
 
-Reading the folder again for every step of a plan would take time proportional to planned steps
-times artifacts.
+`find` reads the file system. For all steps of a plan, use a `Listing`, which reads it once: `find`
+would read every artifact's name again for each step.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from lce_core.store.odd_files import NOT_A_FILE
 
 
 class Listing:
-    """Artifact folders by step kind and id. Later changes on disk do not show."""
+    """A snapshot of the artifact folders by step kind and id, taken when it is created."""
 
     def __init__(self, artifacts: Path) -> None:
         self._found: dict[tuple[str, str], Path] = {}

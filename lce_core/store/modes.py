@@ -1,8 +1,8 @@
 """Give the files of an artifact the read and write permissions of their folder.
 
 Some libraries create private files (mode 0600), which a second user of a shared LCE_HOME could not
-read. The mode of a folder follows the umask or the file system's default ACL, so it shows the
-access that the user wants.
+read. The mode of a folder follows the user's umask or the file system's default ACL, so the folder
+has the permissions that the user wants.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def follow_folder(folder: Path) -> None:
     for place, _, names in os.walk(folder):
         for name in names:
             path = Path(place, name)
-            # A file system without modes may refuse chmod; ignore the error.
+            # Ignore errors: a file system without modes may refuse chmod.
             with contextlib.suppress(OSError):
                 if path.lstat().st_mode & 0o777 != wanted and not path.is_symlink():
                     path.chmod(wanted)

@@ -22,8 +22,8 @@ from lce_core.store.set_aside import free_mark
 NOT_A_FILE = frozenset(
     (errno.ENOENT, errno.ENOTDIR, errno.ESTALE, errno.ELOOP, errno.EISDIR, errno.EINVAL)
 )
-"""errno values of `open_file` that mean that no regular file exists at the path. Other values mean
-that a file exists, or may exist, but cannot be read."""
+"""errno values of `open_file` if no regular file exists at the path. With any other value, a file
+exists or may exist, but cannot be read."""
 
 
 def open_file(path: Path) -> BinaryIO:
@@ -71,7 +71,7 @@ def read_mapping(path: Path) -> dict[str, Any]:
 
 
 def odd_kind(path: Path) -> str | None:
-    """Return "a folder" or "not a regular file" for an error message; None for a regular file.
+    """Return "a folder" or "not a regular file", for error messages; None for a regular file.
 
     Raises:
       OSError: if nothing exists at `path`, or its type cannot be determined.
@@ -124,7 +124,7 @@ def write_file(path: Path, content: bytes, *, durable: bool = False) -> None:
 def make_way(path: Path) -> None:
     """Free the name `path` for a new file: delete a FIFO, device or broken link; rename a folder.
 
-    Keep an existing regular file.
+    Keep a regular file.
     """
     with contextlib.suppress(FileNotFoundError):
         mode = path.lstat().st_mode
@@ -158,13 +158,13 @@ def make_folder(path: Path) -> Path:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:
-        place = next(one for one in (*reversed(path.parents), path) if _is_odd(one))
-        raise no_folder(place) from error
+        odd = next(one for one in (*reversed(path.parents), path) if _is_odd(one))
+        raise no_folder(odd) from error
     return path
 
 
 def no_folder(path: Path) -> StoreError:
-    """Build the error for a path that should be a folder and is a file or broken link."""
+    """Return the error for a path that should be a folder but is a file or a broken link."""
     return StoreError(
         path,
         "a file, or a link to a path that does not exist",

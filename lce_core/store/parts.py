@@ -1,11 +1,11 @@
 """Divide a long cell (one benchmark evaluation) into parts that several workers compute.
 
-    home/progress/<step id>/order.json        the parts that the step's worker requests
+    home/progress/<step id>/order.json        the list of the step's parts
     home/progress/<step id>/<part>.arrays     the result of a finished part
     home/leases/<step id>.<part>.json         the lease of the worker that computes a part
 
-The worker that computes the step writes the list of its parts. Any worker, including this one, may
-compute a part after it acquires the part's lease. When the step is finished, the store removes its
+The worker that computes the step writes the list. Any worker, including that one, may compute a
+part after it has acquired the part's lease. When the step is finished, the store removes its
 parts. `lce gc` removes parts of steps that are never finished.
 """
 
@@ -47,7 +47,7 @@ class Parts:
         """Write the list of parts that workers should compute, replacing an earlier list.
 
         Args:
-          order: JSON object. The keys of its mapping `parts` are the names of the parts.
+          order: JSON object. The keys of its field `parts`, an object, name the parts.
         """
         write_json(self.folder / ORDER, order)
 

@@ -23,8 +23,8 @@ def require_text(value: object, where: str) -> None:
     """Check that no string or key in nested lists and mappings has a lone surrogate or NUL.
 
     Raises:
-      SpecError: if one has; the error names the path to it (which starts with `where`), the
-        character and its position.
+      SpecError: if one has. The error names the character, its position and the path of the string,
+        which starts with `where`.
     """
     for place, text, found in _found(_REFUSED, value, where):
         raise SpecError(
@@ -36,7 +36,7 @@ def require_text(value: object, where: str) -> None:
 
 
 def lone_surrogates(value: object, where: str = "") -> list[str]:
-    """Return the paths of strings and keys in `value` with a lone surrogate: ["cells[0].task"]."""
+    """Return the paths, such as "cells[0].task", of strings and keys that have a lone surrogate."""
     return [place for place, _, _ in _found(_LONE, value, where)]
 
 

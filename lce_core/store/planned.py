@@ -1,8 +1,8 @@
 """Read and write home/studies/<study>/plan.json, and keep the step ids of earlier plans.
 
-A new plan replaces the previous one. Step ids that only earlier plans contain go to earlier.json
-while the store holds their artifacts, so that `lce plan` can explain what replaced these steps.
-earlier.json protects artifacts from `lce gc` only if some of the last plan's data was missing.
+A new plan replaces the previous one. earlier.json keeps the step ids that only earlier plans
+contain, while the store has their artifacts, so that `lce plan` can explain what replaced these
+steps. `lce gc` keeps their artifacts only if some data of the last plan was missing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lce_core.store.records import write_json
 PLAN = "plan.json"
 EARLIER = "earlier.json"
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError)
-"""Exceptions that code may raise when it reads a missing or damaged plan.json or earlier.json."""
+"""Exceptions that a missing or damaged plan.json or earlier.json can cause."""
 
 _TEXT_OR_NONE = (str, type(None))
 _CELL = {
@@ -48,8 +48,8 @@ _PLAN = {
     "kinds": dict,
     "trainings": list,
 }
-"""Keys and types of a plan. `_CELL`, `_TRAINING` and `_COMPARISON` describe the entries of `cells`,
-`trainings` and `expects`."""
+"""Keys and types of a plan. `_CELL`, `_TRAINING` and `_COMPARISON` are those of the entries of its
+lists `cells`, `trainings` and `expects`."""
 
 
 def read_plan(file: Path) -> dict[str, Any]:
@@ -104,7 +104,7 @@ def replace_plan(folder: Path, plan: Mapping[str, Any], held: Collection[str]) -
     with contextlib.suppress(*UNREADABLE):
         earlier.difference_update(planned_ids(plan))
     if earlier or (folder / EARLIER).exists():
-        # Write the list first. If the process is killed before it writes the plan, the list only
+        # Write earlier.json first. If the process is killed before it writes the plan, earlier.json
         # repeats ids of the old plan, which is harmless.
         write_json(folder / EARLIER, {"steps": sorted(earlier)})
     write_json(folder / PLAN, plan)

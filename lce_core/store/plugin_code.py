@@ -1,8 +1,8 @@
 """Detect that the code of a user's own plug-in changed while its VERSION did not.
 
 The author of a plug-in raises VERSION when the plug-in's results change, but may forget it.
-Therefore records also contain a digest of the code that ran. Plug-ins of lce need no digest,
-because records contain lce's version and commit. A user can declare two versions of the code
+Therefore a record also contains a digest of the code that ran. Plug-ins of lce need no digest,
+because the record contains lce's version and commit. A user can declare two versions of the code
 equivalent (`AcceptedCode`), so that finished steps are not computed again.
 """
 
@@ -22,7 +22,7 @@ from lce_core.store.records import write_json
 ACCEPTED = "accepted_plugins.json"
 """File in LCE_HOME with the code digests that a user declared equivalent."""
 
-Rooms = Mapping[str, Sequence[Path]]
+PluginFolders = Mapping[str, Sequence[Path]]
 """The user's plug-in folders by the package of lce that they extend, such as "lce_core.methods"."""
 
 
@@ -54,7 +54,7 @@ class AcceptedCode:
         self._groups = self._read()
 
     def covers(self, change: PluginChange) -> bool:
-        """Return True if the user declared the change's old and new code equivalent."""
+        """Return True if the user declared the old and the new code of the change equivalent."""
         return {change.was, change.now} <= set(self._groups.get(_key(change), ()))
 
     def accept(self, changes: Iterable[PluginChange]) -> None:
@@ -84,49 +84,49 @@ def _key(change: PluginChange) -> str:
     return f"{change.plugin} VERSION {change.version}"
 
 
-def code_digest(file: Path, rooms: Rooms) -> str:
+def code_digest(file: Path, user_folders: PluginFolders) -> str:
     """Return a sha256 over the names and contents of a plug-in's file and its helper modules.
 
-    Helper modules are those in the user's plug-in folders that the file imports, directly or
-    through other helpers. An imported package counts with all its modules. Modules imported by a
-    computed name, data files and installed libraries do not count. Names are relative to the
-    plug-in folder, so moving the folder does not change the digest.
+    Helper modules are the modules in the user's plug-in folders that the file imports, directly or
+    through other helpers. Of an imported package, all modules are included. Modules imported by a
+    computed name, data files and installed libraries are not. Names are relative to the plug-in
+    folder, so moving the folder does not change the digest.
 
     Args:
       file: The plug-in's file, or `__init__.py` if the plug-in is a package.
-      rooms: The user's plug-in folders; one of them contains `file`.
+      user_folders: The user's plug-in folders. One of them, or its parent, contains `file`.
     """
     contents: dict[str, bytes] = {}
     waiting = _modules(file.parent) if file.name == "__init__.py" else [file]
     while waiting:
         one = waiting.pop()
-        package, folder = _room_of(one, rooms)
+        package, folder = _package_and_folder(one, user_folders)
         name = f"{package}/{one.relative_to(folder).as_posix()}"
         if name not in contents:
             contents[name] = one.read_bytes()
-            for imported in _imports(contents[name], _package_of(one, package, folder)):
-                waiting += _found(imported, folder, rooms)
+            for imported in _imports(contents[name], _parent_package(one, package, folder)):
+                waiting += _files_of_module(imported, folder, user_folders)
     total = hashlib.sha256()
     for name, content in sorted(contents.items()):
         total.update(f"{name} {hashlib.sha256(content).hexdigest()}\n".encode())
     return total.hexdigest()
 
 
-def _room_of(file: Path, rooms: Rooms) -> tuple[str, Path]:
-    """Return the package and folder that contain a file.
+def _package_and_folder(file: Path, user_folders: PluginFolders) -> tuple[str, Path]:
+    """Return the package of lce that a file extends, and the user's folder that contains the file.
 
-    A helper module in the parent of the user's folders belongs to package "" and that parent.
+    A helper module beside a plug-in folder extends no package: return "" and the folder's parent.
     """
-    for package, folders in rooms.items():
+    for package, folders in user_folders.items():
         for folder in folders:
             if file.is_relative_to(folder):
                 return package, folder
-    roots = (folder.parent for folders in rooms.values() for folder in folders)
+    roots = (folder.parent for folders in user_folders.values() for folder in folders)
     return "", next(root for root in roots if file.is_relative_to(root))
 
 
-def _package_of(file: Path, package: str, folder: Path) -> list[str]:
-    """Return the name of the package that contains a module, split at dots."""
+def _parent_package(file: Path, package: str, folder: Path) -> list[str]:
+    """Return the absolute name, split at dots, of the package that contains a module."""
     return [*filter(None, package.split(".")), *file.parent.relative_to(folder).parts]
 
 
@@ -135,8 +135,7 @@ def _imports(content: bytes, package: list[str]) -> Iterator[list[str]]:
     try:
         tree = ast.parse(content)
     except (SyntaxError, ValueError, RecursionError):
-        # Importing the file reports the error with its line.
-        return
+        return  # importing the file will report the error with its line
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -149,19 +148,19 @@ def _imports(content: bytes, package: list[str]) -> Iterator[list[str]]:
                 yield [*base, *module, *alias.name.split(".")]
 
 
-def _found(name: list[str], folder: Path, rooms: Rooms) -> list[Path]:
-    """Return the user's files for a module name; none for modules of lce or of libraries."""
-    for package, folders in rooms.items():
+def _files_of_module(name: list[str], folder: Path, user_folders: PluginFolders) -> list[Path]:
+    """Return the user's files that an import loads; none for modules of lce or libraries."""
+    for package, folders in user_folders.items():
         parts = package.split(".")
         if name[: len(parts)] == parts and len(name) > len(parts):
-            return _first(folders, name[len(parts)])
-    if any(package.split(".")[0] == name[0] for package in rooms):
+            return _first_found(folders, name[len(parts)])
+    if any(package.split(".")[0] == name[0] for package in user_folders):
         return []  # a module of lce, even if the plug-in folder is inside lce's checkout
     # The plug-in folder may be on PYTHONPATH, so absolute names can refer to files in it.
-    return _first((folder, folder.parent), name[0])
+    return _first_found((folder, folder.parent), name[0])
 
 
-def _first(folders: Iterable[Path], name: str) -> list[Path]:
+def _first_found(folders: Iterable[Path], name: str) -> list[Path]:
     for folder in folders:
         if (folder / name / "__init__.py").is_file() or any((folder / name).glob("*.py")):
             return _modules(folder / name)

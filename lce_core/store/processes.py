@@ -1,7 +1,7 @@
 """Identify a process by pid and start time, because the system reuses pids.
 
 The start time counts from boot. A start time since the epoch would change when a user sets the
-clock, because the system computes it from the current time.
+clock, because the system derives it from the current time.
 """
 
 from __future__ import annotations

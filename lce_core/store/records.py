@@ -30,7 +30,7 @@ _LIBRARIES = (
 
 
 class SealError(ValueError):
-    """record.json was changed after it was written: its content does not match its digest."""
+    """The content of record.json does not match its digest: it was edited or damaged."""
 
 
 class FileEntry(BaseModel):
@@ -69,14 +69,14 @@ class Record(BaseModel):
     axes: dict[str, Any]
     files: dict[str, FileEntry]
     result: dict[str, Any]
-    """Values that the step computed, such as a cell's scores or a training run's token count."""
+    """Numbers and texts that the step computed, such as a cell's scores."""
     environment: dict[str, Any]
     execution: dict[str, Any]
     started_at: str
     """Start time in UTC, ISO 8601."""
     finished_at: str
     seconds: float
-    """Computing time, summed over all workers and attempts that contributed."""
+    """Computing time in seconds, summed over all workers and attempts that contributed."""
     attempts: int
     """Number of attempts, including the successful one."""
     plugins: dict[str, PluginCode] = {}
@@ -104,7 +104,7 @@ class Record(BaseModel):
         try:
             content = json.loads(written)
             if not isinstance(content, dict) or "format" not in content:
-                raise ValueError(f"{RECORD} holds no record")
+                raise ValueError(f"{RECORD} is not a record")
             seal = content.pop(_SEAL, None)
             if seal != _seal_of(content):
                 raise SealError(f"{RECORD} was changed after it was written")
@@ -124,14 +124,15 @@ def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _seal_of(content: Mapping[str, Any]) -> str:
-    # Parsing and writing again keeps every number, because repr gives a float's shortest form.
+    # The seal survives a JSON round trip: repr writes a float's shortest form, which parses to the
+    # same float.
     canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(canonical.encode("ascii")).hexdigest()
 
 
 def environment() -> dict[str, Any]:
     """Describe the Python version, libraries, git commit and hardware of this process as JSON."""
-    # Only `_host` is cached: a process may import torch after it wrote its first artifact.
+    # Cache only `_host`: a process may import torch after it has written its first artifact.
     return {**_host(), "instructions": _instructions(), "accelerators": _accelerators()}
 
 
@@ -149,21 +150,21 @@ def _host() -> dict[str, Any]:
 
 
 def git_state(folder: Path) -> dict[str, Any]:
-    """Return the commit of lce's git checkout, and True in `dirty` if tracked files were changed.
+    """Return the `commit` of lce's git checkout, and `dirty`: True if tracked files have changes.
 
-    Both values are None if `folder` is not in a checkout of lce.
+    Both are None if `folder` is not in a checkout of lce.
     """
 
     def git(*arguments: str) -> str | None:
         try:
-            answer = subprocess.run(
+            process = subprocess.run(
                 ["git", "-C", str(folder), *arguments], capture_output=True, text=True, timeout=10
             )
         except (OSError, subprocess.TimeoutExpired):
             return None
-        return answer.stdout.strip() if answer.returncode == 0 else None
+        return process.stdout.strip() if process.returncode == 0 else None
 
-    # lce may be installed inside another project's checkout. Only lce's own tracks records.py.
+    # lce may be installed inside another project's checkout, which does not track records.py.
     if not git("ls-files", "--error-unmatch", "records.py"):
         return {"commit": None, "dirty": None}
     changed = git("status", "--porcelain", "--untracked-files=no")

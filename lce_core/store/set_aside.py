@@ -1,7 +1,7 @@
 """Rename a damaged database, so that lce can create a new one and the user can inspect the old one.
 
-A damaged database must not stop a command: the catalog can be rebuilt from the store, and the
-databases of MLflow and Prefect contain only the history of runs.
+A damaged database must not stop a command. lce can rebuild the catalog and MLflow's database from
+the store; Prefect's database contains only the history of runs.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ SIDE_FILES = ("-wal", "-shm", "-journal", ".wal")
 
 
 def set_aside(path: Path, why: str, along: Sequence[Path] = ()) -> None:
-    """Rename a database with its side files, and print one line about it to standard error.
+    """Rename a database and its side files, and print one line about it to standard error.
 
     The caller must hold the lock under which the database is created.
 
     Args:
       path: The database file, or the folder or other object at its path.
-      why: The fault, as a phrase that follows "it is": "damaged (...)", "a folder".
+      why: The fault, as a phrase that completes "it is ...", such as "damaged (...)" or "a folder".
       along: Further files or folders that belong to this database; renamed as well.
 
     Raises:
       StoreError: if a file cannot be renamed.
     """
     mark = free_mark(path)
-    # Rename side files first: a new database beside an old write-ahead log would replay the log.
+    # Rename side files first: a new database would replay an old write-ahead log beside it.
     sides = [path.with_name(path.name + end) for end in SIDE_FILES]
     moves = [(side, f"{path.name}{mark}{side.name[len(path.name) :]}") for side in sides]
     moves += [(one, f"{one.name}{mark}") for one in (*along, path)]

@@ -2,7 +2,7 @@
 
 A step has a kind, a spec (all its settings) and parents (the steps whose results it reads). Their
 sha256 is its fingerprint. The spec is JSON, so that code that only reads the store needs no
-plug-in; `lce_core.study.step_kinds` parses it. The step's name is for display only.
+plug-ins; `lce_core.study.step_kinds` parses it. The step's name is for display only.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class Step:
     parents: Mapping[str, str]
     """Fingerprints of the parent steps, by role."""
     lineage: Mapping[str, Any]
-    """The spec together with the parents' lineages, nested by role. Comparing two lineages shows
-    which setting changed and why a step is computed again."""
+    """The spec and the parents' lineages, nested by role. Differences of two lineages show which
+    changed settings cause a step to be computed again."""
     fingerprint: str
     axes: Mapping[str, Any] = field(default_factory=dict)
     """Method, seed, length and similar values, for display and lookup. Not part of the
@@ -97,10 +97,10 @@ def make_step(
             "shorten the labels of the base model and the method, or the name of the task",
         )
     kind, values = spec.kind, spec.identity()
-    prints = {role: parent.fingerprint for role, parent in parents.items()}
-    identity = {"kind": kind, "version": spec.version, "spec": values, "parents": prints}
+    fingerprints = {role: parent.fingerprint for role, parent in parents.items()}
+    identity = {"kind": kind, "version": spec.version, "spec": values, "parents": fingerprints}
     lineage = {**values, **{role: parent.lineage for role, parent in parents.items()}}
-    return Step(kind, name, values, prints, lineage, fingerprint(identity, kind), axes or {})
+    return Step(kind, name, values, fingerprints, lineage, fingerprint(identity, kind), axes or {})
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:

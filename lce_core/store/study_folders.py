@@ -1,4 +1,4 @@
-"""Read and write the files of home/studies/<study>/: last plan, study file's path, and lock."""
+"""Read and write home/studies/<study>/: the last plan, the path of the study file, and the lock."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class StudyFolders:
         self._artifacts = home / "artifacts"
 
     def save_plan(self, study: str, plan: Mapping[str, Any], source: str) -> None:
-        """Write a study's plan, which the catalog reads, and `source`, the study file's path."""
+        """Write a study's plan, which the catalog reads, and its study file's path (`source`)."""
         folder = self._make_folder(study)
         replace_plan(folder, plan, Listing(self._artifacts).ids)
         write_json(folder / _SOURCE, {"file": source})
@@ -60,7 +60,7 @@ class StudyFolders:
         plans = []
         for path in sorted(self._folder.glob(f"*/{PLAN}")):
             try:
-                plans.append(_plan(path, say=True))
+                plans.append(_plan(path, warn=True))
             except (OSError, ValueError) as error:
                 what = f"{type(error).__name__}: {error}".splitlines()[0]
                 sys.stderr.write(f"lce: {path} is not a plan ({what}); its study is not shown\n")
@@ -70,12 +70,12 @@ class StudyFolders:
         return make_folder(self._folder / study)
 
 
-def _plan(path: Path, *, say: bool = False) -> dict[str, Any]:
+def _plan(path: Path, *, warn: bool = False) -> dict[str, Any]:
     plan = read_plan(path)
-    # JSON escapes a lone surrogate as "\\ud800", so plans without "\\u" need no further check.
+    # JSON escapes a lone surrogate as "\\ud800", so a file without "\\u" needs no slower check.
     if b"\\u" not in read_file(path) or not (places := lone_surrogates(plan)):
         return plan
-    if say:
+    if warn:
         more = f" and {len(places) - 1} more places" if len(places) > 1 else ""
         what = "half of a surrogate pair, which UTF-8 cannot write; U+FFFD is shown in its place"
         sys.stderr.write(f"lce: {path}: {places[0]}{more}: {what}\n")

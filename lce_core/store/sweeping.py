@@ -12,11 +12,11 @@ from lce_core.store.odd_files import remove
 from lce_core.store.parts import PART_LEASES
 
 ABANDONED_SECONDS = 3600.0
-"""Age after which a temporary file is removed. A live process keeps one for only seconds."""
+"""Age after which a temporary file is removed. A live process renames its own within seconds."""
 _WRITTEN_ASIDE = ("cache", "failures", "leases", "mlflow", "services", "studies/*", "verifications")
 """Folders of a home in which lce writes temporary files before it renames them."""
 _UNFINISHED = re.compile(r"\..+\.[0-9a-f]{8}|\.probe-.+")
-"""Matches the names of temporary files."""
+"""Matches the names of temporary files: those of `write_file`, and of tests of a file system."""
 
 
 def sweep(store: Store) -> list[str]:
@@ -24,8 +24,8 @@ def sweep(store: Store) -> list[str]:
 
     Remove unfinished artifacts, leases of parts whose worker died, temporary files, and the
     progress, leases and failures of finished steps. Keep an unfinished artifact while a process on
-    any host holds its step's lease. A step with a damaged artifact does not count as finished,
-    because another process may be computing it again.
+    any host holds its step's lease. A step with a damaged artifact is not finished: another process
+    may be computing it again.
 
     Returns:
       Folder names of the removed unfinished artifacts.
@@ -45,7 +45,7 @@ def sweep(store: Store) -> list[str]:
         for folder in sorted((store.home / "progress").glob("*")):
             if is_finished(folder.name):
                 remove(folder)
-        # Another host may have finished a step after it failed here: drop the old failure.
+        # After a step failed here, another host may have finished it: drop the old failure.
         for step_id in filter(is_finished, store.failures.all()):
             store.failures.forget(step_id)
         for lease in sorted(leases.glob("*.json")):

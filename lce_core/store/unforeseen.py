@@ -1,8 +1,8 @@
 """Convert exceptions other than `LceError` into errors for the user of a command.
 
-Any command can fail because the disk of LCE_HOME is full, read-only or broken, or a file in it is
-not what lce wrote. The user then gets one sentence that names the file. Every other exception is a
-bug in lce, and its traceback goes to a file.
+Any command can fail because the disk of LCE_HOME is full, read-only or broken, or because a file in
+LCE_HOME was replaced or made unreadable. The user then gets one sentence that names the file. Every
+other exception is a bug in lce; its traceback is written to a file.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def explained(error: Exception, home: Path) -> LceError:
     """
     if isinstance(error, LceError):
         return error
-    if disk := _disk(error, home):
+    if disk := _disk_fault(error, home):
         return disk_full(home, disk)
     for one in _chain(error):
         if isinstance(one, OSError) and one.filename is not None:
@@ -47,17 +47,17 @@ def explained(error: Exception, home: Path) -> LceError:
         "internal error",
         f"{type(error).__name__}: {' '.join(str(error).split())[:300]}",
         "no exception",
-        f"report it with {_kept(error)}; results in the store are safe",
+        f"report it with {_saved_traceback(error)}; results in the store are safe",
     )
 
 
-def _disk(error: Exception, home: Path) -> str | None:
+def _disk_fault(error: Exception, home: Path) -> str | None:
     """Return the system's message for a full or read-only disk if that explains the error."""
     for one in _chain(error):
         if classify(one) == "disk_full":
             strerror = one.strerror if isinstance(one, OSError) else None
             return strerror or full_disk_in(str(one))
-    about = any(
+    concerns_files = any(
         isinstance(one, OSError) or type(one).__module__.partition(".")[0] in _DATABASES
         for one in _chain(error)
     )
@@ -65,9 +65,9 @@ def _disk(error: Exception, home: Path) -> str | None:
         state = os.statvfs(home)
     except OSError:
         return None
-    if about and state.f_flag & os.ST_RDONLY:
+    if concerns_files and state.f_flag & os.ST_RDONLY:
         return os.strerror(errno.EROFS)
-    if about and state.f_bavail * state.f_frsize < FULL_BYTES:
+    if concerns_files and state.f_bavail * state.f_frsize < FULL_BYTES:
         return os.strerror(errno.ENOSPC)
     return None
 
@@ -80,7 +80,7 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-def _kept(error: Exception) -> str:
+def _saved_traceback(error: Exception) -> str:
     """Write the traceback to a temporary file and return its path.
 
     If that fails, print the traceback to standard error.

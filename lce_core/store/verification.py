@@ -38,7 +38,7 @@ class Metric(_Section):
     metric: str
     committed: float | None
     again: float | None
-    """Recomputed value. Each value is None if its result lacks the metric."""
+    """Recomputed value. A value is None if that result lacks the metric."""
 
     @property
     def difference(self) -> float | None:
@@ -49,7 +49,7 @@ class Metric(_Section):
 
 
 class Verification(_Section):
-    """Comparison of a cell's recomputed with its stored result, or why recomputing failed."""
+    """Comparison of a cell's recomputed result with the stored one, or why recomputing failed."""
 
     cell: str
     fingerprint: str
@@ -64,33 +64,35 @@ class Verification(_Section):
     """Maximum relative difference at which two values agree."""
     metrics: list[Metric] = []
     num_samples: int = 0
-    """Number of scored prompts; the larger number if the two results differ."""
+    """Number of scored prompts; the larger one if the two results have different numbers."""
     num_same_samples: int = 0
     """Number of prompts whose samples are equal in every field."""
     largest_sample_difference: float | None = None
     """Largest absolute difference of a prompt's two scores; None without prompts."""
     largest_nll_difference: float | None = None
-    """Largest absolute difference of the two mean NLLs, in nats, of a bin of token positions; None
-    without bins."""
+    """Largest absolute difference of a position bin's two mean NLLs in nats per token; None without
+    bins."""
     identical: bool = False
     """True if scores, samples, losses and arrays are bit-identical."""
     agrees: bool = False
     """True if every metric, every sample's score and every bin's NLL is within the tolerance."""
     error: str | None = None
-    """Reason why the cell could not be recomputed; None if it was."""
+    """Why the cell could not be recomputed; None if it was recomputed."""
 
 
-def sampled(steps: Sequence[T], prints: Callable[[T], str], sample: str, seed: int) -> list[T]:
+def sampled(
+    steps: Sequence[T], fingerprint_of: Callable[[T], str], sample: str, seed: int
+) -> list[T]:
     """Return a random sample of steps, in their given order.
 
-    Draw the steps with the smallest hashes of seed and fingerprint, so that the sample of a study
-    that has grown contains mostly the same cells.
+    Draw the steps whose hashes of seed and fingerprint are smallest. After a study has grown, its
+    sample then contains mostly the same cells as before.
 
     Args:
       steps: The steps to draw from.
-      prints: Returns a step's fingerprint.
+      fingerprint_of: Returns a step's fingerprint.
       sample: Size of the sample: a percentage such as "5%", rounded up, or a number of cells.
-      seed: Another seed draws another sample.
+      seed: Seed of the draw.
 
     Raises:
       SpecError: if the sample is neither a percentage in (0, 100] nor an integer of at least 1.
@@ -110,10 +112,10 @@ def sampled(steps: Sequence[T], prints: Callable[[T], str], sample: str, seed: i
         )
 
     def draw(step: T) -> str:
-        return hashlib.sha256(f"{seed} {prints(step)}".encode()).hexdigest()
+        return hashlib.sha256(f"{seed} {fingerprint_of(step)}".encode()).hexdigest()
 
-    drawn = {prints(step) for step in sorted(steps, key=draw)[:count]}
-    return [step for step in steps if prints(step) in drawn]
+    drawn = {fingerprint_of(step) for step in sorted(steps, key=draw)[:count]}
+    return [step for step in steps if fingerprint_of(step) in drawn]
 
 
 def compare(
@@ -205,7 +207,7 @@ def _pairs(old: Path, new: Path, name: str) -> list[tuple[dict[str, Any], dict[s
 
 
 def _same(old: dict[str, Any], new: dict[str, Any]) -> bool:
-    # Two NaN values count as equal.
+    # Count two NaN values as equal.
     return old.keys() == new.keys() and all(
         old[name] == new[name] or (old[name] != old[name] and new[name] != new[name])
         for name in old

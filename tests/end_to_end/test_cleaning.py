@@ -27,7 +27,7 @@ def test_a_study_that_was_made_smaller_keeps_what_it_still_is(
     (home / "studies" / TINY["study"] / "study.lock").unlink()
     assert lce(home, "gc", "--lock", str(lock)) == "freed 0 B: nothing to remove\n"
     listed = lce(home, "gc", "--dry-run")
-    gone = listed.count("no plan or lock reaches it")
+    gone = listed.count("no plan or lock needs it")
     assert gone == len([*Store(home).records()]) - len(Store(home).studies.plans()[0]["steps"]) > 0
     assert lce(home, "gc") == listed.replace("would free", "freed")
     assert computed(lce(home, "run", smaller, *text, server=server)) == 0

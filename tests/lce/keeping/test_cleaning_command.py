@@ -28,7 +28,7 @@ def test_a_dry_run_lists_and_removes_nothing(
     store.studies.save_plan("mine", {"cells": [], "trainings": [], "steps": []}, "mine.yaml")
     listed = CliRunner().invoke(app, ["gc", "--dry-run"])
     assert listed.exit_code == 0
-    assert f"artifacts/{step.folder}  (no plan or lock reaches it)" in listed.output
+    assert f"artifacts/{step.folder}  (no plan or lock needs it)" in listed.output
     assert "would free" in listed.output.splitlines()[-1]
     assert store.record(step)
     removed = CliRunner().invoke(app, ["gc"])
