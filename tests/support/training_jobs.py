@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 
 from lce_core.corpora import Corpus, Document, Split
 from lce_core.data.packing import pack_rows
+from lce_core.extension.learned import LEARNED
 from lce_core.models import MODELS
 from lce_core.recipe import Training, Upsampling
 from lce_core.training.job import TrainingJob
@@ -104,5 +105,18 @@ def losses(job: TrainingJob) -> list[float]:
     return [row["loss"] for row in log(job)]
 
 
+def save_base(folder: Path) -> Path:
+    """Save a random toy base model and its tokenizer in a new folder."""
+    BASE.initialise(3).save_pretrained(folder)
+    BASE.tokenizer(None).save_pretrained(folder)
+    return folder
+
+
 def weights(job: TrainingJob) -> dict[str, torch.Tensor]:
     return load_file(job.out / "model" / "model.safetensors")
+
+
+def checkpoint(job: TrainingJob) -> dict[str, torch.Tensor]:
+    """All tensors of a finished job, those of a method's network among them."""
+    network = job.out / "model" / LEARNED
+    return weights(job) | (load_file(network) if network.is_file() else {})

@@ -14,7 +14,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from lce_core.attention import (
     causal,
@@ -83,19 +82,18 @@ def rectified_distance(window: int, leak: int | None) -> Callable[[int, int], fl
 
 CASES: list[Any] = [
     (windowed.lambda_shaped, LambdaShaped(window, num_global), lambda_distance(window, num_global))
-    for window, num_global in [(16, 4), (8, 10), (1, 1), (7, 3), (64, 4), (200, 10)]
+    for window, num_global in [(16, 4), (8, 10), (200, 10)]
 ] + [
     (windowed.grouped_neighbour, GroupedNeighbour(window, group), grouped_distance(window, group))
-    for window, group in [(16, 4), (8, 8), (12, 1), (1, 1), (64, 16), (256, 64)]
+    for window, group in [(16, 4), (1, 1), (256, 64)]
 ]
 CASES += [
     (windowed.cache_sinks, CacheSinks(window, sinks), cache_distance(window, sinks))
-    for window, sinks in [(16, 4), (8, 10), (1, 1), (7, 3), (64, 4), (200, 10)]
+    for window, sinks in [(16, 4), (8, 10), (200, 10)]
 ] + [
     (windowed.rectified, Rectified(window, leak), rectified_distance(window, leak))
-    for window, leak in [(16, None), (1, None), (64, None), (256, None), (16, 4), (7, 3), (9, 1)]
+    for window, leak in [(16, None), (256, None), (16, 4)]
 ]
-ONE_OF_EACH = [CASES[0], CASES[6], CASES[12], CASES[18], CASES[22]]
 
 
 def in_chunks(
@@ -145,72 +143,43 @@ def test_a_scheme_describes_the_distances_its_kernel_computes(
             assert scheme.distance(i, j) == distance(i, j)
 
 
-@settings(max_examples=40)
-@given(st.integers(1, 90), st.integers(1, 40), st.integers(1, 12), st.data())
-def test_lambda_shaped_equals_dense_attention_for_any_sizes(
-    tokens: int, window: int, num_global: int, data: st.DataObject
+SIZES = st.integers(1, 40)
+ANY_CASE = st.one_of(
+    st.tuples(SIZES, st.integers(1, 12)).map(
+        lambda n: (windowed.lambda_shaped, LambdaShaped(*n), lambda_distance(*n))
+    ),
+    st.tuples(st.integers(1, 8), st.integers(1, 6)).map(
+        lambda n: (
+            windowed.grouped_neighbour,
+            GroupedNeighbour(n[0] * n[1], n[0]),
+            grouped_distance(n[0] * n[1], n[0]),
+        )
+    ),
+    st.tuples(SIZES, st.integers(1, 12)).map(
+        lambda n: (windowed.cache_sinks, CacheSinks(*n), cache_distance(*n))
+    ),
+    st.tuples(SIZES, st.none() | st.integers(1, 20)).map(
+        lambda n: (windowed.rectified, Rectified(*n), rectified_distance(*n))
+    ),
+)
+
+
+@settings(max_examples=120)
+@given(ANY_CASE, st.integers(1, 90), st.booleans(), st.data())
+def test_a_kernel_equals_dense_attention_for_any_sizes_and_chunks(
+    case: Any, tokens: int, blocked: bool, data: st.DataObject
 ) -> None:
+    kernel, scheme, distance = case
     cuts = sorted(data.draw(st.sets(st.integers(1, max(tokens - 1, 1)), max_size=3)))
     cuts = [cut for cut in cuts if cut < tokens]
-    parts = states(batch=1, heads=2, kv_heads=1, keys=tokens, dim=4)
-    rope = table(pairs=2)
-    output = in_chunks(windowed.lambda_shaped, LambdaShaped(window, num_global), parts, rope, cuts)
-    expected = dense(*parts, rope.inv_freq, lambda_distance(window, num_global))
+    parts, rope = states(batch=1, heads=2, kv_heads=1, keys=tokens, dim=4), table(pairs=2)
+    with pytest.MonkeyPatch.context() as patch:
+        if blocked:
+            patch.setattr(flash, "backend", lambda device, dtype: "blocked")
+            patch.setattr(flash, "_SCORES", 1000)
+        output = in_chunks(kernel, scheme, parts, rope, cuts)
+    expected = dense(*parts, rope.inv_freq, distance)
     torch.testing.assert_close(output, expected, rtol=1e-10, atol=1e-10)
-
-
-@settings(max_examples=40)
-@given(st.integers(1, 90), st.integers(1, 8), st.integers(1, 6), st.data())
-def test_grouped_neighbour_equals_dense_attention_for_any_sizes(
-    tokens: int, group: int, groups: int, data: st.DataObject
-) -> None:
-    cuts = sorted(data.draw(st.sets(st.integers(1, max(tokens - 1, 1)), max_size=3)))
-    cuts = [cut for cut in cuts if cut < tokens]
-    parts = states(batch=1, heads=2, kv_heads=2, keys=tokens, dim=4)
-    scheme, rope = GroupedNeighbour(group * groups, group), table(pairs=2)
-    output = in_chunks(windowed.grouped_neighbour, scheme, parts, rope, cuts)
-    expected = dense(*parts, rope.inv_freq, grouped_distance(group * groups, group))
-    torch.testing.assert_close(output, expected, rtol=1e-10, atol=1e-10)
-
-
-@settings(max_examples=40)
-@given(st.integers(1, 90), st.integers(1, 40), st.integers(1, 12), st.data())
-def test_cache_sinks_equals_dense_attention_over_a_rolling_cache_for_any_sizes(
-    tokens: int, window: int, num_sinks: int, data: st.DataObject
-) -> None:
-    cuts = sorted(data.draw(st.sets(st.integers(1, max(tokens - 1, 1)), max_size=3)))
-    cuts = [cut for cut in cuts if cut < tokens]
-    parts = states(batch=1, heads=2, kv_heads=1, keys=tokens, dim=4)
-    rope = table(pairs=2)
-    output = in_chunks(windowed.cache_sinks, CacheSinks(window, num_sinks), parts, rope, cuts)
-    expected = dense(*parts, rope.inv_freq, cache_distance(window, num_sinks))
-    torch.testing.assert_close(output, expected, rtol=1e-10, atol=1e-10)
-
-
-@settings(max_examples=40)
-@given(st.integers(1, 90), st.integers(1, 40), st.none() | st.integers(1, 20), st.data())
-def test_rectified_equals_dense_attention_for_any_sizes(
-    tokens: int, window: int, leak: int | None, data: st.DataObject
-) -> None:
-    cuts = sorted(data.draw(st.sets(st.integers(1, max(tokens - 1, 1)), max_size=3)))
-    cuts = [cut for cut in cuts if cut < tokens]
-    parts = states(batch=1, heads=2, kv_heads=2, keys=tokens, dim=4)
-    scheme, rope = Rectified(window, leak), table(pairs=2)
-    output = in_chunks(windowed.rectified, scheme, parts, rope, cuts)
-    expected = dense(*parts, rope.inv_freq, rectified_distance(window, leak))
-    torch.testing.assert_close(output, expected, rtol=1e-10, atol=1e-10)
-
-
-def test_a_streamed_token_equals_full_attention_over_the_text_its_cache_is() -> None:
-    # The definition itself: to the last token, sinks and window are all there ever was.
-    query, key, value = states(batch=1, heads=4, kv_heads=2, keys=70, dim=10)
-    rope, kept = table(pairs=4), [0, 1, 2, *range(54, 70)]
-    streamed = windowed.cache_sinks(
-        CacheSinks(16, 3), AttentionInputs(query, key, value, rope, 0, SCALING)
-    )
-    cached = [part[:, :, kept] for part in (query, key, value)]
-    alone = dense(*cached, rope.inv_freq, lambda i, j: i - j if j <= i else None)
-    torch.testing.assert_close(streamed[:, :, -1], alone[:, :, -1], rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize(("queries", "keys"), [(900, 900), (300, 700), (513, 768)])
@@ -225,17 +194,6 @@ def test_blocks_of_a_window_meet_without_gap_or_overlap(
     part = attend_window(query, key, value, SCALING, 300)
     torch.testing.assert_close(part.output, scores.softmax(-1) @ value, rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(part.lse, scores.logsumexp(-1), rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.parametrize("scheme", [LambdaShaped(2, 10), CacheSinks(2, 10)])
-def test_a_text_may_be_shorter_than_the_first_tokens_everybody_sees(scheme: Any) -> None:
-    parts, rope = states(batch=1, heads=2, kv_heads=2, keys=5, dim=4), table(pairs=2)
-    lambda_shape = isinstance(scheme, LambdaShaped)
-    kernel: Any = windowed.lambda_shaped if lambda_shape else windowed.cache_sinks
-    distance = lambda_distance(2, 10) if lambda_shape else cache_distance(2, 10)
-    output = in_chunks(kernel, scheme, parts, rope, [4])
-    expected = dense(*parts, rope.inv_freq, distance)
-    torch.testing.assert_close(output, expected, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("cuts", [[], [100]])
@@ -255,19 +213,6 @@ def test_segments_of_queries_equal_dense_attention(
     output = in_chunks(kernel, scheme, parts, rope, cuts)
     expected = dense(*parts, rope.inv_freq, distance)
     torch.testing.assert_close(output, expected, rtol=1e-10, atol=1e-10)
-
-
-def test_flooring_the_difference_of_positions_is_another_method() -> None:
-    # LCEG's equation 15, which its code does not compute.
-    def floored_difference(i: int, j: int) -> int | None:
-        if j > i:
-            return None
-        return i - j if i - j < 16 else (i - j) // 4 + 16 - 4
-
-    parts, rope = states(batch=1, heads=2, kv_heads=2, keys=70, dim=8), table(pairs=4)
-    output = in_chunks(windowed.grouped_neighbour, GroupedNeighbour(16, 4), parts, rope, [])
-    other = dense(*parts, rope.inv_freq, floored_difference)
-    assert (output - other).abs().max() > 1e-3
 
 
 @pytest.mark.parametrize("cuts", [[], [1], [13, 14, 50]])
@@ -312,15 +257,6 @@ def test_full_causal_has_the_gradients_of_dense_attention() -> None:
         torch.testing.assert_close(our.grad, their.grad, rtol=1e-9, atol=1e-9)
 
 
-def test_merging_parts_that_record_gradients_fails_loudly() -> None:
-    query, key, value = states(batch=1, heads=2, kv_heads=2, keys=40, dim=8)
-    with pytest.raises(AssertionError, match="inference only"):
-        windowed.lambda_shaped(
-            LambdaShaped(8, 2),
-            AttentionInputs(query.requires_grad_(), key, value, table(4), 0, SCALING),
-        )
-
-
 @pytest.mark.parametrize(("queries", "keys"), [(40, 40), (7, 40), (1, 40), (1, 1)])
 def test_parts_carry_the_log_of_their_softmax_denominator(
     queries: int, keys: int, any_backend: str
@@ -350,19 +286,6 @@ def test_merged_parts_equal_attention_over_all_keys_even_where_one_part_dominate
     torch.testing.assert_close(merged.lse, whole.lse, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize(("kernel", "scheme", "distance"), ONE_OF_EACH)
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 2e-2)])
-def test_lower_precision_stays_near_the_dense_oracle(
-    kernel: Any, scheme: Any, distance: Any, dtype: torch.dtype, tolerance: float
-) -> None:
-    parts = states(batch=1, heads=2, kv_heads=2, keys=70, dim=8, dtype=dtype)
-    rope = table(pairs=4)
-    output = in_chunks(kernel, scheme, parts, rope, [33])
-    assert output.dtype == dtype
-    expected = dense(*parts, rope.inv_freq, distance)
-    torch.testing.assert_close(output.double(), expected, rtol=0, atol=tolerance)
-
-
 def test_rotation_tells_all_positions_apart_in_bfloat16() -> None:
     ones = torch.ones(1, 1, 32768, 2, dtype=torch.bfloat16)
     rotate, places = Rotation(RopeTable(np.array([1e-4])), ones), torch.arange(32768)
@@ -386,40 +309,3 @@ def test_cosines_made_in_inference_mode_can_be_trained_with_later() -> None:
     inputs = AttentionInputs(query.requires_grad_(), key, value, rope, 0, SCALING)
     causal.full_causal(FullCausal(), inputs).sum().backward()
     assert query.grad is not None
-
-
-class LargestTensor(TorchDispatchMode):
-    """Records the elements of the largest tensor any operation returns."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.elements = 0
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        result = func(*args, **(kwargs or {}))
-        tensors = result if isinstance(result, tuple | list) else (result,)
-        sizes = [tensor.numel() for tensor in tensors if isinstance(tensor, torch.Tensor)]
-        self.elements = max([self.elements, *sizes])
-        return result
-
-
-@pytest.mark.parametrize(
-    ("kernel", "scheme"),
-    [
-        (windowed.lambda_shaped, LambdaShaped(64, 8)),
-        (windowed.grouped_neighbour, GroupedNeighbour(64, 16)),
-        (windowed.cache_sinks, CacheSinks(64, 8)),
-        (windowed.rectified, Rectified(64)),
-        (windowed.rectified, Rectified(64, 8)),
-        (causal.full_causal, FullCausal()),
-    ],
-)
-def test_no_kernel_makes_a_tensor_that_grows_with_the_square_of_the_length(
-    kernel: Any, scheme: Any
-) -> None:
-    parts = states(1, 1, 1, 2048, 8, dtype=torch.float32)
-    with LargestTensor() as largest:
-        kernel(scheme, AttentionInputs(*parts, table(pairs=4), 0, SCALING))
-    assert largest.elements <= 2048 * 64

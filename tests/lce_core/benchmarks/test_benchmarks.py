@@ -5,12 +5,9 @@ Real toy models and tokenizers throughout; most held-out text is random bytes: n
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import json
-import subprocess
-import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
@@ -30,25 +26,15 @@ from lce_core.benchmarks._prompted.retrieval import MIN_TEXT, key_sample
 from lce_core.benchmarks.needle import text as needle_text
 from lce_core.contracts.toy_text import Streams
 from lce_core.contracts.toy_text import streams as _streams
-from lce_core.corpora import Corpus, Document, Split
-from lce_core.data.held_out import HeldOutText, pack_held_out
 from lce_core.errors import DataError, SpecError, UnavailableError
 from lce_core.models import MODELS
 from tests.support.cells import TOY
 from tests.support.cells import benchmark as _benchmark
 from tests.support.cells import request as _request
-from tests.support.cells import values as _values
 
 PHI = MODELS.parse({"name": "phi2"}, "test")
 PLUGINS = BENCHMARKS.names()
 NATURAL_TEXT_ONLY = [name for name in PLUGINS if "tiny" not in BENCHMARKS.load(name).forms]
-TINY = [
-    name
-    for name in PLUGINS
-    if name not in NATURAL_TEXT_ONLY
-    and not any(map((tiny := _benchmark(name, profile="tiny")).reads, tiny.tasks()))
-]
-"""Those whose tiny form reads held-out text alone."""
 SENTENCES = "A ship left the port. Rain fell on the hills. Nobody knew why the lamp was lit. "
 LCEG = needle_text.FACTS[0]
 
@@ -94,80 +80,10 @@ def essays(tmp_path: Path) -> Path:
 # Contract: every plug-in
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("length", [128, 200])
-@pytest.mark.parametrize("name", TINY)
-def test_every_tiny_benchmark_evaluates_a_toy_cell(name: str, length: int) -> None:
-    benchmark, steps = _benchmark(name, profile="tiny"), []
-    assert benchmark.unavailable(TOY, benchmark.tasks()[0], length) is None
-    request = _request(benchmark, length, report=lambda done, total: steps.append((done, total)))
-    result = benchmark.evaluate(request)
-    metrics = [score.metric for score in result.scores]
-    assert benchmark.default_metric in metrics
-    assert len(set(metrics)) == len(metrics)
-    for score in result.scores:
-        assert score.ci_low is not None
-        assert score.ci_high is not None
-        assert score.ci_low <= score.value <= score.ci_high
-        assert score.num_samples > 0
-    assert [sample.sample for sample in result.samples] == list(range(len(result.samples)))
-    predicted = benchmark.num_tokens(request.task, length, len(request.held_out.stream("code")))
-    assert result.num_tokens == pytest.approx(predicted, rel=0.15)
-    assert steps[-1][0] == steps[-1][1]
-
-
 @pytest.mark.parametrize("name", NATURAL_TEXT_ONLY)
 def test_a_benchmark_of_natural_text_refuses_profile_tiny(name: str) -> None:
     with pytest.raises(SpecError, match="tiny"):
         _benchmark(name, profile="tiny")
-
-
-class Sentences(Corpus):
-    """Two domains of repeated sentences."""
-
-    def domains(self) -> tuple[str, ...]:
-        return ("code", "prose")
-
-    def documents(self, split: Split, folders: Mapping[str, Path]) -> Iterator[Document]:
-        for index in range(12):
-            domain = self.domains()[index % 2]
-            yield Document(f"{split}-{index}", domain, f"Text {index}. {SENTENCES * 6}")
-
-
-@pytest.fixture(scope="module")
-def packed(tmp_path_factory: pytest.TempPathFactory) -> HeldOutText:
-    out = tmp_path_factory.mktemp("held-out")
-    pack_held_out(
-        Sentences(),
-        TOY.tokenizer(None),
-        tokens_per_domain=2000,
-        folders={},
-        out=out,
-        report=lambda _: None,
-    )
-    return HeldOutText.open(out)
-
-
-@pytest.mark.parametrize("name", TINY)
-def test_every_tiny_benchmark_reads_packed_held_out_text(name: str, packed: HeldOutText) -> None:
-    benchmark = _benchmark(name, profile="tiny")
-    for task in benchmark.tasks():
-        result = benchmark.evaluate(_request(benchmark, 128, held_out=packed, task=task))
-        assert all(np.isfinite(score.value) for score in result.scores)
-
-
-def test_benchmarks_load_neither_torch_nor_transformers() -> None:
-    code = (
-        "import sys\n"
-        "from lce_core.benchmarks import BENCHMARKS\n"
-        "from lce_core.evaluation import metrics\n"
-        "from lce_core.statistics import estimates\n"
-        "from lce_core.study import cost\n"
-        "for name in BENCHMARKS.names(): BENCHMARKS.parse({'name': name}, 'x')\n"
-        "sys.exit(', '.join({'torch', 'transformers'} & set(sys.modules)) or 0)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
 
 
 # Retrieval with one-token keys
@@ -294,13 +210,6 @@ def test_a_tokenizer_that_never_grows_does_not_hang_the_search(profile: str) -> 
     assert [len(prompt.ids) for prompt in prompts] == [1, 1]
 
 
-def test_passkey_in_text_runs_end_to_end(bpe: PreTrainedTokenizerFast) -> None:
-    benchmark = _benchmark("passkey", profile="clean", num_samples=4)
-    result = benchmark.evaluate(_request(benchmark, 400, tokenizer=bpe))
-    assert _values(result)["accuracy"] == 0
-    assert all(sample.prediction is not None for sample in result.samples)
-
-
 def _needle_prompts(profile: str, request: CellRequest, **parameters: Any) -> list[Any]:
     benchmark = _benchmark("needle", profile=profile, **parameters)
     return benchmark.prompts(request)  # type: ignore[attr-defined,no-any-return]
@@ -419,15 +328,6 @@ def test_needle_answers_get_lcegs_overlap_and_the_exact_score() -> None:
         assert {score.value for score in scores} == {0.0}
 
 
-def test_needle_runs_end_to_end_on_held_out_text(bpe: PreTrainedTokenizerFast) -> None:
-    benchmark = _benchmark("needle", profile="faithful", haystack="held_out")
-    text = bpe.encode(SENTENCES * 100, add_special_tokens=False)
-    held_out = Streams({"prose": np.array(text, dtype=np.uint32)})
-    result = benchmark.evaluate(_request(benchmark, 500, tokenizer=bpe, held_out=held_out))
-    assert len(result.samples) == 10
-    assert _values(result)["exact_match"] == 0
-
-
 def test_a_needle_prompt_that_cannot_fit_names_the_minimum(
     bpe: PreTrainedTokenizerFast, essays: Path
 ) -> None:
@@ -484,15 +384,6 @@ def test_settings_without_meaning_are_refused(
 ) -> None:
     with pytest.raises(SpecError, match=message):
         _benchmark(name, **parameters)
-
-
-def test_requests_do_not_change_the_model() -> None:
-    benchmark = _benchmark("passkey", profile="tiny")
-    request = _request(benchmark, 64)
-    before = copy.deepcopy(request.model.model.state_dict())
-    benchmark.evaluate(request)
-    after = request.model.model.state_dict()
-    assert all(torch.equal(before[key], after[key]) for key in before)
 
 
 @pytest.mark.parametrize(

@@ -20,17 +20,13 @@ from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 
 from lce_core.benchmarks import BENCHMARKS, Benchmark, CellRequest
-from lce_core.benchmarks._prompted import cache as _prompt_cache
-from lce_core.benchmarks._prompted.cache import PromptCache
 from lce_core.benchmarks._prompted.retrieval import Prompt
 from lce_core.benchmarks.long_eval.lines import HEADER, line_words, prompt_text
-from lce_core.contracts.line_answers import line_tokenizer, make_words_likely
 from lce_core.errors import DataError, SpecError, UnavailableError
 from lce_core.evaluation.metrics import first_integer, has_complete_integer, last_integer
 from lce_core.extension.extending import extend
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
-from tests.support.cells import generate_to_the_end
 from tests.support.data.subsets import state_rows
 
 TOY = MODELS.parse({"name": "toy_llama"}, "test")
@@ -165,15 +161,6 @@ def test_the_prompt_is_the_published_one_with_a_begun_answer(test_data: Path) ->
     assert prompt_text(found, asked) == f"{row['prompt']}Line <{asked}>: <REGISTER_CONTENT> is"
 
 
-def test_prompts_follow_from_seed_and_length_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_prompt_cache, "CACHE", PromptCache(0))  # another cell is forgotten
-    benchmark = _benchmark(num_samples=4)
-    first = [prompt.ids.tobytes() for prompt in _prompts(benchmark, _request(1200))]
-    _prompts(benchmark, _request(900))
-    assert [p.ids.tobytes() for p in _prompts(benchmark, _request(1200))] == first
-    assert [p.ids.tobytes() for p in _prompts(benchmark, _request(1200, seed=1))] != first
-
-
 def test_a_length_below_two_lines_is_unavailable_with_the_minimum() -> None:
     benchmark = _benchmark(num_samples=1)
     with pytest.raises(
@@ -191,18 +178,6 @@ def test_a_tokenizer_that_never_grows_does_not_hang_the_search() -> None:
     constant = PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="[UNK]")
     prompts = _prompts(_benchmark(num_samples=2), _request(64, tokenizer=constant))
     assert [len(prompt.ids) for prompt in prompts] == [1, 1]
-
-
-def test_stopping_at_a_complete_integer_changes_no_score(monkeypatch: pytest.MonkeyPatch) -> None:
-    benchmark = _benchmark(num_samples=4)
-    request = _request(800, tokenizer=line_tokenizer())
-    make_words_likely(request.model)
-    early = benchmark.evaluate(request)
-    monkeypatch.setattr("lce_core.evaluation.decoding.generate", generate_to_the_end)
-    whole = benchmark.evaluate(request)
-    assert whole.scores == early.scores
-    for stopped, full in zip(early.samples, whole.samples, strict=True):
-        assert len(str(full.prediction)) > len(str(stopped.prediction))
 
 
 # Published cases

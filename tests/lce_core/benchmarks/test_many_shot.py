@@ -21,12 +21,10 @@ from lce_core.benchmarks import BENCHMARKS, Benchmark, CellRequest
 from lce_core.benchmarks._prompted.retrieval import Prompt
 from lce_core.benchmarks.many_shot.demonstrations import SHOTS, drawn_order
 from lce_core.benchmarks.many_shot.trec import CLASSES, LABELS
-from lce_core.contracts.line_answers import line_tokenizer, make_words_likely
 from lce_core.errors import SpecError, UnavailableError
 from lce_core.extension.extending import extend
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
-from tests.support.cells import generate_to_the_end
 from tests.support.data.subsets import state_rows
 
 TOY = MODELS.parse({"name": "toy_llama"}, "test")
@@ -173,13 +171,6 @@ def test_orders_are_nested_and_balanced_ones_show_each_class_once_a_round(
         assert len(set(drawn)) == len(drawn) == min(count, len(labels))
 
 
-def test_prompts_follow_from_the_seed_in_any_order_of_tasks(trec: Path) -> None:
-    benchmark = _benchmark(shots=[2, 5], num_questions=6)
-    tasks = {task: _texts(benchmark, _request(task, 2000, trec)) for task in ("shots_2", "shots_5")}
-    for task in ("shots_5", "shots_2"):
-        assert _texts(benchmark, _request(task, 2000, trec)) == tasks[task]
-
-
 def test_prompts_that_do_not_fit_say_the_minimum_or_lose_their_middle(trec: Path) -> None:
     settings = {"shots": [20], "num_questions": 11, "permutations": 1}
     clean, faithful = _benchmark(**settings), _benchmark(**settings, profile="faithful")
@@ -224,21 +215,6 @@ def test_cells_have_intervals_over_permutations_or_questions(trec: Path) -> None
         assert len(result.samples) == 6 * orders
         assert len({sample.cluster for sample in result.samples}) == clusters
         assert result.scores[0].ci_low is not None
-
-
-def test_stopping_at_the_first_line_changes_no_score(
-    trec: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    benchmark = _benchmark(shots=[3], num_questions=4, permutations=2)
-    request = _request("shots_3", 500, trec, tokenizer=line_tokenizer())
-    make_words_likely(request.model)
-    early = benchmark.evaluate(request)
-    monkeypatch.setattr("lce_core.evaluation.decoding.generate", generate_to_the_end)
-    whole = benchmark.evaluate(request)
-    assert whole.scores == early.scores
-    for stopped, full in zip(early.samples, whole.samples, strict=True):
-        assert str(full.prediction).startswith(str(stopped.prediction))
-        assert len(str(full.prediction)) > len(str(stopped.prediction))
 
 
 # Token form

@@ -91,24 +91,6 @@ def test_leaking_prompts_are_those_of_lcegs_procedure_token_by_token(
     assert found == expected
 
 
-def test_the_token_leaks_to_four_places(
-    llama_like: PreTrainedTokenizerFast, essays: dict[str, Path]
-) -> None:
-    frame = len(llama_like.encode("<|im_start|> This is a very long story book: <book> "))
-    asked = prompts(1000, llama_like, essays)
-    first, *others = [
-        np.flatnonzero(np.array(ids) == llama_like.bos_token_id).tolist() for ids in asked
-    ]
-    # With Llama's own tokenizer: 0, 20, 49, 50 at depth 0, then 0, 20, 21 and the needle's place.
-    assert [len(places) for places in (first, *others)] == [4] * 10
-    assert first[:2] == [0, frame]
-    assert first[3] == first[2] + 1
-    assert llama_like.decode(asked[0][first[1] + 1 : first[2]]).strip() == NEEDLE.strip()
-    for ids, places in zip(asked[1:], others, strict=True):
-        assert places[:3] == [0, frame, frame + 1]
-        assert llama_like.decode(ids[places[3] + 1 :]).strip().startswith(NEEDLE.strip())
-
-
 def test_a_tokenizer_that_puts_no_token_first_leaks_none(
     llama_like: PreTrainedTokenizerFast, essays: dict[str, Path]
 ) -> None:

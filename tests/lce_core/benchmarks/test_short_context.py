@@ -28,7 +28,7 @@ from lce_core.benchmarks.short_context.lm_eval_model import ExtendedLM
 from lce_core.benchmarks.short_context.lm_eval_tasks import answered_questions
 from lce_core.errors import DataError, UnavailableError
 from tests.support.cells import TOY
-from tests.support.data.short_context_rows import made_up, row_of, subjects, toy_request, write_rows
+from tests.support.data.short_context_rows import made_up, row_of, toy_request, write_rows
 from tests.support.data.subsets import state_rows
 
 
@@ -128,28 +128,6 @@ def test_piqa_runs_end_to_end_without_any_network(
 
 
 # All six tasks on made-up rows
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("task", TASKS)
-def test_every_task_is_asked_with_its_shots_and_scored(task: str, tmp_path: Path) -> None:
-    folders = made_up(task, tmp_path)
-    benchmark = _benchmark(num_samples=4)
-    assert benchmark.digest(task, folders) is not None
-    result = benchmark.evaluate(toy_request(2048, task=task, data_folders=folders))
-    values = _values(result)
-    assert len(result.samples) == 4
-    assert values["accuracy"] == values["acc_macro" if task == "mmlu" else TASKS[task].metric]
-    assert values["accuracy"] == pytest.approx(np.mean([row.score for row in result.samples]))
-    assert values["cut"] == 0
-    clusters = {sample.cluster for sample in result.samples}
-    assert clusters < {*subjects()} if task == "mmlu" else clusters == {None}
-    ((_, first), *_) = answered_questions(
-        ExtendedLM(toy_request(2048), new_tokens=8), task, folders, 1
-    )
-    separator = {"hellaswag": "Sailing: ", "truthfulqa_mc2": "Q: "}.get(task, "Answer:")
-    shots = {"truthfulqa_mc2": 6}.get(task, TASKS[task].shots)
-    assert first["arguments"][0][0].count(separator) == shots + 1
 
 
 def _alone(task: str, folder: Path, cache: Path) -> list[dict[str, Any]]:

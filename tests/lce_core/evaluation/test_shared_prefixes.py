@@ -8,7 +8,6 @@ from __future__ import annotations
 from itertools import permutations
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -71,15 +70,6 @@ def test_a_common_prefix_is_as_long_as_possible(first: list[int], second: list[i
     shared = common_prefix(np.array(first, dtype=np.int64), np.array(second, dtype=np.int64))
     assert first[:shared] == second[:shared]
     assert first[: shared + 1] != second[: shared + 1] or shared == min(len(first), len(second))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("method", METHODS.names())
-def test_answers_are_those_of_prompts_that_share_nothing(method: str) -> None:
-    model, prompts = extended(method), needle_grid([150, 200])
-    apart = generate(model, prompts, max_new_tokens=4, batch_tokens=1000, share_prefixes=False)
-    shared = generate(model, prompts, max_new_tokens=4, batch_tokens=1000, chunk=64)
-    assert [row.tolist() for row in shared] == [row.tolist() for row in apart]
 
 
 def test_what_prompts_share_is_processed_once() -> None:

@@ -34,7 +34,6 @@ from lce_core.contracts.tiny_models import (
     tokens,
 )
 from lce_core.errors import SpecError, UnavailableError
-from lce_core.evidence import LLAMA2_7B
 from lce_core.extension import kernels
 from lce_core.extension.extending import extend
 from lce_core.methods import METHODS, Method
@@ -143,21 +142,6 @@ def test_identity_settings_equal_the_base_model(
     torch.testing.assert_close(output, expected, rtol=1e-9, atol=1e-9)
 
 
-@over_methods
-def test_generating_with_a_cache_equals_asking_again_for_every_token(name: str) -> None:
-    base, prompt = BASES[1], tokens(20)
-    extended = extend(stock(base), base, method(name), target=TARGET)
-    extended.begin_request(30)
-    settings = {"max_new_tokens": 10, "do_sample": False, "pad_token_id": 0}
-    mask = torch.ones_like(prompt)
-    generated = extended.model.generate(prompt, attention_mask=mask, **settings)
-    ids = prompt
-    for _ in range(10):
-        answer = extended.model(ids, use_cache=False).logits[:, -1].argmax(-1, keepdim=True)
-        ids = torch.cat((ids, answer), dim=1)
-    assert torch.equal(generated, ids)
-
-
 class PerHead(Method):
     """Another base for every head, or for every key-value head."""
 
@@ -170,42 +154,6 @@ class PerHead(Method):
 
 
 PerHead.plugin_name = "per_head"
-
-
-@pytest.mark.parametrize(("base", "shared"), [(BASES[0], 1), (BASES[1], 2), (BASES[2], 1)])
-def test_a_base_per_head_runs_through_cache_and_training(base: LanguageModel, shared: int) -> None:
-    extended = extend(stock(base), base, PerHead(shared=shared), target=TARGET)
-    ids = tokens(40)
-    output, expected = logits(extended, ids, (13, 14)), logits(extended, ids)
-    torch.testing.assert_close(output, expected, rtol=1e-9, atol=1e-9)
-    with torch.enable_grad():
-        logits(extended, ids).sum().backward()
-    assert all(p.grad is not None for p in extended.model.parameters() if p.requires_grad)
-
-
-def test_equal_bases_in_all_heads_equal_one_base() -> None:
-    base, ids = BASES[0], tokens(40)
-    output = logits(extend(stock(base), base, PerHead(shared=4), target=TARGET), ids)
-    expected = logits(extend(stock(base), base, method("none"), target=TARGET), ids)
-    torch.testing.assert_close(output, expected, rtol=1e-9, atol=1e-9)
-
-
-def test_heads_that_change_places_with_their_bases_leave_the_logits_alone() -> None:
-    base, ids = BASES[0], tokens(40)
-    bases, order = [1e4, 3e5, 1e6, 5e6], [2, 0, 3, 1]
-    expected = logits(extend(stock(base), base, method("harpe", bases=bases), target=TARGET), ids)
-    moved = stock(base)
-    elements = torch.arange(32).view(4, 8)[order].flatten()
-    for layer in moved.model.layers:
-        attention = layer.self_attn
-        for projection in (attention.q_proj, attention.k_proj, attention.v_proj):
-            projection.weight.copy_(projection.weight[elements].clone())
-        attention.o_proj.weight.copy_(attention.o_proj.weight[:, elements].clone())
-    chosen = method("harpe", bases=[bases[head] for head in order])
-    output = logits(extend(moved, base, chosen, target=TARGET), ids)
-    torch.testing.assert_close(output, expected, rtol=1e-9, atol=1e-9)
-    unmoved = logits(extend(moved, base, method("harpe", bases=bases), target=TARGET), ids)
-    assert (unmoved - expected).abs().max() > 1e-3
 
 
 def test_bases_that_differ_within_a_key_value_head_are_refused() -> None:
@@ -238,18 +186,6 @@ def test_casting_the_model_to_bfloat16_rounds_no_position(base: LanguageModel) -
     angles = torch.from_numpy(np.outer(np.arange(32768), np.tile(inv_freq, 2)))
     assert (cos[0].double() - angles.cos()).abs().max() < 1e-7
     assert (sin[0].double() - angles.sin()).abs().max() < 1e-7
-
-
-def test_no_angle_of_the_base_table_is_rounded_at_131072_tokens() -> None:
-    # Angles in float32 would be off by up to 7.7e-3 there.
-    rotary = RequestRotary(128, identity=False)
-    inv_freq = LLAMA2_7B.inv_freq()
-    rotary.begin(RopeTable(inv_freq), 131_072)
-    positions = np.arange(131_072 - 4096, 131_072)
-    cos, sin = rotary(torch.zeros(1), torch.from_numpy(positions)[None])
-    angles = np.outer(positions, np.tile(inv_freq, 2))
-    assert np.abs(cos[0].double().numpy() - np.cos(angles)).max() < 1e-7
-    assert np.abs(sin[0].double().numpy() - np.sin(angles)).max() < 1e-7
 
 
 class OnGpu(torch.Tensor):

@@ -104,37 +104,6 @@ def test_keys_of_every_method_are_rotated_exactly_and_rounded_once(
     assert float((keys == expected).double().mean()) > 0.99
 
 
-@over_bases
-def test_the_stock_path_is_transformers_own(base: LanguageModel) -> None:
-    ids = tokens(40)
-    reference = stock(base).bfloat16()
-    rotary = reference.model.rotary_emb  # casting has rounded its frequencies; loading does not
-    reference.model.rotary_emb = type(rotary)(reference.config)
-    expected = reference(ids).logits
-    found = {}
-    for rotation in ("stock", "fp32"):
-        model = stock(base).bfloat16()
-        extended = extend(model, base, method("none"), target=TARGET, rotation=rotation)  # type: ignore[arg-type]
-        extended.begin_request(40)
-        found[rotation] = model(ids, use_cache=False).logits
-    assert torch.equal(found["stock"], expected)
-    assert not torch.equal(found["fp32"], expected)
-
-
-@over_bases
-def test_float32_rotation_brings_bf16_models_nearer_to_exact_ones(base: LanguageModel) -> None:
-    ids, errors = tokens(64, batch=8), {}
-    exact = stock(base).bfloat16().double()  # the same rounded weights
-    expected = exact(ids).logits
-    for rotation in ("stock", "fp32"):
-        model = stock(base).bfloat16()
-        extended = extend(model, base, method("none"), target=TARGET, rotation=rotation)  # type: ignore[arg-type]
-        extended.begin_request(64)
-        difference = model(ids, use_cache=False).logits.double() - expected
-        errors[rotation] = float(difference.square().mean().sqrt())
-    assert errors["fp32"] < errors["stock"]
-
-
 def test_a_float32_model_keeps_the_arithmetic_of_transformers() -> None:
     generator = torch.Generator().manual_seed(1)
     query, key = torch.randn(2, 1, 2, 30, 8, generator=generator)

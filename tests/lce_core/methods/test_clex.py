@@ -4,8 +4,6 @@ recomputed from their seeds, and training runs that must not depend on how they 
 from __future__ import annotations
 
 import math
-import time
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +32,7 @@ from lce_core.training.run import run
 from tests.support.extended_models import over_bases
 from tests.support.training_jobs import (
     BASE,
-    ROW_LENGTH,
-    InterruptedRunError,
     job_maker,
-    losses,
     packed_rows,
     silent,
     weights,
@@ -170,19 +165,6 @@ def test_the_reference_form_is_off_by_a_millionth_with_this_step() -> None:
     assert 15 < errors[0] / errors[1] < 17
 
 
-def test_the_integration_is_differentiated_exactly() -> None:
-    generator = torch.Generator().manual_seed(1)
-    up, down, start = (
-        torch.randn(shape, dtype=torch.float64, generator=generator).requires_grad_()
-        for shape in ((3, 4), (4, 3), (3,))
-    )
-
-    def states(up: Tensor, down: Tensor, start: Tensor) -> Tensor:
-        return integrate(lambda t, x: torch.tanh((x + t) @ up) @ down, start, 1.0, 2, 4)
-
-    assert torch.autograd.gradcheck(states, (up, down, start))
-
-
 def test_gradients_of_the_network_equal_differences_of_the_reference() -> None:
     rotary = rotary_of(SMALL)
     teach(rotary)
@@ -278,14 +260,6 @@ def test_rows_are_turned_by_the_frequencies_of_their_scale_at_their_positions() 
         expected = np.cos(np.outer(row.positions, np.tile(inv_freq, 2)))
         np.testing.assert_allclose(cos, expected, atol=5e-5)
     assert torch.equal(found[1], found[3])
-
-
-def test_a_row_does_not_depend_on_the_rows_beside_it() -> None:
-    seeds, rotary = list(range(12)), begun(SMALL, 96)
-    whole = announced(rotary, seeds, 96)
-    for size in (1, 5):
-        parts = [announced(rotary, seeds[i : i + size], 96) for i in range(0, 12, size)]
-        assert torch.equal(torch.cat(parts), whole)
 
 
 def test_rows_of_scale_1_alone_still_give_every_weight_a_gradient() -> None:
@@ -492,14 +466,6 @@ def learned(job: TrainingJob) -> dict[str, Tensor]:
     return load_file(job.out / "model" / LEARNED)
 
 
-def assert_close(first: TrainingJob, second: TrainingJob) -> None:
-    assert losses(first) == pytest.approx(losses(second), abs=1e-5)
-    for ours, theirs in ((weights(first), weights(second)), (learned(first), learned(second))):
-        assert ours.keys() == theirs.keys()
-        for name, tensor in ours.items():
-            torch.testing.assert_close(tensor, theirs[name], rtol=0, atol=1e-4)
-
-
 def test_the_network_of_a_run_starts_from_the_seed_of_the_study(make_job: Any) -> None:
     def start(seed: int) -> Tensor:
         model: Any = build(make_job(seed=seed), BASE, torch.device("cpu")).model
@@ -530,66 +496,3 @@ def test_training_teaches_the_network_and_its_checkpoint_is_used(make_job: Any) 
     expected = reference(BASE.geometry, found["up"], found["down"], 4)
     np.testing.assert_allclose(rotary.table.inv_freq, expected, rtol=1e-5)
     assert np.abs(np.log(expected / clex().untrained(BASE.geometry, 4))).max() > 1e-3
-
-
-@pytest.mark.slow
-def test_micro_batches_change_no_run(make_job: Any) -> None:
-    # Few steps: phases of far positions carry a rounded weight on a hundredfold.
-    whole, parts = (make_job(num_steps=4, micro_batch_tokens=n * ROW_LENGTH) for n in (8, 1))
-    run(whole, silent)
-    run(parts, silent)
-    assert_close(parts, whole)
-
-
-def test_checkpointed_activations_change_no_run_at_all(make_job: Any) -> None:
-    plain, checkpointed = make_job(), make_job(gradient_checkpointing=True)
-    run(plain, silent)
-    run(checkpointed, silent)
-    assert losses(checkpointed) == losses(plain)
-    for name, tensor in learned(plain).items():
-        assert torch.equal(tensor, learned(checkpointed)[name])
-
-
-def test_bf16_follows_fp32_and_keeps_the_network_in_fp32(make_job: Any) -> None:
-    single, mixed = make_job(), make_job({"precision": "bf16"})
-    run(single, silent)
-    run(mixed, silent)
-    assert losses(mixed) != losses(single)
-    assert losses(mixed) == pytest.approx(losses(single), rel=0.02)
-    assert {tensor.dtype for tensor in learned(mixed).values()} == {torch.float32}
-
-
-@pytest.mark.slow
-def test_a_resumed_run_equals_an_undisturbed_one_bit_for_bit(
-    make_job: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = count(0.0, 1.0)
-    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
-    undisturbed = make_job({"ema_decay": 0.9}, num_steps=8)
-    run(undisturbed, silent)
-
-    def interrupt(row: dict[str, Any]) -> None:
-        if row["step"] == 6:
-            raise InterruptedRunError
-
-    first = make_job({"ema_decay": 0.9}, num_steps=8, checkpoint_seconds=0.0)
-    with pytest.raises(InterruptedRunError):
-        run(first, interrupt)
-    second = make_job({"ema_decay": 0.9}, num_steps=8, resume=first.resume)
-    assert 0 < run(second, silent)["resumed_from"] < 6
-    assert losses(second) == losses(undisturbed)
-    for name, tensor in learned(undisturbed).items():
-        assert torch.equal(tensor, learned(second)[name])
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("sharding", ["replicate", "shard"])
-def test_two_processes_compute_what_one_computes(make_job: Any, sharding: str) -> None:
-    training = {"tokens_per_step": 7 * ROW_LENGTH, "ema_decay": 0.75, "gradient_clip": 0.1}
-    one = make_job(training, num_steps=4)
-    two = make_job(
-        training, num_steps=4, processes=2, micro_batch_tokens=2 * ROW_LENGTH, sharding=sharding
-    )
-    run(one, silent)
-    assert run(two, silent)["processes"] == 2
-    assert_close(two, one)

@@ -175,20 +175,6 @@ def test_a_waveform_is_the_plain_sum_of_its_cosines(
         assert values[index] == pytest.approx(expected, abs=1e-9)
 
 
-@settings(max_examples=30)
-@given(st.floats(1e4, 5e6), st.integers(2, 32))
-def test_main_extrema_are_extrema_that_keep_their_distance(base: float, pairs: int) -> None:
-    chosen = replace(PUBLISHED, farthest=6000)
-    values = waveform(base, 2 * pairs, chosen.nearest, chosen.farthest)
-    extrema = main_extrema(base, 2 * pairs, chosen)
-    for positions, gap, sign in ((extrema.peaks, 50, 1), (extrema.troughs, 60, -1)):
-        assert len(positions) <= chosen.num_extrema
-        assert (np.diff(positions) > gap).all()
-        at = positions - chosen.nearest
-        assert (sign * values[at] > sign * values[at - 1]).all()
-        assert (sign * values[at] > sign * values[at + 1]).all()
-
-
 LOOKED_AT = st.builds(
     SearchSettings,
     nearest=st.integers(0, 1500),

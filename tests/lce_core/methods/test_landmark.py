@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import json
 import math
-import time
 from collections.abc import Iterator
-from itertools import count, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers import DynamicCache
 
 from lce_core.attention import dispatch, landmark, retrieval
 from lce_core.attention.inputs import AttentionInputs
@@ -43,9 +41,7 @@ from tests.support.oracles.landmark_attention import (
     TABLE,
     States,
     retrieved,
-    score,
     selected,
-    shares,
     trained,
     written_out,
 )
@@ -53,7 +49,6 @@ from tests.support.training_jobs import (
     BASE,
     ROW_LENGTH,
     ROWS_PER_STEP,
-    InterruptedRunError,
     job_maker,
     losses,
     packed_rows,
@@ -97,46 +92,6 @@ def test_the_closed_form_is_the_grouped_softmax(heads: int, kv_heads: int, lengt
     torch.testing.assert_close(output, expected, rtol=1e-10, atol=1e-10)
 
 
-@settings(max_examples=30)
-@given(st.integers(2, 9), st.integers(1, 40), st.integers(0, 8))
-def test_weights_sum_to_one_and_landmarks_get_none(block: int, length: int, first: int) -> None:
-    first = min(first, length - 1)
-    generator = torch.Generator().manual_seed(block * 100 + length)
-    scores = 5 * torch.randn(2, length - first, length, generator=generator, dtype=torch.float64)
-    found = landmark.raise_scores(scores, first, block).softmax(dim=-1)
-    torch.testing.assert_close(found.sum(-1), torch.ones(2, length - first).double())
-    assert (found[..., block - 1 :: block] == 0).all()
-    later = torch.arange(length) > torch.arange(first, length)[:, None]
-    assert (found[:, later] == 0).all()
-
-
-def test_gradients_of_the_grouped_softmax_are_those_of_differences() -> None:
-    parts = tuple(part.requires_grad_() for part in states(2, 1, 10))
-
-    def output(*some: torch.Tensor) -> torch.Tensor:
-        return landmark.attend(GroupedSoftmax(4), AttentionInputs(*some, TABLE, 0, SCALING))  # type: ignore[arg-type]
-
-    assert torch.autograd.gradcheck(output, parts)
-    output(*parts).sum().backward()
-    keys = parts[1].grad
-    assert keys is not None
-    assert (keys[0, 0, [3, 7]].abs().sum(-1) > 1e-3).all()  # landmarks learn
-    values = parts[2].grad
-    assert values is not None
-    assert (values[0, 0, [3, 7]] == 0).all()
-
-
-def test_blocks_longer_than_the_text_leave_plain_causal_attention() -> None:
-    query, key, value = states(2, 2, 12)
-    output = landmark.attend(
-        GroupedSoftmax(20), AttentionInputs(query, key, value, TABLE, 0, SCALING)
-    )
-    for i in range(12):
-        scores = [score(query[0, 1, i], key[0, 1, j], i - j) for j in range(i + 1)]
-        expected = torch.tensor(shares(scores), dtype=torch.float64) @ value[0, 1, : i + 1]
-        torch.testing.assert_close(output[0, 1, i], expected, rtol=1e-10, atol=1e-10)
-
-
 # Use: retrieval of blocks
 
 
@@ -172,34 +127,6 @@ def test_texts_of_a_batch_do_not_mix() -> None:
         torch.testing.assert_close(together[[text]], output, rtol=1e-10, atol=1e-10)
 
 
-def test_with_all_blocks_at_their_true_place_retrieval_is_the_attention_of_training() -> None:
-    parts = states(4, 2, 47)
-    expected = landmark.attend(GroupedSoftmax(4), AttentionInputs(*parts, TABLE, 0, SCALING))
-    for scheme in (
-        BlockRetrieval(block=4, top_k=1, chunk=48),  # one chunk
-        BlockRetrieval(block=4, top_k=11, chunk=8),  # as many blocks as there are
-    ):
-        output = retrieval.attend(scheme, AttentionInputs(*parts, TABLE, 0, SCALING))
-        torch.testing.assert_close(output, expected, rtol=1e-10, atol=1e-10)
-
-
-def test_blocks_that_are_not_selected_are_not_seen() -> None:
-    scheme, parts = RETRIEVALS[0], states(2, 2, 60)
-    query, key, value = parts
-    _, chosen = retrieved(parts, 1, scheme)
-    before = retrieval.attend(scheme, AttentionInputs(*parts, TABLE, 0, SCALING))[0, 1]
-    assert len({tuple(picks) for picks in chosen[48:56]}) > 1  # queries choose for themselves
-    for b in range(15):
-        other = value.clone()
-        other[0, 1, b * 4 : b * 4 + 3] += 1
-        after = retrieval.attend(scheme, AttentionInputs(query, key, other, TABLE, 0, SCALING))[
-            0, 1
-        ]
-        moved = (after - before).abs().amax(dim=-1) > 1e-12
-        expected = [b in picks or i // 8 * 8 <= b * 4 <= i for i, picks in enumerate(chosen)]
-        assert moved.tolist() == expected
-
-
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64])
 @pytest.mark.parametrize("norm", [1.0, 2.0, 4.0])
 def test_the_best_blocks_are_read_in_every_dtype(dtype: torch.dtype, norm: float) -> None:
@@ -232,20 +159,6 @@ def test_a_tie_goes_to_the_earlier_block_in_one_pass_in_chunks_and_token_by_toke
         for i in range(length):
             exact = selected(query[0, head].double(), key[0, head].double(), i, scheme)
             assert output[0, head, i, : i // 4].nonzero().flatten().tolist() == exact
-
-
-@settings(max_examples=25)
-@given(st.integers(2, 5), st.integers(1, 4), st.integers(1, 4), st.integers(1, 50), st.data())
-def test_retrieval_never_sees_what_comes_later(
-    block: int, top_k: int, chunk: int, length: int, data: st.DataObject
-) -> None:
-    scheme, (query, key, value) = BlockRetrieval(block, top_k, chunk * block), states(2, 1, length)
-    place = data.draw(st.integers(0, length - 1))
-    before = retrieval.attend(scheme, AttentionInputs(query, key, value, TABLE, 0, SCALING))
-    for part in (query, key, value):
-        part[:, :, place] += 3
-    after = retrieval.attend(scheme, AttentionInputs(query, key, value, TABLE, 0, SCALING))
-    torch.testing.assert_close(after[:, :, :place], before[:, :, :place], rtol=1e-12, atol=1e-12)
 
 
 def test_no_distance_is_longer_than_a_training_sequence() -> None:
@@ -380,19 +293,6 @@ def test_hidden_states_are_those_of_the_expanded_text_where_text_is_predicted(ba
 
 
 @over_bases
-@pytest.mark.usefixtures("_inference")
-@pytest.mark.parametrize("cuts", [[1], [3, 4, 17], [*range(1, 50)]])
-def test_caches_of_any_chunks_hold_the_same_states(base: Any, cuts: list[int]) -> None:
-    extended = extend(stock(base).float(), base, small(), target=64)
-    ids, cache = tokens(50), DynamicCache()
-    extended.begin_request(50)
-    expected = extended.hidden_states(ids)
-    parts = [extended.hidden_states(ids[:, a:b], cache) for a, b in pairwise([0, *cuts, 50])]
-    torch.testing.assert_close(torch.cat(parts, dim=1), expected, rtol=1e-4, atol=1e-4)
-    assert cache.get_seq_length() == 50 + 50 // 3
-
-
-@over_bases
 def test_generation_in_chunks_is_generation_from_scratch(base: Any) -> None:
     extended = extend(stock(base), base, small(), target=64)
     prompts = tokens(30).numpy()
@@ -507,48 +407,6 @@ def test_training_lowers_the_loss_and_leaves_a_stock_checkpoint_that_can_be_eval
     found = generate(extended, windows, max_new_tokens=4, batch_tokens=256, chunk=5)
     again = generate(extended, windows, max_new_tokens=4, batch_tokens=1 << 20)
     np.testing.assert_array_equal(np.stack(found), np.stack(again))
-
-
-@pytest.mark.parametrize("micro_rows", [1, 3])
-def test_micro_batches_do_not_change_the_losses(make_job: Any, micro_rows: int) -> None:
-    whole = make_job(num_steps=4, micro_batch_tokens=ROWS_PER_STEP * ROW_LENGTH)
-    parts = make_job(num_steps=4, micro_batch_tokens=micro_rows * ROW_LENGTH)
-    run(whole, silent)
-    run(parts, silent)
-    assert losses(parts) == pytest.approx(losses(whole), abs=1e-5)
-
-
-def test_a_resumed_run_equals_an_undisturbed_one(
-    make_job: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = count(0.0, 1.0)
-    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
-    undisturbed = make_job(num_steps=6)
-    run(undisturbed, silent)
-
-    def interrupt(row: dict[str, Any]) -> None:
-        if row["step"] == 4:
-            raise InterruptedRunError
-
-    first = make_job(num_steps=6, checkpoint_seconds=0.0)
-    with pytest.raises(InterruptedRunError):
-        run(first, interrupt)
-    second = make_job(num_steps=6, resume=first.resume)
-    assert 0 < run(second, silent)["resumed_from"] < 4
-    assert losses(second) == losses(undisturbed)
-    theirs = weights(undisturbed)
-    assert all(torch.equal(tensor, theirs[name]) for name, tensor in weights(second).items())
-
-
-@pytest.mark.long
-def test_processes_that_share_the_model_train_what_one_trains(make_job: Any) -> None:
-    alone, shared = make_job(num_steps=3), make_job(num_steps=3, processes=2, sharding="shard")
-    run(alone, silent)
-    run(shared, silent)
-    assert losses(shared) == pytest.approx(losses(alone), abs=1e-4)
-    theirs = weights(alone)
-    for name, tensor in weights(shared).items():
-        torch.testing.assert_close(tensor, theirs[name], rtol=1e-4, atol=1e-4)
 
 
 # Refusals

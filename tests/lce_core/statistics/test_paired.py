@@ -219,17 +219,6 @@ def test_intervals_cover_and_p_values_are_rarely_small_where_there_is_no_differe
 
 
 @pytest.mark.slow
-def test_prompts_taken_for_independent_would_be_found_out() -> None:
-    rng, runs = np.random.default_rng(5), 300
-    wrong = 0
-    for _ in range(runs):
-        clusters = np.repeat(np.arange(20), 6)
-        gaps = rng.normal(size=20)[clusters] + rng.normal(size=120)
-        wrong += paired_difference(gaps, np.zeros(120), resamples=200).p_value <= 0.05
-    assert wrong > 0.15 * runs
-
-
-@pytest.mark.slow
 def test_mcnemar_finds_nothing_more_often_than_it_says_where_methods_are_equal() -> None:
     rng, runs = np.random.default_rng(6), 4000
     for discordant in (6, 20, 80):

@@ -20,9 +20,9 @@ from lce_core.training.run import run
 from tests.support.training_jobs import (
     BASE,
     ROW_LENGTH,
+    checkpoint,
     losses,
     silent,
-    weights,
 )
 
 LAYERS = BASE.shape.num_layers
@@ -59,8 +59,10 @@ def test_what_is_kept_is_not_computed_again(
     assert counted.calls["aten::silu"] == products * LAYERS
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-@pytest.mark.parametrize("method", [None, "longlora"])
+@pytest.mark.parametrize(
+    ("method", "precision"),
+    [(None, "fp32"), (None, "bf16"), ("longlora", "fp32"), ("longlora", "bf16"), ("clex", "fp32")],
+)
 def test_what_is_kept_changes_no_bit(make_job: Any, precision: str, method: str | None) -> None:
     changes: dict[str, Any] = {"num_steps": 3}
     if method:
@@ -71,10 +73,10 @@ def test_what_is_kept_changes_no_bit(make_job: Any, precision: str, method: str 
         for kept in ("none", "attention", "full", "offload")
     }
     facts = {kept: run(job, silent) for kept, job in jobs.items()}
-    expected = weights(jobs["none"])
+    expected = checkpoint(jobs["none"])
     for kept, job in jobs.items():
         assert losses(job) == losses(jobs["none"]), kept
-        found = weights(job)
+        found = checkpoint(job)
         assert all(torch.equal(found[name], tensor) for name, tensor in expected.items()), kept
         assert facts[kept]["gradient_checkpointing"] == kept
         assert facts[kept]["attention_kernel"] == "torch_flash_cpu"

@@ -32,12 +32,10 @@ from lce_core.training.checkpoints.points import (
     sweep,
     write_shard,
 )
-from lce_core.training.job import TrainingJob
 from lce_core.training.run import run
 from tests.support.repository import ROOT
 from tests.support.training_jobs import (
     BASE,
-    ROW_LENGTH,
     InterruptedRunError,
     losses,
     silent,
@@ -64,34 +62,7 @@ MODEL = UntiedLlama
 '''
 
 
-def _assert_close(first: TrainingJob, second: TrainingJob) -> None:
-    assert losses(first) == pytest.approx(losses(second), abs=1e-5)
-    ours, theirs = weights(first), weights(second)
-    assert ours.keys() == theirs.keys()
-    for name, tensor in ours.items():
-        torch.testing.assert_close(tensor, theirs[name], rtol=0, atol=1e-5)
-    configs = [(job.out / "model" / "config.json").read_text() for job in (first, second)]
-    assert configs[0] == configs[1]
-
-
 # Two processes that share the model
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("processes", [2, 4])
-def test_shares_compute_what_one_process_computes(make_job: Any, processes: int) -> None:
-    training = {
-        "tokens_per_step": 7 * ROW_LENGTH,
-        "ema_decay": 0.75,
-        "gradient_clip": 0.1,
-    }
-    shares = {"processes": processes, "micro_batch_tokens": 128, "sharding": "shard"}
-    one = make_job(training, num_steps=4)
-    some = make_job(training, num_steps=4, gradient_checkpointing=True, **shares)
-    run(one, silent)
-    assert run(some, silent)["processes"] == processes
-    _assert_close(some, one)
-    assert {path.name for path in some.resume.iterdir()} == {"loss.jsonl"}
 
 
 @pytest.mark.long

@@ -34,9 +34,9 @@ from tests.support.training_jobs import (
     BASE,
     ROW_LENGTH,
     ROWS_PER_STEP,
-    InterruptedRunError,
     log,
     losses,
+    save_base,
     silent,
     weights,
 )
@@ -50,10 +50,7 @@ def _assert_same_weights(first: TrainingJob, second: TrainingJob) -> None:
 
 @pytest.fixture(scope="module")
 def saved_base(rows: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("base") / "model"
-    BASE.initialise(3).save_pretrained(folder)
-    BASE.tokenizer(None).save_pretrained(folder)
-    return folder
+    return save_base(tmp_path_factory.mktemp("base") / "model")
 
 
 # The loop against its oracle
@@ -87,31 +84,6 @@ def test_losses_and_weights_equal_those_of_a_plain_torch_loop(make_job: Any) -> 
     ours = weights(job)
     for name, parameter in model.named_parameters():
         torch.testing.assert_close(ours[name], parameter.detach(), rtol=1e-4, atol=1e-4)
-
-
-@pytest.mark.parametrize("micro_rows", [1, 3])
-def test_accumulated_micro_batches_equal_one_batch(make_job: Any, micro_rows: int) -> None:
-    whole = make_job(micro_batch_tokens=ROWS_PER_STEP * ROW_LENGTH)
-    parts = make_job(micro_batch_tokens=micro_rows * ROW_LENGTH)
-    run(whole, silent)
-    run(parts, silent)
-    assert losses(parts) == pytest.approx(losses(whole), abs=1e-5)
-
-
-def test_gradient_checkpointing_changes_no_loss(make_job: Any) -> None:
-    plain, checkpointed = make_job(), make_job(gradient_checkpointing=True)
-    run(plain, silent)
-    run(checkpointed, silent)
-    assert losses(checkpointed) == pytest.approx(losses(plain), abs=1e-5)
-
-
-def test_bf16_follows_fp32_and_keeps_fp32_weights(make_job: Any) -> None:
-    single, mixed = make_job(), make_job({"precision": "bf16"})
-    run(single, silent)
-    run(mixed, silent)
-    assert losses(mixed) != losses(single)
-    assert losses(mixed) == pytest.approx(losses(single), rel=0.02)
-    assert {tensor.dtype for tensor in weights(mixed).values()} == {torch.float32}
 
 
 def test_the_average_of_the_weights_is_what_is_saved(make_job: Any) -> None:
@@ -150,31 +122,6 @@ def test_what_is_reported_is_what_is_logged(make_job: Any) -> None:
 
 
 # Interruptions
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("every_second")
-@pytest.mark.parametrize("ema_decay", [0.0, 0.9])
-@pytest.mark.parametrize("checkpoint_seconds", [0.0, 6.0])
-def test_a_resumed_run_equals_an_undisturbed_one_bit_for_bit(
-    make_job: Any, ema_decay: float, checkpoint_seconds: float
-) -> None:
-    training = {"ema_decay": ema_decay}
-    undisturbed = make_job(training, num_steps=9)
-    run(undisturbed, silent)
-
-    def interrupt(row: dict[str, Any]) -> None:
-        if row["step"] == 7:
-            raise InterruptedRunError
-
-    first = make_job(training, num_steps=9, checkpoint_seconds=checkpoint_seconds)
-    with pytest.raises(InterruptedRunError):
-        run(first, interrupt)
-    assert not (first.out / "model").exists()
-    second = make_job(training, num_steps=9, resume=first.resume, micro_batch_tokens=8192)
-    assert 0 < run(second, silent)["resumed_from"] < 7
-    assert losses(second) == losses(undisturbed)
-    _assert_same_weights(second, undisturbed)
 
 
 @pytest.mark.slow
@@ -261,23 +208,6 @@ def test_an_absent_gpu_is_refused(make_job: Any) -> None:
 
 
 # More than one process
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("processes", [2, 4])
-def test_processes_equal_one_also_where_rows_do_not_divide(make_job: Any, processes: int) -> None:
-    changes = {"training": {"tokens_per_step": 7 * ROW_LENGTH}, "num_steps": 4}
-    one = make_job(**changes)
-    some = make_job(**changes, processes=processes, micro_batch_tokens=128)
-    run(one, silent)
-    seen: list[dict[str, Any]] = []
-    facts = run(some, seen.append)
-    assert facts["processes"] == processes
-    assert seen[-1]["step"] == 4
-    assert losses(some) == pytest.approx(losses(one), abs=1e-6)
-    theirs = weights(one)
-    for name, tensor in weights(some).items():
-        torch.testing.assert_close(tensor, theirs[name], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.slow

@@ -11,7 +11,15 @@ import torch
 from lce_core.methods import METHODS
 from lce_core.training.run import run
 from tests.support.on_devices import over_devices
-from tests.support.training_jobs import BASE, ROW_LENGTH, job_maker, log, packed_rows, silent
+from tests.support.training_jobs import (
+    ROW_LENGTH,
+    checkpoint,
+    job_maker,
+    log,
+    packed_rows,
+    save_base,
+    silent,
+)
 
 TRAINED: list[dict[str, Any]] = [
     {"name": "none"},
@@ -31,10 +39,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("base") / "model"
-    BASE.initialise(3).save_pretrained(folder)
-    BASE.tokenizer(None).save_pretrained(folder)
-    return folder
+    return save_base(tmp_path_factory.mktemp("base") / "model")
 
 
 @over_devices
@@ -67,6 +72,7 @@ def test_training_on_a_device_follows_fp32_on_the_cpu(
         if method["name"] != "clex":
             assert mine["grad_norm"] == pytest.approx(theirs["grad_norm"], rel=0.05)
         assert mine["peak_memory_bytes"] > 0
+    assert {tensor.dtype for tensor in checkpoint(ours).values()} == {torch.float32}
     assert facts["device"].startswith(device)
     if device == "cuda":
         whole = torch.cuda.get_device_properties(0).total_memory

@@ -259,25 +259,6 @@ def test_prompts_are_alike_without_the_folder_before_and_after_it_is_filled(
     assert same(asked.prompts(stored), without)
 
 
-@pytest.mark.parametrize(("name", "task", "length", "parameters"), [CELLS[3], CELLS[5], CELLS[8]])
-def test_a_cell_scores_alike_without_the_folder_before_and_after_it_is_filled(
-    name: str,
-    task: str,
-    length: int,
-    parameters: dict[str, Any],
-    folders: dict[str, Path],
-    tmp_path: Path,
-    restart: Callable[[], None],
-) -> None:
-    asked = benchmark(name, **parameters)
-    cell = request(asked, length, task=task, data_folders=folders)
-    without = asked.evaluate(cell)
-    for _ in ("cold", "warm"):
-        restart()
-        assert asked.evaluate(replace(cell, prompt_folder=tmp_path)) == without
-        assert len(list(tmp_path.iterdir())) == 1
-
-
 @pytest.mark.slow
 def test_cells_of_a_study_keep_their_prompts_in_its_store(
     tmp_path: Path, restart: Callable[[], None]

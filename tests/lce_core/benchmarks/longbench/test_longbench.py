@@ -20,13 +20,11 @@ from transformers import PreTrainedTokenizerFast
 from lce_core.benchmarks import BENCHMARKS, Benchmark, CellRequest
 from lce_core.benchmarks._prompted.truncation import cut_middle, cut_middle_to_fit
 from lce_core.benchmarks.longbench._tasks import TASKS
-from lce_core.contracts.line_answers import line_tokenizer, make_words_likely
 from lce_core.errors import DataError, SpecError, UnavailableError
 from lce_core.extension.extended_model import ExtendedModel
 from lce_core.extension.extending import extend
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
-from tests.support.cells import generate_to_the_end
 from tests.support.data.subsets import state_rows
 
 TOY = MODELS.parse({"name": "toy_llama"}, "test")
@@ -188,30 +186,6 @@ def test_prompts_and_order_of_rows_follow_from_the_files_alone(folder: Path) -> 
 
 
 # Cells
-
-
-@pytest.mark.parametrize("task", TASKS)
-def test_stopping_early_changes_no_score(
-    task: str, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    summary = TASKS[task].max_new_tokens == 512
-    benchmark = _benchmark(num_samples=1 if summary else 3, profile="faithful")
-    request = _request(task, 150, folder, model=_model.__wrapped__(), tokenizer=line_tokenizer())
-    make_words_likely(request.model)
-    early = benchmark.evaluate(request)
-    if summary:  # every word counts: there is nothing to stop for
-        assert len(str(early.samples[0].prediction).encode()) >= 400
-        return
-    monkeypatch.setattr("lce_core.evaluation.decoding.generate", generate_to_the_end)
-    whole = benchmark.evaluate(request)
-    assert whole.scores == early.scores
-    assert [one.score for one in whole.samples] == [one.score for one in early.samples]
-    pairs = [
-        (str(stopped.prediction), str(full.prediction))
-        for stopped, full in zip(early.samples, whole.samples, strict=True)
-    ]
-    assert all(full.startswith(stopped.rstrip("\ufffd")) for stopped, full in pairs)
-    assert any(len(full) > len(stopped) for stopped, full in pairs)
 
 
 def test_rows_about_one_document_form_a_cluster(folder: Path) -> None:

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from flows.settings import STUDIES
 from lce_core.benchmarks import CellRequest
-from lce_core.benchmarks._prompted.retrieval import Prompt, text_answers
-from lce_core.benchmarks.ruler import match, new_tokens
+from lce_core.benchmarks.ruler import new_tokens
 from lce_core.contracts.toy_text import STORY
 from lce_core.extension.extending import extend
 from lce_core.methods import METHODS
@@ -49,30 +48,6 @@ class Stream:
 def _cell(task: str, length: int, folders: dict[str, Path], **changes: Any) -> CellRequest:
     model = extend(TOY.initialise(2).eval(), TOY, METHODS.parse({"name": "none"}, "test"), target=9)
     return request_for(task, length, folders, model=model, tokenizer=BYTES, **changes)
-
-
-def test_stopping_once_all_references_are_there_changes_no_score(
-    folders: dict[str, Path],
-) -> None:
-    request = _cell("niah_multiquery", 3000, folders)
-    drawn = [np.random.default_rng(n).integers(256, size=40 + n % 3) for n in range(16)]
-    prompts = [Prompt(ids, "", None) for ids in drawn]
-    whole_answers = text_answers(request, prompts, max_new_tokens=40)
-    shown = [[c for c in text if c.isprintable() and c != "\ufffd"] for text in whole_answers]
-    kept = [n for n, characters in enumerate(shown) if len(characters) > 2]
-    assert len(kept) > 3
-    prompts, full = [prompts[n] for n in kept], [whole_answers[n] for n in kept]
-    for task, wanted in (("vt", 1.0), ("qa_1", 1.0)):
-        references = [(shown[n][1], shown[n][2] if task == "vt" else "absent") for n in kept]
-        rules = [
-            lambda text, refs=refs: match(task, text, refs) == 1  # noqa: B023 - used at once
-            for refs in references
-        ]
-        stopped = text_answers(request, prompts, max_new_tokens=40, complete=rules)
-        for one, whole, refs in zip(stopped, full, references, strict=True):
-            assert match(task, one, refs) == match(task, whole, refs) == wanted
-            assert whole.startswith(one.rstrip("\ufffd"))
-        assert sum(map(len, stopped)) < sum(map(len, full))
 
 
 def test_every_sample_is_scored_by_its_own_references(

@@ -14,9 +14,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lce_core.benchmarks import CellRequest
-from lce_core.benchmarks._prompted import cache as _prompt_cache
-from lce_core.benchmarks._prompted.cache import PromptCache
 from lce_core.benchmarks.ruler import TASKS, new_tokens
 from lce_core.benchmarks.ruler._drafts import RULER_SEED, Draw
 from lce_core.benchmarks.ruler._haystack import Haystack
@@ -152,40 +149,6 @@ def test_a_length_that_holds_no_prompt_is_unavailable_at_once(
 
 
 # Identity of prompts
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("task", TASKS)
-def test_prompts_follow_from_task_length_seed_and_number_alone(
-    task: str, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def ids(request: CellRequest, **parameters: Any) -> list[list[int]]:
-        monkeypatch.setattr(_prompt_cache, "CACHE", PromptCache(0))
-        return [prompt.ids.tolist() for prompt in prompts_of(request, **parameters)]
-
-    request = request_for(task, 9000, folders)
-    first = ids(request)
-    for other in reversed(TASKS[::4]):
-        ids(request_for(other, 9000, folders))
-    assert ids(request) == first
-    assert ids(request, num_samples=2) == first[:2]
-    assert ids(replace(request, seed=1)) != first
-    assert len({tuple(row) for row in first}) == 4
-
-
-def test_a_cached_cell_is_not_that_of_another_tokenizer_or_setting(
-    folders: dict[str, Path],
-) -> None:
-    request = request_for("niah_single_1", 1500, folders)
-    found = [
-        prompts_of(request),
-        prompts_of(replace(request, tokenizer=BYTES)),
-        prompts_of(request, sizes="v1"),
-        prompts_of(replace(request, seed=3)),
-        prompts_of(request),
-    ]
-    assert found[0] is found[-1]
-    assert len({one[0].ids.tobytes() for one in found}) == 4
 
 
 @settings(max_examples=12)

@@ -37,28 +37,6 @@ def test_bf16_states_follow_fp32_states_and_write_bf16_weights(make_job: Any) ->
     BASE.load(half.out / "model", torch.float32)
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("every_second")
-def test_a_resumed_run_with_bf16_states_equals_an_undisturbed_one(make_job: Any) -> None:
-    training = {**HALF, "ema_decay": 0.9}
-    changes = {"num_steps": 9, "micro_batch_tokens": 3 * ROW_LENGTH}
-    undisturbed = make_job(training, **changes)
-    run(undisturbed, silent)
-
-    def interrupt(row: dict[str, Any]) -> None:
-        if row["step"] == 7:
-            raise InterruptedRunError
-
-    first = make_job(training, **changes, checkpoint_seconds=0.0)
-    with pytest.raises(InterruptedRunError):
-        run(first, interrupt)
-    second = make_job(training, **changes, resume=first.resume)
-    assert 0 < run(second, silent)["resumed_from"] < 7
-    assert losses(second) == losses(undisturbed)
-    theirs = weights(undisturbed)
-    assert all(torch.equal(tensor, theirs[name]) for name, tensor in weights(second).items())
-
-
 @pytest.mark.long
 def test_two_processes_round_like_one_and_share_their_points(make_job: Any) -> None:
     training = {**HALF, "tokens_per_step": 2 * ROW_LENGTH, "warmup_steps": 0, "ema_decay": 0.5}
