@@ -21,12 +21,14 @@ from typing import TYPE_CHECKING
 import duckdb
 from filelock import FileLock
 
+from catalog.column_comments import comment_shared_columns
 from catalog.damage import catalog_damage, is_as_built, marks, note_beside
 from catalog.limits import limits
 from catalog.notes import add_to_note, noted
 from catalog.origin import Maker, state_digest
 from catalog.paper_tables import paper_table_views
 from catalog.queries import CATALOG
+from catalog.quoting import quoted
 from lce_core.store.artifacts import Store
 from lce_core.store.set_aside import set_aside
 
@@ -55,6 +57,7 @@ _VIEWS = (
     "seeds",
     "paper_tables",
 )
+"""SQL files in `sql/`, in the order in which they are run: a view needs the ones that it reads."""
 _PAPER_VIEWS = ("paper_training", "paper_figures")
 """SQL files of views written by hand, run after `paper_table_views` has created the schemas."""
 _REFERENCE = Path(__file__).parent / "reference"
@@ -169,6 +172,7 @@ def _without_rows() -> bytes:
             connection.execute(paper_table_views())
             for name in _PAPER_VIEWS:
                 connection.execute(_sql(name))
+            comment_shared_columns(connection)
             load_papers(connection)
         return path.read_bytes()
 
@@ -186,8 +190,7 @@ def _attached(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     }
     with duckdb.connect(":memory:", config=config) as connection:
         limits(disk=path.parent).apply(connection, path.parent / "spill")
-        place = str(path).replace("'", "''")
-        connection.execute(f"ATTACH '{place}' AS built (STORAGE_VERSION '{STORAGE_VERSION}')")
+        connection.execute(f"ATTACH {quoted(path)} AS built (STORAGE_VERSION '{STORAGE_VERSION}')")
         connection.execute("USE built")
         connection.execute("BEGIN")
         yield connection
@@ -200,7 +203,7 @@ def _attached(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
 def load_papers(connection: duckdb.DuckDBPyConnection) -> None:
     """Load the CSV files in `reference/` (figures printed in papers) into the schema `papers`."""
     for table, file in _PAPER_TABLES.items():
-        place = str(_REFERENCE / f"{file}.csv").replace("'", "''")
+        source = quoted(_REFERENCE / f"{file}.csv")
         connection.execute(
-            f"COPY papers.{table} FROM '{place}' (FORMAT csv, HEADER, NULLSTR '', {_FORM})"
+            f"COPY papers.{table} FROM {source} (FORMAT csv, HEADER, NULLSTR '', {_FORM})"
         )

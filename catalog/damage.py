@@ -12,6 +12,7 @@ from pathlib import Path
 import duckdb
 
 from catalog.notes import noted
+from catalog.quoting import quoted
 from lce_core.store.identity import sha256_file
 from lce_core.store.odd_files import odd_kind
 
@@ -44,8 +45,7 @@ def catalog_damage(path: Path) -> str | None:
         if is_as_built(path):
             return None
         with duckdb.connect(":memory:", config=_CONFIG) as connection:
-            place = str(path).replace("'", "''")
-            connection.execute(f"ATTACH '{place}' AS catalog (READ_ONLY)")
+            connection.execute(f"ATTACH {quoted(path)} AS catalog (READ_ONLY)")
             if _has_cells(connection):
                 _read_all(connection)
                 return None

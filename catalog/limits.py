@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
+from catalog.quoting import quoted
 from lce_core import formats
 from lce_core.errors import SpecError
 
@@ -55,8 +56,7 @@ class Limits:
         """Set the limits on a connection; DuckDB creates the spill folder when needed."""
         # Use SET: DuckDB 2.0 ignores the folder's size limit when passed to `duckdb.connect`.
         connection.execute(f"SET memory_limit = '{self.database}B'")
-        folder = str(spill_folder).replace("'", "''")
-        connection.execute(f"SET temp_directory = '{folder}'")
+        connection.execute(f"SET temp_directory = {quoted(spill_folder)}")
         connection.execute(f"SET max_temp_directory_size = '{self.spill}B'")
 
 

@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from catalog.quoting import quoted
+
 Row = dict[str, str]
 """A line of a CSV file: values by field name."""
 _REFERENCE = Path(__file__).parent / "reference"
@@ -25,32 +27,46 @@ _NAMES = {
 }
 _UNITS = {
     "perplexity": "perplexity",
-    "percent": "percent",
-    "fraction": "0 to 1",
+    "percent": "per cent",
+    "fraction": "fraction (0 to 1)",
     "tokens": "tokens",
-    "count": "a count",
-    "gpu_hours": "hours of a GPU",
+    "count": "count",
+    "gpu_hours": "GPU-hours",
 }
-_KEYS = {
-    "base_model": "Registered name of the base model; NULL if none is registered.",
-    "paper_method": "Method or model as the paper names it.",
-    "method": "Label of the method; NULL for weights that others trained.",
-    "frozen": "Whether the method was applied without fine-tuning.",
-    "exact_attention": "Whether every token can attend to every earlier one.",
-    "train_length": "Tokens of the rows that the paper's weights were last trained on.",
-    "scale": "Scale of the method in the paper.",
-    "task": "Task of the benchmark.",
+"""Unit in SQL comments, by `unit` in `scores.csv`."""
+_KEYS = (
+    "base_model",
+    "paper_method",
+    "method",
+    "frozen",
+    "exact_attention",
+    "train_length",
+    "scale",
+    "task",
+)
+"""Columns that can identify a row in a view of scores."""
+_KEY_COMMENTS = {
+    "base_model": "Registered name of the base model; NULL if it is not registered.",
+    "method": "Label of the method in the shipped study that repeats the table; NULL for weights"
+    " that others trained.",
+    "train_length": "Sequence length, in tokens, with which the paper's weights were last trained;"
+    " NULL if not printed.",
+    "scale": "Scale factor of the method in the paper.",
 }
-"""SQL comment of each column that can identify a row in a view of scores."""
+"""SQL comments of key columns that `column_comments.SHARED` lacks or words differently."""
 _BESIDE_OURS = "lceg.table_7"
 """View that also shows this project's settings; `sql/paper_training.sql` defines it by hand."""
-_SETTING_KEYS = {
-    "method": {"paper_method": "Method as the paper names it.", "method": "Label of the method."},
-    "model": {"paper_method": "Model as the paper names it."},
-    "length": {"eval_length": "Context in tokens."},
+_SETTING_KEYS: dict[str, dict[str, str]] = {
+    "method": {
+        "paper_method": "Name of the method in the paper.",
+        "method": _KEY_COMMENTS["method"],
+    },
+    "model": {"paper_method": "Name of the model in the paper."},
+    "length": {"eval_length": "Context length in tokens to which the settings apply."},
 }
+"""Key columns of a view of settings with their SQL comments, by row axis."""
 _ALWAYS = ("base_model", "paper_method", "method", "frozen")
-"""Columns that every view of scores has, even if empty."""
+"""Key columns that every view of scores has, even if empty."""
 
 
 def paper_table_views() -> str:
@@ -108,10 +124,6 @@ def _condition(axis: str, value: str) -> str:
     if not value:
         return f"{_FIELDS[axis]} IS NULL"
     return f"{_FIELDS[axis]} = {value}" if axis == "length" else f"{_FIELDS[axis]} = '{value}'"
-
-
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
 
 
 def _axes(listed: str) -> list[str]:
@@ -182,15 +194,16 @@ def _score_view(table: Row, figures: list[Row]) -> str:
             for column, (where, _) in columns.items()
         )
         selected.append(f"MAP {{\n{pairs}\n    }} AS lengths")
-        lengths = "Lengths that each column stands on, by its name."
+        lengths = "Context lengths in tokens behind each value, by column name."
     else:
         each = "flatten(list(lengths) FILTER (lengths IS NOT NULL))"
         selected.append(f"list_sort(list_distinct({each})) AS lengths")
-        lengths = "Lengths that the row stands on."
+        lengths = "Context lengths in tokens behind the values of the row."
     comments = {
-        "study": "Name of our study; NULL if none has a figure of the table.",
-        **{column: _KEYS[column] for column in keys},
-        "source": "paper: as printed. ours: what the study found; NULL where it is not complete.",
+        "study": "Name of our study; NULL if no study repeats a figure of the table.",
+        **{column: _KEY_COMMENTS[column] for column in keys if column in _KEY_COMMENTS},
+        "source": "paper for printed values, ours for the study's values. A value is NULL if none"
+        " is printed or if a cell behind it is not done.",
         **{column: _comment_on(found[-1], by) for column, (_, found) in columns.items()},
         "lengths": lengths,
     }
@@ -210,9 +223,9 @@ def _setting_view(table: Row, settings: list[Row]) -> str:
         kind = "value" if any(row["value"] for row in found) else "text"
         where = _condition(by, value) if by in _FIELDS else f"setting = '{value}'"
         selected.append(f"any_value({kind}) FILTER ({where}) AS {column}")
-        unit = f"; {found[0]['unit']}" if found[0]["unit"] else ""
+        unit = f", in {found[0]['unit']}" if found[0]["unit"] else ""
         text = f"{int(value):,} tokens" if by == "length" else value.replace("_", " ")
-        comments[column] = f"{text[0].upper()}{text[1:]}, as printed{unit}."
+        comments[column] = f"{text[0].upper()}{text[1:]}{unit}, as printed."
     return _view(table, "papers.hyperparameter", "min(id)", selected, comments)
 
 
@@ -222,12 +235,12 @@ def _view(
     name, body = table["view"], ",\n".join(f"    {line}" for line in selected)
     title = f"{table['place']}. {table['title']}. Lengths: {table['lengths']}."
     commented = "".join(
-        f"COMMENT ON COLUMN {name}.{column} IS {_quoted(text)};\n"
+        f"COMMENT ON COLUMN {name}.{column} IS {quoted(text)};\n"
         for column, text in comments.items()
     )
     return (
         f"CREATE VIEW {name} AS\nSELECT\n{body}\nFROM {source}\n"
         f"WHERE paper = '{table['paper']}' AND place = '{table['place']}'\n"
         f"GROUP BY ALL\nORDER BY {order};\n"
-        f"COMMENT ON VIEW {name} IS {_quoted(title)};\n{commented}"
+        f"COMMENT ON VIEW {name} IS {quoted(title)};\n{commented}"
     )

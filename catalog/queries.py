@@ -29,6 +29,7 @@ from catalog.limits import (
     too_large,
     too_slow,
 )
+from catalog.quoting import quoted
 from lce_core.errors import SpecError, StoreError
 
 CATALOG = "catalog.duckdb"
@@ -79,9 +80,8 @@ def open_catalog(path: Path, within: Limits | None = None) -> duckdb.DuckDBPyCon
     # DuckDB deletes the folder when the connection closes.
     spill = Path(tempfile.gettempdir()) / f"lce-sql-{os.getpid()}-{uuid.uuid4().hex[:8]}"
     (within or limits()).apply(connection, spill)
-    place = str(path).replace("'", "''")
     try:
-        connection.execute(f"ATTACH '{place}' AS catalog (READ_ONLY)")
+        connection.execute(f"ATTACH {quoted(path)} AS catalog (READ_ONLY)")
     except duckdb.Error as error:
         connection.close()
         raise SpecError(path, error, expected, remedy) from None

@@ -54,32 +54,25 @@ LEFT JOIN gaps USING (study, base_model, method, frozen, benchmark, task, eval_l
 ORDER BY study, position;
 
 COMMENT ON VIEW score_by_length IS
-    'The default metric of each task against length: mean over seeds, NULL unless all are done.';
-COMMENT ON COLUMN score_by_length.study IS 'Name of the study.';
-COMMENT ON COLUMN score_by_length.base_model IS 'Registered name of the base model.';
-COMMENT ON COLUMN score_by_length.method IS 'Label of the method.';
-COMMENT ON COLUMN score_by_length.frozen IS 'Whether the method was applied without fine-tuning.';
-COMMENT ON COLUMN score_by_length.benchmark IS 'Registered name of the benchmark.';
-COMMENT ON COLUMN score_by_length.task IS 'Task of the benchmark.';
+    'Default metric of each task and length, averaged over seeds; NULL unless all seeds are done.';
 COMMENT ON COLUMN score_by_length.metric IS 'Default metric of the task; NULL if no seed is done.';
-COMMENT ON COLUMN score_by_length.eval_length IS 'Evaluated context in tokens.';
 COMMENT ON COLUMN score_by_length.value IS
-    'Mean over all planned seeds, in the unit of the benchmark; NULL if one is not done.';
-COMMENT ON COLUMN score_by_length.lowest IS 'Lowest seed; NULL if one is not done.';
-COMMENT ON COLUMN score_by_length.highest IS 'Highest seed; NULL if one is not done.';
-COMMENT ON COLUMN score_by_length.num_seeds IS 'Seeds that are done.';
-COMMENT ON COLUMN score_by_length.unit IS 'Unit of the value.';
-COMMENT ON COLUMN score_by_length.higher_is_better IS 'Which direction is better.';
-COMMENT ON COLUMN score_by_length.exact_attention IS
-    'Whether every token can attend to every earlier one.';
-COMMENT ON COLUMN score_by_length.num_planned IS 'Seeds that are planned.';
+    'Mean of the default metric over all planned seeds; NULL if a seed is not done.';
+COMMENT ON COLUMN score_by_length.lowest IS
+    'Value of the seed with the lowest value; NULL if a seed is not done.';
+COMMENT ON COLUMN score_by_length.highest IS
+    'Value of the seed with the highest value; NULL if a seed is not done.';
+COMMENT ON COLUMN score_by_length.unit IS
+    'Unit of the value: accuracy (0 to 1), perplexity or nats; NULL if no cell is done.';
+COMMENT ON COLUMN score_by_length.higher_is_better IS
+    'True if a higher value is better, false if a lower value is better; NULL if no cell is done.';
+COMMENT ON COLUMN score_by_length.num_planned IS 'Number of planned seeds.';
 COMMENT ON COLUMN score_by_length.value_of_done IS
-    'Mean over the seeds that are done, however many; not to be compared.';
+    'Mean over the seeds that are done, even if some are missing; not comparable with other means. NULL if no seed is done.';
 COMMENT ON COLUMN score_by_length.missing IS
-    'Which seeds are not done, and why; NULL if all are done.';
-COMMENT ON COLUMN score_by_length.task_set IS 'Id of the planned parts; see task_sets.';
+    'Status, number and reason of the seeds that are not done; NULL if all are done.';
 COMMENT ON COLUMN score_by_length.rank IS
-    'Place among the methods that have a value and the same task set, 1 for the best.';
+    'Rank by value, 1 for the best, among the methods with a value and the same task set; NULL without a value.';
 
 CREATE VIEW benchmark_by_length AS
 WITH means AS (
@@ -158,34 +151,26 @@ LEFT JOIN gaps USING (study, base_model, method, frozen, benchmark, eval_length)
 ORDER BY study, position;
 
 COMMENT ON VIEW benchmark_by_length IS
-    'Each benchmark against length: mean over tasks and seeds, NULL unless all of them are done.';
-COMMENT ON COLUMN benchmark_by_length.study IS 'Name of the study.';
-COMMENT ON COLUMN benchmark_by_length.base_model IS 'Registered name of the base model.';
-COMMENT ON COLUMN benchmark_by_length.method IS 'Label of the method.';
-COMMENT ON COLUMN benchmark_by_length.frozen IS
-    'Whether the method was applied without fine-tuning.';
-COMMENT ON COLUMN benchmark_by_length.exact_attention IS
-    'Whether every token can attend to every earlier one.';
-COMMENT ON COLUMN benchmark_by_length.benchmark IS 'Registered name of the benchmark.';
-COMMENT ON COLUMN benchmark_by_length.eval_length IS 'Evaluated context in tokens.';
+    'Mean of each benchmark at each length over its tasks and seeds; NULL unless all of them are done.';
 COMMENT ON COLUMN benchmark_by_length.value IS
-    'Mean over all planned tasks and seeds, default metric of each; NULL if one is not done.';
-COMMENT ON COLUMN benchmark_by_length.unit IS 'Unit of the value; NULL if nothing is done.';
+    'Mean of the default metrics over all planned tasks and seeds; NULL if a cell is not done.';
+COMMENT ON COLUMN benchmark_by_length.unit IS
+    'Unit of the value: accuracy (0 to 1), perplexity or nats; NULL if no cell is done.';
 COMMENT ON COLUMN benchmark_by_length.higher_is_better IS
-    'Which direction is better; NULL if nothing is done.';
+    'True if a higher value is better, false if a lower value is better; NULL if no cell is done.';
 COMMENT ON COLUMN benchmark_by_length.status IS
-    'done, or what its other cells are: failed, missing, unavailable, separated by commas.';
-COMMENT ON COLUMN benchmark_by_length.num_done IS 'Cells that are done.';
+    'done if all cells are done; otherwise the states of the other cells (failed, missing, unavailable), separated by commas.';
+COMMENT ON COLUMN benchmark_by_length.num_done IS
+    'Number of cells (tasks times seeds) that are done.';
 COMMENT ON COLUMN benchmark_by_length.num_planned IS
-    'Cells that are planned: tasks times seeds, those that cannot be included.';
+    'Number of planned cells (tasks times seeds), including unavailable ones.';
 COMMENT ON COLUMN benchmark_by_length.value_of_done IS
-    'Mean over the cells that are done, however many; not to be compared.';
+    'Mean over the cells that are done, even if some are missing; not comparable with other means. NULL if no cell is done.';
 COMMENT ON COLUMN benchmark_by_length.missing IS
-    'Which cells are not done, and why; NULL if all are done.';
-COMMENT ON COLUMN benchmark_by_length.task_set IS 'Id of the planned parts; see task_sets.';
+    'Status, task, seeds and reason of the cells that are not done; NULL if all are done.';
 COMMENT ON COLUMN benchmark_by_length.rank IS
-    'Place among the methods that have a value and the same task set, 1 for the best.';
+    'Rank by value, 1 for the best, among the methods with a value and the same task set; NULL without a value.';
 COMMENT ON COLUMN benchmark_by_length.is_best IS
-    'Whether no other value is better; false if there is no other, or one of another task set.';
+    'True for the best of at least two methods with a value at this length. False for all if their task sets differ.';
 COMMENT ON COLUMN benchmark_by_length.has_usual_tasks IS
-    'Whether the task set is the one of most of its column; of two as frequent, the first planned.';
+    'True if the task set is the most frequent one of the benchmark at this length; of equally frequent ones, the first planned.';

@@ -43,23 +43,17 @@ JOIN score_by_length s USING (study, base_model, method, frozen, benchmark, task
 ORDER BY study, b.position, position_bin;
 
 COMMENT ON VIEW nll_by_position IS
-    'Negative log-likelihood by position: mean over seeds, NULL unless all are done.';
-COMMENT ON COLUMN nll_by_position.study IS 'Name of the study.';
-COMMENT ON COLUMN nll_by_position.base_model IS 'Registered name of the base model.';
-COMMENT ON COLUMN nll_by_position.method IS 'Label of the method.';
-COMMENT ON COLUMN nll_by_position.frozen IS 'Whether the method was applied without fine-tuning.';
-COMMENT ON COLUMN nll_by_position.benchmark IS 'Registered name of the benchmark.';
-COMMENT ON COLUMN nll_by_position.task IS 'Task of the benchmark.';
-COMMENT ON COLUMN nll_by_position.eval_length IS 'Evaluated context in tokens.';
-COMMENT ON COLUMN nll_by_position.position_bin IS 'First position of the bin, in tokens.';
+    'Negative log-likelihood (NLL) by token position, averaged over seeds; NULL unless all seeds are done.';
 COMMENT ON COLUMN nll_by_position.nll IS
-    'Mean over all planned seeds, in nats; NULL if one is not done.';
-COMMENT ON COLUMN nll_by_position.lowest IS 'Lowest seed; NULL if one is not done.';
-COMMENT ON COLUMN nll_by_position.highest IS 'Highest seed; NULL if one is not done.';
-COMMENT ON COLUMN nll_by_position.num_seeds IS 'Seeds that are done.';
-COMMENT ON COLUMN nll_by_position.num_planned IS 'Seeds that are planned.';
+    'Mean negative log-likelihood of the tokens in the bin over all planned seeds, in nats per token; NULL if a seed is not done.';
+COMMENT ON COLUMN nll_by_position.lowest IS
+    'NLL of the seed with the lowest NLL in the bin; NULL if a seed is not done.';
+COMMENT ON COLUMN nll_by_position.highest IS
+    'NLL of the seed with the highest NLL in the bin; NULL if a seed is not done.';
+COMMENT ON COLUMN nll_by_position.num_seeds IS
+    'Number of seeds that are done and have tokens in the bin.';
+COMMENT ON COLUMN nll_by_position.num_planned IS 'Number of planned seeds.';
 COMMENT ON COLUMN nll_by_position.value_of_done IS
-    'Mean over the seeds that are done, however many; not to be compared.';
+    'Mean over the seeds that are done, even if some are missing, in nats per token; not comparable with other means.';
 COMMENT ON COLUMN nll_by_position.missing IS
-    'Which seeds are not done, and why; NULL if all are done.';
-COMMENT ON COLUMN nll_by_position.task_set IS 'Id of the planned parts; see task_sets.';
+    'Status, number and reason of the seeds that are not done; NULL if all are done.';

@@ -43,7 +43,7 @@ CREATE TABLE compared.paired_difference (
     smallest_detectable DOUBLE
 );
 COMMENT ON TABLE compared.paired_difference IS
-    'Pairs of methods on the same prompts, each once; the base model never first.';
+    'Differences between two methods on the same prompts, each pair once; the base model is always second.';
 
 CREATE VIEW paired_difference AS
 WITH both_ways AS (
@@ -122,61 +122,58 @@ FROM both_ways
 ORDER BY study, base_model, benchmark, eval_length, tasks, method, frozen, other_method, other_frozen;
 
 COMMENT ON VIEW paired_difference IS
-    'Two methods on the same prompts: over all tasks of a benchmark that both are asked, and each task against the base model.';
-COMMENT ON COLUMN paired_difference.study IS 'Name of the study.';
-COMMENT ON COLUMN paired_difference.base_model IS 'Registered name of the base model.';
-COMMENT ON COLUMN paired_difference.method IS 'Label of the method.';
-COMMENT ON COLUMN paired_difference.frozen IS 'Whether it was applied without fine-tuning.';
+    'Differences between two methods on the same prompts, over all tasks of a benchmark that both have. Single tasks are compared with the base model only. Each pair has two rows.';
 COMMENT ON COLUMN paired_difference.other_method IS
-    'Label of the method that it is compared with; every pair has two rows.';
+    'Label of the method with which the first one is compared.';
 COMMENT ON COLUMN paired_difference.other_frozen IS
-    'Whether that one was applied without fine-tuning.';
-COMMENT ON COLUMN paired_difference.benchmark IS 'Registered name of the benchmark.';
+    'True if the other method is applied without fine-tuning, false if the model was fine-tuned with it.';
 COMMENT ON COLUMN paired_difference.task IS
-    'Task of the benchmark; NULL for the mean over several.';
-COMMENT ON COLUMN paired_difference.eval_length IS 'Evaluated context in tokens.';
-COMMENT ON COLUMN paired_difference.difference IS 'Value less the other value.';
+    'Name of the task within the benchmark; NULL for the mean over several tasks.';
+COMMENT ON COLUMN paired_difference.difference IS
+    'value minus other_value: difference of the two methods'' means, in the unit.';
 COMMENT ON COLUMN paired_difference.ci_low IS
-    'Lower bound of its 95 % interval over documents or prompts; NULL below six of them.';
-COMMENT ON COLUMN paired_difference.ci_high IS 'Upper bound of it.';
+    'Lower bound of the difference''s 95 % interval, by bootstrap over documents or prompts; NULL with fewer than six of them.';
+COMMENT ON COLUMN paired_difference.ci_high IS
+    'Upper bound of the difference''s 95 % interval, by bootstrap over documents or prompts; NULL with fewer than six of them.';
 COMMENT ON COLUMN paired_difference.p_value IS
-    'Two-sided, of no difference, of this comparison alone; 1 where the test finds the opposite of the difference.';
+    'Two-sided p-value of this comparison alone, for the hypothesis of no difference; 1 if the test''s direction contradicts the sign of the difference.';
 COMMENT ON COLUMN paired_difference.p_holm IS
-    'The same, held against all comparisons of the family (Holm).';
+    'P-value after Holm''s correction for all comparisons in the family.';
 COMMENT ON COLUMN paired_difference.verdict IS
-    'better, worse, not in every seed, the same (on every document), no difference found, or too few (documents to find any).';
+    'better or worse (significant, same sign in every seed), not in every seed (significant, but a seed has the other sign), the same (equal on every document), no difference found (not significant) or too few (too few documents for any significant difference).';
 COMMENT ON COLUMN paired_difference.smallest_detectable IS
-    'Difference that the comparison, as first of its family, finds in 4 of 5 studies; NULL where none can be found, or all differences are 0.';
+    'Smallest true difference that the test detects with 80 % power at Holm''s first and strictest step; NULL if none is detectable or all differences are 0.';
 COMMENT ON COLUMN paired_difference.holm_family IS
-    'Comparisons that p_holm stands for: benchmark, tasks, length, and with whom each method is compared.';
-COMMENT ON COLUMN paired_difference.num_comparisons IS 'Pairs in the family.';
+    'Comparisons that p_holm is corrected for: benchmark, tasks, length, and whether the other method is the base model.';
+COMMENT ON COLUMN paired_difference.num_comparisons IS 'Number of pairs in the family.';
 COMMENT ON COLUMN paired_difference.num_clusters IS
-    'Documents or prompts that are resampled and tested as one.';
+    'Number of independent observations: all samples of one document, or of one prompt in all seeds, count as one.';
 COMMENT ON COLUMN paired_difference.num_samples IS
-    'Scored prompts or windows of each method, all seeds together.';
+    'Number of scored prompts or text windows of each method, over all seeds.';
 COMMENT ON COLUMN paired_difference.num_seeds IS
-    'Seeds that both methods have; those that differ in nothing share a result and count once.';
-COMMENT ON COLUMN paired_difference.lowest IS 'Difference of the seed where it is lowest.';
-COMMENT ON COLUMN paired_difference.highest IS 'Difference of the seed where it is highest.';
+    'Number of common seeds; seeds that share their results count as one.';
+COMMENT ON COLUMN paired_difference.lowest IS 'Difference in the seed in which it is lowest.';
+COMMENT ON COLUMN paired_difference.highest IS 'Difference in the seed in which it is highest.';
 COMMENT ON COLUMN paired_difference.num_better IS
-    'Documents or prompts on which the method is better.';
-COMMENT ON COLUMN paired_difference.num_worse IS 'Those on which the other is.';
-COMMENT ON COLUMN paired_difference.value IS 'Mean over the tasks and seeds that both are asked.';
-COMMENT ON COLUMN paired_difference.other_value IS 'The other method''s, over the same.';
+    'Number of documents or prompts on which the method is better than the other.';
+COMMENT ON COLUMN paired_difference.num_worse IS
+    'Number of documents or prompts on which the method is worse than the other.';
+COMMENT ON COLUMN paired_difference.value IS
+    'Mean of the method over the tasks and seeds that both methods have.';
+COMMENT ON COLUMN paired_difference.other_value IS
+    'Mean of the other method over the tasks and seeds that both methods have.';
 COMMENT ON COLUMN paired_difference.metric IS 'Default metric of the benchmark.';
-COMMENT ON COLUMN paired_difference.unit IS 'Unit of both values and the difference.';
-COMMENT ON COLUMN paired_difference.higher_is_better IS 'Which direction is better.';
+COMMENT ON COLUMN paired_difference.unit IS
+    'Unit of both values and their difference: accuracy (0 to 1), perplexity or nats.';
 COMMENT ON COLUMN paired_difference.test IS
-    'mcnemar (exact) or wilcoxon (signed ranks over documents).';
-COMMENT ON COLUMN paired_difference.exact_attention IS
-    'Whether every token can attend to every earlier one.';
-COMMENT ON COLUMN paired_difference.other_exact_attention IS 'The same of the other method.';
-COMMENT ON COLUMN paired_difference.tasks IS 'Tasks that both are asked, separated by commas.';
-COMMENT ON COLUMN paired_difference.profile IS
-    'Form of the benchmark: faithful, clean, fast or tiny.';
+    'Test behind the p-value: mcnemar (exact) or wilcoxon (signed ranks over documents).';
+COMMENT ON COLUMN paired_difference.other_exact_attention IS
+    'True if every token attends to all earlier tokens with the other method.';
+COMMENT ON COLUMN paired_difference.tasks IS 'Tasks that both methods have, separated by commas.';
 COMMENT ON COLUMN paired_difference.seeds_low IS
-    'Lower bound of a 95 % interval for other seeds too, not only other prompts; NULL with one seed.';
-COMMENT ON COLUMN paired_difference.seeds_high IS 'Upper bound of it.';
+    'Lower bound of the difference''s 95 % interval for other seeds and prompts; NULL with one seed.';
+COMMENT ON COLUMN paired_difference.seeds_high IS
+    'Upper bound of the difference''s 95 % interval for other seeds and prompts; NULL with one seed.';
 
 CREATE VIEW expectations AS
 SELECT
@@ -213,30 +210,31 @@ QUALIFY d.tasks IS NULL OR len(string_split(d.tasks, ', ')) = max(len(string_spl
 ORDER BY e.rowid;
 
 COMMENT ON VIEW expectations IS
-    'The comparisons that a study''s `expects` predicts, each with its measured difference and outcome.';
-COMMENT ON COLUMN expectations.study IS 'Name of the study.';
-COMMENT ON COLUMN expectations.entry IS 'Index of the entry of `expects`.';
-COMMENT ON COLUMN expectations.text IS 'The expectation in words.';
-COMMENT ON COLUMN expectations.base_model IS 'Registered name of the base model.';
-COMMENT ON COLUMN expectations.method IS 'Label of the method.';
-COMMENT ON COLUMN expectations.frozen IS 'Whether it was applied without fine-tuning.';
+    'Comparisons that a study''s `expects` predicts, each with its measured difference and outcome.';
+COMMENT ON COLUMN expectations.entry IS 'Index of the entry in `expects`, counted from 0.';
+COMMENT ON COLUMN expectations.text IS 'Expectation in words.';
 COMMENT ON COLUMN expectations.expected IS
-    'better or worse: how the method is expected to score, compared with the other.';
-COMMENT ON COLUMN expectations.other_method IS 'Label of the method that it is compared with.';
+    'Expected direction: the method is better or worse than the other method.';
+COMMENT ON COLUMN expectations.other_method IS
+    'Label of the method with which the first one is compared.';
 COMMENT ON COLUMN expectations.other_frozen IS
-    'Whether that one was applied without fine-tuning.';
-COMMENT ON COLUMN expectations.benchmark IS 'Registered name of the benchmark.';
-COMMENT ON COLUMN expectations.eval_length IS 'Evaluated context in tokens.';
+    'True if the other method is applied without fine-tuning, false if the model was fine-tuned with it.';
 COMMENT ON COLUMN expectations.outcome IS
-    'confirmed or contradicted if the verdict is better or worse, undecided for any other verdict, not measured without one.';
+    'confirmed or contradicted if the verdict is better or worse, undecided for any other verdict, not measured without a verdict.';
 COMMENT ON COLUMN expectations.difference IS
-    'Value less the other value; see paired_difference for this column and the next five.';
-COMMENT ON COLUMN expectations.ci_low IS 'Lower bound of its 95 % interval.';
-COMMENT ON COLUMN expectations.ci_high IS 'Upper bound of it.';
-COMMENT ON COLUMN expectations.p_holm IS 'P-value, corrected over the comparisons of the family (Holm).';
-COMMENT ON COLUMN expectations.verdict IS 'Verdict of the comparison.';
-COMMENT ON COLUMN expectations.tasks IS 'Tasks that both methods were evaluated on.';
-COMMENT ON COLUMN expectations.holm_family IS 'Name of the family of comparisons.';
+    'Mean of the method minus mean of the other, as in paired_difference; NULL if not measured.';
+COMMENT ON COLUMN expectations.ci_low IS
+    'Lower bound of the difference''s 95 % interval, as in paired_difference.';
+COMMENT ON COLUMN expectations.ci_high IS
+    'Upper bound of the difference''s 95 % interval, as in paired_difference.';
+COMMENT ON COLUMN expectations.p_holm IS
+    'P-value after Holm''s correction for all comparisons in the family; NULL if not measured.';
+COMMENT ON COLUMN expectations.verdict IS
+    'Verdict of the comparison, as in paired_difference; NULL if not measured.';
+COMMENT ON COLUMN expectations.tasks IS
+    'Tasks that both methods have, separated by commas; NULL if not measured.';
+COMMENT ON COLUMN expectations.holm_family IS
+    'Comparisons that p_holm is corrected for, as in paired_difference; NULL if not measured.';
 
 CREATE TABLE compared.effective_length (
     study VARCHAR NOT NULL,
@@ -257,7 +255,7 @@ CREATE TABLE compared.effective_length (
     exact_attention BOOLEAN NOT NULL,
     profile VARCHAR
 );
-COMMENT ON TABLE compared.effective_length IS 'Longest contexts that methods use.';
+COMMENT ON TABLE compared.effective_length IS 'Longest context lengths that methods use.';
 
 CREATE VIEW effective_length AS
 SELECT
@@ -282,32 +280,24 @@ FROM compared.effective_length
 ORDER BY rowid;
 
 COMMENT ON VIEW effective_length IS
-    'How long a context each method uses: up to where it holds the base model''s score at its own length.';
-COMMENT ON COLUMN effective_length.study IS 'Name of the study.';
-COMMENT ON COLUMN effective_length.base_model IS 'Registered name of the base model.';
-COMMENT ON COLUMN effective_length.method IS 'Label of the method.';
-COMMENT ON COLUMN effective_length.frozen IS 'Whether the method was applied without fine-tuning.';
-COMMENT ON COLUMN effective_length.benchmark IS 'Registered name of the benchmark.';
-COMMENT ON COLUMN effective_length.task IS 'Task of the benchmark.';
+    'Longest context length up to which each method keeps nearly the base model''s score at the base model''s own length.';
 COMMENT ON COLUMN effective_length.tokens IS
-    'Longest evaluated length up to which the mean over seeds reaches the threshold; 0 if none.';
+    'Longest evaluated length in tokens up to which the mean over seeds reaches the threshold at every length; 0 if none.';
 COMMENT ON COLUMN effective_length.ci_low IS
-    'Lower bound of its 95 % interval, one of the evaluated lengths or 0.';
+    'Lower bound of the 95 % interval of tokens: an evaluated length or 0.';
 COMMENT ON COLUMN effective_length.ci_high IS
-    'Upper bound of it; where it is the longest evaluated length, the true one may be longer.';
+    'Upper bound of the 95 % interval of tokens: an evaluated length or 0. If it is the longest one, the true length may be longer.';
 COMMENT ON COLUMN effective_length.longest IS
-    'Longest length that was evaluated and is done, with all shorter ones.';
-COMMENT ON COLUMN effective_length.num_lengths IS 'Lengths up to that one.';
-COMMENT ON COLUMN effective_length.num_seeds IS 'Seeds behind it.';
+    'Longest length in tokens that is done together with all shorter ones.';
+COMMENT ON COLUMN effective_length.num_lengths IS
+    'Number of evaluated lengths up to the column longest.';
+COMMENT ON COLUMN effective_length.num_seeds IS 'Number of seeds behind the means.';
 COMMENT ON COLUMN effective_length.threshold IS
-    'What a score must reach: 90 % of the base model''s accuracy at its longest evaluated length within its trained context, or 110 % of its perplexity.';
-COMMENT ON COLUMN effective_length.unit IS 'Unit of the threshold.';
+    'Score that the method must reach: 90 % of the base model''s accuracy, or 110 % of its perplexity, at the longest evaluated length within its trained context.';
+COMMENT ON COLUMN effective_length.unit IS
+    'Unit of the threshold: accuracy (0 to 1), perplexity or nats.';
 COMMENT ON COLUMN effective_length.higher_is_better IS
-    'Whether the threshold is the least or the most that a score may be.';
-COMMENT ON COLUMN effective_length.exact_attention IS
-    'Whether every token can attend to every earlier one.';
-COMMENT ON COLUMN effective_length.profile IS
-    'Form of the benchmark: faithful, clean, fast or tiny.';
+    'True if the threshold is a minimum (accuracy), false if it is a maximum (perplexity).';
 
 CREATE TABLE compared.perplexity_agreement (
     study VARCHAR NOT NULL,
@@ -325,7 +315,8 @@ CREATE TABLE compared.perplexity_agreement (
     p_value DOUBLE,
     p_holm DOUBLE
 );
-COMMENT ON TABLE compared.perplexity_agreement IS 'Rank agreement of perplexity and downstream scores.';
+COMMENT ON TABLE compared.perplexity_agreement IS
+    'Rank correlations of perplexity and downstream scores.';
 
 CREATE VIEW perplexity_agreement AS
 SELECT
@@ -347,28 +338,28 @@ FROM compared.perplexity_agreement
 ORDER BY rowid;
 
 COMMENT ON VIEW perplexity_agreement IS
-    'Whether methods of lower perplexity do better downstream, with and without approximate attention (as LCEG''s Figure 4).';
-COMMENT ON COLUMN perplexity_agreement.study IS 'Name of the study.';
-COMMENT ON COLUMN perplexity_agreement.base_model IS 'Registered name of the base model.';
-COMMENT ON COLUMN perplexity_agreement.benchmark IS 'The downstream benchmark.';
-COMMENT ON COLUMN perplexity_agreement.eval_length IS 'Evaluated context in tokens, of both.';
+    'Rank correlation, over methods, of perplexity and downstream score (LCEG''s Figure 4), for all methods and for those with exact attention.';
+COMMENT ON COLUMN perplexity_agreement.benchmark IS 'Registered name of the downstream benchmark.';
 COMMENT ON COLUMN perplexity_agreement.methods IS
-    'all, or those with exact attention, where that is not all: approximate ones can have low perplexity without reading the context.';
+    'Methods that are compared: all, or exact attention. The latter exists only if some method approximates attention; such methods can have low perplexity without reading the context.';
 COMMENT ON COLUMN perplexity_agreement.num_methods IS
-    'Methods with both scores over the usual tasks.';
+    'Number of methods with both scores over the usual tasks.';
 COMMENT ON COLUMN perplexity_agreement.spearman IS
-    'Spearman''s rank correlation, 1 where lower perplexity goes with higher scores throughout; NULL where one side does not differ.';
+    'Spearman''s rank correlation, positive if methods with lower perplexity have higher downstream scores; NULL if all perplexities or all scores are equal.';
 COMMENT ON COLUMN perplexity_agreement.spearman_low IS
-    'Lower bound of its approximate 95 % interval over methods; NULL below five.';
-COMMENT ON COLUMN perplexity_agreement.spearman_high IS 'Upper bound of it.';
-COMMENT ON COLUMN perplexity_agreement.kendall IS 'Kendall''s tau-b.';
+    'Lower bound of the approximate 95 % interval of spearman over methods; NULL with fewer than five methods.';
+COMMENT ON COLUMN perplexity_agreement.spearman_high IS
+    'Upper bound of the approximate 95 % interval of spearman over methods; NULL with fewer than five methods.';
+COMMENT ON COLUMN perplexity_agreement.kendall IS
+    'Kendall''s tau-b, positive if methods with lower perplexity have higher downstream scores; NULL if all perplexities or all scores are equal.';
 COMMENT ON COLUMN perplexity_agreement.kendall_low IS
-    'Lower bound of its approximate 95 % interval over methods; NULL below five.';
-COMMENT ON COLUMN perplexity_agreement.kendall_high IS 'Upper bound of it.';
+    'Lower bound of the approximate 95 % interval of kendall over methods; NULL with fewer than five methods.';
+COMMENT ON COLUMN perplexity_agreement.kendall_high IS
+    'Upper bound of the approximate 95 % interval of kendall over methods; NULL with fewer than five methods.';
 COMMENT ON COLUMN perplexity_agreement.p_value IS
-    'Two-sided, of unrelated orders, by Kendall''s; NULL where one side does not differ.';
+    'Two-sided p-value of Kendall''s test, for the hypothesis of unrelated orders; NULL if all perplexities or all scores are equal.';
 COMMENT ON COLUMN perplexity_agreement.p_holm IS
-    'The same, held against all rows of the study and base model (Holm).';
+    'P-value after Holm''s correction for all rows of the study and base model.';
 
 CREATE VIEW perplexity_vs_downstream AS
 SELECT
@@ -390,20 +381,13 @@ WHERE p.benchmark = 'perplexity' AND d.benchmark <> 'perplexity' AND d.higher_is
 ORDER BY d.study, d.base_model, d.eval_length, d.benchmark, d.method, d.frozen;
 
 COMMENT ON VIEW perplexity_vs_downstream IS
-    'Each method''s perplexity beside its score downstream at the same length: the points behind perplexity_agreement.';
-COMMENT ON COLUMN perplexity_vs_downstream.study IS 'Name of the study.';
-COMMENT ON COLUMN perplexity_vs_downstream.base_model IS 'Registered name of the base model.';
-COMMENT ON COLUMN perplexity_vs_downstream.method IS 'Label of the method.';
-COMMENT ON COLUMN perplexity_vs_downstream.frozen IS
-    'Whether the method was applied without fine-tuning.';
-COMMENT ON COLUMN perplexity_vs_downstream.exact_attention IS
-    'Whether every token can attend to every earlier one.';
-COMMENT ON COLUMN perplexity_vs_downstream.eval_length IS 'Evaluated context in tokens, of both.';
+    'Perplexity and downstream score of each method at the same length: the points behind perplexity_agreement.';
 COMMENT ON COLUMN perplexity_vs_downstream.perplexity IS
-    'Mean over tasks and seeds; lower is better.';
-COMMENT ON COLUMN perplexity_vs_downstream.benchmark IS 'The downstream benchmark.';
+    'Mean perplexity over tasks and seeds; lower is better.';
+COMMENT ON COLUMN perplexity_vs_downstream.benchmark IS
+    'Registered name of the downstream benchmark.';
 COMMENT ON COLUMN perplexity_vs_downstream.value IS
-    'Its mean over tasks and seeds; higher is better.';
+    'Mean downstream score over tasks and seeds; higher is better.';
 
 CREATE TABLE compared.nll_difference (
     study VARCHAR NOT NULL,
@@ -421,26 +405,20 @@ CREATE TABLE compared.nll_difference (
     num_bins BIGINT NOT NULL
 );
 COMMENT ON TABLE compared.nll_difference IS
-    'Differences in NLL from the base model, by band of positions.';
+    'Differences in NLL from the base model, by band of token positions.';
 
 CREATE VIEW nll_against_base AS FROM compared.nll_difference ORDER BY rowid;
 
 COMMENT ON VIEW nll_against_base IS
-    'Each method''s NLL minus the base model''s on the same tokens, by band of positions; negative is better.';
-COMMENT ON COLUMN nll_against_base.study IS 'Name of the study.';
-COMMENT ON COLUMN nll_against_base.base_model IS 'Registered name of the base model.';
-COMMENT ON COLUMN nll_against_base.method IS 'Label of the method.';
-COMMENT ON COLUMN nll_against_base.frozen IS
-    'Whether the method was applied without fine-tuning.';
-COMMENT ON COLUMN nll_against_base.benchmark IS 'Registered name of the benchmark.';
-COMMENT ON COLUMN nll_against_base.task IS 'Task of the benchmark.';
-COMMENT ON COLUMN nll_against_base.eval_length IS 'Evaluated context in tokens.';
+    'Difference of each method''s negative log-likelihood (NLL) from the base model''s on the same tokens, by band of token positions; negative is better.';
 COMMENT ON COLUMN nll_against_base.band_start IS
-    'First position of the band, in tokens: 0, or 1, 2, 4, ... times the trained context.';
-COMMENT ON COLUMN nll_against_base.band_end IS 'First position after the band, in tokens.';
+    'First token position of the band, counted from 0: either 0, or 1, 2, 4, ... times the trained context.';
+COMMENT ON COLUMN nll_against_base.band_end IS 'First token position after the band.';
 COMMENT ON COLUMN nll_against_base.difference IS
     'Mean difference over the bins of the band, in nats per token; NULL if no bin has both values.';
 COMMENT ON COLUMN nll_against_base.ci_low IS
-    'Lower bound of its 95 % interval, by bootstrap over bins of positions: for other tokens of this text, not for other texts. NULL with one bin.';
-COMMENT ON COLUMN nll_against_base.ci_high IS 'Upper bound of the interval.';
-COMMENT ON COLUMN nll_against_base.num_bins IS 'Bins of positions in which both have a value.';
+    'Lower bound of the difference''s 95 % interval, by bootstrap over bins: for other tokens of this text, not for other texts. NULL with one bin.';
+COMMENT ON COLUMN nll_against_base.ci_high IS
+    'Upper bound of the difference''s 95 % interval, by bootstrap over bins: for other tokens of this text, not for other texts. NULL with one bin.';
+COMMENT ON COLUMN nll_against_base.num_bins IS
+    'Number of bins of positions in which both have a value.';

@@ -30,39 +30,39 @@ LEFT JOIN store.cell c ON c.cell = v.cell
 ORDER BY c.study, c.position, v.verified_at, v.rowid;
 
 COMMENT ON VIEW verifications IS
-    'Cells that lce verify computed again, one row per study, cell, verification and metric.';
-COMMENT ON COLUMN verifications.study IS 'Name of the study; NULL if no plan has the cell any more.';
-COMMENT ON COLUMN verifications.base_model IS 'Registered name of the base model.';
-COMMENT ON COLUMN verifications.method IS 'Label of the method; none is the control.';
-COMMENT ON COLUMN verifications.frozen IS 'Whether the method was applied without fine-tuning.';
-COMMENT ON COLUMN verifications.seed IS 'Seed of training and sampling.';
-COMMENT ON COLUMN verifications.benchmark IS 'Registered name of the benchmark.';
-COMMENT ON COLUMN verifications.task IS 'Task of the benchmark.';
-COMMENT ON COLUMN verifications.metric IS 'Name of the metric; NULL if the cell could not be computed again.';
-COMMENT ON COLUMN verifications.eval_length IS 'Evaluated context in tokens.';
-COMMENT ON COLUMN verifications.committed IS 'The score of the study.';
-COMMENT ON COLUMN verifications.again IS 'The score when computed again.';
-COMMENT ON COLUMN verifications.difference IS 'How far apart the two are, in the metric''s unit.';
-COMMENT ON COLUMN verifications.num_samples IS 'Scored requests of the cell.';
+    'Comparisons of cells that lce verify recomputed with the stored results, one row per study, cell, comparison and metric.';
+COMMENT ON COLUMN verifications.study IS
+    'Name of the study; NULL if no planned study contains the cell any more.';
+COMMENT ON COLUMN verifications.metric IS
+    'Name of the metric; NULL if the cell could not be recomputed.';
+COMMENT ON COLUMN verifications.committed IS
+    'Stored score of the cell; NULL if the stored result lacks the metric.';
+COMMENT ON COLUMN verifications.again IS
+    'Recomputed score of the cell; NULL if the recomputed result lacks the metric.';
+COMMENT ON COLUMN verifications.difference IS
+    'Absolute difference of the two scores, in the metric''s unit; NULL if one is missing.';
+COMMENT ON COLUMN verifications.num_samples IS
+    'Number of scored prompts or text windows; the larger number if the two results differ.';
 COMMENT ON COLUMN verifications.num_same_samples IS
-    'Those whose answer, score and every other field were the same again.';
+    'Number of prompts or text windows whose samples are equal in every field.';
 COMMENT ON COLUMN verifications.largest_sample_difference IS
-    'Largest difference between two scores of a request; NULL without requests.';
+    'Largest absolute difference of a sample''s two scores; NULL without samples.';
 COMMENT ON COLUMN verifications.largest_nll_difference IS
-    'Largest difference between two mean losses of a bin of positions, in nats; NULL without bins.';
+    'Largest absolute difference of the two mean NLLs of a bin of positions, in nats; NULL without bins.';
 COMMENT ON COLUMN verifications.identical IS
-    'Whether scores, samples, losses and arrays are the same bit for bit.';
+    'True if scores, samples, NLLs and arrays are bit-identical.';
 COMMENT ON COLUMN verifications.agrees IS
-    'Whether every score, sample score and loss is within the tolerance.';
-COMMENT ON COLUMN verifications.tolerance IS 'Relative difference up to which values agree.';
+    'True if every score, sample score and NLL is within the tolerance.';
+COMMENT ON COLUMN verifications.tolerance IS
+    'Largest relative difference at which two values agree.';
 COMMENT ON COLUMN verifications.same_environment IS
-    'Whether code, libraries and hardware were those of the first time.';
+    'True if code, libraries and hardware are those of the stored result.';
 COMMENT ON COLUMN verifications.environment IS
-    'Id of the environment it was computed again in; no artifact need have it.';
-COMMENT ON COLUMN verifications.error IS 'Why it could not be computed again; NULL if it was.';
-COMMENT ON COLUMN verifications.cell IS 'Id of the cell.';
-COMMENT ON COLUMN verifications.committed_at IS 'When the cell was finished, UTC.';
-COMMENT ON COLUMN verifications.verified_at IS 'When it was compared, UTC.';
+    'Id of the environment of the recomputation; environments lists it only if artifacts were made in it.';
+COMMENT ON COLUMN verifications.error IS
+    'Reason why the cell could not be recomputed; NULL if it was.';
+COMMENT ON COLUMN verifications.committed_at IS 'Time at which the stored cell was finished (UTC).';
+COMMENT ON COLUMN verifications.verified_at IS 'Time of the comparison (UTC).';
 
 CREATE VIEW control_violations AS
 WITH RECURSIVE
@@ -247,18 +247,16 @@ WHERE rank > 1
 ORDER BY study, factor, base_model, benchmark, task, eval_length, among, rank;
 
 COMMENT ON VIEW control_violations IS
-    'What differs between done cells that are compared and is not the method: one row per study, base model, task, length, factor and value that is not the usual one. Empty where all is controlled.';
-COMMENT ON COLUMN control_violations.study IS 'Name of the study.';
-COMMENT ON COLUMN control_violations.base_model IS 'Registered name of the base model.';
-COMMENT ON COLUMN control_violations.benchmark IS 'Registered name of the benchmark.';
-COMMENT ON COLUMN control_violations.task IS 'Task of the benchmark.';
-COMMENT ON COLUMN control_violations.eval_length IS 'Evaluated context in tokens.';
+    'Differences, other than the method, between done cells that are compared: one row per study, base model, task, length, factor and deviating value. Empty if everything is controlled.';
 COMMENT ON COLUMN control_violations.factor IS
-    'What differs: benchmark (its version and parameters), evaluation (precision, kernel, rotation), data, training tokens, library torch, code of a plug-in of one''s own, ...';
+    'What differs: benchmark (version and parameters), evaluation (precision, kernel, rotation), data, training tokens, library torch, code of a user''s plug-in, ...';
 COMMENT ON COLUMN control_violations.among IS
-    'Which cells are compared: all, tuned ones, those of a seed, those with exact attention.';
-COMMENT ON COLUMN control_violations.value IS 'What it is in these cells; JSON where it has parts.';
-COMMENT ON COLUMN control_violations.num_cells IS 'How many cells these are.';
-COMMENT ON COLUMN control_violations.methods IS 'Their methods.';
-COMMENT ON COLUMN control_violations.usual IS 'What it is in most of the cells compared.';
-COMMENT ON COLUMN control_violations.num_usual IS 'How many cells those are.';
+    'Cells that are compared with each other: all, tuned, those of one seed, or those with exact attention.';
+COMMENT ON COLUMN control_violations.value IS
+    'Deviating value of the factor; JSON if it has parts.';
+COMMENT ON COLUMN control_violations.num_cells IS 'Number of cells with the deviating value.';
+COMMENT ON COLUMN control_violations.methods IS
+    'Labels of the methods of these cells, separated by commas.';
+COMMENT ON COLUMN control_violations.usual IS
+    'Most frequent value of the factor among the compared cells.';
+COMMENT ON COLUMN control_violations.num_usual IS 'Number of cells with the most frequent value.';

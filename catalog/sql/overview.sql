@@ -113,29 +113,35 @@ LEFT JOIN missing w
 ORDER BY m.study, m.position;
 
 COMMENT ON VIEW overview IS
-    'One row per method: mean over all tasks and seeds; NULL if one is not done, or not in the study.';
-COMMENT ON COLUMN overview.study IS 'Name of the study.';
-COMMENT ON COLUMN overview.base_model IS 'Registered name of the base model.';
-COMMENT ON COLUMN overview.method IS 'Label of the method; none is the control.';
-COMMENT ON COLUMN overview.frozen IS 'true: applied without fine-tuning; false: fine-tuned.';
-COMMENT ON COLUMN overview.exact_attention IS 'Whether every token can attend to every earlier one.';
+    'One row per method: each benchmark''s mean over its tasks and seeds; NULL if a cell is not done or the study lacks the benchmark.';
 COMMENT ON COLUMN overview.perplexity IS 'Perplexity at the target context; lower is better.';
-COMMENT ON COLUMN overview.needle IS 'Needle retrieval at the target context; higher is better.';
-COMMENT ON COLUMN overview.passkey IS 'Passkey retrieval at the target context; higher is better.';
-COMMENT ON COLUMN overview.many_shot IS 'Many-shot learning at the target context.';
-COMMENT ON COLUMN overview.longbench IS 'LongBench at the target context.';
-COMMENT ON COLUMN overview.ruler IS 'RULER at the target context.';
-COMMENT ON COLUMN overview.num_seeds IS 'Seeds with a result at the target context.';
-COMMENT ON COLUMN overview.perplexity_longest IS 'Perplexity at the longest evaluated length.';
-COMMENT ON COLUMN overview.needle_longest IS 'Needle retrieval at the longest evaluated length.';
-COMMENT ON COLUMN overview.passkey_longest IS 'Passkey retrieval at the longest evaluated length.';
+COMMENT ON COLUMN overview.needle IS
+    'Needle retrieval at the target context: share found (0 to 1); higher is better.';
+COMMENT ON COLUMN overview.passkey IS
+    'Passkey retrieval at the target context: share found (0 to 1); higher is better.';
+COMMENT ON COLUMN overview.many_shot IS
+    'Many-shot accuracy at the target context (0 to 1); higher is better.';
+COMMENT ON COLUMN overview.longbench IS
+    'Mean LongBench score at the target context (0 to 1); higher is better.';
+COMMENT ON COLUMN overview.ruler IS
+    'Mean RULER score at the target context (0 to 1); higher is better.';
+COMMENT ON COLUMN overview.num_seeds IS 'Number of seeds with a done cell at the target context.';
+COMMENT ON COLUMN overview.perplexity_longest IS 'Perplexity at longest_length; lower is better.';
+COMMENT ON COLUMN overview.needle_longest IS
+    'Needle retrieval at longest_length: share found (0 to 1); higher is better.';
+COMMENT ON COLUMN overview.passkey_longest IS
+    'Passkey retrieval at longest_length: share found (0 to 1); higher is better.';
 COMMENT ON COLUMN overview.target_context IS
-    'Context of the study, in tokens, at which its methods are compared; cells has each one''s own.';
-COMMENT ON COLUMN overview.longest_length IS 'Longest evaluated length of the study, in tokens.';
-COMMENT ON COLUMN overview.num_missing IS 'Cells of this row that failed or are not there yet, over all lengths.';
-COMMENT ON COLUMN overview.num_unavailable IS 'Cells of this row that cannot be, over all lengths.';
+    'Context length in tokens at which the study compares its methods; cells has the one that each method extends to.';
+COMMENT ON COLUMN overview.longest_length IS
+    'Longest length, in tokens, at which the study evaluates perplexity, needle or passkey; NULL without these benchmarks.';
+COMMENT ON COLUMN overview.num_missing IS
+    'Number of the method''s cells at all lengths that failed or are not computed yet.';
+COMMENT ON COLUMN overview.num_unavailable IS
+    'Number of the method''s cells at all lengths that cannot be computed.';
 COMMENT ON COLUMN overview.value_of_done IS
-    'By column without a value: mean over the cells that are done, however many; not to be compared.';
+    'Mean over the cells that are done, by name of each column that is NULL because cells are missing; not comparable with other means.';
 COMMENT ON COLUMN overview.missing IS
-    'Which of the cells that the columns stand on are not done, and why; NULL if all are.';
-COMMENT ON COLUMN overview.task_set IS 'By column: id of the planned parts; see task_sets.';
+    'Status, cells and reason of everything behind these columns that is not done; NULL if all is done.';
+COMMENT ON COLUMN overview.task_set IS
+    'Id of the set of planned tasks, profiles and seeds behind each mean, by column name, as in task_sets.';

@@ -100,38 +100,34 @@ FROM ranked
 ORDER BY study, paper, position, id;
 
 COMMENT ON VIEW paper_comparison IS
-    'Our score beside the paper''s, where base model, method, frozen or tuned, target context, training length, benchmark, profile, tasks and lengths are the same.';
-COMMENT ON COLUMN paper_comparison.study IS 'Name of our study.';
-COMMENT ON COLUMN paper_comparison.base_model IS 'Registered name of the base model.';
-COMMENT ON COLUMN paper_comparison.method IS 'Label of the method.';
-COMMENT ON COLUMN paper_comparison.frozen IS 'Whether the method was applied without fine-tuning.';
-COMMENT ON COLUMN paper_comparison.benchmark IS 'Registered name of the benchmark.';
-COMMENT ON COLUMN paper_comparison.task IS 'Task of the benchmark, or average.';
+    'Our score and the paper''s, if base model, method, fine-tuning, target context, training length, benchmark, profile, tasks and lengths are equal. One row per study and printed figure.';
+COMMENT ON COLUMN paper_comparison.task IS 'Name of the task within the benchmark, or average.';
 COMMENT ON COLUMN paper_comparison.eval_length IS
-    'Evaluated context in tokens; NULL for a mean over lengths.';
-COMMENT ON COLUMN paper_comparison.profile IS 'Profile of the benchmark that follows the paper.';
-COMMENT ON COLUMN paper_comparison.paper IS 'Paper, as in paper_scores.';
+    'Context length of the evaluation in tokens; NULL for a mean over lengths.';
 COMMENT ON COLUMN paper_comparison.place IS 'Table that prints the paper''s score.';
 COMMENT ON COLUMN paper_comparison.value IS
-    'Our mean over the same tasks and lengths and all seeds; NULL if one is not done.';
+    'Our mean over the same tasks and lengths and all seeds; NULL if a cell is not done.';
 COMMENT ON COLUMN paper_comparison.paper_value IS
-    'The printed score in our unit; NULL where none is printed.';
-COMMENT ON COLUMN paper_comparison.difference IS 'Ours minus the paper''s.';
+    'Printed score converted to our unit; NULL if no number is printed.';
+COMMENT ON COLUMN paper_comparison.difference IS
+    'Our value minus the paper''s; NULL if one is missing.';
 COMMENT ON COLUMN paper_comparison.rank IS
-    'Our place among the methods of this column with both scores, 1 for the best.';
-COMMENT ON COLUMN paper_comparison.paper_rank IS 'The place in the paper among the same methods.';
-COMMENT ON COLUMN paper_comparison.higher_is_better IS 'Which direction is better.';
-COMMENT ON COLUMN paper_comparison.unit IS 'Unit of both: perplexity or accuracy (0 to 1).';
-COMMENT ON COLUMN paper_comparison.metric IS 'Our metric; NULL if nothing is done.';
-COMMENT ON COLUMN paper_comparison.num_done IS 'Our cells that are done.';
-COMMENT ON COLUMN paper_comparison.num_planned IS 'Our cells that the value stands on.';
-COMMENT ON COLUMN paper_comparison.num_seeds IS 'Seeds that are planned.';
-COMMENT ON COLUMN paper_comparison.paper_method IS 'Method as the paper names it.';
-COMMENT ON COLUMN paper_comparison.printed IS 'The paper''s score as printed.';
+    'Our method''s rank, 1 for the best, among the methods with both scores in this column of the table; NULL if a score is missing.';
+COMMENT ON COLUMN paper_comparison.paper_rank IS
+    'Rank of the paper''s score among the same methods, 1 for the best; NULL if a score is missing.';
+COMMENT ON COLUMN paper_comparison.unit IS 'Unit of both scores: accuracy (0 to 1) or perplexity.';
+COMMENT ON COLUMN paper_comparison.metric IS 'Metric of our score; NULL if no cell is done.';
+COMMENT ON COLUMN paper_comparison.num_done IS
+    'Number of our cells behind the value that are done.';
+COMMENT ON COLUMN paper_comparison.num_planned IS
+    'Number of our cells behind the value that are planned.';
+COMMENT ON COLUMN paper_comparison.num_seeds IS 'Number of planned seeds.';
+COMMENT ON COLUMN paper_comparison.printed IS 'Paper''s score as printed.';
 COMMENT ON COLUMN paper_comparison.errata IS
-    'What is known against the paper''s score: ids in paper_errata.';
-COMMENT ON COLUMN paper_comparison.note IS 'How the printed score is to be read.';
-COMMENT ON COLUMN paper_comparison.id IS 'Row of paper_scores.';
+    'Ids in paper_errata that concern the printed score, separated by spaces; NULL if none.';
+COMMENT ON COLUMN paper_comparison.note IS
+    'How to read the printed score; NULL if it needs no explanation.';
+COMMENT ON COLUMN paper_comparison.id IS 'Id of the printed score in paper_scores.';
 
 -- Rank agreement. Ties have their mean place (Spearman) and the tau-b form (Kendall). Intervals are
 -- Fisher's z with the standard errors that Bonett and Wright (2000) recommend, over methods as if
@@ -274,26 +270,27 @@ FROM spread
 ORDER BY study, base_model, paper, place, num_columns DESC, benchmark, task, eval_length;
 
 COMMENT ON VIEW paper_agreement IS
-    'Whether our order of methods is the paper''s: per column of a paper''s table, and per table; empty below three methods.';
-COMMENT ON COLUMN paper_agreement.study IS 'Name of our study.';
-COMMENT ON COLUMN paper_agreement.base_model IS 'Registered name of the base model.';
-COMMENT ON COLUMN paper_agreement.paper IS 'Paper, as in paper_scores.';
+    'Rank correlation of our order of methods with the paper''s, for each column of a printed table with at least three methods, and for the whole table.';
 COMMENT ON COLUMN paper_agreement.place IS 'Table of the paper.';
 COMMENT ON COLUMN paper_agreement.benchmark IS
     'Registered name of the benchmark; NULL for the whole table.';
-COMMENT ON COLUMN paper_agreement.task IS 'Task, or average; NULL for the whole table.';
+COMMENT ON COLUMN paper_agreement.task IS
+    'Name of the task within the benchmark, or average; NULL for the whole table.';
 COMMENT ON COLUMN paper_agreement.eval_length IS
-    'Evaluated context in tokens; NULL for a mean over lengths and for the whole table.';
+    'Context length of the evaluation in tokens; NULL for a mean over lengths and for the whole table.';
 COMMENT ON COLUMN paper_agreement.num_columns IS
-    'Columns: 1, or all that share three methods; then by each method''s mean place.';
+    'Number of columns: 1 for a single column. For the whole table, all columns with at least three methods; each method''s ranks are averaged over them.';
 COMMENT ON COLUMN paper_agreement.num_methods IS
-    'Methods with both scores; for the whole table, in each of its columns.';
+    'Number of methods with both scores; for the whole table, with both scores in each of its columns.';
 COMMENT ON COLUMN paper_agreement.spearman IS
-    'Spearman''s rank correlation; NULL if one side does not differ.';
+    'Spearman''s rank correlation of our order and the paper''s; NULL if all our scores or all printed ones are equal.';
 COMMENT ON COLUMN paper_agreement.spearman_low IS
-    'Lower bound of its approximate 95 % interval over methods; NULL below four methods.';
-COMMENT ON COLUMN paper_agreement.spearman_high IS 'Upper bound of it.';
-COMMENT ON COLUMN paper_agreement.kendall IS 'Kendall''s tau-b; NULL if one side does not differ.';
+    'Lower bound of the approximate 95 % interval of spearman over methods; NULL with fewer than four methods.';
+COMMENT ON COLUMN paper_agreement.spearman_high IS
+    'Upper bound of the approximate 95 % interval of spearman over methods; NULL with fewer than four methods.';
+COMMENT ON COLUMN paper_agreement.kendall IS
+    'Kendall''s tau-b of our order and the paper''s; NULL if all our scores or all printed ones are equal.';
 COMMENT ON COLUMN paper_agreement.kendall_low IS
-    'Lower bound of its approximate 95 % interval over methods; NULL below five methods.';
-COMMENT ON COLUMN paper_agreement.kendall_high IS 'Upper bound of it.';
+    'Lower bound of the approximate 95 % interval of kendall over methods; NULL with fewer than five methods.';
+COMMENT ON COLUMN paper_agreement.kendall_high IS
+    'Upper bound of the approximate 95 % interval of kendall over methods; NULL with fewer than five methods.';

@@ -32,17 +32,11 @@ JOIN score_by_length l
 ORDER BY f.study, f.base_model, f.method, f.frozen, f.task, f.eval_length, f.depth;
 
 COMMENT ON VIEW lceg.figure_1 IS
-    'Figure 1. Needle against length and depth, a row for each cell of a method''s map. Lengths: every length of the study; the paper has 20 from 1,000 to 62,872.';
-COMMENT ON COLUMN lceg.figure_1.study IS 'Name of the study.';
-COMMENT ON COLUMN lceg.figure_1.base_model IS 'Registered name of the base model.';
-COMMENT ON COLUMN lceg.figure_1.method IS 'Label of the method.';
-COMMENT ON COLUMN lceg.figure_1.frozen IS 'Whether the method was applied without fine-tuning.';
-COMMENT ON COLUMN lceg.figure_1.eval_length IS 'Evaluated context in tokens.';
-COMMENT ON COLUMN lceg.figure_1.depth IS 'Where the needle lies, 0 (start) to 100 (end).';
+    'Figure 1. Needle retrieval against length and depth, one row per method, length and depth. Lengths: all lengths of the study; the paper has 20 from 1,000 to 62,872.';
 COMMENT ON COLUMN lceg.figure_1.score IS
-    'Share of needles found there, over all seeds; NULL if a seed is not done.';
-COMMENT ON COLUMN lceg.figure_1.num_samples IS 'Needles asked for there, in the seeds that are done.';
-COMMENT ON COLUMN lceg.figure_1.task IS 'Task of the benchmark.';
+    'Share of needles found at this length and depth (0 to 1), over all seeds; NULL if a seed is not done.';
+COMMENT ON COLUMN lceg.figure_1.num_samples IS
+    'Number of needle prompts at this length and depth, in the seeds that are done.';
 
 CREATE VIEW lceg.figure_2 AS
 SELECT
@@ -60,17 +54,14 @@ WHERE benchmark = 'many_shot'
 ORDER BY study, base_model, method, frozen, eval_length, shots;
 
 COMMENT ON VIEW lceg.figure_2 IS
-    'Figure 2. Many-shot accuracy against shots. Lengths: the context that the shots must fit in, the base model''s own or the target in the paper.';
-COMMENT ON COLUMN lceg.figure_2.study IS 'Name of the study.';
-COMMENT ON COLUMN lceg.figure_2.base_model IS 'Registered name of the base model.';
-COMMENT ON COLUMN lceg.figure_2.method IS 'Label of the method.';
-COMMENT ON COLUMN lceg.figure_2.frozen IS 'Whether the method was applied without fine-tuning.';
-COMMENT ON COLUMN lceg.figure_2.shots IS 'Examples before the question.';
+    'Figure 2. Many-shot accuracy against shots. Lengths: the context that the shots must fit in; in the paper, the base model''s own or the target.';
+COMMENT ON COLUMN lceg.figure_2.shots IS 'Number of examples before the question.';
 COMMENT ON COLUMN lceg.figure_2.accuracy IS
-    'Share of right answers, mean over seeds; NULL if one is not done.';
-COMMENT ON COLUMN lceg.figure_2.eval_length IS 'Context in tokens that the shots must fit in.';
-COMMENT ON COLUMN lceg.figure_2.num_seeds IS 'Seeds that are done.';
-COMMENT ON COLUMN lceg.figure_2.missing IS 'Which seeds are not done, and why; NULL if all are done.';
+    'Mean accuracy over seeds (0 to 1); NULL if a seed is not done.';
+COMMENT ON COLUMN lceg.figure_2.eval_length IS
+    'Context length in tokens that the shots must fit in.';
+COMMENT ON COLUMN lceg.figure_2.missing IS
+    'Status, number and reason of the seeds that are not done; NULL if all are done.';
 
 CREATE VIEW lceg.figure_3 AS
 SELECT
@@ -86,15 +77,11 @@ FROM nll_by_position
 WHERE benchmark = 'nll_by_position';
 
 COMMENT ON VIEW lceg.figure_3 IS
-    'Figure 3. NLL by position. Lengths: every length of the study; the paper has 64k for the base, NTK-32K and YaRN.';
-COMMENT ON COLUMN lceg.figure_3.study IS 'Name of the study.';
-COMMENT ON COLUMN lceg.figure_3.base_model IS 'Registered name of the base model.';
-COMMENT ON COLUMN lceg.figure_3.method IS 'Label of the method.';
-COMMENT ON COLUMN lceg.figure_3.frozen IS 'Whether the method was applied without fine-tuning.';
-COMMENT ON COLUMN lceg.figure_3.task IS 'Text that is scored.';
-COMMENT ON COLUMN lceg.figure_3.eval_length IS 'Tokens of a window.';
-COMMENT ON COLUMN lceg.figure_3.position_bin IS 'First position of the bin, in tokens.';
-COMMENT ON COLUMN lceg.figure_3.nll IS 'Mean over seeds, in nats; NULL if one is not done.';
+    'Figure 3. Negative log-likelihood (NLL) by position. Lengths: all lengths of the study; the paper has 64k for the base, NTK-32K and YaRN.';
+COMMENT ON COLUMN lceg.figure_3.task IS 'Name of the text that is scored.';
+COMMENT ON COLUMN lceg.figure_3.eval_length IS 'Length of a text window in tokens.';
+COMMENT ON COLUMN lceg.figure_3.nll IS
+    'Mean negative log-likelihood of the tokens in the bin over seeds, in nats per token; NULL if a seed is not done.';
 
 CREATE VIEW lceg.figure_4 AS
 SELECT
@@ -113,32 +100,23 @@ GROUP BY ALL
 ORDER BY study, base_model, eval_length, method, frozen;
 
 COMMENT ON VIEW lceg.figure_4 IS
-    'Figure 4. Perplexity and downstream scores, a point each. Lengths: those at which the method has perplexity and a downstream benchmark.';
-COMMENT ON COLUMN lceg.figure_4.study IS 'Name of the study.';
-COMMENT ON COLUMN lceg.figure_4.base_model IS 'Registered name of the base model.';
-COMMENT ON COLUMN lceg.figure_4.method IS 'Label of the method.';
-COMMENT ON COLUMN lceg.figure_4.frozen IS 'Whether the method was applied without fine-tuning.';
-COMMENT ON COLUMN lceg.figure_4.exact_attention IS
-    'Whether every token can attend to every earlier one.';
-COMMENT ON COLUMN lceg.figure_4.eval_length IS 'Evaluated context in tokens, of all columns.';
-COMMENT ON COLUMN lceg.figure_4.perplexity IS 'Perplexity, mean over tasks and seeds.';
-COMMENT ON COLUMN lceg.figure_4.needle IS 'Needle, mean over seeds.';
-COMMENT ON COLUMN lceg.figure_4.longbench IS 'LongBench, mean over tasks and seeds.';
-COMMENT ON COLUMN lceg.figure_4.ruler IS 'RULER, mean over tasks and seeds.';
+    'Figure 4. Perplexity and downstream scores, one row per point. Lengths: those at which the method has perplexity and a downstream benchmark.';
+COMMENT ON COLUMN lceg.figure_4.perplexity IS
+    'Mean perplexity over tasks and seeds; lower is better.';
+COMMENT ON COLUMN lceg.figure_4.needle IS
+    'Needle retrieval, mean over seeds: share found (0 to 1); NULL if not measured.';
+COMMENT ON COLUMN lceg.figure_4.longbench IS
+    'Mean LongBench score over tasks and seeds (0 to 1); NULL if not measured.';
+COMMENT ON COLUMN lceg.figure_4.ruler IS
+    'Mean RULER score over tasks and seeds (0 to 1); NULL if not measured.';
 
 CREATE VIEW lceg.figure_5 AS
 FROM lceg.figure_1
 WHERE method IN ('ntk_64k', 'ntk_64k_2b');
 
 COMMENT ON VIEW lceg.figure_5 IS
-    'Figure 5. As figure 1, of NTK-64K after one and two billion training tokens (ntk_64k, ntk_64k_2b). Lengths: as in figure 1.';
-COMMENT ON COLUMN lceg.figure_5.study IS 'Name of the study.';
-COMMENT ON COLUMN lceg.figure_5.base_model IS 'Registered name of the base model.';
-COMMENT ON COLUMN lceg.figure_5.method IS 'Label of the method.';
-COMMENT ON COLUMN lceg.figure_5.frozen IS 'Whether the method was applied without fine-tuning.';
-COMMENT ON COLUMN lceg.figure_5.eval_length IS 'Evaluated context in tokens.';
-COMMENT ON COLUMN lceg.figure_5.depth IS 'Where the needle lies, 0 (start) to 100 (end).';
+    'Figure 5. Figure 1 for NTK-64K after one and two billion training tokens (ntk_64k, ntk_64k_2b). Lengths: as in figure 1.';
 COMMENT ON COLUMN lceg.figure_5.score IS
-    'Share of needles found there, over all seeds; NULL if a seed is not done.';
-COMMENT ON COLUMN lceg.figure_5.num_samples IS 'Needles asked for there, in the seeds that are done.';
-COMMENT ON COLUMN lceg.figure_5.task IS 'Task of the benchmark.';
+    'Share of needles found at this length and depth (0 to 1), over all seeds; NULL if a seed is not done.';
+COMMENT ON COLUMN lceg.figure_5.num_samples IS
+    'Number of needle prompts at this length and depth, in the seeds that are done.';

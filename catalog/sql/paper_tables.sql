@@ -16,15 +16,16 @@ COMMENT ON TABLE papers.place IS 'Tables and figures of the papers, and the view
 CREATE VIEW paper_tables AS FROM papers.place ORDER BY rowid;
 
 COMMENT ON VIEW paper_tables IS
-    'The tables and figures of the papers, each with the view that has its shape, as in FROM lceg.table_2.';
-COMMENT ON COLUMN paper_tables.paper IS 'Paper, as in paper_scores.';
-COMMENT ON COLUMN paper_tables.place IS 'Table or figure.';
-COMMENT ON COLUMN paper_tables.view IS 'View with its schema; NULL if there is none.';
-COMMENT ON COLUMN paper_tables.title IS 'What it shows.';
-COMMENT ON COLUMN paper_tables.row_axis IS 'What its rows are, besides study and source.';
-COMMENT ON COLUMN paper_tables.column_axis IS 'What its columns are.';
-COMMENT ON COLUMN paper_tables.lengths IS 'Lengths that each method is evaluated at.';
-COMMENT ON COLUMN paper_tables.reason IS 'Why there is no view; NULL if there is one.';
+    'Tables and figures of the papers, each with the view that has its shape, as in FROM lceg.table_2.';
+COMMENT ON COLUMN paper_tables.place IS 'Table or figure of the paper.';
+COMMENT ON COLUMN paper_tables.view IS 'Name of the view, with its schema; NULL if there is none.';
+COMMENT ON COLUMN paper_tables.title IS 'Content of the table or figure.';
+COMMENT ON COLUMN paper_tables.row_axis IS
+    'Columns that identify a row of the view, besides study and source; NULL without a view.';
+COMMENT ON COLUMN paper_tables.column_axis IS
+    'What the value columns of the view stand for; NULL without a view.';
+COMMENT ON COLUMN paper_tables.lengths IS 'Context lengths at which the methods are evaluated.';
+COMMENT ON COLUMN paper_tables.reason IS 'Reason why there is no view; NULL if there is one.';
 
 CREATE VIEW papers.beside AS
 WITH ours AS MATERIALIZED (
@@ -65,4 +66,4 @@ FROM sides f
 JOIN papers.score s ON s.id = f.id;
 
 COMMENT ON VIEW papers.beside IS
-    'Figures of the papers'' tables, source paper and, for each study that has one of the table, ours; both in the printed unit. lengths is NULL where nothing is printed or planned.';
+    'Figures of the papers'' tables: source paper has the printed value; source ours has the value of each study with figures of the table, in the printed unit. lengths is NULL if nothing is printed or planned.';

@@ -58,18 +58,16 @@ SELECT
 FROM sides
 ORDER BY study, id, source DESC, base_model;
 
-COMMENT ON VIEW lceg.table_7 IS
-    'Table 7. Settings of training. Lengths: the length trained at.';
+COMMENT ON VIEW lceg.table_7 IS 'Table 7. Training settings. Lengths: the training length.';
 COMMENT ON COLUMN lceg.table_7.study IS
-    'Name of our study; NULL if none has trained a method of the table.';
-COMMENT ON COLUMN lceg.table_7.base_model IS 'Base model of our study; NULL on the paper''s side.';
-COMMENT ON COLUMN lceg.table_7.paper_method IS 'Method as the paper names it.';
-COMMENT ON COLUMN lceg.table_7.method IS 'Label of the method.';
+    'Name of our study; NULL if no study has trained a method of the table.';
+COMMENT ON COLUMN lceg.table_7.base_model IS
+    'Registered name of our study''s base model; NULL for printed rows.';
 COMMENT ON COLUMN lceg.table_7.source IS
-    'paper: as printed. ours: what our training run was asked for, once it is done.';
-COMMENT ON COLUMN lceg.table_7.train_length IS 'Tokens of a training row.';
-COMMENT ON COLUMN lceg.table_7.train_tokens IS 'Tokens of the whole run.';
+    'paper for printed settings, ours for the settings of our finished training run.';
+COMMENT ON COLUMN lceg.table_7.train_length IS 'Length of a training row in tokens.';
+COMMENT ON COLUMN lceg.table_7.train_tokens IS 'Total number of training tokens.';
 COMMENT ON COLUMN lceg.table_7.scale IS
-    'Scale in training; NULL on our side, where methods take it from the lengths.';
-COMMENT ON COLUMN lceg.table_7.batch_size IS 'Rows of a training step.';
+    'Scale factor in training; NULL for our rows, because methods derive it from the lengths.';
+COMMENT ON COLUMN lceg.table_7.batch_size IS 'Number of training rows per optimiser step.';
 COMMENT ON COLUMN lceg.table_7.learning_rate IS 'Peak learning rate.';

@@ -33,7 +33,7 @@ CREATE TABLE papers.score (
     errata VARCHAR,
     note VARCHAR
 );
-COMMENT ON TABLE papers.score IS 'Figures that the papers print, one row each.';
+COMMENT ON TABLE papers.score IS 'Figures in the papers'' tables, one row each.';
 
 CREATE TABLE papers.hyperparameter (
     id VARCHAR NOT NULL,
@@ -50,7 +50,7 @@ CREATE TABLE papers.hyperparameter (
     errata VARCHAR,
     note VARCHAR
 );
-COMMENT ON TABLE papers.hyperparameter IS 'Settings that the papers name, one row each.';
+COMMENT ON TABLE papers.hyperparameter IS 'Settings that the papers state, one row each.';
 
 CREATE TABLE papers.erratum (
     id VARCHAR NOT NULL,
@@ -61,88 +61,93 @@ CREATE TABLE papers.erratum (
     against VARCHAR NOT NULL,
     taken VARCHAR NOT NULL
 );
-COMMENT ON TABLE papers.erratum IS 'Where the papers contradict themselves or each other.';
+COMMENT ON TABLE papers.erratum IS 'Places where the papers contradict themselves or each other.';
 
 CREATE VIEW paper_scores AS FROM papers.score ORDER BY rowid;
 
 COMMENT ON VIEW paper_scores IS
-    'Every figure of the papers'' tables, as printed, with the names that join with scores.';
-COMMENT ON COLUMN paper_scores.id IS 'Id of the row: paper, table and number.';
-COMMENT ON COLUMN paper_scores.paper IS
-    'lceg (arXiv:2409.12181), yarn (2309.00071), harpe (2412.07171) or rope_base (2405.14591).';
-COMMENT ON COLUMN paper_scores.place IS 'Table that prints it.';
-COMMENT ON COLUMN paper_scores.paper_model IS 'Base model in the paper''s words; NULL if none.';
+    'Figures in the papers'' tables as printed, one row each, with the names that join with scores.';
+COMMENT ON COLUMN paper_scores.id IS 'Id of the printed figure: paper, table and number.';
+COMMENT ON COLUMN paper_scores.place IS 'Table that prints the figure.';
+COMMENT ON COLUMN paper_scores.paper_model IS
+    'Name of the base model in the paper; NULL if the figure concerns none.';
 COMMENT ON COLUMN paper_scores.base_model IS
-    'Registered name of the base model; NULL if none is registered.';
+    'Registered name of the base model; NULL if it is not registered.';
 COMMENT ON COLUMN paper_scores.paper_method IS
-    'Method or model as the paper names it; base model where there is no method.';
+    'Name of the method in the paper, or of the model if the table compares models.';
 COMMENT ON COLUMN paper_scores.method IS
-    'Label in the shipped study of that table; NULL for weights that others trained.';
-COMMENT ON COLUMN paper_scores.frozen IS 'Whether the method was applied without fine-tuning.';
+    'Label of the method in the shipped study that repeats the table; NULL for weights that others trained.';
+COMMENT ON COLUMN paper_scores.frozen IS
+    'True if the method is applied without fine-tuning, false if the model was fine-tuned with it; NULL for a row about no method or model, such as average lengths.';
 COMMENT ON COLUMN paper_scores.exact_attention IS
-    'Whether every token can attend to every earlier one; NULL where the paper does not say.';
+    'True if every token attends to all earlier tokens; NULL if the paper does not say.';
 COMMENT ON COLUMN paper_scores.train_length IS
-    'Tokens of the rows that the weights were last trained on; NULL if not printed.';
+    'Sequence length, in tokens, with which the weights were last trained; NULL if not printed.';
 COMMENT ON COLUMN paper_scores.target_context IS
-    'Context the method extends to, in tokens; NULL if it has none, or as far as it is asked.';
-COMMENT ON COLUMN paper_scores.train_steps IS 'Optimiser steps; NULL if not printed.';
-COMMENT ON COLUMN paper_scores.scale IS 'Scale of the method; NULL if not printed.';
+    'Context length in tokens to which the method extends the model; NULL if it has none or extends to any requested length.';
+COMMENT ON COLUMN paper_scores.train_steps IS 'Number of optimiser steps; NULL if not printed.';
+COMMENT ON COLUMN paper_scores.scale IS 'Scale factor of the method; NULL if not printed.';
 COMMENT ON COLUMN paper_scores.paper_benchmark IS
-    'Benchmark, data set or task, near the paper''s name for it.';
+    'Benchmark, data set or quantity, named as in the paper.';
 COMMENT ON COLUMN paper_scores.benchmark IS
-    'Registered name of the benchmark; NULL where none here measures it.';
+    'Registered name of the benchmark; NULL if none here measures the same quantity.';
 COMMENT ON COLUMN paper_scores.profile IS
     'Profile of the benchmark that follows the paper; NULL without a benchmark.';
 COMMENT ON COLUMN paper_scores.metric IS
-    'Metric of the benchmark that is the paper''s; NULL for the default one.';
-COMMENT ON COLUMN paper_scores.task IS 'Task of the benchmark, or average; NULL if not printed.';
+    'Metric of the benchmark that matches the paper''s; NULL for the default metric.';
+COMMENT ON COLUMN paper_scores.task IS
+    'Name of the task within the benchmark, or average; NULL if not printed.';
 COMMENT ON COLUMN paper_scores.eval_length IS
-    'Evaluated context in tokens; NULL for a mean over lengths, or if not printed.';
+    'Context length of the evaluation in tokens; NULL for a mean over lengths, or if not printed.';
 COMMENT ON COLUMN paper_scores.mean_tasks IS
-    'Tasks that a printed average is taken over, separated by spaces; NULL if of one.';
+    'Tasks behind a printed average, separated by spaces; NULL for a single task.';
 COMMENT ON COLUMN paper_scores.mean_lengths IS
-    'Lengths that a printed average is taken over, separated by spaces; NULL if of one.';
+    'Context lengths in tokens behind a printed average, separated by spaces; NULL for a single length.';
 COMMENT ON COLUMN paper_scores.parts_in IS
-    'Table of the same paper that prints the parts of the average; NULL if none does.';
-COMMENT ON COLUMN paper_scores.printed IS 'The figure as printed: -, NaN and >10^1 too.';
+    'Table of the same paper that prints the values behind the average; NULL if none does.';
+COMMENT ON COLUMN paper_scores.printed IS 'Figure as printed, including -, NaN and >10^1.';
 COMMENT ON COLUMN paper_scores.value IS
-    'The figure in the unit it is printed in; NULL where it is none.';
+    'Figure as a number in the printed unit; NULL if it is not a number.';
 COMMENT ON COLUMN paper_scores.unit IS
-    'perplexity, percent, fraction, tokens, count or gpu_hours.';
+    'Printed unit: perplexity, percent, fraction, tokens, count or gpu_hours.';
 COMMENT ON COLUMN paper_scores.errata IS
-    'Ids in paper_errata, separated by spaces; NULL if nothing is known.';
-COMMENT ON COLUMN paper_scores.note IS 'What the other columns cannot say.';
+    'Ids in paper_errata that concern the figure, separated by spaces; NULL if none.';
+COMMENT ON COLUMN paper_scores.note IS
+    'Remark on what the other columns cannot express; NULL if none.';
 
 CREATE VIEW paper_hyperparameters AS FROM papers.hyperparameter ORDER BY rowid;
 
-COMMENT ON VIEW paper_hyperparameters IS 'Every setting that the papers name, one row each.';
-COMMENT ON COLUMN paper_hyperparameters.id IS 'Id of the row: paper and number.';
-COMMENT ON COLUMN paper_hyperparameters.paper IS 'Paper, as in paper_scores.';
-COMMENT ON COLUMN paper_hyperparameters.place IS 'Table or section that names it.';
+COMMENT ON VIEW paper_hyperparameters IS 'Settings that the papers state, one row each.';
+COMMENT ON COLUMN paper_hyperparameters.id IS 'Id of the setting: paper and number.';
+COMMENT ON COLUMN paper_hyperparameters.place IS 'Table or section that states the setting.';
 COMMENT ON COLUMN paper_hyperparameters.paper_method IS
-    'Method or model as the paper names it; all for the whole study.';
+    'Name of the method or model in the paper; all for the whole study.';
 COMMENT ON COLUMN paper_hyperparameters.method IS
-    'Label, as in paper_scores; NULL where it is for several, or for a model.';
-COMMENT ON COLUMN paper_hyperparameters.setting IS 'What is set.';
+    'Label of the method in the shipped study, as in paper_scores; NULL for several methods or a model.';
+COMMENT ON COLUMN paper_hyperparameters.setting IS 'Name of the setting.';
 COMMENT ON COLUMN paper_hyperparameters.eval_length IS
-    'Context in tokens that it is for; NULL if for all.';
+    'Context length in tokens to which the setting applies; NULL if it applies to all.';
 COMMENT ON COLUMN paper_hyperparameters.scale IS
-    'Scale at which Table 9 of LCEG measures a perplexity; NULL elsewhere.';
-COMMENT ON COLUMN paper_hyperparameters.value IS 'The setting as a number; NULL if it is none.';
-COMMENT ON COLUMN paper_hyperparameters.text IS 'The setting as text.';
+    'Scale factor at which LCEG''s Table 9 reports a perplexity; NULL elsewhere.';
+COMMENT ON COLUMN paper_hyperparameters.value IS 'Setting as a number; NULL if it is not a number.';
+COMMENT ON COLUMN paper_hyperparameters.text IS 'Setting as text.';
 COMMENT ON COLUMN paper_hyperparameters.unit IS 'Unit of the value; NULL if it has none.';
-COMMENT ON COLUMN paper_hyperparameters.errata IS 'Ids in paper_errata, separated by spaces.';
-COMMENT ON COLUMN paper_hyperparameters.note IS 'What the other columns cannot say.';
+COMMENT ON COLUMN paper_hyperparameters.errata IS
+    'Ids in paper_errata that concern the setting, separated by spaces; NULL if none.';
+COMMENT ON COLUMN paper_hyperparameters.note IS
+    'Remark on what the other columns cannot express; NULL if none.';
 
 CREATE VIEW paper_errata AS FROM papers.erratum ORDER BY rowid;
 
 COMMENT ON VIEW paper_errata IS
-    'Where the papers contradict themselves or each other, and which figure is taken here.';
-COMMENT ON COLUMN paper_errata.id IS 'Id, which paper_scores and paper_hyperparameters name.';
-COMMENT ON COLUMN paper_errata.paper IS 'Paper, as in paper_scores; several separated by spaces.';
+    'Places where the papers contradict themselves or each other, and which figure is used here.';
+COMMENT ON COLUMN paper_errata.id IS
+    'Id of the erratum; the columns errata of paper_scores and paper_hyperparameters refer to it.';
+COMMENT ON COLUMN paper_errata.paper IS
+    'Paper as in paper_scores; several are separated by spaces.';
 COMMENT ON COLUMN paper_errata.kind IS
-    'figure (contradicted), doubt (suspicious, not provable), prose (against its tables) or between (papers).';
-COMMENT ON COLUMN paper_errata.place IS 'Where it stands.';
-COMMENT ON COLUMN paper_errata.says IS 'What is printed there.';
-COMMENT ON COLUMN paper_errata.against IS 'What contradicts it.';
-COMMENT ON COLUMN paper_errata.taken IS 'How the figures here are taken.';
+    'Kind of erratum: figure (a contradicted figure), doubt (suspicious but not provable), prose (text that contradicts its tables) or between (papers that contradict each other).';
+COMMENT ON COLUMN paper_errata.place IS 'Place of the contradicted statement in the paper.';
+COMMENT ON COLUMN paper_errata.says IS 'Contradicted statement as printed.';
+COMMENT ON COLUMN paper_errata.against IS 'Evidence that contradicts the statement.';
+COMMENT ON COLUMN paper_errata.taken IS 'How this project uses the figures.';

@@ -12,7 +12,7 @@ SELECT
 FROM store.cell c
 LEFT JOIN store.score s ON s.cell = c.cell AND s.is_default;
 
-COMMENT ON VIEW store.part IS 'Planned cells with their default score, which only done ones have.';
+COMMENT ON VIEW store.part IS 'Planned cells with the default score of those that are done.';
 
 CREATE VIEW store.gap AS
 SELECT
@@ -35,7 +35,8 @@ FROM (
 )
 GROUP BY study, base_model, method, frozen, benchmark, task, eval_length, status, reason;
 
-COMMENT ON VIEW store.gap IS 'Cells of a task without a score, seeds with the same reason together.';
+COMMENT ON VIEW store.gap IS
+    'Cells without a score, one row per task, status and reason, with their seeds.';
 
 CREATE VIEW task_sets AS
 SELECT left(sha256(parts), 12) AS task_set, benchmark, num_parts, parts
@@ -51,9 +52,9 @@ FROM (
 ORDER BY benchmark, num_parts, parts;
 
 COMMENT ON VIEW task_sets IS
-    'What means are taken over; two methods are compared only where they share the task set.';
-COMMENT ON COLUMN task_sets.task_set IS 'Id: 12 hex digits of the sha256 of the parts.';
-COMMENT ON COLUMN task_sets.benchmark IS 'Registered name of the benchmark.';
-COMMENT ON COLUMN task_sets.num_parts IS 'Parts of the mean.';
+    'Sets of planned tasks, profiles and seeds over which means are taken. Methods are ranked only within one set.';
+COMMENT ON COLUMN task_sets.task_set IS
+    'Id of the set: the first 12 hex digits of the sha256 of the column parts.';
+COMMENT ON COLUMN task_sets.num_parts IS 'Number of parts in the set.';
 COMMENT ON COLUMN task_sets.parts IS
-    'Sorted list of what is planned, done or not: benchmark/task/profile/seed.';
+    'Sorted list of the planned parts, done or not, each as benchmark/task/profile/seed.';

@@ -12,19 +12,21 @@ SELECT
 FROM store.loss
 ORDER BY rowid;
 
-COMMENT ON VIEW trainings IS 'Loss logs of the training runs; join on checkpoint with scores.';
-COMMENT ON COLUMN trainings.checkpoint IS 'Artifact of the trained weights.';
-COMMENT ON COLUMN trainings.step IS 'Optimiser step.';
-COMMENT ON COLUMN trainings.tokens IS 'Tokens seen after this step.';
-COMMENT ON COLUMN trainings.loss IS 'Training loss of the step, in nats per token.';
+COMMENT ON VIEW trainings IS
+    'Loss logs of training runs, one row per logged step; join on checkpoint with scores.';
+COMMENT ON COLUMN trainings.checkpoint IS 'Id of the training artifact.';
+COMMENT ON COLUMN trainings.step IS 'Number of the optimiser step, counted from 1.';
+COMMENT ON COLUMN trainings.tokens IS 'Number of training tokens seen after this step.';
+COMMENT ON COLUMN trainings.loss IS 'Mean training loss of the step, in nats per token.';
 COMMENT ON COLUMN trainings.learning_rate IS 'Learning rate of the step.';
-COMMENT ON COLUMN trainings.tokens_per_second IS 'Speed of the step.';
+COMMENT ON COLUMN trainings.tokens_per_second IS
+    'Training speed in the step, in tokens per second over all processes.';
 COMMENT ON COLUMN trainings.mfu IS
-    'Model FLOPs utilisation, 0 to 1; NULL where the peak of the device is not known.';
+    'Model FLOPs utilisation in the step, 0 to 1; NULL if the device''s peak speed is unknown.';
 COMMENT ON COLUMN trainings.grad_norm IS
-    'Norm of all gradients before clipping; NULL in logs of earlier versions.';
+    'Global norm of the gradients before clipping; NULL in logs of earlier versions.';
 COMMENT ON COLUMN trainings.peak_memory_bytes IS
-    'Most bytes of tensors on the main process''s GPU in the step; on a CPU its largest resident set.';
+    'Peak memory of the main process in bytes: of tensors on its GPU since the previous log entry; on a CPU, the largest resident set so far.';
 
 CREATE VIEW artifacts AS
 SELECT
@@ -48,24 +50,29 @@ FROM store.artifact
 ORDER BY kind, name, artifact;
 
 COMMENT ON VIEW artifacts IS
-    'Everything the store holds: rows, held-out text, checkpoints and cells, also of no study.';
+    'All artifacts in the store (training rows, held-out text, checkpoints, cells, ...), also those of no study.';
 COMMENT ON COLUMN artifacts.artifact IS
-    'First 12 hex digits of the fingerprint: the cell of a cell, the checkpoint of a training run.';
-COMMENT ON COLUMN artifacts.kind IS 'Kind of step, such as rows, finetune or cell.';
+    'Id of the artifact: the first 12 hex digits of its fingerprint. The column cell holds a cell''s id, the column checkpoint a training run''s.';
+COMMENT ON COLUMN artifacts.kind IS
+    'Kind of the step that made the artifact, such as rows, finetune or cell.';
 COMMENT ON COLUMN artifacts.name IS 'Readable name; not part of the identity.';
-COMMENT ON COLUMN artifacts.folder IS 'Folder below the artifacts folder of the store.';
-COMMENT ON COLUMN artifacts.intact IS 'Whether every file is as its record says.';
-COMMENT ON COLUMN artifacts.damage IS 'What is wrong with it; NULL if intact.';
-COMMENT ON COLUMN artifacts.num_files IS 'Files of the artifact.';
-COMMENT ON COLUMN artifacts.bytes IS 'Size of all files.';
-COMMENT ON COLUMN artifacts.attempts IS 'Attempts it took, the successful one included.';
-COMMENT ON COLUMN artifacts.seconds IS 'Time the successful attempt took.';
-COMMENT ON COLUMN artifacts.started_at IS 'Start of the successful attempt, UTC.';
-COMMENT ON COLUMN artifacts.created_at IS 'When it was finished, UTC.';
-COMMENT ON COLUMN artifacts.environment IS 'Id of the environment it was made in.';
-COMMENT ON COLUMN artifacts.spec IS 'JSON: what the step depends on besides its parents.';
-COMMENT ON COLUMN artifacts.result IS 'JSON: what the step reports.';
-COMMENT ON COLUMN artifacts.execution IS 'JSON: how it was carried out (device, processes, ...).';
+COMMENT ON COLUMN artifacts.folder IS
+    'Path of the folder, relative to the store''s folder artifacts.';
+COMMENT ON COLUMN artifacts.intact IS 'True if all files match the artifact''s record.';
+COMMENT ON COLUMN artifacts.damage IS 'Reason why the artifact is damaged; NULL if it is intact.';
+COMMENT ON COLUMN artifacts.num_files IS 'Number of files.';
+COMMENT ON COLUMN artifacts.bytes IS 'Total size of the files in bytes.';
+COMMENT ON COLUMN artifacts.attempts IS 'Number of attempts, including the successful one.';
+COMMENT ON COLUMN artifacts.seconds IS
+    'Compute time of the successful attempt in seconds, including work by other processes.';
+COMMENT ON COLUMN artifacts.started_at IS 'Start of the successful attempt (UTC).';
+COMMENT ON COLUMN artifacts.created_at IS 'End of the successful attempt (UTC).';
+COMMENT ON COLUMN artifacts.environment IS
+    'Id of the environment in which the artifact was made, as in environments.';
+COMMENT ON COLUMN artifacts.spec IS 'Inputs of the step besides its parent artifacts, as JSON.';
+COMMENT ON COLUMN artifacts.result IS 'Values that the step reported, as JSON.';
+COMMENT ON COLUMN artifacts.execution IS
+    'Way in which the step was executed (device, processes, ...), as JSON.';
 
 CREATE VIEW edges AS
 SELECT
@@ -79,12 +86,15 @@ JOIN store.artifact c ON c.artifact = e.child
 LEFT JOIN store.artifact p ON p.artifact = e.parent
 ORDER BY c.kind, e.child, e.role;
 
-COMMENT ON VIEW edges IS 'Lineage: which artifact was made from which.';
-COMMENT ON COLUMN edges.child IS 'The artifact that was made.';
-COMMENT ON COLUMN edges.role IS 'What the parent was to it (rows, base, checkpoint, ...).';
-COMMENT ON COLUMN edges.parent IS 'The artifact it was made from.';
-COMMENT ON COLUMN edges.child_kind IS 'Kind of the child.';
-COMMENT ON COLUMN edges.parent_kind IS 'Kind of the parent; NULL if it is no longer in the store.';
+COMMENT ON VIEW edges IS
+    'Lineage: one row per artifact (child) and artifact that it was made from (parent).';
+COMMENT ON COLUMN edges.child IS 'Id of the artifact that was made.';
+COMMENT ON COLUMN edges.role IS
+    'Role of the parent for the child, such as rows, base or checkpoint.';
+COMMENT ON COLUMN edges.parent IS 'Id of the artifact that the child was made from.';
+COMMENT ON COLUMN edges.child_kind IS 'Kind of the step that made the child.';
+COMMENT ON COLUMN edges.parent_kind IS
+    'Kind of the step that made the parent; NULL if the parent is no longer in the store.';
 
 CREATE VIEW environments AS
 SELECT
@@ -108,21 +118,26 @@ GROUP BY ALL
 ORDER BY min(a.started_at), e.environment;
 
 COMMENT ON VIEW environments IS
-    'Code, libraries and hardware that made the artifacts, one row per distinct environment.';
-COMMENT ON COLUMN environments.environment IS 'Id: 12 hex digits of a digest of all of it.';
-COMMENT ON COLUMN environments.git_commit IS 'Commit of the code; NULL outside a checkout.';
-COMMENT ON COLUMN environments.git_dirty IS 'Whether the checkout had changes that are not in the commit.';
+    'Code, libraries and hardware with which artifacts were made, one row per distinct environment.';
+COMMENT ON COLUMN environments.environment IS
+    'Id of the environment: the first 12 hex digits of a digest of its description.';
+COMMENT ON COLUMN environments.git_commit IS
+    'Git commit of the code; NULL if it did not run from a checkout.';
+COMMENT ON COLUMN environments.git_dirty IS
+    'True if tracked files differed from the commit; NULL if the code did not run from a checkout.';
 COMMENT ON COLUMN environments.host IS 'Name of the machine.';
-COMMENT ON COLUMN environments.platform IS 'Operating system.';
+COMMENT ON COLUMN environments.platform IS 'Operating system with its version.';
 COMMENT ON COLUMN environments.python IS 'Version of Python.';
-COMMENT ON COLUMN environments.cpu IS 'Model of the processor.';
-COMMENT ON COLUMN environments.cpu_count IS 'Logical processors of the machine.';
+COMMENT ON COLUMN environments.cpu IS 'Model name of the processor.';
+COMMENT ON COLUMN environments.cpu_count IS 'Number of logical processors of the machine.';
 COMMENT ON COLUMN environments.instructions IS
-    'Vector instructions of the processor that torch used: AVX2, AVX512, DEFAULT. NULL if torch was not loaded, or an earlier version did not say.';
+    'Vector instruction set of torch''s CPU kernels, such as AVX2 or AVX512; NULL if torch was not loaded or an earlier version did not record it.';
 COMMENT ON COLUMN environments.accelerators IS
-    'Names of the GPUs, separated by commas; empty if none was used.';
+    'Names of the GPUs, separated by commas; empty if torch saw none.';
 COMMENT ON COLUMN environments.libraries IS
-    'JSON: version by library, as in json_extract_string(libraries, ''torch'').';
-COMMENT ON COLUMN environments.num_artifacts IS 'Artifacts made in it.';
-COMMENT ON COLUMN environments.first_used IS 'Start of the first of them, UTC.';
-COMMENT ON COLUMN environments.last_used IS 'End of the last of them, UTC.';
+    'Version of each library, as JSON; read one with json_extract_string(libraries, ''torch'').';
+COMMENT ON COLUMN environments.num_artifacts IS 'Number of artifacts made in this environment.';
+COMMENT ON COLUMN environments.first_used IS
+    'Earliest start of an artifact made in this environment (UTC).';
+COMMENT ON COLUMN environments.last_used IS
+    'Latest end of an artifact made in this environment (UTC).';

@@ -66,7 +66,7 @@ CREATE TABLE store.cell (
     family VARCHAR
 );
 COMMENT ON TABLE store.cell IS
-    'Planned cells, one row per study and cell, with what became of them; position is the order in the study.';
+    'Planned cells with their state, one row per study and cell; position is the order in the study.';
 
 CREATE TABLE store.score (
     cell VARCHAR NOT NULL,
@@ -94,14 +94,15 @@ CREATE TABLE store.sample (
     cluster VARCHAR,
     margin DOUBLE
 );
-COMMENT ON TABLE store.sample IS 'Scored requests of done cells.';
+COMMENT ON TABLE store.sample IS 'Scored prompts and text windows of done cells.';
 
 CREATE TABLE store.token_nll (
     cell VARCHAR NOT NULL,
     position_bin BIGINT NOT NULL,
     nll DOUBLE NOT NULL
 );
-COMMENT ON TABLE store.token_nll IS 'Mean negative log-likelihood by position of done cells.';
+COMMENT ON TABLE store.token_nll IS
+    'Mean negative log-likelihood of done cells by bin of token positions.';
 
 CREATE TABLE store.loss (
     checkpoint VARCHAR NOT NULL,
@@ -142,7 +143,8 @@ CREATE TABLE store.edge (
     parent VARCHAR NOT NULL,
     role VARCHAR NOT NULL
 );
-COMMENT ON TABLE store.edge IS 'Which artifact was made from which.';
+COMMENT ON TABLE store.edge IS
+    'Pairs of an artifact (child) and an artifact that it was made from (parent).';
 
 CREATE TABLE store.environment (
     environment VARCHAR NOT NULL,
@@ -178,4 +180,4 @@ CREATE TABLE store.verification (
     error VARCHAR
 );
 COMMENT ON TABLE store.verification IS
-    'Cells that were computed again, one row per verification and metric, or with an error.';
+    'Comparisons of recomputed cells with stored results, one row per comparison and metric; one row with an error if recomputing failed.';
