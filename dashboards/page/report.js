@@ -5,7 +5,7 @@
   const tooltip = document.getElementById("tooltip");
   for (const part of all(".tools, .picker")) part.hidden = false;
 
-  // One method through all pictures: of the pointer, of what has the focus, or the chosen one.
+  // Highlight one method in all pictures: the one under the pointer, else the one in the picker.
   const key = (part) => `${part.dataset.method} ${part.dataset.frozen}`;
   let lit = "";
   const light = (method) => {
@@ -37,7 +37,7 @@
   document.addEventListener("scroll", () => { tooltip.hidden = true; }, { passive: true });
   picker.addEventListener("change", () => light(picker.value));
 
-  // Files: the figure's table as CSV with unrounded numbers, its pictures as one SVG.
+  // Save the figure's table as CSV with unrounded numbers, or its pictures as one SVG.
   const save = (name, text, type) => {
     const link = document.createElement("a");
     link.href = URL.createObjectURL(new Blob([text], { type }));
@@ -77,7 +77,7 @@
     const button = event.target instanceof Element ? event.target.closest("[data-save]") : null;
     if (!button) return;
     const figure = button.closest("[data-figure]");
-    // Of several base models each has sections of its own, whose titles name it.
+    // With several base models, the section's id ends with the name of its base model.
     const of = figure.closest("section")?.id.split("-").slice(1).join("-") ?? "";
     const name = [document.title, of, figure.dataset.figure].filter(Boolean).join("-").replaceAll(/[^\w]+/g, "-");
     if (button.dataset.save === "csv") {

@@ -54,8 +54,8 @@ def section(contents: Contents) -> str:
     if not pictures:
         return ""
     caption = (
-        "Each mark is a method; the best are at the top left. Named methods are on the Pareto"
-        " front: no other method is better on both."
+        "Each mark is a method; the best are at the top left. Labelled methods are on the Pareto"
+        " front: no other method is better on one axis and at least as good on the other."
         f"{_key(found)}"
     )
     columns = ("method", "weights", "length", "text", "perplexity", "benchmark", "score")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from html import escape
 
 from dashboards.claims import Claim, firsts
@@ -22,16 +23,15 @@ def section(contents: Contents, found: Sequence[Claim]) -> str:
     by_length = firsts(found, study["base_model"], trained)
     if not by_length:
         return ""
-    listed = "".join(
-        f"<dt>{escape(at(length, trained).capitalize())}</dt>"
-        f"<dd><ul>{''.join(map(_item, first))}</ul></dd>"
-        for length, first in by_length.items()
-    )
+    listed = "".join(_at_length(at(length, trained), first) for length, first in by_length.items())
     return (
         f"<p>{escape(EXPLAINED)} All pairs: <code>lce claims</code>.</p>"
         f'<dl class="answers">{listed}</dl>'
     )
 
 
-def _item(one: Claim) -> str:
-    return f"<li>{escape(one.sentence)}</li>"
+def _at_length(where: str, found: Sequence[Claim]) -> str:
+    """Return the length as a term and the claims, without the length, as its description."""
+    shown = [replace(one, text=one.text.removeprefix(f"{where}, ")) for one in found]
+    items = "".join(f"<li>{escape(one.sentence)}</li>" for one in shown)
+    return f"<dt>{escape(where.capitalize())}</dt><dd><ul>{items}</ul></dd>"

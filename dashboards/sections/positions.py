@@ -92,8 +92,8 @@ def _against_base(contents: Contents, benchmark: str, task: str, length: int) ->
     return (
         f'<details class="task" open data-figure="{escape(title)}">'
         f"<summary><b>{escape(title)}</b> on the same tokens, by position: nats per token, lower"
-        " is better</summary><p>95 % intervals, by bootstrap over bins of positions. They cover the"
-        " tokens that were read, not other texts.</p>"
+        " is better</summary><p>Brackets contain 95 % intervals by bootstrap over bins of positions"
+        " of the evaluated text. The intervals do not cover other texts.</p>"
         '<div class="scroll" tabindex="0" role="group" aria-label="table"><table class="gains">'
         f'<thead><tr><th scope="col">method</th>{heads}</tr></thead><tbody>{body}</tbody></table>'
         '</div><div class="tools" hidden><button type="button" data-save="csv">CSV</button></div>'

@@ -5,7 +5,7 @@ WITH evaluated AS (
         sum(tokens)::BIGINT AS tokens,
         sum(flops) AS flops
     FROM (
-        -- Seeds that differ in nothing share one result, which was computed once.
+        -- Seeds with the same cell id share one result; count its cost once.
         SELECT DISTINCT ON (base_model, method, frozen, cell) *
         FROM cells WHERE study = $study
     )

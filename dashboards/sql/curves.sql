@@ -1,5 +1,5 @@
--- Loss by position in at most 32 bins of each length, which are whole ones of those that are stored:
--- single bins of few tokens are noise.
+-- Loss by position, in at most 32 bins per length. The stored bins are narrower and noisier; each bin
+-- here is the mean of several of them.
 WITH stored AS (
     SELECT base_model, benchmark, task, eval_length,
         coalesce(min(position_bin) FILTER (position_bin > 0), max(eval_length)) AS bin

@@ -1,5 +1,6 @@
--- Where a method surely differs from the base model on the same prompts: one row a task and length,
--- task NULL for a mean over several. Two profiles of a benchmark have no one answer.
+-- Scores that differ significantly from the base model's on the same prompts: one row per task and
+-- length; task is NULL for a mean over several tasks. Benchmarks with two profiles are left out,
+-- because a score of the tables could mean either.
 FROM paired_difference
 SELECT base_model, method, frozen, benchmark, task, eval_length, verdict, p_holm
 WHERE study = $study AND other_method = 'none' AND other_frozen

@@ -1,6 +1,6 @@
--- Many-shot accuracy against the examples in the prompt, mean over seeds, with its interval for other
--- seeds and prompts (of one seed, for other prompts) as far as it lies within 0 and 1. Chance is one
--- of TREC's 50 classes; key tokens, which profile tiny asks for, are the base model's own.
+-- Many-shot accuracy by number of examples in the prompt, mean over seeds. The interval covers other
+-- seeds and prompts (with one seed, other prompts only) and is clipped to 0 and 1. Chance is one of
+-- TREC's 50 classes. It is NULL in profile tiny, whose classes are the base model's own key tokens.
 WITH asked AS (
     SELECT base_model, method, frozen, task, eval_length,
         CASE count(*) WHEN 1 THEN any_value(ci_low) END AS ci_low,

@@ -1,5 +1,5 @@
--- Share of its comparisons that a method wins: with every other method on the same task and length
--- beyond the trained context, where both have a value. A tie is half of one.
+-- Share of comparisons that each method wins. A method is compared with every other method on each
+-- task and length beyond the trained context at which both have a value. A tie counts as half a win.
 WITH shown AS (
     SELECT s.*,
         CASE s.benchmark WHEN 'perplexity' THEN 'perplexity' ELSE 'retrieval' END AS measure

@@ -1,4 +1,5 @@
--- Loss against tokens of the last training run of each method, in 32 bins, mean over seeds.
+-- Training loss by number of tokens, for the last training run of each method, in 32 bins, mean over
+-- seeds.
 WITH runs AS (
     SELECT DISTINCT base_model, method, frozen, checkpoint
     FROM scores

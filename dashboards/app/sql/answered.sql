@@ -1,4 +1,4 @@
--- Where prompts were answered: benchmarks, tasks and lengths, and whether depth was varied.
+-- Benchmarks, tasks and lengths with answers, and whether their prompts vary the depth.
 SELECT c.base_model, c.benchmark, c.task, c.eval_length,
     bool_or(s.depth IS NOT NULL) AS has_depth
 FROM cells c

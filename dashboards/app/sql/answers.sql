@@ -1,4 +1,4 @@
--- Prompts of one method, task and length with their answers, seed by seed.
+-- Answers of one method at one task and length, by seed.
 SELECT c.base_model, c.seed, s.sample, s.depth, s.score, s.prediction, s.reference,
     s.num_prompt_tokens, s.cluster, c.cell
 FROM cells c

@@ -1,6 +1,6 @@
--- Every planned cell with each of its scores; one row without a score where it is not done.
+-- Every planned cell with each of its scores; a cell that is not done has one row without a score.
 WITH numbered AS (
-    -- A cell that is not done does not say of which family its label is; others of the method do.
+    -- A cell that is not done has no family: take it from other cells of the method.
     SELECT * REPLACE (
             any_value(family) OVER (PARTITION BY base_model, method, frozen) AS family
         ), row_number() OVER () AS position

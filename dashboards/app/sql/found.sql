@@ -1,4 +1,4 @@
--- Mean score by depth, of what has all its seeds.
+-- Mean score by depth, for cells whose seeds are all done.
 SELECT p.base_model, p.method, p.frozen, p.eval_length, coalesce(s.depth, 0) AS depth,
     avg(s.score) AS value,
     count(*) AS num_samples

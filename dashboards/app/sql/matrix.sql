@@ -1,5 +1,5 @@
--- State of the cells of each method at each length of a benchmark: `group_state` of
--- lce_core/study/states.py in SQL.
+-- State of the cells of each method at each length of a benchmark. The CASE implements `group_state`
+-- of lce_core/study/states.py.
 WITH numbered AS (
     SELECT *, row_number() OVER () AS position FROM cells WHERE study = $study
 ),

@@ -1,3 +1,3 @@
--- One method against every other on the same prompts.
+-- One method compared with every other method on the same prompts.
 FROM paired_difference
 WHERE study = $study AND method = $method AND frozen = $frozen

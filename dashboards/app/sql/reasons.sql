@@ -1,4 +1,4 @@
--- Cells without a result, those with the same reason together.
+-- Cells without a result, grouped by reason.
 SELECT base_model, status, reason,
     count(*) AS cells,
     string_agg(

@@ -1,4 +1,4 @@
--- What can be asked: views and what they hold.
+-- The catalog's views with their comments and columns.
 SELECT v.view_name AS view, v.comment AS holds,
     list(c.column_name ORDER BY c.column_index) AS columns
 FROM duckdb_views() v
