@@ -1,7 +1,7 @@
 """Compute a run: `lce run`, `lce worker` and the Prefect deployment all call `drive`.
 
-`flows.work.preflight` first determines the missing steps. The callers differ in how they submit
-units (as Prefect tasks or in threads), in their display, and in how they record the results.
+`flows.work.preflight` determines the missing steps before that. The callers differ in how they
+submit units (as Prefect tasks or in threads), in their display, and in how they record results.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from flows.run_context import RunContext
-from flows.runs.scheduling import RunSummary, Stop, Submit, run_units
+from flows.runs.scheduling import RunSummary, Scheduler, Stop, Submit
 from lce_core.errors import StudyIncompleteError
 from lce_core.store.failures import disk_full
 from tasks.fresh_catalog import catalog_kept_fresh
@@ -30,7 +30,7 @@ def drive(
     waits: bool = True,
     stop: Stop | None = None,
 ) -> RunSummary:
-    """Compute all units of a run, and update the catalog with finished cells meanwhile.
+    """Compute all units of a run, and meanwhile update the catalog with finished cells.
 
     A unit is a list of steps that one worker computes together.
 
@@ -38,12 +38,13 @@ def drive(
       run: the run, after its preflight.
       submit: starts a unit.
       display: shows progress; `drive` closes it.
-      host: name of this process among those that share the store. It decides the order of equally
-        expensive units, so that processes that start together claim different ones.
+      host: name of this process among those that share the store. Equally expensive units start
+        in an order that depends on this name, so that processes that start together claim
+        different units.
       tracks_training: True to show training runs in MLflow while they train.
       waits: True to wait for steps that other processes are computing, once this process has
-        nothing else to do. If False, such steps are left to those processes.
-      stop: after it is set, no further unit starts, and running units get its grace period.
+        nothing else to do. False to leave such steps to those processes and return.
+      stop: once it is set, no further unit starts, and running units get its grace period.
 
     Raises:
       ServiceError: if the workers' infrastructure failed, for example the Ray cluster.
@@ -60,7 +61,10 @@ def drive(
             stack.enter_context(catalog_kept_fresh(home))
         pool = stack.enter_context(run.pool)
         stack.callback(display.close)
-        summary = run_units(units, run.done, pool, display, submit, seconds, waits=waits, stop=stop)
+        scheduler = Scheduler(
+            units, run.done, pool, display, submit, seconds, waits=waits, stop=stop
+        )
+        summary = scheduler.run()
     if summary.disk_full and not (stop and stop.is_set()):
         raise disk_full(home, summary.disk_full)
     return summary

@@ -1,4 +1,4 @@
-"""Tell the entry point of `lce` how the process must exit after a command."""
+"""How a process must exit after a command, as the command reports to the entry point of `lce`."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 @dataclass
 class ProcessEnd:
-    """Tells the entry point how to exit. `lce run` and `lce worker` get this object and set it."""
+    """Set by `lce run` and `lce worker`, and read by the entry point of `lce` when they return."""
 
     skips_handlers: bool = False
-    """True if the Prefect server or the Ray cluster died under its client.
+    """True if the process must skip its exit handlers, because Prefect's or Ray's server died.
 
-    At exit Prefect's client retries each pending record for minutes, and Ray's client has crashed
-    with a segmentation fault. The process then skips the handlers that run at exit.
+    Without a server, Prefect's handler retries each pending record for minutes, and Ray's handler
+    has crashed with a segmentation fault.
     """

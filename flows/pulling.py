@@ -1,4 +1,4 @@
-"""`lce worker`: a pull loop over studies without Prefect. Any number of workers may run at once."""
+"""`lce worker`: compute studies without Prefect. Any number of workers may share a store."""
 
 from __future__ import annotations
 
@@ -41,24 +41,26 @@ def pull_studies(
     grace: float = 0.0,
     end: ProcessEnd | None = None,
 ) -> None:
-    """Compute the missing steps of these studies until none is left, then record the studies.
+    """Compute the missing steps of these studies, then update the catalog and MLflow.
 
     Steps that another worker is computing are left to that worker.
 
     Args:
-      studies: names of shipped studies, or paths of study files. Units of the first come first.
+      studies: names of shipped studies, or paths of study files. Units of the first study come
+        first.
       execution: settings of the computation.
-      options: which cells to compute of each study.
-      waits: whether to wait for steps that other workers hold once nothing else is left, and to
-        take over the steps of workers that die. If False, other workers record the studies.
+      options: which cells of each study to compute.
+      waits: True to wait for steps that other workers are computing, once this worker has nothing
+        else to do, and to take over the steps of workers that die. If False and other workers are
+        still computing steps, they update the catalog and MLflow when they finish.
       grace: seconds that running units have to finish after SIGTERM.
-      end: set so that the process skips its exit handlers if the Ray cluster was lost.
+      end: its `skips_handlers` is set if the Ray cluster was lost.
 
     Raises:
-      SpecError: if a request is wrong; nothing was started.
+      SpecError: if a request is wrong. In this case nothing was started.
       StoreError: if the disk is full.
       StudyIncompleteError: if some cells failed, in this run or an earlier one.
-      KeyboardInterrupt: after SIGTERM; the leases were released.
+      KeyboardInterrupt: after SIGTERM. The leases were released.
     """
     console = Terminal(highlight=False, soft_wrap=True, markup=False)
     run = RunContext(preflight(studies, execution, options))
@@ -77,10 +79,10 @@ def pull_studies(
             if end:
                 end.skips_handlers = run.pool.head.is_lost
     if stop.is_set():
-        lines.log("asked to end: what was begun is given back")
+        lines.log("stopped by SIGTERM; other workers can compute the unfinished units")
         raise KeyboardInterrupt
     if summary.held:
-        left = f"{len(summary.held):,} units are left to others"
+        left = f"{len(summary.held):,} units are left to other workers"
         lines.log(f"{left}; {run.tracker.computed:,} steps computed")
     else:
         for name in run.names:
@@ -91,7 +93,7 @@ def pull_studies(
 
 
 class LogLines:
-    """Print a log line whenever a unit starts or finishes. For runs without a live view.
+    """A display that prints a line whenever a unit starts or ends, for runs without a live view.
 
     Args:
       console: terminal that receives the lines.
@@ -99,49 +101,50 @@ class LogLines:
     """
 
     def __init__(self, console: Console, progress: RunProgress) -> None:
-        self._console, self._lock, self._last = console, threading.Lock(), time.monotonic()
+        self._console, self._lock, self._last_line = console, threading.Lock(), time.monotonic()
         self.progress = progress
 
     def log(self, line: str) -> None:
         """Print a line with the current time. May be called from several threads."""
-        # A failed write to the log, for example on a full disk, must not end the run.
+        # A log that cannot be written, for example on a full disk, must not end the run.
         with self._lock, suppress(OSError):
-            self._last = time.monotonic()
+            self._last_line = time.monotonic()
             self._console.print(f"{time.strftime('%H:%M:%S')} {line}")
 
     def logged(self, submit: Submit, stop: Stop) -> Submit:
-        """Wrap `submit` so that it prints a line when a unit starts and when it finishes."""
+        """Wrap `submit` so that it prints a line when a unit starts and another when it ends."""
 
         def submit_logged(claim: Claim, slot: Slot, end: Callable[[UnitResult], None]) -> None:
             start, where = time.monotonic(), f" on GPU {', '.join(slot.gpus)}" if slot.gpus else ""
-            self.log(f"begins {claim.unit.name}{where}{' (a part)' * claim.shared}")
+            shared = " (shared with another worker)" if claim.shared else ""
+            self.log(f"started  {claim.unit.name}{where}{shared}")
 
-            def ended(result: UnitResult) -> None:
-                is_given_back = stop.is_set() and isinstance(result, WorkerLostError)
-                outcome = "gave back" if is_given_back else _outcome(result)
+            def end_logged(result: UnitResult) -> None:
+                is_released = stop.is_set() and isinstance(result, WorkerLostError)
+                outcome = "released" if is_released else _outcome(result)
                 took = formats.duration(time.monotonic() - start)
                 try:
-                    self.log(f"ended  {claim.unit.name} in {took}: {outcome}")
+                    self.log(f"finished {claim.unit.name} in {took}: {outcome}")
                 finally:
                     end(result)
 
-            submit(claim, slot, ended)
+            submit(claim, slot, end_logged)
 
         return submit_logged
 
     def finish(self, unit: Unit) -> None:
-        """Count the unit's steps as ended, whether they are done or failed."""
+        """Count the unit's steps as ended, whether or not they succeeded."""
         self.progress.end(unit)
 
     def refresh(self) -> None:
         """Print the progress if nothing was printed for `LINE_SECONDS`."""
-        if time.monotonic() - self._last > LINE_SECONDS:
+        if time.monotonic() - self._last_line > LINE_SECONDS:
             running = "; ".join(f"{name}: {line}" for name, line in self.progress.running().items())
-            what = running or "all that is left is computed by others"
-            self.log(f"{self.progress}, {self.progress.time}  {what}")
+            running = running or "waiting for steps of other workers"
+            self.log(f"{self.progress}, {self.progress.time}  {running}")
 
     def show(self, text: str) -> None:
-        """Print a text without adding the time."""
+        """Print a text without the current time."""
         self._console.print(text)
 
     def close(self) -> None:
@@ -164,6 +167,9 @@ def _outcome(result: UnitResult) -> str:
         return f"failed, {result.reason}"
     if isinstance(result, BaseException):
         return f"failed, {result}"
-    counts = {"computed": result["computed"], "there": result["existing"]}
-    counts["left to others"] = len(result["held"])
+    counts = {
+        "computed": result["computed"],
+        "already done": result["existing"],
+        "left to other workers": len(result["held"]),
+    }
     return ", ".join(f"{number} {what}" for what, number in counts.items() if number)

@@ -19,14 +19,14 @@ class Request:
     execution: Execution
     plan: StudyPlan
     where: str
-    """The study's file, as error messages name it."""
+    """Name of the study's file in error messages."""
 
 
 def compile_request(study: str, execution: Execution) -> Request:
     """Read a study and compile its plan for these execution settings.
 
     Raises:
-      SpecError: if the request is wrong.
+      SpecError: if the study file or the execution settings are wrong.
       DataError: if the corpus exists but cannot be read.
     """
     spec, where = open_study(study, execution)

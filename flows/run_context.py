@@ -20,7 +20,8 @@ class RunContext:
     """A run of one or several studies: its work, workers, progress and outcome.
 
     Args:
-      works: the work of each study; all have the same execution. Units of the first come first.
+      works: the work of each study; all have the same execution settings. Units of the first study
+        come first.
     """
 
     def __init__(self, works: Sequence[Work]) -> None:
@@ -61,8 +62,9 @@ class RunContext:
         return RunProgress(self.units, self.predicted, num_cells, slots, self.tracker)
 
 
-# Prefect validates and records a flow's parameters, so `lce run` cannot pass this object as one.
-# Bound to a `with` block, not to the process, so that a later run cannot get an old plan.
+# Prefect validates and records a flow's parameters, so `lce run` cannot pass a RunContext as one.
+# The variable is set only inside a `with` block, so that a later run in the same process cannot get
+# an old plan.
 _CURRENT: ContextVar[RunContext | None] = ContextVar("run", default=None)
 
 
@@ -77,5 +79,5 @@ def current(run: RunContext) -> Iterator[None]:
 
 
 def current_run() -> RunContext | None:
-    """Return the run whose flow is being called; None in the flow of a deployment."""
+    """Return the run that `lce run` has prepared for the flow; None in a deployment's flow."""
     return _CURRENT.get()

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from flows.runs.scheduling import UnitResult, run_units
+from flows.runs.scheduling import Scheduler, UnitResult
 from flows.settings import make_execution
 from lce_core.store.artifacts import Store
 from lce_core.store.records import environment
@@ -87,7 +87,7 @@ def pull(
     _wait_for_all(name, home)
     begun = time.monotonic()
     with Pool(execution) as pool:
-        summary = run_units(units, set(), pool, Silent(), submit, seconds)
+        summary = Scheduler(units, set(), pool, Silent(), submit, seconds).run()
     assert not summary.failures
     return time.monotonic() - begun
 

@@ -1,1 +1,1 @@
-"""A run in progress: scheduling of units, live display, results table, interruption."""
+"""Parts of a run: scheduling of units, live display, results table, and interruption."""

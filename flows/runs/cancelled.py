@@ -1,7 +1,8 @@
-"""Interrupt a command's run when its flow run is cancelled or deleted in Prefect.
+"""Interrupt `lce run` when its flow run is cancelled or deleted in Prefect.
 
-Prefect stops flow runs that a worker started. A flow in the user's own process receives no signal:
-it would continue, and fail when it reports its end. A thread therefore polls the server.
+Prefect stops only flow runs that a Prefect worker started. A flow in the user's own process gets no
+signal. The flow would continue, and fail when it reports its end. A thread therefore polls the
+server.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ from flows.runs.deployed import is_deployed
 from flows.runs.outcome import Outcome
 
 POLL_SECONDS = 2.0
-"""Interval at which the state of the flow run is read; a request takes about a millisecond."""
+"""Poll interval. A request takes about a millisecond."""
 
 
 @contextmanager
 def interrupted_when_cancelled(outcome: Outcome) -> Iterator[None]:
     """Raise KeyboardInterrupt, as Ctrl-C does, when the flow run is cancelled or deleted.
 
-    `outcome.ended_in_prefect` then says which of the two happened. SIGTERM must raise
-    KeyboardInterrupt in the calling context, because the polling thread interrupts with SIGTERM.
+    `outcome.ended_in_prefect` then says which of the two happened. Use this inside
+    `sigterm_interrupts`, because the polling thread interrupts the run with SIGTERM.
     """
     context, is_main = FlowRunContext.get(), threading.current_thread() is threading.main_thread()
     if is_deployed() or not is_main or not context or not context.flow_run:
@@ -52,7 +53,7 @@ def interrupted_when_cancelled(outcome: Outcome) -> Iterator[None]:
 def report_cancelled(flow_run: UUID) -> None:
     """Set the state of a cancelled flow run to Cancelled.
 
-    Prefect itself records a crash, or leaves the flow run in progress.
+    Without this call Prefect shows the flow run as crashed, or as still running.
     """
     with suppress(httpx.HTTPError, PrefectException), get_client(sync_client=True) as client:
         client.set_flow_run_state(flow_run, Cancelled(), force=True)
@@ -67,16 +68,16 @@ class _Watch:
         with get_client(sync_client=True) as client:
             while not self._closed.wait(POLL_SECONDS):
                 how = ""
-                # Ignore connection errors: the server is restarted, or the run continues without
-                # it.
+                # Ignore connection errors: the server is being restarted, or the run continues
+                # without a server.
                 with suppress(httpx.HTTPError):
                     try:
                         state = client.read_flow_run(self._flow_run).state
                     except ObjectNotFound:
                         how = "deleted"
                     else:
-                        is_over = state and (state.is_cancelling() or state.is_cancelled())
-                        how = "cancelled" if is_over else ""
+                        is_cancelled = state and (state.is_cancelling() or state.is_cancelled())
+                        how = "cancelled" if is_cancelled else ""
                 if how:
                     self._interrupt(how)
                     return
@@ -86,10 +87,10 @@ class _Watch:
             if self._closed.is_set():
                 return
             self._outcome.ended_in_prefect = how
-            # Use SIGTERM: shells make background commands ignore SIGINT.
+            # Use SIGTERM, because shells make background commands ignore SIGINT.
             _thread.interrupt_main(signal.SIGTERM)
 
     def close(self) -> None:
-        # After this no interrupt is sent. A later one would hit unrelated code.
+        # Send no interrupt after this. A late one would hit unrelated code.
         with self._lock:
             self._closed.set()

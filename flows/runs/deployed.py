@@ -8,8 +8,8 @@ from prefect.context import FlowRunContext
 def is_deployed() -> bool:
     """Return True if the current flow run was created by a deployment.
 
-    `prefect.runtime.deployment.id` asks the server, which may have died. This reads the run from
-    the context instead.
+    Prefect's own `prefect.runtime.deployment.id` asks the server, which may have died. This
+    function reads the flow run from the context instead.
     """
     context = FlowRunContext.get()
     run = context.flow_run if context else None

@@ -1,4 +1,4 @@
-"""Show a study's progress: a live view in a terminal, or a Prefect artifact for a deployed run."""
+"""Show a run's progress in a terminal, or as a Prefect artifact if the run is deployed."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ LINE_SECONDS = 15.0
 
 
 class Display(Protocol):
-    """What the scheduler calls to show the progress of a run."""
+    """Interface through which the scheduler shows the progress of a run."""
 
     def finish(self, unit: Unit) -> None:
-        """Record that a unit finished, successfully or not."""
+        """Record that a unit ended, whether or not it succeeded."""
 
     def refresh(self) -> None:
         """Update the display. The scheduler calls this about every half second."""
@@ -42,14 +42,14 @@ class Display(Protocol):
         """Show a text while the run continues."""
 
     def close(self) -> None:
-        """Close the display. No calls follow."""
+        """Close the display. No other method is called afterwards."""
 
 
 class TerminalDisplay:
     """Show a bar and a line for each running unit; without a terminal, print plain lines."""
 
     def __init__(self, progress: RunProgress, console: Console) -> None:
-        self._console, self._last, self._run = console, time.monotonic(), progress
+        self._console, self._last_line, self._run = console, time.monotonic(), progress
         self._bar = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=None),
@@ -69,15 +69,15 @@ class TerminalDisplay:
             console.print(f"{progress}, {progress.time}", soft_wrap=True)
 
     def finish(self, unit: Unit) -> None:
-        """Count the unit's steps as ended, whether they are done or failed."""
+        """Count the unit's steps as ended, whether or not they succeeded."""
         self._run.end(unit)
-        self._move()
+        self._update_bar()
 
     def refresh(self) -> None:
         """Update the bar; without a terminal, print a line every `LINE_SECONDS`."""
-        self._move()
-        if not self._console.is_terminal and time.monotonic() - self._last > LINE_SECONDS:
-            self._last = time.monotonic()
+        self._update_bar()
+        if not self._console.is_terminal and time.monotonic() - self._last_line > LINE_SECONDS:
+            self._last_line = time.monotonic()
             running = "; ".join(f"{name}: {line}" for name, line in self._run.running().items())
             self._console.print(f"{self._run}, {self._run.time}  {running}", soft_wrap=True)
 
@@ -90,7 +90,7 @@ class TerminalDisplay:
         if self._live.is_started:
             self._live.stop()
 
-    def _move(self) -> None:
+    def _update_bar(self) -> None:
         if self._live.is_started:
             done, left = self._run.done, self._run.time
             self._bar.update(self._task, description=str(self._run), completed=done, left=left)
@@ -107,7 +107,7 @@ class ArtifactDisplay:
     """Show progress as one Prefect artifact of the flow run."""
 
     def __init__(self, progress: RunProgress) -> None:
-        self._run, self._last = progress, 0.0
+        self._run, self._last_update = progress, 0.0
         key = "study-progress"
         self._id: UUID = create_progress_artifact(  # type: ignore[assignment]
             progress=0.0, key=key, description=f"{progress}, {progress.time}"
@@ -120,7 +120,7 @@ class ArtifactDisplay:
 
     def refresh(self) -> None:
         """Update the artifact, at most every `ARTIFACT_SECONDS`."""
-        if time.monotonic() - self._last > ARTIFACT_SECONDS:
+        if time.monotonic() - self._last_update > ARTIFACT_SECONDS:
             self._write()
 
     def show(self, text: str) -> None:
@@ -128,11 +128,11 @@ class ArtifactDisplay:
         create_markdown_artifact(f"```text\n{text}```", key="first-table")
 
     def close(self) -> None:
-        """Write the final state."""
+        """Write the final state to the artifact."""
         self._write()
 
     def _write(self) -> None:
-        self._last = time.monotonic()
+        self._last_update = time.monotonic()
         running = (f"{name}: {line}" for name, line in self._run.running().items())
-        told = "\n".join([f"{self._run}, {self._run.time}", *running])
-        update_progress_artifact(self._id, progress=100.0 * self._run.done, description=told)
+        text = "\n".join([f"{self._run}, {self._run.time}", *running])
+        update_progress_artifact(self._id, progress=100.0 * self._run.done, description=text)

@@ -23,7 +23,7 @@ class FirstSeedDisplay:
       display: the display that shows everything else.
       plan: the wanted cells.
       units: the units to do.
-      home: the store whose catalog is queried. A thread updates the catalog during the run.
+      home: the store, whose catalog is updated and queried for the table.
     """
 
     def __init__(
@@ -35,27 +35,28 @@ class FirstSeedDisplay:
         seeds = sorted({cell.seed for cell in cells}, key=plan.study.seeds.index)
         self._seed = seeds[0] if len(seeds) > 1 else None
         """The seed whose table is shown; None if fewer than two seeds have cells to compute."""
-        self._left = {c.step.fingerprint for c in cells if c.step and c.seed == self._seed}
-        self._maker = ThreadPoolExecutor(max_workers=1)
+        self._unfinished = {c.step.fingerprint for c in cells if c.step and c.seed == self._seed}
+        self._executor = ThreadPoolExecutor(max_workers=1)
         self._table: Future[str] | None = None
 
     def finish(self, unit: Unit) -> None:
-        """Record that a unit ended. After the first seed's last unit, start to make its table."""
+        """Record that a unit ended. After the first seed's last unit, start to make the table."""
         self._display.finish(unit)
-        ended = self._left & {step.fingerprint for step in unit.steps}
-        self._left -= ended
-        if ended and not self._left:
-            self._table = self._maker.submit(self._text)
+        ended = self._unfinished & {step.fingerprint for step in unit.steps}
+        self._unfinished -= ended
+        if ended and not self._unfinished:
+            self._table = self._executor.submit(self._text)
 
     def refresh(self) -> None:
         """Update the display, and show the table once it is ready."""
         self._display.refresh()
         if self._table and self._table.done():
             table, self._table = self._table, None
-            # An error here must not end the run. Recording at the end of the run meets the same
-            # fault.
+            # An error here must not end the run. If its cause persists, the error occurs again and
+            # is raised when the run writes its results to the catalog.
             error = table.exception()
-            self.show(f"no table of seed {self._seed}: {error}" if error else table.result())
+            failure = f"the table of seed {self._seed} cannot be shown: {error}"
+            self.show(failure if error else table.result())
 
     def show(self, text: str) -> None:
         self._display.show(text)
@@ -63,10 +64,10 @@ class FirstSeedDisplay:
     def close(self) -> None:
         """Close the display without showing a table that is still being made.
 
-        The table of all seeds follows immediately. Wait for the thread, because the next step also
-        writes the catalog.
+        The table of all seeds follows immediately. Wait for the thread, because the caller writes
+        the catalog next and so does the thread.
         """
-        self._maker.shutdown(wait=True, cancel_futures=True)
+        self._executor.shutdown(wait=True, cancel_futures=True)
         self._display.close()
 
     def _text(self) -> str:

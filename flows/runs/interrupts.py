@@ -1,7 +1,7 @@
-"""Make SIGTERM end a command's run as Ctrl-C does.
+"""Make SIGTERM end `lce run` as Ctrl-C does.
 
-Slurm, Kubernetes and `docker stop` send SIGTERM some seconds before they kill. Prefect's own
-handler would wait for running tasks. Their threads would meanwhile retry units and start new
+Slurm, Kubernetes and `docker stop` send SIGTERM some seconds before they kill a process. Prefect's
+own handler would wait for running tasks, whose threads would meanwhile retry units and start new
 workers.
 """
 
@@ -17,7 +17,7 @@ from flows.runs.deployed import is_deployed
 
 @contextmanager
 def sigterm_interrupts() -> Iterator[None]:
-    """Raise KeyboardInterrupt at SIGTERM. In a deployment's run Prefect handles cancellation."""
+    """Raise KeyboardInterrupt at SIGTERM; for a deployed run leave SIGTERM to Prefect."""
     if is_deployed() or threading.current_thread() is not threading.main_thread():
         yield
         return

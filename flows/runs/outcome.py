@@ -1,7 +1,6 @@
-"""Outcome of a run, kept in case Prefect's server is lost before the run reports it.
+"""Outcome of a flow, which `lce run` can read even if Prefect's server has died.
 
-A flow's result passes through Prefect's client, which loses it if no server answers. The computed
-steps are in the store nevertheless, and the command can report them.
+A flow's result passes through Prefect's client, which loses the result if no server answers.
 """
 
 from __future__ import annotations
@@ -13,12 +12,12 @@ from uuid import UUID
 
 @dataclass
 class Outcome:
-    """Result or error of the flow's function. One of them is set when the function ends."""
+    """Result or error of the flow's function; exactly one is set once the function has ended."""
 
     result: dict[str, Any] | None = None
     error: BaseException | None = None
     """The exception that ended the function; may be a KeyboardInterrupt."""
     flow_run: UUID | None = None
-    """Id of the flow run in Prefect; set only for a command, not for a deployment."""
+    """Id of the flow run in Prefect; None in a deployment's run."""
     ended_in_prefect: str = ""
-    """What a user did to the flow run in Prefect: "cancelled", "deleted", or "" for neither."""
+    """"cancelled" or "deleted" if a user has done this to the flow run in Prefect, else ""."""

@@ -12,7 +12,7 @@ from tasks.progress_tracker import ProgressTracker
 
 
 class RunProgress:
-    """Counts the cells done and estimates the time left of a run."""
+    """Counts the finished cells of a run and estimates the time left."""
 
     def __init__(
         self,
@@ -22,14 +22,14 @@ class RunProgress:
         slots: int,
         tracker: ProgressTracker,
     ) -> None:
-        """Track a run that computes `units`.
+        """Track a run.
 
         Args:
           units: all units to do, parents first.
-          predicted: predicted time of each of their steps, by fingerprint.
+          predicted: predicted time of each of the units' steps, by fingerprint.
           num_cells: number of wanted cells, including those done before this run.
-          slots: number of slots of this machine.
-          tracker: receives the progress of the workers.
+          slots: number of slots of the run.
+          tracker: receives the workers' progress messages.
         """
         steps = [step for unit in units for step in unit.steps]
         self._left = TimeLeft(units, predicted, slots)
@@ -44,7 +44,7 @@ class RunProgress:
         return self._left.done
 
     def end(self, unit: Unit) -> None:
-        """Record that the unit ended, successfully or not: none of its steps is left to do."""
+        """Record that the unit's steps ended, whether or not they succeeded."""
         self._update()
         for step in unit.steps:
             self._end(step.fingerprint, None)
@@ -60,7 +60,7 @@ class RunProgress:
 
     @property
     def time(self) -> str:
-        """Time left as text, with "~" until a step of this run was measured, then "about"."""
+        """Text such as "~2 h left", or "about 2 h left" after a step of this run was measured."""
         self._update()
         seconds = self._left.seconds(self._tracker.running_steps())
         about = "about " if self._left.is_measured else "~"

@@ -1,4 +1,4 @@
-"""The pull loop: whenever a slot is free, start the next unit, until none is left.
+"""The scheduler of a run: whenever a slot is free, start the next unit, until none is left.
 
 The caller chooses how units run: as Prefect tasks (`flows.runs.submitting`) or in threads of this
 process (`flows.runs.threads`).
@@ -32,21 +32,22 @@ if TYPE_CHECKING:
 REFRESH_SECONDS = 0.5
 FIRST_WAIT_SECONDS = 0.2
 LONGEST_WAIT_SECONDS = 8.0
-"""Longest poll interval while this run can only wait for steps that other processes compute."""
-REST_SECONDS = 60.0
-"""Wait before helping with a step again, after a helper computed no part of it, or failed."""
+"""First and longest poll interval while a run can only wait for steps of other processes."""
+HELP_AGAIN_SECONDS = 60.0
+"""Wait before helping with a step again, after a helper failed or computed no part of it."""
 
 _STOP_SECONDS = 0.1
 """Poll interval of `Stop.wait`."""
 
 UnitResult = Mapping[str, Any] | BaseException
-"""What `tasks.units.compute` returned, or the exception that it raised."""
+"""Mapping that `tasks.units.compute` returned, or the exception that it raised."""
 
 
 class Submit(Protocol):
-    """Start to compute a unit on a slot, and return at once.
+    """Function that starts a unit on a slot and returns at once.
 
-    `end` is then called exactly once with the result, from any thread.
+    When the unit has ended, the function's implementation calls `end` exactly once with the result,
+    from any thread.
     """
 
     def __call__(self, claim: Claim, slot: Slot, end: Callable[[UnitResult], None]) -> None:
@@ -60,18 +61,18 @@ class RunSummary:
     failures: dict[str, str] = field(default_factory=dict)
     """Reason of each failed unit, by unit name."""
     blocked: list[str] = field(default_factory=list)
-    """Names of units that could not run because a step they need failed."""
+    """Names of units that did not run because a step that they need failed."""
     disk_full: str | None = None
-    """Message of the error if the disk was full; None if not."""
+    """Error message if the disk was full, else None."""
     held: list[str] = field(default_factory=list)
     """Names of units that were left to other processes."""
 
 
 class Stop(threading.Event):
-    """Stops a run from outside: no unit starts any more, and running units have a grace period.
+    """Stops a run: no further unit starts, and running units have a grace period to finish.
 
-    A signal handler calls `set`, possibly in the thread that is waiting. The lock of a plain Event
-    could then deadlock, so this class overrides its methods to use none.
+    A signal handler may call `set` in the thread that is waiting. The lock of a plain Event could
+    then deadlock, so this class overrides Event's methods with versions that use no lock.
 
     Args:
       grace: seconds that running units have to finish.
@@ -110,47 +111,30 @@ class _Running:
     slot: Slot
     seconds: float
     """Predicted duration."""
-    since: float = field(default_factory=time.monotonic)
+    started: float = field(default_factory=time.monotonic)
 
     @property
-    def rest(self) -> float:
-        return self.seconds - (time.monotonic() - self.since)
+    def seconds_left(self) -> float:
+        return self.seconds - (time.monotonic() - self.started)
 
 
-def run_units(
-    units: Sequence[Unit],
-    done: set[str],
-    pool: Pool,
-    display: Display,
-    submit: Submit,
-    seconds: Mapping[str, float],
-    *,
-    waits: bool = True,
-    stop: Stop | None = None,
-) -> RunSummary:
-    """Run all units in dependency order; a failure stops only the units that depend on it.
+class Scheduler:
+    """Runs units in dependency order; a failed unit stops only the units that depend on it.
 
-    Never waits for steps of another process while a slot can do anything else.
+    Waits for steps of other processes only while no slot can do anything else.
 
     Args:
       units: units in the order in which they should start.
       done: fingerprints of the steps that are already done.
       pool: the run's workers; opened when the first unit starts.
-      display: receives every end of a unit, and a refresh every half second.
+      display: receives every unit that ended, and a refresh about every half second.
       submit: starts a unit.
       seconds: predicted seconds of each step, by fingerprint.
-      waits: whether to wait for steps that other processes compute once nothing else is left.
-      stop: once it is set, no unit starts any more.
-
-    Raises:
-      ServiceError: if the workers' infrastructure failed.
-      StoreError: if the disk is full, or no process computes a step that waiting units need.
+      waits: True to wait for steps that other processes are computing, once this process has
+        nothing else to do.
+      stop: once it is set, no further unit starts.
     """
-    run = _Run(units, done, pool, display, submit, seconds, stop or Stop())
-    return run.to_the_end(waits=waits)
 
-
-class _Run:
     def __init__(
         self,
         units: Sequence[Unit],
@@ -159,37 +143,41 @@ class _Run:
         display: Display,
         submit: Submit,
         seconds: Mapping[str, float],
-        stop: Stop,
+        *,
+        waits: bool = True,
+        stop: Stop | None = None,
     ) -> None:
         store = Store(pool.execution.home)
         folders = folders_of(pool.execution.model_dump(mode="json"))
         self._work = WorkQueue(units, done, store, folders)
         self._pool, self._display, self._submit = pool, display, submit
-        self._seconds, self._summary, self._stop = seconds, RunSummary(), stop
+        self._seconds, self._waits, self._stop = seconds, waits, stop or Stop()
+        self._summary = RunSummary()
         self._ended: queue.SimpleQueue[tuple[Unit, UnitResult]] = queue.SimpleQueue()
         self._running: dict[str, _Running] = {}
         self._waits_for_gpus = False
-        self._rests: dict[str, float] = {}
+        self._next_help: dict[str, float] = {}
         """Time (monotonic) before which no helper starts for a step, by the step's id."""
 
-    def to_the_end(self, *, waits: bool) -> RunSummary:
+    def run(self) -> RunSummary:
         """Run all units.
 
         Raises:
-          StoreError: if the disk is full or rejects writes. Reading the leases of other processes
-            also reveals this.
+          ServiceError: if the workers' infrastructure failed, for example the Ray cluster.
+          StoreError: if the disk is full or rejects writes. Also if no process computes a step
+            that waiting units need.
         """
         try:
-            return self._to_the_end(waits=waits)
-        except OSError as error:
+            return self._run()
+        except OSError as error:  # even reading the leases of other processes may fail
             if classify(error) != "disk_full":
                 raise
             raise disk_full(self._pool.execution.home, error.strerror or str(error)) from None
 
-    def _to_the_end(self, *, waits: bool) -> RunSummary:
+    def _run(self) -> RunSummary:
         work, wait = self._work, FIRST_WAIT_SECONDS
         while (self._running or work.waiting) and not self._stop.is_over:
-            if self._start() or self._running:
+            if self._start_units() or self._running:
                 wait = FIRST_WAIT_SECONDS
             if not self._running:
                 if self._summary.disk_full or not work.waiting or self._stop.is_set():
@@ -197,11 +185,11 @@ class _Run:
                 if not work.num_held:
                     raise StoreError(
                         work.waiting[0].name,
-                        "a dependency that no step of this plan computes",
-                        "every step's parents done or in the plan",
-                        "run the study again, which reads the store again",
+                        "a parent step that is neither done nor in this run's plan",
+                        "parents that are done or in the plan",
+                        "run the study again: the new run reads the store's present state",
                     )
-                if not waits:
+                if not self._waits:
                     self._summary.held = [unit.name for unit in work.waiting]
                     break
                 wait = self._wait_for_others(wait)
@@ -214,72 +202,74 @@ class _Run:
             self._settle(unit, result)
         return self._summary
 
-    def _start(self) -> bool:
+    def _start_units(self) -> bool:
         """Start units on all free slots.
 
-        Returns True if a unit started, or another process was found to have ended a step.
+        Returns True if a unit started, or a poll found steps that other processes have ended.
         """
-        work, found = self._work, False
+        work, has_news = self._work, False
         while work.waiting and not self._summary.disk_full and not self._stop.is_set():
             if work.is_due:
-                found |= self._record_ended(work.poll())
-            if claim := self._take():
-                found = True
-                self._begin(claim, self._price(claim.unit))
+                has_news |= self._record_ended(work.poll())
+            if claim := self._next_claim():
+                has_news = True
+                self._start(claim, self._predicted_seconds(claim.unit))
             elif not work.is_due:
                 break
-        while (unit := self._to_assist()) is not None:
-            found = True
-            self._begin(Claim(unit, shared=True), ASSIST_SECONDS)
-        return found
+        while (unit := self._helping_unit()) is not None:
+            has_news = True
+            self._start(Claim(unit, shared=True), ASSIST_SECONDS)
+        return has_news
 
-    def _begin(self, claim: Claim, seconds: float) -> None:
+    def _start(self, claim: Claim, seconds: float) -> None:
         unit = claim.unit
         slot = self._pool.take(unit.kind)
-        assert slot is not None, "nobody else takes slots"
+        assert slot is not None, "only this thread takes slots, and it has checked for a free one"
         self._running[unit.name] = _Running(unit, slot, seconds)
         self._submit(claim, slot, partial(self._end, unit))
 
-    def _to_assist(self) -> Unit | None:
-        """Return a unit that computes parts of a long step that another worker is computing.
+    def _helping_unit(self) -> Unit | None:
+        """Return a unit that helps another worker by computing parts of its long step.
 
-        That worker may belong to this run or another one. Returns None if no slot is free or no
-        step has an unclaimed part.
+        The other worker may belong to this run or another one. Returns None if no slot is free or
+        no step has an unclaimed part.
         """
         is_ending = self._summary.disk_full or self._stop.is_set()
         if is_ending or self._waits_for_gpus:
             return None
-        # The first unit opens the pool. Opening it here would wait for GPUs without need.
+        # A pool that is not open yet has no slots to check. `_has_room` below opens it, which may
+        # wait for GPUs, only once there is a step to help with.
         if self._pool.is_open and not self._pool.has_room(CellSpec.kind):
             return None
         running = [one.unit for one in self._running.values()]
         own = [unit for unit in running if not unit.assists]
         for unit, step, left in self._work.in_parts(own):
-            if self._rests.get(step.id, 0.0) > time.monotonic():
+            if self._next_help.get(step.id, 0.0) > time.monotonic():
                 continue
             helping = sum(one.assists and step in one.steps for one in running)
-            # Whoever computes a step works on one of its parts. Helpers that just started have no
-            # part yet, so reserve parts for them.
-            still_to_take = max(0, helping - max(0, sum(left) - 1))
-            if still_to_take < left.count(False) and self._has_room(CellSpec.kind):
+            # `left` has an entry for each unfinished part: True if a worker has claimed it. One
+            # claimed part belongs to the worker of the step, the others to helpers. Helpers that
+            # have just started have claimed none yet, so reserve parts for them.
+            reserved = max(0, helping - max(0, sum(left) - 1))
+            if reserved < left.count(False) and self._has_room(CellSpec.kind):
                 names = (f"{unit.name}, beside {number}" for number in count(1))
                 name = next(name for name in names if name not in self._running)
                 return Unit(name, unit.kind, (step,), assists=True)
         return None
 
-    def _take(self) -> Claim | None:
-        horizon = max((one.rest for one in self._running.values()), default=0.0)
+    def _next_claim(self) -> Claim | None:
+        horizon = max((one.seconds_left for one in self._running.values()), default=0.0)
         self._waits_for_gpus = False
 
         def fits(unit: Unit) -> bool:
-            if unit.name in self._running:  # other steps of this unit already run here
+            if unit.name in self._running:  # this run already computes other steps of the unit
                 return False
             if self._waits_for_gpus:
-                return self._has_room(unit.kind) and self._price(unit) <= horizon
+                return self._has_room(unit.kind) and self._predicted_seconds(unit) <= horizon
             if self._has_room(unit.kind):
                 return True
-            # A training run waits for its GPUs. Meanwhile start only units that finish before they
-            # are free (backfilling).
+            # A training run waits for its GPUs. Until these are free, start only units that finish
+            # before the last running unit (backfilling).
             self._waits_for_gpus = self._pool.is_crowded_out(unit.kind)
             return False
 
@@ -295,8 +285,8 @@ class _Run:
             raise result
         if unit.assists:
             if isinstance(result, BaseException) or not result["computed"]:
-                rest = time.monotonic() + REST_SECONDS
-                self._rests |= {step.id: rest for step in unit.steps}
+                next_help = time.monotonic() + HELP_AGAIN_SECONDS
+                self._next_help |= {step.id: next_help for step in unit.steps}
             return
         steps = {step.fingerprint for step in unit.steps}
         held: Collection[str] = ()
@@ -312,9 +302,9 @@ class _Run:
         else:
             lost = steps
         self._work.done |= steps - lost - set(held)
-        if isinstance(result, BaseException) and not _unavailable(result):
-            # A cell that turns out unavailable gets a row with its reason; it does not count as
-            # failed.
+        if isinstance(result, BaseException) and not _is_unavailable(result):
+            # The catalog has a row with the reason for cells that turn out to be unavailable. They
+            # do not count as failed.
             reason = result.reason if isinstance(result, StepsFailedError) else str(result)
             self._summary.failures[unit.name] = reason
         if held:
@@ -322,7 +312,7 @@ class _Run:
         self._finish(unit, steps - set(held), lost)
 
     def _record_ended(self, found: Sequence[EndedElsewhere]) -> bool:
-        """Record steps that other processes ended; return True if there were any."""
+        """Record steps that other processes have ended; return True if there are any."""
         for one in found:
             lost = set()
             if one.given_up is not None:
@@ -342,7 +332,7 @@ class _Run:
         self._display.finish(replace(unit, steps=steps))
 
     def _wait_for_others(self, seconds: float) -> float:
-        """Wait, then check the steps of other processes; return the next wait in seconds."""
+        """Wait `seconds`, then check the steps of other processes; return the next wait."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             if self._stop.wait(min(left, REFRESH_SECONDS)):
@@ -353,16 +343,16 @@ class _Run:
         return min(LONGEST_WAIT_SECONDS, 1.5 * seconds)
 
     def _has_room(self, kind: str) -> bool:
-        """Return True if a slot is free; wait for the run's GPUs first if it has none yet."""
+        """Return True if a slot is free. The first call opens the pool, which may wait for GPUs."""
         if not self._pool.is_open:
             trains = any(is_training(unit.kind) for unit in self._work.waiting)
             self._pool.open(trains=trains, has_to_end=self._stop.wait)
         return self._pool.has_room(kind)
 
-    def _price(self, unit: Unit) -> float:
+    def _predicted_seconds(self, unit: Unit) -> float:
         return sum(self._seconds[step.fingerprint] for step in unit.steps)
 
 
-def _unavailable(result: BaseException) -> bool:
+def _is_unavailable(result: BaseException) -> bool:
     failed = result.failed if isinstance(result, StepsFailedError) else ()
     return bool(failed) and all(event["class"] == "unavailable" for event in failed)

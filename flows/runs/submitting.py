@@ -36,6 +36,6 @@ def through_prefect(pool: Pool, tracker: ProgressTracker) -> Submit:
 def _result(future: PrefectFuture[Any]) -> UnitResult:
     try:
         result: UnitResult = future.result(raise_on_failure=False)
-    except CancelledError as error:  # an interrupted run; raising it here would print a traceback
+    except CancelledError as error:  # the run was interrupted; raising would print a traceback
         return error
     return result

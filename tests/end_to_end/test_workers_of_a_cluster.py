@@ -69,7 +69,7 @@ def test_workers_on_three_hosts_compute_each_step_once_and_what_one_run_computes
     assert [host.returncode for host in hosts] == [0, 0, 0], outputs
     assert sum(map(computed, outputs)) == TINY_STEPS, outputs
     assert results(home) == results(finished)
-    assert all("begins" in output and "ended" in output for output in outputs[:1])
+    assert all("started" in output and "finished" in output for output in outputs[:1])
     assert not (home / "prefect").exists()
     again = subprocess.run(
         [*LCE, "worker", study, *text], env=environment(home), capture_output=True, text=True
@@ -104,7 +104,7 @@ def test_sigterm_gives_leases_back_and_loses_nothing(
     worker.resume()
     output = preempted.communicate(timeout=60)[0]
     assert preempted.returncode == 130, output
-    assert "asked to end" in output
+    assert "stopped by SIGTERM" in output
     assert "Traceback" not in output
     # Judged from elsewhere such a lease would live for a minute and a half.
     assert list((home / "leases").glob("*.json")) == []
@@ -136,7 +136,7 @@ def test_sigterm_to_every_process_leaves_units_the_grace(text: Arguments, tmp_pa
                 process.terminate()
         output = preempted.communicate(timeout=100)[0]
     assert preempted.returncode == 130, output
-    assert "gave back" not in output
+    assert "released" not in output
     assert "1 computed" in output
     assert list((home / "leases").glob("*.json")) == []
     wait_until(lambda: not survivors(marker))

@@ -18,7 +18,7 @@ from flows.locking import check_lock, write_lock
 from flows.plans.plugin_changes import require_same_plugins
 from flows.runs.display import TerminalDisplay
 from flows.runs.run_progress import RunProgress
-from flows.runs.scheduling import run_units
+from flows.runs.scheduling import Scheduler
 from flows.runs.threads import in_threads
 from flows.selection import require_models, require_work, select_cells
 from flows.servers import services, temporary_server
@@ -143,7 +143,7 @@ def _(place: Place) -> None:
     seconds = {child.fingerprint: 1.0}
     with Pool(how) as pool:
         submit = in_threads(pool, tracker, threading.Event())
-        run_units([unit], set(), pool, display, submit, seconds)
+        Scheduler([unit], set(), pool, display, submit, seconds).run()
 
 
 def waits(place: Place, *, alive: bool) -> None:

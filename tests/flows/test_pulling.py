@@ -49,7 +49,7 @@ def test_what_others_hold_can_be_left_to_them(
             assert lease is not None
             leases.enter_context(lease)
         pull_studies(["smoke"], how, RunOptions(), waits=False)
-    assert "units are left to others; 0 steps computed" in capsys.readouterr().out
+    assert "units are left to other workers; 0 steps computed" in capsys.readouterr().out
     assert not list(how.home.glob("catalog*"))  # whoever computes the rest records it
     # No worker was started.
     assert [log.name for log in (how.home / "logs").iterdir()] == ["live-results.log"]

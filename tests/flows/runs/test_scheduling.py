@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flows.runs import scheduling
-from flows.runs.scheduling import RunSummary, UnitResult, run_units
+from flows.runs.scheduling import RunSummary, Scheduler, UnitResult
 from flows.settings import make_execution
 from lce_core.errors import NonFiniteError, StepsFailedError, StoreError
 from lce_core.store.artifacts import Attempt, Store
@@ -80,7 +79,8 @@ class Host:
         steps = [step for unit in units for step in unit.steps]
         seconds = {step.fingerprint: self.lasts.get(step.name, 0.01) for step in steps}
         with Pool(self.how) as pool:
-            return run_units(units, set(), pool, self.told, self.submit, seconds, **how)
+            args = (units, set(), pool, self.told, self.submit, seconds)
+            return Scheduler(*args, **how).run()
 
     def submit(self, claim: Claim, slot: Slot, end: Callable[[UnitResult], None]) -> None:
         self.began.append(claim.unit.name)
@@ -281,7 +281,7 @@ def test_the_waiting_grows_while_nothing_changes(
     lease = Lease.acquire(host.store.home / "leases", held.id)
     assert lease is not None
     waits = []
-    real = scheduling._Run._wait_for_others
+    real = Scheduler._wait_for_others
 
     def noted(run: Any, seconds: float) -> float:
         waits.append(seconds)
@@ -289,7 +289,7 @@ def test_the_waiting_grows_while_nothing_changes(
             lease.release()
         return real(run, seconds)
 
-    monkeypatch.setattr(scheduling._Run, "_wait_for_others", noted)
+    monkeypatch.setattr(Scheduler, "_wait_for_others", noted)
     host.run(a_unit(held))
     assert waits[:4] == sorted(set(waits[:4]))
     assert host.began == ["held"]
