@@ -1,6 +1,6 @@
 """axe-core finds no serious fault on the report: light and dark, narrow and wide.
 
-Strategy: open it in an installed Chromium with everything unfolded, and let axe-core look.
+Strategy: open the report in an installed Chromium with all details expanded, and run axe-core.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def test_the_report_has_no_serious_fault(browser: Browser, report: Path, scheme:
     page.close()
 
 
-def test_a_page_with_faults_is_told_from_one_without(browser: Browser, report: Path) -> None:
+def test_axe_finds_a_planted_fault(browser: Browser, report: Path) -> None:
     page = browser.new_page()
     page.goto(report.as_uri())
     spoil(page)

@@ -1,6 +1,6 @@
-"""What the whiskers over length are: the range of the seeds, or of one seed its interval.
+"""Whiskers over length span the range of the seeds, or with one seed its interval.
 
-Strategy: catalogs of planted values and intervals, read back from the marks and the table.
+Strategy: plant values and intervals in a catalog, and read them back from marks and table.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ LENGTHS = (128, 512)
 
 
 def section(path: Path, seeds: int) -> str:
-    """Of `pi`, which scores (seed + 1) / 4 with an interval 0.1 around it; none in longer texts."""
+    """Return the section for `pi`, whose score is (seed + 1) / 4; only one length has intervals."""
     cells = [
         Answered(
             "pi", True, seed, "passkey", "passkey", length, [1.0, 0.0], value,
@@ -33,7 +33,7 @@ def whiskers(shown: str) -> list[tuple[float, ...]]:
     return [tuple(map(float, found)) for found in re.findall(facts, shown)]
 
 
-def test_of_one_seed_they_are_the_interval_of_its_cell_where_it_has_one(tmp_path: Path) -> None:
+def test_with_one_seed_whiskers_are_the_cells_interval(tmp_path: Path) -> None:
     shown = section(tmp_path / "catalog.duckdb", seeds=1)
     assert whiskers(shown) == [(0.25, 0.15, 0.35), (0.25, 0.25, 0.25)]
     assert shown.count('class="range"') == 1
@@ -41,7 +41,7 @@ def test_of_one_seed_they_are_the_interval_of_its_cell_where_it_has_one(tmp_path
     assert "95 % interval" in shown
 
 
-def test_of_several_they_are_the_range_of_the_seeds(tmp_path: Path) -> None:
+def test_with_several_seeds_whiskers_are_their_range(tmp_path: Path) -> None:
     shown = section(tmp_path / "catalog.duckdb", seeds=2)
     assert whiskers(shown) == [(0.375, 0.25, 0.5)] * 2
     assert '<th scope="col">lowest seed</th><th scope="col">highest seed</th>' in shown

@@ -1,7 +1,7 @@
-"""Sentences say what the tests of the catalog support, and nothing else.
+"""Claims say only what the statistical tests of the catalog support.
 
-Strategy: a catalog of made-up answers in which it is known who is better; every number of a
-sentence is looked up in the views, and every "is better than" in the verdicts.
+Strategy: plant answers of which it is known which method is better; look up every number of a
+sentence in the views, and every "is better than" in the verdicts.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def cells(*, seeds: tuple[int, ...] = SEEDS, windows: int = WINDOWS) -> Iterator
     hard, drawn = rng.normal(0.0, 0.3, WINDOWS), rng.random((2, PROMPTS))
     for (method, frozen), level in LOSS.items():
         exact = method != "lm_infinite"
-        # What is as good has the same noise: the two are then the same on every window.
+        # Methods with equal loss get equal noise, so that they score the same on every window.
         own = np.random.default_rng(int(100 * level))
         for seed in seeds:
             nll = (level + hard + own.normal(0.0, 0.02, WINDOWS))[:windows]
@@ -125,7 +125,7 @@ def test_every_pair_is_claimed_once_and_better_only_if_the_verdict_is_better(
         assert claim.text.isascii()
 
 
-def test_a_difference_that_is_sure_has_the_sentence_of_fixed_form(found) -> None:
+def test_a_significant_difference_has_a_fixed_sentence(found) -> None:
     claim = one(found, "yarn tuned", "yarn", "perplexity")
     gap, low, high = (f"{abs(x):.2f}" for x in (claim.difference, claim.high, claim.low))
     assert claim.text == (
@@ -136,9 +136,9 @@ def test_a_difference_that_is_sure_has_the_sentence_of_fixed_form(found) -> None
     assert 0 < float(low) < float(gap) < float(high)
 
 
-def test_what_was_not_found_says_what_could_have_been(found) -> None:
+def test_without_a_significant_difference_the_detectable_one_is_stated(found) -> None:
     claim = one(found, "lm_infinite", "none", "passkey")
-    # All of them below a tenth, so with three decimals.
+    # All numbers are below 0.1, so they have three decimals.
     gap, low, high = (f"{x:.3f}" for x in (claim.difference, claim.low, claim.high))
     assert claim.text == (
         "at 512 tokens (4 times the trained context), no significant difference between lm_infinite"
@@ -155,7 +155,7 @@ def test_what_was_not_found_says_what_could_have_been(found) -> None:
     assert one(found, "yarn", "none", "passkey", 128).text.startswith("at 128 tokens, ")
 
 
-def test_too_few_samples_are_no_finding_whatever_the_difference(tmp_path: Path) -> None:
+def test_too_few_samples_are_stated_whatever_the_difference(tmp_path: Path) -> None:
     few = written(tmp_path / "catalog.duckdb", [*cells(seeds=(0,), windows=3)])
     claim = one(claimed(few), "yarn tuned", "none", "perplexity")
     assert re.fullmatch(
@@ -166,7 +166,7 @@ def test_too_few_samples_are_no_finding_whatever_the_difference(tmp_path: Path) 
     )
 
 
-def test_seeds_that_disagree_are_told(tmp_path: Path) -> None:
+def test_a_difference_whose_sign_depends_on_the_seed_says_so(tmp_path: Path) -> None:
     changed = []
     for cell in cells():
         if (cell.method, cell.frozen, cell.seed, cell.benchmark) == ("yarn", False, 1, "passkey"):
@@ -187,7 +187,7 @@ def test_seeds_that_disagree_are_told(tmp_path: Path) -> None:
 
 
 def test_what_holds_for_these_training_runs_only_says_so(tmp_path: Path) -> None:
-    """Sure over prompts and in each of two seeds, which differ too much to say it of a third."""
+    """Both seeds have a significant difference but differ too much to generalize to a third."""
     changed = [
         replace(cell, scores=[1.0] * right + [0.0] * (PROMPTS - right), value=right / PROMPTS)
         if (cell.method, cell.frozen, cell.benchmark) == ("yarn", False, "passkey")
@@ -210,7 +210,7 @@ def test_what_holds_for_these_training_runs_only_says_so(tmp_path: Path) -> None
     assert " mean over 2 seeds and 120 " in frozen.text
 
 
-def test_of_several_base_models_each_sentence_names_its_own() -> None:
+def test_with_several_base_models_each_sentence_names_its_own() -> None:
     first = Claim("best", "better", "at 512 tokens, yarn is best", "llama", "passkey", 512,
                   method="yarn", frozen=True, num_samples=20, at_target=True)  # fmt: skip
     other = replace(first, base_model="phi")
@@ -221,7 +221,7 @@ def test_of_several_base_models_each_sentence_names_its_own() -> None:
     ]
 
 
-def test_the_first_says_whom_it_beats_and_whom_it_may_not(catalog, found) -> None:
+def test_the_best_method_is_compared_with_all_others(catalog, found) -> None:
     (best,) = (
         c for c in found
         if (c.topic, c.benchmark, c.eval_length) == ("best", "perplexity", 512)
@@ -244,7 +244,7 @@ def test_the_first_says_whom_it_beats_and_whom_it_may_not(catalog, found) -> Non
     )
 
 
-def test_the_first_that_beats_all_says_who_is_next_and_by_how_much(tmp_path: Path) -> None:
+def test_a_method_better_than_all_others_states_the_closest_and_the_margin(tmp_path: Path) -> None:
     apart = [cell for cell in cells() if (cell.method, cell.frozen) != ("pi", False)]
     catalog = written(tmp_path / "catalog.duckdb", apart)
     (best,) = (
@@ -272,7 +272,7 @@ def test_the_first_that_beats_all_says_who_is_next_and_by_how_much(tmp_path: Pat
     assert re.search(r": better than the base model; lower by [12]\.", best.text)
 
 
-def test_of_many_that_are_the_same_one_is_named_and_the_others_are_counted(
+def test_of_many_equal_methods_one_is_named_and_all_are_counted(
     tmp_path: Path,
 ) -> None:
     right = [1.0] * 40
@@ -290,7 +290,7 @@ def test_of_many_that_are_the_same_one_is_named_and_the_others_are_counted(
     )
 
 
-def test_whoever_scores_as_much_without_a_test_is_named_as_level(tmp_path: Path) -> None:
+def test_a_method_with_an_equal_mean_is_named(tmp_path: Path) -> None:
     turned = []
     for cell in cells(seeds=(0,)):
         if cell.benchmark == "passkey" and cell.frozen and cell.method in ("yarn", "none"):
@@ -305,7 +305,7 @@ def test_whoever_scores_as_much_without_a_test_is_named_as_level(tmp_path: Path)
     )
 
 
-def test_a_first_screen_has_perplexity_an_answered_benchmark_and_whether_they_agree(found) -> None:
+def test_the_headline_has_perplexity_another_benchmark_and_their_correlation(found) -> None:
     chosen = headline(found)
     assert [(c.topic, c.benchmark, c.eval_length) for c in chosen] == [
         ("best", "perplexity", 512), ("best", "passkey", 512), ("order", "passkey", 512),
@@ -331,7 +331,7 @@ def test_each_comparison_of_an_expectation_has_its_outcome_and_its_claim(
     assert loss.comparisons[2].text == (
         f"undecided: {one(found, 'yarn tuned', 'pi tuned', 'perplexity').text}"
     )
-    # Expected the wrong way round: YaRN finds more passkeys.
+    # The expectation has the wrong direction: YaRN finds more passkeys.
     assert passkeys.summary == "1 of 2 confirmed, 1 contradicted"
     assert [c.outcome for c in passkeys.comparisons] == ["contradicted", "confirmed"]
     assert " context), yarn tuned is better than " in passkeys.comparisons[0].finding
@@ -344,7 +344,7 @@ def test_each_comparison_of_an_expectation_has_its_outcome_and_its_claim(
     )
 
 
-def test_an_expectation_is_about_the_mean_over_tasks_not_about_one_of_them(tmp_path: Path) -> None:
+def test_an_expectation_is_about_the_mean_over_tasks(tmp_path: Path) -> None:
     right = {("none", "a"): 20, ("yarn", "a"): 1, ("none", "b"): 0, ("yarn", "b"): 58}
     cells = [
         Answered(name, True, 0, "ruler", task, 512, [1.0] * n + [0.0] * (60 - n), n / 60)
@@ -357,7 +357,7 @@ def test_an_expectation_is_about_the_mean_over_tasks_not_about_one_of_them(tmp_p
     assert ": its accuracy on ruler (a, b) is higher by " in only.finding
 
 
-def test_a_sign_that_changes_with_the_seed_and_too_few_samples_decide_nothing(
+def test_a_sign_that_changes_with_the_seed_and_too_few_samples_leave_it_undecided(
     tmp_path: Path,
 ) -> None:
     changed = [
@@ -377,7 +377,7 @@ def test_a_sign_that_changes_with_the_seed_and_too_few_samples_decide_nothing(
     assert "are too few to compare" in entry.comparisons[0].finding
 
 
-def test_a_study_that_is_not_there_and_an_older_catalog_are_named(catalog, tmp_path: Path) -> None:
+def test_a_missing_study_and_an_older_catalog_raise_spec_errors(catalog, tmp_path: Path) -> None:
     with open_catalog(catalog) as connection, pytest.raises(SpecError, match="study of the"):
         claims(connection, "t")
     older = tmp_path / "catalog.duckdb"
@@ -395,7 +395,7 @@ def printed(catalog: Path, *options: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_command_prints_lines_that_fit_and_numbers_that_are_the_claims(catalog, found) -> None:
+def test_the_command_prints_the_claims_in_lines_of_eighty_columns(catalog, found) -> None:
     done = printed(catalog)
     assert done.returncode == 0, done.stderr
     assert all(len(line) <= 80 for line in done.stdout.splitlines())

@@ -1,4 +1,4 @@
-"""Colours can be told apart, and read, on light and dark pages."""
+"""Colours are distinguishable and have enough contrast on light and dark pages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FAMILIES = ("interpolation", "base", "dynamic", "approximate", "other", "control
 
 
 def schemes() -> dict[str, dict[str, str]]:
-    """Colours by name, of light and of dark pages."""
+    """Return the colours by name of light and of dark pages."""
     text = (Path(dashboards.__file__).parent / "page" / "figures.css").read_text(encoding="utf-8")
     light, dark = text.split("@media screen and (prefers-color-scheme: dark)", 1)
     colours = [dict(re.findall(r"--([\w-]+): (#\w+);", part)) for part in (light, dark)]
@@ -22,7 +22,7 @@ def schemes() -> dict[str, dict[str, str]]:
 
 
 def luminance(colour: str) -> float:
-    """Relative luminance, as WCAG 2 defines it."""
+    """Return the relative luminance of WCAG 2."""
     digits = colour.lstrip("#")
     if len(digits) == 3:
         digits = "".join(digit * 2 for digit in digits)
@@ -52,7 +52,7 @@ def test_numbers_can_be_read_on_every_step() -> None:
             assert contrast(colours[step], ink) >= 4.5, (name, step)
 
 
-def test_lines_families_and_words_stand_out_from_the_page() -> None:
+def test_lines_families_and_text_contrast_with_the_page() -> None:
     for name, colours in schemes().items():
         for line in LINES:
             assert contrast(colours[line], colours["page"]) >= 3, (name, line)

@@ -1,4 +1,4 @@
-"""Means over different tasks never stand in one column."""
+"""Means over different tasks never share a column."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SCORES = [
 ]
 
 
-def test_a_mean_stays_where_all_were_asked_the_same() -> None:
+def test_a_mean_is_kept_if_all_methods_have_the_same_tasks() -> None:
     means = [
         row(method, task_set=f"{length}", eval_length=length)
         for method in ("none", "pi")
@@ -28,7 +28,7 @@ def test_a_mean_stays_where_all_were_asked_the_same() -> None:
     assert comparable(means, SCORES) == means
 
 
-def test_tasks_stand_alone_where_methods_were_asked_different_ones() -> None:
+def test_a_benchmark_is_split_by_task_if_methods_have_different_tasks() -> None:
     means = [row("none", task_set="both"), row("pi", task_set="code")]
     other = row("none", benchmark="ruler", task_set="one")
     found = comparable([*means, other], SCORES)
@@ -40,7 +40,7 @@ def test_tasks_stand_alone_where_methods_were_asked_different_ones() -> None:
     ]
 
 
-def test_none_is_the_best_of_a_task_that_methods_did_with_different_seeds() -> None:
+def test_no_value_is_best_if_methods_have_different_seeds() -> None:
     means = [row("none", task_set="both"), row("pi", task_set="code")]
     for seed, is_best in ((0, True), (1, False)):
         scores = [

@@ -1,4 +1,4 @@
-"""Every variant stands in one panel, and no panel holds more lines than an eye can follow."""
+"""Every variant is in one panel, and no panel has more than six lines."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ members = st.lists(
 
 
 @given(members, st.sets(st.integers(0, 31)))
-def test_panels_hold_each_shown_variant_once_and_at_most_six(
+def test_each_shown_variant_is_in_one_panel_of_at_most_six(
     known: list[Variant], left_out: set[int]
 ) -> None:
     shown = [one for number, one in enumerate(known) if number not in left_out]
@@ -26,7 +26,7 @@ def test_panels_hold_each_shown_variant_once_and_at_most_six(
     assert len({part.title for part in found}) == len(found)
 
 
-def test_what_is_too_many_is_parted_by_whether_it_was_tuned() -> None:
+def test_a_large_family_is_split_into_frozen_and_tuned() -> None:
     known = tuple(Variant(name, frozen) for name in "abcd" for frozen in (True, False))
     found = panels([Family("base", "Base", known)], known)
     assert [part.title for part in found] == ["Base, frozen", "Base, tuned"]

@@ -1,4 +1,4 @@
-"""LaTeX tables hold the means of the catalog, and text of others cannot break them."""
+"""LaTeX tables contain the means of the catalog, and foreign text cannot break them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def catalog(tmp_path: Path) -> Path:
     return written(tmp_path, [cells])
 
 
-def test_every_mean_stands_in_its_row_and_column(catalog: Path, tmp_path: Path) -> None:
+def test_every_mean_is_in_its_row_and_column(catalog: Path, tmp_path: Path) -> None:
     text = write_latex(catalog, "study-0", tmp_path / "new" / "tables.tex").read_text("utf-8")
     shown = {}
     for line in text.splitlines():

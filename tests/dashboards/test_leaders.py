@@ -1,6 +1,6 @@
-"""Who is first at each length: every claim of it beyond the trained context, and no other.
+"""The section has every claim about a best method beyond the trained context, and no other.
 
-Strategy: a catalog of made-up answers at three lengths of which one is the trained one.
+Strategy: plant answers at three lengths, one of which is the trained context.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dashboards.sections import leaders
 from tests.support.catalogs.answered_catalog import Answered, written
 
 RIGHT = {"none": {128: 40, 256: 20, 512: 2}, "pi": {128: 30, 256: 38, 512: 30}}
-"""Of forty prompts, by length."""
+"""Correct answers of 40 prompts, by method and length."""
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,9 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return written(tmp_path_factory.mktemp("led") / "catalog.duckdb", cells)
 
 
-def test_each_length_beyond_the_trained_one_has_the_first_of_each_benchmark(catalog: Path) -> None:
+def test_each_length_beyond_the_trained_context_has_the_best_methods(
+    catalog: Path,
+) -> None:
     with open_catalog(catalog) as connection:
         found = claims(connection, "s")
     contents = read_contents(catalog, "s")
@@ -57,7 +59,7 @@ def test_each_length_beyond_the_trained_one_has_the_first_of_each_benchmark(cata
     assert 'id="leaders"' in report_page(catalog, "s")
 
 
-def test_where_nothing_can_be_compared_there_is_no_section(tmp_path: Path) -> None:
+def test_without_a_comparison_there_is_no_section(tmp_path: Path) -> None:
     alone = [Answered("none", True, 0, "passkey", "single", 512, [1.0, 0.0], 0.5)]
     catalog = written(tmp_path / "catalog.duckdb", alone)
     contents = read_contents(catalog, "s")

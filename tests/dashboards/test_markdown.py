@@ -1,6 +1,6 @@
-"""The Markdown report says what the catalog holds, and its pictures show it.
+"""The Markdown report and its pictures show the content of the catalog.
 
-Strategy: write it from a real catalog and read tables, CSV and SVG back against SQL.
+Strategy: write the report of a real catalog; compare its tables, CSV and SVG with SQL.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def rows(catalog: Path, sql: str) -> list[dict[str, Any]]:
 
 
 def tables(page: str) -> dict[str, dict[str, dict[str, str]]]:
-    """Text of each field by title, method and length."""
+    """Return the text of each table cell by title, method and length."""
     found = {}
     for block in page.split("\n### ")[1:]:
         title, _, rest = block.partition(":")
@@ -62,9 +62,7 @@ def tables(page: str) -> dict[str, dict[str, dict[str, str]]]:
     return found
 
 
-def test_each_value_and_its_interval_stand_in_the_table_of_their_task(
-    catalog: Path, folder: Path
-) -> None:
+def test_each_value_and_interval_is_in_the_table_of_its_task(catalog: Path, folder: Path) -> None:
     shown = tables((folder / "README.md").read_text(encoding="utf-8"))
     seen = 0
     for row in rows(catalog, f"FROM score_by_length WHERE study = '{STUDY}'"):
@@ -82,7 +80,7 @@ def test_each_value_and_its_interval_stand_in_the_table_of_their_task(
     assert seen > 10
 
 
-def test_gains_on_the_base_model_are_differences_at_the_same_positions(
+def test_nll_differences_from_the_base_model_are_on_the_same_positions(
     catalog: Path, folder: Path
 ) -> None:
     found = rows(catalog, GAINS)
@@ -98,10 +96,10 @@ def test_gains_on_the_base_model_are_differences_at_the_same_positions(
         assert line[BANDS[row["band"]]].split(" ")[0] == f"{row['gain']:+.3f}"
 
 
-def test_what_is_not_done_and_what_nobody_knows_of_a_base_model_spoil_no_page(
+def test_unfinished_cells_and_an_unknown_trained_context_are_no_error(
     tmp_path: Path,
 ) -> None:
-    """Nothing is bold beside scores of other prompts, and the direction is that of what is done."""
+    """No score is bold beside scores on other prompts; done cells determine the direction."""
     asked = {"none": ([], "tiny"), "pi": ([1.0, 0.0], "clean"), "yarn": ([1.0, 1.0], "tiny")}
     cells = [
         Answered(method, True, 0, "passkey", "single", 512, scores, sum(scores) / 2,
@@ -115,7 +113,9 @@ def test_what_is_not_done_and_what_nobody_knows_of_a_base_model_spoil_no_page(
     assert "**" not in page
 
 
-def test_every_score_is_in_the_csv_whose_digest_the_page_names(catalog: Path, folder: Path) -> None:
+def test_every_score_is_in_the_csv_whose_digest_the_page_states(
+    catalog: Path, folder: Path
+) -> None:
     with (folder / "scores.csv").open(encoding="utf-8", newline="") as file:
         kept = [(row["cell"], row["metric"], float(row["value"])) for row in csv.DictReader(file)]
     sql = f"SELECT cell, metric, value FROM scores WHERE study = '{STUDY}'"
@@ -124,7 +124,7 @@ def test_every_score_is_in_the_csv_whose_digest_the_page_names(catalog: Path, fo
     assert digest in (folder / "README.md").read_text(encoding="utf-8")
 
 
-def test_findings_and_outcomes_of_expectations_stand_before_the_pictures(
+def test_findings_and_outcomes_of_expectations_precede_the_pictures(
     catalog: Path, folder: Path
 ) -> None:
     page = (folder / "README.md").read_text(encoding="utf-8")
@@ -146,9 +146,7 @@ def test_findings_and_outcomes_of_expectations_stand_before_the_pictures(
     ]
 
 
-def test_pictures_are_named_by_the_page_and_hold_every_method_and_number(
-    catalog: Path, folder: Path
-) -> None:
+def test_the_page_links_pictures_of_every_method_and_number(catalog: Path, folder: Path) -> None:
     page = (folder / "README.md").read_text(encoding="utf-8")
     named = set(re.findall(r"]\(([^)]+\.svg)\)", page))
     assert named == {path.name for path in folder.glob("*.svg")}
@@ -171,7 +169,7 @@ def test_the_same_catalog_gives_the_same_bytes(catalog: Path, folder: Path, tmp_
         assert (again / file.name).read_bytes() == file.read_bytes()
 
 
-def test_what_cannot_be_written_is_refused(catalog: Path, tmp_path: Path) -> None:
+def test_an_unwritable_folder_is_an_error(catalog: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
     with pytest.raises(SpecError, match="a writable folder"):
         write_markdown(catalog, STUDY, tmp_path / "file" / "report")
@@ -179,7 +177,7 @@ def test_what_cannot_be_written_is_refused(catalog: Path, tmp_path: Path) -> Non
         write_markdown(catalog, "sampel", tmp_path)
 
 
-def test_a_study_of_one_seed_has_intervals_over_samples(tmp_path: Path) -> None:
+def test_a_study_with_one_seed_has_intervals_over_samples(tmp_path: Path) -> None:
     store = Store(tmp_path / "store")
     store.prepare()
     Study(store, seeds=(0,)).build()

@@ -1,7 +1,7 @@
-"""Scores that surely differ from the base model's have a mark, in HTML, Markdown and LaTeX alike.
+"""Scores that differ significantly from the base model's have a mark in all report formats.
 
-Strategy: answers made up so that one task is better, one worse and one the same, and one study so
-small that nothing is sure.
+Strategy: plant answers so that one task is better, one worse and one the same; a second study is
+too small for any significant difference.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ RIGHT = {
     ("none", True): {"vt": 0.5, "qa_1": 0.5, "cwe": 0.5, "passkey": 0.0},
     ("pi", False): {"vt": 1.0, "qa_1": 0.5, "cwe": 0.0, "passkey": 1.0},
 }
-"""Share of right answers, by method and task."""
+"""Share of correct answers, by method and task."""
 EXPECTED = {"vt": "better", "cwe": "worse", "passkey": "better"}
 
 
@@ -55,7 +55,7 @@ def html(catalog: Path) -> str:
     return tasks.section(read_contents(catalog, "s").of(BASE_MODEL))
 
 
-def test_the_catalog_is_sure_of_what_was_made_up(catalog: Path) -> None:
+def test_the_catalog_has_the_planted_verdicts(catalog: Path) -> None:
     _, rows = run_query(
         catalog,
         "SELECT task, verdict FROM paired_difference"
@@ -95,14 +95,16 @@ def test_the_mean_of_a_benchmark_has_its_own_mark_in_latex(catalog: Path, tmp_pa
     ruler, passkey = text.split(r"\begin{table}")[1:]
     if "passkey" in ruler.split("\n")[2]:
         ruler, passkey = passkey, ruler
-    # Of RULER's three tasks one is better and one as much worse: of the mean nothing is sure.
+    # One of RULER's three tasks is better and one equally worse, so their mean is not significant.
     assert "$^{" not in ruler
     (line,) = (one for one in passkey.splitlines() if "pi tuned" in one)
     assert line.strip().endswith("$^{+}$ \\\\")
     assert "$^{+}$ better" in passkey
 
 
-def test_where_nothing_is_sure_there_is_neither_mark_nor_legend(few: Path, tmp_path: Path) -> None:
+def test_without_a_significant_difference_there_is_neither_mark_nor_legend(
+    few: Path, tmp_path: Path
+) -> None:
     page = write_markdown(few, "s", tmp_path / "report").read_text("utf-8")
     text = write_latex(few, "s", tmp_path / "tables.tex").read_text("utf-8")
     for shown in (html(few), page):

@@ -1,6 +1,6 @@
-"""Foreign text in Markdown, as a Markdown reader of CommonMark with tables shows it.
+"""Foreign text in Markdown is shown literally by a CommonMark reader with tables.
 
-Drawn texts, and the ways to a link, an image, HTML or another table.
+Strategy: random texts, and known ways to create a link, an image, HTML or a table.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ACTIVE = st.text(alphabet="ab1 []()!<>&;#`*_~|\\:/-+=.$@\n\t")
 
 
 class Shown(HTMLParser):
-    """Tags, attributes and text of a page."""
+    """Collect tags, attributes and text of a page."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -56,30 +56,30 @@ def as_read(text: str) -> str:
 
 
 @pytest.mark.parametrize("text", ATTACKS)
-def test_attacks_are_shown_as_they_were_written(text: str) -> None:
+def test_attacks_are_shown_literally(text: str) -> None:
     shown = Shown(READER.render(f"- {plain(text)}"))
     assert shown.tags == ["ul", "li"]
     assert shown.text.strip() == as_read(text)
-    # Links that GitHub makes of bare text.
+    # Bare text that GitHub turns into links.
     assert not any(one in plain(text) for one in ("://", "www.", "@"))
 
 
 @given(ACTIVE | st.text())
-def test_any_text_in_a_list_is_its_own_text(text: str) -> None:
+def test_any_text_in_a_list_item_is_shown_literally(text: str) -> None:
     shown = Shown(READER.render(f"- a\n- {plain(text)}\n"))
     assert shown.tags == ["ul", "li", "li"]
     assert shown.text.split() == ["a", *as_read(text).split()]
 
 
 @given(ACTIVE | st.text())
-def test_any_text_in_a_table_is_one_field_of_it(text: str) -> None:
+def test_any_text_in_a_table_stays_in_its_cell(text: str) -> None:
     page = f"| method | why |\n|---|---|\n| yarn | {plain(text)} |\n| pi | b |\n"
     shown = Shown(READER.render(page))
     assert shown.tags == ["table", "thead", *["tr", "th", "th"], "tbody", *["tr", "td", "td"] * 2]
     assert shown.text.split() == ["method", "why", "yarn", *as_read(text).split(), "pi", "b"]
 
 
-def test_sentences_of_ours_stay_readable_as_source() -> None:
+def test_claims_stay_readable_in_the_markdown_source() -> None:
     for text in (
         "yarn tuned is better than pi on needle_2: higher by 0.12 [-0.05 to 0.19]; p_Holm = 0.02.",
         "a score of 0.12 [0.05, 0.19]",
@@ -89,7 +89,7 @@ def test_sentences_of_ours_stay_readable_as_source() -> None:
 
 
 @given(st.text(min_size=1))
-def test_pictures_have_names_that_lie_in_the_folder(text: str) -> None:
+def test_file_names_stay_in_the_folder(text: str) -> None:
     name = file_name(text, 512)
     assert set(name) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")
     assert Path(name).name == name

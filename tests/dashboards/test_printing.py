@@ -1,7 +1,7 @@
-"""The PDF holds what the page holds, and a browser that fails leaves everything as it was.
+"""The PDF has the content of the page, and a failing browser changes no file.
 
-Strategy: print a real catalog's report in an installed Chromium and read the PDF with another
-library; stand in programs that fail for the browser, and look at what is left.
+Strategy: print a real catalog's report with an installed Chromium and read the PDF with another
+library; replace the browser by programs that fail, and check which files are left.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from tests.support.catalogs.sample_store import STUDY, sample_store
 from tests.support.studies import LCE, environment, lce
 
 A4 = (595.3, 841.9)
-"""In points."""
+"""Size of a sheet in points."""
 
 
 def program(folder: Path, *lines: str) -> Path:
-    """A shell script in place of a browser; $pdf is where it is to print."""
+    """Write a shell script that replaces the browser; $pdf is the path to print to."""
     path = folder / "browser"
     find = "for one; do case $one in --print-to-pdf=*) pdf=${one#*=};; esac; done"
     path.write_text("\n".join(["#!/bin/sh", find, *lines]) + "\n", encoding="utf-8")
@@ -50,9 +50,7 @@ def program(folder: Path, *lines: str) -> Path:
         (["kill -SEGV $$"], "exit code -11"),
     ],
 )
-def test_a_browser_that_fails_leaves_an_earlier_pdf(
-    tmp_path: Path, lines: list[str], got: str
-) -> None:
+def test_a_failed_browser_keeps_the_earlier_pdf(tmp_path: Path, lines: list[str], got: str) -> None:
     out = tmp_path / "reports" / "toy.pdf"
     out.parent.mkdir()
     out.write_bytes(b"earlier")
@@ -64,7 +62,7 @@ def test_a_browser_that_fails_leaves_an_earlier_pdf(
     assert list(out.parent.iterdir()) == [out]
 
 
-def test_a_program_that_does_not_start_is_named(tmp_path: Path) -> None:
+def test_the_error_names_a_program_that_does_not_start(tmp_path: Path) -> None:
     browser = tmp_path / "browser"
     browser.write_bytes(b"\x7fELF of another machine")
     browser.chmod(0o755)
@@ -73,7 +71,7 @@ def test_a_program_that_does_not_start_is_named(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [browser]
 
 
-def test_a_browser_without_end_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
+def test_a_browser_that_hangs_is_killed_with_its_child_processes(tmp_path: Path) -> None:
     browser = program(tmp_path, f"sleep 600 & echo $! > {tmp_path / 'child'}", "wait")
     begun = time.monotonic()
     with pytest.raises(ServiceError, match=r"got no end after 0.5 s"):
@@ -87,7 +85,7 @@ def test_a_browser_without_end_is_ended_with_all_that_it_started(tmp_path: Path)
     assert list((tmp_path / "out").iterdir()) == []
 
 
-def test_a_place_that_takes_no_file_is_refused_before_a_browser_starts(tmp_path: Path) -> None:
+def test_an_unwritable_path_is_an_error_before_the_browser_starts(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     browser = program(tmp_path, f"touch {tmp_path / 'started'}")
     with pytest.raises(SpecError, match="choose another"):
@@ -96,7 +94,7 @@ def test_a_place_that_takes_no_file_is_refused_before_a_browser_starts(tmp_path:
 
 
 @pytest.mark.parametrize("lengths", [(1, 1), (4, 4, 4, 4), (11, 1), (30, 2), (5,) * 13])
-def test_columns_go_on_sheets_each_once_and_by_task(lengths: tuple[int, ...]) -> None:
+def test_each_column_is_on_one_sheet_and_tasks_stay_together(lengths: tuple[int, ...]) -> None:
     columns = [(f"task {task}", n) for task, many in enumerate(lengths) for n in range(many)]
     sheets = list(_sheets(columns))
     assert [column for sheet in sheets for column in sheet] == columns
@@ -118,7 +116,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.long
 @pytest.mark.browser
-def test_the_pdf_has_what_the_page_has_on_a4(home: Path) -> None:
+def test_the_pdf_has_the_pages_content_on_a4(home: Path) -> None:
     import pypdfium2
 
     out = home / "reports" / f"{STUDY}.pdf"
@@ -145,7 +143,7 @@ def test_the_pdf_has_what_the_page_has_on_a4(home: Path) -> None:
 
 
 @pytest.mark.long
-def test_a_command_whose_browser_fails_has_the_exit_code_of_servers(home: Path) -> None:
+def test_a_failed_browser_gives_exit_code_3(home: Path) -> None:
     answer = subprocess.run(
         [*LCE, "report", STUDY, "--format", "pdf", "--out", str(home / "own.pdf")],
         env=environment(home, LCE_CHROMIUM="/bin/false"),
@@ -163,7 +161,7 @@ def words(text: str) -> str:
 
 
 def is_paper(page: Any) -> bool:
-    """Whether the margins are white and something stands between them."""
+    """Return True if the margins are white and the area between them is not empty."""
     pixels = page.render(scale=0.5, grayscale=True).to_numpy().squeeze()
     inner = pixels[20:-20, 20:-20]
     edges = (pixels[:12], pixels[-6:], pixels[:, :12], pixels[:, -12:])

@@ -1,7 +1,7 @@
-"""The report shows what the catalog holds, needs nothing else, and works in a browser.
+"""The report shows the catalog's content, needs no other file, and works in a browser.
 
-Strategy: write it from a real catalog, then open it in a headless Chromium and compare every mark
-with a row of SQL that is written here again, as a reader would ask it.
+Strategy: write the report of a real catalog, open it in a headless Chromium, and compare every mark
+with a row of SQL. The SQL is written independently of the report's queries.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def test_the_same_catalog_gives_the_same_bytes(catalog: Path, report: Path) -> N
     assert sorted(path.name for path in report.parent.iterdir()) == ["again.html", "sample.html"]
 
 
-def test_runs_that_mlflow_shows_are_linked(catalog: Path, report: Path) -> None:
+def test_the_report_links_the_runs_in_mlflow(catalog: Path, report: Path) -> None:
     contents = read_contents(catalog, STUDY)
     keys = {
         run_key(STUDY, row["base_model"], row["method"], row["frozen"]): row
@@ -79,13 +79,13 @@ def test_runs_that_mlflow_shows_are_linked(catalog: Path, report: Path) -> None:
     assert '<a href="#mlflow">' in page
 
 
-def test_the_page_names_no_other_file_or_host(report: Path) -> None:
+def test_the_page_references_no_other_file_or_host(report: Path) -> None:
     text = report.read_text(encoding="utf-8")
     assert re.findall(r"""\b(?:src|href)=["']?(?!data:|#)[^"'\s>]+""", text) == []
     assert re.findall(r"https?:|//[a-z]|@import|url\(", text) == []
 
 
-def test_text_from_outside_is_shown_not_obeyed(catalog: Path, report: Path) -> None:
+def test_foreign_text_is_escaped(catalog: Path, report: Path) -> None:
     text = report.read_text(encoding="utf-8")
     assert "retrieval &amp; perplexity &lt;beyond&gt; 4x." in text
     head = header.section(read_contents(catalog, STUDY), ["yarn beats pi <by> 1.47."])
@@ -94,7 +94,7 @@ def test_text_from_outside_is_shown_not_obeyed(catalog: Path, report: Path) -> N
     assert text.count("<script") == 1
 
 
-def test_every_reason_is_told(catalog: Path, report: Path) -> None:
+def test_every_reason_for_a_missing_result_is_shown(catalog: Path, report: Path) -> None:
     text = report.read_text(encoding="utf-8")
     _, rows = run_query(catalog, "SELECT DISTINCT status, reason FROM missing_cells")
     for status, reason in rows:
@@ -102,7 +102,7 @@ def test_every_reason_is_told(catalog: Path, report: Path) -> None:
         assert reason.replace("<", "&lt;").replace(">", "&gt;") in text
 
 
-def test_an_unknown_study_is_answered_with_a_candidate(catalog: Path, tmp_path: Path) -> None:
+def test_an_unknown_study_is_an_error_with_a_suggestion(catalog: Path, tmp_path: Path) -> None:
     with pytest.raises(SpecError, match="write 'sample'"):
         write_report(catalog, "sampel", tmp_path / "report.html")
     assert list(tmp_path.iterdir()) == []
@@ -123,7 +123,7 @@ def test_a_study_that_has_not_run_yet_has_a_report_without_figures(
 
 
 class Opened:
-    """The report in a browser, with everything it asked for and complained about."""
+    """The report in a browser, with all its requests and errors."""
 
     def __init__(self, page: Page) -> None:
         self.page = page
@@ -179,7 +179,7 @@ def rows_of(catalog: Path, sql: str) -> set[tuple[Any, ...]]:
 
 
 def close(found: set[tuple[Any, ...]], expected: set[tuple[Any, ...]]) -> bool:
-    """Whether both hold the same rows but for the order in which floats were added up."""
+    """Return True if both have the same rows, except for the rounding of float sums."""
 
     def rounded(rows: set[tuple[Any, ...]]) -> set[tuple[Any, ...]]:
         return {tuple(round(x, 10) if isinstance(x, float) else x for x in row) for row in rows}
@@ -188,7 +188,7 @@ def close(found: set[tuple[Any, ...]], expected: set[tuple[Any, ...]]) -> bool:
 
 
 @pytest.mark.browser
-def test_the_first_screen_says_what_was_asked_and_what_came_out(
+def test_the_first_screen_has_the_hypothesis_and_the_findings(
     catalog: Path, opened: Opened
 ) -> None:
     top = opened.page.inner_text("header")
@@ -201,7 +201,7 @@ def test_the_first_screen_says_what_was_asked_and_what_came_out(
 
 
 @pytest.mark.browser
-def test_below_each_expectation_stand_its_outcomes(catalog: Path, opened: Opened) -> None:
+def test_each_expectation_lists_its_outcomes(catalog: Path, opened: Opened) -> None:
     with open_catalog(catalog) as connection:
         expected = expectations(connection, STUDY)
     assert len(expected) == 2
@@ -275,7 +275,7 @@ def test_heat_maps_show_every_mean_of_a_benchmark(
 def test_only_methods_with_all_their_cells_are_framed_as_best(opened: Opened) -> None:
     script = "fields => fields.map(f => [f.dataset.block, +f.dataset.x, f.dataset.method])"
     framed = opened.page.eval_on_selector_all("g.field.best", script)
-    # Of one seed of three ntk_32k has needle 1.0 and perplexity 3.5; two of yarn's make 0.8.
+    # One of three seeds of ntk_32k has needle 1.0 and perplexity 3.5; two seeds of yarn have 0.8.
     assert {tuple(one) for one in framed if one[1] >= 512} == {
         ("perplexity", 512, "lm_infinite"), ("perplexity", 1024, "lm_infinite"),
         ("needle", 512, "yarn"), ("needle", 1024, "yarn"), ("needle", 1024, "self_extend"),
@@ -316,7 +316,7 @@ def test_shares_won_are_counted_over_all_pairs_beyond_the_trained_context(
 def test_losses_by_position_are_means_of_bins_and_seeds(
     opened: Opened, catalog: Path, length: str
 ) -> None:
-    # Bins of the catalog are 64 tokens wide, those of the picture at least 1024 / 32.
+    # The catalog's bins are 64 tokens wide, the picture's at least 1024 / 32.
     expected = rows_of(
         catalog,
         "SELECT method, frozen, position_bin, avg(nll) FROM token_nll JOIN cells USING (cell)"
@@ -328,7 +328,7 @@ def test_losses_by_position_are_means_of_bins_and_seeds(
 
 @pytest.mark.browser
 @pytest.mark.parametrize(("length", "bands"), [("512", 3), ("1,024", 4)])
-def test_gains_on_the_base_model_are_those_of_the_same_positions(
+def test_nll_differences_from_the_base_model_are_on_the_same_positions(
     opened: Opened, catalog: Path, length: str, bands: int
 ) -> None:
     number = length.replace(",", "")
@@ -404,7 +404,7 @@ def test_tables_by_task_show_all_means(opened: Opened, catalog: Path) -> None:
 
 
 @pytest.mark.browser
-def test_a_method_is_followed_through_all_panels(opened: Opened) -> None:
+def test_a_method_is_highlighted_in_all_panels(opened: Opened) -> None:
     everything = opened.series("map(s => s.dataset.method + s.dataset.frozen)")
     dimmed = (
         "filter(s => s.classList.contains('dim')).map(s => s.dataset.method + s.dataset.frozen)"
@@ -422,7 +422,7 @@ def test_a_method_is_followed_through_all_panels(opened: Opened) -> None:
 
 
 @pytest.mark.browser
-def test_a_pointer_finds_what_a_mark_says(opened: Opened) -> None:
+def test_pointing_at_a_mark_shows_its_tooltip(opened: Opened) -> None:
     opened.page.hover(".field.best >> nth=0")
     assert "perplexity at" in opened.page.inner_text("#tooltip")
     opened.page.hover("h1")
@@ -441,9 +441,7 @@ def test_the_page_does_not_scroll_sideways(opened: Opened, width: int) -> None:
 
 
 @pytest.mark.browser
-def test_figures_are_saved_as_their_table_and_as_a_picture_of_its_own(
-    opened: Opened, tmp_path: Path
-) -> None:
+def test_figures_are_saved_as_csv_and_svg(opened: Opened, tmp_path: Path) -> None:
     figure = '[data-figure="needle: needle"]'
     for kind in ("csv", "svg"):
         with opened.page.expect_download() as saved:
@@ -470,7 +468,7 @@ def test_dark_pages_are_dark(opened: Opened) -> None:
 
 
 @pytest.mark.browser
-def test_the_page_asks_for_nothing_and_reports_no_error(opened: Opened, report: Path) -> None:
+def test_the_page_sends_no_request_and_logs_no_error(opened: Opened, report: Path) -> None:
     opened.page.reload()
     own = {report.as_uri(), "data:,"}
     assert {url for url in opened.requests if not url.startswith("blob:")} <= own

@@ -1,7 +1,7 @@
-"""The many-shot curve shows what the catalog holds, where it belongs.
+"""The many-shot chart shows the catalog's values at the right positions.
 
-Strategy: a catalog of planted answers, read back mark by mark: against SQL as a reader asks it,
-against the planted answers, and against the pixels. Which rows stand together is a property.
+Strategy: plant answers, and compare each mark with SQL, with the planted answers, and with its
+position in pixels. A property test checks which rows are drawn together.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def cell(
 
 
 def planted() -> Iterator[Answered]:
-    """Three seeds of everything, but for one of yarn after 100 examples."""
+    """Return cells with three seeds each, except yarn with 100 examples, which lacks one."""
     rng = np.random.default_rng(13)
     for place, (method, frozen) in enumerate(VARIANTS):
         for count in SHOTS:
@@ -75,7 +75,7 @@ def pictures(catalog: Path) -> list[ET.Element]:
 
 
 def marks(pictures: list[ET.Element], fact: str) -> list[tuple[Mark, float, float]]:
-    """What carries this fact: its attributes, and its x and y in pixels."""
+    """Return the elements with this data attribute: attributes, and x and y in pixels."""
     found = []
     for part in (part for picture in pictures for part in picture.iter()):
         if f"data-{fact}" in part.attrib:
@@ -141,7 +141,7 @@ def test_whiskers_are_the_interval_for_other_seeds_and_prompts_within_the_unit(
     assert len(drawn) == sum(mark["data-lowest"] != mark["data-highest"] for mark in facts)
 
 
-def test_marks_and_chance_stand_where_their_numbers_say(pictures: list[ET.Element]) -> None:
+def test_marks_and_chance_are_at_the_positions_of_their_numbers(pictures: list[ET.Element]) -> None:
     for picture in pictures:
         found = marks([picture], "value")
         values = [float(mark["data-value"]) for mark, _, _ in found]
@@ -158,7 +158,7 @@ def test_marks_and_chance_stand_where_their_numbers_say(pictures: list[ET.Elemen
         assert "chance" in [part.text for part in picture.iter()]
 
 
-def test_where_a_seed_is_missing_a_cross_shows_the_others(pictures: list[ET.Element]) -> None:
+def test_a_cross_shows_the_mean_of_the_finished_seeds(pictures: list[ET.Element]) -> None:
     (cross, _, _) = marks(pictures, "value-of-done")[0]
     others = [
         answer
@@ -192,7 +192,7 @@ def test_the_table_holds_what_the_marks_show(catalog: Path, pictures: list[ET.El
     assert f"one of {len(CLASSES)} classes" in section
 
 
-def test_with_one_seed_the_interval_is_the_cells_own(tmp_path: Path) -> None:
+def test_with_one_seed_the_interval_is_the_cells(tmp_path: Path) -> None:
     answers = [1.0, 0.0, 0.0, 0.0]
     cells = [
         cell("pi", True, 0, count, answers, interval=(-0.125, 0.5), profile="tiny")
@@ -201,13 +201,13 @@ def test_with_one_seed_the_interval_is_the_cells_own(tmp_path: Path) -> None:
     section = shots.section(of(written(tmp_path / "catalog.duckdb", cells)))
     found = re.findall(r'data-value="0.25" data-lowest="([^"]+)" data-highest="([^"]+)"', section)
     assert [(float(low), float(high)) for low, high in found] == [(0.0, 0.5)] * 2
-    # Nobody knows here how many key tokens the base model has.
+    # The number of key tokens of the base model is unknown here.
     assert "landmark" not in section
     assert "hance" not in section
 
 
 @pytest.mark.parametrize("counts", [(), (10,)], ids=["no cells", "one number of examples"])
-def test_no_curve_no_figure(tmp_path: Path, counts: tuple[int, ...]) -> None:
+def test_without_a_curve_there_is_no_figure(tmp_path: Path, counts: tuple[int, ...]) -> None:
     other = Answered(
         "pi", True, 0, "needle", "needle", TARGET, [1.0], 1.0, extra={"profile": "tiny"}
     )
@@ -215,7 +215,7 @@ def test_no_curve_no_figure(tmp_path: Path, counts: tuple[int, ...]) -> None:
     assert shots.section(of(written(tmp_path / "catalog.duckdb", cells or [other]))) == ""
 
 
-def test_markdown_has_a_picture_of_it(catalog: Path, tmp_path: Path) -> None:
+def test_markdown_has_the_picture(catalog: Path, tmp_path: Path) -> None:
     page = write_markdown(catalog, "s", tmp_path / "report")
     (name,) = re.findall(r"!\[many-shot[^\]]*512 tokens\]\(([^)]+)\)", page.read_text("utf-8"))
     parts = list(ET.parse(page.with_name(name)).iter())
@@ -232,7 +232,7 @@ drawn_rows = st.lists(
 
 
 @given(drawn_rows)
-def test_each_method_stands_at_its_own_lengths_with_every_control_beside_it(
+def test_each_method_is_at_its_own_lengths_with_every_control(
     drawn: list[tuple[str, bool, int, int]],
 ) -> None:
     names = ("method", "frozen", "eval_length", "shots")

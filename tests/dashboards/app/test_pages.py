@@ -1,7 +1,7 @@
-"""Each page shows what the catalog holds, foreign text as text, and survives the catalog's loss.
+"""Each page shows the catalog's content and foreign text literally, and survives a lost catalog.
 
-Strategy: run the pages in this process, by Streamlit's own test runner, over a real catalog with
-done, failed, missing and unavailable cells, and compare with SQL.
+Strategy: run the pages in this process with Streamlit's test runner on a real catalog with done,
+failed, missing and unavailable cells, and compare with SQL.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PAGES = ("matrix", "explorer", "answers", "against", "printed", "questions")
 
 @pytest.fixture(autouse=True)
 def _main(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Streamlit puts its script there, which no process that is spawned later could find.
+    # Restore __main__ after Streamlit replaces it: processes spawned later could not find it.
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
 
 
@@ -40,7 +40,7 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def page(catalog: str, view: str) -> None:
-    # Streamlit runs the text of this function: it knows no name of this file.
+    # Streamlit runs the source of this function, so it must import everything it uses.
     import importlib
     from pathlib import Path
 
@@ -66,7 +66,7 @@ def asked(catalog: Path, sql: str) -> list[tuple[Any, ...]]:
 
 
 def drawn(app: AppTest) -> list[dict[str, Any]]:
-    """What the marks of all charts stand for."""
+    """Return the data of the marks of all charts."""
     found: list[dict[str, Any]] = []
     for chart in app.get("vega_lite_chart"):
         tables = [chart.proto.data.data, *(named.data.data for named in chart.proto.datasets)]
@@ -76,13 +76,13 @@ def drawn(app: AppTest) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("view", PAGES)
-def test_every_page_is_there_and_says_which_study_it_is_about(catalog: Path, view: str) -> None:
+def test_every_page_opens_and_names_the_study(catalog: Path, view: str) -> None:
     app = shown(opened(catalog, view))
     assert app.subheader[0].value == f"{view}: {STUDY}, toy_llama"
     assert any(caption.value.startswith("Catalog of ") for caption in app.sidebar.caption)
 
 
-def test_the_side_links_to_mlflow_where_it_has_the_study(catalog: Path, tmp_path: Path) -> None:
+def test_the_sidebar_links_to_mlflow_if_it_has_the_study(catalog: Path, tmp_path: Path) -> None:
     assert opened(catalog, "questions").sidebar.get("link_button") == []
     beside = tmp_path / "catalog.duckdb"
     shutil.copy(catalog, beside)
@@ -113,7 +113,7 @@ def test_the_matrix_counts_every_cell_and_gives_every_reason(catalog: Path) -> N
     assert sorted(map(tuple, shown_outcomes)) == sorted(outcomes)
 
 
-def test_the_first_chart_of_scores_is_perplexity_of_what_has_all_its_seeds(catalog: Path) -> None:
+def test_the_first_chart_of_scores_is_perplexity_of_complete_points(catalog: Path) -> None:
     app = shown(opened(catalog, "explorer"))
     points = {(point["variant"], point["eval_length"]): point["y"] for point in drawn(app)}
     rows = asked(
@@ -124,7 +124,7 @@ def test_the_first_chart_of_scores_is_perplexity_of_what_has_all_its_seeds(catal
     assert points == pytest.approx({(label, length): value for label, length, value in rows})
 
 
-def test_scores_have_panels_by_family_under_any_colours_and_of_labels(tmp_path: Path) -> None:
+def test_scores_have_panels_by_family_and_by_label_with_any_colour(tmp_path: Path) -> None:
     cells = [
         Answered(method, True, seed, "passkey", "single", length, [1.0, 0.0], 0.5,
                  extra={"family": family})
@@ -155,7 +155,7 @@ def test_answers_of_a_method_are_those_of_its_cells(catalog: Path) -> None:
     assert sorted(map(tuple, table[columns].values.tolist())) == rows
 
 
-def test_two_methods_are_compared_as_the_catalog_does(catalog: Path) -> None:
+def test_comparisons_are_those_of_the_catalog(catalog: Path) -> None:
     app = shown(opened(catalog, "against"))
     app = shown(app.selectbox(key="method").set_value("yarn tuned").run())
     app = shown(app.selectbox(key="against").set_value("none").run())
@@ -170,7 +170,7 @@ def test_two_methods_are_compared_as_the_catalog_does(catalog: Path) -> None:
     assert sorted(map(tuple, table[columns].values.tolist())) == rows
 
 
-def test_text_from_outside_is_never_rendered(catalog: Path) -> None:
+def test_foreign_text_is_never_rendered(catalog: Path) -> None:
     app = shown(opened(catalog, "matrix"))
     assert any("<script>" in reason for reason in app.dataframe[1].value["why"])
     rendered = [*app.markdown, *app.caption, *app.get("html")]
@@ -178,7 +178,7 @@ def test_text_from_outside_is_never_rendered(catalog: Path) -> None:
     assert any("<beyond>" in text.value for text in app.text)  # the hypothesis, as it was written
 
 
-def test_the_box_refuses_what_does_not_read(catalog: Path) -> None:
+def test_the_query_box_refuses_statements_that_write(catalog: Path) -> None:
     app = shown(opened(catalog, "questions"))
     before = catalog.read_bytes()
     for query in (
@@ -192,7 +192,7 @@ def test_the_box_refuses_what_does_not_read(catalog: Path) -> None:
     assert catalog.read_bytes() == before
 
 
-def test_the_box_shows_the_first_rows_of_many(catalog: Path) -> None:
+def test_the_query_box_shows_the_first_rows_of_many(catalog: Path) -> None:
     app = shown(opened(catalog, "questions"))
     app.text_area[0].set_value("SELECT range AS n, [1] AS n FROM range(1000000)")
     app = shown(app.button[0].click().run())
@@ -201,9 +201,7 @@ def test_the_box_shows_the_first_rows_of_many(catalog: Path) -> None:
     assert any("there are more" in caption.value for caption in app.caption)
 
 
-def test_a_page_follows_the_catalog_that_takes_the_place_of_another(
-    catalog: Path, tmp_path: Path
-) -> None:
+def test_a_page_follows_a_replaced_catalog(catalog: Path, tmp_path: Path) -> None:
     from tests.support.catalogs.holed_catalog import Cell, written
 
     place = tmp_path / "shown.duckdb"
@@ -221,7 +219,7 @@ def test_a_page_follows_the_catalog_that_takes_the_place_of_another(
     assert "no such file" in app.code[0].value
 
 
-def test_a_catalog_of_older_views_says_how_to_make_it_again(tmp_path: Path) -> None:
+def test_an_older_catalog_says_how_to_rebuild_it(tmp_path: Path) -> None:
     import duckdb
 
     file = tmp_path / "catalog.duckdb"

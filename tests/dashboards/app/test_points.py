@@ -1,6 +1,6 @@
-"""Points of any axes are the catalog's own means, or none.
+"""Points with any axes are means of the catalog; incomplete ones are not drawn.
 
-Strategy: read a catalog with holes, and compare with the views that say the same.
+Strategy: read a catalog with missing cells, and compare with the views of the same means.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SEEDS = (0, 1)
 
 
 def cells(*, hole: bool) -> list[Answered]:
-    """Two methods at two lengths; one seed of `yarn` at 512 is missing if there is a hole."""
+    """Return two methods at two lengths; with `hole`, one seed of `yarn` at 512 is missing."""
     found = []
     for method, seed, length in itertools.product(("none", "yarn"), SEEDS, (128, 512)):
         for benchmark, task in (("perplexity", "code"), ("perplexity", "books"), ("needle", "one")):
@@ -66,7 +66,7 @@ def test_points_are_the_means_of_the_views_and_no_others(tmp_path: Path, hole: b
         assert len(found.gaps) == len(said) - len(known) == hole
 
 
-def test_a_cell_that_is_not_done_is_of_its_methods_family(tmp_path: Path) -> None:
+def test_an_unfinished_cell_has_its_methods_family(tmp_path: Path) -> None:
     holed = [
         replace(one, extra={"family": "static"} if len(one.scores) else {})
         for one in cells(hole=True) if one.method == "yarn"
@@ -78,7 +78,7 @@ def test_a_cell_that_is_not_done_is_of_its_methods_family(tmp_path: Path) -> Non
     assert [gap["eval_length"] for gap in found.gaps] == [512]
 
 
-def test_no_stroke_crosses_a_gap() -> None:
+def test_no_line_crosses_a_gap() -> None:
     found = Points(
         [{"variant": name, "eval_length": at, "y": 1.0, "num_cells": 1}
          for name, at in (("pi", 128), ("pi", 512), ("yarn", 128), ("yarn", 512))],
@@ -89,7 +89,7 @@ def test_no_stroke_crosses_a_gap() -> None:
     assert runs == {("pi", 128): 0, ("pi", 512): 1, ("yarn", 128): 0, ("yarn", 512): 0}
 
 
-def test_a_cost_beside_a_score_is_that_of_its_own_cells(tmp_path: Path) -> None:
+def test_a_cost_against_a_score_is_the_cost_of_the_same_cells(tmp_path: Path) -> None:
     timed = [
         replace(one, extra={"seconds": 10.0 if one.benchmark == "needle" else 1000.0})
         for one in cells(hole=True)
@@ -102,14 +102,14 @@ def test_a_cost_beside_a_score_is_that_of_its_own_cells(tmp_path: Path) -> None:
     assert found.gaps == []  # what another benchmark lacks takes none away
 
 
-def test_a_mean_over_other_lengths_is_called_uneven(tmp_path: Path) -> None:
+def test_means_over_different_lengths_are_uneven(tmp_path: Path) -> None:
     everything = cells(hole=False)
     _, rows = read(tmp_path, [one for one in everything if one.method == "none" or one.seed == 0])
     assert points(rows, ("variant",), perplexity(rows)).uneven
     assert not points(rows, ("variant", "seed"), perplexity(rows)).uneven
 
 
-def test_scores_come_in_the_order_of_the_study_and_costs_come_last(tmp_path: Path) -> None:
+def test_measures_are_in_the_studys_order_with_costs_last(tmp_path: Path) -> None:
     _, rows = read(tmp_path, cells(hole=False))
     assert [one.name for one in measures(rows)] == [
         "perplexity: perplexity", "needle: accuracy",
@@ -117,7 +117,7 @@ def test_scores_come_in_the_order_of_the_study_and_costs_come_last(tmp_path: Pat
     ]  # fmt: skip
 
 
-def test_one_score_against_another_has_points_where_both_are_known(tmp_path: Path) -> None:
+def test_one_score_against_another_has_points_if_both_are_known(tmp_path: Path) -> None:
     _, rows = read(tmp_path, cells(hole=True))
     needle = next(one for one in measures(rows) if one.benchmark == "needle")
     found = points(rows, ("variant", "eval_length"), perplexity(rows), needle)

@@ -1,7 +1,7 @@
-"""The page of answers shows what one sample asked: as text, marked, or why it cannot.
+"""The page of answers shows a sample's prompt with marks, or the reason why it cannot.
 
-Strategy: Streamlit's test runner over a real study, whose decoder's input was noted; prompts come
-from the process that a user's page starts. Long texts are cut by a function that is tried alone.
+Strategy: run Streamlit's test runner on a real study whose decoder input was recorded. Prompts come
+from the same subprocess as in a user's page. The function that shortens texts is tested alone.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ def study(made_once: Callable[[str, Callable[[Path], None]], Path]) -> AskedStud
 
 @pytest.fixture(autouse=True)
 def _main(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Streamlit puts its script there, which no process that is spawned later could find.
+    # Restore __main__ after Streamlit replaces it: processes spawned later could not find it.
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
 
 
 def first_answer(catalog: str) -> None:
-    # Streamlit runs the text of this function: it knows no name of this file.
+    # Streamlit runs the source of this function, so it must import everything it uses.
     from pathlib import Path
     from unittest.mock import patch
 
@@ -47,7 +47,7 @@ def first_answer(catalog: str) -> None:
     from dashboards.app.shell import framed
     from dashboards.app.views import answers
 
-    # Its test runner cannot click a row.
+    # Streamlit's test runner cannot click a row.
     with patch.object(answers, "table", lambda *_, **__: 0):
         framed(Catalog(Path(catalog)), "answers", answers.page)
 
@@ -60,7 +60,7 @@ def opened(home: Path) -> AppTest:
 
 
 @pytest.mark.slow
-def test_the_page_shows_what_the_decoder_was_given_and_what_is_not_the_same_it_does_not_show(
+def test_the_page_shows_the_decoders_input_and_refuses_a_prompt_that_differs(
     study: AskedStudy, tmp_path: Path
 ) -> None:
     app = opened(study.home)
@@ -88,7 +88,7 @@ def test_the_page_shows_what_the_decoder_was_given_and_what_is_not_the_same_it_d
 
 @pytest.mark.long
 @pytest.mark.browser
-def test_a_click_on_an_answer_brings_its_prompt_with_the_answer_marked(
+def test_clicking_an_answer_shows_its_prompt_with_the_answer_marked(
     study: AskedStudy, tmp_path: Path, chromium: str
 ) -> None:
     from playwright.sync_api import sync_playwright
@@ -131,11 +131,11 @@ def test_a_click_on_an_answer_brings_its_prompt_with_the_answer_marked(
 
 
 class LeftError(Exception):
-    """What Streamlit raises in a page that somebody leaves."""
+    """The exception that Streamlit raises in a page that the viewer leaves."""
 
 
 def sleeping(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    """Puts a program that takes long in the place of Python."""
+    """Replace Python by a program that takes long."""
     program = folder / "slow"
     program.write_text(f"#!/bin/sh\necho $$ > {folder}/pid\nexec sleep 60\n", encoding="utf-8")
     program.chmod(0o755)
@@ -148,7 +148,7 @@ def ended(folder: Path) -> bool:
     return not Path(f"/proc/{pid}").exists()
 
 
-def test_a_process_ends_with_the_page_that_waits_for_it(
+def test_leaving_the_page_kills_the_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sleeping(monkeypatch, tmp_path)
@@ -162,7 +162,7 @@ def test_a_process_ends_with_the_page_that_waits_for_it(
     assert ended(tmp_path)
 
 
-def test_a_process_that_takes_too_long_is_ended_and_the_command_named(
+def test_a_process_that_takes_too_long_is_killed_and_the_command_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sleeping(monkeypatch, tmp_path)
@@ -173,7 +173,7 @@ def test_a_process_that_takes_too_long_is_ended_and_the_command_named(
     assert ended(tmp_path)
 
 
-def test_a_process_that_dies_without_a_word_is_told_by_its_status(
+def test_a_process_that_fails_silently_is_reported_with_its_exit_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(prompts.sys, "executable", "/bin/false")
@@ -186,7 +186,7 @@ TEXTS = st.text(alphabet="ab <>&*_`\x1b\n", min_size=0, max_size=40)
 
 
 @given(st.lists(TEXTS, min_size=1, max_size=4), st.integers(0, 4), st.sampled_from((1, 700)))
-def test_an_excerpt_is_the_text_itself_escaped_and_with_its_gaps_counted(
+def test_an_excerpt_is_the_escaped_text_with_the_size_of_each_gap(
     parts: list[str], num_places: int, times: int
 ) -> None:
     needle, places, text = "<b>x</b>", [], ""
@@ -207,7 +207,7 @@ def test_an_excerpt_is_the_text_itself_escaped_and_with_its_gaps_counted(
     assert (gaps == []) == (len(kept) == 1)
 
 
-def test_of_a_long_text_the_beginning_the_places_and_the_end_are_shown() -> None:
+def test_a_long_text_is_shortened_to_start_marks_and_end() -> None:
     length = 10 * WHOLE
     assert shown(length, [(20_000, 20_010), (20_400, 20_410)]) == [
         (0, BEGINNING),

@@ -1,4 +1,4 @@
-"""Axes hold their values, and their ticks can be read."""
+"""Axes contain their values and have readable ticks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ positive = st.floats(1e-3, 1e6)
 
 
 @given(st.lists(finite, min_size=1, max_size=20))
-def test_a_linear_axis_holds_every_value_between_its_first_and_last_tick(
+def test_a_linear_axis_contains_every_value_between_its_ticks(
     values: list[float],
 ) -> None:
     scale, ticks = scales.linear(values, 300.0, 10.0)
@@ -25,7 +25,7 @@ def test_a_linear_axis_holds_every_value_between_its_first_and_last_tick(
 
 
 @given(st.lists(finite, min_size=1, max_size=20))
-def test_an_axis_that_ends_with_the_values_holds_them_even_if_all_are_one(
+def test_an_axis_that_ends_with_the_values_contains_them_even_if_all_are_equal(
     values: list[float],
 ) -> None:
     scale, ticks = scales.within(values, 10.0, 300.0)
@@ -34,13 +34,13 @@ def test_an_axis_that_ends_with_the_values_holds_them_even_if_all_are_one(
 
 
 @given(st.lists(positive, min_size=1, max_size=20))
-def test_a_logarithmic_axis_holds_every_value_and_has_ticks(values: list[float]) -> None:
+def test_a_logarithmic_axis_contains_every_value_and_has_ticks(values: list[float]) -> None:
     scale, ticks = scales.logarithmic(values, 300.0, 10.0)
     assert ticks
     assert all(9.9 <= scale(at) <= 300.1 for at in [*values, *ticks])
 
 
-def test_ticks_are_written_as_numbers_in_text_are() -> None:
+def test_ticks_are_formatted_like_numbers_in_text() -> None:
     ticks = (0.25, 5, 1024, 2.5e6, 2**20, 7.5e8, 1e9, 2.5e15)
     assert [formats.tick(tick) for tick in ticks] == [
         "0.25", "5", "1,024", "2.5M", "1.05M", "750M", "1B", "2,500T",
