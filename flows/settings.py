@@ -193,7 +193,7 @@ def _check_gpus(execution: Execution, here: Machines) -> None:
         raise SpecError(
             "execution.processes",
             f"{max(here.gpus)} visible GPUs",
-            f"{execution.processes} GPUs, one a process of a training run",
+            f"{execution.processes} GPUs, one per process of a training run",
             "lower --processes",
         )
     needed = {

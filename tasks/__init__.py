@@ -1,1 +1,1 @@
-"""Compute units in worker processes, as Prefect tasks or without; update catalog and MLflow."""
+"""Compute work units in worker processes, with or without Prefect; update catalog and MLflow."""

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from lce_core.store.odd_files import make_folder, make_way
-from tasks.own_code import of_own_code
+from tasks.own_code import child_environment
 
 _END_SECONDS = 60.0
-"""Time for the process to finish its last update, after which it is killed."""
+"""Time for the process to finish its last update. After that it is killed."""
 
 
 @contextlib.contextmanager
@@ -31,8 +31,8 @@ def companion(module: str, *arguments: str, log: Path) -> Iterator[None]:
             stdin=subprocess.PIPE,
             stdout=out,
             stderr=out,
-            env=of_own_code(),
-            start_new_session=True,  # Ctrl-C is for the run
+            env=child_environment(),
+            start_new_session=True,  # Ctrl-C must reach only the run
         )
     try:
         yield

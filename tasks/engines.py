@@ -11,6 +11,6 @@ def machines_for(execution: Execution) -> Machines:
     """Return the hardware of this machine, or of all nodes of the Ray cluster.
 
     Raises:
-      SpecError, ServiceError: as `cluster.connected`, if the engine is Ray.
+      SpecError, ServiceError: if the engine is Ray; see `cluster.connected`.
     """
     return this_machine(execution) if execution.engine == LOCAL else nodes_of(execution)

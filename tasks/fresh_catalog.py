@@ -1,9 +1,9 @@
 """Update the catalog while the store changes: `python -m tasks.fresh_catalog HOME`.
 
-A run writes the catalog only at its end and after its first seed. To show finished cells earlier, a
-process beside each run, and one beside each dashboard, polls the store. The process writes only if
-something has changed and uses a small share of one core at low priority. It exits when its standard
-input closes, which the run or the dashboard holds open. It loads DuckDB on its first poll.
+A run writes the catalog only after its first seed and at its end. To show finished cells earlier,
+this process polls the store, beside each run and each dashboard. It writes the catalog only if the
+store has changed, and uses a small share of one core at low priority. It exits when its standard
+input closes, which the run or the dashboard holds open. It loads DuckDB at its first poll.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from tasks.companion import companion, end_of_input
 
 @dataclass(frozen=True)
 class Pace:
-    """How often the process polls the store, and how much CPU time it may use."""
+    """Poll interval of the process and its share of CPU time."""
 
     seconds: float
     """Shortest pause between two polls, and the pause before the first poll."""
     share: float
     """Largest share of one core's time that polls and builds may take."""
-    makes_first: bool
-    """True to build a catalog for a home without one."""
+    creates_missing: bool
+    """True to create a catalog if the home has none."""
 
 
-BESIDE_A_DASHBOARD = Pace(seconds=5.0, share=0.1, makes_first=False)
-BESIDE_A_RUN = Pace(seconds=30.0, share=0.03, makes_first=True)
-"""The pause after a build of 1 s is 33 s, after a build of 10 s more than 5 minutes."""
+BESIDE_A_DASHBOARD = Pace(seconds=5.0, share=0.1, creates_missing=False)
+BESIDE_A_RUN = Pace(seconds=30.0, share=0.03, creates_missing=True)
+"""After a build of 1 s the process pauses for 33 s, after one of 10 s for more than 5 minutes."""
 _BESIDE_A_RUN = "--beside-a-run"
 _NICE = 10
-"""Added to the process's niceness, so that computing has priority."""
+"""Added to the niceness of the process, so that the computing processes have priority."""
 
 
 def keep_fresh(home: Path, ended: threading.Event, pace: Pace = BESIDE_A_DASHBOARD) -> None:
@@ -55,8 +55,8 @@ def keep_fresh(home: Path, ended: threading.Event, pace: Pace = BESIDE_A_DASHBOA
         from tasks.projections import refresh
         from tasks.questions import catalog_path
 
-        # Do nothing without a store: a refresh would empty a catalog that was copied here alone.
-        wanted = pace.makes_first or catalog_path(home).is_file()
+        # Do nothing without a store: a refresh would empty a catalog that was copied without it.
+        wanted = pace.creates_missing or catalog_path(home).is_file()
         if wanted and (home / "studies").is_dir():
             refresh(home)
         pause = max(pace.seconds, (time.perf_counter() - clock) / pace.share)
@@ -68,7 +68,8 @@ def catalog_kept_fresh(home: Path) -> Iterator[None]:
 
     Finished cells appear within about a minute. The process logs errors to logs/live-results.log.
     """
-    # At the end a running build may finish: recording would wait for its lock anyway.
+    # At the end of the block, wait for a running build: the run's own build would wait for its lock
+    # anyway.
     log = home / "logs" / "live-results.log"
     with companion("tasks.fresh_catalog", str(home), _BESIDE_A_RUN, log=log):
         yield
@@ -77,13 +78,15 @@ def catalog_kept_fresh(home: Path) -> Iterator[None]:
 def main(home: Path, pace: Pace) -> int:
     """Keep the catalog of `home` fresh until standard input closes; return the exit code."""
     guard_terminal()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # for the dashboard; this process exits with it
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # the dashboard handles Ctrl-C; this process exits with it
     os.nice(_NICE)
     try:
         keep_fresh(home, end_of_input(), pace)
-    except Exception as error:  # noqa: BLE001 - the dashboard keeps showing the present catalog
+    except Exception as error:  # noqa: BLE001 - the dashboard keeps showing the old catalog
         error = explained(error, home)
-        sys.stderr.write(f"lce: the catalog is not brought up to date any more: {error}\n")
+        sys.stderr.write(f"lce: the catalog is no longer updated: {error}\n")
         return 3
     return 0
 

@@ -1,8 +1,7 @@
 """Lease GPUs of this host by their hardware id, so that no two runs share a GPU.
 
-Leases lie outside LCE_HOME, because runs with different homes share the GPUs. A run acquires all
-the GPUs it needs at once or none. Two runs therefore never wait for each other's GPUs (no
-deadlock).
+The leases are outside LCE_HOME, because runs with different homes share the GPUs. A run acquires
+all the GPUs that it needs at once, or none, so two runs cannot wait for each other's GPUs.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from lce_core.errors import SpecError
 from lce_core.store.lease import Lease
 
 WAIT_SECONDS = 5.0
-HOST_WIDE = Path("/tmp") if os.name == "posix" else Path(tempfile.gettempdir())
-"""Folder of the leases. TMPDIR is unsuitable: clusters set it for each job."""
+LEASE_FOLDER = Path("/tmp") if os.name == "posix" else Path(tempfile.gettempdir())
+"""Folder that all runs of the host share. TMPDIR is unsuitable: clusters set it for each job."""
 
 
 def visible_gpus() -> dict[str, str]:
@@ -29,7 +28,7 @@ def visible_gpus() -> dict[str, str]:
     Does not import torch. Names in CUDA_VISIBLE_DEVICES that nvidia-smi does not list serve as
     their own ids.
     """
-    installed = _installed()
+    installed = _query("index,uuid")
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
     if chosen is None:
         return installed
@@ -40,12 +39,12 @@ def visible_gpus() -> dict[str, str]:
 def gpu_name() -> str | None:
     """Return the driver's name of the first visible GPU; None without a GPU or nvidia-smi."""
     visible = visible_gpus()
-    listed = _queried("index,name") if visible else {}
+    listed = _query("index,name") if visible else {}
     return next((name for index, name in listed.items() if index in visible), None)
 
 
 def never(seconds: float) -> bool:
-    """Wait `seconds` and return False: the default `has_to_end`, which never gives up."""
+    """Wait `seconds` and return False. As `has_to_end`, it waits for GPUs without limit."""
     time.sleep(seconds)
     return False
 
@@ -70,38 +69,34 @@ def leased_gpus(
         raise SpecError(
             "execution.processes",
             f"{len(gpus)} visible GPUs",
-            f"{least} GPUs, one a process of a training run",
+            f"{least} GPUs, one per process of a training run",
             "lower --processes",
         )
-    folder = HOST_WIDE / f"lce-gpus-{os.getuid()}"
+    folder = LEASE_FOLDER / f"lce-gpus-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     while True:
         with contextlib.ExitStack() as leases:
-            taken = _take(gpus, folder, most, leases)
-            if len(taken) >= least:
-                yield taken
+            leased = _lease(gpus, folder, most, leases)
+            if len(leased) >= least:
+                yield leased
                 return
         if has_to_end(WAIT_SECONDS):
             raise KeyboardInterrupt
 
 
-def _take(
+def _lease(
     gpus: dict[str, str], folder: Path, wanted: int, leases: contextlib.ExitStack
 ) -> list[str]:
-    taken: list[str] = []
+    leased: list[str] = []
     for name, hardware in gpus.items():
-        if len(taken) < wanted and (lease := Lease.acquire(folder, f"gpu-{hardware}")):
+        if len(leased) < wanted and (lease := Lease.acquire(folder, f"gpu-{hardware}")):
             leases.enter_context(lease)
-            taken.append(name)
-    return taken
+            leased.append(name)
+    return leased
 
 
-def _installed() -> dict[str, str]:
-    return _queried("index,uuid")
-
-
-def _queried(fields: str) -> dict[str, str]:
-    """Query two fields of each installed GPU; return the second by the first."""
+def _query(fields: str) -> dict[str, str]:
+    """Ask nvidia-smi for two fields of each installed GPU; return the second by the first."""
     try:
         listed = subprocess.run(
             ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader"],

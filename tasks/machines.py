@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from lce_core.execution import Execution
 from tasks.gpus import gpu_name, visible_gpus
-from tasks.slots import Shape, shape_of
+from tasks.slots import SlotCounts, slot_counts
 
 
 @dataclass(frozen=True)
@@ -30,13 +30,13 @@ class Machines:
         """Return how many runs of `processes` GPUs fit at once, each within one machine."""
         return sum(number // processes for number in self.gpus)
 
-    def shape(self, execution: Execution) -> Shape:
+    def slot_counts(self, execution: Execution) -> SlotCounts:
         """Return how many slots an execution gets if it uses all this hardware."""
-        found = shape_of(execution, self.num_gpus)
+        counts = slot_counts(execution, self.num_gpus)
         if not self.num_gpus:
-            return found
+            return counts
         most = self.training_runs(execution.processes)
-        return replace(found, training=min(found.training, most))
+        return replace(counts, training=min(counts.training, most))
 
 
 def this_machine(execution: Execution) -> Machines:

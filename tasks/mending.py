@@ -13,18 +13,18 @@ from tasks.questions import catalog_path
 
 
 def damage(home: Path) -> str | None:
-    """Return why the catalog is unusable, as words that complete "it is ..."; None if it is not.
+    """Return why the catalog is unusable, as a phrase that completes "it is ...".
 
-    An absent catalog is not damaged.
+    Return None if the catalog is usable or missing.
     """
     return catalog_damage(catalog_path(home))
 
 
 def mended(home: Path) -> Path:
-    """Return the catalog's path; if the file is damaged or foreign, first rename and rebuild it.
+    """Return the catalog's path. If its file is damaged or foreign, first rename and rebuild it.
 
-    Without a store there is nothing to rebuild from. The file then stays, and the code that opens
-    it reports the error.
+    If the home has no store to rebuild the catalog from, keep the file; the code that opens it
+    reports the error.
 
     Raises:
       StoreError: if the damaged file cannot be renamed.
@@ -41,7 +41,7 @@ def mend_projections(home: Path) -> None:
     """Rebuild a damaged catalog and rename a damaged MLflow database.
 
     A run calls this at its start, so that its terminal shows the messages. MLflow's database is
-    created again when it is first written.
+    created again when lce next writes to it.
 
     Raises:
       StoreError: if a damaged file cannot be renamed.

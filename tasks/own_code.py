@@ -1,7 +1,7 @@
-"""Environment of child processes that must run this checkout's code.
+"""Environment of child processes that must run the code of this checkout.
 
-`python -m` searches the current folder first. A `tasks.py` there, or another checkout, would
-replace the code that planned the study.
+`python -m` searches the current folder first. A file `tasks.py` there, or another checkout, would
+run instead of the code that planned the study.
 """
 
 from __future__ import annotations
@@ -18,6 +18,6 @@ def python_path() -> str:
     return os.pathsep.join(dict.fromkeys(paths))
 
 
-def of_own_code() -> dict[str, str]:
-    """Return this process's environment for a child that must import this code first."""
+def child_environment() -> dict[str, str]:
+    """Return the environment of this process, changed so that a child imports this code first."""
     return {**os.environ, "PYTHONPATH": python_path(), "PYTHONSAFEPATH": "1"}

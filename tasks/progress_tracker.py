@@ -1,7 +1,7 @@
 """Collect the progress events of a run's workers for its displays.
 
-The threads that run units publish events here. The displays read one line per running unit and the
-list of finished steps, so that a progress bar or a Prefect artifact needs no API call per event.
+The threads that run units publish events here. The displays poll one line per running unit and the
+list of finished steps, so that not every event causes a call of Prefect's API.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class ProgressTracker:
         self._lock = threading.Lock()
         self._lines: dict[str, str] = {}
         self._steps: dict[str, tuple[str, float, float]] = {}
-        """By unit: the running step's fingerprint ("" until it reports progress), start time
+        """The running step of each unit: its fingerprint ("" until it reports progress), start time
         (monotonic) and share done."""
         self._ended: list[Ended] = []
         self._computed = 0
@@ -41,9 +41,9 @@ class ProgressTracker:
         with self._lock:
             if event["event"] == "progress":
                 self._lines[unit] = describe(event)
-                step, began, _ = self._steps.get(unit, ("", time.monotonic(), 0.0))
-                began = began if step in ("", event["fingerprint"]) else time.monotonic()
-                self._steps[unit] = (event["fingerprint"], began, share(event))
+                step, started, _ = self._steps.get(unit, ("", time.monotonic(), 0.0))
+                started = started if step in ("", event["fingerprint"]) else time.monotonic()
+                self._steps[unit] = (event["fingerprint"], started, share(event))
             elif event["event"] == "step":
                 computed = event["status"] == "computed"
                 self._computed += computed
@@ -71,11 +71,11 @@ class ProgressTracker:
         """
         now = time.monotonic()
         with self._lock:
-            steps = [place for place in self._steps.values() if place[0]]
-        return {step: Running(now - began, done) for step, began, done in steps}
+            steps = list(self._steps.values())
+        return {step: Running(now - started, done) for step, started, done in steps if step}
 
     def take_ended(self) -> list[Ended]:
-        """Return the steps that were computed or found to exist since the last call."""
+        """Return the steps that were computed or found in the store since the last call."""
         with self._lock:
             ended, self._ended = self._ended, []
         return ended

@@ -1,8 +1,8 @@
 """Build the catalog and the MLflow database from the store.
 
-Both are projections: they can be deleted at any time, and are rebuilt from the store alone. A
-damaged one is renamed and rebuilt. A study that cannot be shown never hides another one. This
-module does not load Prefect.
+Both are projections: a user may delete them at any time, and lce rebuilds them from the store
+alone. A damaged projection is renamed and rebuilt. A study that cannot be shown does not hide other
+studies. This module does not load Prefect.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from tasks.questions import catalog_path, read
 # `StudySpec` restricts study names to kebab-case, so they need no quoting in SQL.
 COUNTS = "SELECT status, count(*) FROM cells WHERE study = '{study}' GROUP BY ALL ORDER BY ALL"
 
-_UNSHOWN = (ValueError, KeyError, TypeError, AttributeError)
-"""Errors that invalid content of a plan or a record can cause; they skip only its study."""
-_REFUSED = "INVALID_PARAMETER_VALUE"
-"""MLflow's error code for a text or number it rejects; it skips only the study."""
+_CONTENT_ERRORS = (ValueError, KeyError, TypeError, AttributeError)
+"""Errors that invalid content of a plan or a record causes. Only the study with it is skipped."""
+_REJECTED = "INVALID_PARAMETER_VALUE"
+"""MLflow's error code for a text or number that it rejects. Only the study with it is skipped."""
 
 
 def record(home: Path, study: str) -> dict[str, int]:
@@ -31,7 +31,7 @@ def record(home: Path, study: str) -> dict[str, int]:
     store = refresh(home)
     if not tracking.is_current(store, study):
         _project(store, [study])
-        # A newly made MLflow database has lost the other studies, so project these too.
+        # If MLflow's database was just created, write the other studies to it as well.
         _project(store, tracking.unprojected(store))
     return dict(read(home, COUNTS.format(study=study)))
 
@@ -56,16 +56,16 @@ def rebuild_mlflow(home: Path) -> list[str]:
 
 
 def restore_mlflow(home: Path) -> None:
-    """Create MLflow's database with all studies, unless a usable one exists."""
-    if not tracking.is_here(home):
+    """Create MLflow's database and write all studies to it, unless a usable database exists."""
+    if not tracking.has_usable_database(home):
         tracking.initialise(home)
         rebuild_mlflow(home)
 
 
 def _project(store: Store, studies: Iterable[str]) -> list[str]:
-    """Write each study to MLflow, print a line for each that fails, return the names of the rest.
+    """Write studies to MLflow, print a line for each that fails, return the names of the others.
 
-    Only errors of a study's own content are caught; others, such as a full disk, are raised.
+    Only errors in a study's content are caught. Other errors, such as a full disk, are raised.
     """
     shown = []
     for study in studies:
@@ -74,7 +74,8 @@ def _project(store: Store, studies: Iterable[str]) -> list[str]:
         except LceError:
             raise
         except Exception as error:
-            if not (isinstance(error, _UNSHOWN) or getattr(error, "error_code", "") == _REFUSED):
+            is_rejected = getattr(error, "error_code", "") == _REJECTED
+            if not (is_rejected or isinstance(error, _CONTENT_ERRORS)):
                 raise
             what = f"{type(error).__name__}: {error}".splitlines()[0]
             sys.stderr.write(f"lce: MLflow does not show study {study}: {what}\n")

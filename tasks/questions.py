@@ -9,7 +9,7 @@ from catalog.apart import answer_apart
 from catalog.formatting import format_rows
 from catalog.limits import bytes_of
 from catalog.queries import CATALOG, run_query
-from tasks.own_code import of_own_code
+from tasks.own_code import child_environment
 
 
 def catalog_path(home: Path) -> Path:
@@ -28,10 +28,12 @@ def answer(home: Path, sql: str, form: str, memory: str | None = None) -> str:
         4 GB.
 
     Raises:
-      SpecError: as `catalog.queries.run_query`; also if `form` is unknown or `memory` is no size.
+      SpecError: if `form` is unknown, `memory` is not a size, or `run_query` rejects the statement.
     """
     allowed = None if memory is None else bytes_of(memory, "--memory")
-    columns, rows = answer_apart(catalog_path(home), sql, memory=allowed, environment=of_own_code())
+    columns, rows = answer_apart(
+        catalog_path(home), sql, memory=allowed, environment=child_environment()
+    )
     return format_rows(columns, rows, form)
 
 

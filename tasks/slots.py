@@ -40,34 +40,34 @@ class Slot:
 
 
 @dataclass(frozen=True)
-class Shape:
-    """How many training runs and how many other steps run at once."""
+class SlotCounts:
+    """Numbers of training runs and of other steps that run at once."""
 
     training: int
     """Number of concurrent training runs."""
     evaluation: int
     """Number of concurrent steps of any other kind."""
-    width: int
-    """Number of places (GPUs) per training run."""
+    places_per_training: int
+    """Number of places that a training run takes: its GPUs, or 1 on a CPU."""
 
     @property
     def places(self) -> int:
-        """Number of places for all training slots, or for all evaluation slots if that is more."""
-        return max(self.training * self.width, self.evaluation)
+        """Number of places of all training or of all evaluation slots, whichever is larger."""
+        return max(self.training * self.places_per_training, self.evaluation)
 
 
-def shape_of(execution: Execution, num_gpus: int) -> Shape:
+def slot_counts(execution: Execution, num_gpus: int) -> SlotCounts:
     """Return how many training and evaluation slots an execution gets on `num_gpus` GPUs.
 
-    With 0 GPUs, a slot is one place on the CPU. There is no training slot if the processes of a run
-    need more GPUs than there are.
+    With 0 GPUs, a slot is one place on the CPU. If a training run has more processes than there are
+    GPUs, there are no training slots.
     """
     training = execution.training_slots or execution.slots
     evaluation = execution.evaluation_slots or execution.slots
     if not num_gpus:
-        return Shape(training, evaluation, 1)
-    width = execution.processes
-    return Shape(min(training, num_gpus // width), min(evaluation, num_gpus), width)
+        return SlotCounts(training, evaluation, 1)
+    size = execution.processes
+    return SlotCounts(min(training, num_gpus // size), min(evaluation, num_gpus), size)
 
 
 def is_training(kind: str) -> bool:
@@ -78,39 +78,41 @@ def is_training(kind: str) -> bool:
 class Slots:
     """Hands out the places of this process as slots and takes them back. Thread-safe."""
 
-    def __init__(self, shape: Shape, gpus: Sequence[str]) -> None:
-        self.shape = shape
+    def __init__(self, counts: SlotCounts, gpus: Sequence[str]) -> None:
+        self.counts = counts
         self._gpus = tuple(gpus)
-        self._free = set(range(len(gpus) or shape.places))
+        self._free = set(range(len(gpus) or counts.places))
         self._used: dict[Slot, bool] = {}
-        """The claimed slots; the value says whether the slot is used for training."""
+        """The claimed slots, each with True if it is used for training."""
         self._lock = threading.Lock()
 
     def has_room(self, kind: str) -> bool:
         """Return True if a slot for a step of this kind is free."""
         with self._lock:
-            return bool(self._open(kind))
+            return bool(self._free_choices(kind))
 
-    def take(self, kind: str, warm: Collection[tuple[int, ...]] = ()) -> Slot | None:
+    def claim(self, kind: str, warm: Collection[tuple[int, ...]] = ()) -> Slot | None:
         """Claim a slot for a step of this kind; return None if none is free.
 
         Args:
           kind: kind of the step.
-          warm: places of slots whose workers already run; one of them is preferred.
+          warm: places of slots whose workers already run; prefer one of these slots.
         """
         with self._lock:
-            if not (open_ := self._open(kind)):
+            if not (choices := self._free_choices(kind)):
                 return None
-            others = {place for places in warm for place in places}
-            # Prefer a slot with a running worker, then places without workers: any worker on
-            # overlapping places must be closed first.
-            best = min(open_, key=lambda one: (one not in warm, not others.isdisjoint(one), one))
+            occupied = {place for places in warm for place in places}
+            # Prefer a slot with a running worker, then places without workers: before a worker can
+            # start, the workers on overlapping places must be closed.
+            best = min(
+                choices, key=lambda one: (one not in warm, not occupied.isdisjoint(one), one)
+            )
             slot = Slot(best, tuple(self._gpus[place] for place in best) if self._gpus else ())
             self._free.difference_update(best)
             self._used[slot] = is_training(kind)
             return slot
 
-    def give_back(self, slot: Slot) -> None:
+    def release(self, slot: Slot) -> None:
         """Release a slot."""
         with self._lock:
             del self._used[slot]
@@ -119,12 +121,12 @@ class Slots:
     def is_crowded_out(self, kind: str) -> bool:
         """Return True if `kind` trains and only the lack of free GPUs prevents its start.
 
-        The scheduler then starts nothing that could occupy these GPUs for long.
+        The scheduler then starts no step that could occupy the needed GPUs for long.
         """
         with self._lock:
-            return is_training(kind) and not self._at_limit(kind) and not self._open(kind)
+            return is_training(kind) and not self._at_limit(kind) and not self._free_choices(kind)
 
-    def _open(self, kind: str) -> list[tuple[int, ...]]:
+    def _free_choices(self, kind: str) -> list[tuple[int, ...]]:
         if self._at_limit(kind):
             return []
         return [places for places in self._choices(kind) if self._free.issuperset(places)]
@@ -132,11 +134,11 @@ class Slots:
     def _at_limit(self, kind: str) -> bool:
         training = is_training(kind)
         used = sum(one is training for one in self._used.values())
-        return used >= (self.shape.training if training else self.shape.evaluation)
+        return used >= (self.counts.training if training else self.counts.evaluation)
 
     def _choices(self, kind: str) -> list[tuple[int, ...]]:
-        # Use aligned groups of GPUs, so that single steps cannot fragment the places of training
-        # runs.
-        width = self.shape.width if is_training(kind) else 1
-        places = len(self._gpus) or self.shape.places
-        return [tuple(range(start, start + width)) for start in range(0, places - width + 1, width)]
+        # Use aligned groups of places, so that evaluation steps fragment as few training slots as
+        # possible.
+        size = self.counts.places_per_training if is_training(kind) else 1
+        places = len(self._gpus) or self.counts.places
+        return [tuple(range(start, start + size)) for start in range(0, places - size + 1, size)]

@@ -1,7 +1,8 @@
 """Detect why an SQLite database of MLflow or Prefect is unusable, without changing it.
 
-Only damage and tables of another program count. A database that is locked, unreachable or on a full
-disk counts as healthy; whoever opens it reports the error.
+Only damaged pages, missing tables and an unknown schema revision make a database unusable. One that
+is locked, unreachable or on a full disk counts as usable; the program that opens it reports the
+error.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from lce_core.store.odd_files import odd_kind
 CHECK_SECONDS = 1.0
 """Time limit of the page check. A 1 GB database in memory takes about half a second."""
 LOCK_SECONDS = 1.0
-"""Timeout for a lock on the database; a database that stays locked counts as healthy."""
+"""Timeout for a lock on the database; a database that stays locked counts as usable."""
 
 _START = b"SQLite format 3\0"
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
@@ -32,7 +33,7 @@ such as a NULL in a NOT NULL column, and are ignored."""
 
 @dataclass(frozen=True)
 class Schema:
-    """What a program (MLflow or Prefect) requires of its database: tables and Alembic revision."""
+    """Tables and Alembic revisions that a program (MLflow or Prefect) requires in its database."""
 
     program: str
     package: str
@@ -47,9 +48,9 @@ class Schema:
 
 
 def sqlite_damage(path: Path, schema: Schema) -> str | None:
-    """Return why `schema.program` cannot use the file, as words that complete "it is ...".
+    """Return why `schema.program` cannot use the file, as a phrase that completes "it is ...".
 
-    Returns None for a usable or absent database, and for one that cannot be read now.
+    Return None for a usable or missing database, and for one that cannot be read now.
     """
     try:
         if odd := odd_kind(path):
@@ -66,10 +67,10 @@ def sqlite_damage(path: Path, schema: Schema) -> str | None:
         ) as database:
             return _foreign(database, schema) or _torn(database)
     except sqlite3.Error as error:
-        # The low byte is the primary error code. A lock, a permission or a full disk is no damage.
+        # The low byte is the primary error code. Locks, permissions or a full disk are no damage.
         if (getattr(error, "sqlite_errorcode", 0) & 0xFF) in _DAMAGED:
             return f"damaged ({error})"
-        # With a hot journal, SQLite does not report whether the file is a database.
+        # Beside a hot journal, SQLite does not report that the file is not a database.
         return None if _begins_as_database(path) else "damaged (file is not a database)"
 
 
@@ -96,8 +97,9 @@ def _foreign(database: sqlite3.Connection, schema: Schema) -> str | None:
 
 
 def _torn(database: sqlite3.Connection) -> str | None:
-    limit = time.monotonic() + CHECK_SECONDS
-    database.set_progress_handler(lambda: time.monotonic() > limit, 10_000)
+    deadline = time.monotonic() + CHECK_SECONDS
+    # SQLite calls this every 10,000 instructions, and interrupts the check if it returns True.
+    database.set_progress_handler(lambda: time.monotonic() > deadline, 10_000)
     (line,) = database.execute("PRAGMA quick_check(1)").fetchone()
     if not line.startswith(_STRUCTURE):
         return None
@@ -108,8 +110,8 @@ def _torn(database: sqlite3.Connection) -> str | None:
 def _revisions(schema: Schema) -> frozenset[str]:
     """Return the Alembic revisions that the installed release accepts in a database.
 
-    These are all its revisions if it migrates old databases itself, else only the newest. The set
-    is empty if the package has no migrations folder; any revision is then accepted.
+    If the program migrates old databases itself, return all revisions of the release, else only the
+    newest. If the package has no migrations folder, return an empty set: any revision is accepted.
     """
     found = importlib.util.find_spec(schema.package)  # does not import the package
     folders = (found.submodule_search_locations if found else None) or []

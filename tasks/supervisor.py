@@ -1,17 +1,17 @@
 """Run a command so that no process of it survives: `python -m tasks.supervisor CMD...`.
 
-Two processes watch the command: the supervisor, and below it a guard that the supervisor forks.
-Each holds a lifeline that closes when its other end dies, however that happens. The supervisor's
-lifeline is its standard input, held open by its caller. The guard's lifeline is a pipe, held open
-by the supervisor.
+Two processes watch the command: the supervisor, and its child, the guard, which starts the command.
+Each watcher reads from a lifeline, a pipe that closes when the process that holds its other end
+dies. The supervisor's lifeline is its standard input, held open by its caller. The guard's lifeline
+is held open by the supervisor.
 
-When its lifeline closes, a watcher kills all its descendants. This includes processes that moved to
+When its lifeline closes, a watcher kills all its descendants. These include processes that moved to
 another session (torchrun starts each rank in its own) or lost their parent, because both watchers
 are subreapers. Whichever single process is killed, another one therefore cleans up. If supervisor
 and guard are killed at the same moment, the kernel kills the command (PR_SET_PDEATHSIG). Subreapers
 and PR_SET_PDEATHSIG exist only on Linux; the lifelines work everywhere.
 
-SIGTERM and SIGUSR1 are forwarded to the command, which can then shut down by itself.
+Both watchers forward SIGTERM and SIGUSR1, so that the command can shut down by itself.
 """
 
 from __future__ import annotations
@@ -29,14 +29,15 @@ from types import FrameType
 import psutil
 
 KILLED = 137
-_PASSED_ON = (signal.SIGTERM, signal.SIGUSR1)
+"""Exit status that shells report for a process killed by SIGKILL."""
+_FORWARDED = (signal.SIGTERM, signal.SIGUSR1)
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
 
 def main(command: list[str]) -> int:
     """Run `command` until it ends or a lifeline closes; return its exit status."""
-    # Apart from the lifeline, only a worker's pipes are inherited.
+    # Descriptors of a worker's pipes: the only ones, apart from the lifeline, to be inherited.
     fds = tuple(int(fd) for fd in os.environ.get("LCE_WORKER_FDS", "").split(",") if fd)
     lifeline, held = os.pipe()
     if guard := os.fork():  # forking is safe: no thread runs yet
@@ -52,7 +53,7 @@ def main(command: list[str]) -> int:
         start_new_session=True,
         preexec_fn=_dying_with(os.getpid()),  # safe: no thread runs here either
     )
-    child.returncode = 0  # `_watch` waits for the pid; without a return code Popen would warn
+    child.returncode = 0  # avoid a warning of Popen: `_watch` waits for the pid
     return _watch(child.pid, lifeline, fds)
 
 
@@ -68,33 +69,34 @@ def kill_descendants() -> None:
 def _watch(child: int, lifeline: int, fds: tuple[int, ...]) -> int:
     """Wait for a child, then kill all other descendants; return the exit status."""
 
-    def pass_on(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+    def forward(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
         with contextlib.suppress(ProcessLookupError):
             os.kill(child, number)
 
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    for number in _PASSED_ON:
-        signal.signal(number, pass_on)
+    for number in _FORWARDED:
+        signal.signal(number, forward)
     for fd in fds:
-        os.close(fd)  # otherwise the other end would never see the command close its end
-    cut = threading.Event()
-    threading.Thread(target=_kill_at_end, args=(lifeline, cut), daemon=True).start()
+        os.close(fd)  # otherwise the reader would not notice that the command closed its end
+    is_cut = threading.Event()
+    threading.Thread(target=_kill_at_end, args=(lifeline, is_cut), daemon=True).start()
     try:
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     except ChildProcessError:  # the process that killed the child has also reaped it
         status = -signal.SIGKILL
-    for number in _PASSED_ON:
+    for number in _FORWARDED:
         signal.signal(number, signal.SIG_IGN)  # the child's pid may have been reused
     kill_descendants()
-    if cut.is_set():
+    if is_cut.is_set():
         return KILLED
     return status if status >= 0 else 128 - status
 
 
-def _kill_at_end(lifeline: int, cut: threading.Event) -> None:
+def _kill_at_end(lifeline: int, is_cut: threading.Event) -> None:
+    """Wait until the lifeline closes, then kill all descendants and exit."""
     while os.read(lifeline, 4096):
         pass
-    cut.set()
+    is_cut.set()
     kill_descendants()
     os._exit(KILLED)
 

@@ -17,8 +17,8 @@ UnitTask = Task[[dict[str, Any], dict[str, Any], bool], dict[str, Any]]
 def unit_task(name: str, pool: Pool, tracker: ProgressTracker) -> UnitTask:
     """Return a Prefect task of this name that calls `units.compute` with the run's workers.
 
-    The task has no Prefect cache, because the store already keeps each result under a key of
-    everything it depends on.
+    The task does not use Prefect's cache, because the store already keeps each result under a
+    fingerprint of everything that it depends on.
     """
 
     def compute(unit: dict[str, Any], slot: dict[str, Any], shared: bool) -> dict[str, Any]:

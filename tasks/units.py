@@ -24,8 +24,8 @@ def compute(
     Args:
       pool: the run's workers.
       tracker: receives the worker's progress.
-      unit: `Unit.to_json`. If `Unit.assists` is set, the unit only helps with a step of another
-        worker, which alone shows progress and records failures.
+      unit: `Unit.to_json`. If `Unit.assists` is set, the unit helps with a step of another worker;
+        only that worker shows progress and records failures.
       slot: `Slot.to_json`, claimed from `pool`.
       shared: as in `Worker.run`.
 
@@ -48,8 +48,8 @@ def compute(
             assists=assists,
         )
     except WorkerLostError as error:
-        # A dead worker cannot report the cause. Most often the kernel's OOM killer ended it, so
-        # record the failure for the step that was running.
+        # A dead worker cannot report its error: record the failure for the step that was running.
+        # Most often the kernel's OOM killer ended the worker.
         for step in steps:
             if step.fingerprint == error.fingerprint and not (pool.is_closed or assists):
                 execution = pool.execution.model_dump(mode="json")

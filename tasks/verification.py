@@ -1,7 +1,7 @@
-"""Recompute cells in a separate home, with the same kind of workers as a study.
+"""Recompute cells in a temporary home, with the same kind of workers as in a run.
 
-The home contains only links to the cells' inputs. Prompts are therefore built again, and the
-study's results and failures stay untouched.
+The temporary home contains only links to the inputs of the cells. Therefore prompts are built
+again, and the results and failures of the study stay untouched.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LEASE = "verification"
 
 
 @dataclass(frozen=True)
-class Again:
+class Recomputed:
     """A recomputed step, or the reason why it could not be recomputed."""
 
     step: Step
@@ -45,10 +45,10 @@ class Again:
 def home_aside(store: Store) -> Iterator[Store]:
     """Yield an empty store in a subfolder of `store.home`, and remove it at the end.
 
-    A lease ensures that one process at a time verifies a store.
+    A lease ensures that only one process at a time verifies the store.
 
     Raises:
-      SpecError: if another process verifies.
+      SpecError: if another process is verifying the store.
     """
     lease = Lease.acquire(store.home / "leases", LEASE)
     if lease is None:
@@ -56,7 +56,7 @@ def home_aside(store: Store) -> Iterator[Store]:
             f"{store.home}",
             "a store that another process verifies",
             "one verification at a time",
-            "wait until it has finished",
+            "wait until the other verification has finished",
         )
     with lease:
         folder = make_folder(store.home / VERIFICATIONS) / ".aside"
@@ -71,7 +71,7 @@ def home_aside(store: Store) -> Iterator[Store]:
 
 def compute_again(
     steps: Sequence[Step], store: Store, aside: Store, execution: Execution
-) -> Generator[Again, None, None]:
+) -> Generator[Recomputed, None, None]:
     """Recompute steps of `store` in the store `aside`. Steps that share a model run in one worker.
 
     Yields:
@@ -81,19 +81,19 @@ def compute_again(
         _link_parents(step, store, aside)
     if store.models.is_dir():
         aside.models.symlink_to(store.models)
-    logs = make_folder(store.home / "logs")  # the error of a dead worker names its log
+    logs = make_folder(store.home / "logs")  # the error of a dead worker names a log here
     (aside.home / "logs").symlink_to(logs)
     pool = Pool(execution.model_copy(update={"home": aside.home})).open(trains=False)
-    threads = ThreadPoolExecutor(pool.shape.evaluation)
+    threads = ThreadPoolExecutor(pool.slot_counts.evaluation)
     try:
         ordered = sorted(steps, key=_unit)
         units = [list(group) for _, group in groupby(ordered, key=_unit)]
         for unit, ended in zip(units, threads.map(lambda one: _run(pool, one), units), strict=True):
             for step in unit:
-                event = ended.get(step.fingerprint, {"message": "its worker ended before it"})
+                event = ended.get(step.fingerprint, {"message": "the worker ended early"})
                 record = aside.record(step)
                 error = None if record else str(event.get("message"))
-                yield Again(step, aside.path(step), record, error)
+                yield Recomputed(step, aside.path(step), record, error)
     finally:
         threads.shutdown(wait=False, cancel_futures=True)
         pool.close()  # closing the workers ends running steps
@@ -105,14 +105,14 @@ def _unit(step: Step) -> str:
 
 
 def _run(pool: Pool, unit: Sequence[Step]) -> dict[str, Event]:
-    slot = pool.take(unit[0].kind)
+    slot = pool.claim(unit[0].kind)
     assert slot is not None, "there are as many threads as slots"
     try:
         ended = pool.run(slot, unit, lambda _: None)
     except WorkerLostError as error:
         return {step.fingerprint: {"message": str(error)} for step in unit}
     finally:
-        pool.give_back(slot)
+        pool.release(slot)
     return {event["fingerprint"]: event for event in ended}
 
 

@@ -1,8 +1,8 @@
 """Work queue of a run, shared with other processes that compute in the same store.
 
 Runs share only the store. The lease of the step in progress marks its whole unit as claimed. A run
-first claims unclaimed units, in the given order. If none is left, it claims the free steps of a
-unit that another process is computing, provided that the unit's kind can be divided.
+first claims unclaimed units, in the given order. If none is left, the run claims the free steps of
+a unit that another process is computing, provided that the unit can be divided.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from lce_core.study.progress import StepState, given_up
 from lce_core.study.units import Unit
 
 POLL_SECONDS = 1.0
-"""Minimum interval at which a run looks for results of other processes while it starts units."""
+"""Shortest interval between two polls for steps that other processes have finished or given up."""
 MAX_RETRY_SECONDS = 8.0
 """Longest wait before retrying a step whose lease another process holds."""
 _POLL_SHARE = 20
@@ -30,11 +30,11 @@ _POLL_SHARE = 20
 
 @dataclass(frozen=True)
 class Claim:
-    """A unit claimed for one slot, or its steps that no other process computes."""
+    """A whole unit claimed for one slot, or only the steps of it that no other process computes."""
 
     unit: Unit
     shared: bool
-    """True if other processes compute the unit's remaining steps."""
+    """True if other processes compute the remaining steps of the unit."""
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,8 @@ class WorkQueue:
       units: units to do, in the order in which they should start.
       done: fingerprints of the steps that are done.
       store: the store, in which other processes compute as well.
-      folders: the user's folders of models and data (`folders_of` the execution); a step that was
-        unavailable counts as given up only if these are unchanged.
+      folders: the user's folders of models and data (`folders_of` the execution). A step with
+        missing input counts as given up only if these folders are unchanged.
     """
 
     def __init__(
@@ -65,10 +65,10 @@ class WorkQueue:
         self.waiting = list(units)
         self.done = set(done)
         self.num_held = 0
-        """Number of ready units of which another process computes a step, as `take` last found."""
+        """Number of ready units in which the last `claim` found a step of another process."""
         self._store, self._folders = store, folders
         listing = store.listing()
-        # A step to do whose artifact exists: the artifact is damaged.
+        # A step with an artifact is in the queue only if the artifact is damaged.
         self._damaged = {
             step.fingerprint
             for unit in units
@@ -80,18 +80,19 @@ class WorkQueue:
         """Time (monotonic) until which a held step is not retried, and the length of that wait."""
         self._next_poll = time.monotonic() + POLL_SECONDS
 
-    def take(self, fits: Callable[[Unit], bool]) -> Claim | None:
+    def claim(self, fits: Callable[[Unit], bool]) -> Claim | None:
         """Remove and return the first unit that can start now.
 
-        All steps that it needs are done, no other process holds the lease of one of its steps, and
-        `fits` accepts it. Without such a unit, the free steps of a divisible unit are returned.
+        A unit can start if all steps that it needs are done, no other process holds the lease of
+        one of its steps, and `fits` returns True. If no unit can start, remove and return the free
+        steps of a divisible unit.
 
         Returns:
           The work; None if there is none, or if `poll` must run first because another process has
-          ended a step of the unit.
+          finished or given up a step of the unit.
         """
         shared, self.num_held = None, 0
-        # List the leases once. Of hundreds of leases, read only those of the steps below.
+        # List the leases once, and read only those of the steps below, not all of them.
         names = {path.stem for path in (self._store.home / "leases").glob("*.json")}
         for place, unit in enumerate(self.waiting):
             if not unit.needs <= self.done:
@@ -123,10 +124,10 @@ class WorkQueue:
         """Yield steps that are computed in parts and have a part that no process computes yet.
 
         Args:
-          running: units that this run computes. Other processes compute steps of the waiting units.
+          running: units that this run computes; other processes may compute steps of waiting units.
 
         Yields:
-          A unit, one of its steps, and for each remaining part of the step True if it is claimed.
+          A unit, one of its steps, and for each unfinished part of the step True if it is claimed.
         """
         asking = folders_asking(self._store.home)
         for unit in (*running, *self.waiting) if asking else ():
@@ -164,21 +165,21 @@ class WorkQueue:
 
     def poll(self) -> list[EndedElsewhere]:
         """Remove and return the queued steps that other processes have finished or given up."""
-        begun = time.monotonic()
+        started = time.monotonic()
         listing, failed = self._store.listing(), self._failed_since()
         found: list[EndedElsewhere] = []
         waiting: list[Unit] = []
         for unit in self.waiting:
             ended = list(self._ended(unit, listing, failed))
-            gone = {one.step.fingerprint for one in ended}
+            removed = {one.step.fingerprint for one in ended}
             self.done.update(one.step.fingerprint for one in ended if one.given_up is None)
-            rest = tuple(step for step in unit.steps if step.fingerprint not in gone)
+            rest = tuple(step for step in unit.steps if step.fingerprint not in removed)
             if rest:
                 waiting.append(replace(unit, steps=rest) if ended else unit)
             found += ended
         self.waiting = waiting
-        took = time.monotonic() - begun
-        self._next_poll = begun + max(POLL_SECONDS, _POLL_SHARE * took)
+        took = time.monotonic() - started
+        self._next_poll = started + max(POLL_SECONDS, _POLL_SHARE * took)
         return found
 
     def _waits_for_retry(self, step: Step) -> bool:
@@ -187,13 +188,13 @@ class WorkQueue:
     def _is_free(self, step: Step) -> bool:
         try:
             return not is_held(self._store.home / "leases", step.id)
-        except OSError:  # whoever computes it reports errors of the disk
+        except OSError:  # the process that computes the step reports errors of the disk
             return True
 
     def _has_changed(self, unit: Unit) -> bool:
         """Return True if another process finished or gave up a step of the unit since the poll.
 
-        Checks only the unit's own folders and failures, without listing the store.
+        Checks only the folders and failure files of the unit's steps, without listing the store.
         """
         for step in unit.steps:
             if step.fingerprint not in self._damaged and self._store.named(step).is_dir():
@@ -207,7 +208,7 @@ class WorkQueue:
     def _ended(self, unit: Unit, listing: Listing, failed: set[str]) -> Iterator[EndedElsewhere]:
         for step in unit.steps:
             if listing.find(step.fingerprint, step.kind):
-                if self._is_there(step, listing):
+                if self._is_stored(step, listing):
                     yield EndedElsewhere(unit, step, None)
                 else:
                     self._damaged.add(step.fingerprint)
@@ -216,23 +217,23 @@ class WorkQueue:
                 if failure and (state := given_up(failure, self._folders)):
                     yield EndedElsewhere(unit, step, state)
 
-    def _is_there(self, step: Step, listing: Listing) -> bool:
+    def _is_stored(self, step: Step, listing: Listing) -> bool:
         if step.fingerprint in self._damaged:
             return self._store.record(step, listing) is not None
-        # Committed moments ago by a single rename: skip hashing, which takes long for gigabytes of
-        # weights.
+        # Another process committed the artifact moments ago by one rename, so skip the check of its
+        # digests, which takes long for gigabytes of weights.
         try:
             return Record.read(self._store.path(step, listing)).fingerprint == step.fingerprint
         except (OSError, ValueError):
             return False
 
     def _failed_since(self) -> set[str]:
-        """Return the ids (12 digits) of steps that failed after this queue was created."""
+        """Return the ids of steps that failed after this queue was created."""
         return {
-            one
-            for one, number in self._store.failures.attempts().items()
-            if self._is_new(one, number)
+            step_id
+            for step_id, number in self._store.failures.attempts().items()
+            if self._is_new(step_id, number)
         }
 
-    def _is_new(self, short: str, attempts: int) -> bool:
-        return attempts > self._attempts.get(short, 0)
+    def _is_new(self, step_id: str, attempts: int) -> bool:
+        return attempts > self._attempts.get(step_id, 0)

@@ -38,7 +38,7 @@ ENDED = 143
 def main() -> int:
     """Serve requests until the pipe closes."""
     # Slurm sends SIGTERM to every process of a job, but the parent decides when this one exits. Use
-    # a handler: SIG_IGN would be inherited by training processes, which must end on SIGTERM.
+    # a handler: training processes would inherit SIG_IGN, but must end on SIGTERM.
     signal.signal(signal.SIGTERM, lambda *_: None)
     signal.signal(END, _end)
     read, write = (int(fd) for fd in os.environ["LCE_WORKER_FDS"].split(","))
@@ -63,7 +63,7 @@ def _serve(execution: Execution, requests: TextIO, events: TextIO) -> None:
         do = runner.assist if request["assists"] else runner.ensure
         compute(
             [Step(**payload) for payload in request["steps"]],
-            partial(_ended, do, channel),
+            partial(_run_step, do, channel),
             channel.send,
             shared=request["shared"],
         )
@@ -79,51 +79,53 @@ def compute(
 ) -> None:
     """Compute the steps of a unit in order; skip steps whose lease another process holds.
 
-    If this is so for the first missing step, that process has claimed the unit. The remaining steps
-    are then left to it, unless the unit is shared.
+    If another process holds the first missing step, it has claimed the whole unit. Unless the unit
+    is shared, leave all its remaining steps to that process.
 
     Args:
       steps: steps of the unit.
-      ensure: computes a step unless another process does, sends its end event, returns its status.
+      ensure: computes a step unless another process does so, sends its end event, and returns its
+        status.
       send: receives the end events of steps that are left to other processes.
       shared: whether several processes compute the unit.
     """
     is_ours = shared
-    for place, step in enumerate(steps):
+    for index, step in enumerate(steps):
         status = ensure(step)
         if status == "held" and not is_ours:
-            for left in steps[place + 1 :]:
-                send(_end_of(left) | {"status": "held", "seconds": 0.0})
+            for left in steps[index + 1 :]:
+                send(_end_event(left) | {"status": "held", "seconds": 0.0})
             return
         is_ours |= status in ("computed", "failed")
 
 
-def _end_of(step: Step) -> dict[str, Any]:
+def _end_event(step: Step) -> dict[str, Any]:
     return {"event": "step", "fingerprint": step.fingerprint}
 
 
-def _ended(do: Callable[[Step], str], channel: _Channel, step: Step) -> str:
+def _run_step(do: Callable[[Step], str], channel: _Channel, step: Step) -> str:
     channel.step = step
-    begun = time.monotonic()
-    answer = _end_of(step)
+    started = time.monotonic()
+    event = _end_event(step)
     try:
-        answer["status"] = do(step)
+        event["status"] = do(step)
     except Exception as error:  # noqa: BLE001 - the driver receives every error with its class
-        answer |= {"status": "failed", "class": classify(error), "error": type(error).__name__}
-        answer["message"] = str(error)[:2000]
-    answer["seconds"] = round(time.monotonic() - begun, 3)
-    channel.send(answer)
-    return str(answer["status"])
+        event |= {"status": "failed", "class": classify(error), "error": type(error).__name__}
+        event["message"] = str(error)[:2000]
+    event["seconds"] = round(time.monotonic() - started, 3)
+    channel.send(event)
+    return str(event["status"])
 
 
 def _end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
-    # Unwinding removes the attempt and releases the lease; a second signal must not interrupt that.
+    # sys.exit unwinds the stack, which removes the attempt and releases the lease. A second signal
+    # must not interrupt that.
     signal.signal(END, signal.SIG_IGN)
     sys.exit(ENDED)
 
 
 class _Channel:
-    """Writes events to the run's process; progress at most every `PROGRESS_SECONDS`."""
+    """Writes events to the process of the run; progress events at most every `PROGRESS_SECONDS`."""
 
     def __init__(self, events: TextIO) -> None:
         self._events, self._last = events, 0.0

@@ -19,27 +19,27 @@ from lce_core.errors import WorkerLostError
 from lce_core.execution import Execution
 from lce_core.store.odd_files import make_folder, make_way
 from lce_core.store.steps import Step
-from tasks.own_code import of_own_code
+from tasks.own_code import child_environment
 from tasks.slots import Slot
 from tasks.worker import END, ENDED
 
 Event = Mapping[str, Any]
 
 _KEPT_BY_MALLOC = {"MALLOC_MMAP_THRESHOLD_": 32 << 20, "MALLOC_TRIM_THRESHOLD_": 256 << 20}
-"""glibc keeps freed memory up to these sizes in bytes. By default it returns memory to the system,
-which clears every page before it hands the page out again. On a CPU this saves a tenth of the time
-of a small model (docs/performance.md)."""
+"""Sizes in bytes up to which glibc keeps freed memory. By default it returns the memory to the
+system, which clears every page before it is used again. Keeping the memory saves a tenth of the
+time of a small model on a CPU (docs/performance.md)."""
 
 
 END_SECONDS = 10.0
-"""Time that a worker in the middle of a step has to release its lease and exit."""
+"""Time for a worker in the middle of a step to release its lease and exit."""
 
 
 class Worker(ABC):
     """Computes the steps of one slot, in a process on this machine or on another host."""
 
     has_died = False
-    """True once the worker was seen to end; it then accepts no further steps."""
+    """True once the worker is known to have ended. It then accepts no further steps."""
 
     def run(
         self,
@@ -54,18 +54,18 @@ class Worker(ABC):
         Args:
           steps: steps of one unit.
           on_event: receives every event.
-          shared: whether other processes compute the unit as well. If True, skip the steps whose
-            lease they hold and compute the others. If False and the first missing step is leased,
-            another process has claimed the whole unit, and nothing more is computed.
-          assists: True to compute parts of a long step that another worker finishes.
+          shared: True if other processes compute the unit as well: skip the steps whose lease they
+            hold and compute the others. If False and another process holds the first missing step,
+            that process has claimed the whole unit, and no further step is computed.
+          assists: True to compute parts of a long step that another worker will finish.
 
         Raises:
-          WorkerLostError: if the process ended before all steps did.
+          WorkerLostError: if the process ended before all steps were done.
         """
-        asked = [step.to_json() for step in steps]
-        request = json.dumps({"steps": asked, "shared": shared, "assists": assists})
+        payload = [step.to_json() for step in steps]
+        request = json.dumps({"steps": payload, "shared": shared, "assists": assists})
         ended: list[Event] = []
-        for event in self.answers(request):
+        for event in self.events(request):
             if event["event"] == "end":
                 return ended
             if event["event"] == "step":
@@ -73,7 +73,7 @@ class Worker(ABC):
             on_event(event)
         self.has_died = True
         if len(ended) == len(steps):
-            return ended  # the worker died after its last step, before it sent "end"
+            return ended  # it died between its last step and "end"
         lost = WorkerLostError(
             steps[len(ended)].name,
             f"a worker that ended with {len(steps) - len(ended)} of {len(steps)} steps to go",
@@ -85,35 +85,35 @@ class Worker(ABC):
         raise lost
 
     @abstractmethod
-    def answers(self, request: str) -> Iterator[Event]:
+    def events(self, request: str) -> Iterator[Event]:
         """Send a request and yield its events up to "end", or until the worker dies.
 
         `tasks.worker` describes requests and events.
         """
 
-    def is_placed(self, seconds: float) -> bool:  # noqa: ARG002 - a Ray actor may have to wait
+    def is_placed(self, seconds: float) -> bool:  # noqa: ARG002 - unused here; see RayWorker
         """Wait up to `seconds` for the worker to get its GPUs and cores; return True if it has.
 
-        A process on this machine always has them. A Ray actor may wait for a free node.
+        A process on this machine has them from the start. A Ray actor may wait for a free node.
         """
         return True
 
     @property
     @abstractmethod
     def account(self) -> str:
-        """Text that tells the user where to read why the worker died: a log, or a command."""
+        """Where the user can read why the worker died: the path of a log, or a command."""
 
     @property
     @abstractmethod
     def died_of_its_step(self) -> bool:
         """True if the running step most likely killed the worker.
 
-        False if a signal of this program, or a lost node, ended it.
+        False if lce itself ended the worker, or if its node was lost.
         """
 
     @abstractmethod
     def ask_to_end(self) -> None:
-        """Ask the worker to end a running step cleanly; do not wait."""
+        """Ask the worker to end a running step and release its lease; do not wait for it."""
 
     @abstractmethod
     def close(self) -> None:
@@ -125,8 +125,7 @@ class WorkerProcess(Worker):
 
     def __init__(self, slot: Slot, execution: Execution) -> None:
         logs = make_folder(execution.home / "logs")
-        # Containers that share a store may have processes with the same pid, so include the host
-        # name.
+        # Processes in containers that share a store may have equal pids, so include the host name.
         self.log = logs / f"worker-{socket.gethostname()}-{os.getpid()}-{slot.number}.log"
         requests_in, requests_out = os.pipe()
         events_in, events_out = os.pipe()
@@ -140,29 +139,29 @@ class WorkerProcess(Worker):
                 stderr=log,
                 pass_fds=fds,
                 env=_environment(slot, execution, fds),
-                start_new_session=True,  # Ctrl-C is for this process, which then ends its workers
+                start_new_session=True,  # Ctrl-C must not reach the worker; this process ends it
             )
         for fd in fds:
             os.close(fd)
         self._requests: IO[str] = os.fdopen(requests_out, "w", encoding="utf-8")
         self._events: IO[str] = os.fdopen(events_in, encoding="utf-8")
-        self._computes = False
+        self._is_computing = False
         self._send(execution.model_dump_json())
 
-    def answers(self, request: str) -> Iterator[Event]:
-        """See `Worker.answers`.
+    def events(self, request: str) -> Iterator[Event]:
+        """See `Worker.events`.
 
         Raises:
-          WorkerLostError: if the process had ended before the request.
+          WorkerLostError: if the process ended before it received the request.
         """
-        self._computes = True
+        self._is_computing = True
         self._send(request)
         for line in self._events:
             if not line.endswith("\n"):
                 break  # the worker was killed while it wrote
             event = json.loads(line)
             if event["event"] == "end":
-                self._computes = False
+                self._is_computing = False
             yield event
             if event["event"] == "end":
                 return
@@ -182,12 +181,12 @@ class WorkerProcess(Worker):
 
     def ask_to_end(self) -> None:
         """Send `END` if the worker is in the middle of a step."""
-        if self._computes:
+        if self._is_computing:
             self._process.send_signal(END)
 
     def close(self) -> None:
         """End the process and all its descendants."""
-        if self._computes and not self.has_died:
+        if self._is_computing and not self.has_died:
             self.ask_to_end()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(END_SECONDS)
@@ -217,7 +216,7 @@ class WorkerProcess(Worker):
 
 
 def _environment(slot: Slot, execution: Execution, fds: Sequence[int]) -> dict[str, str]:
-    environment = of_own_code()
+    environment = child_environment()
     environment["LCE_WORKER_FDS"] = ",".join(str(fd) for fd in fds)
     environment["OMP_NUM_THREADS"] = str(execution.threads)
     environment["TOKENIZERS_PARALLELISM"] = "false"

@@ -19,14 +19,15 @@ from lce_core.store.steps import Step
 from tasks.gpus import leased_gpus, never, visible_gpus
 from tasks.ray_engine import cluster
 from tasks.ray_engine.workers import RayWorker
-from tasks.slots import Shape, Slot, Slots, shape_of
+from tasks.slots import Slot, SlotCounts, Slots, slot_counts
 from tasks.worker_process import Worker, WorkerProcess
 
 Event = Mapping[str, Any]
 
 _LEAVE_SECONDS = 5.0
-LOOK_SECONDS = 0.5
-"""Poll interval of a unit whose Ray actor waits for a node with free resources."""
+"""Longest wait for threads that still use Ray, before the pool disconnects."""
+POLL_SECONDS = 0.5
+"""Interval at which a unit checks whether Ray has found a node for its actor."""
 
 
 class Pool:
@@ -40,22 +41,22 @@ class Pool:
         self.is_open = False
         self.is_closed = False
         self.head = cluster.Head()
-        """Liveness of the Ray cluster's head; unused without Ray."""
+        """Detects that the head of the Ray cluster is lost; unused without Ray."""
         self._leases = contextlib.ExitStack()
         self._workers: dict[tuple[int, ...], Worker] = {}
         self._busy: set[tuple[int, ...]] = set()
         """Places of the slots that compute a unit."""
         self._waiting: deque[tuple[int, ...]] = deque()
-        """Places of the busy slots whose Ray actor waits for a node, longest wait first."""
+        """Places of the slots whose Ray actor waits for a node, the longest wait first."""
         self._spare: list[tuple[tuple[int, ...], Worker]] = []
-        """Idle workers offered to waiting slots, each with the places of its former slot."""
+        """Idle workers for waiting slots to take over, each with the places of its former slot."""
         self._lock = threading.Lock()
 
     def open(self, *, trains: bool = True, has_to_end: Callable[[float], bool] = never) -> Self:
         """Claim the slots of this machine or of the cluster.
 
         Args:
-          trains: whether training runs are expected. Without them the pool waits for one GPU only.
+          trains: True if training runs are expected. If False, wait for only one GPU.
           has_to_end: waits the given seconds; returns True if the pool must stop waiting for GPUs.
 
         Raises:
@@ -77,23 +78,23 @@ class Pool:
         self.close()
 
     @property
-    def shape(self) -> Shape:
-        """How many training runs and how many other steps run at once."""
-        return self._slots.shape
+    def slot_counts(self) -> SlotCounts:
+        """Numbers of training runs and of other steps that run at once."""
+        return self._slots.counts
 
     def has_room(self, kind: str) -> bool:
         """Return True if a slot for a unit of this kind is free."""
         return self._slots.has_room(kind)
 
-    def take(self, kind: str) -> Slot | None:
+    def claim(self, kind: str) -> Slot | None:
         """Claim a slot for a unit of this kind; return None if none is free."""
         with self._lock:
             warm = list(self._workers)
-        return self._slots.take(kind, warm)
+        return self._slots.claim(kind, warm)
 
-    def give_back(self, slot: Slot) -> None:
+    def release(self, slot: Slot) -> None:
         """Release a slot; its worker keeps running."""
-        self._slots.give_back(slot)
+        self._slots.release(slot)
 
     def is_crowded_out(self, kind: str) -> bool:
         """Return True if `kind` trains and only the lack of free GPUs prevents its start."""
@@ -119,7 +120,7 @@ class Pool:
             self._discard(slot.places)
             raise
         finally:
-            self._rest(slot)
+            self._mark_idle(slot)
 
     def close(self) -> None:
         """End all workers and release their GPUs; running steps release their leases."""
@@ -127,12 +128,12 @@ class Pool:
         try:
             with self._lock:
                 workers = list(self._workers.items())
-            for _, worker in workers:  # ask all workers first, so that they end concurrently
+            for _, worker in workers:  # ask all workers before closing any: they end concurrently
                 worker.ask_to_end()
             for places, _ in workers:
                 self._discard(places)
             self._close_spare()
-            if self.execution.engine != LOCAL:  # leave Ray only after no thread uses it any more
+            if self.execution.engine != LOCAL:  # disconnect from Ray once no thread uses it
                 until = time.monotonic() + _LEAVE_SECONDS
                 while self._busy and time.monotonic() < until:
                     time.sleep(0.05)
@@ -148,15 +149,15 @@ class Pool:
                 for places in self._workers
                 if places != slot.places and not set(places).isdisjoint(slot.places)
             ]
-        for places in overlap:  # idle, but their loaded models still occupy the GPU
+        for places in overlap:  # idle workers, whose loaded models still occupy the GPUs
             self._discard(places)
         if worker is None:
-            worker = self._started(slot)
+            worker = self._start(slot)
             with self._lock:
                 self._workers[slot.places] = worker
         return worker
 
-    def _started(self, slot: Slot) -> Worker:
+    def _start(self, slot: Slot) -> Worker:
         if self.execution.engine == LOCAL:
             return WorkerProcess(slot, self.execution)
         return RayWorker(slot, self.execution, self.head)
@@ -164,24 +165,28 @@ class Pool:
     def _placed(
         self, slot: Slot, worker: Worker, step: Step, on_event: Callable[[Event], None]
     ) -> Worker:
-        """Wait until Ray has started the slot's actor, or take over another slot's idle worker.
+        """Wait until Ray has started the slot's actor; return the worker to use.
 
-        Returns the worker to use. An idle worker with another number of GPUs is closed, so that
-        Ray can start this slot's actor.
+        Meanwhile, take over an idle worker of another slot if it has as many GPUs. Close an idle
+        worker with another number of GPUs, so that Ray can start this slot's actor.
         """
-        if worker.is_placed(LOOK_SECONDS):
+        if worker.is_placed(POLL_SECONDS):
             return worker
-        stage = {"event": "progress", "fingerprint": step.fingerprint, "stage": "waiting for room"}
+        stage = {
+            "event": "progress",
+            "fingerprint": step.fingerprint,
+            "stage": "waiting for a node",
+        }
         with self._lock:
             self._waiting.append(slot.places)
         try:
-            while not worker.is_placed(LOOK_SECONDS):
+            while not worker.is_placed(POLL_SECONDS):
                 on_event(stage)
-                places, other = self._spared(slot)
+                places, other = self._idle_worker(slot)
                 if other is None:
                     continue
                 if len(places) != len(slot.places):
-                    other.close()  # closing it frees some room
+                    other.close()  # frees GPUs and cores for this slot's actor
                     continue
                 with self._lock:
                     self._workers[slot.places] = other
@@ -194,7 +199,7 @@ class Pool:
             if not self._waiting:
                 self._close_spare()
 
-    def _spared(self, slot: Slot) -> tuple[tuple[int, ...], Worker | None]:
+    def _idle_worker(self, slot: Slot) -> tuple[tuple[int, ...], Worker | None]:
         """Return an idle worker to take over or close, and its places.
 
         Returns ((), None) if no worker is idle or another slot has waited longer.
@@ -207,7 +212,7 @@ class Pool:
             idle = next((places for places in self._workers if places not in self._busy), None)
             return ((), None) if idle is None else (idle, self._workers.pop(idle))
 
-    def _rest(self, slot: Slot) -> None:
+    def _mark_idle(self, slot: Slot) -> None:
         """Mark the slot as idle, and offer its worker to a slot whose actor waits for a node."""
         with self._lock:
             self._busy.discard(slot.places)
@@ -240,9 +245,9 @@ def _slots(
                 "a device of this machine",
                 "use device auto or cpu",
             )
-        yield Slots(shape_of(execution, 0), ())
+        yield Slots(slot_counts(execution, 0), ())
         return
-    shape = shape_of(execution, len(visible))
-    least, most = (execution.processes, shape.places) if trains else (1, shape.evaluation)
+    counts = slot_counts(execution, len(visible))
+    least, most = (execution.processes, counts.places) if trains else (1, counts.evaluation)
     with leased_gpus(least, max(least, most), has_to_end) as gpus:
-        yield Slots(shape_of(execution, len(gpus)), gpus)
+        yield Slots(slot_counts(execution, len(gpus)), gpus)

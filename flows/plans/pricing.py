@@ -142,7 +142,7 @@ def device_here(execution: Execution) -> str:
 
 def places_here(execution: Execution) -> int:
     """Return how many GPUs a run uses; on a CPU, how many steps run at once."""
-    return machines_for(execution).shape(execution).places
+    return machines_for(execution).slot_counts(execution).places
 
 
 def prices_of(

@@ -223,7 +223,7 @@ class Scheduler:
 
     def _start(self, claim: Claim, seconds: float) -> None:
         unit = claim.unit
-        slot = self._pool.take(unit.kind)
+        slot = self._pool.claim(unit.kind)
         assert slot is not None, "only this thread takes slots, and it has checked for a free one"
         self._running[unit.name] = _Running(unit, slot, seconds)
         self._submit(claim, slot, partial(self._end, unit))
@@ -273,14 +273,14 @@ class Scheduler:
             self._waits_for_gpus = self._pool.is_crowded_out(unit.kind)
             return False
 
-        return self._work.take(fits)
+        return self._work.claim(fits)
 
     def _end(self, unit: Unit, result: UnitResult) -> None:
         self._ended.put((unit, result))
 
     def _settle(self, unit: Unit, result: UnitResult) -> None:
         """Record the result of a unit that ended in this process."""
-        self._pool.give_back(self._running.pop(unit.name).slot)
+        self._pool.release(self._running.pop(unit.name).slot)
         if isinstance(result, ServiceError):  # without its cluster, no unit can be computed
             raise result
         if unit.assists:

@@ -11,7 +11,7 @@ from typing import NoReturn
 from flows.servers.ports import require_free
 from lce_core.access import SECRET_VARIABLE, server_secret
 from tasks.mending import mended
-from tasks.own_code import of_own_code
+from tasks.own_code import child_environment
 
 
 def become_dashboard(home: Path, port: int, *, refresh: bool) -> NoReturn:
@@ -33,7 +33,7 @@ def become_dashboard(home: Path, port: int, *, refresh: bool) -> NoReturn:
     # process avoids that.
     sys.stdout.flush()
     command = [sys.executable, "-m", "dashboards.app", "--port", str(port)]
-    environment = of_own_code() | {SECRET_VARIABLE: server_secret(home, "dashboard")}
+    environment = child_environment() | {SECRET_VARIABLE: server_secret(home, "dashboard")}
     os.execve(sys.executable, [*command, "--catalog", str(catalog)], environment)
 
 
@@ -46,5 +46,5 @@ def _keep_fresh(home: Path) -> None:
     lifeline, write_end = os.pipe()
     os.set_inheritable(write_end, True)
     command = [sys.executable, "-m", "tasks.fresh_catalog", str(home)]
-    subprocess.Popen(command, stdin=lifeline, env=of_own_code())
+    subprocess.Popen(command, stdin=lifeline, env=child_environment())
     os.close(lifeline)

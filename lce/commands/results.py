@@ -12,7 +12,7 @@ import typer
 from flows.terminal import say
 from lce.commands.options import FOLDERS, Study, with_execution
 from lce_core.execution import Execution
-from tasks.own_code import of_own_code
+from tasks.own_code import child_environment
 
 ReportForm = Literal["html", "md", "latex", "pdf"]
 
@@ -125,6 +125,6 @@ def rebuild_mlflow() -> None:
 
 def _show(module: str, *arguments: str) -> None:
     # The package `dashboards` may import only the catalog, so it runs in its own process.
-    process = subprocess.run([sys.executable, "-m", module, *arguments], env=of_own_code())
+    process = subprocess.run([sys.executable, "-m", module, *arguments], env=child_environment())
     if process.returncode:
         raise typer.Exit(process.returncode)

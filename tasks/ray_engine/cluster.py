@@ -21,16 +21,17 @@ from tasks.own_code import python_path
 from tasks.slots import Slot, Slots
 
 REACH_SECONDS = 5.0
+"""Timeout of a connection to the head."""
 LOST_SECONDS = 30.0
-"""A cluster whose head has not answered for this long is lost."""
+"""Time without an answer of the head after which the cluster counts as lost."""
 _SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",
     # Without this, a Ray call after shutdown would start a new cluster.
     "RAY_ENABLE_AUTO_CONNECT": "0",
     "RAY_NUM_REDIS_GET_RETRIES": "2",
 }
-_PASSED_ON = ("HF_", "LCE_", "TRANSFORMERS_")
-"""Prefixes of environment variables that are passed on to workers on other nodes."""
+_FORWARDED = ("HF_", "LCE_", "TRANSFORMERS_")
+"""Prefixes of the environment variables that workers on other nodes receive."""
 
 
 def connected(engine: str) -> Any:
@@ -55,12 +56,12 @@ def connected(engine: str) -> Any:
             "run `make install` in the checkout, on all nodes",
         ) from None
     if not ray.is_initialized():
-        _enter(ray, engine)
+        _connect(ray, engine)
     return ray
 
 
 def nodes_of(execution: Execution) -> Machines:
-    """Return the resources of the cluster's living nodes; raises as `connected` does."""
+    """Return the resources of the cluster's living nodes. Raises the errors of `connected`."""
     ray = connected(execution.engine)
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     kinds = {name for node in nodes for name in node if name.startswith("accelerator_type:")}
@@ -76,14 +77,14 @@ def nodes_of(execution: Execution) -> Machines:
 def slots(execution: Execution, head: Head) -> Iterator[Slots]:
     """Yield the slots of the whole cluster; disconnect from Ray at the end.
 
-    The GPU numbers in a slot only count GPUs: Ray decides on which node a slot's actor runs.
+    Here the GPU numbers of a slot do not name hardware: Ray chooses the node and GPUs of its actor.
     """
     nodes = nodes_of(execution)
     try:
-        yield Slots(nodes.shape(execution), [str(number) for number in range(nodes.num_gpus)])
+        yield Slots(nodes.slot_counts(execution), [str(number) for number in range(nodes.num_gpus)])
     finally:
         ray = importlib.import_module("ray")
-        if head.is_lost:  # shutdown would contact the lost head
+        if head.is_lost:  # ray.shutdown would try to contact the lost head
             atexit.unregister(ray.shutdown)
         else:
             ray.shutdown()
@@ -99,15 +100,15 @@ class Head:
     def require(self, address: str, is_node_alive: Callable[[], bool]) -> None:
         """Check that the head answers and that the driver's own node is alive.
 
-        The driver reaches other nodes through its own node.
+        The driver can reach the other nodes only through its own node.
 
         Args:
           address: HOST:PORT of the head.
           is_node_alive: returns True if the driver's node is alive.
 
         Raises:
-          ServiceError: if the check has failed for `LOST_SECONDS`; no step can be computed any
-            more.
+          ServiceError: if the check has failed for `LOST_SECONDS`. No further step can then be
+            computed.
         """
         try:
             _require_answer(address)
@@ -128,17 +129,17 @@ class Head:
 
 
 def needs_of(slot: Slot, execution: Execution) -> dict[str, int]:
-    """Return the GPUs that a slot's actor requests, and CPU cores: `threads` for each place."""
+    """Return the GPUs and CPU cores that a slot's actor requests: `threads` cores per place."""
     return {"num_gpus": len(slot.gpus), "num_cpus": len(slot.places) * execution.threads}
 
 
 def environment() -> dict[str, dict[str, str]]:
     """Return the actors' runtime environment: this code, and variables for models and data."""
-    passed = {name: value for name, value in os.environ.items() if name.startswith(_PASSED_ON)}
+    passed = {name: value for name, value in os.environ.items() if name.startswith(_FORWARDED)}
     return {"env_vars": {**passed, "PYTHONPATH": python_path()}}
 
 
-def _enter(ray: Any, engine: str) -> None:
+def _connect(ray: Any, engine: str) -> None:
     address = engine.partition(":")[2] or os.environ.get("RAY_ADDRESS") or "auto"
     if "://" in address:
         raise SpecError(
@@ -147,14 +148,14 @@ def _enter(ray: Any, engine: str) -> None:
             "HOST:PORT of the cluster's head",
             "run on a node of the cluster, with --engine ray:HOST:PORT or RAY_ADDRESS=HOST:PORT",
         )
-    # Ray prints the end of a node, with pages of its log, into the live view.
+    # When a node dies, Ray would print pages of its log into the live view.
     internals: Any = importlib.import_module("ray._private.worker")
-    internals.print_to_stdstream = _dropped
+    internals.print_to_stdstream = _discard
     before = signal.getsignal(signal.SIGTERM)
     try:
         if address == "auto":
-            # Find the address as Ray does, but test it first: with stale data of a dead cluster,
-            # Ray itself would retry for a long time.
+            # Find the address as Ray does, but test it before Ray uses it: if a dead cluster left
+            # the address behind, Ray would retry for a long time.
             services = importlib.import_module("ray._private.services")
             address = services.canonicalize_bootstrap_address_or_die(address)
         _require_answer(address)
@@ -164,8 +165,8 @@ def _enter(ray: Any, engine: str) -> None:
             logging_level=logging.CRITICAL,
             log_to_driver=False,
         )
-    # RuntimeError: the cluster has other versions of Ray or Python, or this machine is no node of
-    # it.
+    # Ray raises RuntimeError if the cluster has other versions of Ray or Python, or if this machine
+    # is not one of its nodes.
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         raise ServiceError(
             f"--engine {engine}",
@@ -179,15 +180,15 @@ def _enter(ray: Any, engine: str) -> None:
             signal.signal(signal.SIGTERM, before)
 
 
-def _dropped(data: object, ignore_prefix: bool) -> None:
-    """Replace Ray's printing. Actors' output is in their workers' logs anyway."""
+def _discard(data: object, ignore_prefix: bool) -> None:
+    """Replace Ray's function that prints actors' output; the workers' logs contain the output."""
 
 
 def _require_answer(address: str) -> None:
     """Test that the head accepts connections. Ray itself would retry for minutes.
 
     Raises:
-      OSError: if it does not.
+      OSError: if the head does not accept one within `REACH_SECONDS`.
     """
     host, _, port = address.rpartition(":")
     with contextlib.closing(socket.create_connection((host, int(port)), REACH_SECONDS)):

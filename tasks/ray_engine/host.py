@@ -1,4 +1,4 @@
-"""The Ray actor of a slot. It hosts a worker process on the node that Ray chose."""
+"""The Ray actor of a slot, which runs a worker process on the node that Ray chose."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from tasks.worker_process import Event, WorkerProcess
 
 
 class WorkerHost:
-    """Forward requests to a worker process and stream its events. Runs as a Ray actor.
+    """Ray actor that forwards requests to a worker process and streams its events.
 
-    The worker runs under a supervisor. It therefore ends when the actor's process does, however
-    that happens.
+    The worker runs under a supervisor. Therefore it ends when the actor's process ends or dies.
 
     Args:
       slot: `Slot.to_json`, from the driver's pool.
@@ -30,27 +29,27 @@ class WorkerHost:
     """
 
     def __init__(self, slot: dict[str, Any], execution: str, num_gpus: int) -> None:
-        how = Execution.model_validate_json(execution)
-        if not (how.home / "artifacts").is_dir():  # every run creates it first
+        settings = Execution.model_validate_json(execution)
+        if not (settings.home / "artifacts").is_dir():  # every run creates it at its start
             raise StoreError(
-                f"LCE_HOME {how.home} on {socket.gethostname()}",
+                f"LCE_HOME {settings.home} on {socket.gethostname()}",
                 "no store",
                 "the store of the run, on a file system that all nodes share",
                 "mount it on every node under the same name",
             )
         self._leases = contextlib.ExitStack()
-        # Ray separates its own actors. Runs without Ray on this host respect only leases.
+        # Ray separates only its own actors. Leases keep other runs on this host off the GPUs.
         gpus = self._leases.enter_context(leased_gpus(num_gpus, num_gpus)) if num_gpus else []
-        here = Slot(Slot.from_json(slot).places, tuple(gpus))
-        self._worker = WorkerProcess(here, how)
+        local = Slot(Slot.from_json(slot).places, tuple(gpus))
+        self._worker = WorkerProcess(local, settings)
 
     def whereabouts(self) -> str:
         """Return the worker's log and host as text for users."""
         return f"{self._worker.log} of {socket.gethostname()}"
 
-    def answers(self, request: str) -> Iterator[Event]:
-        """See `Worker.answers`."""
-        yield from self._worker.answers(request)
+    def events(self, request: str) -> Iterator[Event]:
+        """See `Worker.events`."""
+        yield from self._worker.events(request)
 
     def died_of_its_step(self) -> bool:
         """See `Worker.died_of_its_step`."""

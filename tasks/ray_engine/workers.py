@@ -12,8 +12,8 @@ from tasks.ray_engine.host import WorkerHost
 from tasks.slots import Slot
 from tasks.worker_process import END_SECONDS, Event, Worker
 
-_ASKED_SECONDS = 5.0
-"""Timeout for a reply of a running actor, or for its next event before the head is checked."""
+_REPLY_SECONDS = 5.0
+"""Timeout for a reply of a running actor. If no event comes for this long, check the head."""
 
 
 class RayWorker(Worker):
@@ -22,15 +22,18 @@ class RayWorker(Worker):
     def __init__(self, slot: Slot, execution: Execution, head: cluster.Head) -> None:
         self._head = head
         self._ray = ray = cluster.connected(execution.engine)
-        asked = cluster.needs_of(slot, execution)
+        needs = cluster.needs_of(slot, execution)
         self._host: Any = (
             ray.remote(WorkerHost)
-            # Never restart an actor: its events are lost with it. The unit is retried on another
-            # actor.
-            .options(**asked, max_restarts=0, max_concurrency=4, runtime_env=cluster.environment())
-            .remote(slot.to_json(), execution.model_dump_json(), asked["num_gpus"])
+            # Never restart a lost actor, because its events are lost as well. The unit is retried
+            # on a new actor.
+            .options(**needs, max_restarts=0, max_concurrency=4, runtime_env=cluster.environment())
+            .remote(slot.to_json(), execution.model_dump_json(), needs["num_gpus"])
         )
-        self._where, self._why = "", ""
+        self._where = ""
+        """Log and host of the worker, once Ray has started the actor."""
+        self._why_lost = ""
+        """Ray's error, once the actor is lost or could not be started."""
         self._placed = self._host.whereabouts.remote()
 
     def is_placed(self, seconds: float) -> bool:
@@ -39,7 +42,7 @@ class RayWorker(Worker):
         Raises:
           ServiceError: if the cluster's head is lost.
         """
-        if self._where or self._why:
+        if self._where or self._why_lost:
             return True
         if not self._ray.wait([self._placed], timeout=seconds)[0]:
             self._require_head()
@@ -47,63 +50,63 @@ class RayWorker(Worker):
         try:
             self._where = self._ray.get(self._placed)
         except self._ray.exceptions.RayError as error:
-            self._note(error)
+            self._note_loss(error)
         return True
 
-    def answers(self, request: str) -> Iterator[Event]:
-        """See `Worker.answers`. The events also end if the actor or its node is lost."""
-        if self._why:
+    def events(self, request: str) -> Iterator[Event]:
+        """See `Worker.events`. The events also end if the actor or its node is lost."""
+        if self._why_lost:
             return
         try:
-            stream = self._host.answers.options(num_returns="streaming").remote(request)
+            stream = self._host.events.options(num_returns="streaming").remote(request)
             while True:
-                if not self._ray.wait([stream], timeout=_ASKED_SECONDS)[0]:
+                if not self._ray.wait([stream], timeout=_REPLY_SECONDS)[0]:
                     self._require_head()
                 elif (event := next(stream, None)) is None:
                     return
                 else:
                     yield self._ray.get(event)
         except self._ray.exceptions.RayError as error:
-            self._note(error)
+            self._note_loss(error)
 
     @property
     def account(self) -> str:
-        """Log and host of the worker; if its actor is lost, `ray status` and Ray's error."""
-        return f"`ray status` ({self._why})" if self._why else self._where
+        """Log and host of the worker; after the loss of its actor, `ray status` and Ray's error."""
+        return f"`ray status` ({self._why_lost})" if self._why_lost else self._where
 
     @property
     def died_of_its_step(self) -> bool:
-        """True if the actor still answers and its worker was not asked to end."""
-        if self._why:
+        """True if the actor still answers and lce did not end its worker."""
+        if self._why_lost:
             return False
         with contextlib.suppress(self._ray.exceptions.RayError):
-            asked = self._host.died_of_its_step.remote()
-            return bool(self._ray.get(asked, timeout=2 * _ASKED_SECONDS))
+            reply = self._host.died_of_its_step.remote()
+            return bool(self._ray.get(reply, timeout=2 * _REPLY_SECONDS))
         return False
 
     def ask_to_end(self) -> None:
-        """Ask the worker to end a running step cleanly; do not wait."""
-        if not self._why and not self._head.is_lost:
+        """Ask the worker to end a running step and release its lease; do not wait for it."""
+        if not self._why_lost and not self._head.is_lost:
             self._host.ask_to_end.remote()
 
     def close(self) -> None:
         """End the worker cleanly if its node is alive, and release its resources in Ray."""
-        if self._head.is_lost:  # without a head, the nodes and all their processes end
+        if self._head.is_lost:  # Ray then ends the nodes and all their processes
             return
-        if self._where and not self._why:
+        if self._where and not self._why_lost:
             with contextlib.suppress(self._ray.exceptions.RayError):
-                self._ray.get(self._host.close.remote(), timeout=END_SECONDS + _ASKED_SECONDS)
+                self._ray.get(self._host.close.remote(), timeout=END_SECONDS + _REPLY_SECONDS)
         with contextlib.suppress(self._ray.exceptions.RayError):
             self._ray.kill(self._host)
 
     def _require_head(self) -> None:
-        here = self._ray.get_runtime_context()
+        driver = self._ray.get_runtime_context()
 
         def is_alive() -> bool:
             living = {node["NodeID"] for node in self._ray.nodes() if node["Alive"]}
-            return here.get_node_id() in living
+            return driver.get_node_id() in living
 
-        self._head.require(here.gcs_address, is_alive)
+        self._head.require(driver.gcs_address, is_alive)
 
-    def _note(self, error: Exception) -> None:
-        self._why = f"{type(error).__name__}: {str(error).strip().splitlines()[-1]}"
+    def _note_loss(self, error: Exception) -> None:
+        self._why_lost = f"{type(error).__name__}: {str(error).strip().splitlines()[-1]}"

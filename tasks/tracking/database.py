@@ -65,7 +65,7 @@ def note(home: Path) -> Path:
     return database(home).with_name("projected.json")
 
 
-def is_here(home: Path) -> bool:
+def has_usable_database(home: Path) -> bool:
     """Return True if a database exists that this store can use. Does not import MLflow."""
     return database(home).exists() and _unusable(home) is None
 

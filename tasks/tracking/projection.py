@@ -24,7 +24,14 @@ from lce_core.errors import SpecError
 from lce_core.store.artifacts import Store
 from lce_core.store.identity import fingerprint
 from tasks.tracking.content import NOTE, RUN_KEY, RunContent
-from tasks.tracking.database import artifact_root, is_here, note, opened, remove, runs_of
+from tasks.tracking.database import (
+    artifact_root,
+    has_usable_database,
+    note,
+    opened,
+    remove,
+    runs_of,
+)
 from tasks.tracking.study_content import read_plan, run_contents
 from tasks.tracking.views import VIEW_TAGS, description, saved_views
 
@@ -64,7 +71,7 @@ def is_current(store: Store, study: str) -> bool:
 
     Does not import MLflow, so it returns within milliseconds.
     """
-    if not is_here(store.home) or pages_of(store.home, study) is None:
+    if not has_usable_database(store.home) or pages_of(store.home, study) is None:
         return False
     return noted(note(store.home)).get(study) == state_digest(store, _MAKER, study)
 

@@ -26,7 +26,7 @@ from catalog.limits import (
 from catalog.queries import open_catalog, run_query
 from lce_core import formats
 from lce_core.errors import SpecError
-from tasks.own_code import of_own_code
+from tasks.own_code import child_environment
 
 MB = 1 << 20
 MEMORY = 320 * MB
@@ -80,7 +80,7 @@ def test_heavy_statements_end_with_one_sentence_and_stay_within_their_memory(
     done = subprocess.run(
         [sys.executable, "-c", MEASURE, str(catalog), str(MEMORY)],
         input=json.dumps(HEAVY),
-        env=of_own_code(),
+        env=child_environment(),
         capture_output=True,
         text=True,
         check=True,

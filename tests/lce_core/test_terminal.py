@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from flows.settings import STUDIES
 from flows.terminal import Terminal
 from lce_core.terminal import Guarded, visible
-from tasks.own_code import of_own_code
+from tasks.own_code import child_environment
 from tests.support.catalogs.answered_catalog import Answered, written
 from tests.support.catalogs.sample_store import compared
 
@@ -42,7 +42,7 @@ def on_terminal(command: list[str], **environment: str) -> str:
     """What a command sends to the terminal that it runs on, carriage returns of lines removed."""
     ours, its = os.openpty()
     process = subprocess.Popen(
-        command, stdin=its, stdout=its, stderr=its, env={**of_own_code(), **environment}
+        command, stdin=its, stdout=its, stderr=its, env={**child_environment(), **environment}
     )
     os.close(its)
     said = b""
@@ -129,7 +129,7 @@ def test_answers_of_sql_do_not_steer_a_terminal(home: Path, form: str) -> None:
 def test_redirected_data_are_unchanged(home: Path, form: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", LCE, "sql", "FROM answers", "--format", form],
-        env={**of_own_code(), "LCE_HOME": str(home)},
+        env={**child_environment(), "LCE_HOME": str(home)},
         capture_output=True,
         check=True,
     )

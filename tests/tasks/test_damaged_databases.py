@@ -260,7 +260,7 @@ def test_the_doctor_says_which_mlflow_database_cannot_be_used_and_changes_nothin
     assert str(path) in check.detail
     assert "lce rebuild mlflow" in check.remedy
     assert content(path) == before
-    assert not tracking.is_here(home)
+    assert not tracking.has_usable_database(home)
 
 
 @pytest.mark.slow

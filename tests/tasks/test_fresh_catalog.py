@@ -26,7 +26,7 @@ from tests.support.catalogs.sample_store import STUDY, Study, sample_store
 from tests.support.repository import ROOT
 
 pytestmark = pytest.mark.slow
-QUICK = Pace(seconds=0.02, share=0.5, makes_first=False)
+QUICK = Pace(seconds=0.02, share=0.5, creates_missing=False)
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def test_the_process_ends_with_its_standard_input(tmp_path: Path) -> None:
 def test_beside_a_run_the_first_catalog_comes_before_the_run_ends_and_grows(home: Path) -> None:
     catalog_path(home).unlink()
     ended = threading.Event()
-    pace = replace(QUICK, makes_first=True)
+    pace = replace(QUICK, creates_missing=True)
     follower = threading.Thread(target=keep_fresh, args=(home, ended, pace))
     follower.start()
     try:

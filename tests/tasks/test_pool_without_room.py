@@ -49,7 +49,7 @@ class Placed(Worker):
             threading.Event().wait(0.01)
         return self.has_place
 
-    def answers(self, request: str) -> Iterator[Event]:
+    def events(self, request: str) -> Iterator[Event]:
         assert self.has_place
         assert self.room.go.acquire(timeout=60)
         yield ENDED
@@ -69,7 +69,7 @@ def pool(tmp_path: Path) -> Iterator[Callable[[Room], Pool]]:
 
     def make(room: Room) -> Pool:
         made.append(Pool(Execution(home=tmp_path, slots=4, device="cpu")).open())
-        made[0]._started = lambda slot: room.worker(slot, made[0].execution)
+        made[0]._start = lambda slot: room.worker(slot, made[0].execution)
         return made[0]
 
     yield make
@@ -94,7 +94,7 @@ class Running(threading.Thread):
         self.said.append(event.get("stage"))
 
     def wait_for_room(self) -> None:
-        while "waiting for room" not in self.said:
+        while "waiting for a node" not in self.said:
             assert self.is_alive()
 
 

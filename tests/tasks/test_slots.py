@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from lce_core.execution import Execution
-from tasks.slots import Shape, Slot, Slots, shape_of
+from tasks.slots import Slot, SlotCounts, Slots, slot_counts
 from tasks.workers import Pool
 
 EIGHT = [str(number) for number in range(8)]
 
 
 def shape(num_gpus: int, **given: int) -> tuple[int, int, int]:
-    found = shape_of(Execution(home=Path(), **given), num_gpus)  # type: ignore[arg-type]
+    found = slot_counts(Execution(home=Path(), **given), num_gpus)  # type: ignore[arg-type]
     return found.training, found.evaluation, found.places
 
 
@@ -42,54 +42,54 @@ def test_how_many_at_a_time(
 
 
 def taken(slots: Slots, kind: str) -> Slot:
-    slot = slots.take(kind)
+    slot = slots.claim(kind)
     assert slot is not None
     return slot
 
 
 def test_one_training_run_takes_all_gpus_and_evaluation_one_each() -> None:
-    slots = Slots(Shape(training=1, evaluation=8, width=8), EIGHT)
+    slots = Slots(SlotCounts(training=1, evaluation=8, places_per_training=8), EIGHT)
     training = taken(slots, "finetune")
     assert training.gpus == tuple(EIGHT)
-    assert slots.take("cell") is None
-    assert slots.take("base") is None
-    slots.give_back(training)
+    assert slots.claim("cell") is None
+    assert slots.claim("base") is None
+    slots.release(training)
     cells = [taken(slots, "cell") for _ in EIGHT]
     assert [slot.gpus for slot in cells] == [(gpu,) for gpu in EIGHT]
-    assert slots.take("rows") is None
+    assert slots.claim("rows") is None
     for slot in cells[1:]:
-        slots.give_back(slot)
-        assert slots.take("finetune") is None
+        slots.release(slot)
+        assert slots.claim("finetune") is None
     assert slots.is_crowded_out("finetune")
-    slots.give_back(cells[0])
+    slots.release(cells[0])
     assert not slots.is_crowded_out("finetune")
     assert taken(slots, "finetune") == training
 
 
 def test_training_takes_aligned_groups_so_that_two_runs_fit_beside_each_other() -> None:
-    slots = Slots(Shape(training=2, evaluation=8, width=4), EIGHT)
+    slots = Slots(SlotCounts(training=2, evaluation=8, places_per_training=4), EIGHT)
     cell = taken(slots, "cell")
     first = taken(slots, "finetune")
     assert (cell.places, first.places) == ((0,), (4, 5, 6, 7))
-    assert slots.take("finetune") is None
+    assert slots.claim("finetune") is None
     assert slots.is_crowded_out("finetune")
-    slots.give_back(cell)
+    slots.release(cell)
     assert taken(slots, "finetune").places == (0, 1, 2, 3)
     assert not slots.is_crowded_out("finetune")  # at its limit: no other kind is in its way
 
 
 def test_a_limit_of_one_kind_leaves_places_to_the_other() -> None:
-    slots = Slots(Shape(training=1, evaluation=2, width=1), ())
+    slots = Slots(SlotCounts(training=1, evaluation=2, places_per_training=1), ())
     assert taken(slots, "finetune").places == (0,)
-    assert slots.take("finetune") is None
+    assert slots.claim("finetune") is None
     assert taken(slots, "cell").places == (1,)
-    assert slots.take("cell") is None
+    assert slots.claim("cell") is None
 
 
 def test_a_worker_that_is_there_is_preferred_and_one_that_would_have_to_end_is_spared() -> None:
-    slots = Slots(Shape(training=1, evaluation=4, width=2), EIGHT[:4])
+    slots = Slots(SlotCounts(training=1, evaluation=4, places_per_training=2), EIGHT[:4])
     warm = [(0, 1), (3,)]
-    assert [slots.take("cell", warm).places for _ in range(4)] == [(3,), (2,), (0,), (1,)]  # type: ignore[union-attr]
+    assert [slots.claim("cell", warm).places for _ in range(4)] == [(3,), (2,), (0,), (1,)]  # type: ignore[union-attr]
 
 
 def test_a_slot_travels_as_json() -> None:
@@ -102,10 +102,10 @@ def test_a_pool_without_training_leaves_gpus_to_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3")
-    monkeypatch.setattr("tasks.gpus.HOST_WIDE", tmp_path)
+    monkeypatch.setattr("tasks.gpus.LEASE_FOLDER", tmp_path)
     asked = Execution(home=tmp_path, slots=3, processes=4)
     with Pool(asked).open() as pool:
-        assert pool.shape == Shape(training=1, evaluation=3, width=4)
+        assert pool.slot_counts == SlotCounts(training=1, evaluation=3, places_per_training=4)
     with Pool(asked).open(trains=False) as pool, Pool(asked).open(trains=False) as other:
-        assert pool.shape == Shape(training=0, evaluation=3, width=4)
-        assert other.shape.evaluation == 1
+        assert pool.slot_counts == SlotCounts(training=0, evaluation=3, places_per_training=4)
+        assert other.slot_counts.evaluation == 1

@@ -37,7 +37,7 @@ from tasks.tracking import (
     project,
     tracking_uri,
 )
-from tasks.tracking.database import _QUIET, is_here
+from tasks.tracking.database import _QUIET, has_usable_database
 from tasks.tracking.live import LiveRuns, shown_live
 from tasks.tracking.seed_content import MAX_CURVE_POINTS, MAX_TELEMETRY_POINTS
 from tasks.tracking.study_content import read_plan, run_contents
@@ -546,7 +546,9 @@ def test_a_short_training_run_is_not_shown(store: Store) -> None:
 def runs_if_any(store: Store) -> list[Any]:
     from mlflow import MlflowClient
 
-    if not is_here(store.home):  # a client would make the database itself, beside who is about to
+    if not has_usable_database(
+        store.home
+    ):  # a client would make the database itself, beside who is about to
         return []
     found = MlflowClient(tracking_uri(store.home)).get_experiment_by_name("small")
     return [] if found is None else list(runs(store).values())

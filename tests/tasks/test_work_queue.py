@@ -75,7 +75,7 @@ def queue(store: Store, *units: Unit, done: frozenset[str] = frozenset()) -> Wor
 
 def take(found: WorkQueue, *, refuse: tuple[str, ...] = ()) -> tuple[str, list[str], bool] | None:
     """Name and steps of what is taken next, and whether others have the rest."""
-    taken = found.take(lambda unit: unit.name not in refuse)
+    taken = found.claim(lambda unit: unit.name not in refuse)
     if taken is None:
         return None
     return taken.unit.name, [step.name for step in taken.unit.steps], taken.shared
@@ -173,7 +173,7 @@ def test_steps_found_held_are_put_back_and_taken_once_they_are_free(
     store: Store, others: Others
 ) -> None:
     found = queue(store, ONE)
-    taken = found.take(lambda unit: True)
+    taken = found.claim(lambda unit: True)
     assert taken is not None
     lease = others.hold(B)
     found.put_back(taken.unit, [B.fingerprint])
@@ -190,7 +190,7 @@ def test_a_step_that_looks_free_here_and_held_elsewhere_is_tried_ever_less_often
     monkeypatch.setattr("tasks.work_queue.time.monotonic", lambda: now[0])
     found, tried = queue(store, ONE), []
     while now[0] < 160.0:
-        if (taken := found.take(lambda unit: True)) is not None:
+        if (taken := found.claim(lambda unit: True)) is not None:
             tried.append(now[0])
             found.put_back(taken.unit, [A.fingerprint, B.fingerprint])
         now[0] += 0.1

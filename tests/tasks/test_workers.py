@@ -91,7 +91,7 @@ def a_step(kind: str, execution: Execution, folder: Path) -> Step:
 
 
 def taken(pool: Pool, kind: str) -> Slot:
-    slot = pool.take(kind)
+    slot = pool.claim(kind)
     assert slot is not None
     return slot
 
@@ -275,7 +275,7 @@ def test_runs_on_one_host_never_share_a_gpu_nor_wait_for_each_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3,4")
-    monkeypatch.setattr("tasks.gpus.HOST_WIDE", tmp_path)
+    monkeypatch.setattr("tasks.gpus.LEASE_FOLDER", tmp_path)
     with leased_gpus(least=2, most=2) as first, leased_gpus(least=1, most=8) as second:
         assert len(first) == 2
         assert sorted(first + second) == ["0", "1", "2", "3", "4"]
@@ -293,7 +293,7 @@ def test_gpus_that_others_use_are_waited_for_until_the_run_has_to_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
-    monkeypatch.setattr("tasks.gpus.HOST_WIDE", tmp_path)
+    monkeypatch.setattr("tasks.gpus.LEASE_FOLDER", tmp_path)
     monkeypatch.setattr("tasks.gpus.WAIT_SECONDS", 30.0)
     stop = Stop()
     threading.Timer(0.3, stop.set).start()

@@ -134,7 +134,7 @@ def host(tmp_path: Path) -> Host:
 def eight_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     """A host of eight GPUs, all of them for one training run."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3,4,5,6,7")
-    monkeypatch.setattr("tasks.gpus.HOST_WIDE", tmp_path)
+    monkeypatch.setattr("tasks.gpus.LEASE_FOLDER", tmp_path)
     return Host(tmp_path / "home", slots=None, device="auto", processes=8)
 
 

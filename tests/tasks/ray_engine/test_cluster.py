@@ -14,7 +14,7 @@ from lce_core.errors import ServiceError, SpecError
 from lce_core.execution import Execution
 from tasks.machines import Machines
 from tasks.ray_engine import cluster
-from tasks.slots import Shape, Slot
+from tasks.slots import Slot, SlotCounts
 from tests.support.ports import unused_port
 from tests.support.repository import ROOT
 
@@ -92,17 +92,17 @@ def test_an_actor_finds_this_code_and_the_hub_as_it_is_here(
 
 
 @pytest.mark.parametrize(
-    ("gpus", "given", "shape"),
+    ("gpus", "given", "counts"),
     [
-        ((8, 8), {"slots": 16, "processes": 8}, Shape(2, 16, 8)),
-        ((6, 6), {"slots": 12, "processes": 4}, Shape(2, 12, 4)),
-        ((1, 1, 0), {"slots": 2}, Shape(2, 2, 1)),
-        ((0, 0), {"slots": 5}, Shape(5, 5, 1)),
-        ((8, 8), {"slots": 4}, Shape(4, 4, 1)),
+        ((8, 8), {"slots": 16, "processes": 8}, SlotCounts(2, 16, 8)),
+        ((6, 6), {"slots": 12, "processes": 4}, SlotCounts(2, 12, 4)),
+        ((1, 1, 0), {"slots": 2}, SlotCounts(2, 2, 1)),
+        ((0, 0), {"slots": 5}, SlotCounts(5, 5, 1)),
+        ((8, 8), {"slots": 4}, SlotCounts(4, 4, 1)),
     ],
 )
 def test_a_training_run_lies_within_one_node(
-    gpus: tuple[int, ...], given: dict[str, int], shape: Shape
+    gpus: tuple[int, ...], given: dict[str, int], counts: SlotCounts
 ) -> None:
-    found = Machines(gpus, cpus=64).shape(Execution(home=Path(), **given))  # type: ignore[arg-type]
-    assert found == shape
+    found = Machines(gpus, cpus=64).slot_counts(Execution(home=Path(), **given))  # type: ignore[arg-type]
+    assert found == counts
