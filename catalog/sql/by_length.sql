@@ -1,4 +1,5 @@
--- Means against length: over seeds, and over tasks and seeds. All or nothing: see parts.sql.
+-- Means by length: over seeds, and over tasks and seeds. A mean is NULL unless all parts are done;
+-- see parts.sql.
 
 CREATE VIEW score_by_length AS
 WITH means AS (
@@ -7,13 +8,13 @@ WITH means AS (
         any_value(metric) AS metric,
         any_value(unit) AS unit,
         any_value(higher_is_better) AS higher_is_better,
+        if_complete(avg(value), count(value), count(*)) AS value,
+        if_complete(min(value), count(value), count(*)) AS lowest,
+        if_complete(max(value), count(value), count(*)) AS highest,
         avg(value) AS value_of_done,
-        min(value) AS lowest,
-        max(value) AS highest,
         count(value) AS num_seeds,
         count(*) AS num_planned,
-        count(value) = count(*) AS is_complete,
-        left(sha256(string_agg(part, ' ' ORDER BY part)), 12) AS task_set,
+        task_set_id(part) AS task_set,
         min(position) AS position
     FROM store.part
     GROUP BY study, base_model, method, frozen, benchmark, task, eval_length, exact_attention
@@ -34,9 +35,9 @@ SELECT
     task,
     metric,
     eval_length,
-    if_complete(value_of_done, num_seeds, num_planned) AS value,
-    if_complete(lowest, num_seeds, num_planned) AS lowest,
-    if_complete(highest, num_seeds, num_planned) AS highest,
+    value,
+    lowest,
+    highest,
     num_seeds,
     unit,
     higher_is_better,
@@ -45,9 +46,9 @@ SELECT
     value_of_done,
     missing,
     task_set,
-    CASE WHEN is_complete THEN rank() OVER (
-        PARTITION BY study, base_model, eval_length, task_set, is_complete
-        ORDER BY CASE WHEN higher_is_better THEN -value_of_done ELSE value_of_done END
+    CASE WHEN value IS NOT NULL THEN rank() OVER (
+        PARTITION BY study, base_model, eval_length, task_set, value IS NULL
+        ORDER BY best_first(value, higher_is_better)
     ) END AS rank
 FROM means
 LEFT JOIN gaps USING (study, base_model, method, frozen, benchmark, task, eval_length)
@@ -80,13 +81,13 @@ WITH means AS (
         study, base_model, method, frozen, benchmark, eval_length, exact_attention,
         any_value(unit) AS unit,
         any_value(higher_is_better) AS higher_is_better,
+        if_complete(avg(value), count(value), count(*)) AS value,
         avg(value) AS value_of_done,
         count(value) AS num_done,
         count(*) AS num_planned,
-        count(value) = count(*) AS is_complete,
         coalesce(string_agg(DISTINCT status, ', ' ORDER BY status) FILTER (status <> 'done'), 'done')
             AS status,
-        left(sha256(string_agg(part, ' ' ORDER BY part)), 12) AS task_set,
+        task_set_id(part) AS task_set,
         min(position) AS position
     FROM store.part
     GROUP BY study, base_model, method, frozen, benchmark, eval_length, exact_attention
@@ -107,14 +108,12 @@ gaps AS (
 ),
 ranked AS (
     SELECT *,
-        CASE WHEN is_complete THEN rank() OVER (
-            PARTITION BY study, base_model, eval_length, task_set, is_complete
-            ORDER BY CASE WHEN higher_is_better THEN -value_of_done ELSE value_of_done END
+        CASE WHEN value IS NOT NULL THEN rank() OVER (
+            PARTITION BY study, base_model, eval_length, task_set, value IS NULL
+            ORDER BY best_first(value, higher_is_better)
         ) END AS rank,
-        count(*) OVER (
-            PARTITION BY study, base_model, eval_length, task_set, is_complete
-        ) AS num_ranked,
-        count(*) FILTER (is_complete) OVER (
+        count(value) OVER (PARTITION BY study, base_model, eval_length, task_set) AS num_ranked,
+        count(value) OVER (
             PARTITION BY study, base_model, benchmark, eval_length
         ) AS num_complete,
         count(*) OVER (
@@ -130,7 +129,7 @@ SELECT
     exact_attention,
     benchmark,
     eval_length,
-    if_complete(value_of_done, num_done, num_planned) AS value,
+    value,
     unit,
     higher_is_better,
     status,
@@ -140,8 +139,8 @@ SELECT
     missing,
     task_set,
     rank,
-    -- Best of a column: of all that have a value, and of more than one.
-    is_complete AND rank = 1 AND num_ranked = num_complete AND num_complete > 1 AS is_best,
+    -- The best of at least two values is marked only if all of them have the same task set.
+    value IS NOT NULL AND rank = 1 AND num_ranked = num_complete AND num_complete > 1 AS is_best,
     task_set = first_value(task_set) OVER (
         PARTITION BY study, base_model, benchmark, eval_length
         ORDER BY num_of_set DESC, position

@@ -1,6 +1,6 @@
--- What comparisons say and how sure they are. Bootstraps and tests are no SQL: catalog/comparisons
--- fills these tables as the catalog is built. They have a schema of their own, so that the digest of
--- what studies computed leaves them out.
+-- Comparisons of methods, with intervals and tests. Bootstraps and tests need more than SQL, so the
+-- package catalog/comparisons fills the tables when the catalog is built. They have their own
+-- schema, because `logical_digest` covers only schema `store`: what the studies computed.
 
 CREATE SCHEMA compared;
 
@@ -257,27 +257,7 @@ CREATE TABLE compared.effective_length (
 );
 COMMENT ON TABLE compared.effective_length IS 'Longest context lengths that methods use.';
 
-CREATE VIEW effective_length AS
-SELECT
-    study,
-    base_model,
-    method,
-    frozen,
-    benchmark,
-    task,
-    tokens,
-    ci_low,
-    ci_high,
-    longest,
-    num_lengths,
-    num_seeds,
-    threshold,
-    unit,
-    higher_is_better,
-    exact_attention,
-    profile
-FROM compared.effective_length
-ORDER BY rowid;
+CREATE VIEW effective_length AS FROM compared.effective_length ORDER BY rowid;
 
 COMMENT ON VIEW effective_length IS
     'Longest context length up to which each method keeps nearly the base model''s score at the base model''s own length.';
@@ -318,24 +298,7 @@ CREATE TABLE compared.perplexity_agreement (
 COMMENT ON TABLE compared.perplexity_agreement IS
     'Rank correlations of perplexity and downstream scores.';
 
-CREATE VIEW perplexity_agreement AS
-SELECT
-    study,
-    base_model,
-    benchmark,
-    eval_length,
-    methods,
-    num_methods,
-    spearman,
-    spearman_low,
-    spearman_high,
-    kendall,
-    kendall_low,
-    kendall_high,
-    p_value,
-    p_holm
-FROM compared.perplexity_agreement
-ORDER BY rowid;
+CREATE VIEW perplexity_agreement AS FROM compared.perplexity_agreement ORDER BY rowid;
 
 COMMENT ON VIEW perplexity_agreement IS
     'Rank correlation, over methods, of perplexity and downstream score (LCEG''s Figure 4), for all methods and for those with exact attention.';
@@ -373,9 +336,7 @@ SELECT
     d.benchmark,
     d.value
 FROM benchmark_by_length d
-JOIN benchmark_by_length p
-    ON p.study = d.study AND p.base_model = d.base_model AND p.method = d.method
-    AND p.frozen = d.frozen AND p.eval_length = d.eval_length
+JOIN benchmark_by_length p USING (study, base_model, method, frozen, eval_length)
 WHERE p.benchmark = 'perplexity' AND d.benchmark <> 'perplexity' AND d.higher_is_better
     AND p.value IS NOT NULL AND d.value IS NOT NULL AND p.has_usual_tasks AND d.has_usual_tasks
 ORDER BY d.study, d.base_model, d.eval_length, d.benchmark, d.method, d.frozen;

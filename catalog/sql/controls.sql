@@ -72,7 +72,7 @@ done AS (
     JOIN store.artifact a ON a.artifact = c.cell
     WHERE c.status = 'done'
 ),
--- The training runs behind a checkpoint, itself included: stages, and the base before them.
+-- Training runs behind a checkpoint: itself, earlier stages, and the training of the base model.
 runs AS (
     SELECT DISTINCT checkpoint, checkpoint AS run FROM done WHERE checkpoint IS NOT NULL
     UNION
@@ -116,7 +116,7 @@ ran AS (
     FROM done d
     JOIN runs r ON r.checkpoint = d.checkpoint
 ),
--- The user's own plug-ins, of a cell and of the training runs behind it.
+-- Code of users' own plug-ins, by artifact.
 own_plugins AS (
     SELECT
         a.artifact,
@@ -125,8 +125,8 @@ own_plugins AS (
     WHERE a.plugins != '{}'
 ),
 facts AS (
-    -- What is measured, and in what: of all methods. Of attention that is not exact the kernel is
-    -- the method's own, and compared with none (among is NULL).
+    -- Benchmark, inputs and environment of a cell, compared among all methods. A method with
+    -- approximate attention has its own kernel, which is not compared (among is NULL).
     SELECT d.study, d.position, d.cell, f.factor, f.among, f.value
     FROM done d
     LEFT JOIN store.edge h ON h.child = d.cell AND h.role = 'held_out'
@@ -152,7 +152,7 @@ facts AS (
     FROM done d
     JOIN libraries l ON l.environment = d.environment
     UNION ALL
-    -- Code that changed under one VERSION, whose results a user chose to keep.
+    -- Plug-in code that changed while its VERSION stayed the same: the user kept the old results.
     SELECT DISTINCT
         r.study,
         r.position,
@@ -163,7 +163,7 @@ facts AS (
     FROM ran r
     JOIN own_plugins o ON o.artifact = r.step
     UNION ALL
-    -- What trained the weights: of the tuned ones.
+    -- Training of the weights, compared among fine-tuned methods.
     SELECT d.study, d.position, d.cell, f.factor, f.among, f.value
     FROM done d
     JOIN trained t ON t.checkpoint = d.checkpoint

@@ -1,4 +1,4 @@
--- One row per method in the shape of Table 1 of arXiv:2409.12181: all benchmarks at one length.
+-- All benchmarks at one length, one row per method, as in Table 1 of LCEG (arXiv:2409.12181).
 
 CREATE VIEW overview AS
 WITH longest AS (
@@ -10,7 +10,7 @@ WITH longest AS (
 shown AS (
     SELECT b.*, b.benchmark AS name
     FROM benchmark_by_length b
-    JOIN store.study s ON s.study = b.study AND s.base_model = b.base_model
+    JOIN store.study s USING (study, base_model)
     WHERE b.eval_length = s.target_context
         AND b.benchmark IN (
             'perplexity', 'needle', 'passkey', 'many_shot', 'longbench', 'ruler'
@@ -18,7 +18,7 @@ shown AS (
     UNION ALL
     SELECT b.*, b.benchmark || '_longest' AS name
     FROM benchmark_by_length b
-    JOIN longest l ON l.study = b.study
+    JOIN longest l USING (study)
     WHERE b.eval_length = l.longest_length
         AND b.benchmark IN ('perplexity', 'needle', 'passkey')
 ),
@@ -41,28 +41,26 @@ means AS (
     GROUP BY study, base_model, method, frozen
 ),
 gaps AS (
-    SELECT g.study, g.base_model, g.method, g.frozen, g.status, g.reason,
-        concat_ws('/', g.benchmark, nullif(g.task, g.benchmark)) || ' at '
-            || string_agg(g.eval_length::VARCHAR, ' ' ORDER BY g.eval_length)
-            || ' ' || g.seeds AS cells,
-        min(g.position) AS position
-    FROM store.gap g
-    SEMI JOIN shown s
-        ON s.study = g.study AND s.base_model = g.base_model AND s.benchmark = g.benchmark
-        AND s.eval_length = g.eval_length
-    GROUP BY g.study, g.base_model, g.method, g.frozen, g.status, g.reason, g.benchmark, g.task,
-        g.seeds
+    SELECT study, base_model, method, frozen, status, reason,
+        concat_ws('/', benchmark, nullif(task, benchmark)) || ' at '
+            || string_agg(eval_length::VARCHAR, ' ' ORDER BY eval_length)
+            || ' ' || seeds AS cells,
+        min(position) AS position
+    FROM store.gap
+    SEMI JOIN shown USING (study, base_model, benchmark, eval_length)
+    GROUP BY study, base_model, method, frozen, status, reason, benchmark, task, seeds
 ),
 reasons AS (
     SELECT study, base_model, method, frozen,
         status || ': ' || string_agg(cells, ', ' ORDER BY position) || ' (' || reason || ')'
-            AS told,
+            AS cells_with_reason,
         min(position) AS position
     FROM gaps
     GROUP BY study, base_model, method, frozen, status, reason
 ),
 missing AS (
-    SELECT study, base_model, method, frozen, string_agg(told, '; ' ORDER BY position) AS missing
+    SELECT study, base_model, method, frozen,
+        string_agg(cells_with_reason, '; ' ORDER BY position) AS missing
     FROM reasons
     GROUP BY study, base_model, method, frozen
 ),
@@ -76,41 +74,37 @@ methods AS (
             c.status = 'done' AND c.eval_length = s.target_context
         ) AS num_seeds
     FROM store.cell c
-    JOIN store.study s ON s.study = c.study AND s.base_model = c.base_model
+    JOIN store.study s USING (study, base_model)
     GROUP BY c.study, c.base_model, c.method, c.frozen, s.target_context
 )
 SELECT
-    m.study,
-    m.base_model,
-    m.method,
-    m.frozen,
-    m.exact_attention,
-    v.perplexity,
-    v.needle,
-    v.passkey,
-    v.many_shot,
-    v.longbench,
-    v.ruler,
-    m.num_seeds,
-    v.perplexity_longest,
-    v.needle_longest,
-    v.passkey_longest,
-    m.target_context,
-    l.longest_length,
-    m.num_missing,
-    m.num_unavailable,
-    v.value_of_done,
-    w.missing,
-    v.task_set
-FROM methods m
-LEFT JOIN longest l ON l.study = m.study
-LEFT JOIN means v
-    ON v.study = m.study AND v.base_model = m.base_model
-    AND v.method = m.method AND v.frozen = m.frozen
-LEFT JOIN missing w
-    ON w.study = m.study AND w.base_model = m.base_model
-    AND w.method = m.method AND w.frozen = m.frozen
-ORDER BY m.study, m.position;
+    study,
+    base_model,
+    method,
+    frozen,
+    exact_attention,
+    perplexity,
+    needle,
+    passkey,
+    many_shot,
+    longbench,
+    ruler,
+    num_seeds,
+    perplexity_longest,
+    needle_longest,
+    passkey_longest,
+    target_context,
+    longest_length,
+    num_missing,
+    num_unavailable,
+    value_of_done,
+    missing,
+    task_set
+FROM methods
+LEFT JOIN longest USING (study)
+LEFT JOIN means USING (study, base_model, method, frozen)
+LEFT JOIN missing USING (study, base_model, method, frozen)
+ORDER BY study, position;
 
 COMMENT ON VIEW overview IS
     'One row per method: each benchmark''s mean over its tasks and seeds; NULL if a cell is not done or the study lacks the benchmark.';

@@ -1,5 +1,6 @@
--- Our scores beside the papers'. A row is a printed figure that a study has planned all parts of;
--- ours is the mean over these parts (tasks, lengths) and all seeds, and NULL unless each is done.
+-- Our scores beside the papers'. A printed figure is the mean over one or several parts (a task at
+-- a length). It has a row for each study that plans all its parts; our value is the mean over these
+-- parts and all seeds, and NULL unless all cells are done.
 
 CREATE VIEW paper_comparison AS
 WITH part AS (
@@ -13,7 +14,7 @@ WITH part AS (
         ) AS l(eval_length)
     WHERE s.benchmark IS NOT NULL AND s.method IS NOT NULL
 ),
-asked AS (
+part_counts AS (
     SELECT id, count(*) AS num_parts FROM part GROUP BY id
 ),
 ours AS (
@@ -28,20 +29,20 @@ ours AS (
         count(DISTINCT c.seed) AS num_seeds,
         min(c.position) AS position
     FROM papers.score p
-    JOIN part t ON t.id = p.id
-    JOIN asked a ON a.id = p.id
+    JOIN part t USING (id)
+    JOIN part_counts n USING (id)
     JOIN store.cell c
         ON c.base_model = p.base_model AND c.method = p.method AND c.frozen = p.frozen
         AND c.benchmark = p.benchmark AND c.profile = p.profile
         AND c.task = t.task AND c.eval_length = t.eval_length
-        -- The same label may stand for another extension: YaRN to 32k and to 128k.
+        -- Studies may use one label for several targets, such as YaRN to 32k and to 128k.
         AND (p.target_context IS NULL OR c.target_context = p.target_context)
         AND (c.frozen OR p.train_length IS NULL OR c.train_length = p.train_length)
     LEFT JOIN store.score s
         ON s.cell = c.cell AND c.status = 'done'
         AND CASE WHEN p.metric IS NULL THEN s.is_default ELSE s.metric = p.metric END
-    GROUP BY p.id, c.study, a.num_parts
-    HAVING count(DISTINCT (c.task, c.eval_length)) = a.num_parts
+    GROUP BY p.id, c.study, n.num_parts
+    HAVING count(DISTINCT (c.task, c.eval_length)) = n.num_parts
 ),
 beside AS (
     SELECT
@@ -51,22 +52,23 @@ beside AS (
         p.value * CASE p.unit WHEN 'percent' THEN 0.01 ELSE 1 END AS paper_value,
         p.unit <> 'perplexity' AS higher_is_better
     FROM ours o
-    JOIN papers.score p ON p.id = o.id
+    JOIN papers.score p USING (id)
 ),
-shared AS (
-    SELECT *, value IS NOT NULL AND paper_value IS NOT NULL AS has_both FROM beside
+compared AS (
+    SELECT *, value - paper_value AS difference FROM beside
 ),
 ranked AS (
     SELECT *,
-        CASE WHEN has_both THEN rank() OVER (
-            one_column ORDER BY CASE WHEN higher_is_better THEN -value ELSE value END
-        ) END AS rank,
-        CASE WHEN has_both THEN rank() OVER (
-            one_column ORDER BY CASE WHEN higher_is_better THEN -paper_value ELSE paper_value END
-        ) END AS paper_rank
-    FROM shared
+        CASE WHEN difference IS NOT NULL
+            THEN rank() OVER (one_column ORDER BY best_first(value, higher_is_better))
+        END AS rank,
+        CASE WHEN difference IS NOT NULL
+            THEN rank() OVER (one_column ORDER BY best_first(paper_value, higher_is_better))
+        END AS paper_rank
+    FROM compared
     WINDOW one_column AS (
-        PARTITION BY study, base_model, paper, place, benchmark, task, eval_length, has_both
+        PARTITION BY study, base_model, paper, place, benchmark, task, eval_length,
+            difference IS NULL
     )
 )
 SELECT
@@ -82,7 +84,7 @@ SELECT
     place,
     value,
     paper_value,
-    value - paper_value AS difference,
+    difference,
     rank,
     paper_rank,
     higher_is_better,
@@ -129,16 +131,17 @@ COMMENT ON COLUMN paper_comparison.note IS
     'How to read the printed score; NULL if it needs no explanation.';
 COMMENT ON COLUMN paper_comparison.id IS 'Id of the printed score in paper_scores.';
 
--- Rank agreement. Ties have their mean place (Spearman) and the tau-b form (Kendall). Intervals are
--- Fisher's z with the standard errors that Bonett and Wright (2000) recommend, over methods as if
--- they were a sample of methods. A perfect order would have no spread, so z is taken half a swap of
--- neighbours away from it.
+-- Rank agreement. Spearman's correlation gives ties their mean rank; Kendall's is tau-b. Intervals
+-- use Fisher's z with the standard errors of Bonett and Wright (2000) for Spearman and of Fieller,
+-- Hartley and Pearson (1957) for Kendall, and treat the methods as a sample. Perfect agreement has
+-- an infinite z, so z is computed from a correlation bounded half a swap of neighbours away from 1
+-- and -1.
 
 CREATE VIEW paper_agreement AS
-WITH one AS (
+WITH figures AS (
     SELECT *,
-        CASE WHEN higher_is_better THEN -value ELSE value END AS x,
-        CASE WHEN higher_is_better THEN -paper_value ELSE paper_value END AS y,
+        best_first(value, higher_is_better) AS x,
+        best_first(paper_value, higher_is_better) AS y,
         count(*) OVER (
             PARTITION BY study, base_model, paper, place, benchmark, task, eval_length
         ) AS num_methods
@@ -149,24 +152,26 @@ WITH one AS (
 columns_of_table AS (
     SELECT study, base_model, paper, place,
         count(DISTINCT (benchmark, task, coalesce(eval_length, 0))) AS num_columns
-    FROM one
+    FROM figures
     GROUP BY study, base_model, paper, place
 ),
-in_all AS (
+-- Methods with figures in all columns of a table that has several.
+in_all_columns AS (
     SELECT study, base_model, paper, place, method, frozen, any_value(num_columns) AS num_columns
-    FROM one JOIN columns_of_table USING (study, base_model, paper, place)
+    FROM figures JOIN columns_of_table USING (study, base_model, paper, place)
     GROUP BY study, base_model, paper, place, method, frozen
     HAVING count(DISTINCT (benchmark, task, coalesce(eval_length, 0))) = any_value(num_columns)
         AND any_value(num_columns) > 1
 ),
-places AS (
-    SELECT o.*, a.num_columns,
-        rank() OVER (one_column ORDER BY o.x)
-            + (count(*) OVER (same_ours) - 1) / 2 AS x_place,
-        rank() OVER (one_column ORDER BY o.y)
-            + (count(*) OVER (same_theirs) - 1) / 2 AS y_place
-    FROM one o
-    JOIN in_all a USING (study, base_model, paper, place, method, frozen)
+-- Ties get their mean rank: the first rank plus half of the number of further ties.
+column_ranks AS (
+    SELECT f.*, a.num_columns,
+        rank() OVER (one_column ORDER BY f.x)
+            + (count(*) OVER (same_ours) - 1) / 2 AS x_rank,
+        rank() OVER (one_column ORDER BY f.y)
+            + (count(*) OVER (same_theirs) - 1) / 2 AS y_rank
+    FROM figures f
+    JOIN in_all_columns a USING (study, base_model, paper, place, method, frozen)
     WINDOW
         one_column AS (
             PARTITION BY study, base_model, paper, place, benchmark, task, eval_length
@@ -178,14 +183,15 @@ places AS (
             PARTITION BY study, base_model, paper, place, benchmark, task, eval_length, y
         )
 ),
-point AS (
+-- What is correlated: the scores in each column, and the mean ranks over all columns of a table.
+points AS (
     SELECT study, base_model, paper, place, benchmark, task, eval_length, 1 AS num_columns,
         concat_ws(' ', method, frozen, id) AS method, x, y
-    FROM one
+    FROM figures
     UNION ALL
     SELECT study, base_model, paper, place, NULL, NULL, NULL, any_value(num_columns),
-        concat_ws(' ', method, frozen), avg(x_place), avg(y_place)
-    FROM places
+        concat_ws(' ', method, frozen), avg(x_rank), avg(y_rank)
+    FROM column_ranks
     GROUP BY study, base_model, paper, place, method, frozen
 ),
 keyed AS (
@@ -193,14 +199,14 @@ keyed AS (
         hash(
             study, base_model, paper, place, num_columns = 1, benchmark, task, eval_length
         ) AS key
-    FROM point
+    FROM points
 ),
-placed AS (
+point_ranks AS (
     SELECT *,
         rank() OVER (PARTITION BY key ORDER BY x)
-            + (count(*) OVER (PARTITION BY key, x) - 1) / 2 AS x_place,
+            + (count(*) OVER (PARTITION BY key, x) - 1) / 2 AS x_rank,
         rank() OVER (PARTITION BY key ORDER BY y)
-            + (count(*) OVER (PARTITION BY key, y) - 1) / 2 AS y_place
+            + (count(*) OVER (PARTITION BY key, y) - 1) / 2 AS y_rank
     FROM keyed
 ),
 spearman AS (
@@ -208,8 +214,8 @@ spearman AS (
         any_value(paper) AS paper, any_value(place) AS place, any_value(benchmark) AS benchmark,
         any_value(task) AS task, any_value(eval_length) AS eval_length,
         any_value(num_columns) AS num_columns, count(*) AS n,
-        CASE WHEN min(x) < max(x) AND min(y) < max(y) THEN corr(x_place, y_place) END AS r
-    FROM placed
+        CASE WHEN min(x) < max(x) AND min(y) < max(y) THEN corr(x_rank, y_rank) END AS r
+    FROM point_ranks
     GROUP BY key
     HAVING count(*) >= 3
 ),
@@ -223,7 +229,7 @@ kendall AS (
 ),
 bounded AS (
     SELECT *,
-        -- least and greatest pass over a NULL, so its case is apart.
+        -- least and greatest ignore NULL arguments, so exclude a NULL correlation first.
         CASE WHEN n > 3 AND r IS NOT NULL THEN
             greatest(-1 + 6 / (n * (n * n - 1)), least(1 - 6 / (n * (n * n - 1)), r))
         END AS r_inside,

@@ -1,35 +1,30 @@
--- The figures of LCEG. The papers print no numbers beside them, so every study that has the
--- benchmark is shown, whatever its base model and profile.
+-- Data of LCEG's figures. LCEG prints no numbers for them, so every study with the benchmark is
+-- shown, whatever its base model and profile.
 
 CREATE VIEW lceg.figure_1 AS
 WITH found AS (
     SELECT
-        c.study, c.base_model, c.method, c.frozen, c.task, c.eval_length, s.depth,
+        c.study, c.base_model, c.method, c.frozen, c.benchmark, c.task, c.eval_length, s.depth,
         avg(s.score) AS score,
-        count(*) AS num_samples,
-        min(c.position) AS position
+        count(*) AS num_samples
     FROM store.cell c
     JOIN store.sample s ON s.cell = c.cell
     WHERE c.benchmark = 'needle' AND c.status = 'done'
-    GROUP BY
-        c.study, c.base_model, c.method, c.frozen, c.task, c.eval_length, s.depth
+    GROUP BY ALL
 )
 SELECT
-    f.study,
-    f.base_model,
-    f.method,
-    f.frozen,
-    f.eval_length,
-    f.depth,
-    CASE WHEN l.value IS NOT NULL THEN f.score END AS score,
-    f.num_samples,
-    f.task
-FROM found f
-JOIN score_by_length l
-    ON l.study = f.study AND l.base_model = f.base_model AND l.method = f.method
-    AND l.frozen = f.frozen AND l.benchmark = 'needle' AND l.task = f.task
-    AND l.eval_length = f.eval_length
-ORDER BY f.study, f.base_model, f.method, f.frozen, f.task, f.eval_length, f.depth;
+    study,
+    base_model,
+    method,
+    frozen,
+    eval_length,
+    depth,
+    CASE WHEN value IS NOT NULL THEN score END AS score,
+    num_samples,
+    task
+FROM found
+JOIN score_by_length USING (study, base_model, method, frozen, benchmark, task, eval_length)
+ORDER BY study, base_model, method, frozen, task, eval_length, depth;
 
 COMMENT ON VIEW lceg.figure_1 IS
     'Figure 1. Needle retrieval against length and depth, one row per method, length and depth. Lengths: all lengths of the study; the paper has 20 from 1,000 to 62,872.';

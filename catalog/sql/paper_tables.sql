@@ -1,5 +1,5 @@
--- The papers' tables in their own shape, one schema a paper; catalog/reference/tables.csv lists them.
--- A row is a method twice: as the paper prints it and as a study of ours finds it.
+-- Views with the shape of the papers' tables, one schema per paper; catalog/reference/tables.csv
+-- lists them. Each method has a row of printed values and a row per study that repeats the table.
 
 CREATE TABLE papers.place (
     paper VARCHAR NOT NULL,
@@ -34,7 +34,7 @@ WITH ours AS MATERIALIZED (
 compared AS (
     SELECT DISTINCT o.study, s.paper, s.place, s.base_model
     FROM ours o
-    JOIN papers.score s ON s.id = o.id
+    JOIN papers.score s USING (id)
 ),
 compared_tables AS (
     SELECT DISTINCT study, paper, place FROM compared
@@ -45,14 +45,14 @@ sides AS (
         CASE WHEN s.value IS NOT NULL THEN coalesce(s.mean_lengths, s.eval_length::VARCHAR) END
             AS lengths
     FROM papers.score s
-    LEFT JOIN compared_tables c ON c.paper = s.paper AND c.place = s.place
+    LEFT JOIN compared_tables c USING (paper, place)
     UNION ALL
     SELECT
         s.id, c.study, 'ours',
         o.value * CASE s.unit WHEN 'percent' THEN 100 ELSE 1 END,
         CASE WHEN o.id IS NOT NULL THEN coalesce(s.mean_lengths, s.eval_length::VARCHAR) END
     FROM papers.score s
-    JOIN compared c ON c.paper = s.paper AND c.place = s.place AND c.base_model = s.base_model
+    JOIN compared c USING (paper, place, base_model)
     LEFT JOIN ours o ON o.study = c.study AND o.id = s.id
     WHERE s.method IS NOT NULL
 )
@@ -63,7 +63,7 @@ SELECT
     string_split(f.lengths, ' ')::BIGINT[] AS lengths,
     s.* EXCLUDE (value)
 FROM sides f
-JOIN papers.score s ON s.id = f.id;
+JOIN papers.score s USING (id);
 
 COMMENT ON VIEW papers.beside IS
     'Figures of the papers'' tables: source paper has the printed value; source ours has the value of each study with figures of the table, in the printed unit. lengths is NULL if nothing is printed or planned.';

@@ -1,4 +1,4 @@
--- LCEG's settings of training beside those of our training runs, whatever their base model.
+-- LCEG's training settings beside those of our training runs, for any base model.
 
 CREATE VIEW lceg.table_7 AS
 WITH paper AS (

@@ -1,6 +1,5 @@
--- The papers' printed figures (catalog/reference/*.csv): facts of the literature, the same in every
--- catalog. They have a schema of their own, so that the digest of what studies computed leaves them
--- out.
+-- Figures printed in the papers, from catalog/reference/*.csv; the same in every catalog. They have
+-- their own schema, because `logical_digest` covers only schema `store`: what the studies computed.
 
 CREATE SCHEMA papers;
 

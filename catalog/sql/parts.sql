@@ -1,5 +1,6 @@
--- What means stand on. A mean is a number only if each of its planned parts is done; these views,
--- which readers do not use, hold the parts and say of those that are not there which and why.
+-- Parts of means: a part is a planned cell, identified by benchmark, task, profile and seed. A mean
+-- is NULL unless all its parts are done. `store.gap` holds the parts without a score and the
+-- reasons. The views of schema `store` are internal.
 
 CREATE VIEW store.part AS
 SELECT
@@ -39,15 +40,15 @@ COMMENT ON VIEW store.gap IS
     'Cells without a score, one row per task, status and reason, with their seeds.';
 
 CREATE VIEW task_sets AS
-SELECT left(sha256(parts), 12) AS task_set, benchmark, num_parts, parts
-FROM (
-    SELECT benchmark, count(*) AS num_parts, string_agg(part, ' ' ORDER BY part) AS parts
-    FROM store.part
-    GROUP BY study, base_model, method, frozen, benchmark, task, eval_length
-    UNION
-    SELECT benchmark, count(*) AS num_parts, string_agg(part, ' ' ORDER BY part) AS parts
-    FROM store.part
-    GROUP BY study, base_model, method, frozen, benchmark, eval_length
+SELECT DISTINCT
+    task_set_id(part) AS task_set,
+    benchmark,
+    count(*) AS num_parts,
+    part_list(part) AS parts
+FROM store.part
+GROUP BY GROUPING SETS (
+    (study, base_model, method, frozen, benchmark, task, eval_length),
+    (study, base_model, method, frozen, benchmark, eval_length)
 )
 ORDER BY benchmark, num_parts, parts;
 

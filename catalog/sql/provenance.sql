@@ -1,16 +1,4 @@
-CREATE VIEW trainings AS
-SELECT
-    checkpoint,
-    step,
-    tokens,
-    loss,
-    learning_rate,
-    tokens_per_second,
-    mfu,
-    grad_norm,
-    peak_memory_bytes
-FROM store.loss
-ORDER BY rowid;
+CREATE VIEW trainings AS FROM store.loss ORDER BY rowid;
 
 COMMENT ON VIEW trainings IS
     'Loss logs of training runs, one row per logged step; join on checkpoint with scores.';
@@ -29,23 +17,7 @@ COMMENT ON COLUMN trainings.peak_memory_bytes IS
     'Peak memory of the main process in bytes: of tensors on its GPU since the previous log entry; on a CPU, the largest resident set so far.';
 
 CREATE VIEW artifacts AS
-SELECT
-    artifact,
-    kind,
-    name,
-    folder,
-    intact,
-    damage,
-    num_files,
-    bytes,
-    attempts,
-    seconds,
-    started_at,
-    created_at,
-    environment,
-    spec,
-    result,
-    execution
+SELECT * EXCLUDE (plugins)
 FROM store.artifact
 ORDER BY kind, name, artifact;
 
@@ -98,22 +70,12 @@ COMMENT ON COLUMN edges.parent_kind IS
 
 CREATE VIEW environments AS
 SELECT
-    e.environment,
-    e.git_commit,
-    e.git_dirty,
-    e.host,
-    e.platform,
-    e.python,
-    e.cpu,
-    e.cpu_count,
-    e.instructions,
-    e.accelerators,
-    e.libraries,
+    e.*,
     count(*) AS num_artifacts,
     min(a.started_at) AS first_used,
     max(a.created_at) AS last_used
 FROM store.environment e
-JOIN store.artifact a ON a.environment = e.environment
+JOIN store.artifact a USING (environment)
 GROUP BY ALL
 ORDER BY min(a.started_at), e.environment;
 

@@ -1,14 +1,22 @@
--- Tables of the catalog, filled from the store's records and plans. Readers use the views of the
--- main schema; these tables may change.
+-- Tables of the catalog, filled from the store's records and plans, and macros of the views.
+-- Queries should read the views of the main schema: these tables may change between versions.
 
 CREATE SCHEMA store;
 
--- Python has the same label as `variant_label` of lce_core/study/variants.py.
+-- The function `variant_label` in lce_core/study/variants.py returns the same label.
 CREATE MACRO variant_label(method, frozen) AS CASE WHEN frozen THEN method ELSE method || ' tuned' END;
 
--- A mean over parts of what was planned cannot be compared: it is NULL until all parts are done.
+-- A mean over some of the planned cells is not comparable, so it is NULL until all are done.
 CREATE MACRO if_complete(mean, num_done, num_planned) AS
     CASE WHEN num_done = num_planned THEN mean END;
+
+-- Sort key that puts the best value first.
+CREATE MACRO best_first(value, higher_is_better) AS
+    CASE WHEN higher_is_better THEN -value ELSE value END;
+
+-- Aggregate: the sorted parts (see store.part) of a mean, and their digest.
+CREATE MACRO part_list(part) AS string_agg(part, ' ' ORDER BY part);
+CREATE MACRO task_set_id(part) AS left(sha256(part_list(part)), 12);
 
 CREATE TABLE store.study (
     study VARCHAR NOT NULL,

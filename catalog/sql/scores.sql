@@ -49,20 +49,7 @@ COMMENT ON COLUMN scores.is_default IS
 COMMENT ON COLUMN scores.kernel IS
     'Attention kernel that computed the cell; NULL if the record does not name it.';
 
-CREATE VIEW samples AS
-SELECT
-    cell,
-    sample,
-    eval_length,
-    depth,
-    num_prompt_tokens,
-    prediction,
-    reference,
-    score,
-    cluster,
-    margin
-FROM store.sample
-ORDER BY rowid;
+CREATE VIEW samples AS FROM store.sample ORDER BY rowid;
 
 COMMENT ON VIEW samples IS
     'Scores of single prompts or text windows, one row each. Join on cell for study and method.';
@@ -81,8 +68,7 @@ COMMENT ON COLUMN samples.cluster IS
 COMMENT ON COLUMN samples.margin IS
     'Log-probability of the right answer minus the mean log-probability of wrong answers, in nats; NULL if the benchmark does not compare them.';
 
-CREATE VIEW token_nll AS
-SELECT cell, position_bin, nll FROM store.token_nll ORDER BY rowid;
+CREATE VIEW token_nll AS FROM store.token_nll ORDER BY rowid;
 
 COMMENT ON VIEW token_nll IS
     'Negative log-likelihood (NLL) by token position, one row per cell and bin of positions.';

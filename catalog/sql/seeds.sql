@@ -1,4 +1,5 @@
--- Means for seeds and prompts that were not run; filled by catalog/comparisons/seeds.py.
+-- Means with intervals that cover other seeds and prompts; catalog/comparisons/seeds.py fills the
+-- table.
 
 CREATE TABLE compared.mean_over_seeds (
     study VARCHAR NOT NULL,
