@@ -33,9 +33,9 @@ Arguments = tuple[str, ...]
 
 
 def test_kill_9_loses_nothing_and_leaves_no_process(
-    finished: Path, text: Arguments, tmp_path: Path
+    finished: Path, migrated: Path, text: Arguments, tmp_path: Path
 ) -> None:
-    home, marker = new_home(finished, tmp_path / "home"), new_marker()
+    home, marker = new_home(migrated, tmp_path / "home"), new_marker()
     how = tmp_path / "how.yaml"
     how.write_text("checkpoint_seconds: 0.2\n", encoding="utf-8")
     arguments = ("run", write_study(tmp_path), "--execution", str(how), *text)
@@ -61,9 +61,9 @@ def test_kill_9_loses_nothing_and_leaves_no_process(
 
 
 def test_two_runs_at_once_compute_each_step_once(
-    finished: Path, text: Arguments, tmp_path: Path
+    finished: Path, migrated: Path, text: Arguments, tmp_path: Path
 ) -> None:
-    home, study = new_home(finished, tmp_path / "home"), write_study(tmp_path)
+    home, study = new_home(migrated, tmp_path / "home"), write_study(tmp_path)
     runs = [start(home, "run", study, *text) for _ in range(2)]
     outputs = [run.communicate(timeout=500)[0] for run in runs]
     assert [run.returncode for run in runs] == [0, 0], outputs
@@ -73,9 +73,9 @@ def test_two_runs_at_once_compute_each_step_once(
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl_c", "sigterm"])
 def test_an_interrupt_ends_with_one_line_and_no_process(
-    number: signal.Signals, finished: Path, text: Arguments, tmp_path: Path
+    number: signal.Signals, migrated: Path, text: Arguments, tmp_path: Path
 ) -> None:
-    home, marker = new_home(finished, tmp_path / "home"), new_marker()
+    home, marker = new_home(migrated, tmp_path / "home"), new_marker()
     run = start(
         *(home, "run", write_study(tmp_path), *text),
         env=marked(home, marker),
@@ -92,11 +92,11 @@ def test_an_interrupt_ends_with_one_line_and_no_process(
 
 
 def test_a_full_disk_stops_the_run_and_keeps_what_is_done(
-    finished: Path, text: Arguments, tmp_path: Path
+    migrated: Path, text: Arguments, tmp_path: Path
 ) -> None:
     study = write_study(tmp_path)
     with small_disk(tmp_path / "disk", 48) as disk:
-        home = new_home(finished, disk / "home")
+        home = new_home(migrated, disk / "home")
         run = start(home, "run", study, *text)
         wait_until(lambda: list((home / "artifacts").glob("held_out/jsonl*")))
         with contextlib.suppress(OSError), (disk / "filler").open("wb") as file:

@@ -112,6 +112,7 @@ def compare(home: Path, finished: Path) -> None:
 def test_whatever_is_killed_the_scores_are_those_of_an_undisturbed_run(
     seed: int,
     finished: Path,
+    migrated: Path,
     text: Arguments,
     tmp_path: Path,
     record_property: Callable[[str, str], None],
@@ -120,7 +121,7 @@ def test_whatever_is_killed_the_scores_are_those_of_an_undisturbed_run(
     arguments = ("run", write_study(tmp_path), *text)
     while killed < TRIES:
         if through:
-            home = new_home(finished, tmp_path / f"home-{next(homes)}")
+            home = new_home(migrated, tmp_path / f"home-{next(homes)}")
         hits, through = disturbed(home, arguments, draw)
         for hit in hits:
             record_property("killed", hit)

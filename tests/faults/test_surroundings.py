@@ -40,9 +40,9 @@ def begun(home: Path) -> bool:
 
 
 def test_a_server_that_is_silent_for_20_seconds_delays_nothing_but_its_records(
-    finished: Path, text: Arguments, tmp_path: Path
+    finished: Path, migrated: Path, text: Arguments, tmp_path: Path
 ) -> None:
-    home, marker = new_home(finished, tmp_path / "home"), new_marker()
+    home, marker = new_home(migrated, tmp_path / "home"), new_marker()
     run = start(home, "run", write_study(tmp_path), *text, env=marked(home, marker))
     wait_until(lambda: begun(home))
     (server,) = playing(marker, "server")
@@ -59,10 +59,10 @@ def test_a_server_that_is_silent_for_20_seconds_delays_nothing_but_its_records(
 
 
 def test_catalog_and_mlflow_that_vanish_are_made_again(
-    finished: Path, text: Arguments, tmp_path: Path
+    finished: Path, migrated: Path, text: Arguments, tmp_path: Path
 ) -> None:
-    home, study = new_home(finished, tmp_path / "home"), write_study(tmp_path)
-    lce(home, "run", study, "--select", "method=none", *text)  # both are there
+    home, study = new_home(migrated, tmp_path / "home"), write_study(tmp_path)
+    lce(home, "worker", study, "--select", "method=none", *text)  # makes the catalog
     run = start(home, "run", study, *text)
     done = len(list(Store(home).records()))
     wait_until(lambda: len(list(Store(home).records())) > done)
@@ -75,11 +75,11 @@ def test_catalog_and_mlflow_that_vanish_are_made_again(
 
 
 def test_a_store_that_turns_read_only_stops_the_run_and_keeps_what_is_done(
-    finished: Path, text: Arguments, tmp_path: Path
+    finished: Path, migrated: Path, text: Arguments, tmp_path: Path
 ) -> None:
     study = write_study(tmp_path)
     with small_disk(tmp_path / "disk", 200) as disk:
-        home = new_home(finished, disk / "home")
+        home = new_home(migrated, disk / "home")
         artifacts, marker = home / "artifacts", new_marker()
         artifacts.mkdir()
         subprocess.run(["mount", "--bind", str(artifacts), str(artifacts)], check=True)
@@ -96,16 +96,16 @@ def test_a_store_that_turns_read_only_stops_the_run_and_keeps_what_is_done(
             assert done <= {path for path, _ in Store(home).records()}
             wait_until(lambda: not survivors(marker), 30)
             assert remounted(artifacts, "bind,rw")
-            lce(home, "run", study, *text)
+            lce(home, "worker", study, *text)
             assert scores(home) == scores(finished)
         finally:
             subprocess.run(["umount", "--lazy", str(artifacts)], check=True)
 
 
 def test_four_drivers_at_once_compute_each_step_once(
-    finished: Path, text: Arguments, tmp_path: Path
+    finished: Path, migrated: Path, text: Arguments, tmp_path: Path
 ) -> None:
-    home, study = new_home(finished, tmp_path / "home"), write_study(tmp_path)
+    home, study = new_home(migrated, tmp_path / "home"), write_study(tmp_path)
     runs = [start(home, "run", study, *text) for _ in range(4)]
     outputs = [run.communicate(timeout=500)[0] for run in runs]
     assert [run.returncode for run in runs] == [0, 0, 0, 0], outputs

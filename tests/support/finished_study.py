@@ -14,13 +14,15 @@ import pytest
 
 @pytest.fixture(scope="session")
 def migrated(made_once: Callable[[str, Callable[[Path], None]], Path]) -> Path:
-    """A home that holds a new Prefect database and nothing else; `new_home` copies it.
+    """A home that holds new databases of Prefect and MLflow, and nothing else; for `new_home`.
 
-    Creating the database takes a server ten seconds, most of them in migrations.
+    Creating them takes ten seconds and three, most of them in migrations.
     """
     from flows.servers.temporary_server import temporary_server
+    from tasks.tracking import initialise
 
     def migrate(folder: Path) -> None:
+        initialise(folder)
         with temporary_server(folder) as server:
             server.wait_ready()
 

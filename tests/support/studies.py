@@ -5,10 +5,12 @@ Every command is a process of its own and sees none of the suite's settings of s
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
 import shutil
+import sqlite3
 import subprocess
 import sys
 import sysconfig
@@ -22,6 +24,7 @@ import yaml
 
 from catalog.queries import run_query
 from flows.settings import STUDIES
+from tasks.tracking.database import artifact_root, database, is_here
 from tests.support.forked_commands import Ended, shared_forks
 
 LCE = [sys.executable, "-c", "from lce.cli import main; main()"]
@@ -124,13 +127,30 @@ def copied_home(finished: Path, copy: Path) -> Path:
         else:
             how = os.link if part.name == "artifacts" else shutil.copy2
             shutil.copytree(part, copy / part.name, copy_function=how)
+    move_mlflow(finished, copy)
     return copy
 
 
 def new_home(migrated: Path, folder: Path) -> Path:
-    """Return a home without results that has a copy of the other home's Prefect database."""
-    shutil.copytree(migrated / "prefect", folder / "prefect")
+    """Return a home without results that has copies of the other home's databases."""
+    for part in ("prefect", "mlflow"):
+        shutil.copytree(migrated / part, folder / part)
+    move_mlflow(migrated, folder)
     return folder
+
+
+def move_mlflow(before: Path, home: Path) -> None:
+    """Let a copied MLflow database keep its files in `home`; lce would make another one.
+
+    Creating the database takes seconds.
+    """
+    if not is_here(before):
+        return
+    folders = (artifact_root(before).as_uri(), artifact_root(home).as_uri())
+    with contextlib.closing(sqlite3.connect(database(home))) as copied, copied:
+        for column in ("experiments SET artifact_location", "runs SET artifact_uri"):
+            name = column.split()[-1]
+            copied.execute(f"UPDATE {column} = replace({name}, ?, ?)", folders)
 
 
 def wait_until(condition: Callable[[], object], seconds: float = 300) -> None:

@@ -42,6 +42,7 @@ from tasks.tracking.live import LiveRuns, shown_live
 from tasks.tracking.seed_content import MAX_CURVE_POINTS, MAX_TELEMETRY_POINTS
 from tasks.tracking.study_content import read_plan, run_contents
 from tests.support.repository import ROOT
+from tests.support.studies import move_mlflow
 from tests.support.tracked_studies import cell, finetune, plan_study
 from tests.support.training_jobs import job_maker, packed_rows
 
@@ -66,6 +67,7 @@ def store(tmp_path: Path, race: tuple[Path, list[int | None]]) -> Store:
     # Migrations take seconds, a copy does not. The blank in the name has to survive URIs.
     home = tmp_path / "my home"
     shutil.copytree(race[0], home)
+    move_mlflow(race[0], home)
     store = Store(home)
     store.prepare()
     return store
@@ -555,7 +557,7 @@ def runs_if_any(store: Store) -> list[Any]:
 
 
 def test_a_process_beside_the_flow_shows_what_trains_and_ends_with_it(store: Store) -> None:
-    database(store.home).unlink()  # made for another place: it would be set aside, with a line
+    database(store.home).unlink()  # the process beside the flow creates it
     _, step = live_plan(store)
     with shown_live(store.home, "small", least_seconds=0.2):
         log_of(store, step, range(5))

@@ -19,7 +19,7 @@ from catalog.build import build_catalog
 from lce_core.store.artifacts import Store
 from tests.support.catalogs.sample_store import STUDY, sample_store
 from tests.support.ports import unused_port
-from tests.support.studies import LCE, environment, library_text, write_study
+from tests.support.studies import LCE, environment, library_text, new_home, write_study
 
 TRACE = "trace=connect,sendto,sendmsg,sendmmsg"
 ADDRESS = re.compile(r'(?:inet_addr\("|inet_pton\(AF_INET6, ")([^"]+)"')
@@ -140,10 +140,10 @@ def test_the_dashboard_calls_nobody_while_its_pages_are_read(
 
 
 @pytest.mark.long
-def test_no_run_calls_out(tmp_path: Path) -> None:
-    text = tmp_path / "text"
+def test_no_run_calls_out(migrated: Path, tmp_path: Path) -> None:
+    home, text = new_home(migrated, tmp_path / "home"), tmp_path / "text"
     library_text(text)
     run = [*LCE, "run", write_study(tmp_path), "--data-folder", f"text={text}"]
-    done = isolated(traced(run, tmp_path / "notes"), tmp_path / "home", tmp_path)
+    done = isolated(traced(run, tmp_path / "notes"), home, tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert outside(tmp_path / "notes") == []
