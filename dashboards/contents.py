@@ -35,7 +35,7 @@ class Contents:
     scores: list[Row]
     """Default metric by task, length and method, mean over seeds."""
     standing: list[Row]
-    """For each method, the share of its comparisons beyond the trained context that it wins."""
+    """Share of comparisons that each method wins at lengths beyond the trained context."""
     nll_differences: list[Row]
     """Difference in NLL from the base model, by band of positions."""
     curves: list[Row]

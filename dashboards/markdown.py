@@ -89,7 +89,7 @@ def _page(
     if hypothesis := contents.studies[0]["hypothesis"]:
         yield f"Hypothesis: {plain(hypothesis)}\n"
     yield (
-        f"{run['done']} of {run['cells']} cells are done, {seeds}, profiles"
+        f"{run['done']} of {run['cells']} cells are done, {seeds}, profile"
         f" {plain(run['profiles'] or '-')}. Target context:"
         f" {contents.studies[0]['target_context']:,} tokens.\n"
     )
@@ -167,8 +167,8 @@ def _against_base(rows: Sequence[Row]) -> Iterator[str]:
     if not found:
         return
     length, bands = rows[0]["eval_length"], next(iter(found.values()))
-    title = f"{plain(rows[0]['benchmark'])} {plain(rows[0]['task'])} at {length:,}"
-    yield f"\n### {title} against the base model: nats per token, lower is better\n"
+    title = f"{plain(rows[0]['benchmark'])}, {plain(rows[0]['task'])}, {length:,} tokens"
+    yield f"\n### {title}, minus the base model, by position: nats per token, lower is better\n"
     yield f"| method | {' | '.join(map(band_label, bands))} |"
     yield f"|---|{'---:|' * len(bands)}"
     for one, mine in found.items():
@@ -178,7 +178,7 @@ def _against_base(rows: Sequence[Row]) -> Iterator[str]:
 def _table(contents: Contents, rows: Sequence[Row]) -> Iterator[str]:
     first, sure = rows[0], verdicts(contents)
     lengths = sorted({row["eval_length"] for row in rows})
-    title = f"{plain(first['benchmark'])} {plain(first['task'])}"
+    title = f"{plain(first['benchmark'])}, {plain(first['task'])}"
     known = next((row for row in rows if row["metric"]), None)  # None if not done
     if known:
         better = "higher" if known["higher_is_better"] else "lower"

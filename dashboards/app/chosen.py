@@ -47,7 +47,7 @@ def choose(catalog: Catalog) -> Chosen | None:
 
 
 def picked(key: str, options: Sequence[str], label: str) -> str:
-    """Draw a picker and return its value, which other pages start with and the URL contains."""
+    """Draw a picker and return its value, which the URL and the session keep for other pages."""
     options = list(dict.fromkeys(options))
     remembered = st.session_state.get(f"last_{key}")
     index = options.index(remembered) if remembered in options else 0

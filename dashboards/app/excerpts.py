@@ -13,8 +13,8 @@ WHOLE = 6000
 BEGINNING, END, AROUND = 1500, 1200, 500
 MOST_PLACES = 8
 """Number of marked spans that a shortened text always shows; later ones may be omitted."""
-_SEEN = {code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n"}
-"""Unicode symbol that a browser displays, by code of a control character."""
+_CONTROL_SYMBOLS = {code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n"}
+"""Code of a visible Unicode symbol for each control character."""
 
 Span = tuple[int, int]
 
@@ -64,4 +64,4 @@ def _marked(text: str, first: int, last: int, places: Sequence[Span]) -> Iterato
 
 
 def _plain(text: str) -> str:
-    return escape(text.translate(_SEEN))
+    return escape(text.translate(_CONTROL_SYMBOLS))

@@ -9,8 +9,9 @@ from pathlib import Path
 import altair as alt
 import streamlit as st
 
+from dashboards.charts.marks import NUM_COLOURS
+
 _CSS = Path(__file__).parents[1] / "page" / "figures.css"
-NUM_COLOURS = 6
 STEPS = 11
 NAMES = alt.Axis(labelLimit=190, labelOverlap=False, labelFlush=False)
 """Axis that shows the label of every method, even if labels overlap."""

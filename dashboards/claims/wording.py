@@ -8,15 +8,15 @@ from typing import Any
 from lce_core import formats
 
 MOST_NAMED = 4
-"""Methods that a sentence lists by name; further methods are counted."""
+"""A sentence names this many methods of a longer list and counts the others."""
 
 EXPLAINED = (
-    "Both methods of a comparison have the same prompts. Brackets contain 95 % intervals; a"
-    " negative number means the opposite direction. Better means significantly better: p_Holm, the"
-    " p-value corrected for multiple comparisons, is at most 0.05. Independent samples are prompts"
-    " or windows of text; all from one document count as one sample. A result shown for these"
-    " training runs only may differ with other training seeds. The smallest detectable difference"
-    " is the one that the test finds in four of five studies; smaller ones may exist."
+    "Both methods of a comparison were evaluated on the same prompts. Brackets contain 95 %"
+    " intervals; a negative number means the opposite direction. Better means significantly better:"
+    " p_Holm, the p-value corrected for multiple comparisons, is at most 0.05. Independent samples"
+    " are prompts or windows of text; all from one document count as one sample. A result shown for"
+    " these training runs only may differ with other training seeds. The smallest detectable"
+    " difference is the one that the test finds in four of five studies; smaller ones may exist."
 )
 """Explanation of the sentences about pairs and best methods."""
 CORRELATION = (

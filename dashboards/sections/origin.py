@@ -40,7 +40,7 @@ def origin(contents: Contents) -> str:
     commits = dict.fromkeys(row["git_commit"] for row in contents.environments if row["git_commit"])
     commands = [
         *(f"git checkout {commit}" for commit in list(commits)[-1:]),
-        "make .venv/installed",  # a target that earlier commits have as well
+        "make .venv/installed",  # this target exists in older commits as well
         f".venv/bin/lce run {contents.study}",
         f".venv/bin/lce sql \"FROM scores WHERE study = '{contents.study}'\"",
     ]

@@ -59,7 +59,7 @@ def _columns(rows: list[Row]) -> list[Column]:
 
 
 def _sheets(columns: Sequence[Column]) -> Iterator[list[Column]]:
-    """Split columns into groups of at most `MOST_COLUMNS`; a task's stay together if they fit."""
+    """Split columns into groups of at most `MOST_COLUMNS`; split a task only if it is larger."""
     sheet: list[Column] = []
     for task in dict.fromkeys(task for task, _ in columns):
         mine = [column for column in columns if column[0] == task]

@@ -67,7 +67,7 @@ def test_each_value_and_interval_is_in_the_table_of_its_task(catalog: Path, fold
     seen = 0
     for row in rows(catalog, f"FROM score_by_length WHERE study = '{STUDY}'"):
         method = row["method"] if row["frozen"] else f"{row['method']} tuned"
-        text = shown[f"{row['benchmark']} {row['task']}"][method][f"{row['eval_length']:,}"]
+        text = shown[f"{row['benchmark']}, {row['task']}"][method][f"{row['eval_length']:,}"]
         if row["value"] is None:
             assert text == f"{row['num_seeds']} of {row['num_planned']} seeds"
             continue
@@ -88,7 +88,8 @@ def test_nll_differences_from_the_base_model_are_on_the_same_positions(
     written = tables(page)
     assert {row["eval_length"] for row in found} == {512, 1024}
     for row in found:
-        title = f"{row['benchmark']} {row['task']} at {row['eval_length']:,} against the base model"
+        place = f"{row['benchmark']}, {row['task']}, {row['eval_length']:,} tokens"
+        title = f"{place}, minus the base model, by position"
         label = row["method"] + " tuned" * (not row["frozen"])
         (line,) = [
             fields for name, fields in written[title].items() if name.removesuffix(" ~") == label
@@ -109,7 +110,7 @@ def test_unfinished_cells_and_an_unknown_trained_context_are_no_error(
     path = written(tmp_path / "catalog.duckdb", cells, trained=None)
     page = write_markdown(path, "s", tmp_path / "report").read_text(encoding="utf-8")
     assert f"\n## {BASE_MODEL}\n" in page
-    assert "### passkey single: accuracy, higher is better\n" in page
+    assert "### passkey, single: accuracy, higher is better\n" in page
     assert "**" not in page
 
 
@@ -188,7 +189,7 @@ def test_a_study_with_one_seed_has_intervals_over_samples(tmp_path: Path) -> Non
     assert known
     for row in known:
         method = row["method"] if row["frozen"] else f"{row['method']} tuned"
-        text = shown[f"{row['benchmark']} {row['task']}"][method][f"{row['eval_length']:,}"]
+        text = shown[f"{row['benchmark']}, {row['task']}"][method][f"{row['eval_length']:,}"]
         interval = re.findall(r"[-+.e\d]+", text)[1:]
         bounds = [bound for bound in (row["ci_low"], row["ci_high"]) if bound is not None]
         assert interval == [formats.score(bound) for bound in bounds]

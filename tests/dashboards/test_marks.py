@@ -82,7 +82,7 @@ def test_a_task_has_the_same_mark_in_markdown(catalog: Path, tmp_path: Path) -> 
     assert page.count(LEGEND) == 1
     for task in RIGHT["none", True]:
         (block,) = re.findall(
-            rf"^### \w+ {task}:.*?(?=^#|\Z)", page, flags=re.DOTALL | re.MULTILINE
+            rf"^### \w+, {task}:.*?(?=^#|\Z)", page, flags=re.DOTALL | re.MULTILINE
         )
         (line,) = re.findall(r"^\| pi tuned .*$", block, flags=re.MULTILINE)
         marks = [verdict for verdict, mark in MARKS.items() if mark in line]

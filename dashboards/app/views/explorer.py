@@ -13,7 +13,8 @@ import streamlit as st
 from dashboards.app.chosen import Chosen
 from dashboards.app.points import DIMENSIONS, Measure, Points, dimension, measures, points
 from dashboards.app.tables import table
-from dashboards.app.theme import NUM_COLOURS, colour, series
+from dashboards.app.theme import colour, series
+from dashboards.charts.marks import NUM_COLOURS
 from dashboards.contents import Row
 from dashboards.families import NO_EXTENSION, OTHERS, TITLES, Variant
 from lce_core.study.variants import CONTROL
@@ -103,7 +104,7 @@ def _notes(found: Points, by: Sequence[str], y: Measure) -> None:
 
 @dataclass(frozen=True)
 class _Axes:
-    """What the chart shows on its axes, by colour and by panel.
+    """The quantities on the chart's axes, by colour and by panel.
 
     The horizontal axis is either a dimension or a measure; the other field is None.
     """

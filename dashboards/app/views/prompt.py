@@ -19,10 +19,7 @@ _BOX = (
 
 
 def show(home: Path, cell: str, sample: int) -> None:
-    """Show a sample's prompts under a line that says what they were built from.
-
-    If they cannot be built, show why.
-    """
+    """Show a sample's prompts and what they were built from, or why they cannot be built."""
     prompts = _prompts(home, cell, sample)
     if prompts.found is None:
         st.warning("This prompt cannot be shown.")
