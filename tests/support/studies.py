@@ -24,7 +24,7 @@ import yaml
 
 from catalog.queries import run_query
 from flows.settings import STUDIES
-from tasks.tracking.database import artifact_root, database, is_here
+from tasks.tracking.database import artifact_root, database, has_usable_database
 from tests.support.forked_commands import Ended, shared_forks
 
 LCE = [sys.executable, "-c", "from lce.cli import main; main()"]
@@ -144,7 +144,7 @@ def move_mlflow(before: Path, home: Path) -> None:
 
     Creating the database takes seconds.
     """
-    if not is_here(before):
+    if not has_usable_database(before):
         return
     folders = (artifact_root(before).as_uri(), artifact_root(home).as_uri())
     with contextlib.closing(sqlite3.connect(database(home))) as copied, copied:
