@@ -18,8 +18,8 @@ def select_cells(plan: StudyPlan, select: str) -> StudyPlan:
     Values of the same axis are alternatives; different axes must all match.
 
     Raises:
-      SpecError: if an axis is unknown, no cell of the study has a value, or no cell matches all
-        axes.
+      SpecError: if an axis is unknown, if no cell has one of the values, or if no cell matches on
+        all axes.
     """
     if not select.strip():
         return plan
@@ -42,16 +42,16 @@ def select_cells(plan: StudyPlan, select: str) -> StudyPlan:
         raise SpecError(
             "--select",
             repr(select),
-            f"a cell of {plan.study.study}: each value has some, and none has all of them",
-            "leave out an axis; `lce status` shows which cells there are",
+            f"a cell of {plan.study.study} that matches on all axes",
+            "leave out an axis; `lce status` shows the study's cells",
         )
     return with_cells(plan, cells)
 
 
 def with_cells(plan: StudyPlan, cells: Sequence[PlannedCell]) -> StudyPlan:
-    """Return the plan with only `cells` and all steps they need.
+    """Return the plan with only `cells` and all steps that these cells need.
 
-    Cells and steps whose data is missing here are kept as expected ones.
+    Steps in `StudyPlan.expected`, whose data is missing, are treated in the same way.
     """
     known = {**plan.expected, **plan.steps}
     needed: set[str] = set()
@@ -67,39 +67,31 @@ def with_cells(plan: StudyPlan, cells: Sequence[PlannedCell]) -> StudyPlan:
 
 
 def require_work(plan: StudyPlan, where: str) -> None:
-    """Raise an error if no cell of the study can be computed here.
-
-    Raises:
-      SpecError: if every cell is unavailable; gives the first cell's reason.
-    """
+    """Raise SpecError with the first cell's reason if no cell can be computed on this machine."""
     if not plan.steps:
         raise SpecError(
             where,
-            f"no cell that can be computed here; the first: {plan.cells[0].unavailable}",
-            "at least one cell that can be computed here",
-            "provide the data or weights that it names",
+            f"no cell that can be computed on this machine; the first: {plan.cells[0].unavailable}",
+            "at least one cell that can be computed",
+            "provide the missing data or weights",
         )
 
 
 def require_models(plan: StudyPlan, execution: Execution) -> None:
-    """Raise an error if a base model of the study must be fetched first and was not.
-
-    Raises:
-      SpecError: names the command that fetches the model.
-    """
+    """Raise SpecError if a base model's weights have not been fetched, with the command for it."""
     for name in models_to_fetch(plan, execution):
         raise SpecError(
             f"base model {name}",
             f"no such model in {Store(execution.home).models}",
-            "weights that were fetched once",
+            "fetched weights",
             fetching(name),
         )
 
 
 def models_to_fetch(plan: StudyPlan, execution: Execution) -> list[str]:
-    """Return the names of the study's base models that `lce fetch` has yet to download.
+    """Return the names of the study's base models that `lce fetch` must download first.
 
-    A model for which the user names a folder needs no download.
+    Models for which the user gives a folder need no download.
     """
     models = Store(execution.home).models
     return [

@@ -1,4 +1,4 @@
-"""Settings from the environment and the command line: LCE_HOME, study files, the Execution.
+"""Find the store's folder, study files and a browser, and make the execution settings.
 
 Only this module turns environment variables and command-line options into settings.
 """
@@ -29,9 +29,9 @@ STUDIES = Path(__file__).parent / "studies"
 BROWSER = "LCE_CHROMIUM"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 """Program names under which Linux distributions and Google install Chromium or Chrome."""
-MOST_CPU_SLOTS = 8
-"""Most slots on a CPU by default. More single-thread workers rarely pay, because each holds its own
-copy of torch (0.5 GB)."""
+MAX_CPU_SLOTS = 8
+"""Default limit of slots on a CPU. More single-threaded workers rarely pay off, because each loads
+its own copy of torch (0.5 GB)."""
 
 
 def home() -> Path:
@@ -40,7 +40,7 @@ def home() -> Path:
 
 
 def browser() -> Path:
-    """Return the Chromium or Chrome that prints reports: $LCE_CHROMIUM, or the first on the PATH.
+    """Return the Chromium or Chrome that prints reports: $LCE_CHROMIUM, or the first in $PATH.
 
     Raises:
       SpecError: if no browser is found.
@@ -51,14 +51,14 @@ def browser() -> Path:
             return Path(found).absolute()
     raise SpecError(
         "--format pdf",
-        f"{BROWSER}={named}, which is no program" if named else "no browser on the PATH",
+        f"{BROWSER}={named}, which is no program" if named else "no browser in $PATH",
         "an installed Chromium or Chrome, which prints the report",
-        f"install the package chromium, or name the program in {BROWSER}",
+        f"install the package chromium, or set {BROWSER} to the program",
     )
 
 
 def shipped_studies() -> list[str]:
-    """Return the names of the studies that come with the package."""
+    """Return the names of the studies in the package, which users can give instead of a path."""
     return sorted(path.stem for path in STUDIES.glob("*.yaml"))
 
 
@@ -89,14 +89,14 @@ def study_path(study: str) -> Path:
 
 
 def study_name(study: str) -> str:
-    """Return the catalog name of a study: read from its file, or `study` if it is no file."""
+    """Return a study's name in the catalog, read from its file; `study` itself if it is no file."""
     if Path(study).suffix in (".yaml", ".yml") or is_file(Path(study)):
         return load_study(study_path(study)).study
     return study
 
 
 def is_file(path: Path) -> bool:
-    """Return True if `path` is a file; False also for a name that is too long for the system."""
+    """Return True if `path` is a file; False also for a name that is too long for the OS."""
     try:
         return path.is_file()
     except OSError:
@@ -114,8 +114,8 @@ def open_study(study: str, execution: Execution) -> tuple[StudySpec, str]:
     """Register the execution's plug-in folders, then read the study.
 
     Returns:
-      The study, and its file as error messages name it: the file name of a shipped study, or the
-      path.
+      The study, and the name of its file in error messages: a shipped study's file name, or the
+      path of another file.
     """
     add_plugin_folders(execution.plugin_folders)
     path = study_path(study)
@@ -123,13 +123,13 @@ def open_study(study: str, execution: Execution) -> tuple[StudySpec, str]:
 
 
 def make_execution(options: Mapping[str, Any] | None = None, file: Path | None = None) -> Execution:
-    """Return this machine's Execution: defaults, overridden by a YAML file, then by options.
+    """Return the execution settings: defaults, overridden by a YAML file, then by options.
 
-    Options that are None count as not given. Without `slots`, there is one slot per GPU, or one per
-    CPU core up to `MOST_CPU_SLOTS`.
+    Options that are None count as not given. The default of `slots` is one per GPU of this machine,
+    or one per CPU core up to `MAX_CPU_SLOTS`.
 
     Raises:
-      SpecError: if a key is unknown or a value is wrong; names where it was given.
+      SpecError: if a key is unknown or a value is wrong.
     """
     given = {**_read(file), **{k: v for k, v in (options or {}).items() if v is not None}}
     given.setdefault("home", home())
@@ -143,7 +143,9 @@ def make_execution(options: Mapping[str, Any] | None = None, file: Path | None =
 
 
 def named_folders(pairs: list[str], option: str) -> dict[str, Path]:
-    """Parse ["name=folder", ...] into a mapping. A data folder may also be an address on the hub.
+    """Parse ["name=folder", ...] into absolute paths by name.
+
+    With the option --data-folder, an address on the Hugging Face Hub may replace a folder.
 
     Raises:
       SpecError: if a pair has another form, or its folder does not exist.
@@ -152,16 +154,16 @@ def named_folders(pairs: list[str], option: str) -> dict[str, Path]:
     for pair in pairs:
         name, _, folder = pair.partition("=")
         if not (name and folder):
-            raise SpecError(option, repr(pair), "the form NAME=FOLDER", "add the name")
-        place = Path(folder)
-        if option == DATA_FOLDER and is_address(place):
-            folders[name] = place
+            raise SpecError(option, repr(pair), "the form NAME=FOLDER", "add the missing part")
+        path = Path(folder)
+        if option == DATA_FOLDER and is_address(path):
+            folders[name] = path
             continue
-        if not _is_folder(place):
+        if not _is_folder(path):
             raise SpecError(
                 option, f"{pair!r}, which is no folder", "an existing folder", "check the path"
             )
-        folders[name] = place.absolute()
+        folders[name] = path.absolute()
     return folders
 
 
@@ -187,7 +189,7 @@ def _check_gpus(execution: Execution, here: Machines) -> None:
             "execution.device",
             "cuda, but no GPU is visible here",
             "a device of this machine",
-            "use device auto or cpu",
+            "set device to auto or cpu",
         )
     if not here.training_runs(execution.processes):
         raise SpecError(
@@ -204,8 +206,8 @@ def _check_gpus(execution: Execution, here: Machines) -> None:
         if here.num_gpus < number:
             raise SpecError(
                 f"execution.{name}",
-                f"{getattr(execution, name)}, where {here.num_gpus} GPUs are visible",
-                f"{number} GPUs, one for each process of each of these slots",
+                f"{getattr(execution, name)} slots, which need {number} GPUs",
+                f"slots that need at most the {here.num_gpus} visible GPUs",
                 f"lower --{name.replace('_', '-')}",
             )
 
@@ -215,7 +217,7 @@ def _slots(execution: Execution, here: Machines) -> dict[str, int]:
         return {"slots": here.num_gpus}
     if execution.engine != LOCAL:
         return {"slots": max(1, here.cpus // execution.threads)}
-    return {"slots": min(here.cpus, MOST_CPU_SLOTS)}
+    return {"slots": min(here.cpus, MAX_CPU_SLOTS)}
 
 
 def _read(file: Path | None) -> dict[str, Any]:

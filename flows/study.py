@@ -1,7 +1,7 @@
-"""The flow `controlled-study`: plan, submit only the missing steps, then record.
+"""The Prefect flow `controlled-study`: submit a study's missing steps, then record the results.
 
-For a study that is done only the recording task runs. The store alone decides which steps are
-missing; Prefect schedules, retries and displays.
+Which steps are missing follows from the store alone, not from Prefect's records. If no step is
+missing, only the recording task runs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from flows.work import RunOptions, preflight
 from tasks.recording import record_study
 
 MOST_SLOTS = 256
-"""Threads of Prefect's task runner: enough for any number of slots, which limits running units."""
+"""Threads of Prefect's task runner. The run's slots limit how many units run at once, so this only
+has to exceed any number of slots."""
 
 
 @flow(
@@ -45,23 +46,23 @@ def controlled_study(
     retry_failed: bool = False,
     budget: str = "",
 ) -> dict[str, Any]:
-    """Compute what is missing of a study and update the catalog and MLflow.
+    """Compute a study's missing steps, then update the catalog and MLflow.
 
     Args:
       study: name of a shipped study, or path of a study file.
-      select: "axis=value,..." to compute only these cells; all others stay as they are.
-      execution: keys of `lce_core.execution.Execution` that differ from this machine's defaults.
-      retry_failed: retry steps that failed permanently (a loss or score that is not finite).
-      budget: "8gpuh", "100cpuh" or "2h" to compute only the blocks that the budget pays for. A
-        block covers all methods.
+      select: "axis=value,..." to compute only cells with these values; empty for all cells.
+      execution: fields of `lce_core.execution.Execution` that differ from this machine's defaults.
+      retry_failed: True to retry steps that failed permanently (a loss or score was not finite).
+      budget: "8gpuh", "100cpuh" or "2h" to compute only the blocks that this budget pays for
+        (`flows.plans.budget`); empty for no limit.
 
     Returns:
       The study's name, the number of cells by status, and the number of steps this run computed.
 
     Raises:
-      SpecError: if the request is wrong.
+      SpecError: if the study or a parameter is wrong.
       StoreError: if the disk is full.
-      StudyIncompleteError: if cells failed.
+      StudyIncompleteError: if some cells failed.
     """
     with sigterm_interrupts():
         run = current_run()

@@ -1,4 +1,4 @@
-"""Output of the commands: plain lines, and tables and progress by rich."""
+"""Output of the commands: plain lines, and the console for tables and progress bars of rich."""
 
 from __future__ import annotations
 
@@ -14,9 +14,14 @@ from lce_core.terminal import Guarded, visible
 
 
 def plain_table(texts: Sequence[str], numbers: Sequence[str] = (), gap: int = 2) -> Table:
-    """Return a table without lines: columns of text, then columns of numbers aligned right.
+    """Return an empty table without lines. Text columns come first, then right-aligned numbers.
 
-    Text that is too wide continues in the next line; numbers never break.
+    Text that is too wide continues in the next line; numbers are never wrapped.
+
+    Args:
+      texts: headers of the text columns.
+      numbers: headers of the columns of numbers.
+      gap: spaces between columns.
     """
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, gap, 0, 0))
     for column in texts:
@@ -27,7 +32,7 @@ def plain_table(texts: Sequence[str], numbers: Sequence[str] = (), gap: int = 2)
 
 
 class Terminal(Console):
-    """A console that prints texts without markup and passes only rich's own escape sequences."""
+    """A rich console that ignores markup in texts and escapes control sequences in them."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"markup": False, "emoji": False, **options})
@@ -35,9 +40,10 @@ class Terminal(Console):
     @property
     def file(self) -> IO[str]:
         """The stream that rich writes to."""
-        found = super().file  # skips the replacement that a live view puts in place of a stream
-        # `_render_buffer` escapes each segment's text, so the guard could only block rich's own
-        # sequences.
+        # `super` returns the real stream, which a live view replaces in `sys.stdout`.
+        found = super().file
+        # `_render_buffer` has already escaped all texts, so a guard would only block rich's own
+        # control sequences.
         return found.unguarded if isinstance(found, Guarded) else found
 
     @file.setter
@@ -51,7 +57,7 @@ class Terminal(Console):
 
 
 def say(text: str, *, err: bool = False, end: str = "\n") -> None:
-    """Print a text and flush. Unlike `click.echo`, keep escape sequences in files and pipes."""
+    """Print a text and flush. Unlike `click.echo`, keep escape sequences in files and pipes too."""
     stream = sys.stderr if err else sys.stdout
     stream.write(f"{text}{end}")
     stream.flush()

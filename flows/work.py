@@ -30,22 +30,21 @@ from tasks.mending import mend_projections
 
 @dataclass(frozen=True)
 class RunOptions:
-    """Which cells of its studies a run computes."""
+    """The user's choice of the cells that a run computes."""
 
     select: str = ""
-    """Cells to compute, as "axis=value,..."; all if empty."""
+    """Compute only cells with these values, as "axis=value,..."; all cells if empty."""
     retry_failed: bool = False
-    """Retry steps that failed permanently (a loss or score that is not finite)."""
+    """Retry steps that failed permanently (a loss or score was not finite)."""
     budget: str = ""
-    """Budget such as "8gpuh", "100cpuh" or "2h", which limits the run to whole blocks; none if
-    empty."""
+    """Compute only blocks that a budget such as "8gpuh" pays for; no limit if empty."""
     accept_plugin_change: bool = False
     """Keep the results of plug-ins whose code changed although their VERSION did not."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """What a run has to do for one study: the selected plan and the state of its steps."""
+    """Work of a run for one study: the plan of the selected cells, and the state of its steps."""
 
     request: Request
     wanted: StudyPlan
@@ -53,11 +52,11 @@ class Work:
     states: dict[str, StepState]
     """State in the store of each step, by fingerprint."""
     swept: tuple[str, ...] = ()
-    """Unfinished attempts of dead processes that the preflight removed from the store."""
+    """Names of the unfinished attempts of dead processes that `preflight` removed."""
     chosen: tuple[str, ...] = ()
     """Lines for the user about the blocks within the budget; empty without a budget."""
     notes: tuple[str, ...] = ()
-    """Notes for the user about the study's name and its lock."""
+    """Notes for the user about a reused study name, or about differences from the study's lock."""
 
     @cached_property
     def units(self) -> list[Unit]:
@@ -85,20 +84,20 @@ class Work:
 
     @property
     def trains(self) -> bool:
-        """True if any training run is to do."""
+        """True if the units to do include a training run."""
         return any(issubclass(kind_named(unit.kind), TrainingSpec) for unit in self.units)
 
     def ordered(self, host: str) -> list[Unit]:
-        """Return the units in the order in which `host` claims them."""
+        """Return the units in the order in which the process named `host` claims them."""
         return dearest_first(self.units, self.wanted, self.seconds, host)
 
     @property
     def failed_before(self) -> dict[str, str]:
         """Reason of each step that failed permanently in an earlier run, by "KIND NAME".
 
-        Steps that count as failed only because a parent failed are omitted.
+        Steps that count as failed only because a parent failed are left out.
         """
-        remedy = "not tried again; --retry-failed does"
+        remedy = "to retry it, use --retry-failed"
         return {
             f"{step.kind} {step.name}": f"{self.states[step.fingerprint].reason} ({remedy})"
             for step in self.wanted.steps.values()
@@ -112,8 +111,8 @@ def preflight(
 ) -> tuple[Work, ...]:
     """Check the studies, prepare the store and determine the steps to do.
 
-    Every study passes its checks before the store is prepared. Until then only digests of data
-    files and accepted plug-in changes are written.
+    All studies are checked before the store is prepared. The checks write only digests of data
+    files and accepted plug-in changes.
 
     Args:
       studies: names of shipped studies, or paths of study files.
@@ -121,8 +120,8 @@ def preflight(
       options: which cells to compute.
 
     Raises:
-      SpecError: if a request is wrong, a base model was not fetched, a plug-in changed under one
-        VERSION, or the store's file system does not support leases.
+      SpecError: if a study or option is wrong, a base model was not fetched, a plug-in changed
+        without a new VERSION, or the store's file system does not support leases.
       DataError: if a corpus exists but cannot be read.
       StoreError: if the disk is full, or a damaged catalog cannot be renamed.
     """
@@ -137,7 +136,7 @@ def preflight(
 
 
 def _checked(request: Request, options: RunOptions, store: Store) -> Work:
-    """Check the request and choose its steps. Writes only accepted plug-in changes."""
+    """Check a study and choose its steps. Writes only accepted plug-in changes to the store."""
     execution = request.execution
     wanted = select_cells(request.plan, options.select)
     require_work(request.plan, request.where)
@@ -153,18 +152,17 @@ def _checked(request: Request, options: RunOptions, store: Store) -> Work:
 
 
 def _saved(work: Work, store: Store) -> Work:
-    """Save the study's plan in the store.
+    """Save the study's plan in the store, and return the work with notes for the user.
 
-    Returns:
-      The work, with notes for the user if the name was last planned from another file, or if the
-      study differs from its lock.
+    There is a note if the study's name was last planned from another file, and one if the study
+    differs from its lock.
     """
     request, name = work.request, work.request.plan.study.study
     notes = []
     if (before := store.studies.source(name)) not in (None, request.where):
         notes.append(
-            f"note: study {name!r} was last planned from {before}; its table now follows"
-            f" {request.where}. Give studies that you compare different names."
+            f"note: study {name!r} was last planned from {before}, but is now planned from"
+            f" {request.where}. To see the results of both, give them different names."
         )
     if note := meet_lock(request, store):
         notes.append(note)

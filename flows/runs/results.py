@@ -1,4 +1,4 @@
-"""The table at the end of a run: benchmark results by length, one line per method."""
+"""Print the results table of a run: benchmark results by length, one line per method."""
 
 from __future__ import annotations
 
@@ -33,27 +33,27 @@ OF_SEED = (
     " false, done, planned, tasks = mode(tasks) OVER (PARTITION BY base_model, eval_length)"
     " FROM means"
 )
-"""Query for a single seed with the columns of `LENGTHS`; it marks no value as best."""
+"""Query with the columns of `LENGTHS`, for a single seed. No value is marked as best."""
 _BEST = "*"
-_OTHER = "!"
+_OTHER_TASKS = "!"
 
 
 def show_results(plan: StudyPlan, home: Path, console: Console, seed: int | None = None) -> None:
     """Print each benchmark's default metric by length, as a mean over seeds and tasks.
 
-    A mean is shown only if all its planned cells are done. The best value is chosen among these.
+    A mean is shown only if all its planned cells are done. Only these means can be marked as best.
 
     Args:
       plan: the study's plan.
       home: the store whose catalog is read.
       console: console that receives the tables.
-      seed: the only seed to show; None for all.
+      seed: the only seed to show; None for the mean over all seeds.
     """
     study = plan.study
     num = len(study.seeds)
-    seeds = (
-        f"mean over {num} seed{'s'[: num > 1]}" if seed is None else f"seed {seed}, one of {num}"
-    )
+    seeds = f"mean over {num} seed{'s'[: num > 1]}"
+    if seed is not None:
+        seeds = f"seed {seed}, one of {num}"
     console.print(
         f"{study.study}: {seeds}; trained context {', '.join(_contexts(plan))};"
         f" target context {study.target_context}",
@@ -63,23 +63,21 @@ def show_results(plan: StudyPlan, home: Path, console: Console, seed: int | None
     for asked in study.benchmarks:
         lengths.setdefault(asked.benchmark.plugin_name, set()).update(asked.lengths)
     sql = LENGTHS if seed is None else OF_SEED
-    blocks = [
-        _Block(
-            name, sorted(at), read(home, sql.format(study=study.study, benchmark=name, seed=seed))
-        )
-        for name, at in lengths.items()
-    ]
-    shown = [block for block in blocks if len(block.lengths) > 1] or blocks
-    beside = max(len(_label(entry)) for entry in study.methods) + 2
+    found = []
+    for name, evaluated in lengths.items():
+        rows = read(home, sql.format(study=study.study, benchmark=name, seed=seed))
+        found.append(_Columns(name, sorted(evaluated), rows))
+    shown = [columns for columns in found if len(columns.lengths) > 1] or found
+    label_width = max(len(_label(entry)) for entry in study.methods) + 2
     if len(study.base_models) > 1:
-        beside += max(len(model.known_as) for model in study.base_models) + 2
-    for group in _fitting(shown, WIDTH - beside):
+        label_width += max(len(model.known_as) for model in study.base_models) + 2
+    for group in _fitting(shown, WIDTH - label_width):
         console.print(_table(plan, group))
-    for line in _legend(study, blocks, shown):
+    for line in _legend(study, found, shown):
         console.print(line, highlight=False, style="dim")
 
 
-class _Block:
+class _Columns:
     """The table columns of one benchmark."""
 
     def __init__(
@@ -88,23 +86,23 @@ class _Block:
         self.benchmark, self.lengths = benchmark, lengths
         self.direction = "higher" if BENCHMARKS.load(benchmark).unit == "accuracy" else "lower"
         self.cells: dict[tuple[str, str, bool, int], str] = {}
-        """Text by base model, method, frozen and length. A value ends with `_BEST`, `_OTHER` or a
-        space; without a value the text is "DONE/PLANNED "."""
+        """Text by base model, method, frozen and length. A mean ends with `_BEST`, `_OTHER_TASKS`
+        or a space. Without a mean the text is "DONE/PLANNED "."""
         for *row, value, is_best, done, planned, has_usual_tasks in rows:
             model, method, frozen, length = row
-            mark = (_BEST if is_best else " ") if has_usual_tasks else _OTHER
+            mark = (_BEST if is_best else " ") if has_usual_tasks else _OTHER_TASKS
             text = f"{done}/{planned} " if value is None else formats.short_score(value) + mark
             self.cells[model, method, frozen, length] = text
 
     def has(self, mark: str) -> bool:
-        """Return True if a cell of the table has this mark."""
+        """Return True if one of the texts contains this mark."""
         return any(mark in text for text in self.cells.values())
 
     @property
     def widths(self) -> list[int]:
-        """Width of each column in characters, including its mark.
+        """Width of each column in characters, including marks.
 
-        The first column also fits the benchmark's name.
+        The first column is also wide enough for the benchmark's name.
         """
         widths = []
         for length in self.lengths:
@@ -113,23 +111,23 @@ class _Block:
         return [max(widths[0], len(f"{self.benchmark}*")), *widths[1:]]
 
 
-def _table(plan: StudyPlan, blocks: Sequence[_Block]) -> Table:
+def _table(plan: StudyPlan, benchmarks: Sequence[_Columns]) -> Table:
     several = len(plan.study.base_models) > 1
     heads = []
-    for block in blocks:
-        titles = [block.benchmark] + [""] * (len(block.lengths) - 1)
-        for title, length, width in zip(titles, block.lengths, block.widths, strict=True):
+    for columns in benchmarks:
+        titles = [columns.benchmark] + [""] * (len(columns.lengths) - 1)
+        for title, length, width in zip(titles, columns.lengths, columns.widths, strict=True):
             heads.append("\n".join(f"{text} ".rjust(width) for text in (title, str(length))))
     names = ("\nbase model ", "\nmethod ")[not several :]
-    # Padded by hand, because rich would align numbers with and without a mark differently.
+    # `rjust` pads the texts, because rich would align numbers with and without a mark differently.
     table = plain_table((*names, *heads), gap=1)
     for model in plan.study.base_models:
         for entry in plan.study.methods:
             key = (model.known_as, entry.label, not entry.is_tuned)
             cells = [
-                block.cells.get((*key, length), "- ").rjust(width)
-                for block in blocks
-                for length, width in zip(block.lengths, block.widths, strict=True)
+                columns.cells.get((*key, length), "- ").rjust(width)
+                for columns in benchmarks
+                for length, width in zip(columns.lengths, columns.widths, strict=True)
             ]
             labels = (model.known_as, _label(entry))[not several :]
             table.add_row(
@@ -139,28 +137,31 @@ def _table(plan: StudyPlan, blocks: Sequence[_Block]) -> Table:
     return table
 
 
-def _legend(study: StudySpec, blocks: Sequence[_Block], shown: Sequence[_Block]) -> list[str]:
+def _legend(study: StudySpec, found: Sequence[_Columns], shown: Sequence[_Columns]) -> list[str]:
     lines = []
     name = study.study
-    if others := ", ".join(block.benchmark for block in blocks if block not in shown):
-        lines.append(f"at one length, see `lce report {name}`: {others}")
+    if others := ", ".join(columns.benchmark for columns in found if columns not in shown):
+        lines.append(f"evaluated at one length only (see `lce report {name}`): {others}")
     for direction in ("lower", "higher"):
-        names = ", ".join(block.benchmark for block in shown if block.direction == direction)
+        names = ", ".join(columns.benchmark for columns in shown if columns.direction == direction)
         lines += [f"{direction} is better: {names}"] * bool(names)
-    if any(block.has(_BEST) for block in shown):
+    if any(columns.has(_BEST) for columns in shown):
         lines.append("*: best of the column, among methods whose cells are all done.")
-    if any(block.has(_OTHER) for block in shown):
+    if any(columns.has(_OTHER_TASKS) for columns in shown):
         lines.append(
-            f"{_OTHER}: a mean over other tasks than most of its column, not to be compared."
-            f" Task by task:\n  lce report {name} --format md"
+            f"{_OTHER_TASKS}: a mean over other tasks than most of the column; do not compare it."
+            f" By task:\n  lce report {name} --format md"
         )
-    if any(block.has("/") for block in shown):
+    if any(columns.has("/") for columns in shown):
         lines.append(
-            "2/3: two of three cells are done, so there is no mean. Which are not, and why:\n"
+            "2/3: two of three cells are done, so there is no mean. The others, with reasons:\n"
             f"  lce sql \"FROM missing_cells WHERE study = '{name}'\""
         )
-    lines.append("tuned: fine-tuned at the target context, else frozen. ~: approximate attention.")
-    lines += [f"{_label(variant)}: {own}" for variant in study.methods if (own := _own(variant))]
+    lines.append("tuned: fine-tuned at the target context. Others: frozen.")
+    lines.append("~: approximate attention.")
+    for entry in study.methods:
+        if lengths := _own_lengths(entry):
+            lines.append(f"{_label(entry)}: {lengths}")
     return lines
 
 
@@ -169,26 +170,26 @@ def _label(entry: MethodEntry) -> str:
     return label if entry.method.exact_attention else f"{label} ~"
 
 
-def _own(variant: MethodEntry) -> str:
-    """Describe a variant's target context and row length if it sets its own; else empty."""
-    said = {"extended to": variant.target_context, "trained on rows of": variant.train_length}
-    return ", ".join(f"{what} {tokens} tokens" for what, tokens in said.items() if tokens)
+def _own_lengths(entry: MethodEntry) -> str:
+    """Describe the target context and row length that the entry itself sets; empty if none."""
+    lengths = {"extended to": entry.target_context, "trained on rows of": entry.train_length}
+    return ", ".join(f"{what} {tokens} tokens" for what, tokens in lengths.items() if tokens)
 
 
-def _fitting(blocks: Sequence[_Block], width: int) -> list[list[_Block]]:
-    """Group consecutive blocks so that each group's columns fit `width` characters."""
-    groups: list[list[_Block]] = []
-    for block in blocks:
-        room = width - sum(_room(other) for other in groups[-1]) if groups else 0
-        if _room(block) <= room:
-            groups[-1].append(block)
+def _fitting(benchmarks: Sequence[_Columns], width: int) -> list[list[_Columns]]:
+    """Group consecutive benchmarks so that each group's columns fit into `width` characters."""
+    groups: list[list[_Columns]] = []
+    for columns in benchmarks:
+        free = width - sum(_total_width(other) for other in groups[-1]) if groups else 0
+        if _total_width(columns) <= free:
+            groups[-1].append(columns)
         else:
-            groups.append([block])
+            groups.append([columns])
     return groups
 
 
-def _room(block: _Block) -> int:
-    return sum(width + 1 for width in block.widths)
+def _total_width(columns: _Columns) -> int:
+    return sum(width + 1 for width in columns.widths)
 
 
 def _contexts(plan: StudyPlan) -> list[str]:

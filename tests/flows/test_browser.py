@@ -47,7 +47,7 @@ def test_without_one_the_message_says_what_to_do(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (folder / "chromium").touch(mode=0o644)  # no program
-    with pytest.raises(SpecError, match=r"no browser on the PATH.*install the package chromium"):
+    with pytest.raises(SpecError, match=r"no browser in \$PATH.*install the package chromium"):
         browser()
     install(folder, "google-chrome")
     monkeypatch.setenv(BROWSER, "/none/chromium")

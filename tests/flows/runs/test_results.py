@@ -77,9 +77,10 @@ def test_a_method_without_all_its_cells_has_no_number_and_is_never_the_best(tmp_
         "lower is better: perplexity",
         "higher is better: needle",
         "*: best of the column, among methods whose cells are all done.",
-        "2/3: two of three cells are done, so there is no mean. Which are not, and why:",
+        "2/3: two of three cells are done, so there is no mean. The others, with reasons:",
         "  lce sql \"FROM missing_cells WHERE study = 'study-0'\"",
-        "tuned: fine-tuned at the target context, else frozen. ~: approximate attention.",
+        "tuned: fine-tuned at the target context. Others: frozen.",
+        "~: approximate attention.",
     ]
 
 
@@ -118,7 +119,7 @@ def test_a_mean_over_other_tasks_than_most_of_its_column_is_marked(tmp_path: Pat
         "pi            4.00!  4.00!",
         "yarn         10.00  10.00",
     ]
-    assert "!: a mean over other tasks than most of its column, not to be compared" in lines[7]
+    assert "!: a mean over other tasks than most of the column; do not compare it" in lines[7]
 
 
 def test_without_holes_nothing_is_said_of_them(tmp_path: Path) -> None:
