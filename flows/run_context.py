@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from flows.plans.pricing import places_here
+from flows.plans.pricing import slots_here
 from flows.runs.outcome import Outcome
 from flows.runs.run_progress import RunProgress
 from flows.work import Work
@@ -58,7 +58,7 @@ class RunContext:
     def progress(self) -> RunProgress:
         """Return a new tracker of the cells done and the time left, for a display."""
         num_cells = sum(len(work.wanted.cells) for work in self.works)
-        slots = places_here(self.execution)
+        slots = slots_here(self.execution)
         return RunProgress(self.units, self.predicted, num_cells, slots, self.tracker)
 
 

@@ -1,4 +1,4 @@
-"""Format predicted costs for users: tokens, device hours, and where a device's speed is from."""
+"""Format predicted costs for users: tokens, device hours, and the source of a device's speed."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from lce_core.study.pricing.device_types import DEVICE_TYPES
 from lce_core.study.pricing.speed import from_data_sheet
 
 GPU_HOURS_OF = "a100"
-"""GPU type in whose hours a CPU's time is given as well, and in which budgets in gpuh are priced
-on a machine without a GPU."""
+"""GPU type for predicted GPU-hours on a machine without a GPU, and for a budget in gpuh there."""
 
 
 def gpu_seconds(price: Price, prices: Prices) -> float:
-    """Return the predicted seconds on the GPU that `prices` is for; for a CPU, on an A100.
+    """Return predicted seconds on the GPU type of `prices`; if that is a CPU, on an A100.
 
-    The A100's time is computed from its data sheet, with the evaluation speed also for training.
+    The A100's time follows from its data sheet. Its evaluation speed is used for training too.
     """
     if prices.speed.device in DEVICE_TYPES:
         return price.seconds
@@ -23,7 +22,7 @@ def gpu_seconds(price: Price, prices: Prices) -> float:
 
 
 def time_of(price: Price, prices: Prices) -> str:
-    """Format a predicted time, such as "3.2 H100-hours"; a CPU's time also in A100-hours."""
+    """Format a predicted time, such as "3.2 H100-hours". Add A100-hours to a CPU's time."""
     about, error = "~" * price.estimated, error_of(price)
     if prices.speed.device in DEVICE_TYPES:
         return f"{about}{hours_of(price.seconds, prices)}{error}"
@@ -32,12 +31,12 @@ def time_of(price: Price, prices: Prices) -> str:
 
 
 def error_of(price: Price) -> str:
-    """Format the relative 95 % error of a predicted time, as in " ±12 %"; empty if unknown."""
+    """Format the relative error (95 %) of a predicted time, as " ±12 %"; empty if unknown."""
     return "" if price.error is None else f" ±{max(1, round(100 * price.error))} %"
 
 
 def hours_of(seconds: float, prices: Prices) -> str:
-    """Format seconds as hours of the GPU type of `prices`, or on a CPU as a duration."""
+    """Format seconds as hours of the GPU type of `prices`, or as a duration for a CPU."""
     if prices.speed.device in DEVICE_TYPES:
         return f"{formats.three_digits(seconds / 3600)} {prices.speed.device.upper()}-hours"
     return formats.duration(seconds)
@@ -59,9 +58,9 @@ def device_of(prices: Prices, slots: int) -> str:
 
 
 def tokens_and_time(price: Price, prices: Prices) -> tuple[str, str]:
-    """Return table texts for the tokens and the predicted time of a price.
+    """Return the tokens and the predicted time of a price as texts for a table.
 
-    The time on a GPU is in hours. "~" precedes estimates for steps whose input data is missing.
+    A GPU's time is in hours. "~" precedes estimates for steps whose input data is missing.
     """
     about, on_gpu = "~" * price.estimated, prices.speed.device in DEVICE_TYPES
     time = (

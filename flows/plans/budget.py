@@ -1,11 +1,11 @@
 """`--budget 8gpuh`: restrict a run to the blocks that its time budget pays for.
 
-A block is the evaluation of all methods with one base model, benchmark, length and seed, and the
-training that it requires. Only whole blocks are computed, so that the results of all methods are
-comparable. Blocks are considered seed by seed; within a seed, the shortest length of every
-benchmark comes first. A block that exceeds the remaining budget is skipped, and later, cheaper
-blocks may still be chosen. A block is priced as if it ran alone, without reusing passes over text
-that other blocks read as well. The total is therefore an upper bound.
+A block is the evaluation of all methods for one base model, benchmark, length and seed, including
+the training that the methods need. Only whole blocks are computed, so that the results of all
+methods are comparable. Blocks are considered seed by seed; within a seed, the shortest length of
+every benchmark comes first. A block that exceeds the remaining budget is skipped, and later,
+cheaper blocks may still be chosen. A block is priced as if it ran alone, without sharing forward
+passes with blocks that read the same text. The total price is therefore an upper bound.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ class Budget:
 
     hours: float
     unit: Unit
-    """gpuh: hours of one GPU. cpuh: hours of one CPU worker. h: wall-clock hours, if all slots of
-    the machine compute."""
+    """gpuh: hours of one GPU. cpuh: hours of one CPU worker. h: wall-clock hours in which all slots
+    of the machine compute."""
 
     @classmethod
     def parse(cls, text: str) -> Budget:
         """Parse "8gpuh", "100 cpuh", "2h" or "2" (hours).
 
         Raises:
-          SpecError: if the text is no number of hours above 0 with one of these units.
+          SpecError: if the text is not a number of hours above 0 with one of these units.
         """
         found = re.fullmatch(r"\s*(\d+\.?\d*|\.\d+)\s*([a-z]*)\s*", text.lower())
         unit = (found[2] or "h") if found else ""
@@ -82,24 +82,24 @@ class Chosen:
 
     budget: Budget
     plan: StudyPlan
-    """The plan reduced to the taken blocks and the blocks that are already done."""
+    """The plan reduced to the taken blocks and to blocks that are already done."""
     taken: tuple[Block, ...]
     left_out: tuple[Block, ...]
     price: Price
-    """Predicted cost of the taken blocks as a part of the whole plan. Only its relative error is
-    shown; `hours` is the upper bound."""
+    """Predicted cost of the taken blocks within the whole plan, with shared forward passes. Users
+    see only its relative error, and the upper bound `hours`."""
     hours: float
     """Upper bound of the taken blocks' cost, in the budget's unit."""
     device: str
     """Device type for which the blocks were priced: "cpu", or a GPU such as "h100"."""
 
     def lines(self) -> Iterator[str]:
-        """Yield lines for the user, of at most 80 characters: the chosen and the skipped blocks."""
+        """Yield lines of at most 80 characters that list the taken and the left-out blocks."""
         cells, all_blocks = sum(len(b.cells) for b in self.taken), len(self.taken + self.left_out)
         yield from _wrapped(
             f"budget {self.budget}: {len(self.taken)} of {all_blocks} blocks to do,"
             f" {cells:,} cells over all methods, at most {formats.three_digits(self.hours)}"
-            f" {self.budget.unit}{error_of(self.price)} ({self._of()})"
+            f" {self.budget.unit}{error_of(self.price)} ({self._meaning_of_unit()})"
         )
         names = dict.fromkeys((block.base_model, block.benchmark) for block in self.left_out)
         several = len({block.base_model for block in self.left_out}) > 1
@@ -110,19 +110,19 @@ class Chosen:
                 seeds = tuple(block.seed for block in own if block.eval_length == length)
                 lengths.setdefault(seeds, []).append(length)
             lengths_and_seeds = "; ".join(
-                f"{', '.join(map(str, at))} of seed{'s'[: len(seeds) > 1]}"
+                f"{', '.join(map(str, left_out))} with seed{'s'[: len(seeds) > 1]}"
                 f" {', '.join(map(str, seeds))}"
-                for seeds, at in lengths.items()
+                for seeds, left_out in lengths.items()
             )
             yield from _wrapped(
-                f"  left out: {f'{model} ' * several}{benchmark} at {lengths_and_seeds}"
+                f"  left out: {f'{model} ' * several}{benchmark} at lengths {lengths_and_seeds}"
             )
         if waiting := sum(map(self.plan.waits_for_data, self.plan.cells)):
-            yield from _wrapped(f"  {waiting:,} cells are in no block: their data is missing here")
+            yield from _wrapped(f"  {waiting:,} cells are not priced: their data is missing here")
 
-    def _of(self) -> str:
+    def _meaning_of_unit(self) -> str:
         if self.budget.unit == "h":
-            return "wall-clock time, all slots in use"
+            return "wall-clock hours with all slots in use"
         return f"hours of one {'CPU worker' if self.device == 'cpu' else self.device.upper()}"
 
     def to_json(self) -> dict[str, Any]:
@@ -143,9 +143,9 @@ def within_budget(
     text: str,
     device: str | None = None,
 ) -> Chosen:
-    """Choose the blocks that a time budget pays for, in the order that the module explains.
+    """Choose the blocks that a time budget pays for, in the order given at the top of this module.
 
-    The choice is deterministic: it depends only on the store and the request.
+    The choice is deterministic: it depends only on the store and the arguments.
 
     Args:
       plan: the plan of the selected cells.
@@ -153,12 +153,12 @@ def within_budget(
       execution: settings of the computation; the number of slots converts device hours to
         wall-clock hours.
       text: the budget as the user wrote it, such as "8gpuh".
-      device: device type for which blocks are priced, such as "h100"; None for this machine's. A
-        budget in gpuh is always priced for a GPU; for an A100 where this machine has none.
+      device: device type for which blocks are priced, such as "h100"; None for this machine's. On
+        a machine without a GPU, a budget in gpuh is priced for an A100.
 
     Raises:
-      SpecError: if the text is no budget, or the budget is too small for any block; the error
-        gives the cheapest block's price.
+      SpecError: if the text is not a budget, or if the budget is too small for any block. In this
+        case the error gives the cheapest block's price.
     """
     budget = Budget.parse(text)
     device = "cpu" if budget.unit == "cpuh" else device or device_here(execution)
@@ -167,11 +167,11 @@ def within_budget(
     costs = _BlockCosts(plan, states, prices_of(plan, states, execution, device), budget, execution)
     taken: list[Block] = []
     left_out: list[Block] = []
-    free: list[PlannedCell] = []
+    done: list[PlannedCell] = []
     spent = 0.0
     for block in _blocks(plan):
         if not costs.has_missing_steps(block):
-            free += block.cells
+            done += block.cells
         elif spent + (hours := costs.unpaid_hours(block)) <= budget.hours:
             spent += hours
             costs.pay(block)
@@ -184,17 +184,17 @@ def within_budget(
         raise SpecError(
             "--budget",
             f"{budget}, too little for any block",
-            f"at least {least}, the price of the cheapest:"
-            f" {cheapest}, over all methods with the training they need",
-            "raise it, or choose less with --select",
+            f"at least {least}, the price of the cheapest block"
+            f" ({cheapest}: all methods and the training that they need)",
+            "raise the budget, or reduce the blocks with --select",
         )
-    chosen = {id(cell) for cell in (*free, *(c for block in taken for c in block.cells))}
+    chosen = {id(cell) for cell in (*done, *(c for block in taken for c in block.cells))}
     part = with_cells(plan, [cell for cell in plan.cells if id(cell) in chosen])
     return Chosen(budget, part, tuple(taken), tuple(left_out), costs.price(taken), spent, device)
 
 
 class _BlockCosts:
-    """Costs of blocks. A step that several blocks require is paid with the first chosen block."""
+    """Costs of blocks. A step that several blocks need is paid once, with the first such block."""
 
     def __init__(
         self,
@@ -205,47 +205,50 @@ class _BlockCosts:
         execution: Execution,
     ) -> None:
         self._plan, self._states, self._prices = plan, states, prices
-        self._on_clock, self._execution = budget.unit == "h", execution
+        self._is_wall_clock, self._execution = budget.unit == "h", execution
         self._paid: set[str] = set()
-        self._known: dict[int, dict[str, float]] = {}
+        self._cache: dict[int, dict[str, float]] = {}
 
     def has_missing_steps(self, block: Block) -> bool:
         return bool(self._costs(block))
 
     def unpaid_hours(self, block: Block) -> float:
-        """Return the hours of the block's unpaid steps, priced as if the block ran alone."""
+        """Return the price of the block's unpaid steps in hours, as if the block ran alone."""
         costs = self._costs(block).items()
         return sum(hours for fingerprint, hours in costs if fingerprint not in self._paid)
 
     def pay(self, block: Block) -> None:
-        """Mark the block's steps as paid, so that later blocks get shared training for free."""
+        """Mark the block's steps as paid, so that later blocks do not pay for shared training."""
         self._paid |= self._costs(block).keys()
 
     def price(self, blocks: Sequence[Block]) -> Price:
-        """Return the total price of `blocks` as a part of the whole plan."""
-        steps = {p: self._plan.steps[p] for block in blocks for p in self._costs(block)}
-        return self._prices.total(steps.values())
+        """Return the total price of `blocks` within the whole plan."""
+        missing = {fingerprint: None for block in blocks for fingerprint in self._costs(block)}
+        return self._prices.total(self._plan.steps[fingerprint] for fingerprint in missing)
 
     def _costs(self, block: Block) -> dict[str, float]:
-        """Return the hours, in the budget's unit, of each missing step of the block.
+        """Return the price in the budget's unit of each missing step of the block, by fingerprint.
 
-        The dict's keys are fingerprints. The steps include the training that the block requires.
+        The steps include the training that the block needs.
         """
-        if id(block) not in self._known:
+        if id(block) not in self._cache:
             part = with_cells(self._plan, block.cells)
-            steps = [s for p, s in part.steps.items() if self._states[p].state == "missing"]
+            steps = [
+                s for s in part.steps.values() if self._states[s.fingerprint].state == "missing"
+            ]
             alone, execution = self._prices.alone(part), self._execution
-            if self._on_clock:
+            if self._is_wall_clock:
                 predicted = alone.predicted(steps, execution.processes)
                 slots = execution.slots
-                seconds = {p: one.seconds * one.slots / slots for p, one in predicted.items()}
+                seconds = {name: one.seconds * one.slots / slots for name, one in predicted.items()}
             else:
                 seconds = {step.fingerprint: alone.of(step).seconds for step in steps}
-            self._known[id(block)] = {p: one / 3600 for p, one in seconds.items()}
-        return self._known[id(block)]
+            self._cache[id(block)] = {name: one / 3600 for name, one in seconds.items()}
+        return self._cache[id(block)]
 
 
 def _blocks(plan: StudyPlan) -> list[Block]:
+    """Return the plan's blocks in the order given at the top of this module."""
     cells: dict[tuple[str, str, int, int], list[PlannedCell]] = {}
     for cell in plan.cells:
         key = (cell.base_model, cell.benchmark, cell.eval_length, cell.seed)
@@ -254,13 +257,13 @@ def _blocks(plan: StudyPlan) -> list[Block]:
     for _, benchmark, length, _ in cells:
         lengths.setdefault(benchmark, set()).add(length)
     rank = {
-        (name, length): number
-        for name, at in lengths.items()
-        for number, length in enumerate(sorted(at))
+        (benchmark, length): number
+        for benchmark, evaluated in lengths.items()
+        for number, length in enumerate(sorted(evaluated))
     }
     seeds = {seed: number for number, seed in enumerate(plan.study.seeds)}
     blocks = [Block(*key, tuple(own)) for key, own in cells.items()]
-    # `sorted` is stable, so benchmarks and base models keep the study's order.
+    # `sorted` is stable, so blocks with equal keys keep the study's order.
     return sorted(blocks, key=lambda b: (seeds[b.seed], rank[b.benchmark, b.eval_length]))
 
 
@@ -270,7 +273,7 @@ def _json(block: Block) -> dict[str, Any]:
 
 
 def _rounded_up(hours: float) -> str:
-    """Format with three digits, rounded up so that the printed price is always enough."""
+    """Format hours with three digits, rounded up so that a budget of this size is enough."""
     return f"{Decimal(f'{hours * 1.005:.2e}'):f}"
 
 

@@ -1,7 +1,7 @@
 """Detect plug-ins of the user whose code changed although their VERSION did not.
 
-Old and new results would mix under one id, so a run refuses such a change unless the user accepts
-it with --accept-plugin-change.
+The ids of steps contain a plug-in's VERSION but not its code, so old and new results would mix. A
+run therefore refuses such a change unless the user accepts it with --accept-plugin-change.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ REMEDY = f"raise VERSION in the file, or give {ACCEPT} if the numbers stay the s
 
 
 def change_lines(states: Mapping[str, StepState]) -> list[str]:
-    """Return a sentence for each changed plug-in: file, VERSION, number of steps, remedy."""
+    """Return lines for the user, one for each changed plug-in."""
     lines = []
     for (plugin, version, file), number in _steps_by_plugin(states).items():
         steps = f"{number:,} step{'s' * (number > 1)}"
         lines.append(
-            f"{plugin} ({file}, VERSION {version}) or a helper that it imports changed since"
-            f" it ran; {steps} depend{'s' * (number == 1)} on the old code. A"
-            f" changed comment counts as well: {REMEDY}."
+            f"{plugin} ({file}, VERSION {version}) or a helper that it imports has changed since"
+            f" it ran; {steps} depend{'s' * (number == 1)} on the old code. Even a changed"
+            f" comment counts: {REMEDY}."
         )
     return lines
 
 
 def require_same_plugins(states: Mapping[str, StepState]) -> None:
-    """Raise SpecError if a plug-in's code changed under one VERSION after steps were computed.
+    """Raise SpecError if a plug-in's code, but not its VERSION, changed after steps were computed.
 
     Args:
       states: state in the store of each step of a plan, by fingerprint.
@@ -44,23 +44,22 @@ def require_same_plugins(states: Mapping[str, StepState]) -> None:
         raise SpecError(
             file,
             f"changed code of {plugin} VERSION {version}, in this file or a helper that it imports"
-            f" (number of finished steps that ran the old code: {number:,})",
-            "a higher VERSION after a change of the code (comments count)",
+            f" (number of steps that depend on the old code: {number:,})",
+            "a higher VERSION after a change of the code, even of a comment",
             REMEDY,
         )
 
 
 def meet_plugin_changes(plan: StudyPlan, execution: Execution, *, accept: bool) -> None:
-    """Accept or refuse plug-ins that changed under one VERSION. A run calls this before it starts.
+    """Accept or refuse changed plug-ins with an unchanged VERSION, before a run starts.
 
     Args:
       plan: the plan of the selected cells.
       execution: settings of the computation, with the store's folder `home`.
-      accept: if True, record in the store that the present code gives the same numbers as the
-        code that ran. If False, raise an error for a changed plug-in.
+      accept: True to record in the store that the new code gives the same numbers as the old code.
 
     Raises:
-      SpecError: if a plug-in changed and `accept` is False.
+      SpecError: if a plug-in has changed and `accept` is False.
     """
     if not any(own_plugins(step.spec) for step in plan.steps.values()):
         return  # inspecting all steps takes a while
@@ -79,13 +78,13 @@ def _accept(states: Mapping[str, StepState], store: Store) -> None:
 
 
 def _steps_by_plugin(states: Mapping[str, StepState]) -> dict[tuple[str, int, str], int]:
-    """Count the steps that depend on each plug-in's old code, by (plug-in, VERSION, file).
+    """Count the steps that ran each plug-in's old code, and the descendants of these steps.
 
-    These are the steps that ran the old code and all their descendants.
+    The keys are (plug-in, VERSION, file).
     """
     counts: dict[tuple[str, int, str], int] = {}
     for state in states.values():
-        # Finished steps may have run several earlier versions of a file; count each step once.
+        # The code may have changed several times, with a change for each; count a step only once.
         for plugin in {(one.plugin, one.version, one.file) for one in state.plugin_changes}:
             counts[plugin] = counts.get(plugin, 0) + 1
     return dict(sorted(counts.items()))

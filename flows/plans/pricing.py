@@ -26,7 +26,7 @@ from lce_core.study.units import units_to_do
 from tasks.engines import machines_for
 
 UNKNOWN_GPU = "a100"
-"""Device type whose speed is assumed for a GPU that is missing from `DEVICE_TYPES`."""
+"""Device type whose speed is assumed for a GPU that `DEVICE_TYPES` does not contain."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Price:
     seconds: float = 0.0
     """Predicted seconds on one GPU, or of one CPU worker."""
     estimated: bool = False
-    """True if the input data of a priced step is missing here, so that its size is estimated."""
+    """True if the size of a step's input is estimated, because the data is missing."""
     error: float | None = None
     """Relative error of `seconds` for several steps (two standard deviations); None if unknown."""
 
@@ -45,11 +45,12 @@ class Price:
 class Prices:
     """Prices of a plan's steps on one device, calibrated with measured times of finished steps.
 
-    Steps that read the same text or the same prompt prefixes share that work if they run together.
-    Missing steps cannot share work with finished steps, so the two groups are priced separately.
+    Steps that read the same text or the same prompt prefixes share forward passes if they run
+    together. Missing steps cannot share passes with finished steps, so each of the two groups is
+    priced for itself.
 
     Args:
-      plan: the plan; also its steps without input data are priced.
+      plan: the plan. Its steps without input data are priced as well.
       speed: predicted speed of the device.
       states: state in the store of each step, by fingerprint; without it all steps are missing.
       calibration: corrections of predicted times by measured ones; none by default.
@@ -65,7 +66,7 @@ class Prices:
         self._plan, self.speed = plan, speed
         self._states = states or {}
         self._calibration = calibration or Calibration()
-        self._known: dict[str, Price] = {}
+        self._cache: dict[str, Price] = {}
 
     @property
     def is_calibrated(self) -> bool:
@@ -74,27 +75,30 @@ class Prices:
 
     @cached_property
     def _shares(self) -> dict[str, float]:
-        """Fraction of its own text that each step reads itself, by fingerprint."""
+        """Fraction of its text that each step reads itself, by fingerprint.
+
+        The rest is read by other steps, which share their forward passes with the step.
+        """
         steps = {**self._plan.steps, **self._plan.expected}
         done = {name for name, state in self._states.items() if state.state == "done"}
         shares = shares_of_text(steps[name] for name in steps if name in done)
         return shares | shares_of_text(steps[name] for name in steps if name not in done)
 
     def of(self, step: Step) -> Price:
-        """Return the calibrated price of a step, which is cached."""
-        if (known := self._known.get(step.fingerprint)) is None:
+        """Return the calibrated price of a step."""
+        if (price := self._cache.get(step.fingerprint)) is None:
             cost = step_cost(step).scaled(self._shares.get(step.fingerprint, 1.0))
             estimated = step.fingerprint not in self._plan.steps
             group = group_of(step.kind, step.axes)
             seconds = self._calibration.seconds(group, self.speed.seconds(step.kind, cost))
-            known = Price(cost, seconds, estimated)
-            self._known[step.fingerprint] = known
-        return known
+            price = Price(cost, seconds, estimated)
+            self._cache[step.fingerprint] = price
+        return price
 
     def alone(self, part: StudyPlan) -> Prices:
-        """Return prices for the sub-plan `part`, as if it ran without the plan's other steps.
+        """Return prices of the steps in `part`, a part of the plan, as if only these steps ran.
 
-        The steps of `part` then share work only with each other, so they may cost more.
+        These steps then share forward passes only with each other, so they may cost more.
         """
         return Prices(part, self.speed, self._states, self._calibration)
 
@@ -114,11 +118,11 @@ class Prices:
         return Price(cost, expected.seconds, estimated, expected.error)
 
     def predicted(self, steps: Iterable[Step], processes: int) -> dict[str, Predicted]:
-        """Return duration, calibration group and number of slots of each step, by fingerprint.
+        """Return the duration, calibration group and number of slots of each step, by fingerprint.
 
         Args:
           steps: the steps to predict.
-          processes: number of processes, one per GPU, of a training run.
+          processes: number of processes of each training run, one per GPU.
         """
         return {step.fingerprint: self._predicted(step, processes) for step in steps}
 
@@ -129,9 +133,9 @@ class Prices:
 
 
 def device_here(execution: Execution) -> str:
-    """Return the type of this machine's (or the Ray cluster's) device: "cpu" or e.g. "h100".
+    """Return the device type of this machine, or of the Ray cluster: "cpu" or a GPU as "h100".
 
-    For a GPU that is missing from `DEVICE_TYPES`, return `UNKNOWN_GPU`.
+    Returns `UNKNOWN_GPU` for a GPU that `DEVICE_TYPES` does not contain.
     """
     here = machines_for(execution)
     if not here.num_gpus:
@@ -140,8 +144,8 @@ def device_here(execution: Execution) -> str:
     return known.name if known else UNKNOWN_GPU
 
 
-def places_here(execution: Execution) -> int:
-    """Return how many GPUs a run uses; on a CPU, how many steps run at once."""
+def slots_here(execution: Execution) -> int:
+    """Return the number of GPUs that a run uses, or of steps that run at once on a CPU."""
     return machines_for(execution).slot_counts(execution).places
 
 
@@ -174,4 +178,4 @@ def time_left(
     """Return an estimator of the wall-clock time until all missing steps of a plan are done."""
     units = units_to_do(plan, states)
     steps = (step for unit in units for step in unit.steps)
-    return TimeLeft(units, prices.predicted(steps, execution.processes), places_here(execution))
+    return TimeLeft(units, prices.predicted(steps, execution.processes), slots_here(execution))

@@ -110,7 +110,7 @@ def test_too_little_says_the_price_of_the_cheapest_block_which_then_pays_for_it(
     with pytest.raises(SpecError) as raised:
         chosen(found, "0.000000001gpuh")
     told = raised.value.expected
-    assert "of the cheapest: toy_llama" in told
+    assert "of the cheapest block (toy_llama" in told
     assert chosen(found, told.split()[2].rstrip(",")).taken
 
 
@@ -157,7 +157,7 @@ def test_what_waits_for_data_is_in_no_block_and_said(tmp_path: Path) -> None:
     found = inspect_study(str(file), make_execution({"home": tmp_path / "home", "slots": 2}))
     budgeted = everything(found)
     assert (budgeted.taken, budgeted.hours) == ((), 0)
-    assert f"{len(found.plan.cells)} cells are in no block" in "\n".join(budgeted.lines())
+    assert f"{len(found.plan.cells)} cells are not priced" in "\n".join(budgeted.lines())
 
 
 def test_what_is_left_out_is_said_in_80_columns(
