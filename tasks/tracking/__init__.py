@@ -10,8 +10,8 @@
   live            training runs in progress
   guarded_server  MLflow's UI and API of a store, for its owner only
 
-`catalog.mlflow_pages` has the addresses of the pages, so that code without access to `tasks` can
-use them.
+The addresses of the pages are in `catalog.mlflow_pages`, because the dashboards, which must not
+import `tasks`, need them too.
 """
 
 from catalog.mlflow_pages import EXPERIMENTS_PATH, pages_of, studies_with_pages

@@ -1,7 +1,7 @@
 """The content of an MLflow run as plain data, without MLflow.
 
 The content depends only on plan.json and the records: stores with equal records give equal content.
-The digest of a content tells whether an existing run must be rewritten.
+If the digest of a run's content has changed, the run is written again.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from functools import cached_property
 from lce_core.store.identity import fingerprint
 
 FORMAT = 3
-"""Increase this to show the same records differently; all runs are then rewritten."""
+"""Increase this when the code shows the same records differently: all runs are then rewritten."""
 
 RUN_KEY = "lce.run_key"
-"""Tag with the run's key, unique in its study. MLflow's own run id changes when a run is rewritten.
-"""
+"""Tag with the key of a run, unique in its study. A rewritten run keeps its key, but MLflow's own
+run id changes."""
 
 NOTE = "mlflow.note.content"
-"""Tag that the UI shows as the description of an experiment or run."""
+"""Tag with the text that MLflow's UI shows as the description of an experiment or run."""
 
 COLOUR = "mlflow.runColor"
 """Tag from which the UI takes the colour of a run's line."""
@@ -28,9 +28,9 @@ COLOUR = "mlflow.runColor"
 KIND = "lce.kind"
 """Tag with the kind of a run written from the store: METHOD or SEED."""
 METHOD = "method"
-"""Kind of the run that holds a table row's means over seeds; the seeds' runs are its children."""
+"""Kind of a run with the means of a table row over seeds. The seeds' runs are its children."""
 SEED = "seed"
-"""Kind of the run that holds a table row's scores at one seed."""
+"""Kind of a run with the scores of a table row at one seed."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,7 @@ class MetricPoint:
     key: str
     value: float
     timestamp: int
-    """Time at which the cell finished, in milliseconds since the epoch. Never the time of logging.
-    """
+    """Time at which the cell finished, not of logging, in milliseconds since the epoch."""
     step: int
 
 

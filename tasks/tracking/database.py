@@ -1,7 +1,7 @@
 """MLflow's database of a store: location, creation, and exclusive access.
 
-The database is one file to which one process at a time writes. MLflow is imported inside functions
-only, so that the paths are available without it.
+The database is one file, to which one process at a time writes. Only functions import MLflow, so
+that callers get the paths without loading it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SCHEMA = Schema(
     package="mlflow",
     migrations="store/db_migrations/versions",
     tables=("alembic_version", "experiments"),
-    fills_empty=False,  # it would, but with an artifact folder in another place
+    fills_empty=False,  # MLflow would, but with another artifact folder
     migrates=False,
 )
 _QUIET = {
@@ -47,7 +47,7 @@ def database(home: Path) -> Path:
 
 
 def artifact_root(home: Path) -> Path:
-    """Return the folder in which MLflow keeps the files of its runs."""
+    """Return the folder with the files (artifacts) of MLflow's runs."""
     return home.absolute() / "mlflow" / "artifacts"
 
 
@@ -57,29 +57,29 @@ def tracking_uri(home: Path) -> str:
 
 
 def note(home: Path) -> Path:
-    """Return the path of projected.json: for each study, a digest of what MLflow shows.
+    """Return the path of projected.json, which tells `is_current` whether MLflow is up to date.
 
-    The digest is of the store's state when the study was last written to MLflow. `is_current`
-    compares it with the present state.
+    For each study it contains a digest of the store's state at the time at which the study was last
+    written to MLflow.
     """
     return database(home).with_name("projected.json")
 
 
 def has_usable_database(home: Path) -> bool:
-    """Return True if a database exists that this store can use. Does not import MLflow."""
+    """Return True if a database exists and this store can use it. Does not import MLflow."""
     return database(home).exists() and _unusable(home) is None
 
 
 def damage(home: Path) -> str | None:
-    """Return why MLflow cannot use the database, as words that complete "it is ...".
+    """Return why MLflow cannot use the database, as a phrase that completes "it is ...".
 
-    Returns None if the database is usable or absent.
+    Return None if the database is usable or missing.
     """
     return sqlite_damage(database(home), _SCHEMA)
 
 
 def set_aside_if_damaged(home: Path) -> None:
-    """Rename MLflow's database if it is damaged or foreign; the next writer creates a new one.
+    """Rename MLflow's database if it is damaged or foreign. The next writer creates a new one.
 
     Raises:
       StoreError: if the database cannot be renamed.
@@ -98,26 +98,27 @@ def _set_aside(home: Path, why: str) -> None:
 def _unusable(home: Path) -> str | None:
     """Return why this store cannot use the database, completing "it is ..."; None if it can.
 
-    A database contains the absolute path of its artifacts. After a store was moved or copied,
-    MLflow would write to the old place.
+    Unlike `damage`, this detects a moved or copied store. The database contains the absolute path
+    of its artifacts, and MLflow would write them to the old place.
     """
     if why := damage(home):
         return why
-    there = database(home).exists()
-    return "of a store in another place" if there and not _keeps_files_here(home) else None
+    if database(home).exists() and not _keeps_files_here(home):
+        return "of a store in another place"
+    return None
 
 
 def _keeps_files_here(home: Path) -> bool:
     try:
         with contextlib.closing(
             sqlite3.connect(f"{database(home).as_uri()}?mode=ro", uri=True)
-        ) as it:
+        ) as connection:
             # MLflow creates experiment 0 together with the database.
-            found = it.execute(
+            found = connection.execute(
                 "SELECT artifact_location FROM experiments WHERE experiment_id = 0"
             ).fetchone()
     except sqlite3.Error:
-        return True  # whoever opens the database reports its error
+        return True  # the next caller that opens the database reports the error
     if found is None:
         return True
     folder = Path(unquote(urlsplit(found[0]).path)).parent
@@ -127,8 +128,8 @@ def _keeps_files_here(home: Path) -> bool:
 def initialise(home: Path) -> None:
     """Create the database if it does not exist. Safe to call from several processes at once.
 
-    An unusable database is set aside first. A new one is created under another name and renamed
-    into place, so that a killed process leaves no incomplete database behind.
+    First rename an unusable database. Create the new one under another name and then rename it, so
+    that a killed process leaves no incomplete database behind.
     """
     with _exclusive(home):
         _create_database(home)
@@ -137,7 +138,7 @@ def initialise(home: Path) -> None:
 @contextlib.contextmanager
 def opened(home: Path) -> Iterator[MlflowClient]:
     """Yield a client with exclusive write access to the database; create the database if needed."""
-    with _exclusive(home), _own_environment():
+    with _exclusive(home), _without_user_settings():
         _create_database(home)
         from mlflow import MlflowClient
 
@@ -145,8 +146,8 @@ def opened(home: Path) -> Iterator[MlflowClient]:
         try:
             yield client
         finally:
-            # MLflow caches one engine per address. Its pooled connections would keep using this
-            # file after it was deleted and recreated, and their writes would be lost.
+            # MLflow caches one engine per address. After this file is deleted and recreated, the
+            # pooled connections of the engine would write to the deleted file.
             client._tracking_client.store.engine.dispose()
 
 
@@ -191,7 +192,7 @@ def _create_database(home: Path) -> None:
     shutil.rmtree(artifact_root(home), ignore_errors=True)  # files of runs that no longer exist
     note(home).unlink(missing_ok=True)
     note_path(home).unlink(missing_ok=True)
-    with _own_environment():
+    with _without_user_settings():
         from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
 
         store = SqlAlchemyStore(f"sqlite:///{aside}", artifact_root(home).as_uri())
@@ -207,18 +208,21 @@ def _exclusive(home: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _own_environment() -> Iterator[None]:
-    """Hide the user's MLFLOW_* variables from MLflow: they select servers, runs and pools."""
-    hidden = _take_from_environment()
+def _without_user_settings() -> Iterator[None]:
+    """Hide the user's MLFLOW_* variables from MLflow inside the `with` block.
+
+    They could select another server or run, or change the pool of connections.
+    """
+    hidden = _pop_from_environment()
     os.environ.update(_QUIET)
     try:
         yield
     finally:
-        _take_from_environment()
+        _pop_from_environment()
         os.environ.update(hidden)
 
 
-def _take_from_environment() -> dict[str, str]:
+def _pop_from_environment() -> dict[str, str]:
     """Remove the variables that MLflow reads from the environment; return their values."""
     names = [key for key in os.environ if key.startswith("MLFLOW_") or key in _QUIET]
     return {key: os.environ.pop(key) for key in names}

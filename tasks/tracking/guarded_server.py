@@ -1,7 +1,8 @@
 """`python -m tasks.tracking.guarded_server`: MLflow's UI and API of a store, for its owner only.
 
-`mlflow server` would start eight processes for jobs, which a store does not have, and requires a
-user database for passwords. This runs MLflow's ASGI application in one process behind a guard.
+`mlflow server` would start eight processes for jobs, which lce does not use, and needs a database
+of users to ask for passwords. This module runs MLflow's ASGI application in one process, behind a
+guard that asks for a secret (`lce_core.access`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from tasks.tracking.database import artifact_root, tracking_uri
 
 ADDRESS = "127.0.0.1"
 OPEN_PATHS = ("/health",)
-"""Paths that need no secret, so that a process can wait for the server."""
+"""Paths that need no secret, so that a process can test whether the server is ready."""
 
 
 def settings(home: Path, port: int) -> dict[str, str]:
@@ -40,7 +41,7 @@ def serve(home: Path, port: int, secret: str) -> None:
     """Serve on loopback until SIGINT or SIGTERM.
 
     Args:
-      home: the store's folder; its database exists.
+      home: the store's folder, in which MLflow's database exists.
       port: free loopback port.
       secret: the secret that every request must carry.
     """
@@ -48,7 +49,7 @@ def serve(home: Path, port: int, secret: str) -> None:
 
     os.environ.update(settings(home, port))
     with warnings.catch_warnings():
-        # MLflow itself uses deprecated parts of Starlette.
+        # MLflow uses deprecated parts of Starlette.
         warnings.simplefilter("ignore", DeprecationWarning)
         from mlflow.server.fastapi_app import app
 

@@ -1,13 +1,13 @@
 """Show training runs in MLflow while they train, before the study's own runs are written.
 
-A separate process follows the loss logs of the study's training runs, which trainers on any host of
-the store write. It adds new entries to one MLflow run per training run. These live runs are
-provisional: `tracking.project` removes a live run once its training run has become an artifact. If
-training failed, the live run stays with status FAILED, so that its curve can be inspected. Short
-training runs are not shown.
+A separate process polls the loss logs of the study's training runs, which trainers on all hosts
+write to the store. It adds the new entries of each training run to one MLflow run. These live runs
+are provisional: `tracking.project` removes a live run once its training run has become an artifact.
+If training failed, the live run stays with status FAILED, so that a user can inspect its curve.
+Short training runs are not shown.
 
-The process exits when its standard input closes: when the flow ends, or dies. Only this process
-loads MLflow, and only if there is something to show. Its errors never stop training.
+The process exits when its standard input closes, that is when the flow ends or dies. It loads
+MLflow only if there is something to show. Its errors never stop training.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from tasks.tracking.study_content import read_plan
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-EVERY_SECONDS = 5.0
+POLL_SECONDS = 5.0
 LEAST_SECONDS = 15.0
-"""A training run is shown only after it has been seen for this long."""
+"""A training run is shown only this long after its first log entry was seen."""
 _BATCH = 900
 """Metrics per log_batch call; MLflow accepts at most 1000."""
 
@@ -44,7 +44,7 @@ class _Live:
     """A training run that has logged a loss."""
 
     since: float
-    """Time (monotonic) at which its log was first seen."""
+    """Time (monotonic) at which the first log entry was seen."""
     run_id: str | None = None
     shown: list[dict[str, Any]] = field(default_factory=list)
     """Log entries that MLflow already has."""
@@ -56,7 +56,7 @@ class LiveRuns:
     """The MLflow runs of a study's training runs in progress.
 
     Args:
-      store: the store in which training runs keep their logs.
+      store: the store that contains the logs of the training runs.
       plan: the study's plan.json.
       least_seconds: training runs shorter than this are not shown.
     """
@@ -70,7 +70,7 @@ class LiveRuns:
 
     def update(self) -> int:
         """Add new log entries to MLflow; return how many were added."""
-        # Check this before reading logs: the log of an ended training run is then complete.
+        # Find the ended training runs before reading logs: their logs are then complete.
         ended = [name for name in self._open() if self._store.find(name)]
         changed: dict[str, list[dict[str, Any]]] = {}
         now = time.monotonic()
@@ -90,7 +90,7 @@ class LiveRuns:
         return sum(added)
 
     def close(self) -> None:
-        """Add the last entries, then set the runs of training that left no artifact to FAILED."""
+        """Add the last entries; set live runs whose training left no artifact to FAILED."""
         self.update()
         if not (left := self._open()):
             return
@@ -118,7 +118,7 @@ class LiveRuns:
         entries = read_entries(self._store.home / "progress" / training["checkpoint"] / LOG)
         if entries or live is None:
             return entries
-        if live.run_id is None:  # ended before it was shown
+        if live.run_id is None:  # training ended before it was shown
             del self._live[name]
             return []
         folder = self._store.find(name)
@@ -163,8 +163,8 @@ class LiveRuns:
             RUN_KEY: f"{self._plan['study']}/training/{name}",
             "lce.study": self._plan["study"],
             "mlflow.note.content": (
-                f"Training in progress, or failed: `{name}`. It goes when the study's own runs are"
-                " written, which then hold its curve."
+                f"Training in progress, or failed: `{name}`. When training is done, this run is"
+                " removed; the study's own runs then show the curve."
             ),
         }
         created = client.create_run(experiment_id, None, tags, f"training {name}")
@@ -177,9 +177,9 @@ class LiveRuns:
 
 @contextlib.contextmanager
 def shown_live(home: Path, study: str, least_seconds: float = LEAST_SECONDS) -> Iterator[None]:
-    """Show the study's training in MLflow inside the `with` block. The plan must have been saved.
+    """Show the study's training in MLflow inside the `with` block. Save the plan before the block.
 
-    The process logs its errors to logs/live-tracking.log.
+    A separate process does this and logs its errors to logs/live-tracking.log.
     """
     log = home / "logs" / "live-tracking.log"
     with companion("tasks.tracking.live", str(home), study, str(least_seconds), log=log):
@@ -194,7 +194,7 @@ def main(home: Path, study: str, least_seconds: float) -> int:
         return 0
     ended = end_of_input()
     live = LiveRuns(store, plan, least_seconds)
-    while not ended.wait(min(EVERY_SECONDS, least_seconds)):
+    while not ended.wait(min(POLL_SECONDS, least_seconds)):
         live.update()
     live.close()
     return 0

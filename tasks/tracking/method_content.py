@@ -1,7 +1,7 @@
 """Build the MLflow run of a table row: means over its seeds, with confidence intervals.
 
-A mean exists only if every planned seed has a value, as in the catalog: means over different seeds
-cannot be compared between methods.
+As in the catalog, a mean exists only if every planned seed has a value, because means over
+different seeds cannot be compared between methods.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from tasks.tracking.content import COLOUR, KIND, METHOD, NOTE, RUN_KEY, MetricPo
 from tasks.tracking.seed_content import key_of, of_which_model
 
 INTERVAL = "seed_interval"
-"""Prefix of metrics with an interval's half width: `seed_interval/NAME` belongs to metric NAME."""
+"""Prefix of metrics: `seed_interval/NAME` is the half width of the interval of metric NAME."""
 MEANS = "means.csv"
-"""Name of the artifact with each mean, its interval and its number of seeds."""
+"""Name of the CSV file with every mean, its interval and its number of seeds."""
 
 
 def method_content(
@@ -42,9 +42,9 @@ def method_content(
     for seed in seeds:
         for metric in seed.metrics:
             groups[metric.key, metric.step].append(metric)
-    whole = {at: group for at, group in groups.items() if len(group) == len(planned)}
+    complete = {at: group for at, group in groups.items() if len(group) == len(planned)}
     metrics, lines = [], ["metric,step,mean,low,high,seeds\n"]
-    for (name, step), group in sorted(whole.items()):
+    for (name, step), group in sorted(complete.items()):
         when = max(metric.timestamp for metric in group)
         values = [metric.value for metric in group]
         mean = math.fsum(values) / len(values)
@@ -86,19 +86,20 @@ def _half_width(values: Sequence[float]) -> float | None:
     """Return the half width of the mean's 95 % interval over seeds; None with one seed."""
     if len(values) == 1:
         return None
-    from lce_core.statistics.seeds import mean_over_seeds  # scipy, which takes a second to load
+    from lce_core.statistics.seeds import mean_over_seeds  # loads scipy, which takes a second
 
     found = mean_over_seeds([[value] for value in values], same_prompts=False)
     assert found.high is not None
     return found.high - found.value
 
 
-def _note(row: str, first: Mapping[str, Any], begun: int, planned: int) -> str:
+def _note(row: str, first: Mapping[str, Any], num_started: int, planned: int) -> str:
     seeds = "1 seed" if planned == 1 else f"{planned} seeds"
-    missing = f" Only {begun} of them have begun." if begun < planned else ""
+    missing = f" So far {num_started} of them have finished cells." if num_started < planned else ""
     return (
-        f"**{row}** on {first['base_model']}: the mean over {seeds}, whose runs are"
-        f" folded below this one; a point is drawn where all of them have it.{missing}"
-        f" `{INTERVAL}/...` is half the width of its 95 % interval for other seeds, and {MEANS}"
-        " has the bounds. A metric is `benchmark/task`; its step is the evaluated length in tokens."
+        f"**{row}** on {first['base_model']}: mean over {seeds}. The runs of the seeds are folded"
+        f" below this run. A point is drawn where every seed has a value.{missing} A metric is"
+        " `benchmark/task`; its step is the evaluated length in tokens."
+        f" `{INTERVAL}/METRIC` is half the width of the metric's 95 % confidence interval over"
+        f" seeds; {MEANS} lists the bounds."
     )

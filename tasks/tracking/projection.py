@@ -1,10 +1,10 @@
 """Write a study's records as one MLflow experiment; rewrite only the runs that changed.
 
-MLflow is a view of the store, never a source. Its database may be deleted and is recreated with
-equal content, also after the store was moved. One process at a time writes, under a file lock.
+MLflow is a view of the store, never a source. A user may delete its database: lce recreates it with
+equal content, even after the store was moved. One process at a time writes, under a file lock.
 Timestamps come from the records, so a second call changes nothing. A changed run is deleted
-permanently and rewritten, because MLflow can neither remove a metric nor change a param. MLflow is
-imported inside functions only: for an unchanged study `is_current` returns within milliseconds.
+permanently and written again, because MLflow can neither remove a metric nor change a param. Only
+functions import MLflow, so that `is_current` returns within milliseconds.
 """
 
 from __future__ import annotations
@@ -37,13 +37,12 @@ from tasks.tracking.views import VIEW_TAGS, description, saved_views
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-    from mlflow.entities import Experiment, Run
+    from mlflow.entities import Run
 
 _DIGEST = "lce.content_digest"
 _PARENT = "mlflow.parentRunId"
 LIVE = "lce.live"
-"""Tag of a live run, which shows training in progress. Its value is the training run's fingerprint.
-"""
+"""Tag of a live run, which shows training in progress: the fingerprint of the training run."""
 _MAKER = Maker(
     (Path(__file__).parent, Path(__file__).parents[2] / "lce_core"), ("mlflow", "pydantic")
 )
@@ -53,7 +52,7 @@ _BATCH = 900
 
 @dataclass(frozen=True)
 class ProjectionReport:
-    """How many MLflow runs of a study `project` wrote, kept and removed, and how long it took."""
+    """What `project` did: numbers of MLflow runs written, kept and removed, and the duration."""
 
     study: str
     experiment_id: str
@@ -62,14 +61,14 @@ class ProjectionReport:
     kept: int
     """Number of runs that already had the right content."""
     removed: int
-    """Number of runs deleted permanently: outdated, or their cells no longer exist."""
+    """Number of runs deleted permanently because they were outdated or lost their cells."""
     seconds: float
 
 
 def is_current(store: Store, study: str) -> bool:
     """Return True if MLflow already shows the store's current state of the study.
 
-    Does not import MLflow, so it returns within milliseconds.
+    It does not import MLflow, so that it returns within milliseconds.
     """
     if not has_usable_database(store.home) or pages_of(store.home, study) is None:
         return False
@@ -77,7 +76,7 @@ def is_current(store: Store, study: str) -> bool:
 
 
 def unprojected(store: Store) -> list[str]:
-    """Return the names of planned studies that were never written to the present database."""
+    """Return the names of the planned studies that MLflow's present database does not contain."""
     shown = noted(note(store.home))
     return [plan["study"] for plan in store.studies.plans() if plan["study"] not in shown]
 
@@ -89,8 +88,8 @@ def project(store: Store, study: str) -> ProjectionReport:
       SpecError: if the study was never planned in this store.
     """
     clock = time.monotonic()
-    # Compute the digest before reading records: a record that appears in between then makes the
-    # next call project again.
+    # Compute the digest before reading the records: if a record appears in between, the digest is
+    # outdated, and the next run projects the study again.
     state, plan = state_digest(store, _MAKER, study), read_plan(store, study)
     if plan is None:
         raise SpecError(
@@ -100,11 +99,11 @@ def project(store: Store, study: str) -> ProjectionReport:
             f"run `lce run {study}` first",
         )
     with experiment_of(store.home, plan) as (client, experiment_id):
-        there = [run for run in runs_of(client, experiment_id) if not _still_lives(store, run)]
+        existing = [run for run in runs_of(client, experiment_id) if not _is_live(store, run)]
         contents = run_contents(store, plan)
-        kept = {run.data.tags[RUN_KEY]: run for run in there if _is_one_of(run, contents)}
+        kept = {run.data.tags[RUN_KEY]: run for run in existing if _is_up_to_date(run, contents)}
         ids = {key: run.info.run_id for key, run in kept.items()}
-        outdated = [run for run in there if run.info.run_id not in ids.values()]
+        outdated = [run for run in existing if run.info.run_id not in ids.values()]
         for run in outdated:
             remove(client, store.home, run)
         for content in contents:  # a parent comes before its children
@@ -128,10 +127,10 @@ def experiment_of(home: Path, plan: Mapping[str, Any]) -> Iterator[tuple[MlflowC
 
 
 def logical_digest(home: Path) -> str:
-    """Return the sha256 of all experiments and runs of a store's MLflow, without MLflow's own ids.
+    """Return a sha256 of all experiments and runs in MLflow that does not depend on MLflow's ids.
 
-    Rebuilding the database keeps this digest. Runs of training in progress are omitted, because
-    no record holds them.
+    A rebuilt database has the same digest. Runs of training in progress are omitted, because a
+    rebuild from the records does not restore them.
     """
     from mlflow.entities import ViewType
 
@@ -149,7 +148,7 @@ def logical_digest(home: Path) -> str:
                         key: text.replace(
                             experiment_path(experiment.experiment_id), experiment_path("?")
                         )
-                        for key, text in _ours(experiment.tags).items()
+                        for key, text in _own_tags(experiment.tags).items()
                     },
                     "runs": sorted((_logical(client, run, keys) for run in runs), key=json.dumps),
                 }
@@ -166,39 +165,34 @@ def _logical(client: MlflowClient, run: Run, keys: Mapping[str, str | None]) -> 
         "stage": run.info.lifecycle_stage,
         "time": [run.info.start_time, run.info.end_time],
         "params": dict(run.data.params),
-        "tags": _ours(run.data.tags),
+        "tags": _own_tags(run.data.tags),
         "metrics": {
             k: sorted([p.step, p.timestamp, p.value] for p in v) for k, v in points.items()
         },
     }
 
 
-def _without_its_id(experiment: Experiment) -> dict[str, str]:
-    here = experiment_path(experiment.experiment_id)
-    return {key: text.replace(here, "") for key, text in _ours(experiment.tags).items()}
-
-
-def _ours(tags: Mapping[str, str]) -> dict[str, str]:
-    # MLflow adds its own tags, some of them random or timed (mlflow.experiment..., mlflow.user).
+def _own_tags(tags: Mapping[str, str]) -> dict[str, str]:
+    # MLflow adds tags with random values, times and user names; omit them.
     names = (NOTE, "mlflow.runName", *VIEW_TAGS)
     return {key: tags[key] for key in tags if key.startswith("lce.") or key in names}
 
 
-def _is_one_of(run: Run, contents: list[RunContent]) -> bool:
+def _is_up_to_date(run: Run, contents: list[RunContent]) -> bool:
     known = {content.key: content.digest for content in contents}
     tags, info = run.data.tags, run.info
-    whole = info.status == "FINISHED" and info.lifecycle_stage == "active"
-    return whole and tags.get(_DIGEST) == known.get(tags.get(RUN_KEY, ""), "none")
+    is_complete = info.status == "FINISHED" and info.lifecycle_stage == "active"
+    return is_complete and tags.get(_DIGEST) == known.get(tags.get(RUN_KEY, ""), "none")
 
 
-def _still_lives(store: Store, run: Run) -> bool:
-    """Return True if this is a live run whose training is in progress or failed (no artifact)."""
+def _is_live(store: Store, run: Run) -> bool:
+    """Return True for a live run whose training has no artifact: it is in progress or failed."""
     trained = run.data.tags.get(LIVE)
     return trained is not None and store.find(trained) is None
 
 
 def _experiment(client: MlflowClient, home: Path, plan: Mapping[str, Any]) -> str:
-    """Return the id of the study's experiment; create or restore it and set its tags if needed."""
+    """Return the id of the study's experiment. If needed, create or restore it and set its tags."""
     found = client.get_experiment_by_name(plan["study"])
     if found is None:
         folder = artifact_root(home) / plan["study"]
@@ -218,7 +212,7 @@ def _experiment(client: MlflowClient, home: Path, plan: Mapping[str, Any]) -> st
 def _write(
     client: MlflowClient, experiment_id: str, content: RunContent, parent: str | None
 ) -> str:
-    """Log one run and return its id. Its status FINISHED, set last, marks it as complete."""
+    """Log one run and return its id. The status FINISHED, set last, marks it as complete."""
     from mlflow.entities import Metric, Param
 
     tags = {**content.tags, _DIGEST: content.digest, **({_PARENT: parent} if parent else {})}

@@ -25,13 +25,13 @@ from lce_core.training.loss_log import LOG, read_entries
 from tasks.tracking.content import COLOUR, KIND, NOTE, RUN_KEY, SEED, MetricPoint, RunContent
 
 MAX_CURVE_POINTS = 300
-"""Points kept of a training run's loss curve; a chart cannot show more."""
+"""Maximum number of points of a training run's loss curve; a chart cannot show more."""
 
 MAX_TELEMETRY_POINTS = 50
-"""Points kept of each telemetry metric."""
+"""Maximum number of points of each telemetry metric."""
 
 TELEMETRY = ("grad_norm", "learning_rate", "tokens_per_second", "mfu", "peak_memory_bytes")
-"""Keys of log entries that are shown beside the loss."""
+"""Keys of the log entries that are shown in addition to the loss."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def seed_content(
       plan: the study's plan.json.
       planned: all cells of the row at this seed.
       cells: the finished cells; not empty.
-      training: the training run that made the row's weights; None if the store has none.
+      training: the training run that produced the row's weights; None if there is none.
       colour: colour of the run's line, as #rrggbb.
     """
     first = planned[0]
@@ -90,7 +90,7 @@ def seed_content(
 def key_of(plan: Mapping[str, Any], cell: Mapping[str, Any], seed: int | None = None) -> str:
     """Return the key (tag lce.run_key) of the run of a cell's table row.
 
-    Without `seed` this is the run with the mean over seeds, else the row's run at that seed.
+    If `seed` is None, this is the run with the means over seeds, else the row's run at that seed.
     """
     return run_key(plan["study"], cell["base_model"], cell["method"], cell["frozen"], seed)
 
@@ -122,7 +122,7 @@ def _params(plan: Mapping[str, Any], cell: Found, row: str) -> dict[str, str]:
 
 
 def _family(method: str) -> str | None:
-    # A user's own method may not be installed here; the run is shown without its family.
+    # A user's own method may not be installed here. The run is then shown without a family.
     return METHODS.load(method).family if method in METHODS.names() else None
 
 
@@ -144,8 +144,8 @@ def _at_target(
 ) -> Iterable[MetricPoint]:
     """Yield one value per benchmark: the mean of its tasks at the target context.
 
-    A benchmark is omitted until all its cells there are done. The step is 0, for which the UI draws
-    bars instead of lines with a single point.
+    A benchmark is omitted until all its cells at the target context are done. All points have step
+    0, so that the UI draws bars instead of lines with a single point.
     """
     expected = Counter(cell["benchmark"] for cell in planned if cell["eval_length"] == target)
     for benchmark, number in expected.items():
@@ -163,12 +163,12 @@ def _default_value(record: Record) -> float:
 
 
 def _curve(training: Found) -> Iterable[MetricPoint]:
-    """Yield loss and telemetry by optimizer step, thinned evenly; first and last step are kept."""
+    """Yield loss and telemetry of evenly spaced training steps, including the first and last."""
     entries = read_entries(training.folder / LOG)
     when = _milliseconds(training.record.finished_at)
     loss = TrainingSpec.curve_of(training.record.kind)
-    many = _thinned(len(entries), MAX_CURVE_POINTS)
-    few = _thinned(len(entries), MAX_TELEMETRY_POINTS)
+    many = _spread(len(entries), MAX_CURVE_POINTS)
+    few = _spread(len(entries), MAX_TELEMETRY_POINTS)
     for index in sorted(many | few):
         for name, value in curves(training.record.kind, entries[index]).items():
             if index in (many if name == loss else few):
@@ -180,7 +180,7 @@ def curves(kind: str, entry: Mapping[str, Any]) -> dict[str, float]:
 
     Args:
       kind: kind of the training run.
-      entry: the log's entry for one step; entries of older logs have fewer keys.
+      entry: the log's entry for one training step; entries of older logs have fewer keys.
     """
     loss = TrainingSpec.curve_of(kind)
     group = loss.rpartition("/")[0]
@@ -188,8 +188,8 @@ def curves(kind: str, entry: Mapping[str, Any]) -> dict[str, float]:
     return {loss: entry["loss"], **known}
 
 
-def _thinned(number: int, most: int) -> set[int]:
-    """Return about `most` evenly spaced indices of `number` entries, and always the last one."""
+def _spread(number: int, most: int) -> set[int]:
+    """Return at most `most` evenly spaced indices of `number` entries, and the last index."""
     stride = max(1, math.ceil(number / most))
     return {*range(0, number, stride), number - 1} if number else set()
 

@@ -14,9 +14,9 @@ from tasks.tracking.content import RunContent
 from tasks.tracking.method_content import method_content
 from tasks.tracking.seed_content import Found, seed_content
 
-_GOLDEN = 0.618034
-"""Golden ratio conjugate. Hues spaced by this share of the colour circle stay distinct for any
-number of rows."""
+_HUE_SPACING = 0.618034
+"""Share of the colour circle between the hues of two successive rows: the golden ratio's conjugate,
+which keeps the hues of any number of rows distinct."""
 
 
 def read_plan(store: Store, study: str) -> dict[str, Any] | None:
@@ -52,6 +52,7 @@ def run_contents(store: Store, plan: Mapping[str, Any]) -> list[RunContent]:
 
 
 def _read(store: Store, planned: Iterable[Mapping[str, Any]]) -> Iterable[Found]:
+    """Yield the planned steps whose artifact has a valid record and files of the right size."""
     for step in planned:
         if step["folder"] is None:
             continue
@@ -75,8 +76,8 @@ def _has(path: Path, size: int) -> bool:
 def _colour(number: int) -> str:
     """Return a row's colour as #rrggbb.
 
-    MLflow picks from 20 colours at random, so that methods would share some.
+    MLflow itself would choose one of 20 colours at random, and some rows would share a colour.
     """
     light = (0.36, 0.5, 0.64)[number % 3]
-    red, green, blue = colorsys.hls_to_rgb(number * _GOLDEN % 1, light, 0.75)
+    red, green, blue = colorsys.hls_to_rgb(number * _HUE_SPACING % 1, light, 0.75)
     return f"#{round(red * 255):02x}{round(green * 255):02x}{round(blue * 255):02x}"

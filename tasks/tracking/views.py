@@ -1,8 +1,8 @@
 """Build the description and the saved views that the MLflow UI shows for a study.
 
-By default the UI draws the first ten runs, whatever they are. A saved view is a tag of the
-experiment that holds the page state as JSON. The UI lists it under *Views* and applies it if the
-address names it. The format is undocumented, so a browser test checks the result.
+By default the UI draws the first ten runs, whichever they are. A saved view is a tag of the
+experiment that contains the state of the page as JSON. The UI lists the view under *Views*, and
+shows it if the address names it. The format is undocumented, so a browser test checks the result.
 
 Source: github.com/mlflow/mlflow, mlflow/server/js/src/experiment-tracking/components/
 experiment-page: utils/savedViewEnvelope.ts, models/ExperimentPageUIState.tsx (3.17).
@@ -21,20 +21,21 @@ from tasks.tracking.method_content import INTERVAL
 
 _SHARED = "mlflow.sharedViewState."
 MAX_HYPOTHESIS = 10_000
-"""Characters shown of a hypothesis. MLflow allows 20,000 in the tag, which holds more text."""
+"""Maximum number of characters shown of a hypothesis. With further text, its tag must stay within
+MLflow's limit of 20,000."""
 VIEW_TAGS = (_SHARED + METHODS_VIEW, _SHARED + SEEDS_VIEW)
 
 
 def saved_views(plan: Mapping[str, Any]) -> dict[str, str]:
-    """Return the experiment's tags for two saved views: the methods, and their seeds."""
+    """Return the experiment's tags for two saved views: of the methods, and of their seeds."""
     keys = ["row", "base_model"] if len(plan["base_contexts"]) > 1 else ["row"]
     by_row = {
         "aggregateFunction": "average",
         "groupByKeys": [{"mode": "param", "groupByData": key} for key in keys],
     }
-    of_seeds = {"groupBy": by_row, "groupsExpanded": _folded(plan, keys)}
-    states = (_state(plan, METHOD), {**_state(plan, SEED), **of_seeds})
-    names = ("All methods, one line each", "Their seeds, grouped by method")
+    grouped = {"groupBy": by_row, "groupsExpanded": _folded(plan, keys)}
+    states = (_state(plan, METHOD), {**_state(plan, SEED), **grouped})
+    names = ("All methods, one line each", "Seeds, grouped by method")
     return {
         # The UI lists the later view first.
         tag: _json({"name": name, "createdAt": -number, "state": _json(state)})
@@ -43,15 +44,14 @@ def saved_views(plan: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _state(plan: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """Return the page state of a view; keys that are missing keep the UI's defaults."""
+    """Return the page state of a view. Missing keys keep the UI's defaults."""
     return {
         "searchFilter": f"tags.`{KIND}` = '{kind}'",
-        # Sort by a key other than the start time; otherwise the UI folds children under their
-        # parent.
+        # Do not sort by start time, the default: the UI would fold children under their parent.
         "orderByKey": "params.`row`",
         "orderByAsc": True,
         "runsHiddenMode": "SHOW_ALL",
-        # The UI adds the charts, and sections that are not listed here, at the end.
+        # The UI adds the charts itself, and appends sections that are not listed here.
         "compareRunCharts": [],
         "compareRunSections": _sections(plan, kind),
         "isAccordionReordered": True,
@@ -61,8 +61,8 @@ def _state(plan: Mapping[str, Any], kind: str) -> dict[str, Any]:
 def _sections(plan: Mapping[str, Any], kind: str) -> list[dict[str, Any]]:
     """Return the chart sections in order.
 
-    Scores against length come first, then means at the target, scores of benchmarks with one
-    length, and interval widths.
+    The order is: scores against length, means at the target context, scores of benchmarks with only
+    one length, half widths of intervals.
     """
     lengths: dict[str, set[int]] = {}
     for cell in plan["cells"]:
@@ -86,7 +86,7 @@ def _sections(plan: Mapping[str, Any], kind: str) -> list[dict[str, Any]]:
 
 
 def _folded(plan: Mapping[str, Any], keys: Sequence[str]) -> dict[str, bool]:
-    """Return "not expanded" (False) for each group of runs; by default the UI expands groups."""
+    """Return False (not expanded) for each group of runs; by default the UI expands them."""
     groups = {}
     for cell in plan["cells"]:
         values = {**cell, "row": variant_name(cell["method"], cell["frozen"])}
@@ -106,10 +106,11 @@ def description(plan: Mapping[str, Any], experiment_id: str) -> str:
         hypothesis = f"{hypothesis[:MAX_HYPOTHESIS]} ..."
     # The UI shows only the first paragraph of a long description.
     return (
-        f"**[All methods, one line each]({methods})**; [their seeds, grouped]({seeds})."
+        f"**[All methods, one line each]({methods})**; [seeds, grouped by method]({seeds})."
         f" {hypothesis}\n\n"
-        "One run is one row of the study, the mean over its seeds, whose runs are folded below it."
-        " A metric is `benchmark/task` and its step is the evaluated length in tokens."
-        f" The target context is {plan['target_context']} tokens; `summary/` holds each"
-        " benchmark's mean over its tasks there. Written from the store by `lce`; edits are lost."
+        "Each run is one row of the study's table: the mean over its seeds. The runs of the seeds"
+        " are folded below it. A metric is `benchmark/task`; its step is the evaluated length in"
+        f" tokens. The target context is {plan['target_context']} tokens; `summary/` contains the"
+        " mean of each benchmark over its tasks at this length. `lce` writes this experiment from"
+        " the store and overwrites edits."
     )
