@@ -1,7 +1,8 @@
-"""`lce lock`: write the ids of a study's steps to a lock file, and list ids that changed since.
+"""`lce lock`: write the ids of a study's steps to a lock file, or list ids that have changed since.
 
-A step's id is a hash of everything its result depends on. The lock of FOLDER/mine.yaml is
-FOLDER/mine.lock if that file exists or the study is a shipped one, else FOLDER/study.lock.
+A step's id is a hash of everything that its result depends on. The lock of a study FOLDER/mine.yaml
+is FOLDER/mine.lock if that file exists, else FOLDER/study.lock. For shipped studies it is always
+NAME.lock beside the study's file.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from lce_core.study.lock import MAX_CHARS, Lock, lock_of
 from lce_core.study.plan_diff import LockChange, lock_changes
 
 SHOWN_FIELDS = 3
-"""Changed fields that `lce lock --check` prints for a step; it counts the others."""
+"""Maximum number of changed fields that `lce lock --check` prints for a step."""
 
 
 def lock_file(study: str) -> Path:
@@ -35,17 +36,18 @@ def lock_file(study: str) -> Path:
 def write_lock(study: str, execution: Execution, file: Path | None) -> Path:
     """Write the ids of the study's steps to its lock file, print a summary, and return the path.
 
-    If the store exists, also save a copy there: `lce gc` keeps the artifacts that a lock names.
+    If the store exists, also save a copy there, so that `lce gc` keeps the locked artifacts.
 
     Args:
       study: name of a shipped study, or path of a study file.
-      execution: settings of the computation; its data folders decide which steps have an id.
+      execution: settings of the computation. Steps have an id only if their data is in one of its
+        data folders.
       file: the lock file; None for the default of `lock_file`.
 
     Raises:
-      SpecError: if the file is another study's lock or cannot be written. Also if the present lock
-        has ids of steps whose input data is missing on this machine: rewriting would lose them.
-      DataError: if the file exists but is no lock.
+      SpecError: if the file is another study's lock or cannot be written. Also if rewriting the
+        file would lose ids, because the data of their steps is missing on this machine.
+      DataError: if the file exists but is not a lock.
     """
     path = file or lock_file(study)
     request = compile_request(study, execution)
@@ -59,7 +61,7 @@ def write_lock(study: str, execution: Execution, file: Path | None) -> Path:
             f"{path}",
             error.strerror or str(error),
             "a file that this user can write",
-            "name another file with --file",
+            "give another path with --file",
         ) from None
     if execution.home.is_dir():
         Store(execution.home).studies.keep_lock(lock.study, lock.text())
@@ -72,11 +74,11 @@ def write_lock(study: str, execution: Execution, file: Path | None) -> Path:
 
 
 def check_lock(study: str, execution: Execution, file: Path | None) -> bool:
-    """Print the step ids that differ from the lock, and why; return True if all are equal.
+    """Print the step ids that differ from the lock, and why; return True if none differs.
 
     Raises:
       SpecError: if the lock file is missing or belongs to another study.
-      DataError: if the file is no lock.
+      DataError: if the file is not a lock.
     """
     path = file or lock_file(study)
     request = compile_request(study, execution)
@@ -85,24 +87,25 @@ def check_lock(study: str, execution: Execution, file: Path | None) -> bool:
             f"{path}",
             "no such file",
             "the study's lock",
-            f"write it with `lce lock {study}`, or name it with --file",
+            f"write the lock with `lce lock {study}`, or give its path with --file",
         )
     lock = read_lock(path, request.plan.study.study)
-    found, unchecked = lock_changes(lock, request.plan)
-    for change in found:
+    changes, unchecked = lock_changes(lock, request.plan)
+    for change in changes:
         say(_line(change))
-    say(_summary(path, found, len(lock.steps)))
+    say(_summary(path, changes, len(lock.steps)))
     if unchecked:
-        say(f"{unchecked:,} steps compared without data digests: their data is not on this machine")
-    return not found
+        what = "steps were compared without the digests of their data, which is not on this machine"
+        say(f"{unchecked:,} {what}")
+    return not changes
 
 
 def read_lock(path: Path, study: str) -> Lock:
     """Read the lock of the study named `study` from a file.
 
     Raises:
-      SpecError: if the file locks another study.
-      DataError: if the file is no lock, or cannot be read.
+      SpecError: if the file is the lock of another study.
+      DataError: if the file is not a lock, or cannot be read.
     """
     try:
         with open_file(path) as file:
@@ -115,71 +118,71 @@ def read_lock(path: Path, study: str) -> Lock:
             f"{path}",
             f"the lock of study {lock.study!r}",
             f"the lock of study {study!r}",
-            f"name another file with --file, such as {study}.lock",
+            f"give another path with --file, such as {study}.lock",
         )
     return lock
 
 
-def meet_lock(request: Request, store: Store) -> str | None:
-    """Save a copy of the study's lock in the store, and compare the study's step ids with it.
+def compare_with_lock(request: Request, store: Store) -> str | None:
+    """Compare a study's step ids with its lock, and save a copy of the lock in the store.
 
-    The copy makes `lce gc` keep the locked artifacts. A run calls this before it starts.
+    A run calls this before it starts. The copy makes `lce gc` keep the locked artifacts.
 
     Returns:
-      A note for the user if ids differ from the lock, or the lock cannot be read. None if all ids
-      are equal, the study has no lock, or the file locks another study.
+      A note for the user if ids differ from the lock, or if the lock cannot be read. None if all
+      ids are equal, the study has no lock, or the file is the lock of another study.
     """
     path = lock_file(request.study)
     if not is_file(path):
         return None
     try:
         lock = read_lock(path, request.plan.study.study)
-    except SpecError:  # the lock of another study in the same folder
+    except SpecError:  # study.lock belongs to another study in the same folder
         return None
     except DataError as error:
         return f"note: {error}"
     store.studies.keep_lock(lock.study, lock.text())
-    found, _ = lock_changes(lock, request.plan)
-    if not found:
+    changes, _ = lock_changes(lock, request.plan)
+    if not changes:
         return None
-    return f"note: {_summary(path, found, len(lock.steps))}; `lce lock --check` lists them"
+    return f"note: {_summary(path, changes, len(lock.steps))}; `lce lock --check` lists them"
 
 
 def _require_data_of_locked(path: Path, old: Lock, request: Request) -> None:
     """Raise SpecError if `old` locks steps that now have no id, because their data is missing."""
-    waiting = {(step.kind, step.name) for step in request.plan.expected.values()}
-    waiting -= {(step.kind, step.name) for step in request.plan.steps.values()}
-    if lost := [step for step in old.steps.values() if (step.kind, step.name) in waiting]:
+    missing = {(step.kind, step.name) for step in request.plan.expected.values()}
+    missing -= {(step.kind, step.name) for step in request.plan.steps.values()}
+    if lost := [step for step in old.steps.values() if (step.kind, step.name) in missing]:
         raise SpecError(
             f"{path}",
-            f"{len(lost):,} ids of steps whose data is not on this machine ({lost[0].name})",
+            f"{len(lost):,} ids of steps whose data is not on this machine (first: {lost[0].name})",
             "the data of every locked step",
-            "give --data-folder as in the run; to lock only the other steps, remove the file first",
+            "give --data-folder as for a run, or delete the file to lock only the other steps",
         )
 
 
 def _line(change: LockChange) -> str:
-    where = f"{change.sign} {change.kind} {change.name}"
+    step = f"{change.sign} {change.kind} {change.name}"
     if change.sign != "~":
-        return f"{where}  {change.old or change.new or '(data missing)'}"
+        return f"{step}  {change.old or change.new or '(data missing)'}"
     fields = list(change.fields[:SHOWN_FIELDS]) or [
-        "no field differs: ids are computed differently"
+        "no field differs: another version of lce computes another id"
     ]
     if (more := len(change.fields) - SHOWN_FIELDS) > 0:
         fields.append(f"and {more} more")
-    return f"{where}  {change.old} -> {change.new or '(data missing)'}  {'; '.join(fields)}"
+    return f"{step}  {change.old} -> {change.new or '(data missing)'}  {'; '.join(fields)}"
 
 
-def _summary(path: Path, found: list[LockChange], locked: int) -> str:
-    if not found:
-        return f"{path}: all {locked:,} ids are as locked"
-    signs: Counter[str] = Counter(change.sign for change in found)
+def _summary(path: Path, changes: list[LockChange], locked: int) -> str:
+    if not changes:
+        return f"{path}: all {locked:,} ids are unchanged"
+    signs: Counter[str] = Counter(change.sign for change in changes)
     counts = ", ".join(
         f"{signs[sign]:,} {word}"
         for sign, word in (("~", "changed"), ("-", "removed"), ("+", "new"))
         if signs[sign]
     )
-    return f"{path}: {counts} of {locked:,} ids"
+    return f"{path}: {counts} ids ({locked:,} are locked)"
 
 
 def _replace(path: Path, text: str) -> None:

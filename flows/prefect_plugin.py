@@ -1,14 +1,14 @@
 """Prefect plug-in that makes `prefect deployment run controlled-study` work as typed.
 
 The server of `lce up` requires the secret of its home. When a `prefect` command connects to exactly
-that server, the plug-in supplies the secret. No other address ever receives it.
+that server, the plug-in supplies the secret. No other server receives the secret.
 
 Stock Prefect expects FLOW/DEPLOYMENT. With this plug-in a name without a slash means the deployment
 of that name in the flow `controlled-study`; names with a slash pass unchanged. Prefect loads the
-plug-in through the entry point `prefect.plugins` if [tool.prefect.plugins] in the pyproject.toml of
-the current folder enables it, which is the case in the checkout. The plug-in wraps a method of two
-client classes that are not stable API. If Prefect moves them, the plug-in raises an error that
-names the form FLOW/DEPLOYMENT, which always works.
+plug-in through the entry point `prefect.plugins`, but only in a folder whose pyproject.toml enables
+plug-ins in [tool.prefect.plugins], as the checkout's does. The plug-in wraps a method of two client
+classes that are not stable API. If Prefect moves them, the plug-in raises an error that recommends
+the form FLOW/DEPLOYMENT, which always works.
 """
 
 from __future__ import annotations
@@ -34,12 +34,13 @@ _MARK = "_lce_bare_names"
 
 @register_hook
 def setup_environment(*, ctx: HookContext) -> SetupResult | None:
-    """Return the client settings for the server of `lce up`. Prefect calls this on import.
+    """Accept bare deployment names, and return the client settings for the server of `lce up`.
+
+    Prefect calls this when it is imported. Prefect logs an error and continues without the plug-in.
 
     Raises:
-      PrefectMovedError: if Prefect's client classes changed. Prefect logs it and runs without the
-        plug-in.
-      ServiceError: if other users can read the home's secret. Prefect logs it as well.
+      PrefectMovedError: if Prefect's client classes changed.
+      ServiceError: if other users can read the home's secret.
     """
     for client in _clients(ctx.prefect_version):
         read = getattr(client, _METHOD)
@@ -50,7 +51,7 @@ def setup_environment(*, ctx: HookContext) -> SetupResult | None:
 
 
 def is_active() -> bool:
-    """Return True if this process's Prefect accepts deployment names without a slash."""
+    """Return True if Prefect in this process accepts deployment names without a slash."""
     import prefect
 
     return all(hasattr(getattr(c, _METHOD), _MARK) for c in _clients(prefect.__version__))
@@ -62,10 +63,10 @@ def full_name(name: str) -> str:
 
 
 def _credentials(api_url: str) -> dict[str, str]:
-    """Return the settings with URL and secret of the home's server.
+    """Return the client settings with the URL and secret of the home's server.
 
-    Returns an empty dict if `api_url` is another server, the user gave credentials, or the server
-    does not prove that it knows the secret.
+    Returns an empty dict if `api_url` is another server's, if the user has set credentials, or if
+    the server does not prove that it knows the secret.
     """
     server, given = find(home(), "server"), get_current_settings().api
     if server is None or server.url != api_url.rstrip("/") or given.auth_string or given.key:
@@ -73,8 +74,8 @@ def _credentials(api_url: str) -> dict[str, str]:
     secret = server_secret(home(), "prefect")
     if not answers(f"{server.url}/health", secret):
         return {}
-    # Set the address as well, so that a profile chosen later in this process cannot send the secret
-    # to another server.
+    # Set the address as well. Otherwise this process could later select a Prefect profile with
+    # another address and send the secret there.
     return {"PREFECT_API_URL": str(server.url), **client_auth(secret)}
 
 
@@ -90,19 +91,19 @@ def _clients(version: str) -> list[type]:
     return [PrefectClient, SyncPrefectClient]
 
 
-def _moved(version: str, what: str) -> PrefectMovedError:
+def _moved(version: str, found: str) -> PrefectMovedError:
     return PrefectMovedError(
         f"Prefect {version}",
-        what,
+        found,
         f"clients with the method {_METHOD}(self, name)",
-        f"give a deployment's name with its flow: prefect deployment run {FLOW}/{FLOW}",
+        f"put the flow before the deployment's name: prefect deployment run {FLOW}/{FLOW}",
     )
 
 
 def _with_bare_names(read: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(read)
     def read_deployment_by_name(self: object, name: str) -> Any:
-        return read(self, full_name(name))  # a coroutine of the asynchronous client
+        return read(self, full_name(name))  # the asynchronous client returns a coroutine
 
     setattr(read_deployment_by_name, _MARK, True)
     return read_deployment_by_name

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from flows.locking import meet_lock
+from flows.locking import compare_with_lock
 from flows.plans.budget import within_budget
-from flows.plans.plugin_changes import meet_plugin_changes
+from flows.plans.plugin_changes import check_plugin_changes
 from flows.plans.pricing import prices_of
 from flows.request import Request, compile_request
 from flows.selection import require_models, require_work, select_cells
@@ -141,7 +141,7 @@ def _checked(request: Request, options: RunOptions, store: Store) -> Work:
     wanted = select_cells(request.plan, options.select)
     require_work(request.plan, request.where)
     require_models(request.plan, execution)
-    meet_plugin_changes(wanted, execution, accept=options.accept_plugin_change)
+    check_plugin_changes(wanted, execution, accept=options.accept_plugin_change)
     folders = folders_of(execution.model_dump(mode="json"))
     states = inspect(wanted, store, folders, retry_failed=options.retry_failed)
     chosen: Iterable[str] = ()
@@ -164,7 +164,7 @@ def _saved(work: Work, store: Store) -> Work:
             f"note: study {name!r} was last planned from {before}, but is now planned from"
             f" {request.where}. To see the results of both, give them different names."
         )
-    if note := meet_lock(request, store):
+    if note := compare_with_lock(request, store):
         notes.append(note)
     store.studies.save_plan(name, request.plan.to_json(), request.where)
     return replace(work, notes=tuple(notes))

@@ -50,7 +50,7 @@ def require_same_plugins(states: Mapping[str, StepState]) -> None:
         )
 
 
-def meet_plugin_changes(plan: StudyPlan, execution: Execution, *, accept: bool) -> None:
+def check_plugin_changes(plan: StudyPlan, execution: Execution, *, accept: bool) -> None:
     """Accept or refuse changed plug-ins with an unchanged VERSION, before a run starts.
 
     Args:

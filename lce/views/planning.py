@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from flows.plans.amounts import gpu_seconds
-from flows.plans.plugin_changes import change_lines, meet_plugin_changes
+from flows.plans.plugin_changes import change_lines, check_plugin_changes
 from flows.plans.pricing import Price, Prices, prices_of
 from flows.request import compile_request
 from flows.selection import fetching, models_to_fetch, select_cells
@@ -98,7 +98,7 @@ def inspect_study(
     store = Store(execution.home)
     folders = folders_of(execution.model_dump(mode="json"))
     if accept_plugin_change:
-        meet_plugin_changes(select_cells(plan, select), execution, accept=True)
+        check_plugin_changes(select_cells(plan, select), execution, accept=True)
     states = inspect(plan, store, folders)
     diff = compare(plan, store, states, ids_before(store, plan.study.study))
     for name in models_to_fetch(plan, execution):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from flows.locking import lock_file, meet_lock
+from flows.locking import compare_with_lock, lock_file
 from flows.request import compile_request
 from flows.settings import STUDIES, make_execution
 from lce.cli import app
@@ -33,14 +33,14 @@ def lce(*arguments: object, status: int = 0) -> str:
 
 def note(study: Path) -> str | None:
     execution = make_execution({"device": "cpu"})
-    return meet_lock(compile_request(str(study), execution), Store(execution.home))
+    return compare_with_lock(compile_request(str(study), execution), Store(execution.home))
 
 
 def test_a_lock_is_written_checked_and_moved_ids_are_listed(study: Path) -> None:
     assert note(study) is None  # nothing is locked yet
     assert "ids (" in lce("lock", study)
     assert lock_file(str(study)) == study.with_name("study.lock")
-    assert "ids are as locked" in lce("lock", study, "--check")
+    assert "ids are unchanged" in lce("lock", study, "--check")
     assert note(study) is None
     before = study.with_name("study.lock").read_text(encoding="utf-8")
     study.write_text(SMOKE.replace("warmup_steps: ", "warmup_steps: 1"), encoding="utf-8")
@@ -48,13 +48,13 @@ def test_a_lock_is_written_checked_and_moved_ids_are_listed(study: Path) -> None
     printed = lce("lock", study, "--check", status=1)
     assert "~ finetune toy_llama" in printed
     assert "training.warmup_steps: " in printed
-    assert " changed of " in printed.splitlines()[-1]
+    assert " changed ids (" in printed.splitlines()[-1]
     assert study.with_name("study.lock").read_text(encoding="utf-8") == before
     said = note(study)
     assert said is not None
-    assert " changed of " in said
+    assert " changed ids (" in said
     lce("lock", study)
-    assert "ids are as locked" in lce("lock", study, "--check")
+    assert "ids are unchanged" in lce("lock", study, "--check")
 
 
 def test_the_lock_of_another_study_is_refused_and_stays(study: Path) -> None:
@@ -71,7 +71,7 @@ def test_the_lock_of_another_study_is_refused_and_stays(study: Path) -> None:
     assert note(other) is None  # a run of it has nothing to do with that lock
     lce("lock", other, "--file", study.with_name("other.lock"))
     assert lock_file(str(other)) == study.with_name("other.lock")
-    assert "ids are as locked" in lce("lock", other, "--check")
+    assert "ids are unchanged" in lce("lock", other, "--check")
 
 
 def test_a_run_says_of_a_broken_lock_that_it_is_none(study: Path) -> None:
