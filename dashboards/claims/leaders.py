@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dashboards.claims import wording
@@ -43,51 +43,25 @@ def _leader(rows: list[Row], trained: int | None, several: bool) -> Claim:
     by_verdict: dict[str, list[Row]] = {}
     for row in own:
         by_verdict.setdefault(row["verdict"], []).append(row)
-    worse = by_verdict.get("better", [])
-    same = by_verdict.get("the same", [])
-    unsteady = by_verdict.get("not in every seed", [])
-    alike = by_verdict.get("no difference found", [])
-    unknown = by_verdict.get("too few", [])
-    level = [row for row in own if row["difference"] == 0 and row["verdict"] != "the same"]
-    where = wording.at(best["eval_length"], trained)
-    name, what = variant_in_words(*leader), wording.measured(best, several)
-    superlative = f"the {'highest' if up else 'lowest'} {what}"
+    what = wording.measured(best, several)
     value = f"{formats.rounded(best['value'])}{wording.unit(best)}"
-    head = f"{where}, {_best_of(own, same, level, f'{superlative} ({value})')}"
-    detectable = [row["smallest_detectable"] for row in [*unsteady, *alike]]
-    limit = max((one for one in detectable if one is not None), default=None)
-    parts = []
-    if len(worse) == len(own):
-        parts.append(_better_than_all(own))
-    elif len(worse) > wording.MOST_NAMED:
-        parts.append(f"better than {len(worse)} methods")
-    elif worse:
-        parts.append(f"better than {wording.listed(other_labels(worse))}")
-    if unsteady:
-        whom = wording.listed(other_labels(unsteady))
-        parts.append(f"better on average but not in every seed than {whom}")
-    if alike:
-        whom = wording.listed(other_labels(alike))
-        note = "" if limit is None else f" ({wording.detectable(limit, best)})"
-        parts.append(f"no significant difference from {whom}{note}")
-    if unknown:
-        few = max(row["num_clusters"] for row in unknown)
-        number = len(unknown)
-        whom = "any other method" if number == len(own) else f"{number} other{'s'[: number > 1]}"
-        parts.append(f"{wording.too_few(few)} to compare {name} with {whom}")
-    verdict: Verdict = (
-        "better"
-        if len(worse) == len(own)
-        else "too few"
-        if len(unknown) == len(own)
-        else "the same"
-        if len(same) == len(own)
-        else "no difference found"
-    )
+    where = wording.at(best["eval_length"], trained)
+    score = f"the {'highest' if up else 'lowest'} {what} ({value})"
+    head = f"{where}, {_best_of(own, score)}"
+    limits = [
+        row["smallest_detectable"]
+        for row in own
+        if row["verdict"] in ("not in every seed", "no difference found")
+    ]
+    limit = max((one for one in limits if one is not None), default=None)
+    parts = "; ".join(_against_others(by_verdict, len(own), limit))
+    verdict: Verdict = "no difference found"
+    if len(by_verdict) == 1 and own[0]["verdict"] in ("better", "too few", "the same"):
+        verdict = own[0]["verdict"]  # shared by all comparisons
     return Claim(
         "best",
         verdict,
-        ": ".join([head, *(["; ".join(parts)] if parts else [])]),
+        f"{head}: {parts}" if parts else head,
         best["base_model"],
         best["benchmark"],
         best["eval_length"],
@@ -100,24 +74,56 @@ def _leader(rows: list[Row], trained: int | None, several: bool) -> Claim:
     )
 
 
-def _best_of(own: Sequence[Row], same: Sequence[Row], level: Sequence[Row], what: str) -> str:
+def _against_others(
+    by_verdict: Mapping[str, list[Row]], number: int, limit: float | None
+) -> Iterator[str]:
+    """Yield a clause for each verdict that the best method has, except "the same".
+
+    Args:
+      by_verdict: comparisons of the best method with each other method.
+      number: how many comparisons these are.
+      limit: largest of the smallest detectable differences; None if none is known.
+    """
+    if worse := by_verdict.get("better"):
+        if len(worse) == number:
+            yield _better_than_all(worse)
+        elif len(worse) > wording.MOST_NAMED:
+            yield f"better than {len(worse)} methods"
+        else:
+            yield f"better than {wording.listed(other_labels(worse))}"
+    if unsteady := by_verdict.get("not in every seed"):
+        whom = wording.listed(other_labels(unsteady))
+        yield f"better on average but not in every seed than {whom}"
+    if alike := by_verdict.get("no difference found"):
+        whom = wording.listed(other_labels(alike))
+        note = "" if limit is None else f" ({wording.detectable(limit, alike[0])})"
+        yield f"no significant difference from {whom}{note}"
+    if unknown := by_verdict.get("too few"):
+        name = variant_in_words(*first(unknown[0]))
+        others = f"{len(unknown)} other{'s'[: len(unknown) > 1]}"
+        whom = "any other method" if len(unknown) == number else others
+        few = max(row["num_clusters"] for row in unknown)
+        yield f"{wording.too_few(few)} to compare {name} with {whom}"
+
+
+def _best_of(own: Sequence[Row], score: str) -> str:
     """Return the clause that names the best method, its score and the methods equal to it.
 
     Args:
       own: comparisons of the best method with each other method.
-      same: those with identical scores on every sample.
-      level: those with an equal mean only.
-      what: the score, such as "the lowest perplexity (4.06)".
+      score: such as "the lowest perplexity (4.06)".
     """
     leader, number = variant_in_words(*first(own[0])), len(own) + 1
+    same = [row for row in own if row["verdict"] == "the same"]  # on every sample
+    level = [row for row in own if row["difference"] == 0 and row not in same]
     equal = [f"{wording.listed(other_labels(level))} on average"] if level else []
     if len(same) > wording.MOST_NAMED:
         others = "".join(f", the same as {one}" for one in equal)
-        return f"{len(same) + 1} of {number} methods, including {leader}, have {what}{others}"
+        return f"{len(same) + 1} of {number} methods, including {leader}, have {score}{others}"
     if same:
         equal = [f"{wording.listed(other_labels(same))} on every sample", *equal]
     others = f", the same as {' and as '.join(equal)}" if equal else ""
-    return f"{leader} has {what} of {number} methods{others}"
+    return f"{leader} has {score} of {number} methods{others}"
 
 
 def _better_than_all(rows: Sequence[Row]) -> str:

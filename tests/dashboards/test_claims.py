@@ -173,9 +173,8 @@ def test_a_difference_whose_sign_depends_on_the_seed_says_so(tmp_path: Path) -> 
             changed.append(replace(cell, scores=[0.0] * 57 + [1.0] * 3, value=0.05))
         else:
             changed.append(cell)
-    claim = one(
-        claimed(written(tmp_path / "catalog.duckdb", changed)), "yarn tuned", "none", "passkey"
-    )
+    found = claimed(written(tmp_path / "catalog.duckdb", changed))
+    claim = one(found, "yarn tuned", "none", "passkey")
     assert claim.verdict == "not in every seed"
     assert re.fullmatch(
         r"at 512 tokens \(4 times the trained context\), yarn tuned is better than the base model"
@@ -184,6 +183,10 @@ def test_a_difference_whose_sign_depends_on_the_seed_says_so(tmp_path: Path) -> 
         r" independent samples; p_Holm < 0\.001",
         claim.text,
     )
+    (best,) = (
+        c for c in found if (c.topic, c.benchmark, c.eval_length) == ("best", "passkey", 512)
+    )
+    assert "; better on average but not in every seed than yarn tuned" in best.text
 
 
 def test_what_holds_for_these_training_runs_only_says_so(tmp_path: Path) -> None:
