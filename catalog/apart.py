@@ -1,9 +1,10 @@
 """Run a user's SQL statement in a separate process: `python -m catalog.apart`.
 
-DuckDB's memory limit does not count large values and much of what text and list functions allocate.
-The kernel counts all of it (RLIMIT_DATA): an expensive statement fails in its own process instead
-of exhausting the machine's memory. The request is JSON on standard input. Rows are returned as
-lines of JSON; a value of a type that JSON lacks is written as {"type": "text"}.
+DuckDB's memory limit does not count large values, nor much of what text and list functions
+allocate. The kernel's limit of a process (RLIMIT_DATA) counts all memory: an expensive statement
+fails in its own process and does not exhaust the machine's memory. The request is JSON on standard
+input. The process prints the rows as lines of JSON; a value of a type that JSON lacks is written as
+{"type": parts}, as `_packed` returns it.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from catalog.limits import QUERY_SECONDS, Limits, limits, out_of_memory, too_slo
 from lce_core.errors import SpecError, restored
 
 _GRACE_SECONDS = 5.0
-"""Extra time after the limit for a statement that DuckDB cannot interrupt."""
+"""Extra time after which the process of a statement that DuckDB cannot interrupt is killed."""
 
 Rows = list[tuple[Any, ...]]
 
@@ -101,9 +102,8 @@ def main() -> int:
     request = json.load(sys.stdin)
     within = Limits(**request["within"])
     tempfile.tempdir = request["temporary"]
-    from catalog.queries import (
-        read_blocks,
-    )  # import before the limit: DuckDB's own memory does not count
+    # Import before the limit is set: a failure of the import could not be reported as JSON.
+    from catalog.queries import read_blocks
 
     _limit_memory(within.memory)
     try:
@@ -140,9 +140,12 @@ def _send(message: dict[str, Any]) -> None:
 def _received(
     process: subprocess.Popen[str], request: dict[str, Any]
 ) -> tuple[list[str], Rows, bool]:
-    """Send the request to the process and read its answer: column names, rows, completeness.
+    """Send the request to the process; return column names, rows, and True if all rows arrived.
 
     The last value is False if the process died before it had sent every row.
+
+    Raises:
+      SpecError: the process reports an error of the query.
     """
     assert process.stdin
     assert process.stdout

@@ -68,7 +68,7 @@ _PAPER_TABLES = {
     "place": "tables",
 }
 """File name in `reference/` (without .csv) that fills each table of the schema `papers`."""
-_FORM = "AUTO_DETECT false, DELIM ',', QUOTE '\"', ESCAPE '\"', NEW_LINE '\\n'"
+_CSV_FORMAT = "AUTO_DETECT false, DELIM ',', QUOTE '\"', ESCAPE '\"', NEW_LINE '\\n'"
 
 
 def build_catalog(store: Store, path: Path | None = None) -> Path:
@@ -133,7 +133,8 @@ def _opened_for_writing(path: Path) -> str | None:
 
 @contextlib.contextmanager
 def _aside(path: Path) -> Iterator[Path]:
-    # The lock excludes other builders, so every existing temporary folder is a crashed build's.
+    """Yield a path in a new temporary folder beside `path`; delete the folder on exit."""
+    # Only one process builds at a time, so existing temporary folders were left by crashed builds.
     for left in path.parent.glob(f".{path.name}.aside-*"):
         shutil.rmtree(left, ignore_errors=True)
     folder = path.with_name(f".{path.name}.aside-{uuid.uuid4().hex[:8]}")
@@ -145,7 +146,12 @@ def _aside(path: Path) -> Iterator[Path]:
 
 
 def write_tables(tables: Mapping[str, pa.Table], path: Path) -> None:
-    """Write a new catalog to `path`: the tables of `extract`, all views and the statistics."""
+    """Write a new catalog to `path`, with all views and the comparisons of methods.
+
+    Args:
+      tables: rows by name of the table in schema `store`, as `extraction.extract` returns them.
+      path: an existing file is overwritten.
+    """
     from catalog.comparisons import fill_comparisons  # imports scipy, which readers do not need
 
     path.write_bytes(_without_rows())
@@ -205,5 +211,5 @@ def load_papers(connection: duckdb.DuckDBPyConnection) -> None:
     for table, file in _PAPER_TABLES.items():
         source = quoted(_REFERENCE / f"{file}.csv")
         connection.execute(
-            f"COPY papers.{table} FROM {source} (FORMAT csv, HEADER, NULLSTR '', {_FORM})"
+            f"COPY papers.{table} FROM {source} (FORMAT csv, HEADER, NULLSTR '', {_CSV_FORMAT})"
         )

@@ -1,7 +1,8 @@
 """Diagnose a catalog file without changing it.
 
-Reports damage, an unsupported storage version, and databases that are not catalogs. A file that is
-locked, unreadable, or too large for memory is treated as healthy; opening it reports the problem.
+The functions detect damage, an unsupported storage version, and databases that are not catalogs. A
+file that is locked, unreadable, or too large for memory counts as healthy: the error appears when
+the file is opened.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ _DAMAGED = (
     "encrypted",
     "deserialize",
 )
-"""Phrases in DuckDB's messages that mean a damaged file; its exception classes do not tell."""
+"""Phrases in DuckDB's messages about a damaged file. DuckDB raises the same exception classes for
+other problems too, such as a locked file."""
 _CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
@@ -49,7 +51,7 @@ def catalog_damage(path: Path) -> str | None:
             if _has_cells(connection):
                 _read_all(connection)
                 return None
-            return "no catalog of a store (without the table store.cell)"
+            return "a database of another program (it has no table store.cell)"
     except OSError:
         return None
     except (duckdb.Error, RuntimeError) as error:

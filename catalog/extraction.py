@@ -52,11 +52,11 @@ _NUMBERS = (
 _UNREADABLE = (OSError, ValueError, KeyError, LceError, pa.ArrowException)
 
 
-class _Form(BaseModel):
+class _Parsed(BaseModel):
     model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
 
 
-class _Score(_Form):
+class _Score(_Parsed):
     metric: str
     value: float
     ci_low: float | None = None
@@ -65,12 +65,12 @@ class _Score(_Form):
     higher_is_better: bool
 
 
-class _Cost(_Form):
+class _Cost(_Parsed):
     tokens: int
     flops: float
 
 
-class _CellResult(_Form):
+class _CellResult(_Parsed):
     scores: list[_Score]
     unit: str
     default_metric: str
@@ -79,7 +79,7 @@ class _CellResult(_Form):
     predicted: _Cost | None = None
 
 
-class _Loss(_Form):
+class _Loss(_Parsed):
     step: int
     tokens: int
     loss: float
@@ -100,8 +100,8 @@ def extract(store: Store) -> dict[str, pa.Table]:
     tables = {
         **_cell_contents(plans, holdings),
         "loss": _table(_loss_rows(plans, holdings)),
-        # Keep this order: reading the contents above marks unreadable cells as damaged for the
-        # tables below.
+        # Keep this order: the entries above mark unreadable cells as damaged, and the entries below
+        # read these marks.
         "study": _table(_study_rows(plans)),
         "expectation": _table(
             {"study": plan["study"], **comparison}
@@ -126,14 +126,14 @@ def _cell_contents(plans: list[Row], holdings: Holdings) -> dict[str, pa.Table]:
             continue  # an unavailable cell has no id
         try:
             rows = list(_score_rows(short, holdings))
-            asked = _read_parquet(holdings.file(short, SAMPLES_FILE), SAMPLES)
+            sampled = _read_parquet(holdings.file(short, SAMPLES_FILE), SAMPLES)
             bins = _read_parquet(holdings.file(short, TOKEN_NLL_FILE), TOKEN_NLL)
         except _UNREADABLE as error:
             holdings.damage[short] = _first_line(error)
             continue
         scores += rows
-        if asked.num_rows:
-            samples.append(_with(asked, cell=short, eval_length=eval_length))
+        if sampled.num_rows:
+            samples.append(_with(sampled, cell=short, eval_length=eval_length))
         if bins.num_rows:
             token_nll.append(_with(bins, cell=short))
     return {
@@ -285,8 +285,8 @@ def _read_parquet(path: Path, schema: pa.Schema) -> pa.Table:
         raise DataError(
             path.name,
             error,
-            "a parquet table with the columns of its kind",
-            "run the study again, which computes it again",
+            "a Parquet table with the columns of this file",
+            "run the study again, which recomputes the cell",
         ) from error
 
 

@@ -1,7 +1,7 @@
 """List the contents of a store: records by id, reasons for damage, and noted failures.
 
-Only files named in records are read. An artifact that does not match its record counts as damaged,
-with a reason: the catalog reports it and raises no error.
+Only files that records list are read. An artifact that does not match its record counts as damaged;
+the catalog reports the reason, and no error is raised.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class Holdings:
         if name not in self.records[short].files:
             raise StoreError(
                 "record.json",
-                f"no {name} among its files",
-                "every table of the step's kind",
-                "run the study again, which computes it again",
+                f"a list of files without {name}",
+                "all files that a step of this kind writes",
+                "run the study again, which recomputes the step",
             )
         return self.folders[short] / name
 

@@ -102,7 +102,7 @@ def bytes_of(size: str, option: str) -> int:
             option,
             repr(size),
             f"a size of at least {formats.size(MIN_MEMORY_BYTES)}, such as 8GB",
-            "correct it, or leave it out for half of the free memory, at most 4 GB",
+            "correct the size, or omit the option for half of the free memory, at most 4 GB",
         )
     return number
 
@@ -111,9 +111,9 @@ def too_slow(sql: str, seconds: float) -> SpecError:
     """Return the error for a statement that reached its time limit."""
     return SpecError(
         "SQL",
-        f"{sql} after {seconds:g} s",
+        f"no result of {sql} after {seconds:g} s",
         f"a query that takes at most {seconds:g} s",
-        "narrow it, or add a LIMIT",
+        "select fewer rows, or add a LIMIT",
     )
 
 

@@ -110,8 +110,8 @@ def server(home: Path) -> str:
 
 def run_key(study: str, base_model: str, method: str, frozen: bool, seed: int | None = None) -> str:
     """Return a key that stays the same when a run is written again and gets another MLflow id."""
-    row = f"{study}/{base_model}/{variant_name(method, frozen)}"
-    return row if seed is None else f"{row}/seed-{seed}"
+    key = f"{study}/{base_model}/{variant_name(method, frozen)}"
+    return key if seed is None else f"{key}/seed-{seed}"
 
 
 def experiment_path(experiment_id: str) -> str:

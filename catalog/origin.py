@@ -26,11 +26,12 @@ from lce_core.store.verification import VERIFICATIONS
 
 @dataclass(frozen=True)
 class Maker:
-    """The code that builds the catalog or MLflow's runs from a store; part of the digest."""
+    """The code that builds the catalog or MLflow's runs from a store; the digest includes it."""
 
     folders: tuple[Path, ...]
     """Source folders of this project, hashed by content."""
     libraries: tuple[str, ...]
+    """Distribution names of libraries, hashed by version."""
 
 
 def state_digest(store: Store, maker: Maker, study: str | None = None) -> str:
@@ -61,8 +62,8 @@ def _code(maker: Maker) -> Iterator[tuple[str, str]]:
 
 
 def _all(home: Path) -> Iterator[tuple[object, ...]]:
-    looked_at = ("studies/*/plan.json", "failures/*.json", f"{VERIFICATIONS}/*.json")
-    for path in sorted(path for pattern in looked_at for path in home.glob(pattern)):
+    patterns = ("studies/*/plan.json", "failures/*.json", f"{VERIFICATIONS}/*.json")
+    for path in sorted(path for pattern in patterns for path in home.glob(pattern)):
         # Every run rewrites its plan, so hash the content and not the modification time.
         yield path.relative_to(home).as_posix(), _sha256(_read(path))
     for kind in _folders(home / "artifacts"):
@@ -73,7 +74,7 @@ def _all(home: Path) -> Iterator[tuple[object, ...]]:
 def _of_study(home: Path, study: str) -> Iterator[tuple[object, ...]]:
     file = home / "studies" / study / PLAN
     yield study, _sha256(_read(file))
-    with contextlib.suppress(OSError, ValueError):  # without a plan MLflow shows nothing of it
+    with contextlib.suppress(OSError, ValueError):  # a study without a plan has no artifacts here
         plan = read_plan(file)
         for planned in (*plan["cells"], *plan["trainings"]):
             if (folder := planned["folder"]) is not None:

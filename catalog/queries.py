@@ -70,8 +70,8 @@ def open_catalog(path: Path, within: Limits | None = None) -> duckdb.DuckDBPyCon
     Raises:
       SpecError: the file at `path` does not exist or is not a catalog.
     """
-    expected = "the catalog, a DuckDB file made from the store"
-    remedy = "let `lce run STUDY` make it as it finishes, or `lce rebuild catalog` make it again"
+    expected = "the catalog, a DuckDB file built from the store"
+    remedy = "build it with `lce rebuild catalog`, or run a study with `lce run STUDY`"
     if not path.is_file():
         raise SpecError(path, "no such file", expected, remedy)
     # Attach the file to a separate instance. A second `duckdb.connect(path)` in one process would
@@ -151,7 +151,7 @@ def read_blocks(
         except duckdb.InterruptException:
             raise too_slow(sql, limit) from None
         except (duckdb.OutOfMemoryException, MemoryError) as error:
-            message = str(error).partition("\n")[0] or "no memory for its answer"
+            message = str(error).partition("\n")[0] or "no memory for the result"
             raise out_of_memory(sql, message, within) from None
         except _DAMAGE as error:
             raise as_store_error(error, path) from None
@@ -167,7 +167,7 @@ def as_store_error(error: Exception, path: Path) -> Exception:
         path,
         str(error).splitlines()[0],
         "the catalog as it was built",
-        "build it again with `lce rebuild catalog`",
+        "rebuild it with `lce rebuild catalog`",
     )
 
 
@@ -222,7 +222,7 @@ def _only_read(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.Statem
             "SQL",
             f"{len(statements)} statements in {sql!r}",
             _READ_ONLY,
-            "give one query at a time",
+            "run one query at a time",
         )
     kind = _kind(statements[0])
     if kind not in _READS:
@@ -230,7 +230,7 @@ def _only_read(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.Statem
             "SQL",
             f"{sql} ({kind})",
             _READ_ONLY,
-            "change the study and run it to change results; the catalog follows",
+            "to change results, change the study and run it: this rebuilds the catalog",
         )
     return statements[0]
 
@@ -249,7 +249,7 @@ def _explained(connection: duckdb.DuckDBPyConnection, sql: str, error: duckdb.Er
             "SQL",
             f"{sql} ({message})",
             _READ_ONLY,
-            "leave out files, settings and other databases, which are out of reach of a query",
+            "remove files, settings and other databases: a query can read only the catalog",
         )
     views = None
     with contextlib.suppress(duckdb.Error):  # the error may have invalidated the connection
@@ -261,7 +261,7 @@ def _explained(connection: duckdb.DuckDBPyConnection, sql: str, error: duckdb.Er
         "SQL",
         f"{sql} ({message})",
         f"a query over the views {views[0] if views else ''}",
-        "correct it; `DESCRIBE scores` lists the columns of a view",
+        "correct the query; `DESCRIBE scores` lists the columns of a view",
     )
 
 
