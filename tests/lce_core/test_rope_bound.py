@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from lce_core.rope import ContextLengths
 from lce_core.rope.bound import (
     bounded_length,
-    count_negative,
     discrimination,
     discrimination_runs,
     first_negative,
@@ -140,19 +139,6 @@ def test_runs_by_angle_addition_are_the_sums_written_out(
     assert found[-1] == pytest.approx(written_out(base, dim, length), abs=1e-8)
 
 
-@settings(max_examples=60)
-@given(base=BASES, dim=DIMS, length=st.integers(1, 5000))
-def test_the_bound_is_the_last_distance_before_the_first_negative_sum(
-    base: float, dim: int, length: int
-) -> None:
-    sums = everywhere(base, dim, length)
-    inv_freq = frequencies_of(base, dim)
-    assert count_negative(inv_freq, length) == int((sums < 0).sum())
-    negative = np.flatnonzero(sums < 0)
-    expected = int(negative[0]) - 1 if negative.size else None
-    assert bounded_length(inv_freq, length) == expected
-
-
 def test_far_sums_keep_their_sign() -> None:
     inv_freq = frequencies_of(5.1e8, 128)
     for distance in (874_867, 874_868, 10_000_001):
@@ -185,22 +171,6 @@ def test_a_pair_is_in_the_state_that_its_angles_say(
     assert pair.wavelength_before == pytest.approx(2 * math.pi / before)
     assert pair.turns_trained == pytest.approx(100 * before / (2 * math.pi))
     assert pair.turns_request == pytest.approx(400 * after / (2 * math.pi))
-
-
-@settings(max_examples=50)
-@given(scale=st.floats(1.01, 64), pairs=st.integers(1, 64), trained=st.integers(16, 8192))
-def test_interpolation_by_the_scale_extrapolates_nothing_and_less_of_it_does(
-    scale: float, pairs: int, trained: int
-) -> None:
-    before = frequencies_of(1e4, 2 * pairs)
-    request = math.floor(scale * trained)
-    lengths = ContextLengths(trained, request, request)
-    (head,) = inspect_frequencies(before, before / scale, lengths)
-    assert head.num("interpolated") == pairs
-    (unscaled,) = inspect_frequencies(before, before, lengths)
-    arcs = int((trained * before < 2 * math.pi).sum()) if request > trained else 0
-    assert unscaled.num("extrapolated") == arcs
-    assert unscaled.num("unchanged") == pairs - arcs
 
 
 def test_each_head_has_its_own_bound_and_pairs_beyond_it_are_marked() -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 from lce_core.benchmarks import BENCHMARKS, Benchmark, CellRequest
 from lce_core.contracts.toy_text import streams
-from lce_core.evaluation.decoding import generate
 from lce_core.extension.extending import extend
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
@@ -37,8 +36,3 @@ def request(asked: Benchmark, length: int, method: str = "none", **changes: Any)
 
 def values(result: Any) -> dict[str, float]:
     return {score.metric: score.value for score in result.scores}
-
-
-def generate_to_the_end(*given: Any, **options: Any) -> Any:
-    """`generate` without a rule that ends it early."""
-    return generate(*given, **{**options, "stop": None})

@@ -143,19 +143,3 @@ def test_pieces_that_record_gradients_have_their_masks(base: LanguageModel) -> N
         other.model(tokens(40)).last_hidden_state.square().sum().backward()
     ours, theirs = (one.get_input_embeddings().weight.grad for one in (model.model, other))
     torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-3)
-
-
-def test_where_there_is_no_kernel_masks_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stock_attention, "backend", lambda device, dtype: "blocked")
-    given: dict[str, Any] = {"batch_size": 1, "kv_offset": 0, "device": torch.device("cpu")}
-    mask = stock_attention._mask(
-        q_length=2,
-        kv_length=5,
-        q_offset=3,
-        mask_function=stock_attention.causal_mask_function,
-        attention_mask=None,
-        dtype=torch.float32,
-        **given,
-    )
-    assert mask is not None
-    assert mask[0, 0].tolist() == [[True] * 4 + [False], [True] * 5]

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 
 from lce_core.benchmarks import BENCHMARKS, CellRequest
@@ -28,6 +28,7 @@ from lce_core.contracts.toy_text import Streams
 from lce_core.contracts.toy_text import streams as _streams
 from lce_core.errors import DataError, SpecError, UnavailableError
 from lce_core.models import MODELS
+from tests.support.byte_level import byte_level
 from tests.support.cells import TOY
 from tests.support.cells import benchmark as _benchmark
 from tests.support.cells import request as _request
@@ -39,33 +40,10 @@ SENTENCES = "A ship left the port. Rain fell on the hills. Nobody knew why the l
 LCEG = needle_text.FACTS[0]
 
 
-def _bpe(*, bos: bool = True) -> PreTrainedTokenizerFast:
-    """A byte-level tokenizer with merges that puts <s> first and reads it in text, as Llama's."""
-    backend = Tokenizer(models.BPE())
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    backend.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=380,
-        special_tokens=["<s>"],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    text = SENTENCES + passkey_module.GARBAGE + LCEG.needle + LCEG.question
-    backend.train_from_iterator([text] * 4, trainer)
-    if bos:
-        backend.post_processor = processors.TemplateProcessing(
-            "<s> $A", special_tokens=[("<s>", 0)]
-        )
-    return PreTrainedTokenizerFast(
-        tokenizer_object=backend,
-        bos_token="<s>" if bos else None,
-        clean_up_tokenization_spaces=False,
-    )
-
-
 @pytest.fixture(scope="module")
 def bpe() -> PreTrainedTokenizerFast:
-    return _bpe()
+    text = SENTENCES + passkey_module.GARBAGE + LCEG.needle + LCEG.question
+    return byte_level([text] * 4, 380)
 
 
 @pytest.fixture
@@ -371,11 +349,23 @@ def test_essays_that_are_absent_empty_or_unreadable_are_named(
 @pytest.mark.parametrize(
     ("name", "parameters", "message"),
     [
+        ("long_eval", {"profile": "tiny", "cases": "published"}, "published cases"),
+        ("long_eval", {"cases": "published", "num_samples": 5}, "50 a file"),
+        ("long_eval", {"cases": "mine"}, "'generated' or 'published'"),
+        ("longbench", {"profile": "tiny"}, "longbench offers: faithful, clean, fast"),
+        ("longbench", {"first_line": "mine"}, "'longbench' or 'lceg'"),
+        ("many_shot", {"shots": []}, "at least 1"),
+        ("many_shot", {"shots": [0]}, "greater than 0"),
+        ("many_shot", {"shots": [5, 5]}, "distinct numbers"),
         ("needle", {"profile": "tiny", "bos_leak": True}, "with essays, needles or bos_leak"),
         ("needle", {"profile": "tiny", "haystack": "essays"}, "with essays, needles or bos_leak"),
         ("passkey", {"num_samples": 0}, "greater than 0"),
         ("perplexity", {"domains": []}, "at least 1"),
         ("perplexity", {"strides": 5}, "write 'stride'"),
+        ("perplexity", {"data_sets": ["pg18"]}, "'pg19', 'proof_pile' or 'govreport'"),
+        ("perplexity_documents", {"truncate": True}, "longest length of the study"),
+        ("ruler", {"sizes": "v3"}, "'v1' or 'search'"),
+        ("ruler", {"profile": "tiny", "haystack": "held_out"}, "num_samples alone"),
         ("perplexity", {"profile": "quick"}, "'faithful', 'clean', 'fast' or 'tiny'"),
     ],
 )

@@ -16,7 +16,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from lce_core.benchmarks._text.documents import DATA_SETS, Documents, read_documents
-from lce_core.contracts.toy_text import streams as _streams
 from lce_core.data.sequences import Sequences
 from lce_core.errors import DataError, UnavailableError
 from lce_core.study.plan import compile_study
@@ -200,35 +199,6 @@ def test_a_plan_gives_each_task_its_own_data_and_cost(
 
 
 # Published text
-
-
-@pytest.fixture(scope="module")
-def published(test_data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Books and papers as they are; speeches, in an encoding of their own, as rows of text."""
-    reports = tmp_path_factory.mktemp("govreport")
-    speeches = sorted((test_data / "speeches").glob("*.txt"))
-    rows = [{"input": speech.read_text(encoding="latin-1")} for speech in speeches]
-    lines = "".join(json.dumps(row) + "\n" for row in rows)
-    (reports / "test.jsonl").write_text(lines, encoding="utf-8")
-    return {"pg19": test_data / "books", "proof_pile": test_data / "math", "govreport": reports}
-
-
-@pytest.mark.data
-@pytest.mark.parametrize("data_set", sorted(DATA_SETS))
-@pytest.mark.parametrize("name", TEXT_BENCHMARKS)
-def test_published_text_is_scored_end_to_end(
-    published: dict[str, Path], name: str, data_set: str
-) -> None:
-    benchmark = _benchmark(name, profile="tiny", domains=[], data_sets=[data_set])
-    request = _request(benchmark, 512, held_out=_streams(10), data_folders=published)
-    result = benchmark.evaluate(request)
-    first = {"pg19": "13272.txt", "proof_pile": "cohomology.tex", "govreport": "test.jsonl:1"}
-    assert result.samples[0].reference == first[data_set]
-    assert result.num_tokens == pytest.approx(16384, rel=0.05)
-    assert all(np.isfinite(score.value) for score in result.scores)
-    predicted = benchmark.data_sequences(TOY, data_set, 512, published)
-    assert predicted is not None
-    assert result.num_tokens == pytest.approx(predicted.num_tokens, rel=0.15)
 
 
 @pytest.mark.data

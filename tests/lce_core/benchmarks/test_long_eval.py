@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,53 +14,26 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
-from tokenizers import Tokenizer, models
-from transformers import PreTrainedTokenizerFast
 
-from lce_core.benchmarks import BENCHMARKS, Benchmark, CellRequest
+from lce_core.benchmarks import Benchmark, CellRequest
 from lce_core.benchmarks._prompted.retrieval import Prompt
 from lce_core.benchmarks.long_eval.lines import HEADER, line_words, prompt_text
-from lce_core.errors import DataError, SpecError, UnavailableError
+from lce_core.errors import DataError, UnavailableError
 from lce_core.evaluation.metrics import first_integer, has_complete_integer, last_integer
-from lce_core.extension.extending import extend
-from lce_core.methods import METHODS
 from lce_core.models import MODELS
+from tests.support.cells import TOY, benchmark, request
 from tests.support.data.subsets import state_rows
 
-TOY = MODELS.parse({"name": "toy_llama"}, "test")
 PHI = MODELS.parse({"name": "phi2"}, "test")
 LINE = re.compile(r"line (\S.*?): REGISTER_CONTENT is <(\d+)>")
 
 
-@dataclass(frozen=True)
-class Stream:
-    """Held-out text of one domain: random bytes."""
-
-    domains: tuple[str, ...] = ("prose",)
-
-    def stream(self, domain: str) -> NDArray[np.uint32]:
-        return np.random.default_rng(3).integers(256, size=5000).astype(np.uint32)
-
-
 def _benchmark(**parameters: Any) -> Benchmark:
-    return BENCHMARKS.parse({"name": "long_eval", **parameters}, "test")
+    return benchmark("long_eval", **parameters)
 
 
 def _request(length: int, **changes: Any) -> CellRequest:
-    model = TOY.initialise(2).eval()
-    return replace(
-        CellRequest(
-            model=extend(model, TOY, METHODS.parse({"name": "none"}, "test"), target=512),
-            tokenizer=TOY.tokenizer(None),
-            base_model=TOY,
-            held_out=Stream(),  # type: ignore[arg-type]
-            task="lines",
-            eval_length=length,
-            seed=0,
-        ),
-        **changes,
-    )
+    return request(_benchmark(), length, **changes)
 
 
 def _prompts(benchmark: Any, request: CellRequest) -> list[Prompt]:
@@ -134,14 +106,6 @@ def test_generated_lines_fill_the_length_and_end_with_the_asked_one(
         assert length - 15 - 100 - length // 64 <= len(prompt.ids) <= length - 15
 
 
-def test_clean_asks_lines_of_all_depths() -> None:
-    depths = [p.depth for p in _prompts(_benchmark(profile="clean"), _request(2048))]
-    assert len(depths) == 100
-    assert min(depths) < 5
-    assert max(depths) > 95
-    assert depths == sorted(depths)
-
-
 def test_words_of_keys_are_the_sorted_lists_of_wonderwords() -> None:
     adjectives, nouns = line_words()
     assert list(adjectives) == sorted(set(adjectives))
@@ -171,13 +135,6 @@ def test_a_length_below_two_lines_is_unavailable_with_the_minimum() -> None:
     # Words differ by length, and follow from it.
     assert 600 < minimum < 700
     assert _prompts(benchmark, _request(minimum + 60))
-
-
-def test_a_tokenizer_that_never_grows_does_not_hang_the_search() -> None:
-    backend = Tokenizer(models.WordLevel({"[UNK]": 0}, unk_token="[UNK]"))
-    constant = PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="[UNK]")
-    prompts = _prompts(_benchmark(num_samples=2), _request(64, tokenizer=constant))
-    assert [len(prompt.ids) for prompt in prompts] == [1, 1]
 
 
 # Published cases
@@ -286,17 +243,3 @@ def test_token_prompts_hide_a_key_of_every_family() -> None:
     assert "key tokens" in str(benchmark.unavailable(PHI, "lines", 4096))
     assert "at least 26" in str(benchmark.unavailable(TOY, "lines", 25))
     assert benchmark.unavailable(TOY, "lines", 26) is None
-
-
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({"profile": "tiny", "cases": "published"}, "published cases with profile tiny"),
-        ({"cases": "published", "num_samples": 5}, "50 a file"),
-        ({"cases": "mine"}, "'generated' or 'published'"),
-        ({"num_samples": 0}, "greater than 0"),
-    ],
-)
-def test_settings_without_meaning_are_refused(parameters: dict[str, Any], message: str) -> None:
-    with pytest.raises(SpecError, match=message):
-        _benchmark(**parameters)

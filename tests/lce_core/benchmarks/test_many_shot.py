@@ -5,7 +5,6 @@ Questions are made here in the published format; toy models answer with and with
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,34 +12,21 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
-from lce_core.benchmarks import BENCHMARKS, Benchmark, CellRequest
+from lce_core.benchmarks import Benchmark, CellRequest
 from lce_core.benchmarks._prompted.retrieval import Prompt
-from lce_core.benchmarks.many_shot.demonstrations import SHOTS, drawn_order
+from lce_core.benchmarks.many_shot.demonstrations import drawn_order
 from lce_core.benchmarks.many_shot.trec import CLASSES, LABELS
-from lce_core.errors import SpecError, UnavailableError
-from lce_core.extension.extending import extend
-from lce_core.methods import METHODS
+from lce_core.errors import UnavailableError
 from lce_core.models import MODELS
+from tests.support.byte_level import byte_level
+from tests.support.cells import TOY, benchmark, request
 from tests.support.data.subsets import state_rows
 
-TOY = MODELS.parse({"name": "toy_llama"}, "test")
 PHI = MODELS.parse({"name": "phi2"}, "test")
 HEADER = "Please determine the type of the question below. Here are some examples of questions.\n\n"
 CODES = ("NUM:date", "LOC:city", "HUM:ind", "NUM:date", "ENTY:color")
-
-
-@dataclass(frozen=True)
-class Stream:
-    """Held-out text of one domain: random bytes."""
-
-    domains: tuple[str, ...] = ("prose",)
-
-    def stream(self, domain: str) -> NDArray[np.uint32]:
-        return np.random.default_rng(3).integers(256, size=5000).astype(np.uint32)
 
 
 @pytest.fixture
@@ -55,43 +41,17 @@ def trec(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def bpe() -> PreTrainedTokenizerFast:
-    """A byte-level tokenizer that splits words as GPT-2's, with merges, and puts <s> first."""
-    backend = Tokenizer(models.BPE())
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    backend.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=390,
-        special_tokens=["<s>"],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
     text = HEADER + "Question: What is thing of ?\nType: Date\n" * 3
-    backend.train_from_iterator([text, *CLASSES], trainer)
-    backend.post_processor = processors.TemplateProcessing("<s> $A", special_tokens=[("<s>", 0)])
-    return PreTrainedTokenizerFast(
-        tokenizer_object=backend, bos_token="<s>", clean_up_tokenization_spaces=False
-    )
+    return byte_level([text, *CLASSES], 390)
 
 
 def _benchmark(**parameters: Any) -> Benchmark:
-    return BENCHMARKS.parse({"name": "many_shot", **parameters}, "test")
+    return benchmark("many_shot", **parameters)
 
 
 def _request(task: str, length: int, folder: Path | None, **changes: Any) -> CellRequest:
-    model = TOY.initialise(2).eval()
-    return replace(
-        CellRequest(
-            model=extend(model, TOY, METHODS.parse({"name": "none"}, "test"), target=512),
-            tokenizer=TOY.tokenizer(None),
-            base_model=TOY,
-            held_out=Stream(),  # type: ignore[arg-type]
-            task=task,
-            eval_length=length,
-            seed=0,
-            data_folders={"trec": folder} if folder else {},
-        ),
-        **changes,
-    )
+    folders = {"trec": folder} if folder else {}
+    return request(_benchmark(), length, task=task, data_folders=folders, **changes)
 
 
 def _texts(benchmark: Any, request: CellRequest) -> list[str]:
@@ -253,23 +213,3 @@ def test_token_prompts_need_keys_and_room() -> None:
         assert "at least" in str(benchmark.unavailable(TOY, task, 3 * shots + 2))
         assert benchmark.unavailable(TOY, task, minimum) is None
         assert benchmark.evaluate(_request(task, minimum, None)).samples
-
-
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({"shots": []}, "at least 1"),
-        ({"shots": [0]}, "greater than 0"),
-        ({"shots": [5, 5]}, "distinct numbers"),
-        ({"shot": [5]}, "write 'shots'"),
-    ],
-)
-def test_settings_without_meaning_are_refused(parameters: dict[str, Any], message: str) -> None:
-    with pytest.raises(SpecError, match=message):
-        _benchmark(**parameters)
-
-
-def test_predicted_tokens_are_prompts_times_length() -> None:
-    assert len(_benchmark().tasks()) == len(SHOTS) == 15
-    assert _benchmark(profile="faithful").num_tokens("shots_1000", 32768, 0) == 200 * 21763
-    assert _benchmark(profile="faithful").num_tokens("shots_1000", 4096, 0) == 200 * 4096

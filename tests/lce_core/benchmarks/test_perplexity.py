@@ -17,18 +17,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch.nn import functional
 
-from lce_core.benchmarks._text.definitions import (
-    Scored,
-    over_document_losses,
-    over_documents,
-    over_tokens,
-    over_windows,
-    scored_means,
-)
-from lce_core.benchmarks._text.document_windows import cut_documents
 from lce_core.benchmarks._text.windows import num_windows
 from lce_core.contracts.toy_text import streams as _streams
-from lce_core.errors import SpecError, UnavailableError
+from lce_core.errors import UnavailableError
 from lce_core.evaluation.loss_cache import LossCache
 from tests.support.cells import TOY
 from tests.support.cells import benchmark as _benchmark
@@ -89,19 +80,6 @@ def test_perplexity_of_the_last_tokens_scores_every_token_once_when_stride_equal
     result = benchmark.evaluate(_request(benchmark, length, held_out=_streams(1000)))
     expected = math.exp(np.mean(list(scored.values())))
     assert _values(result)["perplexity_last"] == pytest.approx(expected, rel=1e-4)
-
-
-def test_a_longer_stride_takes_every_nth_window_of_the_last_token_metric() -> None:
-    stock, length, last = TOY.initialise(2).eval(), 64, 16
-    stream = _streams(700).tokens["code"]
-    ends = [
-        _losses(stock, stream[start : start + length])[-last:]
-        for start in range(0, 700 - length + 1, length)
-    ]
-    benchmark = _benchmark("perplexity", profile="fast", last=last)
-    result = benchmark.evaluate(_request(benchmark, length, held_out=_streams(700)))
-    found = _values(result)["perplexity_last"]
-    assert found == pytest.approx(math.exp(np.mean(ends)), rel=1e-4)
 
 
 def test_nll_by_position_is_the_mean_of_full_logit_losses_in_each_bin() -> None:
@@ -251,70 +229,6 @@ def test_truncated_documents_are_scored_in_one_window_each() -> None:
     assert len(fewer.evaluate(request).samples) == 2
 
 
-@settings(max_examples=60)
-@given(
-    sizes=st.lists(st.integers(0, 60), min_size=1, max_size=4),
-    length=st.integers(2, 40),
-    stride=st.integers(1, 45),
-    before=st.booleans(),
-)
-def test_windows_of_documents_score_every_token_that_has_a_token_before_it_once(
-    sizes: list[int], length: int, stride: int, before: bool
-) -> None:
-    cuts = cut_documents(sizes, length, stride, before=before, truncate=False)
-    scored: list[int] = []
-    for cut in cuts:
-        end = cut.start + cut.length - before
-        scored += range(end - cut.scored, end)
-        assert cut.length <= length
-        offset = sum(sizes[: cut.document])
-        assert offset <= cut.start < end <= offset + sizes[cut.document]
-    assert len(set(scored)) == len(scored)
-    if before:
-        assert sorted(scored) == list(range(sum(sizes)))
-    elif stride < length:
-        starts = {sum(sizes[:index]) for index, size in enumerate(sizes) if size}
-        assert sorted(scored) == sorted(set(range(sum(sizes))) - starts)
-
-
-_NLL = st.floats(0, 12, allow_nan=False, width=32)
-
-
-@settings(max_examples=40)
-@given(data=st.data(), windows=st.integers(1, 6), width=st.integers(1, 7))
-def test_each_average_is_the_one_of_its_formula(
-    data: st.DataObject, windows: int, width: int
-) -> None:
-    def drawn(values: st.SearchStrategy[Any], size: int) -> list[Any]:
-        return data.draw(st.lists(values, min_size=size, max_size=size))
-
-    losses = np.array([drawn(_NLL, width) for _ in range(windows)], dtype=np.float32)
-    counts, documents = (
-        drawn(st.integers(1, width), windows),
-        drawn(st.sampled_from("abc"), windows),
-    )
-    rows = list(zip(losses, counts, strict=True))
-    tails = [row[width - count :].astype(float).tolist() for row, count in rows]
-    means = [sum(tail) / len(tail) for tail in tails]
-    found = np.concatenate([scored_means(row[None], count) for row, count in rows])
-    np.testing.assert_allclose(found, means, rtol=1e-6, atol=1e-7)
-    scored = Scored(found, np.array(counts), documents)
-    by_document = {
-        name: [x for tail, d in zip(tails, documents, strict=True) if d == name for x in tail]
-        for name in set(documents)
-    }
-    of_documents = [sum(found) / len(found) for found in by_document.values()]
-    every = [x for tail in tails for x in tail]
-    pairs = [
-        (over_windows(scored), math.exp(sum(means) / len(means))),
-        (over_tokens(scored), math.exp(sum(every) / len(every))),
-        (over_documents(scored), sum(map(math.exp, of_documents)) / len(of_documents)),
-        (over_document_losses(scored), math.exp(sum(of_documents) / len(of_documents))),
-    ]
-    for estimate, expected in pairs:
-        assert estimate.value == pytest.approx(expected, rel=1e-5)
-
-
 @settings(max_examples=100)
 @given(tokens=st.integers(1, 400), length=st.integers(2, 90), stride=st.integers(1, 120))
 def test_lcegs_window_count_is_that_of_its_loop(tokens: int, length: int, stride: int) -> None:
@@ -322,20 +236,6 @@ def test_lcegs_window_count_is_that_of_its_loop(tokens: int, length: int, stride
     assert num_windows(tokens, length, stride, drop_last=True) == loop
     if tokens > length + stride:
         assert loop == math.ceil((tokens - length) / stride) - 1
-
-
-@pytest.mark.parametrize(
-    ("name", "parameters", "message"),
-    [
-        ("perplexity", {"data_sets": ["pg18"]}, "'pg19', 'proof_pile' or 'govreport'"),
-        ("perplexity_documents", {"truncate": True}, "longest length of the study"),
-    ],
-)
-def test_text_settings_without_meaning_are_refused(
-    name: str, parameters: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(SpecError, match=message):
-        _benchmark(name, **parameters)
 
 
 def test_truncated_documents_shorter_than_the_length_are_unavailable() -> None:

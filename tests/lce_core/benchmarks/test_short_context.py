@@ -188,24 +188,6 @@ def test_a_whole_set_is_asked_in_order(tmp_path: Path) -> None:
     ]
 
 
-def test_json_lines_and_parquet_give_the_same_result(tmp_path: Path) -> None:
-    rows = [row_of("truthfulqa_mc2", number) for number in range(5)]
-    write_rows(tmp_path / "a" / "validation.parquet", rows)
-    (tmp_path / "b").mkdir()
-    for name in "ab":
-        state_rows(tmp_path / name, {"validation": 5})
-    lines = "".join(json.dumps(row) + "\n" for row in rows)
-    (tmp_path / "b" / "validation.jsonl").write_text(lines, encoding="utf-8")
-    found = [
-        _benchmark().evaluate(
-            toy_request(task="truthfulqa_mc2", data_folders={"truthfulqa": tmp_path / name})
-        )
-        for name in "ab"
-    ]
-    assert found[0] == found[1]
-    assert 0 < _values(found[0])["accuracy"] < 1
-
-
 def test_questions_are_spread_evenly() -> None:
     assert spread(10, 4) == [0, 2, 5, 7]
     assert spread(3, 20) == [0, 1, 2]

@@ -162,15 +162,3 @@ def test_half_a_file_is_refused_by_name(suffix: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="a file that cannot be read") as raised:
         blocks(tmp_path)
     assert str(file) in str(raised.value)
-
-
-def test_starting_up_does_not_import_the_datasets_library() -> None:
-    code = (
-        "import sys\nfrom lce_core.corpora import CORPORA\n"
-        "CORPORA.parse({'name': 'streamed'}, 'x')\n"
-        "print(sorted({'datasets', 'torch', 'huggingface_hub'} & set(sys.modules)))"
-    )
-    answer = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
-    assert answer.stdout.strip() == "[]"

@@ -114,10 +114,3 @@ def test_each_block_of_rows_draws_its_own_last_touch(
     tokens, _ = PackedRows.open(tmp_path).read(np.arange(32))
     blocks = {tuple(tokens[start : start + 8, 0]) for start in range(0, 32, 8)}
     assert len(blocks) == 4
-
-
-def test_the_first_token_of_every_row_weighs_nothing(tmp_path: Path) -> None:
-    pack(tmp_path, 3)
-    _, weights = PackedRows.open(tmp_path).read(np.array([2, 0]))
-    assert (weights[:, 0] == 0).all()
-    assert (weights[:, 1:] == 1).all()

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerBase
 
-from lce_core.corpora import CORPORA, Corpus, Document, Split
+from lce_core.corpora import Corpus, Document, Split
 from lce_core.data import packing
 from lce_core.data.held_out import HeldOutText, pack_held_out
 from lce_core.data.packing import PackedRows, pack_rows
@@ -361,28 +361,3 @@ def test_a_part_of_the_held_out_text_does_not_depend_on_the_rest(tmp_path: Path)
 def test_a_domain_without_held_out_text_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="given: domain 'b': got no held-out text"):
         hold_out(Given(texts=(("a", "x"),)), tmp_path, 10)
-
-
-@pytest.mark.slow
-def test_local_text_packs_for_the_toy_with_the_corpus_mixture(tmp_path: Path) -> None:
-    corpus = CORPORA.parse({"name": "local_text"}, "test")
-    num_rows = 4000
-    manifest = pack(
-        corpus,
-        tmp_path,
-        model=ToyLlama(),
-        row_length=128,
-        num_rows=num_rows,
-        upsampling=Upsampling(),
-    )
-    assert manifest["tokens"] == num_rows * 128
-    for entry in manifest["domains"]:
-        assert entry["drawn_tokens"] > 0
-        assert entry["drawn_long_tokens"] / entry["drawn_tokens"] > (
-            entry["long_tokens"] / entry["tokens"]
-        )
-    tokens, _ = PackedRows.open(tmp_path).read(np.arange(1))
-    first = pq.read_table(tmp_path / "order.parquet")["document"][0].as_py()
-    name = pq.read_table(tmp_path / "documents.parquet")["name"][first].as_py()
-    (text,) = [d.text for d in corpus.documents("train", {}) if d.name == name]
-    assert text.encode().startswith(bytes(tokens[0][tokens[0] < 256].tolist()))

@@ -123,13 +123,6 @@ def test_a_single_short_document_with_a_tiny_rate_still_fills_the_budget() -> No
     assert drawn.documents.tolist() == [0] * 10
 
 
-def test_the_seed_alone_decides() -> None:
-    domains, lengths = corpus(size=3000)
-    first, again, other = (draw(domains, lengths, 200_000, seed).documents for seed in (0, 0, 1))
-    assert np.array_equal(first, again)
-    assert not np.array_equal(first[: len(other)], other[: len(first)])
-
-
 def test_appending_to_one_domain_leaves_the_order_of_others_alone() -> None:
     domains, lengths = corpus(size=3000)
     more_domains, more_lengths = np.append(domains, [0, 0]), np.append(lengths, [5, 7])

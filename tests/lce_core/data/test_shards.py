@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 
 from lce_core.corpora import CORPORA, Block, Place, StreamedCorpus
 from lce_core.data import shards
 from lce_core.data.held_out import HeldOutText, pack_held_out
-from lce_core.data.packing import PackedRows, pack_rows
+from lce_core.data.packing import pack_rows
 from lce_core.data.shards import write_shards
 from lce_core.data.token_shards import TokenShards
 from lce_core.errors import DataError, StoreError
@@ -305,34 +304,6 @@ def test_a_bad_document_loses_nothing_that_is_sealed(text: Path, tmp_path: Path)
     (text / "b.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
     write(text, tmp_path / "out")
     assert sealed.items() <= content(tmp_path / "out").items()
-
-
-def test_drawn_documents_are_those_of_the_definition(text: Path, tmp_path: Path) -> None:
-    """Shares of domains to the token; how often short ones occur within four deviations."""
-    write(text, tmp_path / "shards")
-    mix = Upsampling(long_document_tokens=60, short_keep_rate=0.2)
-    shards = tmp_path / "shards"
-    manifest = pack(text, tmp_path / "rows", shards, Plain(), num_rows=300, upsampling=mix)
-    pool = TokenShards.open(tmp_path / "shards", "train")
-    order = pq.read_table(tmp_path / "rows" / "order.parquet").to_pydict()
-    drawn = np.array(order["document"])
-    assert (pool.lengths[drawn] > 0).all()  # none that is held out
-    for domain, entry in enumerate(manifest["domains"]):
-        share = pool.lengths[pool.domains == domain].sum() / pool.lengths.sum()
-        assert abs(entry["drawn_tokens"] - share * 300 * 64) < 1
-    first = drawn[np.array(order["pass"]) == 0]
-    web = first[pool.domains[first] == 0]
-    is_long = pool.lengths >= mix.long_document_tokens
-    there = (pool.domains == 0) & (pool.lengths > 0)
-    expected = 0.2 * (there & ~is_long).sum() / (there & is_long).sum()
-    long, short = is_long[web].sum(), (~is_long[web]).sum()
-    assert abs(short / long - expected) < 4 * expected * np.sqrt(1 / long + 1 / short)
-    rows = PackedRows.open(tmp_path / "rows")
-    starts = np.array(order["start"])
-    flat = rows.read(np.arange(len(rows)))[0].reshape(-1)
-    ends = np.append(starts[1:], flat.size)
-    for start, end, document in zip(starts, ends, drawn, strict=True):
-        assert np.array_equal(flat[start:end], pool.document(int(document))[: end - start])
 
 
 MEMORY = """

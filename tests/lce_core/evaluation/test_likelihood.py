@@ -83,14 +83,6 @@ def test_hits_are_the_tokens_that_full_logits_hold_for_likeliest(batch_tokens: i
     np.testing.assert_array_equal(ended.nll, whole.nll)
 
 
-def test_batch_size_does_not_change_losses() -> None:
-    _, extended = _pair()
-    windows = _windows(9, 64)
-    one = window_nll(extended, windows, batch_tokens=1)
-    all_at_once = window_nll(extended, windows, batch_tokens=1 << 20)
-    np.testing.assert_allclose(one, all_at_once, atol=1e-5, rtol=0)
-
-
 def test_unsigned_ids_of_the_store_and_views_are_accepted() -> None:
     _, extended = _pair()
     stream = _windows(1, 100)[0].astype(np.uint32)

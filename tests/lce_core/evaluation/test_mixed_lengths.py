@@ -39,7 +39,9 @@ def answers(model: ExtendedModel, budget: int, **how: object) -> list[list[int]]
     return [answer.tolist() for answer in found]
 
 
-@pytest.mark.parametrize("method", METHODS.names())
+@pytest.mark.parametrize(
+    "method", ["none", "dynamic_yarn", "harpe", "clex", "self_extend", "lm_infinite", "landmark"]
+)
 def test_answers_are_those_of_each_prompt_alone(method: str) -> None:
     model = toy(method)
     alone = [

@@ -131,36 +131,6 @@ MADE: dict[str, ExtendedModel] = {}
 """Models, made once for all examples."""
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("method", ["yarn", "dynamic_yarn", "clex", "self_extend"])
-@pytest.mark.parametrize("batch_tokens", [10, 60, 2000])
-def test_answers_do_not_follow_how_many_prompts_share_a_cache(
-    method: str, batch_tokens: int
-) -> None:
-    model, rng = toy(method), np.random.default_rng(2)
-    shots = rng.integers(256, size=150)
-    prompts = [
-        np.concatenate([shots[: rng.integers(100, 150)], rng.integers(256, size=size)])
-        for size in (3, 3, 9, 4, 40, 3)
-    ]
-    expected = generate(model, prompts, max_new_tokens=5, batch_tokens=500, share_prefixes=False)
-    wanted = {int(answer[2]) for answer in expected[::2]}
-    rules = [lambda ids, stop=stop: stop and int(ids[-1]) in wanted for stop in (True, False) * 3]
-    for rule in (None, rules):
-        before = generate(
-            model,
-            prompts,
-            max_new_tokens=5,
-            batch_tokens=500,
-            share_prefixes=False,
-            stop=rule,
-        )
-        found = generate(
-            model, prompts, max_new_tokens=5, batch_tokens=batch_tokens, stop=rule, chunk=64
-        )
-        assert [row.tolist() for row in found] == [row.tolist() for row in before]
-
-
 def test_many_questions_after_the_same_shots_take_few_passes() -> None:
     model, rng = toy(), np.random.default_rng(0)
     shots = rng.integers(256, size=600)

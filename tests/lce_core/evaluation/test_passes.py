@@ -150,7 +150,7 @@ def test_in_bf16_a_continuation_passes_by_itself() -> None:
     assert found[0] == found[1]
 
 
-@pytest.mark.parametrize("name", ["perplexity", "nll_by_position", "long_eval"])
+@pytest.mark.parametrize("name", ["perplexity", "long_eval"])
 def test_in_bf16_a_cell_follows_neither_the_budget_nor_the_cells_before_it(name: str) -> None:
     asked = benchmark(name, profile="tiny")
     cell = replace(request(asked, 130), model=model("yarn"))

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from safetensors.numpy import load_file
 
 from lce_core.benchmarks import CellResult
 from lce_core.contracts.toy_text import streams as _streams
@@ -23,8 +21,6 @@ from lce_core.evaluation.loss_cache import LossCache, TokenScores
 from lce_core.evaluation.passes import counted
 from lce_core.extension.extending import extend
 from lce_core.methods import METHODS
-from lce_core.runners import _write_tables
-from lce_core.store.cell_tables import ARRAYS_FILE
 from tests.support.cells import TOY
 from tests.support.cells import benchmark as _benchmark
 from tests.support.cells import request as _request
@@ -178,19 +174,6 @@ def test_every_perplexity_of_a_cell_follows_from_its_stored_losses() -> None:
     result = by_position.evaluate(_request(by_position, 96, held_out=text))
     means = np.mean(_stored(result), axis=0)
     assert dict(result.token_nll) == pytest.approx(dict(enumerate(means, start=1)), rel=1e-3)
-
-
-def test_arrays_of_a_cell_lie_in_its_folder(tmp_path: Path) -> None:
-    benchmark = _benchmark("perplexity", profile="tiny")
-    result = benchmark.evaluate(_request(benchmark, 128, held_out=_streams(600)))
-    _write_tables(result, tmp_path)
-    found = load_file(tmp_path / ARRAYS_FILE)
-    assert found["nll"].dtype == np.float16
-    for name, array in result.arrays.items():
-        np.testing.assert_array_equal(found[name], array)
-    (tmp_path / "none").mkdir()
-    _write_tables(replace(result, arrays={}), tmp_path / "none")
-    assert not (tmp_path / "none" / ARRAYS_FILE).exists()
 
 
 def test_losses_are_kept_where_they_are_few_or_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lce_core.evaluation.decoding import generate
-from lce_core.evaluation.shared_prefixes import common_prefix, num_distinct_tokens, sharing_order
+from lce_core.evaluation.shared_prefixes import num_distinct_tokens, sharing_order
 from lce_core.extension.extended_model import ExtendedModel
 from lce_core.extension.extending import extend
 from lce_core.methods import METHODS
@@ -63,13 +63,6 @@ def test_no_order_processes_fewer_tokens_and_the_order_is_lexicographic(
     if len(prompts) <= 5:
         every = permutations(range(len(prompts)))
         assert min(num_distinct_tokens(found, other) for other in every) == len(nodes)
-
-
-@given(st.lists(st.integers(0, 3), max_size=6), st.lists(st.integers(0, 3), max_size=6))
-def test_a_common_prefix_is_as_long_as_possible(first: list[int], second: list[int]) -> None:
-    shared = common_prefix(np.array(first, dtype=np.int64), np.array(second, dtype=np.int64))
-    assert first[:shared] == second[:shared]
-    assert first[: shared + 1] != second[: shared + 1] or shared == min(len(first), len(second))
 
 
 def test_what_prompts_share_is_processed_once() -> None:

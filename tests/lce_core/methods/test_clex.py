@@ -137,21 +137,6 @@ def test_learned_frequencies_equal_an_integration_of_the_whole_equation_by_anoth
         np.testing.assert_allclose(found[scale - 1], expected, rtol=1e-5)
 
 
-def test_half_the_step_leaves_a_sixteenth_of_the_error() -> None:
-    rotary = rotary_of(SMALL)
-    teach(rotary)
-    expected = reference(SMALL, rotary.up.detach(), rotary.down.detach(), 4, steps=400)
-    errors = []
-    for step in (0.5, 0.25, 0.125):
-        other = rotary_of(SMALL, step=step)
-        other.load_state_dict(rotary.state_dict())
-        found = other.frequencies(4)[-1].detach().numpy()
-        errors.append(np.abs(np.log(found / expected)).max())
-    assert 1e-9 < errors[-1] < 1e-4
-    assert 12 < errors[0] / errors[1] < 20
-    assert 12 < errors[1] / errors[2] < 20
-
-
 def test_the_reference_form_is_off_by_a_millionth_with_this_step() -> None:
     # Integrating the NTK part too, as the reference does, has a closed form to compare with.
     slopes = torch.arange(0, 128, 2, dtype=torch.float64) / 126
@@ -416,16 +401,6 @@ def test_scales_follow_the_target_and_the_request() -> None:
         ({"max_scale": 3}, r"clex\.max_scale: got 3; expected at least 4, .*write 16"),
         ({"step": 0.3}, r"clex\.step: got 0\.3; .*write 1/3"),
         ({"step": 0.7}, r"clex\.step: got 0\.7; .*write 1/1"),
-    ],
-)
-def test_parameters_that_do_not_fit_are_refused(parameters: dict[str, Any], match: str) -> None:
-    with pytest.raises(SpecError, match=match):
-        clex(**parameters).check(BASE.geometry, ContextLengths(128, 512, 512))
-
-
-@pytest.mark.parametrize(
-    ("parameters", "match"),
-    [
         ({"max_scale": 0}, r"test\.max_scale: got 0"),
         ({"step": 0.0}, r"test\.step: got 0\.0"),
         ({"step": 2.0}, r"test\.step: got 2\.0"),
@@ -433,9 +408,11 @@ def test_parameters_that_do_not_fit_are_refused(parameters: dict[str, Any], matc
         ({"activation": "relu"}, "'silu' or 'tanh'"),
     ],
 )
-def test_parameters_outside_their_range_are_refused(parameters: Any, match: str) -> None:
+def test_parameters_out_of_range_or_of_the_model_are_refused(
+    parameters: dict[str, Any], match: str
+) -> None:
     with pytest.raises(SpecError, match=match):
-        clex(**parameters)
+        clex(**parameters).check(BASE.geometry, ContextLengths(128, 512, 512))
 
 
 def test_a_single_pair_is_refused() -> None:

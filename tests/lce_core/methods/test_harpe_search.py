@@ -137,13 +137,6 @@ def near(some: np.ndarray, others: np.ndarray, radius: int) -> np.ndarray:
     return gaps[abs(gaps) <= radius]
 
 
-def test_a_shorter_search_is_the_beginning_of_a_longer_one() -> None:
-    small = SearchSettings(stride=400_000, farthest=8192)
-    longest = search_bases(32, 11, small)
-    assert len(set(longest)) == 11
-    assert all(search_bases(32, count, small) == longest[:count] for count in range(1, 11))
-
-
 @pytest.mark.parametrize(
     ("changed", "found"),
     [({"num_extrema": 28}, 27), ({"nearest": 950}, 19), ({"farthest": 128_000}, 32)],
@@ -160,19 +153,6 @@ def test_the_first_main_extrema_of_base_1e6_are_known() -> None:
     assert extrema.peaks[:6].tolist() == [1162, 1238, 1420, 1791, 1848, 2293]
     assert extrema.troughs[:6].tolist() == [2133, 2529, 2648, 3138, 3894, 4715]
     assert len(extrema.peaks) == len(extrema.troughs) == 30
-
-
-@settings(max_examples=40)
-@given(st.floats(500, 5e6), st.integers(1, 64), st.integers(0, 100_000), st.integers(0, 3000))
-def test_a_waveform_is_the_plain_sum_of_its_cosines(
-    base: float, pairs: int, nearest: int, more: int
-) -> None:
-    values = waveform(base, 2 * pairs, nearest, nearest + more)
-    assert values.shape == (more + 1,)
-    for index in {0, more // 2, more}:
-        terms = [math.cos((nearest + index) * base ** (-i / pairs)) for i in range(pairs)]
-        expected = 2 * math.fsum(terms) / math.sqrt(2 * pairs)
-        assert values[index] == pytest.approx(expected, abs=1e-9)
 
 
 LOOKED_AT = st.builds(

@@ -24,7 +24,6 @@ from lce_core.attention.schemes import BlockRetrieval, GroupedSoftmax
 from lce_core.contracts.tiny_models import BASES, VOCABULARY, stock, tokens
 from lce_core.data.packing import PackedRows
 from lce_core.errors import SpecError
-from lce_core.evaluation import greedy
 from lce_core.evaluation.decoding import generate
 from lce_core.extension.extended_model import ExtendedModel
 from lce_core.extension.extending import extend
@@ -163,24 +162,8 @@ def test_a_tie_goes_to_the_earlier_block_in_one_pass_in_chunks_and_token_by_toke
 
 def test_no_distance_is_longer_than_a_training_sequence() -> None:
     for base in BASES:
-        method, lengths = small(), ContextLengths(16, 64, 64)
-        scheme: Any = method.attention(base.geometry, lengths)
+        scheme: Any = small().attention(base.geometry, ContextLengths(16, 64, 64))
         assert scheme.chunk + (scheme.top_k + 1) * scheme.block == 16
-    farthest = 0
-
-    class Spy(retrieval.Rotation):
-        def __call__(
-            self, states: torch.Tensor, positions: torch.Tensor | slice, **how: Any
-        ) -> torch.Tensor:
-            nonlocal farthest
-            last = positions.stop - 1 if isinstance(positions, slice) else int(positions.max())
-            farthest = max(farthest, last // how.get("group", 1) + how.get("shift", 0))
-            return super().__call__(states, positions, **how)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(retrieval, "Rotation", Spy)
-        retrieval.attend(RETRIEVALS[0], AttentionInputs(*states(2, 2, 300), TABLE, 0, SCALING))
-    assert farthest == 8 + 3 * 4 - 1
 
 
 # Inserted tokens
@@ -309,33 +292,6 @@ def test_generation_in_chunks_is_generation_from_scratch(base: Any) -> None:
     np.testing.assert_allclose(nll, -likelihoods[..., 0].numpy(), atol=1e-4, rtol=0)
 
 
-def test_a_landmark_is_never_generated(monkeypatch: pytest.MonkeyPatch) -> None:
-    extended = extend(stock(BASES[0]), BASES[0], small(), target=64)
-    head: Any = extended.model.get_output_embeddings()
-    with torch.no_grad():
-        head.weight[-1] = 0
-    extended.model.get_output_embeddings = lambda: Loud(head)  # type: ignore[method-assign]
-    answers = generate(extended, tokens(10).numpy(), max_new_tokens=8, batch_tokens=100)
-    assert np.stack(answers).max() < VOCABULARY
-    monkeypatch.setattr(extended, "inserter", None)
-    extended.begin_request(20)
-    with torch.no_grad():
-        following = greedy._most_likely(extended, extended.hidden_states(tokens(10))[:, -1], 1)
-    assert (following == VOCABULARY).all()
-
-
-class Loud:
-    """A head that wants nothing but landmarks."""
-
-    def __init__(self, head: torch.nn.Module) -> None:
-        self.head = head
-
-    def __call__(self, hidden: torch.Tensor) -> torch.Tensor:
-        logits: torch.Tensor = self.head(hidden)
-        logits[..., -1] = 1e3
-        return logits
-
-
 # Training
 
 
@@ -441,36 +397,8 @@ def test_blocks_and_sequences_that_do_not_divide_are_refused_before_the_model_is
     assert model.config.vocab_size == VOCABULARY
 
 
-@pytest.mark.parametrize(
-    ("entry", "match"),
-    [
-        ({"block": 1}, r"m\.block: got 1"),
-        ({"top_k": 0}, r"m\.top_k: got 0"),
-        ({"train_length": 0}, r"m\.train_length: got 0"),
-        ({"block": 16.0}, r"m\.block: got 16.0"),
-    ],
-)
-def test_sizes_out_of_range_are_refused_on_reading(entry: dict[str, Any], match: str) -> None:
-    with pytest.raises(SpecError, match=match):
-        METHODS.parse({"name": "landmark", **entry}, "m")
-
-
 def test_flash_attention_is_refused_because_there_is_none() -> None:
     with pytest.raises(
         SpecError, match=r"kernel: got 'flash' for BlockRetrieval, which has no flash kernel"
     ):
         extend(stock(BASES[0]), BASES[0], small(), target=64, kernel="flash")
-
-
-def test_attention_in_use_records_no_gradients_and_training_attention_does() -> None:
-    for training in (True, False):
-        extended = extend(stock(BASES[0]), BASES[0], small(), target=64, training=training)
-        extended.begin_request(16)
-        if not training:
-            with pytest.raises(SpecError, match="expected inference"):
-                extended.hidden_states(tokens(16))
-            continue
-        extended.hidden_states(tokens(16)).sum().backward()
-        gradient = extended.model.get_input_embeddings().weight.grad
-        assert gradient is not None
-        assert gradient[VOCABULARY].abs().sum() > 0

@@ -47,7 +47,6 @@ from tests.support.training_jobs import (
     BASE,
     ROW_LENGTH,
     ROWS_PER_STEP,
-    InterruptedRunError,
     job_maker,
     losses,
     packed_rows,
@@ -275,29 +274,6 @@ def test_in_use_it_is_position_interpolation_with_full_attention(base: LanguageM
     )
 
 
-@over_bases
-def test_factors_embeddings_and_norms_are_trained_and_nothing_else(base: LanguageModel) -> None:
-    model = stock(base).train()
-    add_lora(model, lora(rank=3), seed=1)
-    extended = extend(model, base, method(), target=64, training=True)
-    extended.begin_request(64)
-    extended.model(tokens(64)).logits.sum().backward()
-    trained = {name for name, parameter in model.named_parameters() if parameter.grad is not None}
-    norms = ("input_layernorm", "post_attention_layernorm", "final_layernorm", "model.norm")
-    expected = set()
-    for name, parameter in stock(base).named_parameters():
-        path, _, kind = name.rpartition(".")
-        if path.rpartition(".")[2] in UPDATED and kind == "weight":
-            expected |= {f"{path}.lora_A", f"{path}.lora_B"}
-        if path.endswith(("embed_tokens", *norms)):
-            expected.add(name)
-            assert parameter.shape == model.get_parameter(name).shape
-    assert trained == expected
-    assert trained == {name for name, kept in model.named_parameters() if kept.requires_grad}
-    assert "lm_head.weight" not in trained
-    assert len(expected) == 2 * 4 * 2 + (1 + 5 if isinstance(base, TinyLlama) else 1 + 6)
-
-
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
@@ -440,24 +416,6 @@ def test_a_run_equals_a_plain_torch_loop_over_stock_transformers(
         torch.testing.assert_close(tensor, wanted[name].detach(), rtol=1e-4, atol=1e-4)
 
 
-def test_the_checkpoint_is_a_stock_model_that_computes_what_was_trained(
-    make_job: Any, saved_base: Path
-) -> None:
-    job = make_job()
-    job.resume.mkdir()
-    trainer = Trainer(job, CPU)
-    trainer.train(silent)
-    loaded = BASE.load(job.out / "model", torch.float32)
-    extended = extend(loaded, BASE, method(), target=TARGET, training=True)
-    extended.begin_request(ROW_LENGTH)
-    ids = torch.arange(2 * ROW_LENGTH).reshape(2, -1)
-    with torch.no_grad():
-        expected = trainer.model(ids).logits
-        torch.testing.assert_close(extended.model(ids).logits, expected, rtol=1e-5, atol=1e-5)
-    assert (job.out / "model/config.json").read_text() == (saved_base / "config.json").read_text()
-    assert loaded.lm_head.weight is loaded.model.embed_tokens.weight
-
-
 def test_the_average_is_one_of_factors(make_job: Any, saved_base: Path) -> None:
     plain, averaged = make_job(num_steps=1), make_job({"ema_decay": 0.75}, num_steps=1)
     plain.resume.mkdir()
@@ -477,60 +435,7 @@ def test_the_average_is_one_of_factors(make_job: Any, saved_base: Path) -> None:
         torch.testing.assert_close(tensor, expected, rtol=1e-6, atol=1e-7)
 
 
-def _assert_close(first: TrainingJob, second: TrainingJob) -> None:
-    assert losses(first) == pytest.approx(losses(second), abs=1e-5)
-    ours, theirs = weights(first), weights(second)
-    assert ours.keys() == theirs.keys()
-    for name, tensor in ours.items():
-        torch.testing.assert_close(tensor, theirs[name], rtol=0, atol=1e-5)
-
-
-UNEVEN = {"tokens_per_step": 7 * ROW_LENGTH, "ema_decay": 0.75, "gradient_clip": 0.1}
-
-
-@pytest.mark.long
-def test_two_shares_equal_one_process_also_after_an_interruption(make_job: Any) -> None:
-    shared = {
-        "num_steps": 4,
-        "processes": 2,
-        "micro_batch_tokens": 128,
-        "sharding": "shard",
-        "gradient_checkpointing": True,
-        "checkpoint_seconds": 0.0,
-    }
-
-    one, first = make_job(UNEVEN, num_steps=4), make_job(UNEVEN, **shared)
-
-    def interrupt(row: dict[str, Any]) -> None:
-        if any(first.resume.glob("point-*")):  # a busy machine reports before it has one
-            raise InterruptedRunError
-
-    run(one, silent)
-    with pytest.raises(InterruptedRunError):
-        run(first, interrupt)
-    second = make_job(UNEVEN, **shared, resume=first.resume)
-    assert run(second, silent)["resumed_from"] > 0
-    _assert_close(second, one)
-
-
 # Requests that cannot be carried out
-
-
-@pytest.mark.parametrize(
-    ("parameters", "match"),
-    [
-        ({"rank": 0}, r"m\.rank: got 0"),
-        ({"alpha": 0}, r"m\.alpha: got 0"),
-        ({"num_groups": 0}, r"m\.num_groups: got 0"),
-        ({"rank": 8.5}, r"m\.rank: got 8\.5"),
-        ({"group": 64}, "longlora: scale, num_groups, rank, alpha"),
-    ],
-)
-def test_parameters_outside_their_range_are_refused_on_reading(
-    parameters: dict[str, Any], match: str
-) -> None:
-    with pytest.raises(SpecError, match=match):
-        METHODS.parse({"name": "longlora", **parameters}, "m")
 
 
 @pytest.mark.parametrize(
@@ -559,12 +464,6 @@ def test_a_row_without_training_is_refused_in_the_study() -> None:
         SpecError, match=r"longlora, which works only after training; .*; add `tuned: true`"
     ):
         parse_study(yaml.safe_dump(study), "my.yaml")
-
-
-def test_training_rows_that_are_not_whole_blocks_are_refused_before_computing() -> None:
-    extended = extend(stock(BASES[0]), BASES[0], method(), target=64, training=True)
-    with pytest.raises(SpecError, match="training rows of 60 tokens"):
-        extended.begin_request(60)
 
 
 def test_a_model_with_one_head_has_no_halves() -> None:

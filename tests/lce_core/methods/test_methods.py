@@ -393,6 +393,14 @@ def test_a_target_below_the_trained_context_is_refused(name: str) -> None:
         ({"name": "harpe", "bases": [1e6], "stride": 10000}, "together with other bases"),
         ({"name": "harpe", "stride": 0}, r"m\.stride: got 0"),
         ({"name": "dynamic_pi", "scale": 2.0}, r"keys of dynamic_pi: \(none\)"),
+        ({"name": "landmark", "block": 1}, r"m\.block: got 1"),
+        ({"name": "landmark", "top_k": 0}, r"m\.top_k: got 0"),
+        ({"name": "landmark", "train_length": 0}, r"m\.train_length: got 0"),
+        ({"name": "longlora", "rank": 0}, r"m\.rank: got 0"),
+        ({"name": "longlora", "alpha": 0}, r"m\.alpha: got 0"),
+        ({"name": "longlora", "num_groups": 0}, r"m\.num_groups: got 0"),
+        ({"name": "longlora", "rank": 8.5}, r"m\.rank: got 8\.5"),
+        ({"name": "longlora", "group": 64}, "longlora: scale, num_groups, rank, alpha"),
     ],
 )
 def test_parameters_outside_their_range_are_refused_on_reading(

@@ -7,10 +7,7 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from lce_core.statistics.estimates import bootstrap_mean
 
@@ -42,18 +39,3 @@ def test_weights_count_in_clusters_too() -> None:
     # Both draws are of one cluster in half of the cases: its own mean.
     assert estimate.low == pytest.approx((1 + 4) / 3, rel=1e-12)
     assert estimate.high == pytest.approx((9 + 40) / 7, rel=1e-12)
-
-
-@settings(max_examples=50)
-@given(
-    st.lists(
-        st.tuples(st.floats(-1e3, 1e3), st.floats(0.1, 10), st.integers(0, 3)),
-        min_size=1,
-        max_size=20,
-    )
-)
-def test_the_mean_is_weighed_whatever_the_clusters(rows: list[tuple[float, float, int]]) -> None:
-    values, weights, clusters = zip(*rows, strict=True)
-    estimate = bootstrap_mean(values, weights=weights, clusters=clusters)
-    expected = np.average(values, weights=weights)
-    assert estimate.value == pytest.approx(expected, rel=1e-9, abs=1e-9)

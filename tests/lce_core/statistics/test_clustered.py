@@ -46,24 +46,6 @@ def test_names_of_documents_and_order_mean_nothing(rows, names, random) -> None:
         assert one.low <= one.value <= one.high
 
 
-@settings(max_examples=60)
-@given(shares)
-def test_shares_stay_shares_and_swap_with_right_and_wrong(rows) -> None:
-    one, other = mean_of(rows), mean_of([(1 - v, c) for v, c in rows])
-    if one.low is not None:
-        assert 0 <= one.low < one.high <= 1
-        assert bounds(one) == pytest.approx((1 - other.high, 1 - other.low), abs=1e-9)
-
-
-@settings(max_examples=30)
-@given(st.one_of(answers, shares))
-def test_a_higher_level_is_wider(rows) -> None:
-    one, other = mean_of(rows, level=0.8), mean_of(rows, level=0.99)
-    if one.low is not None:
-        assert other.low <= one.low
-        assert other.high >= one.high
-
-
 def test_single_prompts_have_the_interval_of_student_or_of_clopper_and_pearson() -> None:
     data = np.random.default_rng(0).normal(size=15)
     theirs = stats.ttest_1samp(data, 0).confidence_interval(0.9)

@@ -30,23 +30,6 @@ def bounds(found: SeedMean) -> tuple[float, float]:
     return found.low, found.high
 
 
-def same(one: SeedMean, other: SeedMean) -> None:
-    assert one.value == pytest.approx(other.value, abs=1e-9)
-    assert bounds(one) == pytest.approx(bounds(other), abs=1e-5)
-    assert one.seed_sd == pytest.approx(other.seed_sd, abs=1e-4)
-    assert one.prompt_sd == pytest.approx(other.prompt_sd, abs=1e-4)
-
-
-@settings(max_examples=60)
-@given(tables, st.booleans(), st.randoms())
-def test_the_order_of_seeds_and_prompts_means_nothing(table, same_prompts, random) -> None:
-    places = random.sample(range(len(table[0])), len(table[0]))
-    shuffled = [[row[place] for place in places] for row in random.sample(table, len(table))]
-    one = mean_over_seeds(table, same_prompts=same_prompts)
-    same(one, mean_over_seeds(shuffled, same_prompts=same_prompts))
-    assert one.low <= one.value <= one.high
-
-
 @settings(max_examples=60)
 @given(tables)
 def test_shared_prompts_never_make_the_interval_narrower_than_the_seeds_do(table) -> None:

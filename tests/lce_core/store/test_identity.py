@@ -5,14 +5,16 @@ Hypothesis draws JSON values; hand-made cases cover what must be refused.
 
 from __future__ import annotations
 
+import hashlib
 import json
+from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lce_core.errors import SpecError
-from lce_core.store.identity import canonical_json, fingerprint
+from lce_core.store.identity import canonical_json, fingerprint, sha256_file
 from lce_core.store.steps import differences
 from tests.support.free_steps import free_step
 
@@ -28,6 +30,7 @@ VALUES = st.recursive(
 )
 
 
+@settings(max_examples=30)
 @given(st.dictionaries(st.text(), VALUES))
 def test_the_order_of_keys_does_not_matter(value: dict[str, object]) -> None:
     backwards = dict(reversed(list(value.items())))
@@ -79,3 +82,21 @@ def test_differences_name_the_field_that_changed_in_a_parent() -> None:
 
     assert differences(cell(0.5), cell(0.25)) == ["checkpoint.training.rate: 0.5 -> 0.25"]
     assert differences(cell(0.5), cell(0.5)) == []
+
+
+# The digest is that of `sha256sum`; every id in every store depends on it.
+VALUE = {"c": {}, "b": [1, 2.5, None, True], "a": "\u00e9"}
+SPELLED = r'{"a":"\u00e9","b":[1,2.5,null,true],"c":{}}'
+DIGEST = "0521416f552012ea03ca1f1a3fab3709d2d4d854521a3db993785caee0e1fad3"
+
+
+def test_a_value_has_one_spelling_and_the_digest_of_that() -> None:
+    assert canonical_json(VALUE) == SPELLED
+    assert fingerprint(VALUE) == DIGEST
+
+
+@pytest.mark.parametrize("size", [0, 1, 1 << 20, (1 << 20) + 1, (3 << 20) - 1])
+def test_a_file_is_digested_whole(size: int, tmp_path: Path) -> None:
+    content = bytes(range(251)) * (size // 251 + 1)
+    (tmp_path / "file").write_bytes(content[:size])
+    assert sha256_file(tmp_path / "file") == hashlib.sha256(content[:size]).hexdigest()

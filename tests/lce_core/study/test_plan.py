@@ -21,7 +21,6 @@ from lce_core.errors import NonFiniteError, SpecError, UnavailableError
 from lce_core.store.artifacts import Attempt, Store
 from lce_core.store.steps import Step
 from lce_core.study.plan import StudyPlan, compile_study
-from lce_core.study.plan_diff import compare
 from lce_core.study.progress import inspect
 from lce_core.study.study_file import parse_study
 from lce_core.study.units import dearest_first, dependents, units_to_do
@@ -224,16 +223,12 @@ def test_a_plan_is_the_product_of_its_axes() -> None:
         assert all(order[parent] < order[step.fingerprint] for parent in step.parents.values())
 
 
-def test_planning_twice_gives_the_same_identities() -> None:
-    assert list(planned().steps) == list(planned().steps)
-
-
 def test_execution_names_and_descriptions_are_no_identity() -> None:
     renamed = planned(study="other", hypothesis="something else")
     assert list(renamed.steps) == list(planned().steps)
 
 
-@settings(max_examples=20)
+@settings(max_examples=6)
 @given(st.permutations(TOY["methods"]), st.permutations(TOY["benchmarks"]))
 def test_the_order_of_axes_changes_no_identity(methods: Any, benchmarks: Any) -> None:
     assert set(planned(methods=methods, benchmarks=benchmarks).steps) == set(planned().steps)
@@ -247,23 +242,6 @@ def test_another_length_adds_its_cells_and_changes_nothing_else() -> None:
     assert set(before.steps) <= set(after.steps)
     assert {after.steps[fingerprint].axes["eval_length"] for fingerprint in added} == {768}
     assert len(added) == 3 * len(TOY["methods"])
-
-
-def test_another_training_value_changes_the_tuned_and_what_depends_on_them() -> None:
-    before = planned()
-    after = planned(training={**TOY["training"], "learning_rate": 0.001})
-    assert fingerprints(before, "base") == fingerprints(after, "base")
-    assert fingerprints(before, "rows") == fingerprints(after, "rows")
-    assert not fingerprints(before, "finetune") & fingerprints(after, "finetune")
-    moved = [cell.frozen for cell in after.cells if cell.step.fingerprint not in before.steps]  # type: ignore[union-attr]
-    assert moved
-    assert not any(moved)
-    assert len(moved) == sum(not cell.frozen for cell in after.cells)
-
-
-def test_a_default_written_out_changes_no_identity() -> None:
-    spelled = planned(training={**TOY["training"], "gradient_clip": 1.0, "precision": "fp32"})
-    assert set(spelled.steps) == set(planned().steps)
 
 
 def test_bf16_cells_say_how_they_were_rotated_and_fp32_cells_do_not() -> None:
@@ -297,22 +275,6 @@ def test_rounded_positions_are_part_of_a_run_and_exact_ones_leave_no_trace() -> 
         ]
     )
     assert fingerprints(both, "finetune") == of_yarn() | of_yarn(train_positions="bf16")
-
-
-def test_the_plan_says_which_field_differs(store: Store) -> None:
-    before = planned(seeds=[0])
-    finish(store, list(before.steps.values()))
-    after = planned(seeds=[0], training={**TOY["training"], "learning_rate": 0.001})
-    ids = {step.id for step in before.steps.values()}
-    states = compare(after, store, inspect(after, store, {}), ids).states
-    for cell in after.cells:
-        assert cell.step is not None
-        state = states[cell.step.fingerprint]
-        if cell.frozen:
-            assert state.state == "done"
-        else:
-            assert state.state == "missing"
-            assert state.reason == ("changed: checkpoint.training.learning_rate: 0.0005 -> 0.001")
 
 
 def test_cells_beyond_a_methods_reach_are_rows_with_their_reason() -> None:

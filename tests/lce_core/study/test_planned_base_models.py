@@ -15,7 +15,6 @@ import yaml
 
 from flows.selection import select_cells
 from lce_core.errors import SpecError
-from lce_core.models import MODELS
 from lce_core.models.hub_model import HubModel
 from lce_core.study.plan import StudyPlan, compile_study
 from lce_core.study.step_kinds import spec_of, step_cost
@@ -155,22 +154,8 @@ def test_names_that_would_be_two_models_are_refused(labels: list[str], message: 
         parse_study(yaml.safe_dump({**STUDY, "base_models": entries}), "mine.yaml")
 
 
-def test_a_method_that_does_not_fit_a_model_names_it(
-    text: dict[str, Path], folders: dict[str, Path]
-) -> None:
-    with pytest.raises(SpecError, match=r"mine\.yaml: methods\[0\] \(first\): lm_infinite"):
-        planned(text, folders, methods=[{"name": "lm_infinite", "window": 17}])
-
-
 def test_the_documented_entries_are_read_as_models() -> None:
     text = (ROOT / "docs" / "studies.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"```yml\n(base_models:.*?)```", text, flags=re.DOTALL)
     study = parse_study(yaml.safe_dump({**STUDY, **yaml.safe_load(block)}), "docs")
     assert [model.known_as for model in study.base_models] == ["smol", "mine"]
-
-
-def test_registered_models_keep_their_names() -> None:
-    for name in MODELS.names():
-        model = MODELS.load(name)
-        if not model.reads_config:
-            assert MODELS.parse({"name": name}, "test").known_as == name

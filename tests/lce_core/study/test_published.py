@@ -22,30 +22,25 @@ import yaml
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from safetensors.torch import save_file
-from transformers import AutoConfig, LlamaConfig
+from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
-from flows.settings import STUDIES, make_execution
+from flows.settings import STUDIES
 from lce_core.errors import DataError, SpecError
 from lce_core.evidence import LLAMA2_7B
 from lce_core.extension.stock_rope import stated_parameters, stated_table
 from lce_core.methods import METHODS
 from lce_core.models import MODELS, weights_digest
 from lce_core.rope import ContextLengths, RopeGeometry
-from lce_core.runners import Runner
-from lce_core.store.artifacts import Store
 from lce_core.study.plan import compile_study
 from lce_core.study.planned_data import Data
 from lce_core.study.published import published_folder, published_weights
 from lce_core.study.spec import MethodEntry
 from lce_core.study.study_file import parse_study
-from tests.support.studies import TINY, library_text
 from tests.support.toy_study import TOY
 from tests.support.weights import smallest_weights
 
 BASE = MODELS.parse({"name": "toy_llama"}, "test")
-TARGET = TOY["target_context"]
-STEP = {"learning_rate": 1e-3, "tokens_per_step": 2048}
 LLAMA2 = {
     "model_type": "llama",
     "hidden_size": 4096,
@@ -79,6 +74,7 @@ def judged(config: dict[str, Any], folder: Path, entry: dict[str, Any]) -> Data:
 
 
 YARN_16 = {"type": "yarn", "factor": 16.0, "original_max_position_embeddings": 4096}
+LONG = {"type": "longrope", "short_factor": [8.0] * 64, "long_factor": [8.0] * 64}
 AS_PUBLISHED = [
     pytest.param({"name": "pi"}, {"rope_scaling": {"type": "linear", "factor": 8.0}}, id="pi"),
     pytest.param(
@@ -104,6 +100,34 @@ AS_PUBLISHED = [
     pytest.param({"name": "pi"}, {"rope_scaling": None}, id="plain"),
     pytest.param({"name": "harpe"}, {}, id="without-keys"),
     pytest.param({"name": "abf_single_stage", "base": 5e6}, {"rope_theta": 5e6}, id="base"),
+    # The same statement in other keys.
+    pytest.param({"name": "pi"}, {"rope_scaling": {**LONG, "factor": 1.0}}, id="long-1"),
+    pytest.param({"name": "pi"}, {"rope_scaling": LONG}, id="long"),
+    pytest.param(
+        {"name": "pi"},
+        {"rope_scaling": {**LONG, "factor": 8.0, "attention_factor": 1}},
+        id="long-attention",
+    ),
+    pytest.param(
+        {"name": "yarn", "attention_factor": 1.0},
+        {"rope_scaling": {**YARN_16, "factor": 8.0, "mscale": 0.7, "mscale_all_dim": 0.7}},
+        id="equal-mscales",
+    ),
+    pytest.param(
+        {"name": "yarn", "attention_factor": (0.2 * math.log(8) + 1) / (0.1 * math.log(8) + 1)},
+        {"rope_scaling": {**YARN_16, "factor": 8.0, "mscale": 2, "mscale_all_dim": 1}},
+        id="mscales",
+    ),
+    pytest.param(
+        {"name": "yarn"},
+        {"rope_scaling": {**YARN_16, "factor": 8.0, "mscale": 2.0}},
+        id="one-mscale",
+    ),
+    pytest.param(
+        {"name": "yarn"},
+        {"rope_scaling": {**YARN_16, "factor": None}, "max_position_embeddings": 32768},
+        id="factor-of-contexts",
+    ),
 ]
 
 
@@ -126,9 +150,26 @@ def test_configurations_as_published_are_taken(
         ({"name": "ntk_32k"}, {"rope_scaling": {"type": "dynamic", "factor": 8.0}}),
         ({"name": "none"}, {"rope_theta": 5e6}),
         ({"name": "harpe"}, {"rope_scaling": {"type": "linear", "factor": 8.0}}),
+        ({"name": "pi"}, {"rope_scaling": {**LONG, "factor": 8.0}}),
+        ({"name": "pi"}, {"rope_scaling": LONG, "original_max_position_embeddings": 512}),
+        (
+            {"name": "pi"},
+            {
+                "rope_scaling": {**LONG, "original_max_position_embeddings": 4096},
+                "max_position_embeddings": 32768,
+            },
+        ),
+        (
+            {"name": "yarn"},
+            {"rope_scaling": {**YARN_16, "factor": 8.0, "mscale": 1.0, "mscale_all_dim": 1.0}},
+        ),
+        (
+            {"name": "yarn"},
+            {"rope_scaling": {**YARN_16, "factor": 8.0}, "original_max_position_embeddings": 8192},
+        ),
     ],
 )
-def test_a_statement_of_other_frequencies_is_refused(
+def test_a_statement_of_other_frequencies_attention_or_context_is_refused(
     entry: dict[str, Any], config: dict[str, Any], tmp_path: Path
 ) -> None:
     with pytest.raises(SpecError, match="rope_parameters"):
@@ -261,65 +302,8 @@ def test_a_form_means_what_transformers_makes_of_it(
     assert table.attention_factor == pytest.approx(theirs.attention_scaling, rel=1e-6)
 
 
-LONG = {"type": "longrope", "short_factor": [8.0] * 64, "long_factor": [8.0] * 64}
 SHARPENED = math.sqrt(1 + math.log(8) / math.log(4096))
 """Factor of queries and keys that LongRoPE has for 8 times 4,096 tokens: 1.118."""
-
-
-@pytest.mark.parametrize(
-    ("entry", "config"),
-    [
-        ({"name": "pi"}, {"rope_scaling": {**LONG, "factor": 8.0}}),
-        ({"name": "pi"}, {"rope_scaling": LONG, "original_max_position_embeddings": 512}),
-        (
-            {"name": "pi"},
-            {
-                "rope_scaling": {**LONG, "original_max_position_embeddings": 4096},
-                "max_position_embeddings": 32768,
-            },
-        ),
-        (
-            {"name": "yarn"},
-            {"rope_scaling": {**YARN_16, "factor": 8.0, "mscale": 1.0, "mscale_all_dim": 1.0}},
-        ),
-        (
-            {"name": "yarn"},
-            {"rope_scaling": {**YARN_16, "factor": 8.0}, "original_max_position_embeddings": 8192},
-        ),
-    ],
-)
-def test_weights_whose_attention_or_context_is_another_are_refused(
-    entry: dict[str, Any], config: dict[str, Any], tmp_path: Path
-) -> None:
-    with pytest.raises(SpecError, match="rope_parameters"):
-        judged(config, tmp_path, entry)
-
-
-@pytest.mark.parametrize(
-    ("entry", "config"),
-    [
-        ({"name": "pi"}, {"rope_scaling": {**LONG, "factor": 1.0}}),
-        ({"name": "pi"}, {"rope_scaling": LONG}),
-        ({"name": "pi"}, {"rope_scaling": {**LONG, "factor": 8.0, "attention_factor": 1}}),
-        (
-            {"name": "yarn", "attention_factor": 1.0},
-            {"rope_scaling": {**YARN_16, "factor": 8.0, "mscale": 0.7, "mscale_all_dim": 0.7}},
-        ),
-        (
-            {"name": "yarn", "attention_factor": (0.2 * math.log(8) + 1) / (0.1 * math.log(8) + 1)},
-            {"rope_scaling": {**YARN_16, "factor": 8.0, "mscale": 2, "mscale_all_dim": 1}},
-        ),
-        ({"name": "yarn"}, {"rope_scaling": {**YARN_16, "factor": 8.0, "mscale": 2.0}}),
-        (
-            {"name": "yarn"},
-            {"rope_scaling": {**YARN_16, "factor": None}, "max_position_embeddings": 32768},
-        ),
-    ],
-)
-def test_weights_that_say_the_same_in_other_keys_are_taken(
-    entry: dict[str, Any], config: dict[str, Any], tmp_path: Path
-) -> None:
-    assert judged(config, tmp_path, entry) == Data(weights_digest(tmp_path), None)
 
 
 def test_a_longrope_without_a_factor_of_attention_has_that_of_the_paper(tmp_path: Path) -> None:
@@ -343,32 +327,12 @@ def saved(folder: Path, **changes: Any) -> Path:
     return folder
 
 
-def test_weights_are_loaded_without_what_their_configuration_says(tmp_path: Path) -> None:
-    scaling = {"rope_scaling": {"type": "linear", "factor": 4.0}, "max_position_embeddings": 512}
-    folder = saved(tmp_path, **scaling)
-    stated = AutoConfig.from_pretrained(folder).rope_parameters
-    assert stated["rope_type"] == "linear"
-    model = BASE.load_published(folder, torch.float32)
-    own = BASE.initialise(5)
-    assert model.config.rope_parameters == own.config.rope_parameters
-    assert model.config.max_position_embeddings == own.config.max_position_embeddings
-    assert torch.equal(model.model.rotary_emb.inv_freq, own.model.rotary_emb.inv_freq)
-    for name, tensor in own.state_dict().items():
-        assert torch.equal(model.state_dict()[name], tensor), name
-
-
 def test_rows_of_added_tokens_are_kept(tmp_path: Path) -> None:
     model = BASE.initialise(5)
     model.resize_token_embeddings(393, mean_resizing=False)
     model.save_pretrained(tmp_path)
     loaded = BASE.load_published(tmp_path, torch.float32)
     assert loaded.get_input_embeddings().weight.shape[0] == 393
-
-
-def test_another_architecture_of_equal_sizes_is_refused_when_it_is_loaded(tmp_path: Path) -> None:
-    saved(tmp_path, model_type="mistral", architectures=["MistralForCausalLM"])
-    with pytest.raises(SpecError, match="model_type"):
-        BASE.load_published(tmp_path, torch.float32)
 
 
 def test_cells_move_with_the_weights_and_with_nothing_else(tmp_path: Path) -> None:
@@ -446,47 +410,3 @@ def test_the_released_study_takes_what_lcegs_code_writes(tmp_path: Path) -> None
     assert {step.kind for step in with_all.steps.values()} == {"held_out", "cell"}
     digests = [cell.step.spec.get("published") for cell in with_all.cells if cell.step]
     assert len(set(digests) - {None}) == 7
-
-
-@pytest.mark.slow
-def test_a_study_of_published_weights_runs_on_tiny_ones(tmp_path: Path) -> None:
-    library_text(tmp_path / "text")
-    methods, folders = [], {}
-    for seed, (name, scaling) in enumerate(CONFIGURATIONS.items()):
-        own = {key: scaling[key] for key in scaling if key == "rope_scaling"}
-        own |= {"rope_scaling": {"type": "linear", "factor": 4.0}} if "linear" in str(own) else {}
-        own |= {"rope_scaling": {"type": "dynamic", "factor": 2.0}} if "dynamic" in str(own) else {}
-        if name == "yarn":
-            own = {"rope_scaling": {**YARN_16, "factor": 4.0}}
-            own["rope_scaling"]["original_max_position_embeddings"] = 128
-        folder = folders[name] = tmp_path / name
-        model = BASE.initialise(seed)
-        if name == "landmark":
-            model.resize_token_embeddings(394, mean_resizing=False)
-            own = {"landmark_token_id": 393}
-        model.save_pretrained(folder)
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        del config["rope_parameters"]
-        config |= {"rope_theta": 10000.0, **own}
-        (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
-        methods.append({"name": name, "checkpoint": name})
-    wanted = parse_study(
-        json.dumps({**TINY, "methods": methods, "target_context": 512, "training": STEP}), "tiny"
-    )
-    data = {"text": tmp_path / "text"}
-    plan = compile_study(wanted, data, folders)
-    home = tmp_path / "home"
-    store = Store(home)
-    store.prepare()
-    options = {"home": home, "device": "cpu", "data_folders": data, "model_folders": folders}
-    runner = Runner(store, make_execution(options), lambda event: None)
-    assert {step.kind for step in plan.steps.values()} == {"held_out", "cell"}
-    for step in plan.steps.values():
-        assert runner.ensure(step) == "computed"
-    losses = {}
-    for cell in plan.cells:
-        record = store.record(cell.step) if cell.step else None
-        assert record is not None, cell
-        if cell.benchmark == "perplexity":
-            losses[cell.method, cell.eval_length] = record.result["scores"][0]["value"]
-    assert len(set(losses.values())) == len(losses) == 2 * len(methods)

@@ -23,12 +23,9 @@ from lce_core.attention.schemes import (
     Rectified,
     ShiftedSparse,
 )
-from lce_core.benchmarks import BENCHMARKS
 from lce_core.data.sequences import Answers, Sequences
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
-from lce_core.recipe import Inference
-from lce_core.statistics.estimates import INTERVALS
 from lce_core.store.steps import Step
 from lce_core.study.plan import compile_study
 from lce_core.study.step_cost import StepCost, decoding_cost
@@ -204,43 +201,3 @@ def test_what_is_asked_for_one_token_decodes_nothing(tmp_path: Path) -> None:
     decoding = step_cost(cell).decoding
     assert (decoding.tokens, decoding.flops, decoding.bytes) == (120, 0, 0)
     assert answered("none", Answers(0, 100), 512).bytes == 0
-
-
-BENCHMARKS_BY_SAMPLES = (("passkey", "num_samples"), ("ruler", "num_samples"), ("needle", "trials"))
-
-
-@settings(max_examples=30)
-@given(
-    asked=st.sampled_from(BENCHMARKS_BY_SAMPLES),
-    method=st.sampled_from(("none", "yarn", "lm_infinite", "self_extend")),
-    lengths=st.tuples(st.integers(512, 60000), st.integers(512, 60000)).map(sorted),
-    samples=st.tuples(st.integers(1, 900), st.integers(1, 900)).map(sorted),
-)
-def test_longer_and_more_prompts_never_cost_less(
-    asked: tuple[str, str], method: str, lengths: list[int], samples: list[int]
-) -> None:
-    name, parameter = asked
-    low, high = (
-        priced(name, {parameter: number}, method, length)
-        for number, length in zip(samples, lengths, strict=True)
-    )
-    assert low.tokens <= high.tokens
-    assert low.flops <= high.flops
-    assert low.decoding.tokens <= high.decoding.tokens
-    assert low.decoding.bytes <= high.decoding.bytes * (1 + 1e-9)
-
-
-def priced(benchmark: str, parameters: dict[str, int], method: str, length: int) -> StepCost:
-    asked = BENCHMARKS.parse({"name": benchmark, **parameters}, "benchmarks[0]")
-    spec = CellSpec(
-        base_model=MODELS.load("llama2_7b")(),
-        method=METHODS.parse({"name": method}, "methods[0]"),
-        target_context=32768,
-        benchmark=asked,
-        task=asked.tasks()[0],
-        eval_length=length,
-        evaluation=Inference(precision="bf16"),
-        intervals=INTERVALS,
-    )
-    lineage = {"held_out": {"tokens_per_domain": 0}}
-    return spec.cost(Step("cell", "one", {}, {}, lineage, "0"))

@@ -37,9 +37,10 @@ def test_kinds_start_in_the_order_in_which_they_wait_for_each_other(steps: list[
     assert len({kind.order for kind in KINDS.values()}) == len(KINDS)
 
 
-def test_every_kind_has_its_own_function_in_the_runner() -> None:
+def test_the_runner_computes_every_kind() -> None:
     functions = Runner.__dict__["_compute"].dispatcher
-    assert len({functions.dispatch(kind) for kind in [object, *KINDS.values()]}) == 1 + len(KINDS)
+    computing = [functions.dispatch(kind) for kind in KINDS.values()]
+    assert functions.dispatch(object) not in computing
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch.autograd.graph import saved_tensors_hooks
 
 from lce_core.errors import SpecError
 from lce_core.models import MODELS
@@ -39,35 +38,6 @@ def _works_with(monkeypatch: pytest.MonkeyPatch, kept: str, dtype: torch.dtype) 
         return stock(self, tokens, weights)
 
     monkeypatch.setattr(LossModel, "forward", forward)
-
-
-def test_one_row_too_many_for_the_memory_is_computed_in_parts(
-    make_job: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    undisturbed = make_job(num_steps=2, micro_batch_tokens=ROW_LENGTH)
-    run(undisturbed, silent)
-    stock, budget = LossModel.forward, 500_000
-
-    def forward(self: LossModel, tokens: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-        saved = 0
-
-        def count(tensor: torch.Tensor) -> torch.Tensor:
-            nonlocal saved
-            saved += 0 if isinstance(tensor, torch.nn.Parameter) else tensor.nbytes
-            if saved > budget:
-                raise torch.OutOfMemoryError(f"CUDA out of memory: {saved} bytes")
-            return tensor
-
-        with saved_tensors_hooks(count, lambda tensor: tensor):
-            return stock(self, tokens, weights)
-
-    monkeypatch.setattr(LossModel, "forward", forward)
-    job = make_job(num_steps=2, micro_batch_tokens=ROW_LENGTH)
-    facts = run(job, silent)
-    assert facts["gradient_checkpointing"] == "attention"
-    (wanting,) = facts["out_of_memory"]
-    assert wanting.startswith("1 row a pass, gradient_checkpointing none, fp32 states: CUDA out")
-    assert losses(job) == losses(undisturbed)
 
 
 def test_a_run_out_of_memory_tries_its_fallbacks_and_ends_the_same(

@@ -311,24 +311,6 @@ def test_the_rate_rises_to_the_peak_and_then_falls_to_the_final_fraction(
     assert rates[-1] == pytest.approx(2.0 if schedule == "constant" else 2.0 * final)
 
 
-@given(
-    seed=st.integers(0, 2**32),
-    num_rows=st.integers(1, 60),
-    rows_per_step=st.integers(1, 70),
-    epochs=st.integers(1, 4),
-)
-def test_every_row_is_seen_once_an_epoch(
-    seed: int, num_rows: int, rows_per_step: int, epochs: int
-) -> None:
-    steps = -(-epochs * num_rows // rows_per_step)
-    order = np.concatenate(
-        [rows_of_step(seed, step, rows_per_step, num_rows) for step in range(steps)]
-    )
-    for epoch in range(epochs):
-        seen = order[epoch * num_rows : (epoch + 1) * num_rows]
-        assert sorted(seen) == list(range(num_rows))
-
-
 @given(num_rows=st.integers(1, 40), processes=st.integers(1, 9), micro_rows=st.integers(1, 45))
 def test_processes_share_all_rows_in_equally_many_passes(
     num_rows: int, processes: int, micro_rows: int

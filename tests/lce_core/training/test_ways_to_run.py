@@ -108,6 +108,7 @@ def test_a_resumed_run_equals_an_undisturbed_one_bit_for_bit(
         (None, "shard", 2, 1e-5),
         (None, "shard", 4, 1e-5),
         ("longlora", "replicate", 2, 1e-5),
+        ("longlora", "shard", 2, 1e-5),
         ("clex", "replicate", 2, 1e-5),
         ("clex", "shard", 2, 1e-5),
         ("landmark", "shard", 2, 1e-5),

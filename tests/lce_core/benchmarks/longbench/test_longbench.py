@@ -5,7 +5,6 @@ The middle cut is compared with the published rule written out; early stops with
 
 from __future__ import annotations
 
-import functools
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -14,20 +13,16 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
-from lce_core.benchmarks import BENCHMARKS, Benchmark, CellRequest
+from lce_core.benchmarks import Benchmark, CellRequest
 from lce_core.benchmarks._prompted.truncation import cut_middle, cut_middle_to_fit
 from lce_core.benchmarks.longbench._tasks import TASKS
-from lce_core.errors import DataError, SpecError, UnavailableError
-from lce_core.extension.extended_model import ExtendedModel
-from lce_core.extension.extending import extend
-from lce_core.methods import METHODS
-from lce_core.models import MODELS
+from lce_core.errors import DataError, UnavailableError
+from tests.support.byte_level import byte_level
+from tests.support.cells import TOY, benchmark, request
 from tests.support.data.subsets import state_rows
 
-TOY = MODELS.parse({"name": "toy_llama"}, "test")
 CLASSES = ["Food", "Other number", "Number of something", "Date"]
 
 
@@ -62,47 +57,16 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def bpe() -> PreTrainedTokenizerFast:
-    """A byte-level tokenizer with merges across words that puts <s> first."""
-    backend = Tokenizer(models.BPE())
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    backend.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=380,
-        special_tokens=["<s>"],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    backend.train_from_iterator([str(_row("trec", 1)), TASKS["qasper"].prompt], trainer)
-    backend.post_processor = processors.TemplateProcessing("<s> $A", special_tokens=[("<s>", 0)])
-    return PreTrainedTokenizerFast(
-        tokenizer_object=backend, bos_token="<s>", clean_up_tokenization_spaces=False
-    )
+    return byte_level([str(_row("trec", 1)), TASKS["qasper"].prompt], 380, across_words=True)
 
 
 def _benchmark(**parameters: Any) -> Benchmark:
-    return BENCHMARKS.parse({"name": "longbench", **parameters}, "test")
-
-
-@functools.cache
-def _model() -> ExtendedModel:
-    model = TOY.initialise(2).eval()
-    return extend(model, TOY, METHODS.parse({"name": "none"}, "test"), target=512)
+    return benchmark("longbench", **parameters)
 
 
 def _request(task: str, length: int, folder: Path, **changes: Any) -> CellRequest:
-    return replace(
-        CellRequest(
-            model=_model(),
-            tokenizer=TOY.tokenizer(None),
-            base_model=TOY,
-            held_out=None,  # type: ignore[arg-type]
-            task=task,
-            eval_length=length,
-            seed=0,
-            data_folders={"longbench": folder},
-        ),
-        **changes,
-    )
+    folders = {"longbench": folder}
+    return request(_benchmark(), length, task=task, data_folders=folders, **changes)
 
 
 def _prompts(benchmark: Any, request: CellRequest) -> list[Any]:
@@ -197,16 +161,6 @@ def test_rows_about_one_document_form_a_cluster(folder: Path) -> None:
     assert result.num_tokens == sum(sample.num_prompt_tokens for sample in result.samples)
 
 
-@pytest.mark.data
-def test_published_multi_news_runs_end_to_end(test_data: Path) -> None:
-    benchmark = _benchmark(profile="faithful", num_samples=2)
-    request = _request("multi_news", 256, test_data / "longbench")
-    assert benchmark.digest("multi_news", request.data_folders)
-    result = benchmark.evaluate(request)
-    assert [sample.num_prompt_tokens for sample in result.samples] == [256] * 2
-    assert 0 <= result.scores[0].value < 0.2
-
-
 def test_lengths_without_room_are_unavailable_with_the_minimum(folder: Path) -> None:
     reason = _benchmark().unavailable(TOY, "qmsum", 512)
     assert "at least 544" in str(reason)
@@ -214,12 +168,6 @@ def test_lengths_without_room_are_unavailable_with_the_minimum(folder: Path) -> 
     assert _benchmark(profile="faithful").unavailable(TOY, "qmsum", 32) is None
     result = _benchmark(num_samples=1).evaluate(_request("trec", 96, folder))
     assert result.samples[0].num_prompt_tokens == 32
-
-
-def test_predicted_tokens_are_rows_times_length() -> None:
-    assert _benchmark(profile="faithful").num_tokens("qasper", 4096, 0) == 200 * 4096
-    assert _benchmark(profile="fast").num_tokens("lcc", 32768, 0) == 100 * round(1.47 * 1235)
-    assert _benchmark(num_samples=900).num_tokens("lcc", 1064, 0) == 500 * 1000
 
 
 @pytest.mark.parametrize(
@@ -258,16 +206,3 @@ def test_absent_files_make_their_cells_unavailable_and_others_not(folder: Path) 
     assert _benchmark().digest("lcc", {"longbench": folder}) != digest
     with pytest.raises(UnavailableError, match="'longbench': got no folder of this name"):
         _benchmark().digest("multi_news", {})
-
-
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({"profile": "tiny"}, "longbench offers: faithful, clean, fast"),
-        ({"first_line": "mine"}, "'longbench' or 'lceg'"),
-        ({"num_samples": 0}, "greater than 0"),
-    ],
-)
-def test_settings_without_meaning_are_refused(parameters: dict[str, Any], message: str) -> None:
-    with pytest.raises(SpecError, match=message):
-        _benchmark(**parameters)

@@ -9,17 +9,15 @@ import re
 from collections import Counter
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import pytest
 
-from lce_core.benchmarks import BENCHMARKS
 from lce_core.benchmarks.ruler import TASKS
 from lce_core.benchmarks.ruler._fwe import counts
 from lce_core.benchmarks.ruler._haystack import split_sentences
 from lce_core.benchmarks.ruler._niah import NIAH
 from lce_core.benchmarks.ruler._vocabulary import draw_item, pair, plain_words, word_list
-from lce_core.errors import DataError, SpecError, UnavailableError
+from lce_core.errors import DataError, UnavailableError
 from lce_core.evaluation.metrics import string_match_all, string_match_part
 from tests.support.ruler.prompts import (
     prompts_of,
@@ -205,24 +203,6 @@ def test_sentences_end_at_marks_and_not_at_abbreviations() -> None:
         "Then, e.g. Ann left.",
     ]
     assert " ".join(sentences) == text
-
-
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({"num_samples": 0}, "greater than 0"),
-        ({"sizes": "v3"}, "'v1' or 'search'"),
-        ({"profile": "tiny", "haystack": "held_out"}, "num_samples alone"),
-        ({"permutation": "fixed"}, "write 'permutations'"),
-    ],
-)
-def test_settings_without_meaning_are_refused(parameters: dict[str, Any], message: str) -> None:
-    with pytest.raises(SpecError, match=message):
-        ruler(**parameters)
-
-
-def test_ruler_is_one_plug_in() -> None:
-    assert [name for name in BENCHMARKS.names() if "ruler" in name or "niah" in name] == ["ruler"]
 
 
 def test_tasks_ask_for_the_data_they_read_and_for_no_other(

@@ -6,19 +6,17 @@ A toy model with random weights; what it answers does not matter, only how that 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import yaml
-from numpy.typing import NDArray
 
 from flows.settings import STUDIES
 from lce_core.benchmarks import CellRequest
-from lce_core.benchmarks.ruler import new_tokens
-from lce_core.contracts.toy_text import STORY
+from lce_core.contracts.toy_text import STORY, Streams
 from lce_core.extension.extending import extend
 from lce_core.methods import METHODS
 from lce_core.study.plan import compile_study
@@ -29,17 +27,6 @@ from tests.support.ruler.prompts import BYTES, TOY, prompts_of, request_for, rul
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return stand_in_data(tmp_path_factory.mktemp("data"))
-
-
-@dataclass(frozen=True)
-class Stream:
-    """Held-out text of one domain."""
-
-    tokens: NDArray[np.uint32]
-    domains = ("prose",)
-
-    def stream(self, domain: str) -> NDArray[np.uint32]:
-        return self.tokens
 
 
 # Through a model
@@ -66,26 +53,13 @@ def test_every_sample_is_scored_by_its_own_references(
         assert {sample.cluster is None for sample in result.samples} == {task != "qa_1"}
 
 
-@pytest.mark.data
-@pytest.mark.parametrize("task", ["niah_single_2", "niah_multiquery", "qa_1"])
-def test_real_essays_and_questions_run_end_to_end(task: str, test_data: Path) -> None:
-    folders = {"essays": test_data / "essays", "xquad": test_data / "xquad"}
-    request = _cell(task, 2600, folders)
-    result = ruler(num_samples=2, questions="xquad").evaluate(request)
-    budget = new_tokens(task)
-    assert len(result.samples) == 2
-    assert all(1000 < s.num_prompt_tokens <= 2600 - budget for s in result.samples)
-    assert all(sample.prediction and sample.reference for sample in result.samples)
-    assert result.scores[0].value == 0  # random weights
-
-
 def test_held_out_text_takes_the_place_of_essays() -> None:
     stream = np.frombuffer((STORY * 20).encode(), dtype=np.uint8).astype(np.uint32)
-    request = _cell("niah_single_2", 1500, {}, held_out=Stream(stream))
+    request = _cell("niah_single_2", 1500, {}, held_out=Streams({"prose": stream}))
     (prompt, *_) = prompts_of(request, haystack="held_out")
     text = BYTES.decode(prompt.ids)
     assert text.count("Rain fell on the hills.") > 5
-    other = replace(request, held_out=Stream(stream[::-1].copy()))
+    other = replace(request, held_out=Streams({"prose": stream[::-1].copy()}))
     assert BYTES.decode(prompts_of(other, haystack="held_out")[0].ids) != text
 
 
@@ -94,7 +68,7 @@ def test_held_out_text_takes_the_place_of_essays() -> None:
 
 def test_token_prompts_ask_each_family_that_was_hidden() -> None:
     rng = np.random.default_rng(4)
-    stream = Stream(rng.integers(256, size=3000).astype(np.uint32))
+    stream = Streams({"prose": rng.integers(256, size=3000).astype(np.uint32)})
     for task, (keys, queries) in {
         "niah_single_1": (1, 1),
         "niah_single_2": (1, 1),

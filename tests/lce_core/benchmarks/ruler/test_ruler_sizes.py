@@ -9,17 +9,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lce_core.benchmarks.ruler import TASKS, new_tokens
-from lce_core.benchmarks.ruler._drafts import RULER_SEED, Draw
 from lce_core.benchmarks.ruler._haystack import Haystack
 from lce_core.benchmarks.ruler._niah import NEEDLE, NIAH, Niah
-from lce_core.benchmarks.ruler._search import Search, largest_place
-from lce_core.benchmarks.ruler._tasks import text_task
 from lce_core.contracts.toy_text import STORY
 from lce_core.errors import UnavailableError
 from tests.support.ruler.prompts import BPE, BYTES, prompts_of, request_for, stand_in_data
@@ -117,27 +113,6 @@ def test_prompts_fit_their_length_or_name_the_minimum(
         assert min(len(p.ids) for p in again) > max(len(p.ids) for p in prompts)
 
 
-@settings(max_examples=60)
-@given(
-    widths=st.lists(st.integers(0, 40), min_size=1, max_size=200),
-    room=st.integers(0, 3000),
-    start=st.integers(0, 199),
-)
-def test_the_largest_place_is_that_of_a_linear_scan_in_few_counts(
-    widths: list[int], room: int, start: int
-) -> None:
-    totals = np.cumsum(widths).tolist()
-    asked: list[int] = []
-    found = largest_place(
-        lambda place: asked.append(place) or totals[place],  # type: ignore[func-returns-value]
-        len(totals),
-        room,
-        min(start, len(totals) - 1),
-    )
-    assert found == sum(total <= room for total in totals) - 1
-    assert len(asked) == len(set(asked)) <= 2 * len(totals).bit_length() + 4
-
-
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("profile", ["clean", "faithful"])
 def test_a_length_that_holds_no_prompt_is_unavailable_at_once(
@@ -149,26 +124,3 @@ def test_a_length_that_holds_no_prompt_is_unavailable_at_once(
 
 
 # Identity of prompts
-
-
-@settings(max_examples=12)
-@given(
-    task=st.sampled_from(TASKS),
-    length=st.integers(1500, 2600),
-    order=st.permutations(range(8)).flatmap(
-        lambda order: st.integers(1, 8).map(lambda size: order[:size])
-    ),
-)
-def test_a_prompt_of_clean_is_the_same_whichever_were_built_before(
-    folders: dict[str, Path], task: str, length: int, order: list[int]
-) -> None:
-    request = request_for(task, length, folders)
-    built = prompts_of(request, profile="clean", num_samples=8)
-    whole = [(prompt.ids.tolist(), prompt.references, prompt.depth) for prompt in built]
-    draw = Draw.of(RULER_SEED, None)
-    drawn, _ = text_task(request, draw, v1=False, num_samples=8)
-    search = Search(request, drawn, order_seed=None)  # as a process that builds these alone
-    for number in order:
-        prompt = search.prompt(number)
-        assert prompt is not None
-        assert (prompt.ids.tolist(), prompt.references, prompt.depth) == whole[number]

@@ -5,7 +5,6 @@ Timings are made by known laws; errors are held against sums of steps that were 
 
 from __future__ import annotations
 
-import itertools
 import math
 import random
 from collections.abc import Iterable
@@ -66,27 +65,6 @@ def test_a_quarter_of_odd_steps_moves_nothing(
     line = line_of(sizes, [max(seconds, 1e-3) for seconds in measured])
     for size in sizes:
         assert line.seconds(size) == pytest.approx(factor * size, rel=0.05)
-
-
-@settings(max_examples=60)
-@given(
-    sizes=SIZES, noise=st.lists(st.floats(0.3, 3), min_size=40, max_size=40), unit=st.floats(0.1, 9)
-)
-def test_the_line_follows_units_and_order_does_not_matter(
-    sizes: list[float], noise: list[float], unit: float
-) -> None:
-    steps = [(size, size * factor) for size, factor in zip(sizes, noise, strict=False)]
-    one = line_of(*zip(*steps, strict=True))
-    other = line_of(*zip(*reversed(steps), strict=True))
-    scaled = line_of(sizes, [unit * seconds for _, seconds in steps])
-    asked = sorted([*sizes, 0.05, 1e6])
-    assert [other.seconds(size) for size in asked] == pytest.approx([*map(one.seconds, asked)])
-    assert [scaled.seconds(size) for size in asked] == pytest.approx(
-        [unit * one.seconds(size) for size in asked]
-    )
-    told = [one.seconds(size) for size in asked]
-    assert all(a <= b * (1 + 1e-9) for a, b in itertools.pairwise(told))
-    assert one.seconds(0.0) == 0.0
 
 
 def test_too_few_steps_correct_nothing_and_a_wider_group_does_for_a_narrow_one() -> None:
