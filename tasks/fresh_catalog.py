@@ -78,9 +78,7 @@ def catalog_kept_fresh(home: Path) -> Iterator[None]:
 def main(home: Path, pace: Pace) -> int:
     """Keep the catalog of `home` fresh until standard input closes; return the exit code."""
     guard_terminal()
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # the dashboard handles Ctrl-C; this process exits with it
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the dashboard, which ends this
     os.nice(_NICE)
     try:
         keep_fresh(home, end_of_input(), pace)

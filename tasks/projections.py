@@ -44,7 +44,7 @@ def refresh(home: Path) -> Store:
 
 
 def rebuild_catalog(home: Path) -> Path:
-    """Build the catalog from the store and swap it in; return its path."""
+    """Build a catalog from the store and replace the old one; return its path."""
     store = Store(home)
     return build_catalog(store, catalog_path(home))
 

@@ -36,7 +36,7 @@ ENDED = 143
 
 
 def main() -> int:
-    """Serve requests until the pipe closes."""
+    """Serve requests until the pipe closes; return the exit code."""
     # Slurm sends SIGTERM to every process of a job, but the parent decides when this one exits. Use
     # a handler: training processes would inherit SIG_IGN, but must end on SIGTERM.
     signal.signal(signal.SIGTERM, lambda *_: None)
@@ -87,7 +87,7 @@ def compute(
       ensure: computes a step unless another process does so, sends its end event, and returns its
         status.
       send: receives the end events of steps that are left to other processes.
-      shared: whether several processes compute the unit.
+      shared: True if several processes compute the unit.
     """
     is_ours = shared
     for index, step in enumerate(steps):

@@ -1,4 +1,4 @@
-"""Convert named arrays to the bytes of a safetensors file, and back. The file includes a sha256.
+"""Convert named arrays to the bytes of a safetensors file, and back, with a sha256 of the arrays.
 
 Cached prompts and parts of long cells use this format. Equal arrays give equal bytes, so concurrent
 writers of the same arrays do not conflict.

@@ -13,7 +13,7 @@
     home/verifications/                             comparisons of recomputed cells
     home/models/<name>/                             base models downloaded by `lce fetch`
     home/cache/files                                cached facts about files, such as digests
-    home/accepted_plugins.json                      digests of plug-ins that a user declared equal
+    home/accepted_plugins.json                      code digests that a user declared equivalent
 
 A step is done if its artifact has a record and every file has the size and sha256 in the record.
 Only `Store.ensure` adds artifacts. It checks the record, acquires the lease, checks the record
@@ -241,7 +241,7 @@ class Store:
           execution: Execution settings, for the record.
 
         Returns:
-          The record, or None if another live process computes the step. Never waits for it.
+          The record. None, without waiting, if another live process computes the step.
 
         Raises:
           LeaseLostError: if another process took over the lease during the computation.

@@ -58,8 +58,8 @@ class FailureNotes:
     def add(self, step: Step, error: BaseException, execution: Mapping[str, Any]) -> None:
         """Replace the step's failure file after a failed attempt.
 
-        It contains the error's class (`failures.classify`), message and traceback, the number of
-        failed attempts so far, and the data and model folders of `execution`.
+        The file contains the error's class (`failures.classify`), message and traceback, the number
+        of failed attempts so far, and the data and model folders of `execution`.
         """
         last, kind = self.of(step) or {}, classify(error)
         memory = kind == "out_of_memory" or isinstance(error, WorkerLostError)

@@ -4,8 +4,8 @@ A fact is, for example, a file's digest or the number of tokens in a data set's 
 fact is valid while path, size, mtime, ctime and inode of all its files are unchanged. File system
 clocks have a limited resolution: a file can change twice within one tick without a change of its
 times. Like git, this module therefore caches no facts about files that are younger than a tick or
-changed while they were read. The check of the age assumes that the local clock is not ahead of the
-file server's clock by more than the age of the files.
+changed while they were read. If the local clock is ahead of the file
+server's clock, files look older than they are; this matters only for files changed moments ago.
 
 The cache is the file home/cache/files. Its first line is the sha256 of the rest. Each process that
 saves merges its facts into the file under a lock. A damaged or lost cache costs only time.

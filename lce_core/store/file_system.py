@@ -38,7 +38,7 @@ with open(sys.argv[1], "rb+") as file:
 """
 """Program of a second process that tries to lock a file."""
 _EXCLUDED = 3
-"""Its exit code if the file is locked already."""
+"""Exit code of `_LOCK_SCRIPT` if the file is locked already."""
 
 
 @dataclass(frozen=True)

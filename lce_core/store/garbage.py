@@ -1,9 +1,9 @@
 """Find and remove artifacts that no study needs, and other leftovers, for `lce gc`.
 
 `lce gc` keeps the roots, which are the artifacts that a plan or lock names, and the artifacts from
-which these were computed. It refuses to start while a process computes in the store. To remove an
-artifact, it first renames the folder like an unfinished attempt: if it is then killed, no artifact
-is half removed, because the next run or collection removes all unfinished attempts.
+which these were computed. `lce gc` refuses to start while a process computes in the store. It first
+renames the artifacts that it removes like unfinished attempts: if `lce gc` is then killed, the next
+run or collection removes the rest, as it removes all unfinished attempts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Leases: at most one live process computes a step.
+"""Leases ensure that at most one live process computes a step.
 
 A lease is a JSON file that names its owner process: host, boot id, PID namespace, pid and start
 time. A reader with the same host, boot id and PID namespace checks whether the process runs. Any
@@ -145,9 +145,9 @@ class Lease:
     def still_ours(self) -> bool:
         """Return True if no other process has taken the lease over.
 
-        Another process can take it over right after the call, if this one sent no heartbeat for
-        `STALE_SECONDS`. Both may then commit the step, which is safe: both computed the same
-        numbers, and each commits by renaming a complete folder into place.
+        Another process can take the lease over right after the call, if this process sent no
+        heartbeat for `STALE_SECONDS`. Both may then commit the step, which is safe: both computed
+        the same numbers, and each commits by renaming a complete folder into place.
         """
         held = _read(self._path)
         return held is not None and held[0].get("token") == self._token
@@ -185,7 +185,7 @@ class Lease:
     def release(self) -> None:
         """Stop the heartbeat and remove the lease file, unless another process took it over.
 
-        Calling it again does nothing.
+        A second call does nothing.
         """
         self._stop.set()
         try:

@@ -1,7 +1,7 @@
 """Find artifact folders by fingerprint.
 
-`find` reads the file system. For all steps of a plan, use a `Listing`, which reads it once: `find`
-would read every artifact's name again for each step.
+`find` reads the artifact folders' names. To find all steps of a plan, use a `Listing`: it reads the
+names once, while `find` would read them again for each step.
 """
 
 from __future__ import annotations

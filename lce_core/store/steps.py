@@ -1,8 +1,8 @@
 """Steps, the computations of a study's plan: tokenising, packing rows, training, evaluating.
 
-A step has a kind, a spec (all its settings) and parents (the steps whose results it reads). Their
-sha256 is its fingerprint. The spec is JSON, so that code that only reads the store needs no
-plug-ins; `lce_core.study.step_kinds` parses it. The step's name is for display only.
+A step has a kind, a spec (all its settings) and parents (the steps whose results it reads). The
+sha256 of these three is the step's fingerprint. The spec is JSON, so that code that only reads the
+store needs no plug-ins; `lce_core.study.step_kinds` parses it. The step's name is for display only.
 """
 
 from __future__ import annotations

@@ -33,12 +33,14 @@ class _Section(BaseModel):
 
 
 class Metric(_Section):
-    """Stored (`committed`) and recomputed (`again`) value of one metric of a cell."""
+    """One metric of a cell: stored value (`committed`) and recomputed value (`again`).
+
+    A value is None if its result lacks the metric.
+    """
 
     metric: str
     committed: float | None
     again: float | None
-    """Recomputed value. A value is None if that result lacks the metric."""
 
     @property
     def difference(self) -> float | None:

@@ -1,1 +1,4 @@
-"""Run the pull loop on Ray: cluster nodes provide slots, actors are workers. Imports Ray lazily."""
+"""Compute units on a Ray cluster: its nodes provide the slots, and its actors are the workers.
+
+Ray is imported only when a run uses it.
+"""

@@ -38,7 +38,8 @@ def connected(engine: str) -> Any:
     """Return the module `ray`, connected to the cluster that the engine names.
 
     Args:
-      engine: "ray" for the cluster at $RAY_ADDRESS, or else on this machine; or "ray:HOST:PORT".
+      engine: "ray:HOST:PORT"; or "ray" for the cluster at $RAY_ADDRESS or, without this variable,
+        the one on this machine.
 
     Raises:
       SpecError: if the address is one of Ray Client, which cannot stream events.
@@ -91,7 +92,7 @@ def slots(execution: Execution, head: Head) -> Iterator[Slots]:
 
 
 class Head:
-    """Detects that the cluster's head node is lost. Ray itself would wait for it forever."""
+    """Detects that the cluster's head node is lost. Ray itself would wait for the head forever."""
 
     def __init__(self) -> None:
         self.is_lost = False

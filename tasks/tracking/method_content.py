@@ -13,7 +13,7 @@ from typing import Any
 
 from lce_core.study.variants import variant_name
 from tasks.tracking.content import COLOUR, KIND, METHOD, NOTE, RUN_KEY, MetricPoint, RunContent
-from tasks.tracking.seed_content import key_of, of_which_model
+from tasks.tracking.seed_content import key_of, model_suffix
 
 INTERVAL = "seed_interval"
 """Prefix of metrics: `seed_interval/NAME` is the half width of the interval of metric NAME."""
@@ -59,7 +59,7 @@ def method_content(
     return RunContent(
         key=key,
         parent=None,
-        name=f"{row}{of_which_model(plan, first['base_model'])}",
+        name=f"{row}{model_suffix(plan, first['base_model'])}",
         start=min(seed.start for seed in seeds),
         end=max(seed.end for seed in seeds),
         params={**dict(_shared(seeds)), "seeds": ", ".join(map(str, planned))},

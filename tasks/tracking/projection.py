@@ -89,7 +89,7 @@ def project(store: Store, study: str) -> ProjectionReport:
     """
     clock = time.monotonic()
     # Compute the digest before reading the records: if a record appears in between, the digest is
-    # outdated, and the next run projects the study again.
+    # outdated, and the next call projects the study again.
     state, plan = state_digest(store, _MAKER, study), read_plan(store, study)
     if plan is None:
         raise SpecError(

@@ -35,7 +35,7 @@ TELEMETRY = ("grad_norm", "learning_rate", "tokens_per_second", "mfu", "peak_mem
 
 
 @dataclass(frozen=True)
-class Found:
+class FinishedStep:
     """A step of plan.json whose artifact exists."""
 
     planned: Mapping[str, Any]
@@ -46,8 +46,8 @@ class Found:
 def seed_content(
     plan: Mapping[str, Any],
     planned: Sequence[Mapping[str, Any]],
-    cells: Sequence[Found],
-    training: Found | None,
+    cells: Sequence[FinishedStep],
+    training: FinishedStep | None,
     colour: str,
 ) -> RunContent:
     """Return the MLflow run that holds a table row's scores at one seed.
@@ -69,7 +69,7 @@ def seed_content(
     return RunContent(
         key=key,
         parent=key_of(plan, first),
-        name=f"{row} seed {first['seed']}{of_which_model(plan, first['base_model'])}",
+        name=f"{row} seed {first['seed']}{model_suffix(plan, first['base_model'])}",
         start=min(_milliseconds(step.record.started_at) for step in steps),
         end=max(_milliseconds(step.record.finished_at) for step in steps),
         params=_params(plan, cells[0], row),
@@ -95,13 +95,13 @@ def key_of(plan: Mapping[str, Any], cell: Mapping[str, Any], seed: int | None = 
     return run_key(plan["study"], cell["base_model"], cell["method"], cell["frozen"], seed)
 
 
-def of_which_model(plan: Mapping[str, Any], base_model: str) -> str:
+def model_suffix(plan: Mapping[str, Any], base_model: str) -> str:
     """Return ", BASE_MODEL" to append to a run's name; empty if the study has one base model."""
     # The UI truncates long names, so name the base model only if the study has several.
     return f", {base_model}" if len(plan["base_contexts"]) > 1 else ""
 
 
-def _params(plan: Mapping[str, Any], cell: Found, row: str) -> dict[str, str]:
+def _params(plan: Mapping[str, Any], cell: FinishedStep, row: str) -> dict[str, str]:
     planned, method = cell.planned, cell.record.spec.get("method", {})
     values = {
         "row": row,
@@ -130,7 +130,7 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
 
 
-def _scores(cell: Found) -> Iterable[MetricPoint]:
+def _scores(cell: FinishedStep) -> Iterable[MetricPoint]:
     result, planned = cell.record.result, cell.planned
     key, when = f"{planned['benchmark']}/{planned['task']}", _milliseconds(cell.record.finished_at)
     for score in result["scores"]:
@@ -140,7 +140,7 @@ def _scores(cell: Found) -> Iterable[MetricPoint]:
 
 
 def _at_target(
-    target: int, planned: Sequence[Mapping[str, Any]], cells: Sequence[Found]
+    target: int, planned: Sequence[Mapping[str, Any]], cells: Sequence[FinishedStep]
 ) -> Iterable[MetricPoint]:
     """Yield one value per benchmark: the mean of its tasks at the target context.
 
@@ -162,7 +162,7 @@ def _default_value(record: Record) -> float:
     return scores[record.result["default_metric"]]
 
 
-def _curve(training: Found) -> Iterable[MetricPoint]:
+def _curve(training: FinishedStep) -> Iterable[MetricPoint]:
     """Yield loss and telemetry of evenly spaced training steps, including the first and last."""
     entries = read_entries(training.folder / LOG)
     when = _milliseconds(training.record.finished_at)
@@ -195,11 +195,13 @@ def _spread(number: int, most: int) -> set[int]:
 
 
 def _note(first: Mapping[str, Any], row: str, done: int, planned: int) -> str:
-    weights = "the base model's weights" if first["frozen"] else "weights fine-tuned with it"
+    weights = "the base model's weights" if first["frozen"] else "weights tuned with this method"
+    length = first["train_length"]
+    trained = "" if length is None else f", last trained with a {length:,}-token context"
     return (
-        f"**{row}** on {first['base_model']}, seed {first['seed']}: {weights}, last trained at"
-        f" {first['train_length']} tokens of context. {done} of {planned} cells are done. A metric"
-        " is `benchmark/task`; its step is the evaluated length in tokens."
+        f"**{row}** on {first['base_model']}, seed {first['seed']}: {weights}{trained}. {done} of"
+        f" {planned} cells are done. A metric is `benchmark/task`; its step is the evaluated length"
+        " in tokens."
     )
 
 
@@ -208,7 +210,7 @@ def _commit(record: Record) -> str:
     return f"{git.get('commit') or 'unknown'}{'-dirty' if git.get('dirty') else ''}"
 
 
-def _files(cells: Sequence[Found], training: Found | None) -> dict[str, str]:
+def _files(cells: Sequence[FinishedStep], training: FinishedStep | None) -> dict[str, str]:
     files = {"cells.json": [cell.record.model_dump(mode="json") for cell in cells]}
     if training:
         files["training.json"] = [training.record.model_dump(mode="json")]

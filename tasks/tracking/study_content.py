@@ -12,7 +12,7 @@ from lce_core.store.artifacts import Store
 from lce_core.store.records import Record
 from tasks.tracking.content import RunContent
 from tasks.tracking.method_content import method_content
-from tasks.tracking.seed_content import Found, seed_content
+from tasks.tracking.seed_content import FinishedStep, seed_content
 
 _HUE_SPACING = 0.618034
 """Share of the colour circle between the hues of two successive rows: the golden ratio's conjugate,
@@ -51,7 +51,7 @@ def run_contents(store: Store, plan: Mapping[str, Any]) -> list[RunContent]:
     return contents
 
 
-def _read(store: Store, planned: Iterable[Mapping[str, Any]]) -> Iterable[Found]:
+def _read(store: Store, planned: Iterable[Mapping[str, Any]]) -> Iterable[FinishedStep]:
     """Yield the planned steps whose artifact has a valid record and files of the right size."""
     for step in planned:
         if step["folder"] is None:
@@ -63,7 +63,7 @@ def _read(store: Store, planned: Iterable[Mapping[str, Any]]) -> Iterable[Found]
             continue
         sizes = ((folder / name, entry.bytes) for name, entry in record.files.items())
         if record.fingerprint == step["fingerprint"] and all(_has(*pair) for pair in sizes):
-            yield Found(step, folder, record)
+            yield FinishedStep(step, folder, record)
 
 
 def _has(path: Path, size: int) -> bool:
