@@ -1,4 +1,4 @@
-"""How a process must exit after a command, as the command reports to the entry point of `lce`."""
+"""The way in which the entry point of `lce` exits after a command."""
 
 from __future__ import annotations
 

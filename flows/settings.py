@@ -51,7 +51,7 @@ def browser() -> Path:
             return Path(found).absolute()
     raise SpecError(
         "--format pdf",
-        f"{BROWSER}={named}, which is no program" if named else "no browser in $PATH",
+        f"{BROWSER}={named}, which is not a program" if named else "no browser in $PATH",
         "an installed Chromium or Chrome, which prints the report",
         f"install the package chromium, or set {BROWSER} to the program",
     )
@@ -89,7 +89,7 @@ def study_path(study: str) -> Path:
 
 
 def study_name(study: str) -> str:
-    """Return a study's name in the catalog, read from its file; `study` itself if it is no file."""
+    """Return the `study` key of a study file; if `study` is not a file, return it unchanged."""
     if Path(study).suffix in (".yaml", ".yml") or is_file(Path(study)):
         return load_study(study_path(study)).study
     return study
@@ -158,12 +158,8 @@ def named_folders(pairs: list[str], option: str) -> dict[str, Path]:
         path = Path(folder)
         if option == DATA_FOLDER and is_address(path):
             folders[name] = path
-            continue
-        if not _is_folder(path):
-            raise SpecError(
-                option, f"{pair!r}, which is no folder", "an existing folder", "check the path"
-            )
-        folders[name] = path.absolute()
+        else:
+            (folders[name],) = existing_folders([path], option)
     return folders
 
 
@@ -176,7 +172,7 @@ def existing_folders(folders: list[Path], option: str) -> tuple[Path, ...]:
     for folder in folders:
         if not _is_folder(folder):
             raise SpecError(
-                option, f"{folder}, which is no folder", "an existing folder", "check the path"
+                option, f"{folder}, which is not a folder", "an existing folder", "check the path"
             )
     return tuple(folder.absolute() for folder in folders)
 

@@ -60,8 +60,8 @@ def show_results(plan: StudyPlan, home: Path, console: Console, seed: int | None
         highlight=False,
     )
     lengths: dict[str, set[int]] = {}
-    for asked in study.benchmarks:
-        lengths.setdefault(asked.benchmark.plugin_name, set()).update(asked.lengths)
+    for entry in study.benchmarks:
+        lengths.setdefault(entry.benchmark.plugin_name, set()).update(entry.lengths)
     sql = LENGTHS if seed is None else OF_SEED
     found = []
     for name, evaluated in lengths.items():

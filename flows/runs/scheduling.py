@@ -56,7 +56,7 @@ class Submit(Protocol):
 
 @dataclass
 class RunSummary:
-    """Which units of a run failed, were blocked, or were left to other processes."""
+    """Units of a run that failed, were blocked, or were left to other processes."""
 
     failures: dict[str, str] = field(default_factory=dict)
     """Reason of each failed unit, by unit name."""
@@ -224,7 +224,7 @@ class Scheduler:
     def _start(self, claim: Claim, seconds: float) -> None:
         unit = claim.unit
         slot = self._pool.claim(unit.kind)
-        assert slot is not None, "only this thread takes slots, and it has checked for a free one"
+        assert slot is not None, "only this thread claims slots, after it has found a free one"
         self._running[unit.name] = _Running(unit, slot, seconds)
         self._submit(claim, slot, partial(self._end, unit))
 
@@ -252,7 +252,7 @@ class Scheduler:
             # have just started have claimed none yet, so reserve parts for them.
             reserved = max(0, helping - max(0, sum(left) - 1))
             if reserved < left.count(False) and self._has_room(CellSpec.kind):
-                names = (f"{unit.name}, beside {number}" for number in count(1))
+                names = (f"{unit.name}, helper {number}" for number in count(1))
                 name = next(name for name in names if name not in self._running)
                 return Unit(name, unit.kind, (step,), assists=True)
         return None
@@ -295,10 +295,8 @@ class Scheduler:
             held = result["held"]
         elif isinstance(result, StepsFailedError):
             held, lost = result.held, {event["fingerprint"] for event in result.failed}
-            full = [event for event in result.failed if event["class"] == "disk_full"]
-            self._summary.disk_full = self._summary.disk_full or (
-                full[0]["message"] if full else None
-            )
+            if full := [event for event in result.failed if event["class"] == "disk_full"]:
+                self._summary.disk_full = self._summary.disk_full or full[0]["message"]
         else:
             lost = steps
         self._work.done |= steps - lost - set(held)

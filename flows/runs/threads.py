@@ -20,8 +20,8 @@ def in_threads(pool: Pool, tracker: ProgressTracker, stop: threading.Event) -> S
     max_attempts = pool.execution.max_attempts
 
     def submit(claim: Claim, slot: Slot, end: Callable[[UnitResult], None]) -> None:
-        unit, place = claim.unit.to_json(), slot.to_json()
-        attempt = partial(compute, pool, tracker, unit, place, claim.shared)
+        unit, slot_json = claim.unit.to_json(), slot.to_json()
+        attempt = partial(compute, pool, tracker, unit, slot_json, claim.shared)
 
         def run() -> None:
             try:

@@ -123,11 +123,11 @@ def _python() -> Check:
 
 
 def _folder(home: Path) -> Check:
-    there = next(folder for folder in (home, *home.parents) if folder.exists())
-    ok = there.is_dir() and os.access(there, os.W_OK | os.X_OK)
-    detail = f"{home}{'' if there == home else ' (to be created)'}"
+    existing = next(folder for folder in (home, *home.parents) if folder.exists())
+    ok = existing.is_dir() and os.access(existing, os.W_OK | os.X_OK)
+    detail = f"{home}{'' if existing == home else ' (to be created)'}"
     return Check(
-        "LCE_HOME", ok, detail, f"Make {there} writable, or set LCE_HOME to another folder."
+        "LCE_HOME", ok, detail, f"Make {existing} writable, or set LCE_HOME to another folder."
     )
 
 
@@ -146,8 +146,8 @@ def _file_system(home: Path) -> Check:
 
 
 def _disk(home: Path) -> Check:
-    there = next(folder for folder in (home, *home.parents) if folder.exists())
-    free = shutil.disk_usage(there).free
+    existing = next(folder for folder in (home, *home.parents) if folder.exists())
+    free = shutil.disk_usage(existing).free
     remedy = "Free some space: `lce gc --dry-run` lists artifacts that no study needs."
     return Check("disk", free >= FEW_BYTES, f"{formats.size(free)} free", remedy)
 

@@ -61,7 +61,7 @@ def test_prefect_deployment_run_as_typed_completes(home: Path, tmp_path: Path) -
         artifacts = ask(f"{settings['PREFECT_API_URL']}/artifacts/filter", {}, secret=secret)
         logs = ask(f"{settings['PREFECT_API_URL']}/logs/filter", {}, secret=secret)
         (noted,) = [line["message"] for line in logs if ".lock" in line["message"]]
-        assert "changed of" in noted
+        assert "changed ids (" in noted
         assert [one["data"] for one in artifacts if one["key"] == "study-progress"] == [100.0]
     finally:
         lce(home, "down")

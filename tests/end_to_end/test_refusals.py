@@ -35,7 +35,7 @@ def test_a_study_without_its_data_is_refused_and_keeps_its_results(
         (["run", "toy", "--model-folder", "toy_llama"], "NAME=FOLDER"),
         (["run", "toy", "--device", "tpu"], "device"),
         (["run", "toy", "--device", "cuda"], "no GPU is visible"),
-        (["run", "toy", "--plugins", "absent"], "absent, which is no folder"),
+        (["run", "toy", "--plugins", "absent"], "absent, which is not a folder"),
         (["run", "toy", "--slots", "0"], "slots"),
         (["fetch", "hub:a/b@main"], "revision: got 'main'; expected the 40 hex digits"),
         (["rope", "inspect", "pi", "--model", "hub_model"], "neither a label nor a repository"),

@@ -79,7 +79,7 @@ def test_a_cell_in_ranges_outlives_kill_9_and_is_shared(tmp_path: Path) -> None:
         run.send_signal(signal.SIGKILL)
         output = run.communicate()[0]
     wait_until(lambda: not survivors(marker), 30)
-    assert "beside 1" in output
+    assert "helper 1" in output
     committed = list(ranges_of(home))
     for path in committed:
         arrays = from_bytes(path.read_bytes())
@@ -99,7 +99,7 @@ def test_a_cell_in_ranges_outlives_kill_9_and_is_shared(tmp_path: Path) -> None:
     send(stopped, signal.SIGCONT)
     outputs = [run.communicate(timeout=200)[0] for run in (here, beside)]
     assert (here.returncode, beside.returncode) == (0, 0), outputs
-    assert "beside 1" in outputs[1], outputs
+    assert "helper 1" in outputs[1], outputs
     assert results(home) == results(alone)
     cell, whole = cell_of(home), cell_of(alone)
     assert cell.result == whole.result

@@ -51,5 +51,5 @@ def test_without_one_the_message_says_what_to_do(
         browser()
     install(folder, "google-chrome")
     monkeypatch.setenv(BROWSER, "/none/chromium")
-    with pytest.raises(SpecError, match=f"{BROWSER}=/none/chromium, which is no program"):
+    with pytest.raises(SpecError, match=f"{BROWSER}=/none/chromium, which is not a program"):
         browser()

@@ -301,9 +301,9 @@ def test_slots_with_nothing_else_to_do_compute_parts_of_what_runs(host: Host) ->
     host.lasts |= {"long": 0.8, "other": 0.1}
     tally = host.run(a_unit(long), a_unit(other))
     assert (tally.failures, tally.held) == ({}, [])
-    assert host.began[:3] == ["long", "other", "long, beside 1"]
+    assert host.began[:3] == ["long", "other", "long, helper 1"]
     assert host.store.parts(long).free() == []
-    assert host.slots["long, beside 1"] != host.slots["long"]
+    assert host.slots["long, helper 1"] != host.slots["long"]
     assert sorted(host.told.ended) == ["long", "other"]
 
 
@@ -316,7 +316,7 @@ def test_no_more_slots_compute_parts_than_there_are_parts(host: Host) -> None:
     assert lease is not None
     with lease:
         host.run(a_unit(long))
-    assert sorted(host.began) == ["long", "long, beside 1", "long, beside 2"]
+    assert sorted(host.began) == ["long", "long, helper 1", "long, helper 2"]
 
 
 def test_two_steps_of_a_unit_are_assisted_at_once(host: Host) -> None:
@@ -349,7 +349,7 @@ def test_who_cannot_compute_parts_fails_nothing_and_is_not_asked_at_once_again(
     host.lasts |= {"long": 0.5, "part": 0.01}
     host.answers["part"] = result
     assert host.run(a_unit(long)).failures == {}
-    assert host.began == ["long", "long, beside 1"]
+    assert host.began == ["long", "long, helper 1"]
 
 
 def test_gpus_that_training_waits_for_compute_no_parts(eight_gpus: Host) -> None:
