@@ -1,7 +1,7 @@
 """Compute a run: `lce run`, `lce worker` and the Prefect deployment all call `drive`.
 
 First, `flows.work.preflight` determines the missing steps. The callers of `drive` differ in how
-they submit units (as Prefect tasks or in threads), in their display, and in how they record results.
+they submit units (as Prefect tasks or in threads), in their display and in how they record results.
 """
 
 from __future__ import annotations

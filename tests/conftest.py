@@ -13,8 +13,9 @@ import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from filelock import FileLock
@@ -139,6 +140,16 @@ def test_data() -> Path:
 def chromium() -> str:
     """Path of the installed Chromium for tests marked `browser`."""
     return shutil.which("chromium") or ""
+
+
+@pytest.fixture(scope="module")
+def chrome(chromium: str) -> Iterator[Any]:
+    """A running Chromium; Playwright allows one at a time in a process."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        flags = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-sync"]
+        yield playwright.chromium.launch(executable_path=chromium, args=flags)
 
 
 @pytest.fixture(scope="session")

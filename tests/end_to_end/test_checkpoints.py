@@ -1,7 +1,7 @@
 """A trained variant leaves as a stock checkpoint and comes back as published weights.
 
-Strategy: the finished small study's yarn is exported by the command, loaded by stock transformers
-in a process of its own, and named as `checkpoint` of another study, whose scores must be equal.
+Strategy: the finished small study's yarn is exported by the command and named as `checkpoint` of
+another study, whose scores must be equal.
 """
 
 from __future__ import annotations
@@ -14,16 +14,11 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
-from catalog.queries import run_query
 from flows.settings import make_execution
-from lce_core.extension.extending import extend
-from lce_core.methods import METHODS
-from lce_core.models import MODELS
 from lce_core.runners import Runner
 from lce_core.store.artifacts import Store
 from lce_core.study.plan import compile_study
 from lce_core.study.study_file import load_study
-from tests.support.oracles.stock_answers import answers
 from tests.support.studies import TINY, lce, write_study
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
@@ -74,31 +69,6 @@ def test_its_card_says_where_it_comes_from(finished: Path, exported: Path) -> No
         assert part in body
 
 
-def test_stock_transformers_loads_it_twice_alike_and_computes_our_logits(
-    finished: Path, exported: Path, tmp_path: Path
-) -> None:
-    prompt = list(b"def test(self):\n    return self.value")
-    job = {
-        "folder": str(exported),
-        "texts": [prompt, prompt * 6],
-        "prompt": prompt,
-        "new_tokens": 120,
-    }
-    first, second = answers([job, job], tmp_path)
-    assert all(torch.equal(first[name], second[name]) for name in first)
-    base = MODELS.parse({"name": "toy_llama"}, "test")
-    method = METHODS.parse({"name": "yarn"}, "test")
-    extended = extend(
-        base.load(checkpoint_of(finished) / "model", torch.float32), base, method, target=256
-    )
-    for index, ids in enumerate(job["texts"]):
-        extended.begin_request(len(ids))
-        with torch.no_grad():
-            hidden = extended.hidden_states(torch.tensor([ids]))
-            ours = extended.model.get_output_embeddings()(hidden)[0]
-        assert torch.allclose(first[f"text-{index}"], ours, atol=1e-4)
-
-
 def test_published_weights_give_the_scores_of_the_run_they_come_from(
     home: Path, exported: Path, text: Arguments, tmp_path: Path
 ) -> None:
@@ -129,18 +99,6 @@ def test_published_weights_give_the_scores_of_the_run_they_come_from(
     lce(home, "export", str(file), told, "--select", "method=yarn", *text, *named)
     weights = [folder / "model.safetensors" for folder in (exported, Path(told))]
     assert weights[0].read_bytes() == weights[1].read_bytes()
-
-
-def test_without_the_folder_its_cells_are_unavailable_and_the_others_are_done(
-    home: Path, text: Arguments, server: dict[str, str], tmp_path: Path
-) -> None:
-    entry = {"name": "yarn", "checkpoint": "mine"}
-    study = write_study(tmp_path, RELEASED, methods=[{"name": "none"}, entry])
-    output = lce(home, "run", study, *text, server=server)
-    assert "4 unavailable" in output
-    query = "SELECT DISTINCT reason FROM cells WHERE study = 'released' AND status = 'unavailable'"
-    ((reason,),) = run_query(home / "catalog.duckdb", query)[1]
-    assert "--model-folder mine=FOLDER" in reason
 
 
 def test_a_request_that_is_no_single_finished_variant_is_refused(

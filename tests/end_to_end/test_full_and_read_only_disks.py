@@ -112,5 +112,5 @@ def test_a_run_and_mlflow_on_a_full_disk_end_with_one_sentence(
         ended = run_command(home, "rebuild", "mlflow", seconds=SECONDS)
         require_sentence(ended, "", "rebuild mlflow")
         fill_rest.unlink()
-    lce(home, "run", study, *text)
+    lce(home, "worker", study, *text)
     assert scores(home) == scores(finished)

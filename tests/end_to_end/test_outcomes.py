@@ -83,21 +83,6 @@ def test_a_report_is_one_file_and_an_unknown_study_is_refused(home: Path, tmp_pa
 
 
 @pytest.mark.long
-def test_cells_that_cannot_be_are_rows_with_their_reason(
-    home: Path, text: Arguments, server: dict[str, str], tmp_path: Path
-) -> None:
-    methods = [
-        *TINY["methods"],
-        {"name": "self_extend", "window": 64, "group": 2, "label": "se_2"},
-    ]
-    output = lce(home, "run", write_study(tmp_path, methods=methods), *text, server=server)
-    assert "2 unavailable" in output
-    query = "SELECT DISTINCT reason FROM cells WHERE status = 'unavailable' AND method = 'se_2'"
-    _, rows = run_query(home / "catalog.duckdb", query)
-    assert rows == [("eval length 256 exceeds the 192 tokens that se_2 supports",)]
-
-
-@pytest.mark.long
 def test_a_diverging_run_fails_its_cells_and_nothing_else(
     home: Path, text: Arguments, server: dict[str, str], tmp_path: Path
 ) -> None:
@@ -114,7 +99,7 @@ def test_a_diverging_run_fails_its_cells_and_nothing_else(
     assert re.match(r"finetune \w+ failed: non_finite: .*step", blocked[2])
     began = time.monotonic()
     # Permanent failures are not tried again, but named.
-    again = lce(home, "run", study, *text, status=1, server=server)
+    again = lce(home, "worker", study, *text, status=1)
     assert "finetune toy_llama-yarn-tuned-s0: non_finite" in again
     assert "--retry-failed" in again
     assert time.monotonic() - began < 120

@@ -53,7 +53,7 @@ def test_two_kinds_of_model_run_and_the_second_time_nothing_is_computed(
     rows = run_query(home / "catalog.duckdb", SCORES)[1]
     assert {row[0] for row in rows} == {"grouped", "partial"}
     assert len({row[:5] for row in rows}) == 18
-    assert computed(lce(home, "run", study, *text, *named, server=server)) == 0
+    assert computed(lce(home, "worker", study, *text, *named)) == 0
     assert run_query(home / "catalog.duckdb", SCORES)[1] == rows
     half = " ".join(lce(home, "plan", study, *text, named[0]).split())
     assert "x 9 unavailable" in half

@@ -33,20 +33,18 @@ def test_a_second_run_computes_nothing_and_leaves_the_catalog_as_it_was(
 
 
 @pytest.mark.long
-def test_another_length_runs_only_its_cells(
-    home: Path, text: Arguments, server: dict[str, str], tmp_path: Path
-) -> None:
+def test_another_length_runs_only_its_cells(home: Path, text: Arguments, tmp_path: Path) -> None:
     perplexity, passkey = TINY["benchmarks"]
     benchmarks = [perplexity, {**passkey, "lengths": [128, 256, 384]}]
     longer = write_study(tmp_path, benchmarks=benchmarks)
-    assert computed(lce(home, "run", longer, *text, server=server)) == 3
+    assert computed(lce(home, "worker", longer, *text)) == 3
     _, rows = run_query(home / "catalog.duckdb", "SELECT DISTINCT eval_length FROM scores")
     assert {length for (length,) in rows} == {128, 256, 384}
 
 
 @pytest.mark.long
 def test_another_training_value_runs_its_dependents_and_the_plan_says_why(
-    home: Path, text: Arguments, server: dict[str, str], tmp_path: Path
+    home: Path, text: Arguments, tmp_path: Path
 ) -> None:
     changed = write_study(tmp_path, training={**TINY["training"], "learning_rate": 0.001})
     shown = " ".join(lce(home, "plan", changed, *text).split())
@@ -54,7 +52,7 @@ def test_another_training_value_runs_its_dependents_and_the_plan_says_why(
     assert f"~ 4 cells yarn on perplexity, passkey: checkpoint.{moved}" in shown
     assert f"~ 1 finetune yarn: {moved}" in shown
     # The fine-tuned checkpoint and its four cells.
-    assert computed(lce(home, "run", changed, *text, server=server)) == 5
+    assert computed(lce(home, "worker", changed, *text)) == 5
 
 
 @pytest.mark.long
@@ -71,12 +69,12 @@ def test_a_budget_computes_whole_blocks_and_the_next_run_the_rest(
     assert 0 < len(rows) < 4  # of two benchmarks at two lengths
     assert {number for *_, number in rows} == {3}  # over all methods
     # The base and the fine-tuned checkpoint of the new seed with rows for each are there.
-    assert computed(lce(home, "run", study, *text, server=server)) == 3 * (4 - len(rows))
+    assert computed(lce(home, "worker", study, *text)) == 3 * (4 - len(rows))
 
 
 @pytest.mark.long
 def test_damage_is_noticed_and_only_that_is_redone(
-    home: Path, text: Arguments, server: dict[str, str], tmp_path: Path, finished: Path
+    home: Path, text: Arguments, tmp_path: Path, finished: Path
 ) -> None:
     checkpoint = next((home / "artifacts" / "finetune").iterdir())
     weights = checkpoint / "model" / "model.safetensors"
@@ -87,16 +85,16 @@ def test_damage_is_noticed_and_only_that_is_redone(
     incomplete, lost, *_ = sorted((home / "artifacts" / "cell").iterdir())
     (incomplete / "samples.parquet").unlink()
     shutil.rmtree(lost)
-    assert computed(lce(home, "run", write_study(tmp_path), *text, server=server)) == 3
+    assert computed(lce(home, "worker", write_study(tmp_path), *text)) == 3
     assert scores(home) == scores(finished)
 
 
 def test_another_file_of_the_same_study_name_is_pointed_out(
-    home: Path, text: Arguments, server: dict[str, str], tmp_path: Path
+    home: Path, text: Arguments, tmp_path: Path
 ) -> None:
     study = write_study(tmp_path, seeds=[0])
-    assert "was last planned from" in lce(home, "run", study, *text, server=server)
-    assert "was last planned from" not in lce(home, "run", study, *text, server=server)
+    assert "was last planned from" in lce(home, "worker", study, *text)
+    assert "was last planned from" not in lce(home, "worker", study, *text)
 
 
 def test_catalog_and_mlflow_are_rebuilt_equal(finished: Path, home: Path) -> None:

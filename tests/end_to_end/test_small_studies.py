@@ -18,14 +18,15 @@ from safetensors.torch import load_file
 from catalog.build import build_catalog
 from catalog.queries import run_query
 from dashboards.report import write_report
-from flows.settings import shipped_studies
+from flows.settings import shipped_studies, study_path
 from lce_core.execution import Execution
 from lce_core.runners import Runner
 from lce_core.store.artifacts import Store
 from lce_core.study.plan import StudyPlan, compile_study
-from lce_core.study.study_file import parse_study
+from lce_core.study.study_file import load_study, parse_study
 from tests.support.shrunk_studies import (
     TINY,
+    asked,
     published_weights,
     shrunk,
     study_folders,
@@ -44,7 +45,7 @@ class Small:
         # By way of JSON, because a study takes no aliases.
         study = parse_study(yaml.safe_dump(json.loads(json.dumps(raw))), "small.yaml")
         models |= published_weights(study, folder / "published")
-        data = study_folders(study, folder / "data")
+        self.data = data = study_folders(study, folder / "data")
         self.plan: StudyPlan = compile_study(study, data, models)
         self.store = Store(folder / "home")
         self.store.prepare()
@@ -71,6 +72,8 @@ class Small:
 @pytest.mark.parametrize("name", [n for n in shipped_studies() if n not in ("smoke", "toy")])
 def test_every_cell_of_a_small_form_is_done(name: str, tmp_path: Path) -> None:
     small = Small(shrunk(name), tmp_path)
+    whole = compile_study(load_study(study_path(name)), small.data)
+    assert asked(small.plan) == asked(whole)  # every method, benchmark and task is there
     small.run()
     study = small.plan.study.study
     small.store.studies.save_plan(study, small.plan.to_json(), "small.yaml")

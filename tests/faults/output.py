@@ -3,3 +3,8 @@
 from __future__ import annotations
 
 DUMPS = ("Traceback", "ERROR", "Error")
+
+
+def require_no_dump(output: str, *more: str) -> None:
+    for word in (*DUMPS, *more):
+        assert word not in output, output

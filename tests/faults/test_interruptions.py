@@ -60,17 +60,6 @@ def test_kill_9_loses_nothing_and_leaves_no_process(
     assert not survivors(marker)
 
 
-def test_two_runs_at_once_compute_each_step_once(
-    finished: Path, migrated: Path, text: Arguments, tmp_path: Path
-) -> None:
-    home, study = new_home(migrated, tmp_path / "home"), write_study(tmp_path)
-    runs = [start(home, "run", study, *text) for _ in range(2)]
-    outputs = [run.communicate(timeout=500)[0] for run in runs]
-    assert [run.returncode for run in runs] == [0, 0], outputs
-    assert sum(computed(output) for output in outputs) == TINY_STEPS
-    assert scores(home) == scores(finished)
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl_c", "sigterm"])
 def test_an_interrupt_ends_with_one_line_and_no_process(
     number: signal.Signals, migrated: Path, text: Arguments, tmp_path: Path

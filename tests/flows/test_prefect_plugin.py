@@ -71,13 +71,6 @@ def test_the_command_of_the_readme_works_as_typed(server: dict[str, str]) -> Non
 
 @pytest.mark.slow
 @installed
-def test_other_deployments_go_by_their_bare_names_too(server: dict[str, str]) -> None:
-    done = prefect(server, "run", "smoke")
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-@pytest.mark.slow
-@installed
 def test_without_the_plug_in_prefect_refuses_a_bare_name(server: dict[str, str]) -> None:
     # Should Prefect learn it one day, the plug-in can go.
     settings = {**server, "PREFECT_PLUGINS_ENABLED": "false"}

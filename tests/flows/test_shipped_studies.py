@@ -6,19 +6,16 @@ Plans are made over small stand-ins of all data. The tables' rows are written ou
 from __future__ import annotations
 
 import itertools
-import json
 import re
 from collections import Counter
 from pathlib import Path
 
 import pytest
-import yaml
 
 from flows.settings import shipped_studies, study_path
-from lce_core.rope import ContextLengths
 from lce_core.study.plan import StudyPlan, compile_study
-from lce_core.study.study_file import load_study, parse_study
-from tests.support.shrunk_studies import TINY, asked, shrunk, study_folders, tiny_models
+from lce_core.study.study_file import load_study
+from tests.support.shrunk_studies import study_folders
 
 pytestmark = pytest.mark.slow
 
@@ -105,22 +102,3 @@ def test_runs_of_lceg_take_the_steps_that_its_code_takes(tmp_path: Path) -> None
         "ntk_64k_2b": (120, 256),
         "longlora_own": (1000, 64),
     }
-
-
-@pytest.mark.parametrize("name", [n for n in shipped_studies() if n not in ("smoke", "toy")])
-def test_a_small_form_keeps_every_method_benchmark_and_task(name: str, tmp_path: Path) -> None:
-    whole = load_study(study_path(name))
-    (tmp_path / "data").mkdir()
-    folders = study_folders(whole, tmp_path / "data")
-    raw = shrunk(name)
-    bases = [base.removeprefix(TINY) for base in raw["base_models"]]
-    models = tiny_models(bases, tmp_path / "plugins", tmp_path / "weights")
-    small = compile_study(
-        parse_study(yaml.safe_dump(json.loads(json.dumps(raw))), name), folders, models
-    )
-    assert asked(small) == asked(compile_study(whole, folders))
-    runs = [step.kind for step in small.steps.values()]
-    tuned = [variant for variant in whole.methods if variant.tuned]
-    at = ContextLengths(4 * K, whole.target_context, whole.target_context)
-    stages = sum(len(variant.method.stages(at)) for variant in tuned)
-    assert runs.count("finetune") == len(tuned) + stages

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from lce_core.store.artifacts import Attempt
 from lce_core.store.steps import Step, make_step
 
 
@@ -30,3 +31,9 @@ def free_step(
 ) -> Step:
     """A step of this kind that depends on these values."""
     return make_step(FreeSpec(kind, values), name, parents, axes)
+
+
+def write_file(attempt: Attempt) -> dict[str, Any]:
+    """Compute a step without a result: write one file."""
+    (attempt.out / "file").write_text("a", encoding="utf-8")
+    return {}

@@ -5,12 +5,13 @@ Strategy: change a copy of a small store and wait for its catalog; let go of the
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from tasks.projections import rebuild_catalog
 from tasks.questions import catalog_path
 from tests.support.catalogs.sample_store import STUDY, Study, sample_store
 from tests.support.repository import ROOT
+from tests.support.studies import wait_until
 
 pytestmark = pytest.mark.slow
 QUICK = Pace(seconds=0.02, share=0.5, creates_missing=False)
@@ -38,45 +40,39 @@ def home(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path
 
 
-def until(met: Callable[[], bool], seconds: float = 30.0) -> bool:
-    end = time.monotonic() + seconds
-    while not met() and time.monotonic() < end:
-        time.sleep(0.02)
-    return met()
-
-
-def test_what_becomes_of_the_store_is_in_the_catalog_soon(home: Path) -> None:
-    before, ended = catalog_path(home).stat().st_mtime_ns, threading.Event()
-    follower = threading.Thread(target=keep_fresh, args=(home, ended, QUICK))
+@contextlib.contextmanager
+def followed(home: Path, pace: Pace = QUICK) -> Iterator[None]:
+    """Keep the catalog of a home fresh in a thread."""
+    ended = threading.Event()
+    follower = threading.Thread(target=keep_fresh, args=(home, ended, pace))
     follower.start()
     try:
-        plan = home / "studies" / STUDY / "plan.json"
-        plan.write_text(plan.read_text(encoding="utf-8").replace(STUDY, "other"), encoding="utf-8")
-        assert until(lambda: catalog_path(home).stat().st_mtime_ns != before)
+        yield
     finally:
         ended.set()
         follower.join()
+
+
+def test_what_becomes_of_the_store_is_in_the_catalog_soon(home: Path) -> None:
+    before = catalog_path(home).stat().st_mtime_ns
+    with followed(home):
+        plan = home / "studies" / STUDY / "plan.json"
+        plan.write_text(plan.read_text(encoding="utf-8").replace(STUDY, "other"), encoding="utf-8")
+        wait_until(lambda: catalog_path(home).stat().st_mtime_ns != before, 30)
     assert run_query(catalog_path(home), "SELECT DISTINCT study FROM studies")[1] == [("other",)]
 
 
 def test_a_home_without_a_catalog_gets_none(tmp_path: Path) -> None:
-    ended = threading.Event()
-    follower = threading.Thread(target=keep_fresh, args=(tmp_path / "none", ended, QUICK))
-    follower.start()
-    time.sleep(0.2)
-    ended.set()
-    follower.join()
+    with followed(tmp_path / "none"):
+        time.sleep(0.2)
     assert not (tmp_path / "none").exists()
 
 
 def test_a_catalog_that_came_without_its_store_stays(home: Path) -> None:
     shutil.rmtree(home / "studies")
-    before, ended = catalog_path(home).read_bytes(), threading.Event()
-    follower = threading.Thread(target=keep_fresh, args=(home, ended, QUICK))
-    follower.start()
-    time.sleep(0.5)
-    ended.set()
-    follower.join()
+    before = catalog_path(home).read_bytes()
+    with followed(home):
+        time.sleep(0.5)
     assert catalog_path(home).read_bytes() == before
 
 
@@ -90,18 +86,12 @@ def test_the_process_ends_with_its_standard_input(tmp_path: Path) -> None:
 
 def test_beside_a_run_the_first_catalog_comes_before_the_run_ends_and_grows(home: Path) -> None:
     catalog_path(home).unlink()
-    ended = threading.Event()
     pace = replace(QUICK, creates_missing=True)
-    follower = threading.Thread(target=keep_fresh, args=(home, ended, pace))
-    follower.start()
-    try:
-        assert until(catalog_path(home).is_file)
+    with followed(home, pace):
+        wait_until(catalog_path(home).is_file, 30)
         assert done(home) == 0
         Study(Store(home), seeds=(2,)).build()
-        assert until(lambda: done(home) > 0)
-    finally:
-        ended.set()
-        follower.join()
+        wait_until(lambda: done(home) > 0, 30)
 
 
 def done(home: Path) -> int:
@@ -111,15 +101,9 @@ def done(home: Path) -> int:
 
 def test_a_damaged_catalog_is_made_again_while_the_run_goes_on(home: Path) -> None:
     catalog_path(home).write_bytes(b"no database" * 1000)
-    ended = threading.Event()
-    follower = threading.Thread(target=keep_fresh, args=(home, ended, QUICK))
-    follower.start()
-    try:
-        assert until(lambda: len(list(home.glob("catalog.duckdb.set-aside-*"))) == 1)
-        assert until(lambda: damage(home) is None)
-    finally:
-        ended.set()
-        follower.join()
+    with followed(home):
+        wait_until(lambda: len(list(home.glob("catalog.duckdb.set-aside-*"))) == 1, 30)
+        wait_until(lambda: damage(home) is None, 30)
 
 
 def test_polling_and_building_take_a_small_share_of_the_time(home: Path) -> None:

@@ -21,6 +21,7 @@ from lce_core.store.artifacts import Store
 from lce_core.store.records import write_json
 from tasks.tracking import project
 from tests.support.ports import unused_port
+from tests.support.studies import wait_until
 from tests.support.tracked_studies import plan_study
 
 pytestmark = [pytest.mark.long, pytest.mark.browser]
@@ -59,10 +60,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MlflowPages]:
     with log.open("wb") as out:
         server = subprocess.Popen(command, stdout=out, stderr=out, env=surroundings, cwd=home)
     try:
-        limit = time.monotonic() + SECONDS
-        while not answers(f"{address}/health") and time.monotonic() < limit:
-            assert server.poll() is None, log.read_text(encoding="utf-8")
-            time.sleep(0.2)
+        wait_until(lambda: answers(f"{address}/health"), SECONDS)
         (home / "services").mkdir()
         write_json(home / "services" / "mlflow.json", {"url": address})
         noted = pages_of(home, "small")
@@ -75,18 +73,11 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MlflowPages]:
 
 
 @pytest.fixture(scope="module")
-def browser(chromium: str, pages: MlflowPages) -> Iterator[Any]:
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(
-            executable_path=chromium, args=["--no-sandbox", "--disable-gpu"]
-        )
-        context = opened.new_context()
-        context.new_page().goto(login_link(pages.server, SECRET, "/version"))
-        context.pages[0].wait_for_url(f"{pages.server}/version")
-        yield context
-        opened.close()
+def browser(chrome: Any, pages: MlflowPages) -> Any:
+    context = chrome.new_context()
+    context.new_page().goto(login_link(pages.server, SECRET, "/version"))
+    context.pages[0].wait_for_url(f"{pages.server}/version")
+    return context
 
 
 def drawn(browser: Any, address: str) -> dict[str, dict[str, Any]]:
@@ -110,7 +101,7 @@ def drawn(browser: Any, address: str) -> dict[str, dict[str, Any]]:
         page.wait_for_timeout(200)
 
 
-def test_the_page_of_the_methods_draws_a_line_of_its_own_colour_for_each(
+def test_the_pages_draw_a_line_for_each_method_and_for_each_group_of_seeds(
     pages: MlflowPages, browser: Any
 ) -> None:
     charts = drawn(browser, pages.methods)
@@ -119,15 +110,8 @@ def test_the_page_of_the_methods_draws_a_line_of_its_own_colour_for_each(
         assert len(charts[title]["lines"]) == NUM_METHODS
         assert len(set(charts[title]["lines"])) == NUM_METHODS
     assert charts[SUMMARY]["bars"] == NUM_METHODS
-
-
-def test_the_page_of_the_seeds_draws_a_line_for_each_group_of_them(
-    pages: MlflowPages, browser: Any
-) -> None:
-    charts = drawn(browser, pages.seeds)
-    assert {title: len(charts[title]["lines"]) for title in SCORES} == dict.fromkeys(
-        SCORES, NUM_METHODS
-    )
+    of_seeds = drawn(browser, pages.seeds)
+    assert {len(of_seeds[title]["lines"]) for title in SCORES} == {NUM_METHODS}
 
 
 def test_the_experiment_leads_to_both_and_folds_the_seeds(pages: MlflowPages, browser: Any) -> None:
@@ -140,14 +124,4 @@ def test_the_experiment_leads_to_both_and_folds_the_seeds(pages: MlflowPages, br
     assert {pages.methods, pages.seeds} <= set(addresses)
     assert page.locator("text=method_11").count() > 0
     assert page.locator("text=method_00 seed 0").count() == 0
-    page.close()
-
-
-def test_the_page_of_a_method_is_its_run(pages: MlflowPages, browser: Any) -> None:
-    address = pages.run("toy_llama", "method_03", frozen=True)
-    assert address is not None
-    page = browser.new_page()
-    page.set_default_timeout(SECONDS * 1000)
-    page.goto(address)
-    page.wait_for_selector("h2:has-text('method_03'), h1:has-text('method_03')")
     page.close()

@@ -7,17 +7,16 @@ import itertools
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from lce_core.errors import NonFiniteError, SpecError
-from lce_core.store.artifacts import Attempt, Store
+from lce_core.store.artifacts import Store
 from lce_core.store.lease import Lease
 from lce_core.store.steps import Step
 from lce_core.study.units import Unit
 from tasks.work_queue import MAX_RETRY_SECONDS, WorkQueue
-from tests.support.free_steps import free_step
+from tests.support.free_steps import free_step, write_file
 from tests.support.studies import wait_until
 
 
@@ -59,11 +58,7 @@ class Others:
         return self._leases.enter_context(lease)
 
     def finish(self, step: Step) -> None:
-        def write(attempt: Attempt) -> dict[str, Any]:
-            (attempt.out / "a").write_text("a")
-            return {}
-
-        self._store.ensure(step, write, {})
+        self._store.ensure(step, write_file, {})
 
     def fail(self, step: Step, error: Exception) -> None:
         self._store.failures.add(step, error, {})
@@ -79,17 +74,6 @@ def take(found: WorkQueue, *, refuse: tuple[str, ...] = ()) -> tuple[str, list[s
     if taken is None:
         return None
     return taken.unit.name, [step.name for step in taken.unit.steps], taken.shared
-
-
-def test_units_are_taken_in_order_and_parents_first(store: Store) -> None:
-    child = a_unit(cell("child", parent=A))
-    found = queue(store, child, ONE, TWO)
-    assert take(found, refuse=("a",)) == ("c", ["c", "d"], False)
-    assert take(found) == ("a", ["a", "b"], False)
-    assert take(found) is None
-    found.done |= {A.fingerprint}
-    assert take(found) == ("child", ["child"], False)
-    assert found.waiting == []
 
 
 def test_what_nobody_holds_comes_before_the_rest_of_what_is_held(
@@ -154,7 +138,7 @@ def test_an_artifact_that_was_damaged_before_is_no_work_of_others(
     store: Store, others: Others, damage: str
 ) -> None:
     others.finish(A)
-    name = "a" if damage == "file" else "record.json"
+    name = "file" if damage == "file" else "record.json"
     (store.path(A) / name).write_text("{")
     found = queue(store, ONE)
     assert found.poll() == []

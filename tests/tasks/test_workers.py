@@ -13,8 +13,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
-import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -33,7 +31,8 @@ from tasks.slots import Slot
 from tasks.worker_process import WorkerProcess
 from tasks.workers import Pool
 from tests.support.free_steps import free_step
-from tests.support.studies import library_text, write_study
+from tests.support.processes import MARK, new_marker, survivors
+from tests.support.studies import library_text, wait_until, write_study
 
 SLEEPER = "import time; time.sleep(600)"
 COMMAND = f"""
@@ -50,15 +49,6 @@ time.sleep(600)
 """
 
 
-def marked(marker: str) -> list[psutil.Process]:
-    found = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):  # it has ended, or is not ours
-            if process.environ().get("LCE_TEST_MARKER") == marker and lives(process):
-                found.append(process)
-    return found
-
-
 def lives(process: psutil.Process) -> bool:
     with contextlib.suppress(psutil.NoSuchProcess):
         return bool(process.status() != psutil.STATUS_ZOMBIE)
@@ -67,15 +57,6 @@ def lives(process: psutil.Process) -> bool:
 
 def children() -> set[psutil.Process]:
     return {child for child in psutil.Process().children(recursive=True) if lives(child)}
-
-
-def until(condition: object, seconds: float = 30) -> bool:
-    deadline = time.monotonic() + seconds
-    while not condition():  # type: ignore[operator]
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.1)
-    return True
 
 
 @pytest.fixture
@@ -99,13 +80,11 @@ def taken(pool: Pool, kind: str) -> Slot:
 @contextlib.contextmanager
 def family() -> Iterator[tuple[str, dict[str, psutil.Process]]]:
     """A driver with its supervised command, by role, and the mark of all that descends from it."""
-    marker = uuid.uuid4().hex
-    driver = psutil.Popen(
-        [sys.executable, "-c", DRIVER, COMMAND], env={**os.environ, "LCE_TEST_MARKER": marker}
-    )
+    marker = new_marker()
+    driver = psutil.Popen([sys.executable, "-c", DRIVER, COMMAND], env={**os.environ, MARK: marker})
     try:
         # The command's child comes last.
-        assert until(lambda: any(SLEEPER in process.cmdline() for process in marked(marker)))
+        wait_until(lambda: any(SLEEPER in process.cmdline() for process in survivors(marker)), 30)
         (supervisor,) = driver.children()
         line = [supervisor]
         while line[-1].cmdline()[1:] != ["-c", COMMAND]:
@@ -116,7 +95,7 @@ def family() -> Iterator[tuple[str, dict[str, psutil.Process]]]:
     finally:
         driver.kill()
         driver.wait()
-        for process in marked(marker):
+        for process in survivors(marker):
             process.kill()
 
 
@@ -124,7 +103,7 @@ def family() -> Iterator[tuple[str, dict[str, psutil.Process]]]:
 def test_kill_9_leaves_no_descendant_even_in_sessions_of_their_own(victim: str) -> None:
     with family() as (marker, roles):
         roles[victim].kill()
-        assert until(lambda: set(marked(marker)) <= {roles["driver"]})
+        wait_until(lambda: set(survivors(marker)) <= {roles["driver"]}, 30)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux kills a child with its parent")
@@ -134,7 +113,7 @@ def test_a_command_dies_with_supervisor_and_guard_killed_in_one_moment() -> None
             roles[role].suspend()  # neither sees the other one die
         for role in ("supervisor", "guard"):
             roles[role].kill()
-        assert until(lambda: not lives(roles["command"]))
+        wait_until(lambda: not lives(roles["command"]), 30)
 
 
 def test_a_command_that_is_asked_to_end_ends_in_its_own_way() -> None:
@@ -173,7 +152,7 @@ def test_a_worker_computes_answers_and_is_replaced_when_it_dies(
         killed = children() - others
         for process in killed:
             process.kill()
-        assert until(lambda: not any(map(lives, killed)))
+        wait_until(lambda: not any(map(lives, killed)), 30)
         # The last of its threads may still hold the pipe when its process is gone from the list.
         said = r"(accepts no requests|1 of 1 steps to go).* read .*worker-.*log"
         with pytest.raises(WorkerLostError, match=said):
@@ -235,7 +214,7 @@ def test_a_worker_that_is_asked_to_end_gives_its_lease_back_and_blames_no_step(
     waiting.start()
     leases = execution.home / "leases"
     try:
-        assert until(lambda: list(leases.glob("*.json")))
+        wait_until(lambda: list(leases.glob("*.json")), 30)
         for process in children():  # as Slurm does, to every process of a job
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.terminate()

@@ -20,7 +20,7 @@ from flows.settings import STUDIES, make_execution
 from lce.views import plan_view
 from lce.views.planning import Inspection, inspect_study
 from lce_core.errors import SpecError
-from lce_core.store.artifacts import Attempt
+from tests.support.free_steps import write_file
 
 SMOKE: dict[str, Any] = yaml.safe_load((STUDIES / "smoke.yaml").read_text(encoding="utf-8"))
 STUDY = {**SMOKE, "methods": [*SMOKE["methods"], {"name": "pi", "tuned": True}], "seeds": [1, 0]}
@@ -122,12 +122,8 @@ def test_what_is_done_costs_nothing_and_the_next_run_goes_on(tmp_path: Path) -> 
     assert first.taken
     assert first.left_out
 
-    def write(attempt: Attempt) -> dict[str, str]:
-        (attempt.out / "file").write_text("a")
-        return {}
-
     for step in first.plan.steps.values():
-        before.store.ensure(step, write, {"threads": 1, "device": "cpu"})
+        before.store.ensure(step, write_file, {"threads": 1, "device": "cpu"})
     after = looked_up(tmp_path)
     second = chosen(after, half)
     assert places(second.taken) == places(first.left_out)

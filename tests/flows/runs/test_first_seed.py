@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ from lce_core.study.plan import StudyPlan, compile_study
 from lce_core.study.progress import inspect
 from lce_core.study.study_file import parse_study
 from lce_core.study.units import Unit, units_to_do
-from tests.support.studies import SMOKE
+from tests.support.studies import SMOKE, wait_until
 
 
 class Told(Display):
@@ -50,10 +49,7 @@ def finished(display: FirstSeedDisplay, told: Told, units: list[Unit], runner: R
         for step in unit.steps:
             runner.ensure(step)
         display.finish(unit)
-        until = time.monotonic() + 60
-        while display._table is not None and not display._table.done():
-            assert time.monotonic() < until
-            time.sleep(0.05)
+        wait_until(lambda display=display: display._table is None or display._table.done(), 60)
         display.refresh()
 
 

@@ -6,43 +6,33 @@ import io
 import itertools
 import json
 from pathlib import Path
+from typing import Any
 
-import yaml
 from rich.console import Console
 
 from flows.runs.results import show_results
-from flows.settings import STUDIES
 from lce_core.study.plan import StudyPlan
 from lce_core.study.study_file import parse_study
 from tests.support.catalogs.holed_catalog import TARGET, Cell, written
+from tests.support.studies import SMOKE
 
 LENGTHS = [128, TARGET]
 TINY = {"profile": "tiny", "lengths": LENGTHS}
 
 
 def table(
-    home: Path,
-    methods: list[dict[str, object]],
-    *benchmarks: str,
-    seeds: int = 1,
-    seed: int | None = None,
+    home: Path, methods: list[Any], *benchmarks: Any, seeds: int = 1, seed: int | None = None
 ) -> str:
     """What is printed into a file for a study of this name in the home's catalog."""
-    smoke = yaml.safe_load((STUDIES / "smoke.yaml").read_text(encoding="utf-8"))
-    study = parse_study(
-        json.dumps(
-            {
-                **smoke,
-                "study": "study-0",
-                "methods": methods,
-                "benchmarks": [{"name": name, **TINY} for name in benchmarks],
-                "seeds": list(range(seeds)),
-            }
-        ),
-        "test",
-    )
+    study = SMOKE | {
+        "study": "study-0",
+        "methods": methods,
+        "benchmarks": [b if isinstance(b, dict) else {"name": b, **TINY} for b in benchmarks],
+        "seeds": list(range(seeds)),
+    }
     text = io.StringIO()
-    show_results(StudyPlan(study, {}, ()), home, Console(file=text, width=200), seed)
+    plan = StudyPlan(parse_study(json.dumps(study), "test"), {}, ())
+    show_results(plan, home, Console(file=text, width=200), seed)
     return text.getvalue()
 
 
@@ -63,10 +53,8 @@ def test_a_method_without_all_its_cells_has_no_number_and_is_never_the_best(tmp_
         for seed in (0, 1)
     ]  # fmt: skip
     written(tmp_path, [cells])
-    methods: list[dict[str, object]] = [{"name": "none"}, {"name": "pi", "tuned": True}]
-    lines = table(
-        tmp_path, [*methods, {"name": "yarn"}], "perplexity", "needle", seeds=2
-    ).splitlines()
+    methods = ["none", {"name": "pi", "tuned": True}, "yarn"]
+    lines = table(tmp_path, methods, "perplexity", "needle", seeds=2).splitlines()
     assert [line.rstrip() for line in lines] == [
         "study-0: mean over 2 seeds; trained context 128; target context 256",
         "          perplexity         needle",
@@ -92,8 +80,7 @@ def test_one_seed_alone_has_its_own_numbers_and_no_best(tmp_path: Path) -> None:
         for seed in (0, 1)
     ]
     written(tmp_path, [cells])
-    methods: list[dict[str, object]] = [{"name": name} for name in ("none", "pi", "yarn")]
-    text = table(tmp_path, methods, "perplexity", seeds=2, seed=1)
+    text = table(tmp_path, ["none", "pi", "yarn"], "perplexity", seeds=2, seed=1)
     lines = [line.rstrip() for line in text.splitlines()]
     assert lines[0] == "study-0: seed 1, one of 2; trained context 128; target context 256"
     assert [line.split()[:2] for line in lines[3:6]] == [
@@ -110,8 +97,8 @@ def test_a_mean_over_other_tasks_than_most_of_its_column_is_marked(tmp_path: Pat
         for length in LENGTHS
     ]
     written(tmp_path, [cells])
-    methods: list[dict[str, object]] = [{"name": name} for name in ("none", "pi", "yarn")]
-    lines = [line.rstrip() for line in table(tmp_path, methods, "perplexity").splitlines()]
+    text = table(tmp_path, ["none", "pi", "yarn"], "perplexity")
+    lines = [line.rstrip() for line in text.splitlines()]
     assert lines[1:6] == [
         "        perplexity",
         "method         128    512",
@@ -120,14 +107,6 @@ def test_a_mean_over_other_tasks_than_most_of_its_column_is_marked(tmp_path: Pat
         "yarn         10.00  10.00",
     ]
     assert "!: a mean over other tasks than most of the column; do not compare it" in lines[7]
-
-
-def test_without_holes_nothing_is_said_of_them(tmp_path: Path) -> None:
-    cells = [Cell("none", True, 0, "needle", "needle", n, "done", 0.5) for n in LENGTHS]
-    written(tmp_path, [cells])
-    text = table(tmp_path, [{"name": "none"}], "needle")
-    assert "*" not in text  # the only method is no best
-    assert "are done" not in text
 
 
 def test_the_table_keeps_80_columns_with_any_number_of_cells(tmp_path: Path) -> None:
@@ -141,7 +120,7 @@ def test_the_table_keeps_80_columns_with_any_number_of_cells(tmp_path: Path) -> 
     ]
     written(tmp_path, [[*cells, Cell("none", True, 1, "needle", "needle", TARGET, "done")]])
     benchmarks = ("needle", "passkey", "perplexity", "ruler")
-    text = table(tmp_path, [{"name": "none"}, {"name": "dynamic_ntk_aware"}], *benchmarks)
+    text = table(tmp_path, ["none", "dynamic_ntk_aware"], *benchmarks)
     assert max(map(len, text.splitlines())) <= 80
     assert text.count("0/40") == 7
     assert text.count("1/41") == 1
@@ -153,24 +132,13 @@ def test_a_benchmark_listed_twice_is_one_block_and_own_lengths_are_told(tmp_path
     written(tmp_path, [cells])
     pi = {"name": "pi", "target_context": 1024}
     own = {"name": "yarn", "tuned": True, "target_context": 512, "train_length": 256}
-    home = tmp_path
-    study = parse_study(
-        json.dumps(
-            {
-                **yaml.safe_load((STUDIES / "smoke.yaml").read_text(encoding="utf-8")),
-                "study": "study-0",
-                "methods": ["none", pi, own],
-                "benchmarks": [
-                    {"name": "needle", "profile": "tiny", "lengths": [TARGET], "methods": ["pi"]},
-                    {"name": "needle", "profile": "tiny", "lengths": [128], "methods": ["none"]},
-                ],
-            }
-        ),
-        "test",
+    text = table(
+        tmp_path,
+        ["none", pi, own],
+        {"name": "needle", "profile": "tiny", "lengths": [TARGET], "methods": ["pi"]},
+        {"name": "needle", "profile": "tiny", "lengths": [128], "methods": ["none"]},
     )
-    text = io.StringIO()
-    show_results(StudyPlan(study, {}, ()), home, Console(file=text, width=200))
-    lines = [line.rstrip() for line in text.getvalue().splitlines()]
+    lines = [line.rstrip() for line in text.splitlines()]
     assert lines[1:6] == [
         "            needle",
         "method         128   512",

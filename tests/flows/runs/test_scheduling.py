@@ -17,15 +17,15 @@ import pytest
 
 from flows.runs.scheduling import RunSummary, Scheduler, UnitResult
 from flows.settings import make_execution
-from lce_core.errors import NonFiniteError, StepsFailedError, StoreError
-from lce_core.store.artifacts import Attempt, Store
+from lce_core.errors import StepsFailedError, StoreError
+from lce_core.store.artifacts import Store
 from lce_core.store.lease import Lease
 from lce_core.store.steps import Step
 from lce_core.study.units import Unit
 from tasks.slots import Slot
 from tasks.work_queue import Claim
 from tasks.workers import Pool
-from tests.support.free_steps import free_step
+from tests.support.free_steps import free_step, write_file
 
 
 class Told:
@@ -53,11 +53,6 @@ def a_step(name: str, kind: str = "held_out", **parents: Step) -> Step:
 
 def a_unit(*steps: Step) -> Unit:
     return Unit(steps[0].name, steps[0].kind, steps)
-
-
-def write(attempt: Attempt) -> dict[str, Any]:
-    (attempt.out / "a").write_text("a")
-    return {}
 
 
 class Host:
@@ -101,7 +96,7 @@ class Host:
         if unit.name in self.answers:
             end(self.answers[unit.name])
             return
-        computed = {s.fingerprint: self.store.ensure(s, write, {}) for s in unit.steps}
+        computed = {s.fingerprint: self.store.ensure(s, write_file, {}) for s in unit.steps}
         end({"held": [name for name, outcome in computed.items() if outcome is None]})
 
     def _assist(self, step: Step) -> UnitResult:
@@ -214,7 +209,7 @@ def test_what_others_finish_is_not_begun(host: Host) -> None:
         with other:
             attempt = host.store.home / "artifacts" / held.folder
             attempt.parent.mkdir(exist_ok=True)
-        host.store.ensure(held, write, {})
+        host.store.ensure(held, write_file, {})
 
     other = Lease.acquire(host.store.home / "leases", held.id)
     assert other is not None
@@ -233,23 +228,6 @@ def test_a_run_that_does_not_wait_ends_when_others_hold_the_rest(host: Host) -> 
         tally = host.run(a_unit(held), a_unit(child), a_unit(a_step("a")), waits=False)
     assert host.began == ["a"]
     assert tally.held == ["held", "child"]
-
-
-def test_what_others_found_impossible_fails_here_as_well(host: Host) -> None:
-    step = a_step("diverges")
-    child = a_step("child", text=step)
-    lease = Lease.acquire(host.store.home / "leases", step.id)
-    assert lease is not None
-
-    def fail() -> None:
-        host.store.failures.add(step, NonFiniteError("s", "loss nan", "finite", "look"), {})
-        lease.release()
-
-    threading.Timer(0.3, fail).start()
-    tally = host.run(a_unit(step), a_unit(child))
-    assert host.began == []
-    assert list(tally.failures) == ["diverges"]
-    assert tally.blocked == ["child"]
 
 
 def test_eight_gpus_train_one_model_and_evaluate_eight(eight_gpus: Host) -> None:

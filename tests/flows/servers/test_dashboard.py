@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
@@ -87,70 +87,56 @@ def dashboard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dashboard]:
 @pytest.mark.long
 @pytest.mark.browser
 def test_every_page_is_drawn_without_complaint_or_a_request_elsewhere(
-    dashboard: Dashboard, chromium: str
+    dashboard: Dashboard, chrome: Any
 ) -> None:
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=chromium,
-            args=["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-sync"],
-        )
-        page = browser.new_page(viewport={"width": 1280, "height": 900})
-        requests: list[str] = []
-        complaints: list[str] = []
-        page.on("request", lambda request: requests.append(request.url))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("console", lambda said: complaints.append(said.text) if said.type == "error" else 0)
-        page.set_default_timeout(1000 * FIRST_VIEW_SECONDS)
-        page.goto(dashboard.link)
-        page.get_by_test_id("stVegaLiteChart").locator("svg.marks").first.wait_for()
-        page.get_by_role("heading", name=f"Matrix: {STUDY}").wait_for()
-        # Its middle is a field; the chart of the first view is drawn again once it is wide enough.
-        page.wait_for_timeout(1000)
-        page.get_by_test_id("stVegaLiteChart").first.click()
-        page.get_by_text("Click a field to list its cells.").wait_for(state="detached")
-        for title in PAGES:
-            page.get_by_test_id("stSidebarNav").get_by_text(title, exact=True).click()
-            page.get_by_role("heading", name=f"{title}: {STUDY}").wait_for()
-            assert page.get_by_test_id("stException").count() == 0
-            for width in WIDTHS:
-                page.set_viewport_size({"width": width, "height": 900})
-                wide = page.evaluate(
-                    "document.documentElement.scrollWidth > document.documentElement.clientWidth"
-                )
-                assert not wide, f"{title} at {width} px"
-        assert complaints == []
-        known = (dashboard.url, dashboard.url.replace("http", "ws"), "data:", "blob:")
-        assert [url for url in requests if not url.startswith(known)] == []
-        browser.close()
+    page = chrome.new_page(viewport={"width": 1280, "height": 900})
+    requests: list[str] = []
+    complaints: list[str] = []
+    page.on("request", lambda request: requests.append(request.url))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("console", lambda said: complaints.append(said.text) if said.type == "error" else 0)
+    page.set_default_timeout(1000 * FIRST_VIEW_SECONDS)
+    page.goto(dashboard.link)
+    page.get_by_test_id("stVegaLiteChart").locator("svg.marks").first.wait_for()
+    page.get_by_role("heading", name=f"Matrix: {STUDY}").wait_for()
+    # Its middle is a field; the chart of the first view is drawn again once it is wide enough.
+    page.wait_for_timeout(1000)
+    page.get_by_test_id("stVegaLiteChart").first.click()
+    page.get_by_text("Click a field to list its cells.").wait_for(state="detached")
+    for title in PAGES:
+        page.get_by_test_id("stSidebarNav").get_by_text(title, exact=True).click()
+        page.get_by_role("heading", name=f"{title}: {STUDY}").wait_for()
+        assert page.get_by_test_id("stException").count() == 0
+        for width in WIDTHS:
+            page.set_viewport_size({"width": width, "height": 900})
+            wide = page.evaluate(
+                "document.documentElement.scrollWidth > document.documentElement.clientWidth"
+            )
+            assert not wide, f"{title} at {width} px"
+    assert complaints == []
+    known = (dashboard.url, dashboard.url.replace("http", "ws"), "data:", "blob:")
+    assert [url for url in requests if not url.startswith(known)] == []
+    page.close()
 
 
 @pytest.mark.long
 @pytest.mark.browser
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_core_finds_no_serious_fault_on_any_page(
-    dashboard: Dashboard, chromium: str, scheme: Literal["light", "dark"]
+    dashboard: Dashboard, chrome: Any, scheme: Literal["light", "dark"]
 ) -> None:
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=chromium,
-            args=["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-sync"],
-        )
-        page = browser.new_page(color_scheme=scheme)
-        page.set_default_timeout(1000 * FIRST_VIEW_SECONDS)
-        page.goto(dashboard.link)
-        for title in PAGES:
-            page.set_viewport_size({"width": 1280, "height": 900})
-            page.get_by_test_id("stSidebarNav").get_by_text(title, exact=True).click()
-            page.get_by_role("heading", name=f"{title}: {STUDY}").wait_for()
-            page.wait_for_timeout(1000)  # what is being drawn again is pale
-            for width in AXE_WIDTHS:
-                page.set_viewport_size({"width": width, "height": 900})
-                assert faults(page) == [], f"{title} at {width} px"
-        browser.close()
+    page = chrome.new_page(color_scheme=scheme)
+    page.set_default_timeout(1000 * FIRST_VIEW_SECONDS)
+    page.goto(dashboard.link)
+    for title in PAGES:
+        page.set_viewport_size({"width": 1280, "height": 900})
+        page.get_by_test_id("stSidebarNav").get_by_text(title, exact=True).click()
+        page.get_by_role("heading", name=f"{title}: {STUDY}").wait_for()
+        page.wait_for_timeout(1000)  # what is being drawn again is pale
+        for width in AXE_WIDTHS:
+            page.set_viewport_size({"width": width, "height": 900})
+            assert faults(page) == [], f"{title} at {width} px"
+    page.close()
 
 
 @pytest.mark.long

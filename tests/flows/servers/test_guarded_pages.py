@@ -122,15 +122,6 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
         page.communicate()
 
 
-@pytest.fixture(scope="module")
-def chrome(chromium: str) -> Iterator[Any]:
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        arguments = ["--no-sandbox", "--disable-gpu"]
-        yield playwright.chromium.launch(executable_path=chromium, args=arguments)
-
-
 def status(url: str, headers: Mapping[str, str] | None = None, body: bytes | None = None) -> int:
     request = urllib.request.Request(url, body, dict(headers or {}))
     try:

@@ -6,13 +6,13 @@ gone is looked for by the mark its processes carry, not by what we were told.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,7 +29,7 @@ from lce_core.access import server_secret
 from lce_core.errors import ServiceError, SpecError
 from tests.support.ports import unused_port
 from tests.support.repository import ROOT
-from tests.support.studies import new_home
+from tests.support.studies import new_home, wait_until
 
 FLOW = """
 from prefect import flow, task
@@ -61,20 +61,15 @@ def below(home: Path) -> list[psutil.Process]:
     """Return the running processes that work for this home."""
     found = []
     for process in psutil.process_iter():
-        try:
+        with contextlib.suppress(psutil.Error, OSError):
             ours = process.environ().get("PREFECT_HOME") == str(home / "prefect")
             if ours and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process)
-        except (psutil.Error, OSError):
-            continue
     return found
 
 
-def gone(home: Path, seconds: float = 15) -> bool:
-    limit = time.monotonic() + seconds
-    while below(home) and time.monotonic() < limit:
-        time.sleep(0.1)
-    return below(home) == []
+def require_gone(home: Path) -> None:
+    wait_until(lambda: not below(home), 15)
 
 
 @pytest.mark.slow
@@ -85,7 +80,7 @@ def test_two_runs_that_meet_a_new_database_both_get_a_server(tmp_path: Path) -> 
         assert one.answers()
         assert two.answers()
         assert one.secret != two.secret
-    assert gone(tmp_path)
+    require_gone(tmp_path)
 
 
 @pytest.mark.slow
@@ -98,13 +93,13 @@ def test_a_temporary_server_keeps_the_record_of_every_task_and_leaves_nothing(ho
             command, env={**os.environ, **settings}, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stderr
-    assert gone(home)
+    require_gone(home)
     with temporary_server(home) as server:  # another process, the same database
         url = server.wait_ready()
         assert len(ask(f"{url}/task_runs/filter", {"limit": 200}, secret=server.secret)) == 20
         (run,) = ask(f"{url}/flow_runs/filter", {}, secret=server.secret)
         assert run["state_type"] == "COMPLETED"
-    assert gone(home)
+    require_gone(home)
 
 
 @pytest.mark.slow
@@ -121,7 +116,7 @@ def test_starting_returns_at_once_and_loads_no_prefect(home: Path) -> None:
     url, *found = done.stdout.split()
     assert url.startswith("http://127.0.0.1:"), done.stderr
     assert found == ["False", "False"]
-    assert gone(home)
+    require_gone(home)
 
 
 @pytest.mark.long
@@ -139,7 +134,7 @@ def test_a_temporary_server_dies_with_a_killed_run(home: Path) -> None:
         assert answers(f"{url}/health", secret)
         assert len(below(home)) >= 3  # supervisor, guard and server
         run.send_signal(signal.SIGKILL)
-    assert gone(home)
+    require_gone(home)
     assert not answers(f"{url}/health", secret)
 
 
@@ -152,15 +147,10 @@ def test_a_server_dies_with_its_killed_supervisor_and_another_takes_its_place(ho
         first = {process.pid for process in below(home)}
         assert server._process is not None
         server._process.kill()
-        limit = time.monotonic() + 60
-        while first & {process.pid for process in below(home)} and time.monotonic() < limit:
-            time.sleep(0.05)
-        assert not first & {process.pid for process in below(home)}
-        while not server.answers() and time.monotonic() < limit:
-            time.sleep(0.1)
-        assert server.answers()
+        wait_until(lambda: not first & {process.pid for process in below(home)}, 60)
+        wait_until(server.answers, 60)
         assert told == ["Prefect's server died and is being restarted."]
-    assert gone(home)
+    require_gone(home)
     assert not server.answers()
 
 
@@ -174,16 +164,14 @@ def test_a_server_that_does_not_start_again_is_given_up_with_a_word(
         assert server._process is not None
         monkeypatch.setenv("PYTHONHOME", str(home / "nowhere"))  # no Python starts with that
         server._process.kill()
-        limit = time.monotonic() + 60
-        while len(told) < 2 and time.monotonic() < limit:
-            time.sleep(0.1)
+        wait_until(lambda: len(told) > 1, 60)
     assert told[0] == "Prefect's server died and is being restarted."
     assert told[1].startswith(
         "Prefect's server could not be restarted; the run continues without it."
     )
     assert len(told) == 2
     assert "Fatal Python error" in server.log.read_text(errors="replace")
-    assert gone(home)
+    require_gone(home)
 
 
 @pytest.fixture
@@ -195,9 +183,7 @@ def theirs(migrated: Path, tmp_path: Path) -> Iterator[str]:
     settings = {**os.environ, "PREFECT_HOME": str(home), "PREFECT_SERVER_UI_ENABLED": "false"}
     with subprocess.Popen(command, env=settings, stdout=subprocess.DEVNULL) as process:
         url = f"http://127.0.0.1:{port}/api"
-        limit = time.monotonic() + 60
-        while not answers(f"{url}/health") and time.monotonic() < limit:
-            time.sleep(0.1)
+        wait_until(lambda: answers(f"{url}/health"), 60)
         yield url
         process.terminate()
 
@@ -231,7 +217,7 @@ def test_a_server_that_cannot_start_shows_its_log(
     (tmp_path / "prefect" / "profiles.toml").write_text("no = [profiles")
     with temporary_server(tmp_path) as server, pytest.raises(ServiceError, match="TOMLDecodeError"):
         server.wait_ready()
-    assert gone(tmp_path)
+    require_gone(tmp_path)
 
 
 def test_a_taken_port_is_refused_with_its_holder_and_nothing_starts(tmp_path: Path) -> None:
@@ -286,7 +272,7 @@ def test_a_state_file_of_a_dead_process_or_a_reused_pid_is_no_service(tmp_path: 
     state.write_text(json.dumps({**content, "started": content["started"] - 60}))
     assert find(tmp_path, "sleeper") is None
     psutil.Process(sleeper.pid).kill()
-    assert gone(tmp_path)
+    require_gone(tmp_path)
     state.write_text(json.dumps(content))
     assert find(tmp_path, "sleeper") is None
 
@@ -299,9 +285,7 @@ def test_down_finds_descendants_that_lost_their_parent(tmp_path: Path) -> None:
         " start_new_session=True)"
     )
     launch(tmp_path, "worker", [sys.executable, "-c", spawn], {})
-    limit = time.monotonic() + 60
-    while find(tmp_path, "worker") and time.monotonic() < limit:
-        time.sleep(0.05)
+    wait_until(lambda: not find(tmp_path, "worker"), 60)
     (orphan,) = marked(tmp_path)
     check = leftovers(tmp_path)
     assert not check.ok
@@ -322,12 +306,10 @@ def test_up_brings_server_worker_deployments_and_mlflow_and_down_leaves_nothing(
     for service in (server, mlflow):
         root = psutil.Process(service.pid)
         for process in (root, *root.children(recursive=True)):
-            try:
+            with contextlib.suppress(psutil.NoSuchProcess):  # one that had just ended
                 sockets = process.net_connections("tcp")
-            except psutil.NoSuchProcess:  # a helper of the server that had just ended
-                continue
-            bound = {s.laddr.ip for s in sockets if s.status == psutil.CONN_LISTEN}
-            assert bound <= {"127.0.0.1"}, process.cmdline()
+                bound = {s.laddr.ip for s in sockets if s.status == psutil.CONN_LISTEN}
+                assert bound <= {"127.0.0.1"}, process.cmdline()
     assert len(marked(home)) <= 6
     deployments = ask(f"{server.url}/deployments/filter", {}, secret=secret)
     names = {deployment["name"]: deployment for deployment in deployments}

@@ -43,11 +43,6 @@ def test_the_bound_of_a_base_is_said_with_its_definition_and_unit() -> None:
     assert found == {"base": 1e6, "dim": 128, "length": 27114, "searched": 1 << 24}
 
 
-def test_a_bound_beyond_what_is_searched_is_not_called_a_length() -> None:
-    assert "L_theta above 16,777,216 tokens" in asked("bound", "--base", "1e12")
-    assert data("bound", "--base", "1e12")["length"] is None
-
-
 def test_the_smallest_base_names_its_grid_and_its_gaps() -> None:
     said = asked("base", "--length", "4000")
     assert "base 27000" in said
@@ -123,13 +118,6 @@ def test_a_method_with_a_base_per_head_is_shown_head_by_head() -> None:
     assert len([line for line in one.splitlines() if re.match(r" *\d+  ", line)]) == 64
     (head,) = data("inspect", "harpe", "--target", "131072", "--head", "31")["heads"]
     assert (head["head"], head["bound"]) == (31, 78_398)
-
-
-def test_learned_and_length_dependent_frequencies_are_said_to_be() -> None:
-    said = asked("inspect", "clex", "--target", "32768", "--request", "16384")
-    assert "untrained" in said
-    assert "depend on the request length" in said
-    assert "request 16,384" in said
 
 
 def test_the_picture_has_a_wavelength_for_each_head_their_least_margin_and_what_extrapolates(

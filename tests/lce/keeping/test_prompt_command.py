@@ -37,14 +37,6 @@ def test_the_text_stands_alone_so_that_it_can_be_piped(study: AskedStudy) -> Non
     assert "the sha256 of their token ids matches the cell's record" in found.stderr
 
 
-def test_every_query_of_a_sample_is_printed(study: AskedStudy) -> None:
-    found = asked(study, study.cell("ruler", "niah_multiquery"), "0")
-    assert [line for line in found.stderr.splitlines() if line.startswith("query")] == [
-        f"query {number} of 4:" for number in (1, 2, 3, 4)
-    ]
-    assert found.stdout.count("<query-") == 4
-
-
 def test_json_has_the_ids_and_where_the_answer_stands(study: AskedStudy) -> None:
     cell = study.cell("needle")
     found = json.loads(asked(study, cell, "9", "--json").stdout)

@@ -18,7 +18,7 @@ from flows.request import compile_request
 from flows.selection import select_cells
 from flows.settings import make_execution
 from lce.cli import app
-from lce.views.power import CAVEAT, HEADING, Visible, as_json, lines, visible_differences
+from lce.views.power import HEADING, Visible, as_json, visible_differences
 from lce_core.benchmarks import BENCHMARKS
 from lce_core.benchmarks._text.windows import cut_windows
 from lce_core.statistics.power import detectable_effect, detectable_share
@@ -79,26 +79,6 @@ def test_the_mean_over_tasks_of_unequal_number_counts_as_its_variance_says(tmp_p
     assert (one.num_samples, one.tasks) == (60, ("pg19", "govreport"))
     # Variance of the mean of two means: (1/10 + 1/50) / 4 = 1 / 33.3.
     assert one.difference == detectable_effect(33)
-
-
-def test_a_line_names_few_tasks_and_counts_many(tmp_path) -> None:
-    plan = planned(
-        tmp_path,
-        {"name": "ruler", "profile": "clean", "lengths": [4096, 8192]},
-        {"name": "passkey", "lengths": [4096], "num_samples": 1},
-        {"name": "passkey", "lengths": [8192], "methods": ["yarn"]},
-    )
-    heading, *told, caveat = lines(plan)
-    assert (heading, caveat) == (HEADING, CAVEAT)
-    assert max(map(len, f"{heading}\n{caveat}".splitlines())) <= 80
-    ruler = next(visible_differences(plan))
-    counted = f"13 tasks; {ruler.num_samples:,} samples): {ruler.difference:.3f}"
-    assert [line.split(" (")[0] for line in told] == [
-        "ruler clean 4096", "ruler clean 8192", "passkey clean 4096",
-    ]  # fmt: skip
-    assert counted in told[0]
-    assert told[0].endswith(f"; {ruler.difference_of_family:.3f} as one of 2")
-    assert told[2] == "passkey clean 4096 (single; 3 samples): none at all; none at all as one of 2"
 
 
 @pytest.mark.parametrize("profile", ["faithful", "clean", "fast"])

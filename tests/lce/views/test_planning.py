@@ -17,12 +17,11 @@ from flows.plans.pricing import device_here
 from flows.settings import make_execution, shipped_studies, study_path
 from lce.views.plan_view import show
 from lce.views.planning import Inspection, as_json, inspect_study
-from lce.views.status_view import show_status
 from lce_core.errors import SpecError
 from lce_core.execution import Execution
-from lce_core.store.artifacts import Attempt
 from lce_core.study.pricing.device_types import DEVICE_TYPES
 from lce_core.study.study_file import load_study
+from tests.support.free_steps import write_file
 
 LLAMA: dict[str, Any] = {
     "study": "mine",
@@ -76,10 +75,21 @@ def essays(tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("study", shipped_studies())
-def test_every_shipped_study_has_a_price_before_its_data_are_here(
-    tmp_path: Path, study: str
+def test_every_shipped_study_has_a_price_before_its_data_are_here_in_80_columns(
+    tmp_path: Path,
+    study: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    told = as_json(found(tmp_path, study), "a100")
+    monkeypatch.setenv("COLUMNS", "80")
+    inspection = found(tmp_path, study)
+    for device in ("a100", "cpu"):
+        show(inspection, every_cell=False, device=device)
+        lines = capsys.readouterr().out.splitlines()
+        table = lines[: 1 + len({(cell.method, cell.frozen) for cell in inspection.plan.cells})]
+        assert table[0].split()[-2:] == ["tokens", "time"]
+        assert not any("…" in line or len(line) > 80 for line in table)
+    told = as_json(inspection, "a100")
     for cell in told["cells"]:
         to_give = "--data-folder" in cell["reason"] or "--model-folder" in cell["reason"]
         assert cell["state"] == "missing" or to_give or cell["flops"] == 0
@@ -163,38 +173,13 @@ def test_totals_are_the_sums_of_their_parts(tmp_path: Path, text: Path) -> None:
             assert told[total][key] == pytest.approx(sum(part[key] for part in parts))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("study", shipped_studies())
-@pytest.mark.parametrize("device", ["a100", "cpu"])
-def test_tables_fit_80_columns(
-    tmp_path: Path,
-    study: str,
-    device: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    inspection = found(tmp_path, study)
-    show(inspection, every_cell=False, device=device)
-    lines = capsys.readouterr().out.splitlines()
-    table = lines[: 1 + len({(cell.method, cell.frozen) for cell in inspection.plan.cells})]
-    assert table[0].split()[-2:] == ["tokens", "time"]
-    assert not any("…" in line for line in table)
-    assert all(len(line) <= 80 for line in table)
-    assert "A100" in "\n".join(lines)
-
-
 def test_what_differs_is_told_in_groups_of_80_columns(
     tmp_path: Path, text: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def write(attempt: Attempt) -> dict[str, str]:
-        (attempt.out / "file").write_text("a")
-        return {}
-
     before = found(tmp_path, LLAMA, text=text)
     before.store.studies.save_plan("mine", before.plan.to_json(), "study.yaml")
     for step in before.plan.steps.values():
-        before.store.ensure(step, write, {"threads": 1, "device": "cpu"})
+        before.store.ensure(step, write_file, {"threads": 1, "device": "cpu"})
     passkey = {"name": "passkey", "lengths": [4096, 16384]}
     changed = {**LLAMA, "benchmarks": [passkey, *LLAMA["benchmarks"][1:]]}
     changed["training"] = {**LLAMA["training"], "learning_rate": 2.0e-5}
@@ -215,18 +200,6 @@ def test_what_differs_is_told_in_groups_of_80_columns(
     assert {one["axes"]["eval_length"] for one in told["orphaned"]} == {8192}
 
 
-def test_marks_and_names_of_what_is_not_here_are_shown(
-    tmp_path: Path, text: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    show(found(tmp_path, LLAMA), every_cell=False, device="h100")
-    told = capsys.readouterr().out
-    assert "input data missing here, estimated: ~" in told
-    assert "H100-hours" in told
-    assert "text=FOLDER" in told
-    show(found(tmp_path, LLAMA, text=text), every_cell=False, device="h100")
-    assert "to do, with training: " in capsys.readouterr().out
-
-
 def test_weights_that_must_be_fetched_are_named_and_priced(tmp_path: Path, text: Path) -> None:
     study = {**LLAMA, "base_models": ["smollm2_135m_q4"], "methods": ["none"]}
     told = as_json(found(tmp_path, study, text=text))
@@ -234,28 +207,6 @@ def test_weights_that_must_be_fetched_are_named_and_priced(tmp_path: Path, text:
     assert passkey["state"] == "missing"
     assert "run `lce fetch smollm2_135m_q4`" in passkey["reason"]
     assert passkey["flops"] > 0
-
-
-def test_status_tells_the_time_left_of_what_is_to_do(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    inspection = found(tmp_path, "smoke")
-    show_status(inspection)
-    told = capsys.readouterr().out
-    assert "smoke: 12 missing" in told
-    assert "0 of 12 cells, about " in told
-    assert "left on 2 CPU workers, speed estimated" in told
-
-    def write(attempt: Attempt) -> dict[str, str]:
-        (attempt.out / "file").write_text("a")
-        return {}
-
-    for step in inspection.plan.steps.values():
-        inspection.store.ensure(step, write, {"threads": 1, "device": "cpu"})
-    show_status(found(tmp_path, "smoke"))
-    told = capsys.readouterr().out
-    assert "smoke: 12 done" in told
-    assert "left" not in told
 
 
 def test_an_unknown_gpu_is_priced_as_a_known_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,10 +20,9 @@ from lce.views import status_view
 from lce.views.grid import ASCII, SIGNS, grid_lines
 from lce.views.planning import Inspection, inspect_study
 from lce.views.status_view import show_status, watch
-from lce_core.errors import NonFiniteError
-from lce_core.store.artifacts import Attempt
 from lce_core.store.lease import Lease
 from lce_core.store.steps import Step
+from tests.support.free_steps import write_file
 
 SMOKE: dict[str, Any] = yaml.safe_load((STUDIES / "smoke.yaml").read_text(encoding="utf-8"))
 EXECUTION = {"threads": 1, "device": "cpu"}
@@ -51,14 +50,9 @@ def looked_up(folder: Path, study: dict[str, Any] | str) -> Inspection:
     return inspect_study(study, make_execution({"home": folder / "home", "slots": 2}))
 
 
-def write(attempt: Attempt) -> dict[str, str]:
-    (attempt.out / "file").write_text("a")
-    return {}
-
-
 def compute(found: Inspection, steps: Iterator[Step] | list[Step]) -> None:
     for step in steps:
-        found.store.ensure(step, write, EXECUTION)
+        found.store.ensure(step, write_file, EXECUTION)
 
 
 def cell(found: Inspection, method: str, benchmark: str, length: int) -> Step:
@@ -152,17 +146,6 @@ def test_a_step_that_is_done_does_not_run_though_its_lease_is_still_held(
     told = capsys.readouterr().out.splitlines()
     assert told[-1] in {"# done", "● done"}
     assert not any("running" in line for line in told)
-
-
-def test_failures_are_told_once_where_they_happened(
-    found: Inspection, capsys: pytest.CaptureFixture[str]
-) -> None:
-    base = next(step for step in found.plan.steps.values() if step.kind == "base")
-    found.store.failures.add(base, NonFiniteError("loss", "nan", "finite", "look"), EXECUTION)
-    show_status(found.again())
-    told = capsys.readouterr().out
-    assert told.count("  failed   ") == 1
-    assert f"  failed   base {base.name}: non_finite: loss" in told
 
 
 def test_watching_ends_with_the_study_and_prints_what_moved(found: Inspection, quick: None) -> None:
