@@ -304,7 +304,7 @@ def test_two_steps_of_a_unit_are_assisted_at_once(host: Host) -> None:
     in_parts(host, two, "b")
     host.lasts |= {"one": 0.6, "part": 0.3}
     host.run(a_unit(one, two))
-    assert host.began == ["one", "one, beside 1", "one, beside 2"]
+    assert host.began == ["one", "one, helper 1", "one, beside 2"]
     assert host.store.parts(one).free() == host.store.parts(two).free() == []
 
 
@@ -315,7 +315,7 @@ def test_parts_of_what_others_compute_are_computed_while_it_is_waited_for(host: 
     assert lease is not None
     threading.Timer(0.6, lease.release).start()
     host.run(a_unit(held))
-    assert host.began == ["held, beside 1", "held"]
+    assert host.began == ["held, helper 1", "held"]
 
 
 @pytest.mark.parametrize("result", [failed(a_step("long", "cell")), {"computed": 0, "held": []}])
