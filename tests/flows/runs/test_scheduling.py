@@ -304,7 +304,7 @@ def test_two_steps_of_a_unit_are_assisted_at_once(host: Host) -> None:
     in_parts(host, two, "b")
     host.lasts |= {"one": 0.6, "part": 0.3}
     host.run(a_unit(one, two))
-    assert host.began == ["one", "one, helper 1", "one, beside 2"]
+    assert host.began == ["one", "one, helper 1", "one, helper 2"]
     assert host.store.parts(one).free() == host.store.parts(two).free() == []
 
 
