@@ -1,8 +1,8 @@
 """Context-extension methods, one plug-in file each; studies name a method by its file name.
 
-A method describes with numpy and dataclasses what it changes in a model: the RoPE frequencies, the
-attention, or both. `lce_core.extension.extending` applies the method to a model. Names follow the
-papers' tables.
+A method states, as numpy arrays and dataclasses, which RoPE frequencies and which attention a model
+must use. `lce_core.extension.extending` applies them to the model. The names of the methods follow
+the tables of the papers.
 """
 
 from __future__ import annotations
@@ -22,24 +22,26 @@ from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 __all__ = ["METHODS", "Family", "LoRA", "Method", "ScaledMethod", "TokenInsertion", "TrainingStage"]
 
 Family = Literal["none", "interpolation", "base", "dynamic", "approximate"]
-"""What a method changes in the model. "interpolation" divides RoPE frequencies, as if positions
-were closer together. "base" changes the RoPE base. "dynamic" does one of these, depending on the
-request's length. "approximate" changes the attention."""
+"""What a method changes in the model. "none" changes nothing. "interpolation" divides RoPE
+frequencies, as if positions were closer together. "base" changes the RoPE base. "dynamic" computes
+new frequencies for each request from the request's length. "approximate" changes the attention."""
 
 
 class Method(Plugin):
     """Base class of all context-extension methods; by itself it changes nothing.
 
     Subclasses override the frequencies (`rope_table`), the attention (`attention`) or both. All
-    methods of this class are pure functions of the base model's geometry and the lengths, so
-    results never depend on the order of requests.
+    functions of a subclass depend only on its parameters, the base model's geometry and the
+    lengths, so results never depend on the order of requests.
     """
 
     family: ClassVar[Family]
     exact_attention: ClassVar[bool] = True
-    """True if every token attends to every earlier one, in training and at inference."""
+    """True if every token attends to all earlier tokens at their true distances, in training and at
+    inference."""
     training: ClassVar[Literal["none", "optional", "required"]] = "optional"
-    """Role of fine-tuning: "none" for inference-only attention, "optional", or "required"."""
+    """Whether a study can fine-tune the method: "none" if it cannot, because the method works only
+    at inference; "optional" if it may; "required" if it must."""
     rotary: ClassVar[str | None] = None
     """Import path "module:class" of a rotary module with trained parameters; None for methods whose
     frequencies are not trained. The class is called with (method, geometry, lengths, seed=...). The
@@ -47,11 +49,14 @@ class Method(Plugin):
     model's weights."""
 
     def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
-        """Return the RoPE table for one request length; the default is the base model's own."""
+        """Return the RoPE table for requests of `lengths.request` tokens.
+
+        By default this is the base model's own table.
+        """
         return RopeTable(geometry.inv_freq())
 
     def attention(self, geometry: RopeGeometry, lengths: ContextLengths) -> AttentionScheme | None:
-        """Return an attention other than full causal softmax; None for stock attention."""
+        """Return the attention that replaces full causal attention; None keeps full attention."""
         return None
 
     def training_attention(
@@ -61,15 +66,18 @@ class Method(Plugin):
         return self.attention(geometry, lengths)
 
     def lora(self) -> LoRA | None:
-        """Return the weights to train through LoRA; None trains all weights directly."""
+        """Return which weights fine-tuning trains, and with which LoRA rank.
+
+        None trains all weights, without LoRA.
+        """
         return None
 
     def insertion(self, geometry: RopeGeometry) -> TokenInsertion | None:
-        """Return the spacing of a token that the method inserts into texts; None for no token."""
+        """Return how often the method inserts its own token into texts; None if it never does."""
         return None
 
     def stages(self, lengths: ContextLengths) -> tuple[TrainingStage, ...]:
-        """Return the fine-tuning runs before the last one, in order; () for a single run.
+        """Return all fine-tuning runs except the last, in order; () if there is only one run.
 
         Each run starts from the weights of the previous run.
         """
@@ -83,20 +91,24 @@ class Method(Plugin):
         """Raise SpecError if the parameters do not fit the model or lengths."""
 
     def stock_rope(self, lengths: ContextLengths) -> Mapping[str, Any] | None:
-        """Return transformers' `rope_parameters` of the method; None if it has none.
+        """Return the method's `rope_parameters` for transformers; None if no `rope_type` fits.
 
-        `lce export` writes these parameters into config.json if they reproduce the method's table.
-        It recognises a changed base or a single divisor of all frequencies without them.
+        `lce export` writes them into config.json if they reproduce the method's table. Methods that
+        only change the base, or divide all frequencies by one number, need not override this
+        function: `lce export` finds their parameters itself.
         """
         return None
 
     def length_dependent(self, geometry: RopeGeometry, lengths: ContextLengths) -> bool:
-        """Return True if requests of other lengths have other frequencies."""
+        """Return True if the frequencies depend on `lengths.request`, the length of the request.
+
+        False where all shorter requests share one table, such as up to the trained context.
+        """
         return False
 
 
 class ScaledMethod(Method):
-    """Base class of methods with one scale: the target context divided by the trained context."""
+    """Base class of methods with one scale, by default the target context / trained context."""
 
     scale: float | None = None
     """Divisor of the frequencies; None means target / trained context."""
@@ -117,7 +129,7 @@ class ScaledMethod(Method):
 def begins_alike(
     method: Method, geometry: RopeGeometry, shorter: ContextLengths, longer: ContextLengths
 ) -> bool:
-    """Return True if a longer request computes its first tokens exactly like a shorter request.
+    """Return True if a text and its longer continuation yield the same outputs on the shared text.
 
     Attention is causal, so equal frequencies and an equal attention scheme are sufficient. One
     forward pass over the longer text can then serve both requests.
@@ -138,7 +150,11 @@ def checked_scale(method: Method, scale: float | None, lengths: ContextLengths) 
     chosen = lengths.target / lengths.trained if scale is None else scale
     if chosen < 1:
         raise SpecError(
-            f"{where}.scale", chosen, "a scale of at least 1", "give target / trained context"
+            f"{where}.scale",
+            chosen,
+            "a scale of at least 1",
+            f"remove the key scale, and study a target_context of at least {lengths.trained}"
+            " tokens, the model's trained context",
         )
     return chosen
 

@@ -1,9 +1,10 @@
 """Base classes of NTK-by-parts and YaRN, which keep fast frequencies and divide slow frequencies.
 
-Design: frequencies between two limits are divided partly, along a ramp. `ByParts` has the limits
-and the paper's ramp, linear in the rotations of a pair within the trained context.
-`WithTemperature` adds the ramp of the authors' code, linear in the pair's index between two rounded
-limits, and the attention temperature. Subclasses choose the scale.
+Design: a pair is two elements of a head that RoPE rotates together. Frequencies between two limits
+are divided partly, along a ramp. The ramp of the paper (`ByParts`) is linear in the number of
+rotations that a pair makes within the trained context. The ramp of the authors' code
+(`WithTemperature`) is linear in the pair's index, between two rounded limits. `WithTemperature`
+also adds the attention temperature. Subclasses choose the scale.
 
 Source: Peng et al. 2023, arXiv:2309.00071, sections 3.2 (ramp) and 3.3 (temperature).
 """
@@ -22,15 +23,15 @@ from lce_core.rope import ContextLengths, Frequencies, RopeGeometry, RopeTable
 
 
 class ByParts(Method):
-    """Interpolation of slow pairs, with a ramp between two numbers of rotations."""
+    """Divides the frequencies of slow pairs, keeps those of fast pairs, and mixes both between."""
 
     family: ClassVar[Family] = "interpolation"
 
     beta_fast: float = Field(default=32.0, gt=0)
     """A pair that makes at least this many rotations within the trained context stays unchanged."""
     beta_slow: float = Field(default=1.0, gt=0)
-    """A pair that makes at most this many rotations within the trained context is divided by the
-    whole scale."""
+    """The frequency of a pair that makes at most this many rotations within the trained context is
+    divided by the full scale."""
 
     @model_validator(mode="after")
     def _limits_in_order(self) -> Self:
@@ -44,7 +45,7 @@ class ByParts(Method):
         return self
 
     def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
-        """Raise SpecError if the trained context is too short for a ramp."""
+        """Raise SpecError if even the fastest pair makes at most `beta_slow` rotations."""
         if geometry.trained_context <= 2 * math.pi * self.beta_slow:
             raise SpecError(
                 f"{self.plugin_name}.beta_slow",
@@ -56,16 +57,20 @@ class ByParts(Method):
             )
 
     def interpolated(self, geometry: RopeGeometry) -> Frequencies:
-        """Return the degree of interpolation (pairs,): 0 keeps a pair, 1 divides it by the scale.
+        """Return for each pair how far it is interpolated (pairs,), from 0 to 1.
 
-        The degree is linear in the pair's rotations within the trained context.
+        0 keeps the pair's frequency, 1 divides it by the full scale. In between, the value is
+        linear in the rotations of the pair within the trained context.
         """
         rotations = geometry.trained_context * geometry.inv_freq() / (2 * math.pi)
         kept = (rotations - self.beta_slow) / (self.beta_fast - self.beta_slow)
         return np.asarray(1 - np.clip(kept, 0, 1))
 
     def by_parts(self, geometry: RopeGeometry, scale: float) -> Frequencies:
-        """Return inverse frequencies (pairs,): kept and divided values, mixed by `interpolated`."""
+        """Return inverse frequencies (pairs,): the mean of the divided and the kept frequency.
+
+        `interpolated` gives the weight of the divided frequency.
+        """
         share, kept = self.interpolated(geometry), geometry.inv_freq()
         return share * kept / scale + (1 - share) * kept
 
@@ -73,21 +78,22 @@ class ByParts(Method):
 def temperature(scale: float) -> float:
     """Return the attention factor of YaRN: 0.1 ln(scale) + 1.
 
-    Queries and keys are both multiplied by it; the paper calls it sqrt(1 / t) (section 3.3).
+    The factor multiplies both queries and keys; the paper calls it sqrt(1 / t) (section 3.3).
     """
     return 0.1 * math.log(scale) + 1
 
 
 class WithTemperature(ByParts):
-    """Interpolation by parts with one of two ramps, and an attention temperature."""
+    """NTK-by-parts with a choice of two ramps, and with an attention temperature."""
 
     ramp: Literal["code", "paper"] = "code"
-    """Ramp: "code" is linear in the pair's index, as in the authors' code; "paper" in rotations."""
+    """"code": the ramp is linear in the pair's index, as in the authors' code. "paper": the ramp is
+    linear in the pair's rotations within the trained context."""
     truncate: bool = True
-    """True rounds the limits of the code's ramp outwards to whole indices of pairs."""
+    """True rounds both ends of the "code" ramp outwards to whole indices of pairs."""
     attention_factor: float | None = Field(default=None, gt=0)
-    """Factor that multiplies both queries and keys; None means 0.1 ln(scale) + 1. With 1 the method
-    is NTK-by-parts."""
+    """Factor that multiplies both queries and keys; None means 0.1 ln(scale) + 1. With 1 and the
+    "paper" ramp, the method is NTK-by-parts."""
 
     @model_validator(mode="after")
     def _truncation_has_effect(self) -> Self:
@@ -112,9 +118,9 @@ class WithTemperature(ByParts):
         )
 
     def stated(self, scale: float, trained: int) -> dict[str, Any] | None:
-        """Return transformers' `rope_parameters` for a scale and a trained context in tokens.
+        """Return `rope_parameters` for transformers, from the scale and the trained context.
 
-        None for the paper's ramp, which transformers lacks.
+        The trained context is in tokens. None for the "paper" ramp, which transformers lacks.
         """
         if self.ramp == "paper":
             return None
@@ -144,6 +150,9 @@ class WithTemperature(ByParts):
 
 
 def _index(rotations: float, geometry: RopeGeometry) -> float:
-    """Return the real-valued index of the pair that makes `rotations` in the trained context."""
+    """Return the index, as a real number, of the pair that would make this many rotations.
+
+    Rotations are counted within the trained context.
+    """
     ratio = geometry.trained_context / (2 * math.pi * rotations)
     return geometry.rotary_dim * math.log(ratio) / (2 * math.log(geometry.theta))

@@ -1,4 +1,4 @@
-"""The change of RoPE base of all NTK-aware methods, and base classes for dynamic scales.
+"""The RoPE base of all NTK-aware methods, and base classes of those whose scale is dynamic.
 
 Design: `DynamicNtk` computes a scale that depends on the request's length. Subclasses define how
 fast the scale grows and up to which length it is constant.
@@ -32,9 +32,9 @@ def ntk_frequencies(geometry: RopeGeometry, scale: float) -> Frequencies:
 
 
 def dynamic_scale(factor: float, length: int, trained: int) -> float:
-    """Return factor * length / trained - (factor - 1), with lengths in tokens.
+    """Return the scale for a request: factor * length / trained - (factor - 1), lengths in tokens.
 
-    Up to the trained context the scale is 1.
+    For requests up to the trained context the scale is 1.
     """
     return factor * max(length, trained) / trained - (factor - 1)
 
@@ -51,19 +51,19 @@ class DynamicNtk(Method):
         self.rope_table(geometry, lengths)
 
     def length_dependent(self, geometry: RopeGeometry, lengths: ContextLengths) -> bool:
-        """Return True beyond `constant_up_to`, where the scale follows the request's length."""
+        """Return True for requests longer than `constant_up_to`: their length sets the scale."""
         return lengths.request > self.constant_up_to(lengths)
 
     def growth(self, lengths: ContextLengths) -> float:
-        """Return the increase of the scale when a request is one trained context longer."""
+        """Return by how much the scale grows when a request is one trained context longer."""
         raise NotImplementedError
 
     def constant_up_to(self, lengths: ContextLengths) -> int:
-        """Return the longest request, in tokens, that still has the smallest scale."""
+        """Return the length in tokens up to which all requests have the same, smallest scale."""
         return lengths.trained
 
     def scale_at(self, lengths: ContextLengths) -> float:
-        """Return the scale by which the request's slowest frequency is divided."""
+        """Return the number by which the slowest frequency is divided for this request."""
         length = max(self.constant_up_to(lengths), lengths.request)
         return dynamic_scale(self.growth(lengths), length, lengths.trained)
 
@@ -72,8 +72,8 @@ class TargetNtk(DynamicNtk):
     """NTK-aware scaling that is constant for requests up to the target context."""
 
     factor: float | None = Field(default=None, gt=0)
-    """Growth s of the scale per trained context of length; None means target context / (2 * trained
-    context)."""
+    """Increase s of the scale when a request is one trained context longer; None means target
+    context / (2 * trained context)."""
 
     def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
         checked_scale(self, None, lengths)

@@ -1,6 +1,6 @@
 """Base class of methods that replace the RoPE base for all pairs and lengths.
 
-Design: these methods differ in the base, the training recipe and the paper, but compute the same.
+Design: the subclasses compute the same; they differ in the default base, in training and in source.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Base = Annotated[float, Field(gt=1)]
 
 
 class OtherBase(Method):
-    """A RoPE base that replaces the base model's for all pairs and lengths."""
+    """Replaces the model's RoPE base by `base`, for all pairs and all request lengths."""
 
     family = "base"
 

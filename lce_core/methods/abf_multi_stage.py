@@ -23,7 +23,7 @@ from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
 
 class AdjustedBaseInStages(Method):
-    """A larger base at every length, reached in several training runs."""
+    """A larger RoPE base at every length, reached in several training runs."""
 
     family = "base"
     training = "required"
@@ -37,7 +37,7 @@ class AdjustedBaseInStages(Method):
         return RopeTable(geometry.inv_freq(self.bases[-1]))
 
     def stages(self, lengths: ContextLengths) -> tuple[TrainingStage, ...]:
-        """Return all training runs except the last, whose rows have the target length."""
+        """Return all training runs except the last. The rows of the last have the target length."""
         shares = self.shares or [1 / len(self.bases)] * len(self.bases)
         last = len(self.bases) - 1
         return tuple(
@@ -46,7 +46,10 @@ class AdjustedBaseInStages(Method):
         )
 
     def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
-        """Raise SpecError if shares do not sum to 1 or the target cannot be halved per stage."""
+        """Raise SpecError if shares do not sum to 1 or the target cannot be halved for each stage.
+
+        The row length of a stage is half that of the next one; the last has the target context.
+        """
         if self.shares is not None:
             fit = len(self.shares) == len(self.bases) and min(self.shares) > 0
             if not fit or not math.isclose(sum(self.shares), 1, abs_tol=1e-9):
@@ -62,7 +65,7 @@ class AdjustedBaseInStages(Method):
                 "abf_multi_stage.bases",
                 f"{len(self.bases)} stages to {lengths.target} tokens",
                 f"a target divisible by {parts}, because rows double from stage to stage",
-                "give fewer bases or another target_context",
+                f"remove bases, or set target_context to a multiple of {parts}",
             )
 
 

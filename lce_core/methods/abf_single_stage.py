@@ -13,7 +13,7 @@ from lce_core.registry import Source
 
 
 class AdjustedBase(OtherBase):
-    """A larger base at every length."""
+    """A larger RoPE base at every length."""
 
     base: Base = 5e6
     """RoPE base at every length."""

@@ -46,10 +46,11 @@ class Clex(Method):
     step: float = Field(default=0.1, gt=0, le=1)
     """Step of the integration, in units of the scale; 1 must be a multiple of the step."""
     log_scale: bool = False
-    """Multiply attention logits by ln(length) / ln(trained context) beyond the trained context."""
+    """True multiplies the attention logits of requests longer than the trained context by
+    ln(request length) / ln(trained context)."""
 
     def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
-        """Return the table before training: NTK-aware frequencies and the optional log scaling."""
+        """Return the table before training: NTK-aware frequencies and the `log_scale` factor."""
         factor = 1.0
         if self.log_scale and lengths.request > lengths.trained:
             factor = math.sqrt(math.log(lengths.request) / math.log(lengths.trained))
@@ -71,7 +72,7 @@ class Clex(Method):
                 "clex.step",
                 self.step,
                 "a step that divides 1, so that the integration reaches every whole scale",
-                f"write 1/{self.steps_per_scale} = {1 / self.steps_per_scale}",
+                f"write {1 / self.steps_per_scale}",
             )
         self.untrained(geometry, 1)
 
@@ -80,20 +81,20 @@ class Clex(Method):
 
     @property
     def steps_per_scale(self) -> int:
-        """Integration steps per unit of the scale."""
+        """Number of integration steps in which the scale grows by 1."""
         return round(1 / self.step)
 
     def largest_scale(self, lengths: ContextLengths) -> int:
-        """Return `max_scale`; None means 4 * ceil(target context / trained context)."""
+        """Return `max_scale` or, if it is None, 4 * ceil(target context / trained context)."""
         target = math.ceil(lengths.target / lengths.trained)
         return _MARGIN * target if self.max_scale is None else self.max_scale
 
     def scale_at(self, lengths: ContextLengths) -> int:
-        """Return the request's length in trained contexts, rounded up; at most `largest_scale`."""
+        """Return ceil(request length / trained context), but at most `largest_scale`."""
         return min(math.ceil(lengths.request / lengths.trained), self.largest_scale(lengths))
 
     def untrained(self, geometry: RopeGeometry, scale: float) -> Frequencies:
-        """Return inverse frequencies (pairs,) before training, at any scale from 1 on."""
+        """Return inverse frequencies (pairs,) before training, for a scale of at least 1."""
         return ntk_frequencies(geometry, 2 * scale - 1)
 
 

@@ -1,7 +1,7 @@
-"""Dynamic NTK-aware interpolation of YaRN: the scale is the request's length over the context.
+"""Dynamic NTK-aware interpolation (YaRN's paper): scale = request length / trained context.
 
 Design: the method ntk_aware with scale max(1, L / C), where L counts prompt and new tokens of the
-request and C is the trained context. The scale of ntk_frozen grows twice as fast.
+request and C is the trained context. The method ntk_frozen has a scale that grows twice as fast.
 
 Source: Peng et al. 2023, arXiv:2309.00071, section 3.4 and table 5 (after emozilla, 2023).
 """

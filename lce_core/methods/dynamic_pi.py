@@ -1,4 +1,4 @@
-"""Dynamic position interpolation of YaRN: the scale is the request's length over the context.
+"""Dynamic position interpolation (YaRN's paper): scale = request length / trained context.
 
 Design: every frequency is divided by max(1, L / C), where C is the trained context. L counts prompt
 and new tokens of the request, so that cached keys and new queries use one table.
@@ -16,7 +16,7 @@ from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
 
 class DynamicPositionInterpolation(Method):
-    """Linear interpolation of positions by the length of the request."""
+    """Position interpolation with the scale max(1, request length / trained context)."""
 
     family = "dynamic"
 

@@ -1,4 +1,4 @@
-"""Dynamic YaRN: the scale of frequencies and temperature follows the request's length.
+"""Dynamic YaRN: the scale of frequencies and temperature = request length / trained context.
 
 Design: YaRN with scale max(1, L / C), where C is the trained context. L counts prompt and new
 tokens of the request, so that cached keys and new queries use one table. With attention_factor 1
@@ -19,7 +19,7 @@ from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
 
 class DynamicYarn(WithTemperature):
-    """Interpolation by parts with temperature, by the length of the request."""
+    """YaRN with the scale max(1, request length / trained context)."""
 
     family = "dynamic"
 

@@ -29,16 +29,17 @@ class Landmark(Method):
     training = "required"
 
     block: int | None = Field(default=None, ge=2)
-    """Number of tokens in a block, its landmark included; None means 64, at most 1/8 of
-    train_length."""
+    """Number of tokens in a block, its landmark included; None means the smaller of 64 and
+    train_length / 8."""
     top_k: int = Field(default=5, ge=1)
-    """Number of earlier blocks that each query and head reads besides its own chunk."""
+    """Number of earlier blocks that each query and head reads, besides the query's own chunk. A
+    chunk has the positions of train_length that top_k + 1 blocks leave free."""
     train_length: int | None = Field(default=None, ge=1)
     """Number of text tokens, without landmarks, in each sequence into which training rows are cut;
-    None means 512, at most the trained context."""
+    None means the smaller of 512 and the trained context."""
 
     def insertion(self, geometry: RopeGeometry) -> TokenInsertion:
-        """Return block size and train_length; defaults depend on the trained context."""
+        """Return `block` and `train_length`, with None replaced by the default for the model."""
         length = self.train_length
         if length is None:
             length = min(512, geometry.trained_context)
@@ -48,7 +49,8 @@ class Landmark(Method):
     def attention(self, geometry: RopeGeometry, lengths: ContextLengths) -> BlockRetrieval:
         """Return the attention at inference, which reads blocks selected by landmarks.
 
-        Positions for top_k + 1 blocks and for the query's chunk add up to train_length.
+        A chunk has train_length - (top_k + 1) * block tokens: together with top_k + 1 blocks it
+        needs exactly the positions that training used.
         """
         sizes = self.insertion(geometry)
         chunk = sizes.train_length - (self.top_k + 1) * sizes.block
@@ -58,7 +60,11 @@ class Landmark(Method):
         return GroupedSoftmax(block=self.insertion(geometry).block)
 
     def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
-        """Raise SpecError if block, training sequence and target context do not divide or fit."""
+        """Raise SpecError for sizes that do not fit together.
+
+        train_length must be a multiple of block, have at least top_k + 2 blocks, and divide the
+        target context.
+        """
         sizes = self.insertion(geometry)
         block, length = sizes.block, sizes.train_length
         if length % block:

@@ -36,7 +36,7 @@ class LongLora(ScaledMethod):
     scale: float | None = None
     """Divisor of all frequencies, as in pi; None means target / trained context."""
     num_groups: int = Field(default=4, ge=1)
-    """Number of blocks that a training row is cut into."""
+    """Number of equal blocks into which attention cuts a training row."""
     rank: int = Field(default=8, ge=1)
     """Rank of the low-rank updates."""
     alpha: float = Field(default=16.0, gt=0)
@@ -46,7 +46,9 @@ class LongLora(ScaledMethod):
         return RopeTable(geometry.inv_freq() / self.scale_for(lengths))
 
     def training_attention(self, geometry: RopeGeometry, lengths: ContextLengths) -> ShiftedSparse:
-        """Return attention in blocks of request / num_groups tokens; the request is a training row.
+        """Return attention in blocks of `lengths.request` / num_groups tokens.
+
+        The request is a training row.
 
         Raises:
           SpecError: if the row is not `num_groups` blocks of an even number of tokens.

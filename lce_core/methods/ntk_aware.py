@@ -16,7 +16,7 @@ from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
 
 class NtkAware(ScaledMethod):
-    """Static NTK-aware scaling of the base."""
+    """NTK-aware scaling of the RoPE base, with one scale for all request lengths."""
 
     family = "base"
 

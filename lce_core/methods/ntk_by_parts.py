@@ -16,7 +16,7 @@ from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
 
 class NtkByParts(ScaledMethod, ByParts):
-    """Interpolation by parts with a ramp that is linear in rotations."""
+    """Keeps fast frequencies, divides slow ones by the scale, and mixes both between."""
 
     scale: float | None = None
     """Divisor of fully interpolated frequencies; None means target / trained context."""

@@ -17,7 +17,7 @@ from lce_core.rope import ContextLengths
 
 
 class NtkFrozen(DynamicNtk):
-    """NTK-aware scaling that follows the length of each request."""
+    """NTK-aware scaling with a scale that grows with the length of the request."""
 
     factor: float = Field(default=2.0, ge=1)
     """Increase s of the scale when a request is one trained context longer."""

@@ -21,15 +21,15 @@ from lce_core.rope import ContextLengths, RopeGeometry
 
 
 class ReRope(Method):
-    """Distances cut off beyond a window, for inference."""
+    """Attention that limits large distances, for inference."""
 
     family = "approximate"
     exact_attention = False
     training = "none"
 
     window: int | None = Field(default=None, ge=1)
-    """Number of recent tokens at their true distance; None means 512, at most half the trained
-    context."""
+    """Number of recent tokens at their true distance; None means the smaller of 512 and half the
+    trained context."""
     leak: int | None = Field(default=None, ge=1)
     """Number of tokens beyond the window over which the distance grows by 1; None keeps it
     constant."""

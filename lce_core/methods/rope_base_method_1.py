@@ -1,8 +1,9 @@
-"""Method 1 of Men et al. 2024: a larger RoPE base that keeps the bound B_m positive.
+"""Method 1 of Men et al. 2024: a larger RoPE base with which B_m stays non-negative.
 
-Design: rope_theta becomes 5e6 at every length, so that no pair turns further than in training and
-B_m (`lce_core.rope.bound`) is non-negative up to 82999 tokens. The counterpart rope_base_method_2
-violates only the bound.
+Design: B_m is the paper's measure of how well attention distinguishes a similar token from a random
+one at distance m (`lce_core.rope.bound`). rope_theta becomes 5e6 at every length. With this base no
+pair turns further than in training, and B_m is non-negative up to 82999 tokens. The counterpart
+rope_base_method_2 differs in one point: its B_m turns negative.
 
 Source: Men et al. 2024, arXiv:2405.14591, section 5.5 and table 4.
 """
@@ -15,7 +16,7 @@ from lce_core.registry import Source
 
 
 class BoundKept(OtherBase):
-    """A base above the bound."""
+    """A RoPE base large enough that B_m stays non-negative."""
 
     base: Base = 5e6
     """RoPE base at every length."""

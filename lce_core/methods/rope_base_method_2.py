@@ -1,7 +1,9 @@
 """Method 2 of Men et al. 2024: no pair turns further than in training, but B_m turns negative.
 
-Design: pairs from a split on are interpolated by the scale. Pairs before it get the base whose
-frequency agrees at the split. For Llama-2 and scale 8 the split is pair 44 of 64.
+Design: the frequencies of slow pairs, from a split on, are divided by the scale. The fast pairs
+before the split get a larger base, whose frequency at the split equals the divided one. In the
+paper (Llama-2, scale 8) the split is pair 44 of 64. B_m is the paper's measure of how well
+attention distinguishes a similar token from a random one (`lce_core.rope.bound`).
 
 Source: Men et al. 2024, arXiv:2405.14591, section 5.5 and table 4.
 """
@@ -29,7 +31,8 @@ class BoundBroken(ScaledMethod):
     scale: float | None = None
     """Divisor of the frequencies from the split on; None means target / trained context."""
     split: int | None = Field(default=None, ge=1)
-    """First interpolated pair; None means pair 44 of 64, or the same fraction for other models."""
+    """Index of the first pair whose frequency is divided; None means pair 44 of 64, or the same
+    fraction of the pairs of other models."""
 
     def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
         scale = self.scale_for(lengths)

@@ -30,11 +30,11 @@ class SelfExtend(Method):
     training = "none"
 
     window: int | None = Field(default=None, ge=1)
-    """Number of recent tokens at their true distance, a multiple of group; None means 1024, at most
-    half the trained context."""
+    """Number of recent tokens at their true distance, a multiple of group; None means the smaller
+    of 1024 and half the trained context, rounded down to such a multiple."""
     group: int | None = Field(default=None, ge=1)
-    """Number of tokens that share a position beyond the window; None means 64, at most 1/8 of the
-    trained context."""
+    """Number of tokens that share a position beyond the window; None means the smaller of 64 and
+    1/8 of the trained context."""
 
     def attention(self, geometry: RopeGeometry, lengths: ContextLengths) -> GroupedNeighbour:
         trained = geometry.trained_context

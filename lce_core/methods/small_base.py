@@ -1,8 +1,8 @@
 """A smaller RoPE base: low perplexity at long lengths, but little use of distant tokens.
 
-Design: rope_theta becomes 500, which is below the bound for any long context
-(`lce_core.rope.bound`). The method is a control: it shows that perplexity alone does not measure
-use of the context.
+Design: rope_theta becomes 500, less than the smallest base that the paper's bound requires for a
+long context (`lce_core.rope.bound`). The method is a control: it shows that perplexity alone does
+not measure whether a model uses distant tokens.
 
 Source: Men et al. 2024, arXiv:2405.14591, sections 3 and 5.4.
 """
@@ -15,7 +15,7 @@ from lce_core.registry import Source
 
 
 class SmallBase(OtherBase):
-    """A RoPE base below the bound."""
+    """A RoPE base that is too small for long contexts."""
 
     base: Base = 500.0
     """RoPE base at every length."""

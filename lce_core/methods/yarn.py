@@ -20,7 +20,7 @@ from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
 
 class Yarn(ScaledMethod, WithTemperature):
-    """Interpolation by parts with attention temperature."""
+    """NTK-by-parts with a choice of two ramps, and with an attention temperature."""
 
     scale: float | None = None
     """Divisor of fully interpolated frequencies; None means target / trained context."""

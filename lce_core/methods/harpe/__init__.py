@@ -38,17 +38,20 @@ class Harpe(Method):
     family = "base"
 
     bases: Bases = "searched"
-    """Rule that chooses the bases, or a list with one base per query head; query heads that share a
-    key-value head have equal bases."""
+    """"searched" (by `stride` and the rules of `search`), "uniform_ascending" or
+    "uniform_descending" (evenly from 1e6 to 5e6, or back), or a list with one base per query head.
+    In a list, query heads that share a key-value head must have equal bases."""
     stride: int | None = Field(default=None, ge=1)
-    """Difference between successive candidate bases of the search; None means 30000."""
+    """Difference between successive candidate bases of the search; None means 30000, the value that
+    reproduces the paper's table 2."""
 
     @model_validator(mode="after")
     def _stride_has_effect(self) -> Self:
         if self.stride is not None and self.bases != "searched":
             raise SpecError(
                 "stride",
-                f"stride {self.stride} together with other bases",
+                f"stride {self.stride} together with "
+                + (f"bases: {self.bases}" if isinstance(self.bases, str) else "a list of bases"),
                 "a stride only together with `bases: searched`",
                 "remove stride, or write `bases: searched`",
             )

@@ -26,13 +26,14 @@ from lce_core.rope import Frequencies
 Positions = NDArray[np.int64]
 
 _BLOCK = 1024
-"""Number of distances in the fine table of the angle addition."""
+"""`waveform` splits distances into a multiple of this number and a remainder, and adds the angles
+of both."""
 _SAME_HEIGHT = 1e-3
 """Two values of a waveform count as equally high if they differ by at most this. The search for the
 next main peak or trough accepts the first local extremum that is as high or low as required."""
 _FIRST_LOOK = 64
-"""Number of extrema that `_next_near` compares first. The number doubles each time, because most
-matches are close to the start."""
+"""Number of extrema that `_next_near` compares first. It starts small, because most matches are
+close to the start, and doubles after each failure."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +57,9 @@ class SearchSettings:
     trough_gap: int = 60
     """Minimum distance between two main troughs, exclusive, in tokens."""
     stretch: int = 500
-    """Number of tokens after a peak within which the next main peak is the highest value."""
+    """The next main peak is the highest value of the waveform in this many tokens after a peak."""
     radius: int = 3
-    """Maximum distance in tokens at which a peak of one head covers a trough of another."""
+    """A peak of one head covers a trough of another if they are at most this many tokens apart."""
 
     @property
     def candidates(self) -> tuple[int, ...]:
@@ -81,7 +82,7 @@ class SearchSettings:
 class Extrema:
     """Relative distances in tokens at which waveforms have main peaks and main troughs.
 
-    The distances of a single base are in ascending order.
+    For a single base the distances are in ascending order.
     """
 
     peaks: Positions
@@ -103,7 +104,7 @@ def search_bases(
 ) -> tuple[int, ...]:
     """Return `count` bases in the order in which the search chose them.
 
-    The first bases do not depend on `count`.
+    A larger `count` adds bases at the end and changes none of the earlier ones.
 
     Args:
       rotary_dim: rotated elements of a head.
@@ -130,7 +131,7 @@ def search_bases(
 def waveform(base: float, rotary_dim: int, nearest: int, farthest: int) -> Frequencies:
     """Return f(m) for m = nearest..farthest, both included.
 
-    Angle addition reduces the computation to one product of a coarse and a fine table of cosines.
+    Angle addition reduces the computation to one product of two small tables of cosines and sines.
     The result is accurate to about 1e-12.
     """
     inv_freq = float(base) ** -(np.arange(0, rotary_dim, 2) / rotary_dim)
@@ -141,11 +142,12 @@ def waveform(base: float, rotary_dim: int, nearest: int, farthest: int) -> Frequ
 
 
 def main_extrema(base: float, rotary_dim: int, settings: SearchSettings = PUBLISHED) -> Extrema:
-    """Find the main peaks in order of growing distance, and the main troughs in the opposite order.
+    """Return the main peaks and main troughs of a base's waveform.
 
-    The first main peak is the highest peak; each further main peak is the highest value of the next
-    `stretch` tokens. The first main trough is the lowest trough; each further main trough is the
-    lowest value at all smaller distances. Extrema too close to the previous main one are skipped.
+    Peaks are searched from small to large distances, troughs from large to small. The first main
+    peak is the highest peak; each further main peak is the highest value of the next `stretch`
+    tokens. The first main trough is the lowest trough; each further main trough is the lowest value
+    at all smaller distances. Extrema too close to the previous main one are skipped.
     """
     values = waveform(base, rotary_dim, settings.nearest, settings.farthest)
     maxima, minima = _strict_extrema(values)
@@ -189,7 +191,7 @@ def _main_troughs(values: Frequencies, minima: Positions, settings: SearchSettin
 
 
 def _next_near(heights: Frequencies, start: int, target: float) -> int:
-    """Return the first index from `start` on with a height of about `target`, or len(heights)."""
+    """Return the first index >= `start` whose height is about `target`; len(heights) if none is."""
     block = _FIRST_LOOK
     while start < len(heights):
         near = np.abs(heights[start : start + block] - target) <= _SAME_HEIGHT

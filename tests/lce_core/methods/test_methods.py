@@ -390,7 +390,7 @@ def test_a_target_below_the_trained_context_is_refused(name: str) -> None:
             {"name": "harpe", "bases": [1e6, 0.5]},
             r"m\.bases\.heads\[1\]: got 0.5; .*greater than 1",
         ),
-        ({"name": "harpe", "bases": [1e6], "stride": 10000}, "together with other bases"),
+        ({"name": "harpe", "bases": [1e6], "stride": 10000}, "together with a list of bases"),
         ({"name": "harpe", "stride": 0}, r"m\.stride: got 0"),
         ({"name": "dynamic_pi", "scale": 2.0}, r"keys of dynamic_pi: \(none\)"),
         ({"name": "landmark", "block": 1}, r"m\.block: got 1"),
