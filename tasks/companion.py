@@ -13,15 +13,15 @@ from lce_core.store.odd_files import make_folder, make_way
 from tasks.own_code import child_environment
 
 _END_SECONDS = 60.0
-"""Time for the process to finish its last update. After that it is killed."""
+"""Time that the helper process has to finish its last update; after that it is killed."""
 
 
 @contextlib.contextmanager
 def companion(module: str, *arguments: str, log: Path) -> Iterator[None]:
-    """Run `python -m module arguments` inside the `with` block; append its output to `log`.
+    """Run `python -m module arguments` during the `with` block; append its output to `log`.
 
-    The process ends when its standard input closes (`end_of_input`): at the end of the block, or
-    when this process dies.
+    The module must exit when its standard input closes (see `end_of_input`). That happens at the
+    end of the block, or when this process dies.
     """
     make_folder(log.parent)
     make_way(log)
@@ -47,7 +47,10 @@ def companion(module: str, *arguments: str, log: Path) -> Iterator[None]:
 
 
 def end_of_input() -> threading.Event:
-    """Return an event that is set when this process's standard input closes."""
+    """Return an event that is set when this process's standard input closes.
+
+    The helper process calls this to learn that the process which started it has ended.
+    """
     ended = threading.Event()
 
     def wait() -> None:

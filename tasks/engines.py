@@ -1,4 +1,4 @@
-"""Select the machines of an execution by its engine."""
+"""Find the hardware on which an execution computes: this machine, or a Ray cluster."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from tasks.ray_engine.cluster import nodes_of
 
 
 def machines_for(execution: Execution) -> Machines:
-    """Return the hardware of this machine, or of all nodes of the Ray cluster.
+    """Return the hardware of this machine, or that of all Ray nodes if the engine is Ray.
 
     Raises:
-      SpecError, ServiceError: if the engine is Ray; see `cluster.connected`.
+      SpecError, ServiceError: if the Ray cluster cannot be used; see `cluster.connected`.
     """
     return this_machine(execution) if execution.engine == LOCAL else nodes_of(execution)

@@ -1,9 +1,10 @@
 """Update the catalog while the store changes: `python -m tasks.fresh_catalog HOME`.
 
-A run writes the catalog only after its first seed and at its end. To show finished cells earlier,
-this process polls the store, beside each run and each dashboard. It writes the catalog only if the
-store has changed, and uses a small share of one core at low priority. It exits when its standard
-input closes, which the run or the dashboard holds open. It loads DuckDB at its first poll.
+A run itself writes the catalog only after its first seed and at its end. To show finished cells
+earlier, each run and each dashboard starts this process. It polls the store, writes the catalog
+only if the store has changed, and uses a small share of one core at low priority. It exits when its
+standard input closes, that is when the run or the dashboard ends. It loads DuckDB at its first
+poll.
 """
 
 from __future__ import annotations
@@ -32,15 +33,15 @@ class Pace:
     share: float
     """Largest share of one core's time that polls and builds may take."""
     creates_missing: bool
-    """True to create a catalog if the home has none."""
+    """True to create the catalog if none exists; False to update only an existing one."""
 
 
 BESIDE_A_DASHBOARD = Pace(seconds=5.0, share=0.1, creates_missing=False)
 BESIDE_A_RUN = Pace(seconds=30.0, share=0.03, creates_missing=True)
-"""After a build of 1 s the process pauses for 33 s, after one of 10 s for more than 5 minutes."""
+"""Beside a run, a catalog build of 1 s is followed by a pause of 33 s, one of 10 s by 333 s."""
 _BESIDE_A_RUN = "--beside-a-run"
 _NICE = 10
-"""Added to the niceness of the process, so that the computing processes have priority."""
+"""Increment of the process's niceness, so that the computing processes have priority."""
 
 
 def keep_fresh(home: Path, ended: threading.Event, pace: Pace = BESIDE_A_DASHBOARD) -> None:
@@ -64,9 +65,10 @@ def keep_fresh(home: Path, ended: threading.Event, pace: Pace = BESIDE_A_DASHBOA
 
 @contextlib.contextmanager
 def catalog_kept_fresh(home: Path) -> Iterator[None]:
-    """Keep the catalog fresh in a separate process inside the `with` block.
+    """Keep the catalog up to date in a separate process during the `with` block.
 
-    Finished cells appear within about a minute. The process logs errors to logs/live-results.log.
+    A cell appears in the catalog about a minute after it is done. The process logs errors to
+    logs/live-results.log.
     """
     # At the end of the block, wait for a running build: the run's own build would wait for its lock
     # anyway.
@@ -76,7 +78,7 @@ def catalog_kept_fresh(home: Path) -> Iterator[None]:
 
 
 def main(home: Path, pace: Pace) -> int:
-    """Keep the catalog of `home` fresh until standard input closes; return the exit code."""
+    """Keep the catalog up to date until standard input closes; return 0, or 3 on an error."""
     guard_terminal()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the dashboard, which ends this
     os.nice(_NICE)

@@ -23,10 +23,10 @@ LEASE_FOLDER = Path("/tmp") if os.name == "posix" else Path(tempfile.gettempdir(
 
 
 def visible_gpus() -> dict[str, str]:
-    """Return the GPUs that this process may use: their UUIDs by their CUDA names, such as "0".
+    """Return the UUID of each GPU that this process may use, by its CUDA name, such as "0".
 
-    Does not import torch. Names in CUDA_VISIBLE_DEVICES that nvidia-smi does not list serve as
-    their own ids.
+    Does not import torch. For a name in CUDA_VISIBLE_DEVICES that nvidia-smi does not list, the
+    name itself replaces the UUID.
     """
     installed = _query("index,uuid")
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -37,14 +37,14 @@ def visible_gpus() -> dict[str, str]:
 
 
 def gpu_name() -> str | None:
-    """Return the driver's name of the first visible GPU; None without a GPU or nvidia-smi."""
+    """Return the model of the first visible GPU, from nvidia-smi; None without either of them."""
     visible = visible_gpus()
     listed = _query("index,name") if visible else {}
     return next((name for index, name in listed.items() if index in visible), None)
 
 
 def never(seconds: float) -> bool:
-    """Wait `seconds` and return False. As `has_to_end`, it waits for GPUs without limit."""
+    """Wait `seconds` and return False: the `has_to_end` of callers that wait without a limit."""
     time.sleep(seconds)
     return False
 
@@ -53,12 +53,13 @@ def never(seconds: float) -> bool:
 def leased_gpus(
     least: int, most: int, has_to_end: Callable[[float], bool] = never
 ) -> Iterator[list[str]]:
-    """Lease between `least` and `most` free GPUs and yield their CUDA names; wait for `least`.
+    """Lease up to `most` free GPUs, wait until `least` are free, and yield their CUDA names.
 
     Args:
-      least: minimum number of GPUs.
-      most: largest useful number of GPUs.
-      has_to_end: waits the given seconds; returns True if the caller no longer wants the GPUs.
+      least: minimum number of GPUs. If fewer are free, none is leased until the next attempt.
+      most: maximum number of GPUs, even if more are free.
+      has_to_end: called between two attempts with the seconds that it must wait; returns True if
+        the caller no longer wants the GPUs.
 
     Raises:
       SpecError: if fewer than `least` GPUs are visible.
@@ -69,7 +70,7 @@ def leased_gpus(
         raise SpecError(
             "execution.processes",
             f"{len(gpus)} visible GPUs",
-            f"{least} GPUs, one per process of a training run",
+            f"at least {least}, one for each process of a training run",
             "lower --processes",
         )
     folder = LEASE_FOLDER / f"lce-gpus-{os.getuid()}"
@@ -96,7 +97,7 @@ def _lease(
 
 
 def _query(fields: str) -> dict[str, str]:
-    """Ask nvidia-smi for two fields of each installed GPU; return the second by the first."""
+    """Return a dict from the first to the second of two nvidia-smi fields; empty on failure."""
     try:
         listed = subprocess.run(
             ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader"],

@@ -19,7 +19,7 @@ class Machines:
     cpus: int
     """Number of cores of all machines together."""
     gpu_name: str = ""
-    """GPU model as the driver or Ray names it; empty without a GPU."""
+    """GPU model, from the driver or from Ray; empty without a GPU."""
 
     @property
     def num_gpus(self) -> int:
@@ -27,11 +27,11 @@ class Machines:
         return sum(self.gpus)
 
     def training_runs(self, processes: int) -> int:
-        """Return how many runs of `processes` GPUs fit at once, each within one machine."""
+        """Return how many training runs of `processes` GPUs fit at once, each in one machine."""
         return sum(number // processes for number in self.gpus)
 
     def slot_counts(self, execution: Execution) -> SlotCounts:
-        """Return how many slots an execution gets if it uses all this hardware."""
+        """Return how many training and evaluation slots an execution gets on all this hardware."""
         counts = slot_counts(execution, self.num_gpus)
         if not self.num_gpus:
             return counts

@@ -1,7 +1,7 @@
 """Replace an unusable catalog or MLflow database before a command or a run needs it.
 
-Commands that read the catalog call this module first. It loads the code that builds a catalog only
-if there is something to build.
+Commands that read the catalog call this module first. To keep them fast, the code that builds a
+catalog is imported only if a catalog must be rebuilt.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ def damage(home: Path) -> str | None:
 
 
 def mended(home: Path) -> Path:
-    """Return the catalog's path. If its file is damaged or foreign, first rename and rebuild it.
+    """Return the catalog's path. If the file is unusable, first rename it and build a new one.
 
-    If the home has no store to rebuild the catalog from, keep the file; the code that opens it
-    reports the error.
+    Keep an unusable file if `home` contains no store from which to build a catalog. The code that
+    opens the file then reports the error.
 
     Raises:
-      StoreError: if the damaged file cannot be renamed.
+      StoreError: if the unusable file cannot be renamed.
     """
     path = catalog_path(home)
     if (home / "studies").is_dir() and damage(home):
@@ -38,10 +38,10 @@ def mended(home: Path) -> Path:
 
 
 def mend_projections(home: Path) -> None:
-    """Rebuild a damaged catalog and rename a damaged MLflow database.
+    """Rebuild an unusable catalog and rename an unusable MLflow database.
 
-    A run calls this at its start, so that its terminal shows the messages. MLflow's database is
-    created again when lce next writes to it.
+    A run calls this at its start, so that the user sees the messages in the terminal. lce creates
+    a new MLflow database when it next writes to it.
 
     Raises:
       StoreError: if a damaged file cannot be renamed.

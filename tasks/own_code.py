@@ -1,7 +1,7 @@
 """Environment of child processes that must run the code of this checkout.
 
-`python -m` searches the current folder first. A file `tasks.py` there, or another checkout, would
-run instead of the code that planned the study.
+`python -m` searches the current folder first. If that folder contained a file `tasks.py` or another
+checkout, the child would run that code instead of the code that planned the study.
 """
 
 from __future__ import annotations

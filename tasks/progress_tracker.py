@@ -17,7 +17,7 @@ from lce_core.study.pricing.time_left import Running
 
 @dataclass(frozen=True)
 class Ended:
-    """A step whose result exists: a worker computed it, or found it in the store."""
+    """A step that a worker has computed, or whose result the worker found in the store."""
 
     fingerprint: str
     seconds: float | None
@@ -32,7 +32,7 @@ class ProgressTracker:
         self._lines: dict[str, str] = {}
         self._steps: dict[str, tuple[str, float, float]] = {}
         """The running step of each unit: its fingerprint ("" until it reports progress), start time
-        (monotonic) and share done."""
+        (monotonic) and the share of it that is done."""
         self._ended: list[Ended] = []
         self._computed = 0
 
@@ -54,7 +54,7 @@ class ProgressTracker:
                     self._ended.append(Ended(event["fingerprint"], seconds))
 
     def finish(self, unit: str) -> None:
-        """Remove a unit that no longer runs."""
+        """Remove the progress of a unit that no longer runs."""
         with self._lock:
             self._lines.pop(unit, None)
             self._steps.pop(unit, None)
@@ -65,7 +65,7 @@ class ProgressTracker:
             return dict(self._lines)
 
     def running_steps(self) -> dict[str, Running]:
-        """Return seconds so far and share done of the running steps, by fingerprint.
+        """Return the elapsed seconds and the share done of each running step, by fingerprint.
 
         Steps that have not reported progress yet are omitted.
         """
@@ -102,7 +102,7 @@ def describe(event: Mapping[str, Any]) -> str:
 
 
 def share(event: Mapping[str, Any]) -> float:
-    """Return the share of a step that is done, from 0 to 1; 0 if the event does not give it."""
+    """Return the share of a step that is done, from 0 to 1; 0 if the event does not contain it."""
     done, total = (event["step"], event["steps"]) if "steps" in event else (0, 0)
     if "total" in event:
         done, total = event["done"], event["total"]

@@ -1,8 +1,8 @@
 """Build the catalog and the MLflow database from the store.
 
 Both are projections: a user may delete them at any time, and lce rebuilds them from the store
-alone. A damaged projection is renamed and rebuilt. A study that cannot be shown does not hide other
-studies. This module does not load Prefect.
+alone. A damaged projection is renamed and rebuilt. If one study's files are invalid, the other
+studies are still shown. This module does not load Prefect.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from tasks.questions import catalog_path, read
 COUNTS = "SELECT status, count(*) FROM cells WHERE study = '{study}' GROUP BY ALL ORDER BY ALL"
 
 _CONTENT_ERRORS = (ValueError, KeyError, TypeError, AttributeError)
-"""Errors that invalid content of a plan or a record causes. Only the study with it is skipped."""
+"""Exceptions that an invalid plan or record causes: skip its study, but write the others."""
 _REJECTED = "INVALID_PARAMETER_VALUE"
-"""MLflow's error code for a text or number that it rejects. Only the study with it is skipped."""
+"""MLflow's error code for a rejected text or number: skip its study, but write the others."""
 
 
 def record(home: Path, study: str) -> dict[str, int]:
@@ -63,9 +63,10 @@ def restore_mlflow(home: Path) -> None:
 
 
 def _project(store: Store, studies: Iterable[str]) -> list[str]:
-    """Write studies to MLflow, print a line for each that fails, return the names of the others.
+    """Write studies to MLflow and return the names of those that could be written.
 
-    Only errors in a study's content are caught. Other errors, such as a full disk, are raised.
+    For a study with invalid content, print a line and continue. Other errors, such as a full disk,
+    are raised.
     """
     shown = []
     for study in studies:

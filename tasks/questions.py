@@ -1,4 +1,4 @@
-"""Query the catalog without loading the code that writes it, so that `lce sql` starts fast."""
+"""Query the catalog. The code that writes it is not imported, so that `lce sql` starts fast."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Retry policy of units: which failures are retried, how often and after how long.
 
-A unit is retried if a step failed with a transient error (`lce_core.store.failures.RETRIED`: out of
-memory, I/O, NCCL) or if its worker died. `Execution.max_attempts` limits the attempts of one run.
+A unit is retried if one of its steps failed with a transient error (out of memory, I/O or NCCL; see
+`lce_core.store.failures.RETRIED`), or if its worker died. A run attempts each unit at most
+`Execution.max_attempts` times.
 Prefect applies this policy to its tasks; `with_retries` applies it without Prefect.
 """
 
@@ -19,23 +20,24 @@ if TYPE_CHECKING:
     from prefect.client.schemas.objects import State, TaskRun
 
 DELAY_SECONDS = [1.0, 10.0, 60.0]
-"""Delay before each retry; the last one repeats. The default three attempts use the first two."""
+"""Delays before the first, second and every further retry; three attempts use the first two."""
 
 Result = TypeVar("Result")
 
 
 def is_retried(error: object) -> bool:
-    """Return True if a step failed for a transient reason, or the worker died."""
+    """Return True if this error of a unit is transient, or its worker died."""
     if isinstance(error, StepsFailedError):
         return any(event["class"] in RETRIED for event in error.failed)
     return isinstance(error, WorkerLostError)
 
 
 def with_retries(compute: Callable[[], Result], max_attempts: int, stop: threading.Event) -> Result:
-    """Call `compute` until it succeeds, at most `max_attempts` times or until `stop` is set.
+    """Call `compute` until it succeeds, but at most `max_attempts` times.
 
     Raises:
-      Any error that `compute` raises in the last attempt.
+      The error of `compute`: in the last attempt, if the error is not transient (`is_retried`), or
+      if `stop` is set before the next attempt.
     """
     attempt = 1
     while True:
@@ -49,7 +51,7 @@ def with_retries(compute: Callable[[], Result], max_attempts: int, stop: threadi
 
 
 def prefect_options(max_attempts: int) -> dict[str, Any]:
-    """Return the options with which a Prefect task retries in the same way."""
+    """Return options of `prefect.task` that retry as `with_retries` does."""
     return {
         "retries": max_attempts - 1,
         "retry_delay_seconds": DELAY_SECONDS,

@@ -1,8 +1,8 @@
 """Slots of a host: how many steps of each kind run at once, and on which GPUs.
 
 Training slots and evaluation slots share the same places. A place is a GPU, or a share of the CPU.
-A training run takes one GPU per process; any other step takes one. Eight GPUs, for example, are one
-slot for a training run of eight processes, or eight evaluation slots.
+A training run uses one GPU per process; any other step uses one place. Eight GPUs, for example, are
+one slot for a training run of eight processes, or eight evaluation slots.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Slot:
     places: tuple[int, ...]
     """Indices of the slot's places among all places of this run."""
     gpus: tuple[str, ...] = ()
-    """CUDA names of the slot's GPUs, or their numbers in a cluster; empty on a CPU."""
+    """CUDA names of the slot's GPUs; in a Ray cluster only as many numbers; empty on a CPU."""
 
     @property
     def number(self) -> int:
@@ -48,11 +48,11 @@ class SlotCounts:
     evaluation: int
     """Number of concurrent steps of any other kind."""
     places_per_training: int
-    """Number of places that a training run takes: its GPUs, or 1 on a CPU."""
+    """Number of places that a training run uses: its GPUs, or 1 on a CPU."""
 
     @property
     def places(self) -> int:
-        """Number of places of all training or of all evaluation slots, whichever is larger."""
+        """Number of places in total. Both kinds of slots share them, so the larger need counts."""
         return max(self.training * self.places_per_training, self.evaluation)
 
 
@@ -71,19 +71,19 @@ def slot_counts(execution: Execution, num_gpus: int) -> SlotCounts:
 
 
 def is_training(kind: str) -> bool:
-    """Return True if steps of this kind (base, finetune) need a training slot."""
+    """Return True if steps of this kind train a model and therefore need a training slot."""
     return issubclass(kind_named(kind), TrainingSpec)
 
 
 class Slots:
-    """Hands out the places of this process as slots and takes them back. Thread-safe."""
+    """Claims and releases slots among the places of this process. Thread-safe."""
 
     def __init__(self, counts: SlotCounts, gpus: Sequence[str]) -> None:
         self.counts = counts
         self._gpus = tuple(gpus)
         self._free = set(range(len(gpus) or counts.places))
         self._used: dict[Slot, bool] = {}
-        """The claimed slots, each with True if it is used for training."""
+        """The claimed slots; the value is True if the slot is used for training."""
         self._lock = threading.Lock()
 
     def has_room(self, kind: str) -> bool:
@@ -96,7 +96,7 @@ class Slots:
 
         Args:
           kind: kind of the step.
-          warm: places of slots whose workers already run; prefer one of these slots.
+          warm: the places of each slot whose worker already runs. One of these slots is preferred.
         """
         with self._lock:
             if not (choices := self._free_choices(kind)):
@@ -119,9 +119,9 @@ class Slots:
             self._free.update(slot.places)
 
     def is_crowded_out(self, kind: str) -> bool:
-        """Return True if `kind` trains and only the lack of free GPUs prevents its start.
+        """Return True if `kind` is a training kind that could start if enough GPUs were free.
 
-        The scheduler then starts no step that could occupy the needed GPUs for long.
+        While this is True, the scheduler starts no step that could occupy these GPUs for long.
         """
         with self._lock:
             return is_training(kind) and not self._at_limit(kind) and not self._free_choices(kind)

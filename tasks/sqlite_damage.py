@@ -1,8 +1,8 @@
 """Detect why an SQLite database of MLflow or Prefect is unusable, without changing it.
 
-Only damaged pages, missing tables and an unknown schema revision make a database unusable. One that
-is locked, unreachable or on a full disk counts as usable; the program that opens it reports the
-error.
+A database is unusable if it has damaged pages, lacks a table or has an unknown schema revision. A
+database that is locked, unreachable or on a full disk counts as usable; the program that opens it
+reports the error.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from pathlib import Path
 from lce_core.store.odd_files import odd_kind
 
 CHECK_SECONDS = 1.0
-"""Time limit of the page check. A 1 GB database in memory takes about half a second."""
+"""Time limit of the page check. A 1 GB database takes 0.5 s if its file is in the page cache."""
 LOCK_SECONDS = 1.0
-"""Timeout for a lock on the database; a database that stays locked counts as usable."""
+"""How long to wait for a locked database; after that it counts as usable."""
 
 _START = b"SQLite format 3\0"
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
@@ -44,13 +44,13 @@ class Schema:
     fills_empty: bool
     """True if the program creates its tables in an empty database."""
     migrates: bool
-    """True if the program itself migrates an older database."""
+    """True if the program migrates a database of an older release when it starts."""
 
 
 def sqlite_damage(path: Path, schema: Schema) -> str | None:
     """Return why `schema.program` cannot use the file, as a phrase that completes "it is ...".
 
-    Return None for a usable or missing database, and for one that cannot be read now.
+    Return None if the database is usable or missing, or cannot be read at the moment.
     """
     try:
         if odd := odd_kind(path):

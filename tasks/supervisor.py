@@ -1,4 +1,4 @@
-"""Run a command so that no process of it survives: `python -m tasks.supervisor CMD...`.
+"""Run a command whose processes all die with their caller: `python -m tasks.supervisor CMD...`.
 
 Two processes watch the command: the supervisor, and its child, the guard, which starts the command.
 Each watcher reads from a lifeline, a pipe that closes when the process that holds its other end
@@ -7,9 +7,9 @@ is held open by the supervisor.
 
 When its lifeline closes, a watcher kills all its descendants. These include processes that moved to
 another session (torchrun starts each rank in its own) or lost their parent, because both watchers
-are subreapers. Whichever single process is killed, another one therefore cleans up. If supervisor
-and guard are killed at the same moment, the kernel kills the command (PR_SET_PDEATHSIG). Subreapers
-and PR_SET_PDEATHSIG exist only on Linux; the lifelines work everywhere.
+are subreapers. If any one of these processes is killed, another one therefore kills the rest. If
+supervisor and guard are killed at the same moment, the kernel kills the command (PR_SET_PDEATHSIG).
+Subreapers and PR_SET_PDEATHSIG exist only on Linux; the lifelines work everywhere.
 
 Both watchers forward SIGTERM and SIGUSR1, so that the command can shut down by itself.
 """
@@ -36,7 +36,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 def main(command: list[str]) -> int:
-    """Run `command` until it ends or a lifeline closes; return its exit status."""
+    """Run `command`; return its exit status, or `KILLED` if a lifeline closed before it ended."""
     # Descriptors of a worker's pipes: the only ones, apart from the lifeline, to be inherited.
     fds = tuple(int(fd) for fd in os.environ.get("LCE_WORKER_FDS", "").split(",") if fd)
     lifeline, held = os.pipe()
@@ -58,7 +58,7 @@ def main(command: list[str]) -> int:
 
 
 def kill_descendants() -> None:
-    """Kill every process below this one, until none is left."""
+    """Kill all descendants of this process, and those that they start meanwhile."""
     while children := psutil.Process().children(recursive=True):
         for process in children:
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -67,7 +67,11 @@ def kill_descendants() -> None:
 
 
 def _watch(child: int, lifeline: int, fds: tuple[int, ...]) -> int:
-    """Wait for a child, then kill all other descendants; return the exit status."""
+    """Wait for a child, then kill all other descendants; return the child's exit status.
+
+    If the lifeline closes first, kill all descendants and exit with `KILLED`. Close `fds`, the
+    command's pipes, in this process.
+    """
 
     def forward(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
         with contextlib.suppress(ProcessLookupError):

@@ -1,4 +1,4 @@
-"""Units of work as Prefect tasks."""
+"""Prefect tasks that each compute one unit, that is, steps that one worker computes together."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ UnitTask = Task[[dict[str, Any], dict[str, Any], bool], dict[str, Any]]
 def unit_task(name: str, pool: Pool, tracker: ProgressTracker) -> UnitTask:
     """Return a Prefect task of this name that calls `units.compute` with the run's workers.
 
-    The task does not use Prefect's cache, because the store already keeps each result under a
-    fingerprint of everything that it depends on.
+    The task does not use Prefect's cache. The store already keeps each result under a fingerprint
+    of everything that the result depends on.
     """
 
     def compute(unit: dict[str, Any], slot: dict[str, Any], shared: bool) -> dict[str, Any]:

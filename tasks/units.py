@@ -1,4 +1,4 @@
-"""Compute a unit and report its failures. Shared by Prefect tasks and threads."""
+"""Compute a unit, whether in a Prefect task or in a thread, and report its failures."""
 
 from __future__ import annotations
 
@@ -19,19 +19,20 @@ def compute(
     slot: dict[str, Any],
     shared: bool = False,
 ) -> dict[str, Any]:
-    """Compute the steps of a unit on a claimed slot; return how many were computed.
+    """Compute the steps of a unit on a claimed slot.
 
     Args:
       pool: the run's workers.
       tracker: receives the worker's progress.
-      unit: `Unit.to_json`. If `Unit.assists` is set, the unit helps with a step of another worker;
-        only that worker shows progress and records failures.
-      slot: `Slot.to_json`, claimed from `pool`.
-      shared: as in `Worker.run`.
+      unit: the unit as JSON (`Unit.to_json`). If its `assists` is True, it only computes parts of
+        another worker's step; that other worker shows the progress and records failures.
+      slot: the slot as JSON (`Slot.to_json`), claimed from `pool`.
+      shared: True if other processes compute steps of the unit as well; see `Worker.run`.
 
     Returns:
-      The unit's name, the number of steps computed here, the number that existed already, and the
-      fingerprints of the steps that other processes are computing ("held").
+      A dict: the unit's name ("unit"), the number of steps computed here ("computed"), the number
+      whose result existed already ("existing"), and the fingerprints of the steps that other
+      processes are computing ("held").
 
     Raises:
       StepsFailedError: if some steps failed. The other steps are done, or held by other processes.

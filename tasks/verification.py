@@ -1,7 +1,7 @@
-"""Recompute cells in a temporary home, with the same kind of workers as in a run.
+"""Recompute finished cells in a temporary store, with the same kind of workers as in a run.
 
-The temporary home contains only links to the inputs of the cells. Therefore prompts are built
-again, and the results and failures of the study stay untouched.
+The temporary store contains only links to the cells' parents and to the models. Therefore prompts
+are built again, and the results and failures of the study stay untouched.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ class Recomputed:
 
     step: Step
     folder: Path
-    """The new artifact's folder; it exists only if `record` is set."""
+    """The new artifact's folder; missing if `record` is None."""
     record: Record | None
     """The new artifact's record; None if the step failed."""
     error: str | None = None
-    """Why the step failed; None if it did not."""
+    """Why the step failed; None if it was recomputed."""
 
 
 @contextlib.contextmanager
 def home_aside(store: Store) -> Iterator[Store]:
-    """Yield an empty store in a subfolder of `store.home`, and remove it at the end.
+    """Yield a temporary store in a subfolder of `store.home`, and remove it at the end.
 
-    A lease ensures that only one process at a time verifies the store.
+    A lease ensures that only one process at a time verifies `store`.
 
     Raises:
       SpecError: if another process is verifying the store.
@@ -54,9 +54,9 @@ def home_aside(store: Store) -> Iterator[Store]:
     if lease is None:
         raise SpecError(
             f"{store.home}",
-            "a store that another process verifies",
-            "one verification at a time",
-            "wait until the other verification has finished",
+            "another process that is verifying this store",
+            "one verification of a store at a time",
+            "wait until the other `lce verify` has finished",
         )
     with lease:
         folder = make_folder(store.home / VERIFICATIONS) / ".aside"
@@ -72,10 +72,12 @@ def home_aside(store: Store) -> Iterator[Store]:
 def compute_again(
     steps: Sequence[Step], store: Store, aside: Store, execution: Execution
 ) -> Generator[Recomputed, None, None]:
-    """Recompute steps of `store` in the store `aside`. Steps that share a model run in one worker.
+    """Recompute steps of `store` in the temporary store `aside`.
+
+    Steps that share a model are computed together by one worker.
 
     Yields:
-      The results, grouped by model. A failed step has `error` set and no record.
+      The result of each step; steps that share a model follow each other.
     """
     for step in steps:
         _link_parents(step, store, aside)

@@ -1,8 +1,9 @@
 """Work queue of a run, shared with other processes that compute in the same store.
 
-Runs share only the store. The lease of the step in progress marks its whole unit as claimed. A run
-first claims unclaimed units, in the given order. If none is left, the run claims the free steps of
-a unit that another process is computing, provided that the unit can be divided.
+Several processes can compute the same study; they share only the store. While a process computes a
+step, it holds the step's lease, and the others treat the step's whole unit as claimed. A run first
+claims unclaimed units, in the given order. If none is left, it claims the steps that no process is
+computing of a unit that another process has claimed, provided that the unit can be divided.
 """
 
 from __future__ import annotations
@@ -21,42 +22,45 @@ from lce_core.study.progress import StepState, given_up
 from lce_core.study.units import Unit
 
 POLL_SECONDS = 1.0
-"""Shortest interval between two polls for steps that other processes have finished or given up."""
+"""Shortest interval between polls for steps that other processes have finished or given up."""
 MAX_RETRY_SECONDS = 8.0
 """Longest wait before retrying a step whose lease another process holds."""
 _POLL_SHARE = 20
-"""Polls start at least this many times their duration apart, so polling takes at most 5 %."""
+"""The poll interval is at least 20 times a poll's duration: polling takes at most 5 % of time."""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A whole unit claimed for one slot, or only the steps of it that no other process computes."""
+    """A unit that this run will now compute: the whole unit, or only its unclaimed steps."""
 
     unit: Unit
     shared: bool
-    """True if other processes compute the remaining steps of the unit."""
+    """True if `unit` contains only the unclaimed steps of a unit that others compute as well."""
 
 
 @dataclass(frozen=True)
 class EndedElsewhere:
-    """A step of the queue that another process has finished or given up."""
+    """A queued step that another process has finished, or has given up after a failure."""
 
     unit: Unit
-    """The unit that contained the step."""
+    """The unit in the queue that contained the step."""
     step: Step
     given_up: StepState | None
     """Why the step failed or is unavailable; None if it is done."""
 
 
 class WorkQueue:
-    """The units that this run has not started. `poll` removes what other processes finish.
+    """The units that this run has not started yet.
+
+    `poll` removes the steps that other processes have finished or given up.
 
     Args:
       units: units to do, in the order in which they should start.
       done: fingerprints of the steps that are done.
       store: the store, in which other processes compute as well.
-      folders: the user's folders of models and data (`folders_of` the execution). A step with
-        missing input counts as given up only if these folders are unchanged.
+      folders: the user's folders of models and data (`folders_of` the execution). If another
+        process gave up a step because its input is missing, this run gives up the step too, but
+        only if that process used the same folders.
     """
 
     def __init__(
@@ -65,7 +69,7 @@ class WorkQueue:
         self.waiting = list(units)
         self.done = set(done)
         self.num_held = 0
-        """Number of ready units in which the last `claim` found a step of another process."""
+        """Number of ready units of which the last `claim` found steps held by other processes."""
         self._store, self._folders = store, folders
         listing = store.listing()
         # A step with an artifact is in the queue only if the artifact is damaged.
@@ -77,19 +81,23 @@ class WorkQueue:
         }
         self._attempts = store.failures.attempts()
         self._retries: dict[str, tuple[float, float]] = {}
-        """Time (monotonic) until which a held step is not retried, and the length of that wait."""
+        """By step id: the time (monotonic) before which a held step is not retried, and the length
+        of that wait in seconds."""
         self._next_poll = time.monotonic() + POLL_SECONDS
 
     def claim(self, fits: Callable[[Unit], bool]) -> Claim | None:
         """Remove and return the first unit that can start now.
 
-        A unit can start if all steps that it needs are done, no other process holds the lease of
-        one of its steps, and `fits` returns True. If no unit can start, remove and return the free
-        steps of a divisible unit.
+        A unit can start if all steps that it needs are done, no process holds a lease of its steps,
+        and `fits` returns True. If no unit can start, take the first divisible unit of which other
+        processes hold only some steps; remove and return the other steps.
+
+        Args:
+          fits: returns True if a slot for the unit is free.
 
         Returns:
-          The work; None if there is none, or if `poll` must run first because another process has
-          finished or given up a step of the unit.
+          The claim. None if no unit can start now, or if `poll` must run first because another
+          process has finished or given up a step of the unit.
         """
         shared, self.num_held = None, 0
         # List the leases once, and read only those of the steps below, not all of them.
@@ -121,13 +129,15 @@ class WorkQueue:
         return Claim(replace(unit, steps=free), shared=True)
 
     def in_parts(self, running: Iterable[Unit]) -> Iterator[tuple[Unit, Step, list[bool]]]:
-        """Yield steps that are computed in parts and have a part that no process computes yet.
+        """Yield the steps that are being computed in parts and have an unclaimed part.
 
         Args:
-          running: units that this run computes; other processes may compute steps of waiting units.
+          running: units that this run computes. The queue's own units are searched too, because
+            other processes may be computing them.
 
         Yields:
-          A unit, one of its steps, and for each unfinished part of the step True if it is claimed.
+          A unit, one of its steps, and a list with True for each unfinished part that a process has
+          claimed and False for each unclaimed part.
         """
         asking = folders_asking(self._store.home)
         for unit in (*running, *self.waiting) if asking else ():
@@ -139,13 +149,14 @@ class WorkQueue:
                     yield unit, step, left
 
     def put_back(self, unit: Unit, held: Collection[str]) -> None:
-        """Put a unit's steps that other processes compute back to the front of the queue.
+        """Put a unit's steps that other processes hold back at the front of the queue.
 
-        Each retry of a step waits twice as long, up to `MAX_RETRY_SECONDS`, because the lease of
-        a process that died on another host looks alive until its heartbeat expires.
+        The wait before retrying a step doubles each time, up to `MAX_RETRY_SECONDS`. A step can
+        stay held for long, because the lease of a process that died on another host looks alive
+        until its heartbeat expires.
 
         Args:
-          unit: the unit that was computed.
+          unit: the unit that this run tried to compute.
           held: fingerprints of its steps that other processes hold.
         """
         steps = tuple(step for step in unit.steps if step.fingerprint in held)
@@ -155,12 +166,12 @@ class WorkQueue:
             self._retries[step.id] = (time.monotonic() + seconds, seconds)
 
     def drop(self, unit: Unit) -> None:
-        """Remove a unit that cannot run because a step it needs failed."""
+        """Remove a unit that can never run because a step that it needs failed."""
         self.waiting = [other for other in self.waiting if other is not unit]
 
     @property
     def is_due(self) -> bool:
-        """True if the poll interval has passed."""
+        """True if it is time for the next `poll`."""
         return time.monotonic() >= self._next_poll
 
     def poll(self) -> list[EndedElsewhere]:
@@ -192,7 +203,7 @@ class WorkQueue:
             return True
 
     def _has_changed(self, unit: Unit) -> bool:
-        """Return True if another process finished or gave up a step of the unit since the poll.
+        """Return True if another process finished or gave up a step since the last `poll`.
 
         Checks only the folders and failure files of the unit's steps, without listing the store.
         """
@@ -228,7 +239,7 @@ class WorkQueue:
             return False
 
     def _failed_since(self) -> set[str]:
-        """Return the ids of steps that failed after this queue was created."""
+        """Return the ids of the steps that failed, in any process, after this queue was created."""
         return {
             step_id
             for step_id, number in self._store.failures.attempts().items()

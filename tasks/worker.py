@@ -1,13 +1,13 @@
-"""The worker process: read requests, compute steps, write events. One JSON object per line.
+"""The worker process: it reads requests, computes steps and writes events.
 
-Request: {"steps": [...], "shared": ..., "assists": ...}. Events: {"event": "progress", ...} while a
-step runs, {"event": "step", "fingerprint", "status", ...} when a step ends, and {"event": "end"}
-after the last step of a request. The worker does not wait for a step that another process computes;
-the status of such a step is "held". `tasks.worker_process.Worker.run` explains "shared" and
-"assists".
+Requests and events are JSON objects, one per line. A request is {"steps": [...], "shared": ...,
+"assists": ...}; `tasks.worker_process.Worker.run` explains the last two. The worker answers with
+{"event": "progress", ...} while a step runs, {"event": "step", "fingerprint", "status", ...} when a
+step ends, and {"event": "end"} after the last step. The worker does not wait for a step that
+another process computes; the status of such a step is "held".
 
-The process exits when its requests end, or at SIGUSR1 after it has released the lease of the
-running step. `tasks.workers` starts it under `tasks.supervisor`.
+The process exits when the pipe of requests closes. At SIGUSR1 it first releases the lease of the
+running step. `tasks.worker_process` starts it under `tasks.supervisor`.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from lce_core.study.plugin_folders import add_plugin_folders
 
 PROGRESS_SECONDS = 0.5
 END = signal.SIGUSR1
-"""Signal that asks the process to exit."""
+"""Signal that asks the worker to release its lease and exit with `ENDED`."""
 ENDED = 143
-"""Exit code after `END`; shells report SIGTERM with the same code."""
+"""Exit code after `END`: the code that shells report after SIGTERM."""
 
 
 def main() -> int:
@@ -79,14 +79,14 @@ def compute(
 ) -> None:
     """Compute the steps of a unit in order; skip steps whose lease another process holds.
 
-    If another process holds the first missing step, it has claimed the whole unit. Unless the unit
-    is shared, leave all its remaining steps to that process.
+    If another process holds the first missing step, that process has claimed the whole unit. Then
+    leave all remaining steps to it, unless the unit is shared.
 
     Args:
       steps: steps of the unit.
-      ensure: computes a step unless another process does so, sends its end event, and returns its
-        status.
-      send: receives the end events of steps that are left to other processes.
+      ensure: computes a step if its result is missing and no other process computes it, sends the
+        step's end event, and returns the step's status, such as "computed" or "held".
+      send: receives an end event with status "held" for each step left to another process.
       shared: True if several processes compute the unit.
     """
     is_ours = shared
@@ -125,7 +125,7 @@ def _end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
 
 
 class _Channel:
-    """Writes events to the process of the run; progress events at most every `PROGRESS_SECONDS`."""
+    """Writes events to the run's process, progress events at most every `PROGRESS_SECONDS`."""
 
     def __init__(self, events: TextIO) -> None:
         self._events, self._last = events, 0.0

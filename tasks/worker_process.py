@@ -1,6 +1,6 @@
 """The interface of a worker, and its implementation as a process on this machine.
 
-Workers run under `tasks.supervisor` and cannot outlive this process.
+Worker processes run under `tasks.supervisor`, so they end when the run's process ends or dies.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from tasks.worker import END, ENDED
 Event = Mapping[str, Any]
 
 _KEPT_BY_MALLOC = {"MALLOC_MMAP_THRESHOLD_": 32 << 20, "MALLOC_TRIM_THRESHOLD_": 256 << 20}
-"""Sizes in bytes up to which glibc keeps freed memory. By default it returns the memory to the
-system, which clears every page before it is used again. Keeping the memory saves a tenth of the
-time of a small model on a CPU (docs/performance.md)."""
+"""Sizes in bytes up to which glibc keeps freed memory. By default glibc returns the memory to the
+system, which clears each page before a process uses it again. Keeping the memory makes a small
+model on a CPU a tenth faster (docs/performance.md)."""
 
 
 END_SECONDS = 10.0
-"""Time for a worker in the middle of a step to release its lease and exit."""
+"""How long to wait for a worker to release the lease of its running step and exit."""
 
 
 class Worker(ABC):
@@ -49,11 +49,11 @@ class Worker(ABC):
         shared: bool = False,
         assists: bool = False,
     ) -> list[Event]:
-        """Compute the steps in order; return the end event of each step.
+        """Compute the steps in order; return their end events, described in `tasks.worker`.
 
         Args:
           steps: steps of one unit.
-          on_event: receives every event.
+          on_event: receives every progress event and end event.
           shared: True if other processes compute the unit as well: skip the steps whose lease they
             hold and compute the others. If False and another process holds the first missing step,
             that process has claimed the whole unit, and no further step is computed.
@@ -76,7 +76,7 @@ class Worker(ABC):
             return ended  # it died between its last step and "end"
         lost = WorkerLostError(
             steps[len(ended)].name,
-            f"a worker that ended with {len(steps) - len(ended)} of {len(steps)} steps to go",
+            f"a worker that ended with {len(steps) - len(ended)} of {len(steps)} steps not done",
             "a worker that runs until its last step is done",
             f"read {self.account}, and check whether its machine ran out of memory",
         )
@@ -92,28 +92,28 @@ class Worker(ABC):
         """
 
     def is_placed(self, seconds: float) -> bool:  # noqa: ARG002 - unused here; see RayWorker
-        """Wait up to `seconds` for the worker to get its GPUs and cores; return True if it has.
+        """Wait up to `seconds` until the worker has its GPUs and cores; return True if it has.
 
-        A process on this machine has them from the start. A Ray actor may wait for a free node.
+        A process on this machine has them from the start. A Ray actor waits for a free node.
         """
         return True
 
     @property
     @abstractmethod
     def account(self) -> str:
-        """Where the user can read why the worker died: the path of a log, or a command."""
+        """Where to read why the worker died: the path of a log, or a command (`ray status`)."""
 
     @property
     @abstractmethod
     def died_of_its_step(self) -> bool:
-        """True if the running step most likely killed the worker.
+        """True if the running step probably caused the worker's death, such as by using up memory.
 
-        False if lce itself ended the worker, or if its node was lost.
+        False if lce itself ended the worker, or if the worker's node was lost.
         """
 
     @abstractmethod
     def ask_to_end(self) -> None:
-        """Ask the worker to end a running step and release its lease; do not wait for it."""
+        """Ask the worker to abort a running step and release its lease. Return without waiting."""
 
     @abstractmethod
     def close(self) -> None:
@@ -174,13 +174,13 @@ class WorkerProcess(Worker):
 
     @property
     def died_of_its_step(self) -> bool:
-        """True if the process exited for any reason other than the signal `END`."""
+        """True unless the process exits with the code for the signal `END` within 5 s."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             return self._process.wait(5.0) != ENDED
         return True
 
     def ask_to_end(self) -> None:
-        """Send `END` if the worker is in the middle of a step."""
+        """Send the signal `END` if a request is being computed. Return without waiting."""
         if self._is_computing:
             self._process.send_signal(END)
 
@@ -209,8 +209,8 @@ class WorkerProcess(Worker):
         except OSError as error:
             raise WorkerLostError(
                 "worker",
-                f"a process that accepts no requests ({error.strerror})",
-                "a worker that waits for requests",
+                f"a worker process that has died ({error.strerror})",
+                "a running worker process",
                 f"read {self.log}",
             ) from None
 

@@ -1,7 +1,8 @@
-"""Pool of workers, one per slot: started when needed, kept warm, replaced when they die.
+"""Pool of workers, one per slot. A worker starts when needed and is kept for later units.
 
-A worker is a process on this machine or an actor of a Ray cluster; the pool treats both alike. GPUs
-are leased by hardware id for the whole host, so two runs never share a GPU.
+If a worker dies, the next unit on its slot starts a new one. A worker is a process on this machine
+or an actor of a Ray cluster; the pool treats both alike. GPUs are leased by hardware id for the
+whole host, so two runs never share a GPU.
 """
 
 from __future__ import annotations
@@ -25,15 +26,15 @@ from tasks.worker_process import Worker, WorkerProcess
 Event = Mapping[str, Any]
 
 _LEAVE_SECONDS = 5.0
-"""Longest wait for threads that still use Ray, before the pool disconnects."""
+"""Before disconnecting from Ray, wait at most this long for threads that still use Ray."""
 POLL_SECONDS = 0.5
-"""Interval at which a unit checks whether Ray has found a node for its actor."""
+"""Interval between checks whether Ray has found a node for a slot's actor."""
 
 
 class Pool:
-    """The workers of a run, at most one for each GPU or share of the CPU.
+    """The workers of a run: at most one for each GPU, or for each slot on a CPU.
 
-    `open` claims the GPUs. Leaving the `with` block ends all workers.
+    `open` leases the GPUs. Leaving the `with` block ends all workers and releases the GPUs.
     """
 
     def __init__(self, execution: Execution) -> None:
@@ -41,22 +42,23 @@ class Pool:
         self.is_open = False
         self.is_closed = False
         self.head = cluster.Head()
-        """Detects that the head of the Ray cluster is lost; unused without Ray."""
+        """Detects that the head node of the Ray cluster is lost; unused without Ray."""
         self._leases = contextlib.ExitStack()
         self._workers: dict[tuple[int, ...], Worker] = {}
         self._busy: set[tuple[int, ...]] = set()
-        """Places of the slots that compute a unit."""
+        """The slots that are computing a unit, each as its places."""
         self._waiting: deque[tuple[int, ...]] = deque()
-        """Places of the slots whose Ray actor waits for a node, the longest wait first."""
+        """The slots whose Ray actor waits for a node, each as its places, in order of arrival."""
         self._spare: list[tuple[tuple[int, ...], Worker]] = []
-        """Idle workers for waiting slots to take over, each with the places of its former slot."""
+        """Idle workers that waiting slots can take over, each after its former slot's places."""
         self._lock = threading.Lock()
 
     def open(self, *, trains: bool = True, has_to_end: Callable[[float], bool] = never) -> Self:
-        """Claim the slots of this machine or of the cluster.
+        """Lease GPUs of this machine, or connect to the Ray cluster, and divide them into slots.
 
         Args:
-          trains: True if training runs are expected. If False, wait for only one GPU.
+          trains: True to wait until enough GPUs for a training run are free; False to wait for only
+            one GPU.
           has_to_end: waits the given seconds; returns True if the pool must stop waiting for GPUs.
 
         Raises:
@@ -97,7 +99,7 @@ class Pool:
         self._slots.release(slot)
 
     def is_crowded_out(self, kind: str) -> bool:
-        """Return True if `kind` trains and only the lack of free GPUs prevents its start."""
+        """Return True if `kind` is a training kind that could start if enough GPUs were free."""
         return self._slots.is_crowded_out(kind)
 
     def run(
@@ -123,7 +125,7 @@ class Pool:
             self._mark_idle(slot)
 
     def close(self) -> None:
-        """End all workers and release their GPUs; running steps release their leases."""
+        """End all workers, also those that are computing, and release the GPUs."""
         self.is_closed = True
         try:
             with self._lock:
@@ -167,8 +169,8 @@ class Pool:
     ) -> Worker:
         """Wait until Ray has started the slot's actor; return the worker to use.
 
-        Meanwhile, take over an idle worker of another slot if it has as many GPUs. Close an idle
-        worker with another number of GPUs, so that Ray can start this slot's actor.
+        Meanwhile, if a worker of another slot is idle, take it over if it has as many GPUs as this
+        slot. Otherwise close it, so that Ray can use its GPUs for this slot's actor.
         """
         if worker.is_placed(POLL_SECONDS):
             return worker
@@ -200,7 +202,7 @@ class Pool:
                 self._close_spare()
 
     def _idle_worker(self, slot: Slot) -> tuple[tuple[int, ...], Worker | None]:
-        """Return an idle worker to take over or close, and its places.
+        """Remove an idle worker from the pool; return its places and the worker.
 
         Returns ((), None) if no worker is idle or another slot has waited longer.
         """

@@ -21,9 +21,9 @@ from tasks.own_code import python_path
 from tasks.slots import Slot, Slots
 
 REACH_SECONDS = 5.0
-"""Timeout of a connection to the head."""
+"""Timeout for connecting to the cluster's head node."""
 LOST_SECONDS = 30.0
-"""Time without an answer of the head after which the cluster counts as lost."""
+"""If the head node does not answer for this long, the run treats the cluster as lost."""
 _SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",
     # Without this, a Ray call after shutdown would start a new cluster.
@@ -42,7 +42,8 @@ def connected(engine: str) -> Any:
         the one on this machine.
 
     Raises:
-      SpecError: if the address is one of Ray Client, which cannot stream events.
+      SpecError: if the address has the form ray://..., that is, of Ray Client. Ray Client cannot
+        stream the workers' events.
       ServiceError: if Ray is not installed, or no cluster answers.
     """
     for name, value in _SETTINGS.items():
@@ -52,9 +53,9 @@ def connected(engine: str) -> Any:
     except ImportError:
         raise ServiceError(
             f"--engine {engine}",
-            "no package ray in this environment",
-            "the extra ray",
-            "run `make install` in the checkout, on all nodes",
+            "a Python environment without the package ray",
+            "the extra `ray` of lce on all nodes",
+            "run `make install` in the checkout of every node",
         ) from None
     if not ray.is_initialized():
         _connect(ray, engine)
@@ -78,7 +79,8 @@ def nodes_of(execution: Execution) -> Machines:
 def slots(execution: Execution, head: Head) -> Iterator[Slots]:
     """Yield the slots of the whole cluster; disconnect from Ray at the end.
 
-    Here the GPU numbers of a slot do not name hardware: Ray chooses the node and GPUs of its actor.
+    Ray chooses the node and the GPUs of a slot's actor. The numbers in `Slot.gpus` therefore only
+    count the slot's GPUs and do not name devices.
     """
     nodes = nodes_of(execution)
     try:
@@ -92,24 +94,24 @@ def slots(execution: Execution, head: Head) -> Iterator[Slots]:
 
 
 class Head:
-    """Detects that the cluster's head node is lost. Ray itself would wait for the head forever."""
+    """Detects that the cluster's head node no longer answers. Ray itself would wait forever."""
 
     def __init__(self) -> None:
         self.is_lost = False
         self._silent_since: float | None = None
 
     def require(self, address: str, is_node_alive: Callable[[], bool]) -> None:
-        """Check that the head answers and that the driver's own node is alive.
+        """Check that the head answers, and that Ray is alive on the node of this process.
 
-        The driver can reach the other nodes only through its own node.
+        This process reaches the other nodes only through Ray on its own node.
 
         Args:
           address: HOST:PORT of the head.
-          is_node_alive: returns True if the driver's node is alive.
+          is_node_alive: returns True if this process's node is alive.
 
         Raises:
-          ServiceError: if the check has failed for `LOST_SECONDS`. No further step can then be
-            computed.
+          ServiceError: if every check of the last `LOST_SECONDS` has failed. No further step can
+            then be computed.
         """
         try:
             _require_answer(address)
@@ -124,18 +126,21 @@ class Head:
                 raise ServiceError(
                     f"Ray's head at {address}",
                     f"no answer for {LOST_SECONDS:.0f} s ({error})",
-                    "a head that lives as long as the run",
-                    "start the cluster again, then run again: it continues where it stopped",
+                    "a head node that answers until the run ends",
+                    "restart the cluster, then repeat the command: finished steps are kept",
                 ) from None
 
 
 def needs_of(slot: Slot, execution: Execution) -> dict[str, int]:
-    """Return the GPUs and CPU cores that a slot's actor requests: `threads` cores per place."""
+    """Return the numbers of GPUs and CPU cores that a slot's actor requests from Ray.
+
+    The actor requests `execution.threads` cores for each of the slot's places.
+    """
     return {"num_gpus": len(slot.gpus), "num_cpus": len(slot.places) * execution.threads}
 
 
 def environment() -> dict[str, dict[str, str]]:
-    """Return the actors' runtime environment: this code, and variables for models and data."""
+    """Return the actors' `runtime_env`: the path of this code, and variables in `_FORWARDED`."""
     passed = {name: value for name, value in os.environ.items() if name.startswith(_FORWARDED)}
     return {"env_vars": {**passed, "PYTHONPATH": python_path()}}
 
@@ -145,7 +150,7 @@ def _connect(ray: Any, engine: str) -> None:
     if "://" in address:
         raise SpecError(
             "RAY_ADDRESS",
-            f"{address}, which is no node of a cluster",
+            f"{address}, an address of Ray Client, which lce cannot use",
             "HOST:PORT of the cluster's head",
             "run on a node of the cluster, with --engine ray:HOST:PORT or RAY_ADDRESS=HOST:PORT",
         )
@@ -172,7 +177,7 @@ def _connect(ray: Any, engine: str) -> None:
         raise ServiceError(
             f"--engine {engine}",
             f"no Ray cluster at {address} ({str(error).strip().splitlines()[0]})",
-            "a cluster of which this machine is a node",
+            "a running Ray cluster that contains this machine",
             "start one with `ray start --head --disable-usage-stats --include-dashboard=false`",
         ) from None
     finally:
@@ -182,7 +187,7 @@ def _connect(ray: Any, engine: str) -> None:
 
 
 def _discard(data: object, ignore_prefix: bool) -> None:
-    """Replace Ray's function that prints actors' output; the workers' logs contain the output."""
+    """Discard the output of actors, which Ray would print here. The workers' logs contain it."""
 
 
 def _require_answer(address: str) -> None:

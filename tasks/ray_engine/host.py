@@ -17,15 +17,17 @@ from tasks.worker_process import Event, WorkerProcess
 class WorkerHost:
     """Ray actor that forwards requests to a worker process and streams its events.
 
-    The worker runs under a supervisor. Therefore it ends when the actor's process ends or dies.
+    The worker runs under `tasks.supervisor` and therefore ends when the actor's process ends or
+    dies.
 
     Args:
-      slot: `Slot.to_json`, from the driver's pool.
+      slot: the slot as JSON (`Slot.to_json`). Only its number of places matters here, because Ray
+        chooses the GPUs.
       execution: settings of the computation, as JSON.
       num_gpus: number of GPUs that Ray reserved; Ray lists them in CUDA_VISIBLE_DEVICES.
 
     Raises:
-      StoreError: if the driver's store does not exist on this node.
+      StoreError: if the store of the run (LCE_HOME) does not exist on this node.
     """
 
     def __init__(self, slot: dict[str, Any], execution: str, num_gpus: int) -> None:
@@ -33,9 +35,9 @@ class WorkerHost:
         if not (settings.home / "artifacts").is_dir():  # every run creates it at its start
             raise StoreError(
                 f"LCE_HOME {settings.home} on {socket.gethostname()}",
-                "no store",
+                "a folder without a store",
                 "the store of the run, on a file system that all nodes share",
-                "mount it on every node under the same name",
+                "mount this file system under the same path on every node",
             )
         self._leases = contextlib.ExitStack()
         # Ray separates only its own actors. Leases keep other runs on this host off the GPUs.
@@ -44,7 +46,7 @@ class WorkerHost:
         self._worker = WorkerProcess(local, settings)
 
     def whereabouts(self) -> str:
-        """Return the worker's log and host as text for users."""
+        """Return "LOG of HOST", the path of the worker's log and its host, as text for users."""
         return f"{self._worker.log} of {socket.gethostname()}"
 
     def events(self, request: str) -> Iterator[Event]:

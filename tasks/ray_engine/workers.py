@@ -1,4 +1,4 @@
-"""Workers as actors of a Ray cluster. Requests and events are those of local workers."""
+"""Workers as actors of a Ray cluster. They use the same requests and events as local workers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tasks.slots import Slot
 from tasks.worker_process import END_SECONDS, Event, Worker
 
 _REPLY_SECONDS = 5.0
-"""Timeout for a reply of a running actor. If no event comes for this long, check the head."""
+"""If an actor sends nothing for this long, check whether the head node still answers."""
 
 
 class RayWorker(Worker):
@@ -31,13 +31,13 @@ class RayWorker(Worker):
             .remote(slot.to_json(), execution.model_dump_json(), needs["num_gpus"])
         )
         self._where = ""
-        """Log and host of the worker, once Ray has started the actor."""
+        """Log and host of the worker; "" until Ray has started the actor."""
         self._why_lost = ""
-        """Ray's error, once the actor is lost or could not be started."""
+        """Ray's error after the actor was lost or could not be started; "" before."""
         self._placed = self._host.whereabouts.remote()
 
     def is_placed(self, seconds: float) -> bool:
-        """Wait up to `seconds`; return True once Ray has started the actor, or failed to.
+        """Wait up to `seconds`; return True if Ray has started the actor or failed to start it.
 
         Raises:
           ServiceError: if the cluster's head is lost.
@@ -71,12 +71,15 @@ class RayWorker(Worker):
 
     @property
     def account(self) -> str:
-        """Log and host of the worker; after the loss of its actor, `ray status` and Ray's error."""
+        """Where to read why the worker died: "LOG of HOST"; `ray status` if its actor was lost."""
         return f"`ray status` ({self._why_lost})" if self._why_lost else self._where
 
     @property
     def died_of_its_step(self) -> bool:
-        """True if the actor still answers and lce did not end its worker."""
+        """True if the worker died by itself while its actor still answers.
+
+        False if lce ended the worker, or if the actor or its node was lost.
+        """
         if self._why_lost:
             return False
         with contextlib.suppress(self._ray.exceptions.RayError):
@@ -85,7 +88,7 @@ class RayWorker(Worker):
         return False
 
     def ask_to_end(self) -> None:
-        """Ask the worker to end a running step and release its lease; do not wait for it."""
+        """Ask the worker to abort a running step and release its lease. Return without waiting."""
         if not self._why_lost and not self._head.is_lost:
             self._host.ask_to_end.remote()
 

@@ -7,7 +7,7 @@
   seed_content    the run of a table row at one seed
   content         the fields of a run
   views           the experiment's description and saved views in the UI
-  live            training runs in progress
+  live            shows training runs in progress
   guarded_server  MLflow's UI and API of a store, for its owner only
 
 The addresses of the pages are in `catalog.mlflow_pages`, because the dashboards, which must not

@@ -1,7 +1,7 @@
 """The content of an MLflow run as plain data, without MLflow.
 
-The content depends only on plan.json and the records: stores with equal records give equal content.
-If the digest of a run's content has changed, the run is written again.
+The content depends only on plan.json and the records, so stores with equal records have runs with
+equal content. If the digest of a run's content has changed, the run is written to MLflow again.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import cached_property
 from lce_core.store.identity import fingerprint
 
 FORMAT = 3
-"""Increase this when the code shows the same records differently: all runs are then rewritten."""
+"""Part of every run's digest. Increase it to make all stores write all their runs again."""
 
 RUN_KEY = "lce.run_key"
 """Tag with the key of a run, unique in its study. A rewritten run keeps its key, but MLflow's own
@@ -28,7 +28,7 @@ COLOUR = "mlflow.runColor"
 KIND = "lce.kind"
 """Tag with the kind of a run written from the store: METHOD or SEED."""
 METHOD = "method"
-"""Kind of a run with the means of a table row over seeds. The seeds' runs are its children."""
+"""Kind of a run with a table row's means over seeds; the SEED runs of the row are its children."""
 SEED = "seed"
 """Kind of a run with the scores of a table row at one seed."""
 
@@ -40,16 +40,16 @@ class MetricPoint:
     key: str
     value: float
     timestamp: int
-    """Time at which the cell finished, not of logging, in milliseconds since the epoch."""
+    """Time at which the cell finished (not when it was logged), in milliseconds since the epoch."""
     step: int
 
 
 @dataclass(frozen=True)
 class RunContent:
-    """Everything that one MLflow run holds."""
+    """The complete content of one MLflow run."""
 
     key: str
-    """Unique within the study; value of the tag lce.run_key."""
+    """Identifies the run within the study; value of the tag `RUN_KEY`."""
     parent: str | None
     """Key of the parent run, under which the UI folds this run; None for a top-level run."""
     name: str
@@ -60,7 +60,7 @@ class RunContent:
     metrics: tuple[MetricPoint, ...]
     tags: Mapping[str, str]
     files: Mapping[str, str]
-    """Artifacts: text by file name."""
+    """The run's artifacts: content of each file, by file name."""
 
     @cached_property
     def digest(self) -> str:

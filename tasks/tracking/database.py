@@ -1,7 +1,7 @@
 """MLflow's database of a store: location, creation, and exclusive access.
 
-The database is one file, to which one process at a time writes. Only functions import MLflow, so
-that callers get the paths without loading it.
+The database is one file, to which one process at a time writes. MLflow is imported inside
+functions, so that callers which need only the paths do not load it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def database(home: Path) -> Path:
 
 
 def artifact_root(home: Path) -> Path:
-    """Return the folder with the files (artifacts) of MLflow's runs."""
+    """Return the folder in which MLflow keeps the files (artifacts) of its runs."""
     return home.absolute() / "mlflow" / "artifacts"
 
 
@@ -57,10 +57,10 @@ def tracking_uri(home: Path) -> str:
 
 
 def note(home: Path) -> Path:
-    """Return the path of projected.json, which tells `is_current` whether MLflow is up to date.
+    """Return the path of projected.json, from which `is_current` learns if MLflow is up to date.
 
-    For each study it contains a digest of the store's state at the time at which the study was last
-    written to MLflow.
+    For each study the file contains a digest of the store's state when the study was last written
+    to MLflow.
     """
     return database(home).with_name("projected.json")
 
@@ -79,7 +79,7 @@ def damage(home: Path) -> str | None:
 
 
 def set_aside_if_damaged(home: Path) -> None:
-    """Rename MLflow's database if it is damaged or foreign. The next writer creates a new one.
+    """Rename an unusable MLflow database (see `damage`). The next writer creates a new one.
 
     Raises:
       StoreError: if the database cannot be renamed.
@@ -96,10 +96,11 @@ def _set_aside(home: Path, why: str) -> None:
 
 
 def _unusable(home: Path) -> str | None:
-    """Return why this store cannot use the database, completing "it is ..."; None if it can.
+    """Return why this store cannot use the database, as a phrase that completes "it is ...".
 
-    Unlike `damage`, this detects a moved or copied store. The database contains the absolute path
-    of its artifacts, and MLflow would write them to the old place.
+    Return None if the database is usable or missing. Unlike `damage`, this detects that the store
+    was moved or copied: the database contains the absolute path of its artifacts, so MLflow would
+    write them to the store's old folder.
     """
     if why := damage(home):
         return why
@@ -211,7 +212,7 @@ def _exclusive(home: Path) -> Iterator[None]:
 def _without_user_settings() -> Iterator[None]:
     """Hide the user's MLFLOW_* variables from MLflow inside the `with` block.
 
-    They could select another server or run, or change the pool of connections.
+    These variables could select another server or run, or change MLflow's connection pool.
     """
     hidden = _pop_from_environment()
     os.environ.update(_QUIET)
@@ -223,6 +224,6 @@ def _without_user_settings() -> Iterator[None]:
 
 
 def _pop_from_environment() -> dict[str, str]:
-    """Remove the variables that MLflow reads from the environment; return their values."""
+    """Remove the variables that MLflow reads from the environment; return their old values."""
     names = [key for key in os.environ if key.startswith("MLFLOW_") or key in _QUIET]
     return {key: os.environ.pop(key) for key in names}

@@ -1,10 +1,10 @@
 """Show training runs in MLflow while they train, before the study's own runs are written.
 
-A separate process polls the loss logs of the study's training runs, which trainers on all hosts
-write to the store. It adds the new entries of each training run to one MLflow run. These live runs
-are provisional: `tracking.project` removes a live run once its training run has become an artifact.
-If training failed, the live run stays with status FAILED, so that a user can inspect its curve.
-Short training runs are not shown.
+Trainers on all hosts write loss logs to the store. A separate process polls these logs and adds the
+new entries of each training run to one MLflow run, the live run. Live runs are provisional: when
+the training run has become an artifact, `tracking.project` removes its live run. If training
+failed, the live run stays with status FAILED, so that a user can inspect its curve. Training runs
+shorter than `LEAST_SECONDS` are not shown.
 
 The process exits when its standard input closes, that is when the flow ends or dies. It loads
 MLflow only if there is something to show. Its errors never stop training.
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 POLL_SECONDS = 5.0
 LEAST_SECONDS = 15.0
-"""A training run is shown only this long after its first log entry was seen."""
+"""A training run is shown only if it still trains this long after its first log entry."""
 _BATCH = 900
 """Metrics per log_batch call; MLflow accepts at most 1000."""
 
@@ -47,13 +47,13 @@ class _Live:
     """Time (monotonic) at which the first log entry was seen."""
     run_id: str | None = None
     shown: list[dict[str, Any]] = field(default_factory=list)
-    """Log entries that MLflow already has."""
+    """Log entries that were already written to MLflow."""
     finished: bool = False
     """True once the training run has become an artifact and its MLflow run is FINISHED."""
 
 
 class LiveRuns:
-    """The MLflow runs of a study's training runs in progress.
+    """Writes a study's training runs to MLflow while they train, as live runs.
 
     Args:
       store: the store that contains the logs of the training runs.
@@ -69,7 +69,7 @@ class LiveRuns:
         self._live: dict[str, _Live] = {}
 
     def update(self) -> int:
-        """Add new log entries to MLflow; return how many were added."""
+        """Add the new log entries of all training runs to MLflow; return how many were added."""
         # Find the ended training runs before reading logs: their logs are then complete.
         ended = [name for name in self._open() if self._store.find(name)]
         changed: dict[str, list[dict[str, Any]]] = {}
@@ -90,7 +90,7 @@ class LiveRuns:
         return sum(added)
 
     def close(self) -> None:
-        """Add the last entries; set live runs whose training left no artifact to FAILED."""
+        """Add the last entries; set the status of runs whose training has no artifact to FAILED."""
         self.update()
         if not (left := self._open()):
             return
@@ -99,7 +99,7 @@ class LiveRuns:
                 client.set_terminated(run_id, "FAILED")
 
     def _open(self) -> dict[str, str]:
-        """Return the ids of live MLflow runs still open, by the training run's fingerprint."""
+        """Return the MLflow ids of the unfinished live runs, by the training run's fingerprint."""
         return {
             name: live.run_id
             for name, live in self._live.items()
@@ -109,7 +109,7 @@ class LiveRuns:
     def _entries(self, training: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Return a training run's log entries.
 
-        The log lies beside the resume points during training, and in the artifact afterwards.
+        During training the log is in the folder of the resume points, afterwards in the artifact.
         """
         name = training["fingerprint"]
         live = self._live.get(name)
@@ -131,10 +131,16 @@ class LiveRuns:
         name: str,
         entries: list[dict[str, Any]],
     ) -> int:
-        """Add new entries to the MLflow run; return how many were added.
+        """Add a training run's new entries to its MLflow run; return how many were added.
 
-        MLflow cannot delete logged values. If the log no longer starts with the entries shown, for
-        example after a resume, the run is removed and created again.
+        MLflow cannot delete logged values. If entries that MLflow contains are no longer in the
+        log, for example after a resume, the MLflow run is removed and created again.
+
+        Args:
+          client: MLflow client with exclusive write access.
+          experiment_id: id of the study's experiment.
+          name: fingerprint of the training run.
+          entries: the whole log.
         """
         from mlflow.entities import Metric
 
@@ -177,9 +183,10 @@ class LiveRuns:
 
 @contextlib.contextmanager
 def shown_live(home: Path, study: str, least_seconds: float = LEAST_SECONDS) -> Iterator[None]:
-    """Show the study's training in MLflow inside the `with` block. Save the plan before the block.
+    """Show the study's training runs in MLflow during the `with` block, in a separate process.
 
-    A separate process does this and logs its errors to logs/live-tracking.log.
+    The caller must save the study's plan before the block. The process logs its errors to
+    logs/live-tracking.log.
     """
     log = home / "logs" / "live-tracking.log"
     with companion("tasks.tracking.live", str(home), study, str(least_seconds), log=log):
@@ -187,7 +194,7 @@ def shown_live(home: Path, study: str, least_seconds: float = LEAST_SECONDS) -> 
 
 
 def main(home: Path, study: str, least_seconds: float) -> int:
-    """Follow the study's training until standard input closes."""
+    """Show the study's training runs in MLflow until standard input closes; return 0."""
     store = Store(home)
     plan = read_plan(store, study)
     if plan is None:  # the store or the plan was removed

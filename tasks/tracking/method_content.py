@@ -1,4 +1,4 @@
-"""Build the MLflow run of a table row: means over its seeds, with confidence intervals.
+"""Build the MLflow run of a table row (a method): means over its seeds, with intervals.
 
 As in the catalog, a mean exists only if every planned seed has a value, because means over
 different seeds cannot be compared between methods.
@@ -16,9 +16,9 @@ from tasks.tracking.content import COLOUR, KIND, METHOD, NOTE, RUN_KEY, MetricPo
 from tasks.tracking.seed_content import key_of, model_suffix
 
 INTERVAL = "seed_interval"
-"""Prefix of metrics: `seed_interval/NAME` is the half width of the interval of metric NAME."""
+"""Metric `seed_interval/NAME` is half the width of the 95 % interval of the metric NAME."""
 MEANS = "means.csv"
-"""Name of the CSV file with every mean, its interval and its number of seeds."""
+"""Artifact of the run: a CSV file of every mean, its interval and its number of seeds."""
 
 
 def method_content(
@@ -27,11 +27,11 @@ def method_content(
     seeds: Sequence[RunContent],
     colour: str,
 ) -> RunContent:
-    """Return the MLflow run that holds a table row's means over seeds.
+    """Return the MLflow run with a table row's means over seeds.
 
     Args:
       plan: the study's plan.json.
-      planned: the row's cells, by seed.
+      planned: the row's planned cells, by seed.
       seeds: the runs of the seeds with at least one finished cell; not empty.
       colour: colour of the run's line, as #rrggbb.
     """
@@ -76,7 +76,7 @@ def method_content(
 
 
 def _shared(seeds: Sequence[RunContent]) -> Iterator[tuple[str, str]]:
-    """Yield the params that are equal in all seeds."""
+    """Yield the MLflow params, except the seed, that are equal in all seeds."""
     for key, value in seeds[0].params.items():
         if key != "seed" and all(seed.params.get(key) == value for seed in seeds):
             yield key, value

@@ -3,8 +3,8 @@
 MLflow is a view of the store, never a source. A user may delete its database: lce recreates it with
 equal content, even after the store was moved. One process at a time writes, under a file lock.
 Timestamps come from the records, so a second call changes nothing. A changed run is deleted
-permanently and written again, because MLflow can neither remove a metric nor change a param. Only
-functions import MLflow, so that `is_current` returns within milliseconds.
+permanently and written again, because MLflow can neither remove a metric nor change a param. MLflow
+is imported inside functions, so that `is_current` returns within milliseconds.
 """
 
 from __future__ import annotations
@@ -42,26 +42,26 @@ if TYPE_CHECKING:
 _DIGEST = "lce.content_digest"
 _PARENT = "mlflow.parentRunId"
 LIVE = "lce.live"
-"""Tag of a live run, which shows training in progress: the fingerprint of the training run."""
+"""Tag only of live runs (`tracking.live`); its value is the training run's fingerprint."""
 _MAKER = Maker(
     (Path(__file__).parent, Path(__file__).parents[2] / "lce_core"), ("mlflow", "pydantic")
 )
 _BATCH = 900
-"""Metrics per log_batch call; MLflow accepts at most 1000 entities."""
+"""Metrics per log_batch call. MLflow accepts 1000 metrics and params, so 100 remain for params."""
 
 
 @dataclass(frozen=True)
 class ProjectionReport:
-    """What `project` did: numbers of MLflow runs written, kept and removed, and the duration."""
+    """Result of `project`: numbers of MLflow runs written, kept and removed, and the duration."""
 
     study: str
     experiment_id: str
     written: int
     """Number of runs written."""
     kept: int
-    """Number of runs that already had the right content."""
+    """Number of runs that were already up to date and stayed unchanged."""
     removed: int
-    """Number of runs deleted permanently because they were outdated or lost their cells."""
+    """Number of runs deleted: outdated ones, also counted in `written`, and obsolete ones."""
     seconds: float
 
 
@@ -76,13 +76,13 @@ def is_current(store: Store, study: str) -> bool:
 
 
 def unprojected(store: Store) -> list[str]:
-    """Return the names of the planned studies that MLflow's present database does not contain."""
+    """Return the names of the planned studies that were never written to the present database."""
     shown = noted(note(store.home))
     return [plan["study"] for plan in store.studies.plans() if plan["study"] not in shown]
 
 
 def project(store: Store, study: str) -> ProjectionReport:
-    """Update the study's experiment from the store's finished cells.
+    """Update the study's MLflow experiment from the store's finished cells.
 
     Raises:
       SpecError: if the study was never planned in this store.
@@ -94,8 +94,8 @@ def project(store: Store, study: str) -> ProjectionReport:
     if plan is None:
         raise SpecError(
             f"{store.home}: study {study!r}",
-            "no plan",
-            "a study that was planned",
+            "a study without a plan in this store",
+            "a study that was run with this store",
             f"run `lce run {study}` first",
         )
     with experiment_of(store.home, plan) as (client, experiment_id):
@@ -121,16 +121,16 @@ def project(store: Store, study: str) -> ProjectionReport:
 
 @contextlib.contextmanager
 def experiment_of(home: Path, plan: Mapping[str, Any]) -> Iterator[tuple[MlflowClient, str]]:
-    """Yield a client with exclusive write access, and the id of the study's experiment."""
+    """Yield an MLflow client with exclusive write access, and the id of the study's experiment."""
     with opened(home) as client:
         yield client, _experiment(client, home, plan)
 
 
 def logical_digest(home: Path) -> str:
-    """Return a sha256 of all experiments and runs in MLflow that does not depend on MLflow's ids.
+    """Return a sha256 of all experiments and runs in MLflow, without MLflow's own ids.
 
-    A rebuilt database has the same digest. Runs of training in progress are omitted, because a
-    rebuild from the records does not restore them.
+    A database that is rebuilt from the same records has the same digest. Live runs are left out,
+    because a rebuild does not restore them.
     """
     from mlflow.entities import ViewType
 
@@ -212,7 +212,7 @@ def _experiment(client: MlflowClient, home: Path, plan: Mapping[str, Any]) -> st
 def _write(
     client: MlflowClient, experiment_id: str, content: RunContent, parent: str | None
 ) -> str:
-    """Log one run and return its id. The status FINISHED, set last, marks it as complete."""
+    """Write one run and return its id. Set its status FINISHED last, as a sign of completeness."""
     from mlflow.entities import Metric, Param
 
     tags = {**content.tags, _DIGEST: content.digest, **({_PARENT: parent} if parent else {})}

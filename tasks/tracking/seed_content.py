@@ -1,7 +1,7 @@
 """Build the MLflow run of a table row (base model, method, frozen or tuned) at one seed.
 
-Each benchmark task is one metric. Its step is the evaluated length, so that charts draw score
-against length.
+Each benchmark task is one MLflow metric. The step of a metric's point is the evaluated length, so
+that charts draw score against length.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MAX_TELEMETRY_POINTS = 50
 """Maximum number of points of each telemetry metric."""
 
 TELEMETRY = ("grad_norm", "learning_rate", "tokens_per_second", "mfu", "peak_memory_bytes")
-"""Keys of the log entries that are shown in addition to the loss."""
+"""Keys of a training log's entries that become metrics in addition to the loss."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def seed_content(
     training: FinishedStep | None,
     colour: str,
 ) -> RunContent:
-    """Return the MLflow run that holds a table row's scores at one seed.
+    """Return the MLflow run with a table row's scores at one seed.
 
     Args:
       plan: the study's plan.json.
@@ -88,15 +88,15 @@ def seed_content(
 
 
 def key_of(plan: Mapping[str, Any], cell: Mapping[str, Any], seed: int | None = None) -> str:
-    """Return the key (tag lce.run_key) of the run of a cell's table row.
+    """Return the key (tag lce.run_key) of the MLflow run of a cell's table row at `seed`.
 
-    If `seed` is None, this is the run with the means over seeds, else the row's run at that seed.
+    If `seed` is None, return the key of the run with the row's means over seeds.
     """
     return run_key(plan["study"], cell["base_model"], cell["method"], cell["frozen"], seed)
 
 
 def model_suffix(plan: Mapping[str, Any], base_model: str) -> str:
-    """Return ", BASE_MODEL" to append to a run's name; empty if the study has one base model."""
+    """Return the end of a run's name: ", BASE_MODEL", or "" if the study has one base model."""
     # The UI truncates long names, so name the base model only if the study has several.
     return f", {base_model}" if len(plan["base_contexts"]) > 1 else ""
 
@@ -142,7 +142,7 @@ def _scores(cell: FinishedStep) -> Iterable[MetricPoint]:
 def _at_target(
     target: int, planned: Sequence[Mapping[str, Any]], cells: Sequence[FinishedStep]
 ) -> Iterable[MetricPoint]:
-    """Yield one value per benchmark: the mean of its tasks at the target context.
+    """Yield one point per benchmark: the mean over its tasks at the target context.
 
     A benchmark is omitted until all its cells at the target context are done. All points have step
     0, so that the UI draws bars instead of lines with a single point.
@@ -163,7 +163,7 @@ def _default_value(record: Record) -> float:
 
 
 def _curve(training: FinishedStep) -> Iterable[MetricPoint]:
-    """Yield loss and telemetry of evenly spaced training steps, including the first and last."""
+    """Yield points of loss and telemetry at evenly spaced training steps and at the last one."""
     entries = read_entries(training.folder / LOG)
     when = _milliseconds(training.record.finished_at)
     loss = TrainingSpec.curve_of(training.record.kind)
@@ -176,11 +176,12 @@ def _curve(training: FinishedStep) -> Iterable[MetricPoint]:
 
 
 def curves(kind: str, entry: Mapping[str, Any]) -> dict[str, float]:
-    """Return loss and telemetry of one loss log entry, by the name of their MLflow metric.
+    """Return loss and telemetry of one entry of a training log, by MLflow metric name.
 
     Args:
-      kind: kind of the training run.
-      entry: the log's entry for one training step; entries of older logs have fewer keys.
+      kind: kind of the training run's step, which decides the metrics' prefix.
+      entry: the log's entry for one optimizer step. Missing telemetry is left out, because logs of
+        earlier versions have fewer keys.
     """
     loss = TrainingSpec.curve_of(kind)
     group = loss.rpartition("/")[0]
@@ -189,7 +190,7 @@ def curves(kind: str, entry: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _spread(number: int, most: int) -> set[int]:
-    """Return at most `most` evenly spaced indices of `number` entries, and the last index."""
+    """Return up to `most` evenly spaced indices below `number`, and the last index."""
     stride = max(1, math.ceil(number / most))
     return {*range(0, number, stride), number - 1} if number else set()
 

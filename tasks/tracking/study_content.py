@@ -1,4 +1,4 @@
-"""Build the MLflow runs of a study: for each table row a run of means, then one for each seed."""
+"""Build the MLflow runs of a study: for each table row, a run with means and one per seed."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tasks.tracking.method_content import method_content
 from tasks.tracking.seed_content import FinishedStep, seed_content
 
 _HUE_SPACING = 0.618034
-"""Share of the colour circle between the hues of two successive rows: the golden ratio's conjugate,
-which keeps the hues of any number of rows distinct."""
+"""Distance between the hues of successive rows, as a share of the colour circle. With the golden
+ratio's conjugate, the hues of any number of rows are distinct."""
 
 
 def read_plan(store: Store, study: str) -> dict[str, Any] | None:
@@ -28,7 +28,7 @@ def read_plan(store: Store, study: str) -> dict[str, Any] | None:
 
 
 def run_contents(store: Store, plan: Mapping[str, Any]) -> list[RunContent]:
-    """Return the runs of all table rows with at least one finished cell, in the plan's order.
+    """Return the MLflow runs of all table rows with a finished cell, in the plan's order.
 
     A row is a base model, a method, and frozen or tuned weights. The run with the row's means
     precedes the runs of its seeds, because it is their parent.
@@ -74,7 +74,7 @@ def _has(path: Path, size: int) -> bool:
 
 
 def _colour(number: int) -> str:
-    """Return a row's colour as #rrggbb.
+    """Return the colour of the row with this number (from 0) as #rrggbb.
 
     MLflow itself would choose one of 20 colours at random, and some rows would share a colour.
     """

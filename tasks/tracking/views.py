@@ -1,8 +1,9 @@
 """Build the description and the saved views that the MLflow UI shows for a study.
 
-By default the UI draws the first ten runs, whichever they are. A saved view is a tag of the
-experiment that contains the state of the page as JSON. The UI lists the view under *Views*, and
-shows it if the address names it. The format is undocumented, so a browser test checks the result.
+By default MLflow's UI draws only the first ten runs. A saved view instead selects the runs and
+charts to show. It is a tag of the experiment that contains the state of the page as JSON. The UI
+lists the view under *Views*, and shows it if the page's address names it. The format is
+undocumented, so a browser test checks the result.
 
 Source: github.com/mlflow/mlflow, mlflow/server/js/src/experiment-tracking/components/
 experiment-page: utils/savedViewEnvelope.ts, models/ExperimentPageUIState.tsx (3.17).
@@ -21,13 +22,13 @@ from tasks.tracking.method_content import INTERVAL
 
 _SHARED = "mlflow.sharedViewState."
 MAX_HYPOTHESIS = 10_000
-"""Maximum number of characters shown of a hypothesis. With further text, its tag must stay within
-MLflow's limit of 20,000."""
+"""Number of characters after which a hypothesis is cut off, so that the whole description stays
+below MLflow's limit for a tag, 20,000 characters."""
 VIEW_TAGS = (_SHARED + METHODS_VIEW, _SHARED + SEEDS_VIEW)
 
 
 def saved_views(plan: Mapping[str, Any]) -> dict[str, str]:
-    """Return the experiment's tags for two saved views: of the methods, and of their seeds."""
+    """Return the experiment's tags for two saved views: one of the methods, one of their seeds."""
     keys = ["row", "base_model"] if len(plan["base_contexts"]) > 1 else ["row"]
     by_row = {
         "aggregateFunction": "average",
@@ -44,7 +45,10 @@ def saved_views(plan: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _state(plan: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """Return the page state of a view. Missing keys keep the UI's defaults."""
+    """Return the page state of a view of the runs of one kind (METHOD or SEED).
+
+    The UI uses its defaults for missing keys.
+    """
     return {
         "searchFilter": f"tags.`{KIND}` = '{kind}'",
         # Do not sort by start time, the default: the UI would fold children under their parent.
@@ -86,7 +90,7 @@ def _sections(plan: Mapping[str, Any], kind: str) -> list[dict[str, Any]]:
 
 
 def _folded(plan: Mapping[str, Any], keys: Sequence[str]) -> dict[str, bool]:
-    """Return False (not expanded) for each group of runs; by default the UI expands them."""
+    """Return False for each group of runs, so that the UI does not expand the group."""
     groups = {}
     for cell in plan["cells"]:
         values = {**cell, "row": variant_name(cell["method"], cell["frozen"])}

@@ -154,7 +154,7 @@ def test_a_worker_computes_answers_and_is_replaced_when_it_dies(
             process.kill()
         wait_until(lambda: not any(map(lives, killed)), 30)
         # The last of its threads may still hold the pipe when its process is gone from the list.
-        said = r"(accepts no requests|1 of 1 steps to go).* read .*worker-.*log"
+        said = r"(process that has died|1 of 1 steps not done).* read .*worker-.*log"
         with pytest.raises(WorkerLostError, match=said):
             pool.run(slot, [step], events.append)
         assert pool.run(slot, [step], events.append)[0]["status"] == "existing"
@@ -321,7 +321,7 @@ def test_a_worker_that_dies_while_it_writes_is_lost(
     talking: Callable[[str], tuple[Pool, WorkerProcess]],
 ) -> None:
     pool, _ = talking(DONE[:40])
-    with pytest.raises(WorkerLostError, match="1 of 1 steps to go") as lost:
+    with pytest.raises(WorkerLostError, match="1 of 1 steps not done") as lost:
         pool.run(SLOT, [STEP], lambda event: None)
     assert lost.value.fingerprint == STEP.fingerprint
     assert pool._workers == {}

@@ -34,7 +34,7 @@ def test_without_ray_a_run_says_how_to_install_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ServiceError, match=r"got no package ray.*make install.*all nodes"):
+    with pytest.raises(ServiceError, match=r"without the package ray.*all nodes.*make install"):
         make_execution({"home": tmp_path, "engine": "ray"})
 
 
