@@ -19,12 +19,12 @@ Arrays = Mapping[str, NDArray[Any]]
 
 
 def to_bytes(arrays: Arrays) -> bytes:
-    """Return the bytes of a safetensors file with the arrays and their digest."""
+    """Return the bytes of a safetensors file: the arrays, and their sha256 as array "digest"."""
     return bytes(save({**arrays, "digest": _digest(arrays)}))
 
 
 def from_bytes(content: bytes) -> dict[str, NDArray[Any]] | None:
-    """Parse the output of `to_bytes`; return None if the content is damaged."""
+    """Return the arrays in the output of `to_bytes`; None if the content is damaged."""
     try:
         arrays: dict[str, NDArray[Any]] = load(content)
         digest = arrays.pop("digest")

@@ -3,9 +3,10 @@
     home/artifacts/<kind>/<name>-<fingerprint12>/   an artifact; record.json is written last
     home/artifacts/<kind>/.attempt-...              an unfinished artifact, removed once its lease
                                                     is stale
-    home/progress/<fingerprint12>/                  checkpoints of a training run, sealed segments
+    home/progress/<fingerprint12>/                  checkpoints of a training run, finished parts
                                                     of token shards, parts of a long cell
-    home/failures/<fingerprint12>.json              the last error of a step, number of attempts
+    home/failures/<fingerprint12>.json              last error and number of failed attempts of a
+                                                    step
     home/leases/                                    leases of steps and parts being computed
     home/studies/<study>/                           the last plan, its study file's path, the lock,
                                                     and ids that only earlier plans named
@@ -15,7 +16,8 @@
     home/cache/files                                cached facts about files, such as digests
     home/accepted_plugins.json                      code digests that a user declared equivalent
 
-A step is done if its artifact has a record and every file has the size and sha256 in the record.
+<fingerprint12> is a step's id: the first 12 hex digits of its fingerprint. A step is done if its
+artifact has a record and every file has the size and sha256 that the record states.
 Only `Store.ensure` adds artifacts. It checks the record, acquires the lease, checks the record
 again, computes in an attempt folder, calls fsync and renames the folder.
 """
@@ -63,8 +65,8 @@ class Attempt:
     out: Path
     progress: Path
     digests: dict[str, str] = field(default_factory=dict)
-    """sha256 of files in `out` that the function has already computed, by relative path. The store
-    computes the missing ones."""
+    """sha256 of files in `out`, by path relative to `out`, if the function has computed them. The
+    store computes the digests of all other files."""
     seconds_by_others: float = 0.0
     """Seconds that other processes or earlier attempts spent on the step, added to
     `Record.seconds`."""
@@ -74,21 +76,21 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Result of `ensure`: the record, and whether this call computed it."""
+    """Result of `Store.ensure`: the step's record, and whether this call computed the step."""
 
     record: Record
     status: Literal["existing", "computed"]
 
 
 class Store:
-    """All files below one home folder (LCE_HOME): artifacts, leases, failures, plans and caches."""
+    """Access to the files of one home folder (LCE_HOME): artifacts, leases, plans, caches."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
         self.file_facts = FileFacts(home)
-        """Cached digests and other facts about files of the store and input files of steps."""
+        """Cache of facts, such as digests, about the store's files and the input files of steps."""
         self.failures = FailureNotes(home)
-        """Last failures of steps that are not done."""
+        """Last failure of each step whose last attempt failed."""
         self.studies = StudyFolders(home)
         """Plans and locks of studies."""
 
@@ -97,7 +99,7 @@ class Store:
 
         Raises:
           SpecError: if this user cannot create the home or write to it.
-          StoreError: if the disk is full or read-only, or a file has the name of a folder.
+          StoreError: if the disk is full or read-only, or a file is in the place of a folder.
         """
         for path in (self.home, *self.home.parents):
             if os.path.lexists(path) and not path.is_dir():
@@ -140,11 +142,11 @@ class Store:
         return Parts(self.home / "progress" / step.id, self.home / "leases")
 
     def listing(self) -> Listing:
-        """List the artifact folders once, for callers that look up many steps."""
+        """Return a snapshot of the artifact folders' names, for callers that look up many steps."""
         return Listing(self.home / "artifacts")
 
     def named(self, step: Step) -> Path:
-        """Return the path that the step's name and id give its artifact folder.
+        """Return the folder path that consists of the step's kind, name and id.
 
         The folder may not exist, even if the step is done: see `path`.
         """
@@ -155,7 +157,7 @@ class Store:
 
         Only the fingerprint identifies an artifact. The rest of its folder's name is the name that
         the step had when it was first computed, perhaps in another study. If `named(step)` does not
-        exist, search for the fingerprint in `listing`, or on disk without a listing.
+        exist, search for the fingerprint in `listing`, or on disk if `listing` is None.
         """
         named = self.named(step)
         if named.is_dir():
@@ -168,7 +170,7 @@ class Store:
         """Return the artifact folder with this fingerprint or id, or None if there is none.
 
         Args:
-          fingerprint: Its first `ID_DIGITS` hex digits are compared.
+          fingerprint: A fingerprint or id; only its first `ID_DIGITS` hex digits are compared.
           kind: Step kind to search; None searches all kinds.
         """
         return find(self.home / "artifacts", fingerprint, kind)
@@ -214,8 +216,8 @@ class Store:
     def sample(self, most: int) -> Iterator[Record]:
         """Yield the records of at most `most` artifacts per step kind.
 
-        The artifacts are evenly spaced over the sorted names. The cost model estimates step times
-        from this sample.
+        Sort the artifacts of a kind by name and choose evenly spaced ones. The cost model estimates
+        step times from this sample.
         """
         by_kind: dict[str, list[Path]] = {}
         for path in sorted((self.home / "artifacts").glob(f"*/[!.]*/{RECORD}")):
@@ -231,9 +233,10 @@ class Store:
         run: Callable[[Attempt], Mapping[str, Any]],
         execution: Mapping[str, Any],
     ) -> Outcome | None:
-        """Return the step's record; compute the step first if its artifact does not exist.
+        """Return the step's record; compute the step first if it has no undamaged artifact.
 
-        If the computation fails, remove its files and save the error in `failures`.
+        If the computation raises an error, remove its files, save the error in `failures` and raise
+        it again. KeyboardInterrupt is not saved.
 
         Args:
           step: The step.
@@ -241,11 +244,12 @@ class Store:
           execution: Execution settings, for the record.
 
         Returns:
-          The record. None, without waiting, if another live process computes the step.
+          The record, with the status "existing" or "computed". None if another live process is
+          computing the step; this method does not wait for it.
 
         Raises:
           LeaseLostError: if another process took over the lease during the computation.
-          OSError: if the disk is full.
+          OSError: if a file cannot be written, for example on a full disk.
           Exception: any error that `run` raises.
         """
         if record := self.record(step):
@@ -338,7 +342,10 @@ def _unwritable(home: Path, got: str) -> SpecError:
 
 
 def _seal(folder: Path, known: Mapping[str, str]) -> dict[str, FileEntry]:
-    """Set the modes of all files, call fsync and return each file's size and sha256."""
+    """Set the modes of all files, call fsync and return each file's size and sha256.
+
+    `known` are digests that the step has computed already (`Attempt.digests`).
+    """
     follow_folder(folder)
     files = {}
     for path in sorted(folder.rglob("*")):

@@ -1,7 +1,7 @@
 """File names and Parquet schemas of a cell's artifact (the result of one benchmark evaluation).
 
-`lce_core.runners` writes the files; the catalog reads the tables. The file of arrays is for users'
-programs; lce does not read it.
+`lce_core.runners` writes the files. The catalog reads the two Parquet tables. lce does not read the
+array file; it is for users' own programs.
 """
 
 from __future__ import annotations
@@ -29,4 +29,4 @@ TOKEN_NLL = pa.schema({"position_bin": pa.int64(), "nll": pa.float64()})
 and its mean negative log-likelihood in nats per token."""
 
 ARRAYS_FILE = "arrays.safetensors"
-"""File with the arrays of `CellResult.arrays`; missing if the benchmark returns none."""
+"""File with the arrays of `CellResult.arrays`; it does not exist if the benchmark returns none."""

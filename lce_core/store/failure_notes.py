@@ -20,7 +20,8 @@ _TYPES = {
     **dict.fromkeys(("attempts", "short_of_memory"), int),
     **dict.fromkeys(("folders", "axes"), dict),
 }
-"""Keys and value types that a failure file must have. Other files are ignored."""
+"""Keys that a failure file must have, with the types of their values. Files without them are
+ignored."""
 
 
 class FailureNotes:
@@ -30,7 +31,11 @@ class FailureNotes:
         self._folder = home / "failures"
 
     def of(self, step: Step) -> dict[str, Any] | None:
-        """Return the content of a step's failure file (see `add`); None without a valid file."""
+        """Return the content of a step's failure file (see `add`); None if it has no valid file.
+
+        Raises:
+          OSError: if the file exists but cannot be read.
+        """
         try:
             failure = read_mapping(self._file(step.id))
         except OSError as error:
@@ -58,8 +63,10 @@ class FailureNotes:
     def add(self, step: Step, error: BaseException, execution: Mapping[str, Any]) -> None:
         """Replace the step's failure file after a failed attempt.
 
-        The file contains the error's class (`failures.classify`), message and traceback, the number
-        of failed attempts so far, and the data and model folders of `execution`.
+        The file contains the error's class (`failures.classify`), message and traceback, the data
+        and model folders of `execution`, and two counts since the step was last done: `attempts`
+        (failed attempts) and `short_of_memory` (those of them that ran out of memory or lost their
+        worker).
         """
         last, kind = self.of(step) or {}, classify(error)
         memory = kind == "out_of_memory" or isinstance(error, WorkerLostError)
@@ -93,9 +100,9 @@ def _is_note(content: Mapping[str, Any]) -> bool:
 
 
 def folders_of(execution: Mapping[str, Any]) -> dict[str, str]:
-    """Return the paths of an execution's data and model folders, by the user's names.
+    """Return the paths of the data and model folders in execution settings, by the user's names.
 
-    A step that failed because its input was unavailable is retried only if these paths changed.
+    A step that failed because its input was unavailable is retried if these paths change.
     """
     named = {**execution.get("data_folders", {}), **execution.get("model_folders", {})}
     return {name: str(folder) for name, folder in sorted(named.items())}

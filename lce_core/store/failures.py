@@ -1,4 +1,4 @@
-"""Classify failures of steps. The class decides when a step is retried.
+"""Classify failures of steps. The class decides in which run a failed step is retried.
 
 | class | cause | retried |
 |---|---|---|
@@ -6,8 +6,8 @@
 | transient | I/O, NCCL, lost worker, lost lease | in this run, after a growing pause |
 | disk_full | no space left, or a read-only disk | in the next run; this run stops |
 | non_finite | NaN or infinite loss or score | in a run with --retry-failed |
-| data | bad data, bad request | in the next run |
-| unavailable | the cell cannot be computed | in a run with other data or model folders |
+| data | unreadable data, invalid settings | in the next run |
+| unavailable | missing data or weights | with other data or model folders, or --retry-failed |
 | defect | anything else: most likely a bug in lce | in the next run |
 """
 
@@ -48,9 +48,10 @@ RETRIED: frozenset[str] = frozenset({"out_of_memory", "transient"})
 
 
 def classify(error: BaseException) -> FailureClass:
-    """Return the failure class of an error, by its type and errno, or else by its message.
+    """Return the failure class of an error: by its type and errno, or else by its message.
 
-    The message is needed because CUDA, NCCL and databases raise one type for different faults.
+    CUDA, NCCL and databases raise one type for different faults, so only the message tells them
+    apart.
     """
     if isinstance(error, NonFiniteError):
         return "non_finite"
@@ -75,7 +76,7 @@ def classify(error: BaseException) -> FailureClass:
 
 
 def full_disk_in(message: str) -> str | None:
-    """Return the phrase of `message` that reports a full or read-only disk; None without one."""
+    """Return the phrase in `message` that reports a full or read-only disk; None if it has none."""
     return next((text for text in _FULL if text in message), None)
 
 
@@ -84,5 +85,5 @@ def disk_full(home: Path, got: str) -> StoreError:
         f"LCE_HOME {home}",
         got,
         "a disk with free space that lce may write to",
-        "free some space or make it writable, then run again: it continues where it stopped",
+        "free some space or make the disk writable, then run again: lce continues where it stopped",
     )

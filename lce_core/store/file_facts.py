@@ -3,14 +3,15 @@
 A fact is, for example, a file's digest or the number of tokens in a data set's prompts. A cached
 fact is valid while path, size, mtime, ctime and inode of all its files are unchanged. File system
 clocks have a limited resolution: a file can change twice within one tick without a change of its
-times. Like git, this module therefore caches no facts about files that are younger than a tick or
-changed while they were read. If the local clock is ahead of the file
-server's clock, files look older than they are; this matters only for files changed moments ago.
+times. Like git, this module therefore caches no facts about files that changed less than
+`TICK_SECONDS` ago or while they were read. If the local clock is ahead of the file server's clock,
+files look older than they are; this matters only for files that changed moments ago.
 
 The cache is the file home/cache/files. Its first line is the sha256 of the rest. Each process that
 saves merges its facts into the file under a lock. A damaged or lost cache costs only time.
 
-Plug-ins call `fact_of` and `sha256_of`, which use the cache of the store that is in use, if any.
+Plug-ins call `fact_of` and `sha256_of`. Inside a `with FileFacts.in_use()` block these functions
+use the cache, elsewhere they read the files.
 """
 
 from __future__ import annotations
@@ -34,10 +35,11 @@ from lce_core.store.odd_files import read_file, write_file
 T = TypeVar("T")
 
 TICK_SECONDS = 2.0
-"""Two changes within this time may have equal timestamps. FAT has the coarsest clock."""
+"""Two changes of a file within this time may have equal timestamps. FAT, whose timestamps have a
+resolution of two seconds, is the coarsest file system."""
 WORTH_A_HOME_BYTES = 1 << 28
-"""If LCE_HOME does not exist, `save` creates it only if this many bytes or more were read for facts
-(about a second), so that planning a small study leaves no files behind."""
+"""If LCE_HOME does not exist, `save` creates it only if at least this many bytes were read to
+compute facts (which takes about a second), so that planning a small study creates no files."""
 _LOCK_SECONDS = 10.0
 """Longest wait while another process saves. `save` then gives up and keeps the facts in memory."""
 
@@ -80,7 +82,7 @@ class FileFacts:
           files: All files on which the fact depends.
           compute: Returns the fact as a JSON value (no tuples). It is also called if a file is
             missing, and must then raise a useful error.
-          fresh: If True, compute the fact and replace a cached value.
+          fresh: If True, compute the fact even if it is cached, and replace the cached value.
 
         Raises:
           Exception: any error that `compute` raises.
@@ -119,9 +121,9 @@ class FileFacts:
 
     @contextlib.contextmanager
     def in_use(self) -> Iterator[None]:
-        """Make `fact_of` and `sha256_of` use this cache inside the `with` block, then save it.
+        """Make `fact_of` and `sha256_of` use this cache inside the `with` block.
 
-        If the block raises an error, the new facts are not saved.
+        Save the cache after the block, unless the block raises an error.
         """
         token = _IN_USE.set(self)
         try:

@@ -1,8 +1,8 @@
 """Test whether a file system is suitable for LCE_HOME, for `lce run` and `lce doctor`.
 
-A store requires exclusive locks (flock), atomic replacing renames, and file times from a clock that
-agrees with this host's. Whether locks exclude other hosts cannot be tested on one host, so this
-module reads the mount options.
+A store requires exclusive locks (flock), renames that replace a file atomically, and file times
+from a clock that agrees with this host's. One host cannot test whether its locks exclude other
+hosts, so this module checks the mount options instead.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from lce_core.errors import SpecError
 from lce_core.store.lease import STALE_SECONDS
 
 MAX_SKEW_SECONDS = STALE_SECONDS / 3
-"""Largest tolerated difference between the file system's clock and this host's. With a larger one,
-the lease of a live process could look abandoned, or an abandoned lease look live."""
+"""Largest accepted difference between the file system's clock and this host's. With a larger one,
+the owner of a lease could count as dead although it is alive, or as alive although it is dead."""
 
 _MOUNTS = Path("/proc/self/mounts")
 _OBJECT_STORES = ("s3fs", "s3ql", "mountpoint-s3", "gcsfuse", "rclone", "goofys", "blobfuse")
@@ -36,7 +36,7 @@ with open(sys.argv[1], "rb+") as file:
     except BlockingIOError:
         sys.exit(3)
 """
-"""Program of a second process that tries to lock a file."""
+"""Python program that a second process runs to test a lock: it tries to lock the file."""
 _EXCLUDED = 3
 """Exit code of `_LOCK_SCRIPT` if the file is locked already."""
 
@@ -56,7 +56,7 @@ class Probe:
 
     mount: Mount
     skew: float
-    """Seconds by which the clock of the file system is ahead of this host's."""
+    """Seconds by which the clock of the file system is ahead of this host's; negative if behind."""
     lacks: tuple[str, ...]
     """Faults, as phrases for an error message; empty if the file system is suitable."""
 
@@ -89,9 +89,9 @@ def require_fit(folder: Path) -> None:
     if lacks := probe(folder).lacks:
         raise SpecError(
             f"LCE_HOME {folder}",
-            "; ".join(lacks),
+            f"an unsuitable file system: {'; '.join(lacks)}",
             "a file system with flock across hosts, atomic renames and a synchronised clock",
-            "set LCE_HOME to another file system, or mount this one as `lce doctor` explains",
+            "set LCE_HOME to another file system, or follow the remedy that `lce doctor` prints",
         )
 
 
@@ -127,7 +127,8 @@ def _faults(trial: Callable[[Path], str | None], aside: Path) -> Iterator[str]:
     try:
         fault = trial(aside)
     except OSError as error:
-        fault = f"{error.strerror or error} ({trial.__name__.removeprefix('_')})"
+        tested = trial.__name__.removeprefix("_")
+        fault = f"the test of its {tested} failed ({error.strerror or error})"
     if fault:
         yield fault
 
@@ -167,7 +168,7 @@ def _renames(aside: Path) -> str | None:
 
 
 def _skew(aside: Path) -> float:
-    """Return the seconds by which the file system's clock is ahead of this host's."""
+    """Return the seconds by which the file system's clock is ahead of this host's (0 up to 2 s)."""
     path = aside / "clock"
     path.touch()
     os.utime(path, (1, 1))

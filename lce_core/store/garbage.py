@@ -1,9 +1,9 @@
 """Find and remove artifacts that no study needs, and other leftovers, for `lce gc`.
 
 `lce gc` keeps the roots, which are the artifacts that a plan or lock names, and the artifacts from
-which these were computed. `lce gc` refuses to start while a process computes in the store. It first
-renames the artifacts that it removes like unfinished attempts: if `lce gc` is then killed, the next
-run or collection removes the rest, as it removes all unfinished attempts.
+which the roots were computed. `lce gc` refuses to start while any process computes a step. Before
+it deletes artifacts, it gives them the names of unfinished attempts. If `lce gc` is killed while it
+deletes, the next `lce run` or `lce gc` deletes the rest, as it deletes all unfinished attempts.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ _NAMED = re.compile(rf".+-[0-9a-f]{{{ID_DIGITS}}}")
 
 @dataclass(frozen=True)
 class Roots:
-    """The artifacts to keep. `lce gc` also keeps the artifacts that these were computed from."""
+    """The artifacts to keep. `lce gc` also keeps the artifacts from which these were computed."""
 
     ids: Collection[str] = ()
     """Ids (first `ID_DIGITS` digits of the fingerprint) of the steps to keep."""
     places: tuple[Mapping[str, Any], ...] = ()
     """Axis values (method, seed, length, ...) of planned cells whose id is unknown because their
-    data is missing. An artifact is kept if all the axes that it has agree with one of these cells.
-    """
+    data is missing. An artifact is kept if its values equal those of one of these cells, on all
+    axes that the artifact has."""
 
     def include(self, step_id: str, axes: Mapping[str, Any]) -> bool:
-        """Return True if a step with this id or these axes is to be kept."""
+        """Return True if `ids` contains the step's id or one of `places` has the step's axes."""
         return step_id in self.ids or any(_agree(axes, one) for one in self.places)
 
 
@@ -51,10 +51,11 @@ class Garbage:
 
     path: Path
     what: str
-    """Type of the files: artifact, attempt (an unfinished artifact), progress, failure or
+    """Type of the file or folder: artifact, attempt (an unfinished artifact), progress, failure or
     prompts."""
     bytes: int
-    """Disk space that the removal frees. A file with a hard link elsewhere frees nothing."""
+    """Disk space that the removal frees, in bytes. A file that has a hard link outside the removed
+    files frees nothing."""
     why: str
     """Reason for the removal, as a phrase for users."""
 
@@ -69,12 +70,13 @@ class _Holdings:
 
 
 def find_garbage(store: Store, roots: Roots, prompt_bytes: int) -> list[Garbage]:
-    """List what a collection would remove, sorted by path.
+    """Return the files and folders that `collect_garbage` would remove, sorted by path.
 
     Args:
       store: The store to search.
       roots: The artifacts to keep.
-      prompt_bytes: Maximum size of the prompts folder; the oldest prompts are removed first.
+      prompt_bytes: Maximum size of the prompts folder in bytes; the oldest files are removed
+        first.
     """
     held = _holdings(store)
     needed = _needed(held, roots)
@@ -99,11 +101,13 @@ def collect_garbage(store: Store, roots: Callable[[], Roots], prompt_bytes: int)
 
     Args:
       store: The store to clean.
-      roots: Returns the artifacts to keep. Called while no step can start.
-      prompt_bytes: Maximum size of the prompts folder; the oldest prompts are removed first.
+      roots: Returns the artifacts to keep. It is called under the lock of the leases, so that no
+        step can start meanwhile.
+      prompt_bytes: Maximum size of the prompts folder in bytes; the oldest files are removed
+        first.
 
     Raises:
-      SpecError: if a process computes in the store; nothing is removed.
+      SpecError: if a live process is computing a step; nothing is removed.
       Exception: any error that `roots` raises; nothing is removed.
     """
     leases, renamed = store.home / "leases", []
@@ -113,9 +117,10 @@ def collect_garbage(store: Store, roots: Callable[[], Roots], prompt_bytes: int)
         if living:
             raise SpecError(
                 f"{leases}",
-                f"{len(living)} steps that live processes compute ({', '.join(living[:3])})",
-                "a store that no run is using",
-                "wait for these runs, or stop them, then clean again",
+                f"{len(living)} leases of running processes, such as {', '.join(living[:3])}",
+                "a store in which no process is computing a step",
+                "wait for these runs to finish, or stop them, then run `lce gc` again; `lce status`"
+                " shows host and process of each step",
             )
         garbage = find_garbage(store, roots(), prompt_bytes)
         for one in garbage:
@@ -167,7 +172,7 @@ def _agree(axes: Mapping[str, Any], place: Mapping[str, Any]) -> bool:
 
 
 def _of_steps(store: Store, held: _Holdings, needed: set[str], roots: Roots) -> Iterator[Garbage]:
-    """Yield the progress folders and failure files of steps that are finished or not needed."""
+    """Yield progress folders and failure files of steps that are finished or that nothing needs."""
     for folder in store.home.glob("progress/*"):
         if folder.name in held.records and store.has_finished(folder.name):
             yield Garbage(folder, "progress", 0, "its step is finished")
@@ -192,7 +197,10 @@ def _prompts(store: Store, most: int) -> Iterator[Garbage]:
 
 
 def _sized(found: list[Garbage]) -> list[Garbage]:
-    """Return the items with `bytes` set. Removing the last hard link of a file frees its bytes."""
+    """Return the items with `bytes` set.
+
+    The bytes of a file with several hard links count for the item with the last of its links.
+    """
     links: Counter[tuple[int, int]] = Counter()
     sized = []
     for one in found:

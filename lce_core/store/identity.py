@@ -1,8 +1,8 @@
 """Compute fingerprints: sha256 digests of canonical JSON, which identify steps.
 
-The encoder accepts only values with one JSON form: str, bool, int, finite float, None, lists, and
-mappings with string keys. It rejects all others, so that no NaN, set or memory address can enter a
-fingerprint.
+The encoder accepts only values with exactly one JSON form: str, bool, int, finite float, None,
+lists and tuples, and mappings with string keys. It rejects all others, so that no NaN, set or
+memory address can enter a fingerprint.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from lce_core.errors import SpecError
 from lce_core.store.odd_files import open_file
 
 ID_DIGITS = 12
-"""Number of hex digits of a fingerprint that form a step's id: 48 bits, so that a collision among a
-million steps is unlikely."""
+"""Number of hex digits at the start of a fingerprint that form a step's id. 12 digits are 48 bits,
+so two of a million steps are unlikely to have the same id."""
 
 
 def canonical_json(value: object, where: str = "value") -> str:
     """Return the canonical JSON of `value`: sorted keys, no whitespace, shortest float repr.
 
     Raises:
-      SpecError: if `value` contains a NaN, an infinity, a key that is not a string, or another
-        type. The error names the path to it, which starts with `where`.
+      SpecError: if `value` contains a NaN, an infinity, a key that is not a string, or a value of
+        an unsupported type. The error names the path to it, which starts with `where`.
     """
     _check(value, where)
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
@@ -68,5 +68,5 @@ def _check(value: object, where: str) -> None:
         f"{type(value).__name__} {value!r}",
         "a str, bool, int, float, None, list or mapping with str keys, because only these can be"
         " fingerprinted",
-        "convert it to one of these first",
+        "convert it to one of these; in a YAML file, put dates in quotes",
     )

@@ -1,4 +1,4 @@
-"""Describe the damage of an artifact, and find all damage of a store for `lce verify --files`.
+"""Describe damage to an artifact, and find all damaged artifacts for `lce verify --files`.
 
 Planning trusts cached digests of unchanged files (`lce_core.store.file_facts`). A bit flip on the
 disk changes neither times nor size, so only rereading the file detects it.
@@ -18,18 +18,19 @@ CHANGED_CONTENT = "the content of a file is not what its record says"
 
 @dataclass
 class Reread:
-    """Number of artifacts examined, bytes read from them, and the damage found."""
+    """Result of `reread`: numbers of artifacts and bytes that were read, and the damage found."""
 
     num_artifacts: int = 0
     num_bytes: int = 0
     damage: dict[Path, str] = field(default_factory=dict)
-    """Description of the damage by artifact folder."""
+    """Description of the damage to each damaged artifact, by artifact folder."""
 
 
 def what_is_wrong(folder: Path) -> str | None:
-    """Return an artifact's first fault as a phrase such as "weights.bin is missing", or None.
+    """Return the first fault of an artifact as a phrase such as "weights.bin is missing".
 
-    Check the record and the presence and size of every file, but not the content.
+    Check the record, and that every file exists and has the recorded size; do not read the files.
+    Return None if the artifact has no such fault.
     """
     try:
         record = Record.read(folder)
@@ -50,7 +51,7 @@ def what_is_wrong(folder: Path) -> str | None:
 def reread(store: Store, report: Callable[[int, int], None]) -> Reread:
     """Read every byte of every artifact, compare digests with the records, and return the damage.
 
-    Replace the cached digests, and save them even if the user interrupts.
+    Store the new digests in the cache of file facts, even if the user interrupts the command.
 
     Args:
       store: The store to read.

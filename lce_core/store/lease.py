@@ -1,11 +1,12 @@
 """Leases ensure that at most one live process computes a step.
 
 A lease is a JSON file that names its owner process: host, boot id, PID namespace, pid and start
-time. A reader with the same host, boot id and PID namespace checks whether the process runs. Any
-other reader cannot see the process, so it checks the heartbeat: the owner touches the lease file
-every `HEARTBEAT_SECONDS`, and counts as alive until the file is `STALE_SECONDS` old by the file
-system's clock. If the owner is dead, another process may take the lease over. Processes acquire,
-take over and release leases under a short flock, which the kernel releases if a process dies.
+time. A process that reads the lease on the same host (same boot, same PID namespace) checks whether
+the owner is running. Any other process cannot see the owner, so it checks the heartbeat: the owner
+touches the lease file every `HEARTBEAT_SECONDS`, and counts as alive until the file is
+`STALE_SECONDS` old by the file system's clock. If the owner is dead, another process may take the
+lease over. Processes acquire, take over and release leases under a lock that they hold only briefly
+(flock). The kernel releases it if a process dies.
 """
 
 from __future__ import annotations
@@ -36,13 +37,13 @@ STALE_SECONDS = 90.0
 """Age of the last heartbeat after which a process on another host or container counts as dead."""
 
 _STALE: tuple[dict[str, Any], float] = ({}, math.inf)
-"""Content and heartbeat age that stand for a lease file with invalid content."""
+"""Content and heartbeat age that replace those of a lease file with invalid content."""
 _OURS: set[str] = set()
 """Tokens of the leases that this process has acquired and not yet released."""
 
 
 def owner() -> dict[str, Any]:
-    """Return the fields that identify this process, for `is_alive` in other processes."""
+    """Return the lease fields that identify this process, for `is_alive` in other processes."""
     return {
         **_place(),
         "pid": os.getpid(),
@@ -55,7 +56,8 @@ def is_alive(lease: dict[str, Any], heartbeat_age: float) -> bool:
 
     Args:
       lease: Content of the lease file, with the fields of `owner`.
-      heartbeat_age: Seconds since the last heartbeat, used for owners on other hosts or containers.
+      heartbeat_age: Seconds since the last heartbeat; used if the owner runs on another host or in
+        another container.
     """
     if any(lease.get(name) != value for name, value in _place().items()):
         return heartbeat_age < STALE_SECONDS
@@ -69,12 +71,12 @@ def is_alive(lease: dict[str, Any], heartbeat_age: float) -> bool:
 
 
 def locked(folder: Path) -> FileLock:
-    """Return the file lock under which processes acquire and release the leases in `folder`."""
+    """Return the file lock that a process must hold to acquire or release a lease in `folder`."""
     return FileLock(folder / ".lock")
 
 
 def is_held(folder: Path, name: str) -> bool:
-    """Return True if a live process holds the lease `name`."""
+    """Return True if a live process, this one or another, holds the lease `name`."""
     held = _read(folder / f"{name}.json")
     return held is not None and is_alive(*held)
 
@@ -114,13 +116,13 @@ class Lease:
     def __init__(self, path: Path, token: str, *, is_takeover: bool) -> None:
         self._path, self._token = path, token
         self.is_takeover = is_takeover
-        """True if a dead process held the lease before; it may have left unfinished files."""
+        """True if the lease was taken over from a dead process, which may have left files."""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._beat, daemon=True)
 
     @classmethod
     def acquire(cls, folder: Path, name: str) -> Lease | None:
-        """Return the lease `name`, or None, without waiting, if a live process holds it.
+        """Acquire and return the lease `name`; return None at once if a live process holds it.
 
         If the process that held the lease is dead, take the lease over.
         """
@@ -143,11 +145,11 @@ class Lease:
         return cls(path, token, is_takeover=is_takeover)
 
     def still_ours(self) -> bool:
-        """Return True if no other process has taken the lease over.
+        """Return True if the lease file exists and no other process has taken the lease over.
 
         Another process can take the lease over right after the call, if this process sent no
-        heartbeat for `STALE_SECONDS`. Both may then commit the step, which is safe: both computed
-        the same numbers, and each commits by renaming a complete folder into place.
+        heartbeat for `STALE_SECONDS`. Both processes may then commit the step. This is safe: both
+        computed the same numbers, and each commits by renaming a complete folder into place.
         """
         held = _read(self._path)
         return held is not None and held[0].get("token") == self._token
@@ -156,14 +158,15 @@ class Lease:
         """Check that this process still holds the lease.
 
         Raises:
-          LeaseLostError: if another process has taken the lease over.
+          LeaseLostError: if another process has taken the lease over, or the file is gone.
         """
         if not self.still_ours():
             raise LeaseLostError(
                 self._path,
-                "the lease of another process, which took this step over",
+                "a lease that another process has taken over or removed, because this process sent"
+                f" no heartbeat for {STALE_SECONDS:.0f} s",
                 "the lease of this process",
-                "let the other process finish",
+                "let the other process compute the step; the result of this process is discarded",
             )
 
     def __enter__(self) -> Lease:
@@ -208,9 +211,9 @@ class Lease:
 
 
 def _read(path: Path) -> tuple[dict[str, Any], float] | None:
-    """Return a lease file's content and the seconds since its last heartbeat; None without a file.
+    """Return a lease file's content and the seconds since its last heartbeat.
 
-    Invalid content counts as a stale lease.
+    Return None if there is no file. Return `_STALE` if the content is invalid.
     """
     try:
         content = read_mapping(path)

@@ -15,7 +15,7 @@ from lce_core.store.odd_files import NOT_A_FILE
 
 
 class Listing:
-    """A snapshot of the artifact folders by step kind and id, taken when it is created."""
+    """The artifact folders by step kind and id, as they were when this object was created."""
 
     def __init__(self, artifacts: Path) -> None:
         self._found: dict[tuple[str, str], Path] = {}
@@ -33,9 +33,12 @@ class Listing:
 
 
 def find(artifacts: Path, fingerprint: str, kind: str | None = None) -> Path | None:
-    """Return the artifact folder with this fingerprint, or None. Without `kind`, search all kinds.
+    """Return the artifact folder with this fingerprint or id, or None if there is none.
 
-    `artifacts` is the store's folder of artifacts.
+    Args:
+      artifacts: The store's folder of artifacts.
+      fingerprint: A fingerprint or id; only its first `ID_DIGITS` hex digits are compared.
+      kind: Step kind to search; None searches all kinds.
     """
     for folder in _names(artifacts) if kind is None else (kind,):
         for name in _names(artifacts / folder):

@@ -22,8 +22,8 @@ from lce_core.store.set_aside import free_mark
 NOT_A_FILE = frozenset(
     (errno.ENOENT, errno.ENOTDIR, errno.ESTALE, errno.ELOOP, errno.EISDIR, errno.EINVAL)
 )
-"""errno values of `open_file` if no regular file exists at the path. With any other value, a file
-exists or may exist, but cannot be read."""
+"""errno values with which `open_file` fails if no regular file exists at the path. If it fails with
+another value, a file may exist but cannot be read."""
 
 
 def open_file(path: Path) -> BinaryIO:
@@ -66,7 +66,7 @@ def read_mapping(path: Path) -> dict[str, Any]:
     except RecursionError:
         raise ValueError("JSON nested too deeply") from None
     if not isinstance(content, dict):
-        raise ValueError(f"{type(content).__name__}, not a mapping")
+        raise ValueError(f"a JSON value of type {type(content).__name__} instead of an object")
     return content
 
 
@@ -85,7 +85,7 @@ def odd_kind(path: Path) -> str | None:
 def put(aside: Path, path: Path) -> None:
     """Rename the temporary file `aside` to `path`, replacing an existing file.
 
-    If `path` is a folder, first rename it to a name with ".set-aside-" and the time.
+    If a folder is at `path`, first rename that folder: append ".set-aside-" and the time.
     """
     try:
         aside.replace(path)
@@ -95,9 +95,9 @@ def put(aside: Path, path: Path) -> None:
 
 
 def write_file(path: Path, content: bytes, *, durable: bool = False) -> None:
-    """Write a temporary file beside `path` and move it there with `put`.
+    """Create or replace a file: write a temporary file beside `path`, then rename it with `put`.
 
-    Readers see the previous content or all of the new content, never a part of it.
+    Readers see either the previous or the new content, never a part of it.
 
     Args:
       path: File to create or replace; its folder must exist.
@@ -122,9 +122,10 @@ def write_file(path: Path, content: bytes, *, durable: bool = False) -> None:
 
 
 def make_way(path: Path) -> None:
-    """Free the name `path` for a new file: delete a FIFO, device or broken link; rename a folder.
+    """Make sure that a regular file can be written at `path`.
 
-    Keep a regular file.
+    Delete a FIFO, device or broken link at `path`. Rename a folder as `put` does. Keep a regular
+    file.
     """
     with contextlib.suppress(FileNotFoundError):
         mode = path.lstat().st_mode
@@ -149,10 +150,10 @@ def remove(path: Path) -> None:
 
 
 def make_folder(path: Path) -> Path:
-    """Create a folder of a home and its parents, if missing, and return it.
+    """Create a folder of a home and its missing parents, and return its path.
 
     Raises:
-      StoreError: if the folder or a parent exists as a file or broken link.
+      StoreError: if a file or broken link is in the place of the folder or of a parent.
       OSError: if the folder cannot be created.
     """
     try:
@@ -164,12 +165,12 @@ def make_folder(path: Path) -> Path:
 
 
 def no_folder(path: Path) -> StoreError:
-    """Return the error for a path that should be a folder but is a file or a broken link."""
+    """Return the error for a file or a broken link in the place of a folder."""
     return StoreError(
         path,
         "a file, or a link to a path that does not exist",
         "a folder",
-        "move it away and run again; lce then creates the folder",
+        "move this file or link away and run again; lce then creates the folder",
     )
 
 

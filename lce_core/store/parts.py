@@ -6,7 +6,7 @@
 
 The worker that computes the step writes the list. Any worker, including that one, may compute a
 part after it has acquired the part's lease. When the step is finished, the store removes its
-parts. `lce gc` removes parts of steps that are never finished.
+parts. `lce gc` removes the parts of an unfinished step that no plan or lock needs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PART_LEASES = "*.*.json"
 
 
 class Parts:
-    """The parts of one step: the list of requested parts, their results and their leases.
+    """The parts of one step: their list (order.json), their results and their leases.
 
     Args:
       folder: The step's progress folder.
@@ -44,10 +44,10 @@ class Parts:
         make_folder(self.folder)
 
     def ask(self, order: Mapping[str, Any]) -> None:
-        """Write the list of parts that workers should compute, replacing an earlier list.
+        """Ask other workers to compute parts: write order.json, replacing an earlier one.
 
         Args:
-          order: JSON object. The keys of its field `parts`, an object, name the parts.
+          order: JSON object. Its field `parts` is an object whose keys are the names of the parts.
         """
         write_json(self.folder / ORDER, order)
 
@@ -59,13 +59,13 @@ class Parts:
         return None
 
     def left(self) -> dict[str, bool]:
-        """Return the names of unfinished parts, each with True if a live worker computes it."""
+        """Return the names of unfinished parts; True if a live worker is computing the part."""
         order = self.order()
         names = order["parts"] if order else ()
         return {name: self._is_held(name) for name in names if not self.has(name)}
 
     def free(self) -> list[str]:
-        """Return the names of unfinished parts that no live worker computes."""
+        """Return the names of unfinished parts that no live worker is computing."""
         return [name for name, is_held in self.left().items() if not is_held]
 
     def has(self, name: str) -> bool:
@@ -82,14 +82,15 @@ class Parts:
         """Save the result of a finished part.
 
         Raises:
-          FileNotFoundError: if the progress folder is gone because the step is finished.
+          FileNotFoundError: if the progress folder does not exist. The store removes it when the
+            step is finished.
           OSError: if the file cannot be written, for example on a full disk.
         """
         write_file(self._file(name), to_bytes(arrays), durable=True)
         sync(self.folder)
 
     def lease(self, name: str) -> Lease | None:
-        """Acquire the lease of a part, or return None if another live process computes the part."""
+        """Acquire and return the lease of a part; None if a live process is computing the part."""
         return Lease.acquire(self._leases, self._lease(name))
 
     def _is_held(self, name: str) -> bool:
@@ -103,5 +104,5 @@ class Parts:
 
 
 def folders_asking(home: Path) -> set[str]:
-    """Return the ids of all steps whose workers have requested parts; other workers can help."""
+    """Return the ids of all steps whose worker asks other workers to compute parts of the step."""
     return {path.parent.name for path in (home / "progress").glob(f"*/{ORDER}")}

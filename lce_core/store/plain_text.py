@@ -2,7 +2,7 @@ r"""Find and replace characters that files and servers cannot store: lone surrog
 
 JSON, YAML, file names and tokenizers written in Python can produce strings with a lone surrogate
 (half of a surrogate pair, such as \ud800). UTF-8 cannot encode it, so Parquet, DuckDB, MLflow and
-Prefect cannot store it. Programs written in C treat NUL as the end of a text.
+Prefect cannot store it. Programs written in C treat NUL (U+0000) as the end of a text.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ def require_text(value: object, where: str) -> None:
     """Check that no string or key in nested lists and mappings has a lone surrogate or NUL.
 
     Raises:
-      SpecError: if one has. The error names the character, its position and the path of the string,
-        which starts with `where`.
+      SpecError: if a string or key has one. The error names the character, its position in the
+        string and the path of the string, which starts with `where`.
     """
     for place, text, found in _found(_REFUSED, value, where):
         raise SpecError(
@@ -41,7 +41,7 @@ def lone_surrogates(value: object, where: str = "") -> list[str]:
 
 
 def writable(value: Any) -> Any:
-    """Return `value` with every lone surrogate replaced by U+FFFD, in nested lists and mappings."""
+    """Return a copy of `value`, also nested, in which U+FFFD replaces every lone surrogate."""
     if isinstance(value, str):
         return _LONE.sub(REPLACEMENT, value)
     if isinstance(value, Mapping):

@@ -1,8 +1,8 @@
 """Read and write home/studies/<study>/plan.json, and keep the step ids of earlier plans.
 
-A new plan replaces the previous one. earlier.json keeps the step ids that only earlier plans
-contain, while the store has their artifacts, so that `lce plan` can explain what replaced these
-steps. `lce gc` keeps their artifacts only if some data of the last plan was missing.
+A new plan replaces the previous one. earlier.json lists the ids of steps that only earlier plans
+contain and whose artifacts are still in the store. `lce plan` reads it to explain which steps
+replaced them. `lce gc` keeps their artifacts only if input data of the last plan was missing.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ _PLAN = {
     "kinds": dict,
     "trainings": list,
 }
-"""Keys and types of a plan. `_CELL`, `_TRAINING` and `_COMPARISON` are those of the entries of its
-lists `cells`, `trainings` and `expects`."""
+"""Keys of a plan, with the types of their values. `_CELL`, `_TRAINING` and `_COMPARISON` describe
+the entries of the plan's lists `cells`, `trainings` and `expects` in the same way."""
 
 
 def read_plan(file: Path) -> dict[str, Any]:
-    """Read a plan that was written from `StudyPlan.to_json`.
+    """Read a plan.json, which contains the output of `StudyPlan.to_json`, and check its keys.
 
     Raises:
       OSError: if the file does not exist or cannot be read.
@@ -72,17 +72,17 @@ def read_plan(file: Path) -> dict[str, Any]:
 
 def _require(content: Any, types: Mapping[str, Any]) -> None:
     if not isinstance(content, dict):
-        raise ValueError(f"{type(content).__name__}, not a mapping")
+        raise ValueError(f"a value of type {type(content).__name__} instead of a mapping")
     for name, kind in types.items():
         if not isinstance(content.get(name, ...), kind):
-            raise ValueError(f"{name}: {content.get(name)!r}")
+            raise ValueError(f"no valid value for the key {name!r}: {content.get(name)!r}")
 
 
 def planned_ids(plan: Mapping[str, Any]) -> Iterator[str]:
     """Yield the step ids in a plan's JSON.
 
     Raises:
-      Exception: one of `UNREADABLE`, if `plan` is not a plan.
+      Exception: one of the types in `UNREADABLE`, if `plan` is not a plan.
     """
     yield from (step_id[:ID_DIGITS] for step_id in plan["steps"])
 
@@ -93,12 +93,13 @@ def ids_of_study(folder: Path) -> set[str]:
 
 
 def replace_plan(folder: Path, plan: Mapping[str, Any], held: Collection[str]) -> None:
-    """Write plan.json of a study and move the replaced plan's step ids to earlier.json.
+    """Write plan.json of a study, and add the replaced plan's step ids to earlier.json.
 
     Args:
       folder: The study's folder, home/studies/<study>.
       plan: The output of `StudyPlan.to_json`.
-      held: Step ids of the store's artifacts. Ids without an artifact are dropped.
+      held: Ids of the steps whose artifacts are in the store. earlier.json keeps only these, and
+        drops those that the new plan contains.
     """
     earlier = ids_of_study(folder).intersection(held)
     with contextlib.suppress(*UNREADABLE):

@@ -1,8 +1,8 @@
 """Detect that the code of a user's own plug-in changed while its VERSION did not.
 
 The author of a plug-in raises VERSION when the plug-in's results change, but may forget it.
-Therefore a record also contains a digest of the code that ran. Plug-ins of lce need no digest,
-because the record contains lce's version and commit. A user can declare two versions of the code
+Therefore a record also contains a digest of the code that ran. The plug-ins that lce contains need
+no digest, because the record states lce's version and commit. A user can declare old and new code
 equivalent (`AcceptedCode`), so that finished steps are not computed again.
 """
 
@@ -23,7 +23,8 @@ ACCEPTED = "accepted_plugins.json"
 """File in LCE_HOME with the code digests that a user declared equivalent."""
 
 PluginFolders = Mapping[str, Sequence[Path]]
-"""The user's plug-in folders by the package of lce that they extend, such as "lce_core.methods"."""
+"""The user's plug-in folders, by the name of the lce package to which their plug-ins belong, such
+as "lce_core.methods"."""
 
 
 class PluginChange(BaseModel):
@@ -37,7 +38,7 @@ class PluginChange(BaseModel):
     was: str
     """Digest of the code with which the step was computed."""
     now: str
-    """Digest of the installed code."""
+    """Digest of the present code."""
     file: str
     """Path of the plug-in's file."""
 
@@ -87,10 +88,10 @@ def _key(change: PluginChange) -> str:
 def code_digest(file: Path, user_folders: PluginFolders) -> str:
     """Return a sha256 over the names and contents of a plug-in's file and its helper modules.
 
-    Helper modules are the modules in the user's plug-in folders that the file imports, directly or
-    through other helpers. Of an imported package, all modules are included. Modules imported by a
-    computed name, data files and installed libraries are not. Names are relative to the plug-in
-    folder, so moving the folder does not change the digest.
+    Helper modules are the modules in or beside the user's plug-in folders that the file imports,
+    directly or through other helpers; an imported package counts with all its modules. The digest
+    does not cover data files, installed libraries and modules that are imported by a computed name.
+    Names are relative to the plug-in folder, so moving the folder does not change the digest.
 
     Args:
       file: The plug-in's file, or `__init__.py` if the plug-in is a package.
@@ -113,9 +114,10 @@ def code_digest(file: Path, user_folders: PluginFolders) -> str:
 
 
 def _package_and_folder(file: Path, user_folders: PluginFolders) -> tuple[str, Path]:
-    """Return the package of lce that a file extends, and the user's folder that contains the file.
+    """Return the lce package of a user's file, such as "lce_core.methods", and its plug-in folder.
 
-    A helper module beside a plug-in folder extends no package: return "" and the folder's parent.
+    A helper module beside a plug-in folder belongs to no package of lce: return "" and the parent
+    of the plug-in folder.
     """
     for package, folders in user_folders.items():
         for folder in folders:
@@ -126,12 +128,15 @@ def _package_and_folder(file: Path, user_folders: PluginFolders) -> tuple[str, P
 
 
 def _parent_package(file: Path, package: str, folder: Path) -> list[str]:
-    """Return the absolute name, split at dots, of the package that contains a module."""
+    """Return the absolute name of the package that contains the module `file`, split at dots."""
     return [*filter(None, package.split(".")), *file.parent.relative_to(folder).parts]
 
 
 def _imports(content: bytes, package: list[str]) -> Iterator[list[str]]:
-    """Yield the absolute module names, split at dots, that a module's import statements contain."""
+    """Yield the names in a module's import statements: absolute and split at dots.
+
+    `package` is the package that contains the module, to resolve relative imports.
+    """
     try:
         tree = ast.parse(content)
     except (SyntaxError, ValueError, RecursionError):
@@ -149,7 +154,10 @@ def _imports(content: bytes, package: list[str]) -> Iterator[list[str]]:
 
 
 def _files_of_module(name: list[str], folder: Path, user_folders: PluginFolders) -> list[Path]:
-    """Return the user's files that an import loads; none for modules of lce or libraries."""
+    """Return the user's files that importing the module `name` loads.
+
+    Return none for modules of lce or of installed libraries.
+    """
     for package, folders in user_folders.items():
         parts = package.split(".")
         if name[: len(parts)] == parts and len(name) > len(parts):

@@ -14,7 +14,7 @@ import psutil
 
 
 def started(pid: int) -> float:
-    """Return a process's start time in seconds since boot, or since the epoch without /proc.
+    """Return a process's start time in seconds since boot; since the epoch if there is no /proc.
 
     Raises:
       psutil.NoSuchProcess: if no process has this pid.
@@ -29,9 +29,9 @@ def started(pid: int) -> float:
 
 
 def running(pid: int, at: float) -> psutil.Process | None:
-    """Return the process with this pid, or None if it has exited.
+    """Return the process with this pid and start time, or None if it has exited.
 
-    `at` is the process's `started` value, which a later process with the same pid does not have.
+    `at` is the start time that `started` returned. A later process with the same pid has another.
     """
     with contextlib.suppress(psutil.NoSuchProcess):
         process = psutil.Process(pid)

@@ -30,7 +30,7 @@ _LIBRARIES = (
 
 
 class SealError(ValueError):
-    """The content of record.json does not match its digest: it was edited or damaged."""
+    """The content of record.json does not match the digest in it: it was edited or damaged."""
 
 
 class FileEntry(BaseModel):
@@ -55,7 +55,10 @@ class PluginCode(BaseModel):
 
 
 class Record(BaseModel):
-    """Content of an artifact's record.json, which is written after all other files."""
+    """Content of an artifact's record.json, which is written after all other files.
+
+    The fields from `kind` to `axes` are those of the computed `Step`.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -76,7 +79,7 @@ class Record(BaseModel):
     """Start time in UTC, ISO 8601."""
     finished_at: str
     seconds: float
-    """Computing time in seconds, summed over all workers and attempts that contributed."""
+    """Wall-clock seconds of computation, summed over all workers and attempts that contributed."""
     attempts: int
     """Number of attempts, including the successful one."""
     plugins: dict[str, PluginCode] = {}
@@ -118,7 +121,7 @@ class Record(BaseModel):
 
 
 def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a record's JSON content with its sha256 in the field "seal"."""
+    """Return a record's JSON content with a field "seal": the sha256 of all other fields."""
     bare = {key: value for key, value in content.items() if key != _SEAL}
     return {**bare, _SEAL: _seal_of(bare)}
 
@@ -131,7 +134,7 @@ def _seal_of(content: Mapping[str, Any]) -> str:
 
 
 def environment() -> dict[str, Any]:
-    """Describe the Python version, libraries, git commit and hardware of this process as JSON."""
+    """Return the Python version, libraries, git commit and hardware of this process as JSON."""
     # Cache only `_host`: a process may import torch after it has written its first artifact.
     return {**_host(), "instructions": _instructions(), "accelerators": _accelerators()}
 
@@ -172,13 +175,13 @@ def git_state(folder: Path) -> dict[str, Any]:
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Write JSON with `write_file`, so that readers never see a partial file."""
+    """Write a JSON file atomically (`write_file`) and durably: it survives a machine crash."""
     text = json.dumps(value, indent=1, sort_keys=True, allow_nan=False)
     write_file(path, f"{text}\n".encode(), durable=True)
 
 
 def sync(path: Path) -> None:
-    """Call fsync, so that a file's content or a folder's entries survive a machine crash."""
+    """Call fsync on a file or folder, so that its content or entries survive a machine crash."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -208,7 +211,10 @@ def cpu_name() -> str:
 
 
 def _loaded_torch() -> Any:
-    """Return torch if this process has imported it; importing it would slow down planning."""
+    """Return the module torch if this process has already imported it, else None.
+
+    Importing torch here would slow down planning.
+    """
     return sys.modules.get("torch")
 
 

@@ -18,14 +18,14 @@ SIDE_FILES = ("-wal", "-shm", "-journal", ".wal")
 
 
 def set_aside(path: Path, why: str, along: Sequence[Path] = ()) -> None:
-    """Rename a database and its side files, and print one line about it to standard error.
+    """Rename a database and its side files, and print a line about that to standard error.
 
-    The caller must hold the lock under which the database is created.
+    The caller must hold the lock under which lce creates the database.
 
     Args:
-      path: The database file, or the folder or other object at its path.
+      path: Path of the database; a folder or another object may be in its place.
       why: The fault, as a phrase that completes "it is ...", such as "damaged (...)" or "a folder".
-      along: Further files or folders that belong to this database; renamed as well.
+      along: Further files or folders to rename, because they belong to this database.
 
     Raises:
       StoreError: if a file cannot be renamed.
@@ -44,8 +44,8 @@ def set_aside(path: Path, why: str, along: Sequence[Path] = ()) -> None:
             raise StoreError(
                 path,
                 f"a database that is {why} and cannot be renamed ({error.strerror})",
-                "a database that can be used, or a folder in which it can be renamed",
-                "make the folder writable, or move the database away",
+                "a database that works, or a folder in which lce can rename it",
+                "make the folder writable, or move the database to another place",
             ) from None
     sys.stderr.write(
         f"lce: {path} cannot be used: it is {why}. lce renamed it to {path.name}{mark} and"

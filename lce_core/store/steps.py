@@ -1,8 +1,9 @@
 """Steps, the computations of a study's plan: tokenising, packing rows, training, evaluating.
 
-A step has a kind, a spec (all its settings) and parents (the steps whose results it reads). The
-sha256 of these three is the step's fingerprint. The spec is JSON, so that code that only reads the
-store needs no plug-ins; `lce_core.study.step_kinds` parses it. The step's name is for display only.
+A step has a kind with a version, a spec (all its settings) and parents (the steps whose results it
+reads). The sha256 of these is the step's fingerprint. The spec is JSON, so that code that only
+reads the store needs no plug-ins; `lce_core.study.step_kinds` parses it. The step's name is for
+display only.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from lce_core.errors import SpecError
 from lce_core.store.identity import ID_DIGITS, fingerprint
 
 MAX_NAME_BYTES = 220
-"""Maximum bytes of a step's name. The artifact's folder name, which adds the id, must stay below
-the file system's limit of 255."""
+"""Maximum bytes of a step's name. The name of the artifact's folder consists of this name and the
+step's id, and file systems limit it to 255 bytes."""
 
 
 class Spec(Protocol):
-    """Interface of a step's spec: all settings that determine its result, except its parents."""
+    """Interface of a step's spec: all settings that determine the step's result, except parents."""
 
     @property
     def kind(self) -> str:
@@ -30,8 +31,8 @@ class Spec(Protocol):
     def version(self) -> int:
         """Version of the step kind, part of the fingerprint.
 
-        Raise it when a change of the kind's code, or of a default in study files, changes results.
-        Plug-ins have their own VERSION.
+        Developers increase it when a change of the kind's code, or of a default in study files,
+        changes results. Plug-ins have their own VERSION.
         """
 
     def identity(self) -> dict[str, Any]:
@@ -48,10 +49,10 @@ class Step:
     spec: Mapping[str, Any]
     """The output of `Spec.identity`."""
     parents: Mapping[str, str]
-    """Fingerprints of the parent steps, by role."""
+    """Fingerprints of the parent steps, by role such as "rows" or "checkpoint"."""
     lineage: Mapping[str, Any]
-    """The spec and the parents' lineages, nested by role. Differences of two lineages show which
-    changed settings cause a step to be computed again."""
+    """The spec with the parents' lineages nested in it, by role. The differences between the
+    lineages of two steps are the settings that changed."""
     fingerprint: str
     axes: Mapping[str, Any] = field(default_factory=dict)
     """Method, seed, length and similar values, for display and lookup. Not part of the
@@ -87,13 +88,13 @@ def make_step(
       axes: See `Step.axes`.
 
     Raises:
-      SpecError: if the spec is not JSON or the name is too long.
+      SpecError: if the spec has values that JSON cannot represent, or the name is too long.
     """
     if len(name.encode()) > MAX_NAME_BYTES:
         raise SpecError(
             f"{spec.kind} {name[:60]}...",
             f"a name of {len(name.encode())} bytes",
-            f"at most {MAX_NAME_BYTES} bytes: a folder is named after it",
+            f"at most {MAX_NAME_BYTES} bytes, because a folder is named after it",
             "shorten the labels of the base model and the method, or the name of the task",
         )
     kind, values = spec.kind, spec.identity()
@@ -104,7 +105,10 @@ def make_step(
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """List the differing fields of two lineages as "path: old -> new", least nested first."""
+    """Return the fields in which two lineages differ, as "path: old -> new", least nested first.
+
+    "default" stands for a value that a lineage lacks.
+    """
     before, after = _flat(old), _flat(new)
     changed = [key for key in {**before, **after} if before.get(key) != after.get(key)]
     changed.sort(key=lambda key: (key.count("."), key))

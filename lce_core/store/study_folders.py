@@ -18,24 +18,24 @@ _SOURCE = "source.json"
 
 
 class StudyFolders:
-    """The folders of all studies that have been planned in one home."""
+    """The folders home/studies/<study>/ of all studies that have been planned in one home."""
 
     def __init__(self, home: Path) -> None:
         self._folder = home / "studies"
         self._artifacts = home / "artifacts"
 
     def save_plan(self, study: str, plan: Mapping[str, Any], source: str) -> None:
-        """Write a study's plan, which the catalog reads, and its study file's path (`source`)."""
+        """Save a study's plan, which the catalog reads, and its study file's path (`source`)."""
         folder = self._make_folder(study)
         replace_plan(folder, plan, Listing(self._artifacts).ids)
         write_json(folder / _SOURCE, {"file": source})
 
     def keep_lock(self, study: str, text: str) -> None:
-        """Save the text of a study.lock in the home, so that `lce gc` keeps its artifacts."""
+        """Save the text of a study.lock, so that `lce gc` keeps the artifacts that it names."""
         write_file(self._make_folder(study) / LOCK, text.encode())
 
     def source(self, study: str) -> str | None:
-        """Return the path of the study file that was last planned, or None if it is unknown."""
+        """Return the path of the file from which the study was last planned; None if unknown."""
         try:
             return str(read_mapping(self._folder / study / _SOURCE)["file"])
         except (OSError, ValueError, KeyError):
@@ -52,10 +52,10 @@ class StudyFolders:
         return _plan(path) if path.exists() else None
 
     def plans(self) -> list[dict[str, Any]]:
-        """Return the last plans of all studies, sorted by name, for display.
+        """Return the last plans of all studies, sorted by study name, for display.
 
-        Skip unreadable plans and replace lone surrogates, with a line on standard error for each,
-        so that one broken study does not hide the others.
+        So that one broken study does not hide the others, skip unreadable plans and replace lone
+        surrogates (`lce_core.store.plain_text`). Report both on standard error.
         """
         plans = []
         for path in sorted(self._folder.glob(f"*/{PLAN}")):
@@ -77,7 +77,7 @@ def _plan(path: Path, *, warn: bool = False) -> dict[str, Any]:
         return plan
     if warn:
         more = f" and {len(places) - 1} more places" if len(places) > 1 else ""
-        what = "half of a surrogate pair, which UTF-8 cannot write; U+FFFD is shown in its place"
+        what = "half of a surrogate pair, which UTF-8 cannot encode; lce shows U+FFFD instead"
         sys.stderr.write(f"lce: {path}: {places[0]}{more}: {what}\n")
     clean: dict[str, Any] = writable(plan)
     return clean

@@ -12,7 +12,8 @@ from lce_core.store.odd_files import remove
 from lce_core.store.parts import PART_LEASES
 
 ABANDONED_SECONDS = 3600.0
-"""Age after which a temporary file is removed. A live process renames its own within seconds."""
+"""Age after which a temporary file is removed. A live process renames its temporary files within
+seconds."""
 _WRITTEN_ASIDE = ("cache", "failures", "leases", "mlflow", "services", "studies/*", "verifications")
 """Folders of a home in which lce writes temporary files before it renames them."""
 _UNFINISHED = re.compile(r"\..+\.[0-9a-f]{8}|\.probe-.+")
@@ -22,10 +23,10 @@ _UNFINISHED = re.compile(r"\..+\.[0-9a-f]{8}|\.probe-.+")
 def sweep(store: Store) -> list[str]:
     """Remove leftovers of dead processes from a store.
 
-    Remove unfinished artifacts, leases of parts whose worker died, temporary files, and the
-    progress, leases and failures of finished steps. Keep an unfinished artifact while a process on
-    any host holds its step's lease. A step with a damaged artifact is not finished: another process
-    may be computing it again.
+    Remove unfinished artifacts, leases of parts whose worker died, old temporary files, and the
+    progress, leases and failures of finished steps. Keep an unfinished artifact if a live process
+    on any host holds the lease of its step. A step with a damaged artifact does not count as
+    finished, because another process may be computing it again.
 
     Returns:
       Folder names of the removed unfinished artifacts.

@@ -1,7 +1,7 @@
 """Compare recomputed cells with the stored results, for `lce verify`.
 
 A cell is one benchmark task at one length for one variant of a model. Each comparison is written to
-home/verifications/<cell id>-<time>.json. It changes no artifact.
+home/verifications/<cell id>-<time>.json. Comparing changes no artifact.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class _Section(BaseModel):
 class Metric(_Section):
     """One metric of a cell: stored value (`committed`) and recomputed value (`again`).
 
-    A value is None if its result lacks the metric.
+    A value is None if the stored or the recomputed result lacks the metric.
     """
 
     metric: str
@@ -59,23 +59,23 @@ class Verification(_Section):
     """Time of the comparison in UTC, ISO 8601."""
     committed_at: str
     environment: str
-    """Id of the recomputation's environment in the catalog: the first `ID_DIGITS` digits of the
-    fingerprint of `Record.environment`. Empty after an error."""
+    """Id that the catalog gives the environment of the recomputation: the first `ID_DIGITS` digits
+    of the fingerprint of `Record.environment`. Empty if recomputing failed."""
     same_environment: bool
     tolerance: float
     """Maximum relative difference at which two values agree."""
     metrics: list[Metric] = []
     num_samples: int = 0
-    """Number of scored prompts; the larger one if the two results have different numbers."""
+    """Number of scored prompts; the larger number if the two results differ in it."""
     num_same_samples: int = 0
     """Number of prompts whose samples are equal in every field."""
     largest_sample_difference: float | None = None
-    """Largest absolute difference of a prompt's two scores; None without prompts."""
+    """Largest absolute difference between a prompt's two scores; None if no prompt has both."""
     largest_nll_difference: float | None = None
-    """Largest absolute difference of a position bin's two mean NLLs in nats per token; None without
-    bins."""
+    """Largest absolute difference between the two mean NLLs of a bin of token positions, in nats
+    per token; None if no bin has both."""
     identical: bool = False
-    """True if scores, samples, losses and arrays are bit-identical."""
+    """True if all scores, samples, losses and arrays are equal, without any tolerance."""
     agrees: bool = False
     """True if every metric, every sample's score and every bin's NLL is within the tolerance."""
     error: str | None = None
@@ -85,15 +85,16 @@ class Verification(_Section):
 def sampled(
     steps: Sequence[T], fingerprint_of: Callable[[T], str], sample: str, seed: int
 ) -> list[T]:
-    """Return a random sample of steps, in their given order.
+    """Return a random sample of steps, in the order of `steps`.
 
-    Draw the steps whose hashes of seed and fingerprint are smallest. After a study has grown, its
-    sample then contains mostly the same cells as before.
+    Choose the steps with the smallest hashes of seed and fingerprint. When a study grows, the
+    sample therefore contains mostly the same cells as before.
 
     Args:
       steps: The steps to draw from.
       fingerprint_of: Returns a step's fingerprint.
-      sample: Size of the sample: a percentage such as "5%", rounded up, or a number of cells.
+      sample: Size of the sample: a percentage of the steps such as "5%", rounded up to a whole
+        number of steps, or a number of steps.
       seed: Seed of the draw.
 
     Raises:
@@ -109,7 +110,7 @@ def sampled(
         raise SpecError(
             "--sample",
             repr(sample),
-            "a percentage from above 0 to 100, or a number of cells",
+            "a percentage above 0 and up to 100, or a number of cells from 1",
             "write, for example, 5% or 20",
         )
 
@@ -169,7 +170,7 @@ def not_computed(record: Record, error: str, tolerance: float) -> Verification:
 
 
 def keep(home: Path, verification: Verification) -> Path:
-    """Write a verification to the home and return the file's path."""
+    """Write a verification to `home`/verifications and return the file's path."""
     folder = make_folder(home / VERIFICATIONS)
     time = re.sub(r"\D", "", verification.verified_at.partition("+")[0])
     file = folder / f"{verification.cell}-{time}.json"
@@ -201,7 +202,10 @@ def _scores(record: Record) -> dict[str, float]:
 
 
 def _pairs(old: Path, new: Path, name: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """Pair the rows of a table of both results; pad the shorter table with empty rows."""
+    """Return pairs of rows with equal index from the Parquet file `name` in both result folders.
+
+    If one table is shorter, its missing rows are empty mappings.
+    """
     before, after = (pq.read_table(folder / name).to_pylist() for folder in (old, new))
     longest = max(len(before), len(after))
     filled = ([*rows, *({} for _ in range(longest - len(rows)))] for rows in (before, after))

@@ -60,7 +60,7 @@ def with_a_clock_behind(patch: pytest.MonkeyPatch) -> None:
     [
         (without_locks, r"it has no flock \(No locks available\)"),
         (with_locks_for_nobody, "does not exclude other processes"),
-        (without_rename, r"No locks available \(renames\)"),
+        (without_rename, r"the test of its renames failed \(No locks available\)"),
         (with_renames_that_copy, "do not replace a file as a whole"),
         (with_folders_that_are_copied, "do not move a folder as a whole"),
         (with_a_clock_behind, "its clock is 60 s behind this host's"),

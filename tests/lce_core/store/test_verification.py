@@ -49,7 +49,7 @@ def test_another_seed_draws_others_and_a_grown_study_mostly_the_same() -> None:
 
 @pytest.mark.parametrize("sample", ["0%", "101%", "-5%", "0", "2.5", "five", "", "5 %x"])
 def test_a_sample_that_is_none_is_refused(sample: str) -> None:
-    with pytest.raises(SpecError, match="a percentage from above 0 to 100"):
+    with pytest.raises(SpecError, match="a percentage above 0 and up to 100"):
         draw(PRINTS, sample)
 
 

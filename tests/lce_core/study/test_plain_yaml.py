@@ -136,7 +136,7 @@ def test_as_many_seeds_as_the_bound_are_accepted() -> None:
 
 def test_a_step_is_named_so_that_a_folder_can_be() -> None:
     assert len(free_step("rows", "a" * MAX_NAME_BYTES, {}, {}).folder.encode()) < 255
-    with pytest.raises(SpecError, match="a folder is named after it"):
+    with pytest.raises(SpecError, match="because a folder is named after it"):
         free_step("rows", "é" * MAX_NAME_BYTES, {}, {})
 
 
