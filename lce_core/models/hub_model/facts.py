@@ -1,8 +1,8 @@
 """Read the sizes and the rotary embedding of a base model from its config.json.
 
-The file is read as JSON, because transformers' reader loads torch, which planning avoids. Models to
-which methods cannot be applied raise SpecError here, before weights are downloaded: models with
-sliding windows, with a context that was already extended, or with quantised weights.
+The file is read as JSON, because transformers' reader loads torch, which planning avoids. SpecError
+is raised here, before weights are downloaded, if methods cannot be applied to the model: for
+example, if it has sliding windows, an already extended context or quantised weights.
 """
 
 from __future__ import annotations
@@ -133,10 +133,10 @@ def facts_of(config: Config, where: str, trained_context: int | None = None) -> 
 
 
 def _obstacles(config: Config, trained_context: int | None) -> Iterator[tuple[str, str, str]]:
-    """Yield (key, required value, hint) for each key that stops methods from being applied.
+    """Yield (key, required value, hint) for each key because of which methods cannot be applied.
 
-    The error message appends the hint, a string such as ", such as a converted checkpoint" or "",
-    to "name another model".
+    The hint is the end of the remedy "name another model": "", or for example ", such as a
+    converted checkpoint".
     """
     for key in _MULTIMODAL_KEYS:
         if config.get(key) is not None:
@@ -213,6 +213,6 @@ def _no_number(where: str, key: str, given: object, expected: str) -> DataError:
     return DataError(
         f"{where}: {key}",
         "nothing" if given is None else repr(given),
-        f"{expected}, which config.json needs",
+        f"{expected} for this key",
         "copy or download the model again",
     )
