@@ -8,12 +8,13 @@ once the score cannot rise. Prompt tokens plus the task's maximum answer tokens 
 
 `faithful` builds the prompts of RULER's first release (v1); only the sentence splitting of essays
 differs. All samples of a cell draw from one random generator, seeded with RULER's `random_seed` 42
-plus the study's seed. v1 finds the size of the prompts with the first sample. It counts tokens
-without the beginning-of-sequence token, so a prompt may be one token longer than the length, in
-`vt` a few more; `fwe` reserves nothing for its answer of 50 tokens. A sample that is too long is
-drawn again one step smaller, in `vt` at the same size. All samples share one permutation, so the
-document with the answer has one depth for each number of documents (seed 0: 95 % of 20, 25 % of
-190). Where v1 would draw forever, the cell is unavailable.
+plus the study's seed. v1 finds the size of all prompts with the first sample. It does not count the
+beginning-of-sequence token, so prompt and answer may exceed the length by one token, in `vt` by a
+few more; `fwe` reserves nothing for its answer of 50 tokens. A sample that is too long is drawn
+again one step smaller, in `vt` at the same size; `fwe` shrinks the same draw. All samples share one
+permutation, so in `qa_1` the document with the answer has the same depth in all prompts with
+equally many documents (seed 0: 95 % with 20 documents, 25 % with 190). Where v1 would draw forever,
+the cell is unavailable.
 
 `clean` and `fast` search for the largest size, draw one permutation per sample, ask random
 questions and always reserve tokens for the answer. A sample's prompt depends on the cell and the
@@ -77,16 +78,17 @@ class Ruler(PromptBenchmark):
         "tiny": RulerKeys("20 prompts with key tokens, in five of the tasks", num_samples=20),
     }
     prompt_class: ClassVar[type[Prompt]] = RulerPrompt
-    otherwise: ClassVar[str] = "ask a data set with more documents"
+    otherwise: ClassVar[str] = "use a data set with more documents"
     data_on_demand: ClassVar[tuple[DataSet, ...]] = (XQUAD,)
 
     num_samples: int | None = Field(default=None, gt=0)
     """Prompts per cell; None means 500 (faithful, clean), 100 (fast), 20 (tiny)."""
     haystack: HaystackSource = "essays"
-    """Text around the needles of niah_single_2, niah_single_3, multikey_1, multivalue, multiquery.
-    """
+    """Running text around the needles of niah_single_2, niah_single_3, niah_multikey_1,
+    niah_multivalue and niah_multiquery."""
     questions: QuestionSource = "squad"
-    """Data set of qa_1: SQuAD, or XQuAD in English, whose 240 paragraphs fill 45,000 tokens."""
+    """Data set of qa_1: SQuAD, or the English XQuAD, whose 240 paragraphs suffice for prompts of at
+    most 45,000 tokens."""
     sizes: Sizes | None = None
     """"v1" grows prompts in the steps of RULER's first release; "search" finds the largest prompt
     that fits for each sample; None means v1 (faithful), search (clean, fast)."""
@@ -117,10 +119,10 @@ class Ruler(PromptBenchmark):
         return [*Search(request, task, draw.order_seed).prompts(count)]
 
     def slack_tokens(self, request: CellRequest) -> int:
-        """Return the tokens that one size step adds to a prompt; in v1, that two steps add.
+        """Return how many tokens prompts may fall short of the length: one size step, in v1 two.
 
-        A step adds a word, line, block of noise or document (v1: several). A prompt that is shorter
-        by more than a step has run out of documents.
+        A step adds a word, line, block of noise or document (v1: several). A prompt that is even
+        shorter has run out of text or documents.
         """
         task, _, draw = self._task(request)
         search = Search(request, task, draw.order_seed)

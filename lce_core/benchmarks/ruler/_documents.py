@@ -28,11 +28,13 @@ class Question:
     answers: tuple[str, ...]
     """Published answers, with repetitions."""
     own: tuple[int, ...]
-    """Indices of the documents in every prompt with this question."""
+    """Indices of the documents that every prompt with this question contains."""
     related: tuple[int, ...]
-    """Indices of the other documents of the same article, which fill longer prompts first."""
+    """Indices of the other documents of the same article. Longer prompts contain them before
+    documents of other articles."""
     evidence: tuple[int, ...]
-    """Indices of the documents that contain the answer; their positions are the prompt's depth."""
+    """Indices of the documents with the answer (SQuAD) or the supporting facts (HotpotQA). The mean
+    of their positions is the prompt's depth."""
     cluster: str
     """Title of the article (SQuAD) or of the first paragraph with evidence (HotpotQA). Questions
     with equal titles count as dependent samples."""
@@ -51,7 +53,7 @@ def read_squad(folders: Mapping[str, Path], data_set: DataSet = SQUAD) -> Collec
 
     Raises:
       UnavailableError: if the data set is not on this machine.
-      DataError: if a file is not in SQuAD's format.
+      DataError: if the file is not in SQuAD's format, or lacks questions.
     """
     file = data_set.files(folders)[0]
     collection = _checked(file, _squad, list(read_rows(file, ("data",))))
@@ -66,7 +68,7 @@ def read_hotpot(folders: Mapping[str, Path]) -> Collection:
 
     Raises:
       UnavailableError: if the data set is not on this machine.
-      DataError: if a file is not in HotpotQA's format.
+      DataError: if the file is not in HotpotQA's format, or lacks questions.
     """
     file = HOTPOT.files(folders)[0]
     columns = ("question", "answer", "context", "supporting_facts")
@@ -119,8 +121,8 @@ def _checked(
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         raise DataError(
             file,
-            f"{type(error).__name__} {error}",
-            "rows in the data set's published format",
+            f"{type(error).__name__} {error} while reading its questions",
+            "questions in the data set's published format",
             "get the file again",
         ) from None
     if not found.questions:

@@ -44,7 +44,7 @@ class Draft:
     """Mean position of the right answers, in per cent of the context; None if they have no single
     position."""
     cluster: str | None = None
-    """Group name of dependent samples, or None."""
+    """Group name of statistically dependent samples; None if the sample is independent."""
     stated: str = ""
     """The references as text, whose tokens RULER's first release adds to the prompt's length."""
     counted: tuple[str, str] | None = None
@@ -73,11 +73,11 @@ class Draw:
     values: np.random.RandomState
     """Generator that RULER uses only for the numbers in variable tracking."""
     order_seed: int | None
-    """Seed from which every permutation starts again; None draws permutations from `rng`."""
+    """Seed of a new generator for every permutation; None draws permutations from `rng`."""
 
     @classmethod
     def of(cls, seed: int, order_seed: int | None) -> Draw:
-        """Return the generators that RULER uses with `random_seed` = seed."""
+        """Create the generators that RULER uses if its `random_seed` is `seed`."""
         return cls(Random(seed), np.random.RandomState(seed % 2**32), order_seed)
 
     def shuffle(self, items: list[str] | list[int]) -> None:
@@ -107,7 +107,7 @@ class Units:
     """Tokens of the cell's length that the prompt leaves free for the answer."""
     retry: Retry
     most: int | None = None
-    """Largest size; None for no limit."""
+    """Largest size, limited by the data; None for no limit."""
     least: int = 1
     """Smallest size to which a prompt may shrink."""
 

@@ -1,6 +1,6 @@
-"""Frequent words extraction (fwe): coded words whose frequency falls with the squared rank.
+"""Frequent words extraction (fwe): random words; the r-th most frequent occurs n / r^2 times.
 
-The most frequent one is noise ("..."); the task asks for ranks two to four.
+The most frequent word is noise ("..."); the task asks for the next three.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ frequent, and the answer ambiguous."""
 
 
 class FrequentWords:
-    """Frequent words extraction; the size of a prompt is its number of words, before rounding.
+    """Frequent words extraction; the size of a prompt is its number of words.
+
+    The prompt has fewer words than its size, because the count of each word is rounded down.
 
     RULER's first release starts with L / 6 words, adds L / 32 at a time, and reserves no tokens for
     the answer, so prompt and answer may exceed the length L by 50 tokens. A sample has the same

@@ -38,10 +38,12 @@ class Haystack:
     def __init__(self, text: str, source: str) -> None:
         self._words = text.split()
         if not self._words:
-            raise UnavailableError(source, "no text", "text for a haystack", "get it again")
+            raise UnavailableError(
+                source, "no text", "text to hide needles in", "get its files again"
+            )
         self._sentences: list[str] = []
         self._ends = [0]
-        """Words before the first sentence (0), and up to the end of each sentence."""
+        """Number of words up to the end of each known sentence, after an initial 0."""
 
     @property
     def num_words(self) -> int:
@@ -75,7 +77,7 @@ def essay_haystack(request: CellRequest) -> Haystack:
     """Return a haystack of all essays, joined in the order of their file names.
 
     Raises:
-      UnavailableError: if the essays are not on this machine.
+      UnavailableError: if the essays are not on this machine, or empty.
       DataError: if a file cannot be read.
     """
     return Haystack(essays(request.data_folders), "data set 'essays'")

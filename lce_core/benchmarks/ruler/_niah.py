@@ -60,12 +60,12 @@ NIAH = {
 
 
 class Niah:
-    """One of the eight tasks; the size of a prompt is its words of running text, or its lines.
+    """One of the eight tasks; the size of a prompt is its number of words or lines of haystack.
 
     Args:
       needles: settings of the task.
-      v1: True reproduces RULER's first release: its spaces, and keys that may repeat.
-      haystack: running text; None if the haystack of the task consists of lines.
+      v1: True reproduces RULER's first release: its extra spaces, and keys that may repeat.
+      haystack: running text; None if the task's haystack consists of lines (noise or needles).
     """
 
     new_tokens = 128
@@ -114,7 +114,7 @@ class Niah:
         return [self._needle(key, value) for key, value in drawn]
 
     def _item(self, kind: str, rng: Random, taken: set[str]) -> str:
-        """Draw a key and add it to `taken`; unless v1, draw again while it is in `taken`."""
+        """Draw a key and add it to `taken`; unless v1, draw until it is not yet in `taken`."""
         item = draw_item(kind, rng)
         while item in taken and not self._v1:
             item = draw_item(kind, rng)
@@ -148,7 +148,7 @@ def _among_sentences(
 ) -> tuple[str, list[float]]:
     """Insert the facts between sentences, the last fact deepest; return (text, depth of each fact).
 
-    `blanks` keeps RULER's additional space, such as before a fact at depth 0.
+    `blanks` keeps the additional space of RULER's first release, such as before a fact at depth 0.
     """
     depths = sorted(rng.sample(DEPTHS, len(facts)))
     parts, start = [], 0

@@ -19,7 +19,8 @@ class QuestionAnswering:
     """Question answering; the size of a prompt is its number of documents.
 
     Args:
-      chosen: index in the collection of each sample's question.
+      collection: all questions and documents of the data set.
+      chosen: index of each sample's question in `collection.questions`.
     """
 
     new_tokens = 32

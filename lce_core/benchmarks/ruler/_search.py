@@ -20,7 +20,7 @@ from lce_core.store.identity import fingerprint
 FULL_SHARE = 0.99
 """Fraction of the available tokens at which a prompt counts as full and the search stops."""
 _TIMES = 9
-"""Number of sizes that `growth` compares; eight steps, because steps differ in tokens."""
+"""Number of sizes that `growth` compares. Their eight steps add different numbers of tokens."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Search:
         return self._largest(index, self._start)[1]
 
     def growth(self, step: int) -> int:
-        """Return how many tokens sample 0 gains at most if its size grows by `step`.
+        """Return the tokens that sample 0 gains if its size grows by `step`.
 
         This is the maximum over the first eight steps.
         """
@@ -103,7 +103,7 @@ class Search:
 def largest_place(
     tokens: Callable[[int], int], count: int, room: int, start: int = 0, enough: int | None = None
 ) -> int:
-    """Return the last of the places 0..count-1 with at most `room` tokens; -1 if none has.
+    """Return the last of the places 0..count-1 with at most `room` tokens; -1 if all have more.
 
     Makes at most about 2 log2(count) calls of `tokens`, which is expensive, and fewer if the tokens
     grow linearly.
@@ -113,7 +113,7 @@ def largest_place(
       count: number of places.
       room: maximum number of tokens.
       start: first place to try.
-      enough: return the first place found with this many to `room` tokens.
+      enough: stop at the first tried place with `enough` to `room` tokens; None finds the last.
     """
     low, at_low, high, at_high = -1, 0, count, 0
     place, step, halve = start, 1, False

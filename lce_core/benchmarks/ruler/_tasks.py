@@ -62,8 +62,8 @@ def text_task(
     Args:
       draw: random numbers for text that all samples share, such as an example.
       v1: True uses the wording of RULER's first release and the first questions of a data set.
-      num_samples: prompts that the study wants.
-      haystack: running text around needles.
+      num_samples: number of samples that the study asks for.
+      haystack: source of the running text around needles.
       questions: data set of qa_1.
 
     Raises:

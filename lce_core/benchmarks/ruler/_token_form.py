@@ -1,7 +1,8 @@
 """RULER's profile `tiny`, for toy models that cannot copy numbers: they retrieve single key tokens.
 
-Five tasks have such a version, because their difficulty (haystack, distractors, number of queries)
-carries over to single tokens. The other tasks need uuids, several values per key, chains or counts.
+Five tasks have such a version, because their difficulty comes from the haystack, the distractors
+and the number of queries, which single tokens preserve. The other tasks need uuids, several values
+per key, chains or counts.
 """
 
 from __future__ import annotations
@@ -56,12 +57,12 @@ class RulerKeys(KeyForm):
 
     def check(self, benchmark: Any) -> None:
         """Raise SpecError for parameters that only affect prompts in words."""
-        if not _OF_TEXTS.isdisjoint(benchmark.model_fields_set):
+        if refused := ", ".join(sorted(_OF_TEXTS & benchmark.model_fields_set)):
             raise SpecError(
                 "profile",
-                "tiny, which hides keys, with settings of RULER's texts",
-                "num_samples alone with profile tiny",
-                "leave out haystack, questions, sizes and permutations, or choose another profile",
+                f"tiny with {refused}, which only affect prompts in words",
+                "no parameter except num_samples in profile tiny",
+                f"omit {refused}, or choose another profile",
             )
 
     def distractors(self, base_model: LanguageModel, task: str) -> int:
@@ -70,7 +71,7 @@ class RulerKeys(KeyForm):
     def build(self, benchmark: PromptBenchmark, request: CellRequest) -> list[Prompt]:
         """Build one prompt per sample and query; the prompts of a sample differ in the last token.
 
-        The key of a sample's first query has its depth from `depths`.
+        The key of a sample's first query is at a depth from `depths`, the others at random places.
         """
         task = KEY_TASKS[request.task]
         draws = benchmark.draws(request)

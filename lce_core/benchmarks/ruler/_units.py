@@ -17,20 +17,22 @@ from lce_core.benchmarks.ruler._drafts import Draft, Draw, RulerPrompt, TextTask
 from lce_core.errors import UnavailableError
 
 MAX_TRIES = 100
-"""Draws of a sample that cannot shrink, after which the cell is unavailable; RULER never stops."""
+"""Number of draws of a sample that cannot shrink further. If all are too long, the cell is
+unavailable; RULER would draw forever."""
 ALL_COUNTED = 32
 """Number of sizes that are tokenised before any is skipped, because the ratio of tokens to
 characters varies most in short texts."""
 GROWTH, SPREAD = 1.15, 1.05
-"""After `ALL_COUNTED` sizes, a text is tokenised only if it has 15 % more characters than the last
-tokenised one, or if 5 % more tokens per character than in that text would fill the length."""
+"""After `ALL_COUNTED` sizes, a text is tokenised only if it has at least 15 % more characters than
+the last tokenised text, or might fill the length: if 5 % more tokens per character than in that
+text would do so."""
 SEAMS = 16
-"""Maximum difference in tokens between a text tokenised at once and in two halves."""
+"""Maximum difference between a prompt's tokens and the sum over its halves (`Draft.counted`)."""
 
 
 @dataclass
 class _Counter:
-    """Counts the tokens of longer and longer texts; skips texts that cannot reach `room` tokens."""
+    """Counts the tokens of texts in order of size; skips texts that cannot reach `room` tokens."""
 
     request: CellRequest
     room: int
@@ -72,20 +74,21 @@ class InUnits:
         """Build `count` prompts.
 
         Raises:
-          UnavailableError: if the first size, or a sample of the smallest size, exceeds the length.
+          UnavailableError: as in `common_size` and `sample`.
         """
         size = self.common_size()
         drafts = (self.sample(size, index) for index in range(count))
         return [draft.prompt(ids) for draft, ids in drafts]
 
     def common_size(self) -> int:
-        """Return the size at which all samples start: the last at which sample 0 fits.
+        """Return the size that is tried first for every sample: the last at which sample 0 fits.
 
-        If sample 0 fits exactly, RULER starts one step larger, and samples shrink. Where samples
-        cannot shrink (vt), and in fwe, an exact fit counts as too large.
+        If sample 0 fills the length exactly, RULER starts one step larger, and samples shrink. In
+        vt, where samples cannot shrink, and in fwe, an exact fit counts as too long.
 
         Raises:
-          UnavailableError: if sample 0 exceeds the length at the first size.
+          UnavailableError: if sample 0 is too long and one step less would be below the smallest
+            size.
         """
         units, room = self.task.units, self._room
         size, counter, state = units.first, _Counter(self.request, room), self.draw.rng.getstate()
@@ -106,7 +109,8 @@ class InUnits:
         """Return (draft, token ids) of the next sample, of `size` or smaller.
 
         Raises:
-          UnavailableError: if the sample exceeds the length at the smallest size.
+          UnavailableError: if a sample that cannot shrink further is too long, in fwe at once, in
+            the other tasks after `MAX_TRIES` draws.
         """
         units, tries, state = self.task.units, 0, self.draw.rng.getstate()
         while True:
@@ -140,7 +144,8 @@ class InUnits:
 
     def _too_long(self, tokens: int) -> UnavailableError:
         needed = max(tokens + self.task.new_tokens, self.request.eval_length + 1)
-        what = f"the smallest prompts of {self.request.task} and their answers"
+        smallest = "" if self.task.units.retry == "redrawn" else "smallest "
+        what = f"the {smallest}prompts of {self.request.task} and their answers"
         return too_long(self.request, what, needed)
 
 

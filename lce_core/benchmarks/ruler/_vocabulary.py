@@ -29,7 +29,7 @@ def plain_words() -> tuple[str, ...]:
 
 @cache
 def _families() -> tuple[tuple[str, ...], ...]:
-    """Group adjectives, such as "blue" and "blue-eyed", whose sorted noun pairs are interleaved."""
+    """Group adjectives whose pairs interleave when sorted, such as "blue" and "blue-eyed"."""
     families: list[list[str]] = []
     for adjective in sorted(word_list("adjective"), key=lambda word: f"{word}-"):
         if families and adjective.startswith(f"{families[-1][0]}-"):
@@ -46,7 +46,7 @@ def _family_pairs(family: tuple[str, ...]) -> tuple[str, ...]:
 
 @cache
 def _first_pairs() -> tuple[int, ...]:
-    """Return the index of each family's first pair in the sorted list of all pairs."""
+    """Return the index of the first pair of each group of `_families` in the list of all pairs."""
     sizes = (len(family) * len(word_list("noun")) for family in _families())
     return tuple(accumulate(sizes, initial=0))
 
@@ -54,7 +54,7 @@ def _first_pairs() -> tuple[int, ...]:
 def pair(number: int) -> str:
     """Return the adjective-noun pair at an index of the sorted list of all 6,171,620 pairs.
 
-    The list itself is never built, because RULER only draws from it.
+    The list itself is not built, because a prompt needs only a few pairs.
     """
     nouns = word_list("noun")
     at = bisect_right(_first_pairs(), number) - 1
@@ -66,7 +66,7 @@ def pair(number: int) -> str:
 
 
 def draw_item(kind: str, rng: Random) -> str:
-    """Draw one key or value ("words", "numbers" or "uuids") with the random numbers of RULER."""
+    """Draw one key or value ("words", "numbers" or "uuids"), the same as RULER from equal `rng`."""
     match kind:
         case "words":
             return pair(rng.randrange(len(word_list("adjective")) * len(word_list("noun"))))

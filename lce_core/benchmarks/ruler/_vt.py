@@ -24,21 +24,22 @@ V1_EXAMPLE = (
     "Memorize and track the chain(s) of variable assignment hidden in the following text."
     " {context} Question: Find all variables that are assigned the value {value} in the text"
 )
-"""TASK in the worked example of RULER's first release: without line breaks and "above"."""
+"""TASK as in the worked example of RULER's first release: no line breaks and no final "above."."""
 ANSWER = (
     " Answer: According to the chain(s) of variable assignment in the text above, {count} variables"
     " are {assigned} the value {value}, they are: "
 )
 CHAIN = 5
-"""Variables of a chain: a number is assigned to the first, and each to the next variable."""
+"""Number of variables in a chain. The first is assigned a number, each other one the variable
+before it."""
 NEW_TOKENS = 30
 EXAMPLE_TOKENS = 500
-"""Length in tokens, with its answer, of the worked example in RULER."""
+"""Maximum tokens of RULER's worked example, including its answer."""
 
 
 @dataclass
 class Chain:
-    """A chain of assignments in noise, with a question; its size is the number of noise blocks.
+    """A prompt with a chain of assignments in noise; its size is the number of noise blocks.
 
     Args:
       task: format string with the text around the context.
@@ -73,10 +74,10 @@ class Chain:
 
 
 class VariableTracking:
-    """Variable tracking: a solved example, then a chain whose size is the number of noise blocks.
+    """Variable tracking: a solved example, then a chain; the size is the chain's noise blocks.
 
     Args:
-      draw: random numbers of the example, whose size is found as in RULER's first release.
+      draw: random numbers with which the example's size is found as in RULER's first release.
       v1: True uses the release's wording and one example for all samples; False draws names and
         number of the example for each sample.
     """
@@ -116,9 +117,9 @@ def _solved(example: Draft) -> str:
 
 
 def _noise(num_blocks: int) -> list[str]:
-    """Return the noise between which the facts are inserted: blocks, or sentences of few blocks.
+    """Return the pieces of noise between which the five facts are inserted.
 
-    With at most five blocks, there are too few gaps between blocks for the five facts.
+    A piece is a block. At most five blocks are split into sentences, so that there are enough gaps.
     """
     if num_blocks > CHAIN:
         return [f"{NOISE}\n"] * num_blocks

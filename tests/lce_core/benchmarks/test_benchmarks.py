@@ -365,7 +365,7 @@ def test_essays_that_are_absent_empty_or_unreadable_are_named(
         ("perplexity", {"data_sets": ["pg18"]}, "'pg19', 'proof_pile' or 'govreport'"),
         ("perplexity_documents", {"truncate": True}, "longest length of the study"),
         ("ruler", {"sizes": "v3"}, "'v1' or 'search'"),
-        ("ruler", {"profile": "tiny", "haystack": "held_out"}, "num_samples alone"),
+        ("ruler", {"profile": "tiny", "haystack": "held_out"}, "omit haystack, or choose"),
         ("perplexity", {"profile": "quick"}, "'faithful', 'clean', 'fast' or 'tiny'"),
     ],
 )

@@ -171,7 +171,7 @@ def test_questions_over_all_paragraphs_of_xquad_are_no_longer_than_these(
             assert ruler.require_filled(cell, prompts).lengths["mean"] > 0.8 * length
             continue
         assert min(len(prompt.ids) for prompt in prompts) > whole
-        with pytest.raises(UnavailableError, match="ask a data set with more documents"):
+        with pytest.raises(UnavailableError, match="use a data set with more documents"):
             ruler.evaluate(cell)
 
 
