@@ -1,8 +1,9 @@
 """Attention schemes (which keys a query sees, at which distances) and the kernels for them.
 
-A scheme is a small frozen dataclass of sizes (window, group) that names its kernel as
-"module:function". Methods return schemes. The kernel's module is imported at the model's first
-forward pass, so describing a method does not import torch.
+A scheme is a small frozen dataclass with sizes such as `window` as fields. It names its kernel, the
+function that computes the attention, as "module:function". A context-extension method returns the
+scheme that a model should use. The kernel's module is imported at the model's first forward pass,
+so code that only describes methods does not import torch.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from typing import ClassVar
 class AttentionScheme:
     """Base class of attention schemes, for methods that change more than the RoPE frequencies.
 
-    Subclasses add sizes as fields and set `kernel`. The function is called as `kernel(scheme,
-    inputs)` with `lce_core.attention.inputs.AttentionInputs` and returns the attention output
-    (batch, heads, queries, head_dim).
+    Subclasses add sizes as fields and set `kernel` to the import path of a function. The function
+    is called with the scheme and `lce_core.attention.inputs.AttentionInputs` and returns the
+    attention output (batch, heads, queries, head_dim).
     """
 
     kernel: ClassVar[str]
@@ -26,8 +27,8 @@ class AttentionScheme:
     """True if gradients flow through the kernel. If False, a forward pass that records gradients
     raises SpecError."""
     heads_alike: ClassVar[bool] = True
-    """True if all heads follow the same rule. A large layer is then computed a few heads at a time,
-    which saves memory."""
+    """True if all heads follow the same rule. At inference, a large layer is then computed a few
+    heads at a time to save memory."""
     uses_flash: ClassVar[bool] = True
     """True if the kernel uses `lce_core.attention.flash`, False if it uses plain matrix products.
     """
@@ -35,6 +36,7 @@ class AttentionScheme:
     def mean_keys(self, length: float) -> float:
         """Return the mean number of keys that a query reads in a sequence of `length` tokens.
 
-        The cost model computes attention FLOPs from it. The default is that of causal attention.
+        The cost model computes attention FLOPs from this number. The default is the mean of causal
+        attention.
         """
         return length / 2

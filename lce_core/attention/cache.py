@@ -1,9 +1,9 @@
 """Key-value caches that append in place to preallocated memory.
 
 transformers' DynamicCache concatenates old and new states for every token, which moves the whole
-cache three times while attention reads it once. These caches write a token's states into
-preallocated memory and return views. For attention schemes that rotate keys themselves, a cache
-stores rotated copies of the keys as well (`lce_core.attention.placement`).
+cache three times while attention reads it once. The caches in this module write a token's states
+into preallocated memory and return views. For attention schemes that rotate keys themselves, a
+cache also stores rotated copies of the keys (`lce_core.attention.placement`).
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ class PreallocatedLayer(DynamicLayer):
     """Keys and values of one transformer layer, appended in place to preallocated memory.
 
     Args:
-      capacity: tokens allocated at first use; the memory grows when a text is longer.
+      capacity: number of tokens for which the first `update` allocates memory; the memory grows
+        when a text is longer.
       hands_itself_over: if True, `update` returns this object instead of keys and values, so that
-        attention functions can also request rotated keys from it (`placed`).
+        attention functions can also get rotated keys by calling `placed`.
     """
 
     keys: Any
@@ -61,23 +62,23 @@ class PreallocatedLayer(DynamicLayer):
 
         Args:
           placement: rule that gives the position to which each key is rotated.
-          seen: range of the wanted keys; start and stop are required.
+          seen: positions of the wanted keys, a slice with start and stop.
         """
         held = self._placed.setdefault(placement, PlacedKeys(placement))
         capacity = 0 if self._rooms is None else self._rooms[0].shape[2]
         return held.get(self.keys, seen, capacity)
 
     def crop(self, tokens_to_remove: int) -> None:
-        """Remove the last `-tokens_to_remove` tokens; as in transformers, the number is negative.
+        """Remove the last `-tokens_to_remove` tokens and their rotated keys.
 
-        The rotated keys of these tokens are removed too.
+        As in transformers, a negative argument is a number of tokens to remove.
         """
         super().crop(tokens_to_remove)
         for held in self._placed.values():
             held.cut_back(self.get_seq_length())
 
     def batch_select_indices(self, indices: torch.Tensor) -> None:
-        """Keep only the texts at these batch indices, in this order; used when answers are done."""
+        """Keep only the texts at these batch indices, in this order; the others are finished."""
         tokens = self.get_seq_length()
         if self._rooms is None or not tokens:
             return
@@ -114,7 +115,7 @@ class PreallocatedCache(DynamicCache):
     """A DynamicCache whose layers append in place to preallocated memory.
 
     Args:
-      capacity: number of tokens to allocate: prompt plus expected answer.
+      capacity: number of tokens to allocate memory for: prompt plus expected answer.
       hands_layers_over: if True, attention functions receive PreallocatedLayer objects in place of
         keys and values.
     """
@@ -126,7 +127,7 @@ class PreallocatedCache(DynamicCache):
 
     @property
     def num_texts(self) -> int:
-        """Number of texts in the batch; valid once the cache holds a token."""
+        """Number of texts in the batch; available after the first `update`."""
         layer: Any = self.layers[0]
         return len(layer.keys)
 
@@ -141,8 +142,8 @@ class RaggedCache(DynamicCache):
     """Cache for texts of several lengths that are decoded together: one inner cache per length.
 
     Args:
-      caches: one cache for the texts of each length, in batch order; each was created with
-        `hands_layers_over`.
+      caches: the filled caches, in batch order: texts of equal length share one. Each must have
+        been created with `hands_layers_over=True`.
     """
 
     def __init__(self, caches: Sequence[PreallocatedCache]) -> None:
@@ -159,8 +160,9 @@ class RaggedCache(DynamicCache):
     ) -> tuple[Any, Any]:
         """Append states (texts, kv_heads, 1, head_dim) to the inner caches of their texts.
 
-        Returns a tuple with layer `layer_idx` of each inner cache, twice: transformers passes it on
-        as keys and as values. Attention decorated with `over_caches` then runs once per cache.
+        Returns the same tuple twice: layer `layer_idx` of each inner cache. transformers passes the
+        tuples to the attention function as keys and as values. An attention function decorated with
+        `over_caches` then runs once per inner cache.
         """
         layers: tuple[Any, ...] = tuple(cache.layers[layer_idx] for cache in self._caches)
         states = groups_of(key_states, layers), groups_of(value_states, layers)
@@ -169,7 +171,7 @@ class RaggedCache(DynamicCache):
         return layers, layers
 
     def next_positions(self, device: torch.device) -> torch.Tensor:
-        """Return the position (texts, 1) of each text's next token: its length so far."""
+        """Return the position of each text's next token, (texts, 1): the text's length so far."""
         lengths: list[int] = []
         for cache in self._caches:
             lengths += [cache.get_seq_length()] * cache.num_texts
@@ -182,7 +184,7 @@ class RaggedCache(DynamicCache):
     def get_mask_sizes(self, query_length: int, layer_idx: int) -> tuple[int, int]:
         """Return the mask sizes of the longest text.
 
-        transformers builds no mask from them, because each text has one query.
+        The sizes have no effect: transformers builds no mask, because each text has one query.
         """
         longest = max(self._caches, key=lambda cache: cache.get_seq_length(layer_idx))
         return longest.get_mask_sizes(query_length, layer_idx)

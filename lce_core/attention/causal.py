@@ -1,4 +1,4 @@
-"""Causal attention over whole texts with torch's SDPA; includes the kernel of FullCausal."""
+"""Causal attention with torch's SDPA, and the kernel of FullCausal."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def full_causal(_scheme: FullCausal, inputs: AttentionInputs) -> torch.Tensor:
 def attend_square(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float
 ) -> torch.Tensor:
-    """Return causal attention (batch, heads, tokens, head_dim), differentiable.
+    """Return causal attention of a whole text, (batch, heads, tokens, head_dim); differentiable.
 
     Args:
       query: (batch, heads, tokens, head_dim), rotated.
@@ -49,8 +49,8 @@ def attend_square(
 def lacks_grouped_kernel(device: torch.device, dtype: torch.dtype) -> bool:
     """Return True if torch's SDPA has no fused kernel for query heads that share a key-value head.
 
-    On CUDA, flash and cuDNN need half precision, and the memory-efficient kernel supports shared
-    heads only from torch 2.14. Under autocast the products are in half precision.
+    This is the case on CUDA in float32 and float64 without autocast: flash and cuDNN need half
+    precision, and the memory-efficient kernel supports shared heads only from torch 2.14.
     """
     precise = dtype not in (torch.float16, torch.bfloat16)
     return device.type == "cuda" and precise and not torch.is_autocast_enabled("cuda")

@@ -1,8 +1,9 @@
 """Landmark attention at inference: attend from each query to the blocks that it selected.
 
 Gathering the selected blocks for every query would copy each block many times. Instead, queries are
-sorted by block and cut into tiles of queries that read the same block. A tile costs two small
-matrix products. `lce_core.attention.retrieval` selects the blocks and calls `read_blocks`.
+sorted by the block that they selected and cut into tiles, groups of queries that read the same
+block. Each tile needs two small matrix products. `lce_core.attention.retrieval` selects the blocks
+and calls `read_blocks`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from lce_core.attention.landmark import scores_of
 from lce_core.attention.rotation import Rotation
 
 _TILE = 64
-"""Maximum number of queries in a tile, the unit of the matrix products."""
+"""Maximum number of queries in a tile; all queries of a tile read the same block."""
 
 
 def read_blocks(
@@ -27,19 +28,19 @@ def read_blocks(
     """Return the attention of each query to each block that the query selected.
 
     Args:
-      query: (batch, kv_heads, ..., picks, head_dim) queries, rotated by their distance from the
-        start of the block that they read.
-      picks: (batch, kv_heads, ..., picks) index of the block, -1 for none.
+      query: (batch, kv_heads, ..., picks, head_dim) one copy of each query per selected block,
+        rotated by the query's distance from the start of that block.
+      picks: (batch, kv_heads, ..., picks) index of the selected block, -1 for none.
       keys: (batch, kv_heads, blocks, block, head_dim), unrotated; the last token of a block is its
         landmark.
       values: same shape as keys.
-      rotate: rotates keys by the request's RoPE table.
+      rotate: function that rotates keys by the request's RoPE table.
       scaling: factor of the scores before softmax.
 
     Returns:
-      Scores (batch, kv_heads, ..., picks) of the landmarks, -inf where no block was picked, and the
-        blocks' values weighted by the softmax over the block's tokens (batch, kv_heads, ...,
-        picks, head_dim).
+      The scores of the blocks' landmarks (batch, kv_heads, ..., picks), -inf where no block was
+        selected; and the attention output within each block (batch, kv_heads, ..., picks,
+        head_dim), a softmax over all tokens of the block except its landmark.
     """
     batch, kv_heads, num_blocks, block, head_dim = keys.shape
     owners = torch.arange(batch * kv_heads, device=picks.device).view(batch, kv_heads, 1)

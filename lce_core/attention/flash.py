@@ -2,13 +2,14 @@
 
 Three backends compute it: "torch_flash_cpu" (the CPU flash kernel behind SDPA), "torch_flash" (the
 CUDA flash kernel, float16 and bfloat16 from compute capability 8.0) and "blocked" (matrix products
-over blocks of queries, for everything else). The T queries are always the last tokens of the K
-keys' text: query row t sees keys up to index K - T + t. Outputs are differentiable. The log-sum-exp
-is not, because torch does not propagate gradients through it.
+over blocks of queries, for everything else). In causal and windowed attention the T queries belong
+to the last T of the K keys' tokens, so query row t sees no key after index K - T + t. Outputs are
+differentiable. The log-sum-exp is not: torch's flash kernels propagate no gradients through it.
 
-Two quirks of the CPU kernel: it returns a log-sum-exp of 0 for a row without keys and crashes on
-empty key tensors, so callers must never pass such rows. Its causal flag aligns to the first key, so
-it is only used when queries and keys are equally many.
+The CPU kernel has two quirks. It returns a log-sum-exp of 0 for a query without visible keys and
+crashes on empty key tensors, so callers must pass at least one visible key per query. Its causal
+flag aligns the first query with the first key, so the flag is only used when there are as many
+queries as keys.
 """
 
 from __future__ import annotations
@@ -67,7 +68,8 @@ def attend_causal(
 ) -> Partial:
     """Return causal attention with its log-sum-exp: query row t of T sees keys 0..K - T + t.
 
-    Arguments are those of `attend_all`, with K >= T.
+    T is the number of queries and K the number of keys, K >= T. Arguments are those of
+    `attend_all`.
     """
     earlier = key.shape[2] - query.shape[2]
     if query.shape[2] == 1:
@@ -89,8 +91,8 @@ def attend_window(
 ) -> Partial:
     """Return windowed attention with its log-sum-exp.
 
-    Query row t of T sees the last `window` of the keys 0..K - T + t. The other arguments are those
-    of `attend_causal`.
+    Query row t of T sees the last `window` of the keys 0..K - T + t, its own key included. The
+    other arguments are those of `attend_causal`.
     """
     if window >= key.shape[2]:
         return attend_causal(query, key, value, scaling)
@@ -109,7 +111,8 @@ def _window_by_blocks(
     """Compute `attend_window` without scoring all keys.
 
     Three groups of queries are computed and concatenated: the first queries of the text, which see
-    fewer than `window` keys; whole blocks of queries, each with its band of keys; the rest.
+    fewer than `window` keys; then whole blocks of queries, each with the keys that its queries see;
+    then the remaining queries, fewer than a block.
     """
     num_queries, offset = query.shape[2], key.shape[2] - query.shape[2]
     parts = []
@@ -143,11 +146,11 @@ def _bands(
     scaling: float,
     band: torch.Tensor,
 ) -> Partial:
-    """Attend from consecutive blocks of `rows` queries, each to `columns` keys, under one mask.
+    """Attend from consecutive blocks of queries, all under the same mask.
 
-    `band` is the mask (rows, columns). Block n sees the keys from n * rows on. The blocks' keys
-    are overlapping views along a batch dimension, so one call computes many blocks on all threads
-    without copying keys.
+    `band` is the mask (rows, columns) of one block: `rows` queries and `columns` keys. The keys of
+    block n start at index n * rows. The blocks' keys are overlapping views along a batch dimension,
+    so one call computes many blocks on all threads without copying keys.
     """
     batch, heads, num_queries, _ = query.shape
     rows, span = band.shape
@@ -200,10 +203,10 @@ def _masked(
 def _group_as_queries(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float
 ) -> Partial:
-    """Attend from one query token; treat the heads that share keys as several queries of one head.
+    """Attend from one token; treat query heads that share a key-value head as queries of one head.
 
-    The CPU kernel would otherwise read shared keys once per query head. The CUDA kernel reads them
-    once by itself.
+    The CPU kernel would otherwise read the shared keys once per query head. The CUDA kernel needs
+    no such help.
     """
     grouped = query.reshape(len(query), key.shape[1], -1, query.shape[3])
     part = _flash_cpu(grouped, key, value, scaling)

@@ -25,19 +25,20 @@ class AttentionInputs:
     table: RopeTable
     """RoPE table of the current request; covers all heads even if `part` selects some of them."""
     first_query: int
-    """Position of query[..., 0, :]; query t sees keys 0..first_query + t."""
+    """Position in the text of query[..., 0, :]. In causal attention query t sees keys
+    0..first_query + t."""
     scaling: float
     """Factor of the scores before softmax."""
     held: PreallocatedLayer | None = None
-    """Key-value cache of this layer for all heads, which also caches rotated keys. None if the pass
-    uses no cache."""
+    """Key-value cache of this layer for all heads, which also stores rotated keys. None if the
+    forward pass uses no cache."""
     part: tuple[int, int] = (0, 1)
     """(index, number): the model's heads are split into `number` equal groups, and the tensors hold
     group `index`."""
 
     @property
     def length(self) -> int:
-        """Number of tokens of the text so far."""
+        """Number of tokens of the text so far, cached tokens included."""
         return self.key.shape[2]
 
     def rotation(self, table: RopeTable | None = None) -> Rotation:
@@ -51,7 +52,7 @@ class AttentionInputs:
 
         Args:
           placement: rule that gives the position to which each key is rotated.
-          seen: range of the wanted keys; start and stop are required.
+          seen: positions of the wanted keys, a slice with start and stop.
         """
         if self.held is None:
             return placement.rotate(self.key[:, :, seen], seen, self.part)

@@ -2,12 +2,15 @@
 
 The last token of each block is its landmark. A query distributes its attention over the tokens of
 its own block and the landmarks of earlier blocks. The weight of a landmark is then distributed over
-the tokens of its block by a softmax among them. The weight of token j of an earlier block b is
+the tokens of its block by a softmax over these tokens. With scores s, the weight of token j of an
+earlier block b is
 
     exp(s[landmark of b]) / Z * exp(s[j]) / sum over tokens l of b of exp(s[l])
 
-which equals an ordinary softmax over tokens whose scores are raised by the gate s[landmark of b] -
-logsumexp of s over tokens of b. Landmarks themselves are never visible.
+where Z is the sum of exp(s) over the visible tokens of the query's own block and the landmarks of
+earlier blocks. "Tokens of b" excludes the landmark. The same weights result from an ordinary
+softmax over tokens if the gate s[landmark of b] - logsumexp of s over tokens of b is added to the
+scores of b. Landmarks themselves are never visible.
 
 The computation materialises (queries, keys) scores and relies on autograd. This is affordable for
 training sequences of a few hundred tokens.
@@ -22,7 +25,7 @@ from lce_core.attention.schemes import GroupedSoftmax
 
 
 def attend(scheme: GroupedSoftmax, inputs: AttentionInputs) -> torch.Tensor:
-    """Return landmark attention as in training, (batch, heads, queries, head_dim)."""
+    """Return the attention output of GroupedSoftmax (batch, heads, queries, head_dim)."""
     rotate, first, value = inputs.rotation(), inputs.first_query, inputs.value
     query = rotate(inputs.query, slice(first, inputs.length))
     key = rotate(inputs.key, slice(inputs.length))
@@ -32,7 +35,7 @@ def attend(scheme: GroupedSoftmax, inputs: AttentionInputs) -> torch.Tensor:
 
 
 def scores_of(query: torch.Tensor, key: torch.Tensor, scaling: float) -> torch.Tensor:
-    """Return scaled products (..., queries, keys) of rotated queries and keys, at least float32."""
+    """Return scaled scores (..., queries, keys) of rotated states, in float32 or float64."""
     scores = query @ key.transpose(-1, -2)
     return scores.to(torch.promote_types(scores.dtype, torch.float32)) * scaling
 
@@ -42,9 +45,9 @@ def raise_scores(scores: torch.Tensor, first_query: int, block: int) -> torch.Te
 
     Args:
       scores: (..., queries, keys); row t is the query at position first_query + t, column j the key
-        at position j. Positions count from the start of a block.
-      first_query: position of the first row.
-      block: tokens of a block, its landmark included.
+        at position j. Position 0 must be the first token of a block.
+      first_query: position of the first query.
+      block: number of tokens in a block, its landmark included.
     """
     num_queries, num_keys = scores.shape[-2:]
     places = torch.arange(first_query, first_query + num_queries, device=scores.device)[:, None]

@@ -1,14 +1,14 @@
 """Patch transformers' layers so that they rotate queries and keys in the cosines' precision.
 
-Stock layers multiply queries and keys by the cosines that the rotary module returns. With float32
-cosines, bf16 states and the cached keys would become float32. The patched function computes
-products and sums in float32 and rounds once to the states' dtype, like
-`lce_core.attention.rotation`.
+Stock layers multiply queries and keys by the cosines that the rotary module returns. In most
+architectures, float32 cosines would turn bf16 queries and keys, and so the cache, into float32. The
+patched function computes products and sums in float32 and rounds once to the dtype of queries and
+keys, like `lce_core.attention.rotation`.
 
 The patch replaces `apply_rotary_pos_emb` in the model's module, because the layers offer no other
-hook. It is the only monkey patch of transformers. The stock function still runs if cosines and
-states have the same dtype, as in every stock model, and under autocast, which rounds the attention
-inputs anyway.
+hook. It is the only monkey patch of transformers. The patched function still calls the stock
+function in two cases: if cosines and queries have the same dtype, as in most stock models, and
+under autocast, which rounds the attention inputs anyway.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def keep_precision(model_type: str) -> None:
     """Patch transformers' layers of this model type to rotate in the cosines' precision.
 
     Args:
-      model_type: a model type of `lce_core.rope.architectures`.
+      model_type: `model_type` of config.json, a key of `lce_core.rope.architectures.ARCHITECTURES`.
     """
     module: Any = importlib.import_module(f"transformers.models.{model_type}.modeling_{model_type}")
     module.apply_rotary_pos_emb = _keep_dtype(module.apply_rotary_pos_emb)

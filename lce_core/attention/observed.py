@@ -1,4 +1,4 @@
-"""Record which fused attention kernels a training step runs, for the step's record."""
+"""Record which attention kernels run; a training run stores the names with its result."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ FUSED: Mapping[str, str] = {
     "flash_attn::_flash_attn_forward": "flash_attention_2",
     "flash_attn::_flash_attn_varlen_forward": "flash_attention_2",
 }
-"""Names of torch's fused attention operators in step records. Each operator returns the output and
-its log-sum-exp; the backward pass needs only these two and the inputs."""
+"""Fused attention operators of torch and flash-attn, and the kernel names that are recorded for
+them. Each operator returns the output and its log-sum-exp; its backward pass needs only these two
+and the inputs."""
 
 
 class KernelWatch(TorchDispatchMode):
@@ -33,5 +34,5 @@ class KernelWatch(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
     def names(self) -> str:
-        """Return the recorded kernels joined by "+"; "matmul" if no fused operator ran."""
+        """Return the names of the kernels that ran, joined by "+"; "matmul" if none is fused."""
         return "+".join(sorted(self.seen)) or "matmul"

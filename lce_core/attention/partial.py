@@ -2,7 +2,8 @@
 
 The softmax over a union of disjoint key sets follows from each set's output and the logarithm of
 its softmax denominator (log-sum-exp). Schemes that rotate far keys differently from near keys
-compute both sets with fast kernels and merge the results. No (queries, keys) tensor ever exists.
+attend to each set with a fast kernel and merge the results, so no (queries, keys) tensor ever
+exists.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from typing import NamedTuple
 import torch
 
 _ROWS = 4096
-"""Queries merged at a time, to keep float32 copies small."""
+"""Number of queries merged at a time, to keep float32 copies small."""
 
 
 class Partial(NamedTuple):
-    """Attention of queries over a subset of their keys; each query has at least one key in it."""
+    """Attention over a subset of the keys; each query sees at least one key of the subset."""
 
     output: torch.Tensor
     """(batch, heads, queries, head_dim)"""
@@ -33,7 +34,7 @@ def merge(first: Partial, second: Partial) -> Partial:
     """Return attention over the union of two disjoint key sets, for the same queries.
 
     Raises:
-      AssertionError: if an output records gradients, which would be wrong: torch does not
+      AssertionError: if an output records gradients. They would be wrong, because torch does not
         differentiate the log-sum-exp.
     """
     output = _mixed(first, second)
@@ -43,10 +44,10 @@ def merge(first: Partial, second: Partial) -> Partial:
 def merge_rows(all_rows: Partial, start: int, part: Partial) -> None:
     """Merge `part` into the outputs of queries start, start + 1, ... of `all_rows`, in place.
 
-    The log-sum-exp of `all_rows` is not updated, so each query can be merged only once.
+    The log-sum-exp of `all_rows` is not updated, so merge at most one part into each query.
 
     Raises:
-      AssertionError: if an output records gradients.
+      AssertionError: if an output records gradients, as for `merge`.
     """
     num_rows = part.lse.shape[2]
     for first in range(0, num_rows, _ROWS):
@@ -56,7 +57,7 @@ def merge_rows(all_rows: Partial, start: int, part: Partial) -> None:
 
 
 def _mixed(first: Partial, second: Partial, out: torch.Tensor | None = None) -> torch.Tensor:
-    """Return the two outputs, weighted by their fractions of the common softmax denominator."""
+    """Return the mean of two outputs, weighted by their shares of the softmax denominator."""
     assert not first.output.requires_grad, "inference only"
     assert not second.output.requires_grad, "inference only"
     # exp(second.lse) / (exp(first.lse) + exp(second.lse)), which a sigmoid computes without
@@ -69,7 +70,7 @@ def _mixed(first: Partial, second: Partial, out: torch.Tensor | None = None) -> 
 
 
 def concatenate(parts: Sequence[Partial]) -> Partial:
-    """Join results of consecutive groups of queries along the queries."""
+    """Concatenate the results of consecutive groups of queries, first queries first."""
     if len(parts) == 1:
         return parts[0]
     # Concatenate in the memory order (tokens, heads, elements), which kernels write and models

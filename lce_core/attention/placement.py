@@ -1,7 +1,8 @@
 """Rotate keys to positions that are the same for every query, so that rotated keys can be cached.
 
-Schemes that rotate inside attention put a key at its own position, or at the position of its group
-of tokens, whatever the query. Decoding a token therefore rotates one new key instead of all keys.
+Attention schemes rotate queries and keys inside the attention kernel. They rotate a key to its own
+position or to the position of its group of tokens, the same for every query. Decoding a token
+therefore rotates one new key instead of all keys.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ class Placement:
     """Rule for the rotation of keys: the key at position p is rotated to p // group.
 
     With a ceiling, the key is rotated backwards by ceiling - p // group instead. Equal placements
-    rotate a key to the same bits however many keys are rotated together.
+    give bitwise equal rotated keys, no matter how many keys one call rotates.
     """
 
     table: RopeTable
@@ -27,18 +28,19 @@ class Placement:
     group: int = 1
     """Number of consecutive tokens that share a position."""
     ceiling: int | None = None
-    """If set, all queries are scored as if at this position: the queries stay unrotated and the
-    keys are rotated back by their distance to it."""
+    """Position from which all queries are scored: the queries stay unrotated, and each key is
+    rotated backwards by its distance to the ceiling. None if queries are rotated to their own
+    positions."""
 
     def rotate(
         self, keys: torch.Tensor, seen: slice, part: tuple[int, int] = (0, 1)
     ) -> torch.Tensor:
-        """Return rotated keys.
+        """Return the keys, rotated to their places.
 
         Args:
           keys: (batch, kv_heads, tokens, head_dim), unrotated.
-          seen: positions of the keys; start and stop are required.
-          part: (index, number) if the keys are group `index` of `number` equal groups of heads.
+          seen: positions of the keys, a slice with start and stop.
+          part: (index, number): the keys belong to group `index` of `number` equal groups of heads.
         """
         rotation = Rotation(self.table, keys, part)
         if self.ceiling is None:
@@ -50,8 +52,8 @@ class Placement:
 class PlacedKeys:
     """Cache of the rotated keys of a growing text; decoding rotates only the new keys.
 
-    The requested range may start later in each call, as a sliding window does. When the memory is
-    full, the keys before the requested range are dropped.
+    Each call may request a range that starts later than the previous one, like a sliding window.
+    When the memory is full, the keys before the requested range are dropped.
     """
 
     def __init__(self, placement: Placement) -> None:
@@ -66,8 +68,8 @@ class PlacedKeys:
 
         Args:
           keys: (batch, kv_heads, tokens, head_dim) of the whole text, unrotated.
-          seen: wanted positions; start and stop are required.
-          capacity: expected number of tokens of the finished text.
+          seen: positions of the wanted keys, a slice with start and stop.
+          capacity: expected number of tokens of the finished text; limits the allocated memory.
         """
         if not self._first <= seen.start <= self._stop:
             self._first = self._stop = seen.start

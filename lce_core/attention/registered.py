@@ -2,8 +2,8 @@
 
 Importing this module registers an attention function with AttentionInterface and a mask function
 with AttentionMaskInterface under the same name. Without a mask function, transformers would
-silently ignore padding and packing; ours raises SpecError for both. Each attention module of an
-extended model stores its scheme and RoPE table as `lce_scheme`.
+silently ignore padding and packed documents; this one raises SpecError for both. Each attention
+module of an extended model stores its scheme and RoPE table as `lce_scheme`.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from lce_core.errors import SpecError
 ATTENTION = "lce_scheme"
 """Name under which transformers finds the functions below for attention and for masks."""
 _TEMPORARIES = 1 << 29
-"""Limit in bytes for the temporary tensors of one layer's attention, without outputs (512 MiB). The
-tensors of one key-value head may exceed the limit, because a head cannot be split."""
+"""Limit in bytes for the temporary tensors of one layer's attention, without the output (512 MiB).
+The tensors of a single key-value head may exceed the limit, because a head cannot be split."""
 
 
 @over_caches
@@ -43,8 +43,9 @@ def _attention(
 ) -> tuple[torch.Tensor, None]:
     """Run the module's attention scheme on one layer; transformers calls this function.
 
-    Returns the output (batch, tokens, heads, head_dim). States have the shapes of AttentionInputs;
-    keys and values are tensors or objects from `lce_core.attention.cache`.
+    Returns the output (batch, tokens, heads, head_dim). `query` has the shape of
+    `AttentionInputs.query`. `key` and `value` are tensors of the shapes given there, or the layer's
+    cache (PreallocatedLayer) in place of both.
     """
     scheme, table = module.lce_scheme
     # `_mask` never makes a mask, so this mask comes from the caller.
@@ -52,15 +53,15 @@ def _attention(
         raise SpecError(
             "attention mask",
             f"a mask of shape {tuple(attention_mask.shape)}",
-            "no mask, because attention schemes compute their own",
-            "pass no 4-D mask",
+            "no 4-D mask, because attention schemes compute their own masks",
+            "call the model without attention_mask",
         )
     if dropout:
         raise SpecError(
             "attention dropout",
             dropout,
             "0, because attention schemes have no dropout",
-            "set attention_dropout: 0 in the model's config.json",
+            'set "attention_dropout": 0 in the model\'s config.json',
         )
     if query.requires_grad and not scheme.differentiable:
         raise SpecError(
@@ -86,10 +87,11 @@ def _attention(
 
 
 def num_parts(inputs: AttentionInputs) -> int:
-    """Return the number of groups of heads that a layer is computed in, one after the other.
+    """Return the number of groups into which a layer's heads are split to save memory.
 
-    Groups bound the temporary memory. A kernel allocates rotated queries, two outputs to merge and,
-    without a cache, rotated keys. Layers above the limit run no slower in groups of heads.
+    The groups are computed one after the other. A kernel allocates rotated queries, two outputs to
+    merge and, without a cache, rotated keys. The result is the smallest number that keeps these
+    tensors within the limit. Layers of this size run no slower in groups.
     """
     states = 4 * inputs.query.nbytes
     if inputs.held is None:
@@ -114,21 +116,26 @@ def _mask(
     attention_mask: torch.Tensor | None,
     **kwargs: Any,  # noqa: ARG001 - sizes and flags that transformers passes to all
 ) -> None:
-    """Return None, because schemes need no mask; raise SpecError for padding, packing and gaps."""
+    """Return None, because attention schemes need no mask.
+
+    Raises:
+      SpecError: if tokens are padding, a row has several documents, or the cache has other tokens
+        than those before the queries.
+    """
     padded = attention_mask is not None and not bool(attention_mask.all())
     if padded or mask_function is not causal_mask_function:
         raise SpecError(
             "attention mask",
             "padding" if padded else "packed documents",
             "rows of one document each, without padding",
-            "batch rows of equal length, without padding",
+            "batch texts of equal length" if padded else "put one document in each row",
         )
     if kv_length != q_offset + q_length:
         raise SpecError(
             "key-value cache",
             f"{kv_length} keys for {q_offset + q_length} tokens",
-            "a cache that holds exactly the tokens seen so far",
-            "use transformers' DynamicCache",
+            "one key for each token seen so far",
+            "use transformers' DynamicCache, not a static or sliding cache",
         )
 
 

@@ -1,9 +1,10 @@
 """Kernel of BlockRetrieval: landmark attention at inference, over blocks selected by landmarks.
 
 The text is cut into chunks at fixed positions. Within its chunk a query attends as in training.
-From the blocks before the chunk each query and head selects the `top_k` whose landmarks score
-highest, and attends to their tokens too, gated by the landmarks. What a query sees depends only on
-its position, so one pass, chunks of any size and single tokens give the same numbers.
+From the blocks before the chunk, each query and head selects the `top_k` blocks whose landmarks
+score highest, and also attends to their tokens, weighted by the landmarks. Chunks do not depend on
+how the text is split into forward passes, so one pass over the text, several passes and passes of
+single tokens give the same numbers.
 
 Positions come from `top_k + 1` slots of one block each, followed by the chunk, so no distance
 exceeds those of training. While landmarks are compared, the `top_k` most recent blocks occupy slots
@@ -12,14 +13,15 @@ counted from 0 in text order, is read from slot j, or from slot j + 1 if it is o
 blocks. Only distances matter, so keys are rotated by their position in the block and queries by
 their distance from a slot.
 
-In every dtype, landmark scores are computed exactly and rounded once to float32: rotated states are
-not rounded back, and products are float64. Equal scores are ties, and the earlier block wins. In
-the first layer all landmarks are identical and always tie. In lower precision the choice between
-them would depend on the order of summation, which differs between one pass and chunks.
+The landmark scores that select blocks do not use the model's dtype: rotated states keep at least
+float32, products are float64, and scores are rounded once to float32. If scores are equal, the
+earlier block wins. In the first layer all landmarks are identical, so blocks in slot 0 always tie.
+In lower precision the choice between them would depend on the order of summation, which changes
+with the split into forward passes.
 
-Cost per query: one score per block before its chunk, and `top_k` blocks. Queries are processed in
-segments of chunks, so memory grows linearly with the text and no (queries, keys) tensor exists.
-`lce_core.attention.dispatch` reads the blocks.
+Each query costs one score per block before its chunk, the attention within its chunk, and the
+attention to `top_k` blocks. Queries are processed in segments of chunks, so memory grows linearly
+with the text and no (queries, keys) tensor exists. `lce_core.attention.dispatch` reads the blocks.
 """
 
 from __future__ import annotations
@@ -37,8 +39,8 @@ from lce_core.attention.schemes import BlockRetrieval
 from lce_core.rope import RopeTable
 
 _ELEMENTS = 1 << 24
-"""Maximum number of scores and states in memory at one time. A segment has as many queries as fit,
-but at least the queries of one chunk."""
+"""Maximum number of tensor elements (scores and states) in memory at one time. A segment has as
+many chunks of queries as fit, at least one."""
 
 
 class _Segment(NamedTuple):
@@ -52,7 +54,7 @@ class _Segment(NamedTuple):
 
 
 def attend(scheme: BlockRetrieval, inputs: AttentionInputs) -> torch.Tensor:
-    """Return landmark attention as at inference, (batch, heads, queries, head_dim)."""
+    """Return the attention output of BlockRetrieval (batch, heads, queries, head_dim)."""
     query, key, value, scaling = inputs.query, inputs.key, inputs.value, inputs.scaling
     first_query, length, kv_heads = inputs.first_query, inputs.length, key.shape[1]
     batch, heads, _, head_dim = query.shape
@@ -99,7 +101,10 @@ def _segments(first: int, stop: int, chunk: int, rows: int) -> Iterator[_Segment
 
 
 class _Memory:
-    """All blocks before the text's last chunk; a query selects among those before its own chunk."""
+    """All blocks before the text's last chunk, from which queries select.
+
+    A query selects only blocks before its own chunk.
+    """
 
     def __init__(
         self,
@@ -129,8 +134,9 @@ class _Memory:
           segment: range of the queries.
 
         Returns:
-          Scores (..., queries, top_k) of the selected landmarks, -inf for missing blocks, and the
-            attention output of each block (..., queries, top_k, head_dim).
+          The scores of the selected blocks' landmarks (..., queries, top_k), -inf where no block is
+            left to select; and the attention output within each block (..., queries, top_k,
+            head_dim).
         """
         block, top_k, chunk = self.scheme.block, self.scheme.top_k, self.scheme.chunk
         numbers = torch.arange(segment.num_chunks, device=query.device)
@@ -149,7 +155,7 @@ class _Memory:
         return read_blocks(reading, picks, self.keys, self.values, self.rotate, self.scaling)
 
     def _select(self, slotted: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
-        """Return indices (..., queries, top_k) of the blocks to read, ascending; -1 for none.
+        """Return the selected blocks' indices (..., queries, top_k), ascending; -1 for no block.
 
         Args:
           slotted: queries (batch, kv_heads, query heads per key-value head, chunks, queries, top_k

@@ -1,9 +1,9 @@
 """The rotary module of an extended model, which replaces the model's own module.
 
-For methods that only change frequencies it returns the cosines of the request's RoPE table. For
-attention schemes, which rotate inside attention, it returns the identity (cos 1, sin 0), which
-leaves queries, keys and therefore the cache unrotated. The table is a plain float64 attribute, not
-a buffer, so casting or saving the model does not change it.
+For methods that only change frequencies, it returns the cosines and sines of the request's RoPE
+table. For attention schemes, which rotate inside attention, it returns the identity (cos = 1, sin =
+0), so queries, keys and therefore the cache stay unrotated. The table is a plain float64 attribute,
+not a buffer, so casting or saving the model does not change it.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from lce_core.rope import RopeTable
 
 
 class RequestRotary(nn.Module):
-    """Return cosines and sines of the current request; replaces the model's rotary embedding.
+    """Rotary embedding that returns the cosines and sines of the current request's RoPE table.
 
     Args:
-      rotary_dim: width of the returned tensors.
-      identity: return cos = 1 and sin = 0, for attention that rotates by itself.
+      rotary_dim: number of rotated elements of a head, the last dimension of cosines and sines.
+      identity: True makes `forward` return cos = 1 and sin = 0, for attention schemes, which rotate
+        inside attention.
     """
 
     def __init__(self, rotary_dim: int, *, identity: bool) -> None:
@@ -39,17 +40,17 @@ class RequestRotary(nn.Module):
         """True makes `forward` round cosines to the dtype of `x`, like transformers' own module."""
 
     def begin(self, table: RopeTable, num_tokens: int) -> None:
-        """Start a request: rotate texts of up to `num_tokens` tokens by `table` from now on."""
+        """Start a request: use `table` for texts of up to `num_tokens` tokens from now on."""
         self.table, self.num_tokens = table, num_tokens
 
     def begin_rows(self, seeds: NDArray[np.uint64]) -> None:
-        """Pass the seeds of the next pass's training rows; this class ignores them.
+        """Receive the seeds of the training rows in the next forward pass; ignored here.
 
-        Subclasses with random positions draw each row's positions from its seed.
+        A subclass with random positions draws each row's positions from the row's seed.
         """
 
     def table_key(self) -> tuple[object, ...]:
-        """Return a key of the current RoPE table; recorded CUDA graphs are valid for equal keys."""
+        """Return a key of the current RoPE table; CUDA graphs are recorded again if it changes."""
         assert self.table is not None
         return self.table.inv_freq.tobytes(), self.table.attention_factor, self.table.positions
 
@@ -77,26 +78,28 @@ class RequestRotary(nn.Module):
                 "position_ids",
                 f"{length} tokens",
                 f"at most the {self.num_tokens} tokens of the request",
-                "begin the request with prompt plus new tokens",
+                "call begin_request with the number of prompt tokens plus new tokens",
             )
 
     def forward(
         self, x: torch.Tensor, position_ids: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return cosine and sine (batch or 1, tokens or 1, rotary_dim).
+        """Return cosine and sine (batch or 1, tokens, rotary_dim).
 
-        Their dtype is at least float32, in which layers then rotate (`lce_core.attention.layers`).
-        With `identity` or `stock_precision` it is the dtype of `x`.
+        With `identity` their shape is (1, 1, rotary_dim).
+        Their dtype is at least float32, and layers then rotate in this dtype
+        (`lce_core.attention.layers`). With `identity` or `stock_precision` it is the dtype of `x`.
 
         Raises:
-          SpecError: before the first `begin`, or if positions have gaps or exceed the request.
+          SpecError: before the first `begin`; if positions exceed the request; or, with `identity`,
+            if positions are not consecutive.
         """
         if self.table is None:
             raise SpecError(
                 "extended model",
                 "a forward pass outside any request",
                 "a call of begin_request before it",
-                "call begin_request(num_tokens) with prompt plus new tokens",
+                "call begin_request with the number of prompt tokens plus new tokens",
             )
         self._check(position_ids)
         if self.identity:
@@ -130,8 +133,8 @@ class RequestRotary(nn.Module):
                 raise SpecError(
                     "position_ids",
                     "gaps or restarts",
-                    "consecutive positions within a request",
-                    "send one document per row, unpadded",
+                    "consecutive positions in each row",
+                    "put one document in each row, without padding",
                 )
             length = last + 1
         self.check_length(length)

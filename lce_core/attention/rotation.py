@@ -1,10 +1,10 @@
 """Rotate queries and keys by a RoPE table; used by kernels of attention schemes.
 
-Angles are computed in float64 and cosines are stored in float32 (float64 for float64 models). The
-product is computed in the cosines' precision and then rounded to the model's dtype, so positions
-are never rounded unless `RopeTable.positions` says so. Cosines are computed once per block of
-positions and shared by all layers of a request, as far as memory allows. States are rotated block
-by block, so that float32 products exist for one block at a time.
+Angles are computed in float64, so positions are never rounded unless `RopeTable.positions` says so.
+Cosines and sines are stored in float32 (float64 for float64 models). Queries and keys are rotated
+in that precision and then rounded to the model's dtype. Cosines are computed once per block of
+positions and shared by all layers of a request, as far as memory allows. Queries and keys are
+rotated block by block, so that float32 products exist for one block at a time.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from lce_core.recipe import Positions
 from lce_core.rope import RopeTable
 
 _BLOCK = 1024
-"""Positions whose cosines are computed together."""
+"""Number of positions in a block, whose cosines are computed and cached together."""
 _KEPT_BYTES = 1 << 28
-"""Limit in bytes for cached cosines (256 MiB): enough for 32 heads with one base each at 16,384
-positions."""
+"""Limit in bytes for cached cosines and sines (256 MiB): enough for 16,384 positions if 32 heads of
+head_dim 128 have one base each."""
 
 
 @lru_cache(maxsize=8)
@@ -36,10 +36,10 @@ def frequencies(table: RopeTable, device: torch.device) -> torch.Tensor:
 def angles_at(
     positions: torch.Tensor, inv_freq: torch.Tensor, kind: Positions = "exact"
 ) -> torch.Tensor:
-    """Return positions times frequencies in float64; both are float64 and broadcast.
+    """Return positions times frequencies as float64; the arguments are float64 and broadcastable.
 
-    `kind` reproduces other implementations: "bf16" rounds positions to bf16, "bf16_angles" computes
-    the whole product in bf16.
+    `kind` reproduces the rounding of other implementations: "bf16" rounds positions to bf16,
+    "bf16_angles" computes the whole product in bf16.
     """
     if kind == "exact":
         return positions * inv_freq
@@ -59,8 +59,9 @@ class Rotation:
 
     Args:
       table: RoPE table of the request.
-      like: a query or key whose dtype determines the precision of the cosines.
-      part: (index, number) if states are group `index` of `number` equal groups of all heads.
+      like: a tensor of queries or keys; its dtype determines the precision of the cosines.
+      part: (index, number): queries and keys belong to group `index` of `number` equal groups of
+        the model's heads.
     """
 
     def __init__(
@@ -80,17 +81,17 @@ class Rotation:
     ) -> torch.Tensor:
         """Rotate states (batch, heads, tokens, head_dim) to integer positions.
 
-        Elements beyond twice the number of frequency pairs stay unchanged (partial rotary). With
-        one base per head, a key-value head uses the base that its query heads share.
+        With partial rotary, the elements after the rotated pairs stay unchanged. With one base per
+        head, a key-value head uses the base that its query heads share.
 
         Args:
           states: queries or keys.
           positions: one position per token, or a single position for all tokens. Cosines are cached
-            if `positions` is a slice, and computed again if it is a tensor.
+            if `positions` is a slice, and computed in each call if it is a 1-D tensor.
           group: number of tokens that share a position. The token at position p of a slice is
-            rotated to p // group + shift.
-          shift: positions added after the division by `group`.
-          back: rotate by the negative positions.
+            rotated to p // group + shift. Ignored for tensors.
+          shift: positions added after the division by `group`. Ignored for tensors.
+          back: rotate in the opposite direction.
         """
         if isinstance(positions, torch.Tensor):
             angles = _cosines_at(self._table, positions.double(), self._precise, self._part)
@@ -159,7 +160,7 @@ def check_heads(table: RopeTable, num_heads: int, num_kv_heads: int) -> None:
             "rope table",
             f"{table.inv_freq.shape[0]} rows",
             f"one row for each of the {num_heads} query heads",
-            "give one base per query head",
+            "return one row of frequencies per query head",
         )
     groups = table.inv_freq.reshape(num_kv_heads, num_heads // num_kv_heads, -1)
     if (groups != groups[:, :1]).any():
@@ -167,23 +168,23 @@ def check_heads(table: RopeTable, num_heads: int, num_kv_heads: int) -> None:
             "rope table",
             "different bases within a key-value head",
             f"one base for the {num_heads // num_kv_heads} query heads of a key-value head",
-            "assign bases to key-value heads",
+            "give the same base to all query heads that share a key-value head",
         )
 
 
 class _Piece(NamedTuple):
-    """Consecutive tokens whose positions lie in one block of cosines."""
+    """Consecutive tokens whose positions lie in the same block of cosines."""
 
     block: int
     places: range
-    """One number n per token: row n // group of the block's cosines belongs to the token."""
+    """One number n per token: the token is rotated by row n // group of the block's cosines."""
     group: int
 
 
 def _pieces(start: int, stop: int, group: int, shift: int) -> Iterator[_Piece]:
-    """Split a slice of positions p into pieces with p // group + shift in one block of cosines.
+    """Split tokens start..stop - 1 into pieces that each need one block of cosines.
 
-    A piece has at most `_BLOCK` tokens.
+    The token at position p is rotated to p // group + shift. A piece has at most `_BLOCK` tokens.
     """
     while start < stop:
         block = (start // group + shift) // _BLOCK
@@ -196,7 +197,7 @@ def _pieces(start: int, stop: int, group: int, shift: int) -> Iterator[_Piece]:
 def _cosines_at(
     table: RopeTable, positions: torch.Tensor, dtype: torch.dtype, part: tuple[int, int]
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return cosine and sine (positions, pairs), or (heads, positions, pairs) if bases differ."""
+    """Return cosine and sine (positions, pairs); for bases per head (heads, positions, pairs)."""
     index, number = part
     inv_freq = frequencies(table, positions.device)
     if inv_freq.ndim == 2:
@@ -205,7 +206,7 @@ def _cosines_at(
 
 
 class _Kept:
-    """Cache of cosines of blocks of positions; evicts the least recently used first."""
+    """Cache of the cosines and sines of blocks; drops the least recently used block first."""
 
     def __init__(self) -> None:
         self._blocks: OrderedDict[tuple[object, ...], tuple[torch.Tensor, torch.Tensor]] = (
@@ -225,7 +226,7 @@ class _Kept:
         dtype: torch.dtype,
         part: tuple[int, int],
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return cosine and sine of a block's positions, computing them if they are not cached."""
+        """Return cosine and sine of a block's positions; compute them if they are not cached."""
         part = part if table.inv_freq.ndim == 2 else (0, 1)
         key = (table, block, device, dtype, part)
         found = self._blocks.get(key)
@@ -240,8 +241,8 @@ class _Kept:
         return found
 
     def _forget(self, table: RopeTable) -> None:
-        # Autograd keeps this table's cosines in memory anyway; keeping them here makes all layers
-        # share one copy.
+        # With gradients, never drop this table's cosines: autograd keeps them in memory anyway, and
+        # cached ones are shared by all layers.
         needed = table if torch.is_grad_enabled() else None
         for key in [key for key in self._blocks if key[0] is not needed][:-1]:
             if self.num_bytes <= _KEPT_BYTES:

@@ -1,9 +1,11 @@
 """The attention schemes that methods can return; kernels in this package compute them.
 
-Each scheme defines itself by `distance`: the relative position at which a query scores a key, or
-None if the query does not see the key. The contract tests of methods compare kernels with these
-distances. They hold for all heads unless `distance` has a parameter for the group of heads. Schemes
-whose weights are not a single softmax over such distances explain the difference.
+Each scheme defines itself by `distance(query, key)`: the relative position at which a query scores
+a key, or None if the query does not see the key. Arguments are positions in the text. The contract
+tests of methods compare the kernels with these distances. A distance holds for all heads unless
+`distance` has a further parameter that names a group of heads. The weights of GroupedSoftmax and
+BlockRetrieval are not a single softmax over such distances; their docstrings explain the
+difference.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from lce_core.attention import AttentionScheme
 
 @dataclass(frozen=True)
 class FullCausal(AttentionScheme):
-    """Every earlier token at its true distance; used when each head has its own RoPE base."""
+    """Every token up to the query at its true distance; used if each head has its own RoPE base."""
 
     kernel: ClassVar[str] = "lce_core.attention.causal:full_causal"
     differentiable: ClassVar[bool] = True
@@ -39,9 +41,9 @@ class LambdaShaped(AttentionScheme):
     kernel: ClassVar[str] = "lce_core.attention.windowed:lambda_shaped"
 
     def distance(self, query: int, key: int) -> int | None:
-        """Return query - key within the window, `window` for the first tokens before it.
+        """Return query - key in the window, and `window` for the first tokens before the window.
 
-        None for all other keys, which the query does not see.
+        The query sees no other key, so return None for all others.
         """
         if key > query:
             return None
@@ -55,7 +57,7 @@ class LambdaShaped(AttentionScheme):
 
 @dataclass(frozen=True)
 class GroupedNeighbour(AttentionScheme):
-    """Keys in the window at their true distance; farther positions are divided by `group`."""
+    """True distances within a window; positions are divided by `group` for farther keys."""
 
     window: int
     """Number of recent tokens, the query's own included, at their true distance; a multiple of
@@ -68,8 +70,8 @@ class GroupedNeighbour(AttentionScheme):
     def distance(self, query: int, key: int) -> int | None:
         """Return query - key within the window; None for keys after the query.
 
-        Before the window, return the difference of query // group and key // group, plus a constant
-        that makes distances continue at the window's edge.
+        For keys before the window, return query // group - key // group plus a constant, window -
+        window // group, which makes distances continue at the window's edge.
         """
         if key > query:
             return None
@@ -100,7 +102,7 @@ class CacheSinks(AttentionScheme):
     def distance(self, query: int, key: int) -> int | None:
         """Return query - key in the window, and the distance in the cache for sinks before it.
 
-        None for all other keys, which the query does not see.
+        The query sees no other key, so return None for all others.
         """
         if key > query:
             return None
@@ -116,22 +118,22 @@ class CacheSinks(AttentionScheme):
 
 @dataclass(frozen=True)
 class Rectified(AttentionScheme):
-    """True distances within a window; beyond it they stay at `window` or grow slowly."""
+    """True distances within a window; for farther keys they stay at `window` or grow slowly."""
 
     window: int
     """Number of recent tokens at their true distance; also the distance of the first token beyond
     the window."""
     leak: int | None = None
-    """Number of tokens beyond the window over which the distance grows by 1; None keeps the
-    distance at `window`."""
+    """Number of tokens per unit of distance beyond the window; None keeps the distance at
+    `window`."""
 
     kernel: ClassVar[str] = "lce_core.attention.windowed:rectified"
 
     def distance(self, query: int, key: int) -> float | None:
         """Return query - key within the window; None for keys after the query.
 
-        Before the window, return `window` plus the number of tokens beyond it divided by `leak`, or
-        `window` alone without a leak.
+        For keys before the window, return window + (query - key - window) / leak, or `window` if
+        `leak` is None.
         """
         if key > query:
             return None
@@ -145,9 +147,9 @@ class Rectified(AttentionScheme):
 class ShiftedSparse(AttentionScheme):
     """Attention inside blocks; half of the heads use blocks shifted by half a block.
 
-    The first H // 2 of H heads see blocks of `group` tokens from the start of the row. The other
-    heads see half a block at either end and whole blocks between them. Rolling the row by half a
-    block, as the original code does, would let the end of the row attend to its start.
+    The first H // 2 of H heads attend within blocks of `group` tokens, starting at the start of the
+    row. The other heads use half a block at each end of the row and whole blocks between them. Rolling
+    the row by half a block, as other code does, would let the row's start attend to its end.
     """
 
     group: int
@@ -158,7 +160,10 @@ class ShiftedSparse(AttentionScheme):
     heads_alike: ClassVar[bool] = False
 
     def distance(self, query: int, key: int, shifted: bool = False) -> int | None:
-        """Return query - key if one block of the plain (or shifted) heads holds both; else None."""
+        """Return query - key if both are in one block and the key is not after the query.
+
+        Return None for all other keys. True for `shifted` uses the blocks of the shifted heads.
+        """
         shift = self.group // 2 if shifted else 0
         same = (query + shift) // self.group == (key + shift) // self.group
         return query - key if same and key <= query else None
@@ -174,9 +179,9 @@ class ShiftedSparse(AttentionScheme):
 
 @dataclass(frozen=True)
 class GroupedSoftmax(AttentionScheme):
-    """Landmark attention as in training: earlier tokens, weighted through their block's landmark.
+    """Landmark attention as in training: earlier blocks are weighted by their landmarks.
 
-    Distances are true; `lce_core.attention.landmark` has the formula.
+    Distances are true. `lce_core.attention.landmark` has the formula of the weights.
     """
 
     block: int
@@ -193,12 +198,12 @@ class GroupedSoftmax(AttentionScheme):
 
 @dataclass(frozen=True)
 class BlockRetrieval(AttentionScheme):
-    """Landmark attention at inference: the query's chunk and the best-scored earlier blocks."""
+    """Landmark attention at inference: the query's chunk and selected blocks before the chunk."""
 
     block: int
     """Number of tokens in a block; the last one is its landmark."""
     top_k: int
-    """Number of blocks before the chunk that each query and head selects."""
+    """Number of blocks before the chunk that each query and head selects by landmark scores."""
     chunk: int
     """Number of tokens in a chunk, within which a query sees every earlier token; a multiple of
     `block`."""
@@ -209,7 +214,8 @@ class BlockRetrieval(AttentionScheme):
     def distance(self, query: int, key: int) -> int | None:
         """Return query - key within the query's chunk; None for later keys and for earlier chunks.
 
-        The distance of a key in an earlier chunk depends on which blocks the query selects.
+        A query also sees the blocks that it selects from earlier chunks. Their distances depend on
+        the selection, so they are not returned here.
         """
         return query - key if query // self.chunk * self.chunk <= key <= query else None
 
@@ -224,7 +230,7 @@ class BlockRetrieval(AttentionScheme):
 
 
 def _in_windows(length: float, window: int, first: int) -> float:
-    """Return the mean number of keys per query that sees a window and the text's first tokens."""
+    """Return the mean number of keys per query if it sees a window and the `first` first tokens."""
     # Queries within the first window see a growing number of keys, later queries the whole window.
     # The first tokens leave the window one by one, so the number of them that a query sees beyond
     # its window grows to `first`.

@@ -1,8 +1,8 @@
 """Kernel of ShiftedSparse: fold blocks of tokens into the batch and call SDPA on them.
 
-The cost is about tokens x group / 2 query-key pairs per head and linear memory. Blocks never share
-a softmax, so no merge is needed and SDPA's own gradients apply. Queries and keys are rotated before
-the cut into blocks, so positions are those of the whole row.
+Each head computes about tokens x group / 2 query-key pairs, and memory is linear in the tokens. No
+softmax spans two blocks, so no results are merged and SDPA's own gradients apply. Queries and keys
+are rotated before the row is cut into blocks, so positions count from the start of the row.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ States = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
 def attend(scheme: ShiftedSparse, inputs: AttentionInputs) -> torch.Tensor:
-    """Return the attention output (batch, heads, tokens, head_dim) of texts of whole blocks."""
+    """Return the attention output of ShiftedSparse (batch, heads, tokens, head_dim).
+
+    The number of tokens must be a multiple of the scheme's `group`, and no cache may be in use.
+    """
     length, first_query = inputs.length, inputs.first_query
     assert not first_query, "a training scheme, used with a cache"
     assert scheme.group % 2 == 0, f"blocks of {scheme.group} tokens"
@@ -34,7 +37,7 @@ def attend(scheme: ShiftedSparse, inputs: AttentionInputs) -> torch.Tensor:
 
 
 def _halves_of_heads(states: States) -> tuple[States, States]:
-    """Return the first heads // 2 query heads, and the others, with their keys and values."""
+    """Split the query heads into the first heads // 2 and the rest, each with keys and values."""
     query, key, value = states
     heads, shared = query.shape[1], query.shape[1] // key.shape[1]
     if (heads // 2) % shared:
@@ -77,7 +80,8 @@ def _attend_blocks(states: States, size: int, scaling: float) -> torch.Tensor:
 def _fold(states: torch.Tensor, size: int) -> torch.Tensor:
     """Fold blocks into the batch: (batch x blocks, heads, size, head_dim).
 
-    This makes no copy if tokens come before heads in memory, as projections write them.
+    No copy is made if memory order is (batch, tokens, heads, head_dim), in which a layer's
+    projections write queries, keys and values.
     """
     blocks = states.transpose(1, 2).unflatten(1, (-1, size))
     folded: torch.Tensor = blocks.flatten(0, 1).transpose(1, 2)

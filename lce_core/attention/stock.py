@@ -1,9 +1,10 @@
 """transformers' SDPA attention, but without an attention mask for tokens that follow a cache.
 
 transformers builds a mask for every chunk of tokens that follows cached tokens, because SDPA's
-causal flag aligns to the first key. CUDA's flash and cuDNN kernels refuse masks, and the CPU kernel
-computes the masked scores anyway. Such chunks use `lce_core.attention.flash` instead, which aligns
-to the last key. All other passes call transformers' function unchanged.
+causal flag aligns the first query with the first key. CUDA's flash and cuDNN kernels refuse masks,
+and the CPU kernel computes the masked scores anyway. Such chunks use `lce_core.attention.flash`
+instead, which aligns the last query with the last key. Whole texts for which SDPA has no fused
+kernel use `lce_core.attention.causal`. All other passes call transformers' function unchanged.
 """
 
 from __future__ import annotations
@@ -55,12 +56,12 @@ def _attention(
 
 
 def _is_ours(query: torch.Tensor, key: torch.Tensor) -> bool:
-    """Return True if `lce_core.attention.flash` should compute queries that follow cached tokens.
+    """Return True if `lce_core.attention.flash` should compute these queries, after cached tokens.
 
-    A single query stays with torch only if no fast backend of `flash` can run. torch is slow for
-    single tokens: cuDNN, its first choice on newer GPUs, builds an execution plan for each number
-    of keys, tens of milliseconds per token, and the CPU kernel reads shared keys once per query
-    head.
+    A single query stays with torch's SDPA only if no fast backend of `flash` can run, because SDPA
+    is slow for single tokens: cuDNN, its first choice on newer GPUs, builds an execution plan for
+    each number of keys, tens of milliseconds per token, and the CPU kernel reads shared keys once
+    per query head.
     """
     if query.shape[2] == 1:
         return key.shape[2] > 1 and backend(query.device, query.dtype) != "blocked"
@@ -76,7 +77,7 @@ def _mask(
     attention_mask: torch.Tensor | None,
     **given: Any,
 ) -> torch.Tensor | None:
-    """Return None if `_attention` can be causal without a mask, else transformers' own mask."""
+    """Return None if `_attention` needs no mask for causal attention, else transformers' mask."""
     filled = kv_length == q_offset + q_length
     # A static cache has empty slots after the queries, so it needs a mask: without one, attention
     # takes the queries for the last tokens.
@@ -97,7 +98,7 @@ def _mask(
 
 
 def _has_kernel(device: torch.device | None, dtype: torch.dtype | None) -> bool:
-    """Return True if `lce_core.attention.flash` has a fast kernel and no gradients are needed."""
+    """Return True if `lce_core.attention.flash` has a fast kernel and gradients are off."""
     if device is None or dtype is None or torch.is_grad_enabled():
         return False
     return backend(device, dtype) != "blocked"

@@ -1,10 +1,11 @@
 """Record the decoder's one-token forward pass once and replay it as CUDA graphs.
 
-A pass launches about forty kernels per layer, and the host needs longer to launch a kernel than the
-GPU to run it. Between two attention calls, every token runs the same kernels on the same addresses.
-These kernels are recorded once per request: one graph covers the second half of a layer and the
-first half of the next layer. Cache updates and attention, whose number of keys grows, run normally
-between the graphs. Replayed and normal passes run the same kernels and give the same numbers.
+A forward pass launches about forty kernels per layer, and the CPU needs longer to launch a kernel
+than the GPU to run it. Between two attention calls, every token runs the same kernels on the same
+addresses. These kernels are recorded once for each batch size and RoPE table. Each graph reaches
+from the attention of one layer to the attention of the next. Cache updates and attention, whose
+number of keys grows, run normally between the graphs. Replayed and normal passes run the same
+kernels and give the same numbers.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from lce_core.attention.cache import PreallocatedCache, groups_of
 from lce_core.attention.rotary import RequestRotary
 
 Attend = Callable[..., tuple[torch.Tensor, None]]
-"""A layer's attention function, called as attend(query, keys, values); returns (output, None)."""
+"""An attention function for transformers, or such a function with all arguments bound but (query,
+keys, values); returns (output, None)."""
 Replay = Callable[[], None]
 
 
@@ -30,16 +32,16 @@ class Recorder(Protocol):
     """Interface to record a device's operations; CudaRecorder implements it for GPUs."""
 
     def aside(self) -> AbstractContextManager[None]:
-        """Return the context in which `begin` and `end` may be called.
+        """Return a context manager; `begin` and `end` may be called only inside its `with` block.
 
-        Work inside runs after all work before it and before all work after it.
+        The device runs the block's work after all earlier work and before all later work.
         """
 
     def begin(self) -> None:
         """Start recording; memory allocated during a recording stays reserved for its replays."""
 
     def end(self) -> Replay:
-        """Stop recording; return a function that replays the work on the same addresses."""
+        """Stop recording; return a function that runs the same work on the same memory again."""
 
 
 class CudaRecorder:
@@ -93,16 +95,16 @@ class TokenGraphs:
         self._pass: _Pass | None = None
 
     def states(self, ids: torch.Tensor, cache: PreallocatedCache) -> torch.Tensor:
-        """Return the decoder's last hidden states (batch, 1, hidden_size).
+        """Process the next token of each text; return last hidden states (batch, 1, hidden_size).
 
-        The very first pass is not recorded, because libraries allocate permanent workspaces in it.
+        The first call is not recorded, because libraries allocate permanent workspaces in it.
 
         Args:
           ids: (batch, 1) the next token of each text.
           cache: keys and values of at least one token of each text; extended in place.
 
         Raises:
-          SpecError: if the text is longer than the request.
+          SpecError: if the texts would become longer than the request.
         """
         self._rotary.check_length(cache.get_seq_length() + 1)
         if not self._is_warm:
@@ -162,7 +164,7 @@ class _Pass:
     positions: torch.Tensor
     calls: list[_Call] = field(default_factory=list)
     kept: list[object] = field(default_factory=list)
-    """Tensors that the graphs read; references here stop Python from freeing them."""
+    """Tensors that the graphs read. Without these references Python would free them."""
     last: Replay | None = None
     result: torch.Tensor | None = None
 
@@ -180,10 +182,10 @@ class _Pass:
 
 
 class Postponed:
-    """Placeholder that attention receives for a layer's keys and values while a pass is recorded.
+    """Placeholder for a layer's keys and values while a forward pass is recorded.
 
-    Attention calls `attend`, which ends one graph before the attention and starts the next after
-    it.
+    The layer's attention function (`over_caches`) calls `attend` instead of computing attention, so
+    one graph ends before the attention and the next starts after it.
     """
 
     def __init__(
@@ -207,8 +209,8 @@ class Postponed:
 def over_caches(attention: Attend) -> Attend:
     """Decorate an attention function for transformers so that it accepts this package's caches.
 
-    Besides a tensor, `key` may then be a tuple of cache layers, one for each group of texts
-    (`RaggedCache`), or a `Postponed` while a pass is recorded.
+    Besides a tensor, `key` may then be a tuple of cache layers, one for the texts of each length
+    (`RaggedCache`), or a `Postponed` while a forward pass is recorded.
     """
 
     @wraps(attention)
@@ -235,7 +237,7 @@ def over_caches(attention: Attend) -> Attend:
 
 
 class _RecordingCache(DynamicCache):
-    """Cache for the recording of a pass: reports the sizes of `cache` and stores nothing."""
+    """Cache for the recording of a pass: has the lengths of `cache` but stores nothing."""
 
     def __init__(self, cache: PreallocatedCache, recorded: _Pass, recorder: Recorder) -> None:
         super().__init__()

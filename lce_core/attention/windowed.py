@@ -1,13 +1,14 @@
 """Kernels that merge attention to a window of recent tokens with attention to farther keys.
 
 LambdaShaped, CacheSinks, GroupedNeighbour and Rectified score the last `window` tokens at their
-true distance. The four schemes differ in the keys before the window: which of these keys a query
-sees, and how they are rotated. Each kernel here therefore computes only the attention to far keys,
-and `_attend_near_and_far` adds the window. No key is scored twice, and no (queries, keys) tensor
-exists. The window costs queries x window pairs; far keys cost in addition:
+true distance. The four schemes differ in the keys before the window, called far keys: which of them
+a query sees, and how they are rotated. Each kernel in this module therefore computes only the
+attention to far keys, and `_attend_near_and_far` adds the window. No key is scored twice, and no
+(queries, keys) tensor exists, so memory is linear in the text. The window costs queries x window
+query-key pairs. Far keys cost in addition:
 
-- LambdaShaped and CacheSinks: queries x first tokens, linear memory.
-- GroupedNeighbour and Rectified: one causal pass, linear memory.
+- LambdaShaped and CacheSinks: queries x first tokens.
+- GroupedNeighbour and Rectified: causal attention to all far keys.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from lce_core.attention.schemes import CacheSinks, GroupedNeighbour, LambdaShape
 from lce_core.rope import RopeTable
 
 _SEGMENT = 2048
-"""Queries processed together, so that temporary tensors fit into the processor's cache."""
+"""Number of queries processed together, so that temporary tensors fit into the CPU's cache."""
 
 Far = Callable[[AttentionInputs], Iterable[Partial]]
 """A function that attends to the keys before the window. Its inputs contain only the queries that
@@ -50,9 +51,9 @@ def lambda_shaped(scheme: LambdaShaped, inputs: AttentionInputs) -> torch.Tensor
 def cache_sinks(scheme: CacheSinks, inputs: AttentionInputs) -> torch.Tensor:
     """Return the attention output of CacheSinks (batch, heads, queries, head_dim).
 
-    Sinks keep their positions. Once the text is longer than the scheme's cache (sinks and window),
-    every query is scored from the last position of that cache. The real key-value cache stores all
-    tokens, so this implementation gives StreamingLLM's scores without its savings of memory.
+    Sinks, the first tokens, keep their positions. A query beyond the scheme's cache (sinks and
+    window) scores sinks as if it were at the last position of that cache. The real key-value cache
+    stores all tokens, so this implementation gives StreamingLLM's scores without saving memory.
     """
 
     def far(later: AttentionInputs) -> Iterator[Partial]:
@@ -65,8 +66,8 @@ def cache_sinks(scheme: CacheSinks, inputs: AttentionInputs) -> torch.Tensor:
 def grouped_neighbour(scheme: GroupedNeighbour, inputs: AttentionInputs) -> torch.Tensor:
     """Return the attention output of GroupedNeighbour (batch, heads, queries, head_dim).
 
-    Beyond the window, the query at position p sees keys 0..p - window at floored positions, which
-    is causal attention aligned to the last of these keys.
+    Before its window, the query at position p sees keys 0..p - window at positions divided by
+    `group` and rounded down. This is causal attention whose last query sees all far keys.
     """
 
     def far(later: AttentionInputs) -> tuple[Partial]:
@@ -120,7 +121,7 @@ def _attend_near_and_far(window: int, far: Far, inputs: AttentionInputs) -> torc
 
     Args:
       window: number of recent tokens at their true distance, the query's own included.
-      far: attention to keys before the window; not called if no query has such keys.
+      far: function that attends to the keys before the window; not called if no query has any.
       inputs: all queries and keys.
     """
     near = _attend_near(window, inputs)
@@ -136,7 +137,7 @@ def _attend_near_and_far(window: int, far: Far, inputs: AttentionInputs) -> torc
 
 
 def _attend_near(window: int, inputs: AttentionInputs) -> Partial:
-    """Attend to each query's window, a segment of queries at a time, to save memory."""
+    """Attend from each query to its window; compute one segment of queries at a time."""
     query, rotate = inputs.query, inputs.rotation()
     num_queries = query.shape[2]
     precise = torch.promote_types(query.dtype, torch.float32)
@@ -165,19 +166,19 @@ def _attend_near(window: int, inputs: AttentionInputs) -> Partial:
 def _attend_first_tokens(
     window: int, num_keys: int, later: AttentionInputs, *, group: int = 1, ceiling: int
 ) -> Iterator[Partial]:
-    """Attend to the first `num_keys` tokens of the text, as far as they lie before the window.
+    """Attend to those of the first `num_keys` tokens of the text that lie before the window.
 
     The query at position window + n sees n + 1 of these tokens, at most `num_keys`. Most queries
-    see all of them and are scored from the ceiling. Rotating the few keys back by the ceiling is
-    cheaper than rotating those queries.
+    see all of them and are scored as if at position `ceiling`. Rotating the few keys back by the
+    ceiling is cheaper than rotating all these queries.
 
     Args:
       window: number of recent tokens at their true distance.
       num_keys: number of tokens at the start of the text that every query sees.
       later: the queries at positions from `window` on, and the keys of all tokens.
       group: first token p is rotated to p // group.
-      ceiling: the query at position i is scored from min(i, ceiling); queries that see all first
-        tokens have reached the ceiling.
+      ceiling: the query at position i is scored as if at position min(i, ceiling). It must be so
+        small that every query that sees all first tokens has reached it.
     """
     query, rotate, first = later.query, later.rotation(), later.first_query
     num_queries, table = query.shape[2], later.table
