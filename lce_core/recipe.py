@@ -52,10 +52,11 @@ class Training(Section):
     warmup_steps: int = Field(default=0, ge=0)
     """Training steps in which the learning rate rises linearly to its peak."""
     schedule: Literal["constant", "linear", "cosine"] = "constant"
-    """Learning rate after warmup: constant, linear decay to zero, or cosine decay to
-    `final_fraction`."""
+    """Learning rate after warmup: constant, or linear or cosine decay to `final_fraction` of the
+    peak."""
     final_fraction: float = Field(default=0.0, ge=0, le=1)
-    """Learning rate at the last step divided by its peak, for cosine."""
+    """Fraction of the peak learning rate that a linear or cosine decay reaches one step after the
+    last."""
     weight_decay: float = Field(default=0.0, ge=0)
     """Decoupled weight decay of AdamW."""
     adam_beta1: float = Field(default=0.9, ge=0, lt=1)

@@ -2,15 +2,15 @@
 
 1. Fewer rows per forward pass, down to one. This costs almost nothing for long rows.
 
-2. Layers keep less for the backward pass (`lce_core.training.recomputation`): attention, full,
-offload.
+2. Layers keep fewer activations for the backward pass: first "attention", then "full", then
+"offload" (`lce_core.training.recomputation`).
 
-3. States in bf16 from the first step on, if the study allows both precisions.
+3. Weights, gradients and moments in bf16 from the first step on, if the study allows fp32 and bf16.
 
 Fallbacks 1 and 2 change only the order of summation and, for models with dropout, which activations
 a pass with fewer rows drops. On a GPU the run starts with the first fallback whose estimated memory
-fits, because each failed attempt costs a restart. If the execution settings name what the layers
-keep, the run skips the estimate and tries the fallbacks in order.
+fits, because each failed attempt costs a restart. If the setting `gradient_checkpointing` is not
+"auto", the run starts with exactly this setting, whatever the estimate.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def all_fallbacks(job: TrainingJob) -> list[TrainingJob]:
-    """Return the job, followed by copies of it that need less and less memory (see the module)."""
+    """Return the job, followed by copies of it with one more of the module's fallbacks each."""
     found = [job.model_copy(update={"gradient_checkpointing": job.kept})]
     while found[-1].micro_rows > 1:
         fewer = found[-1].micro_rows // 2 * job.row_length
@@ -40,7 +40,7 @@ def all_fallbacks(job: TrainingJob) -> list[TrainingJob]:
     for name in kept[kept.index(job.kept) + 1 :]:
         found.append(found[-1].model_copy(update={"gradient_checkpointing": name}))
     if job.training.state_precision == "fp32_or_bf16" and job.state_precision == "fp32":
-        # bf16 states need half the memory, so layers may keep more again than in the last fp32
+        # bf16 states need half the memory, so layers may again keep more than in the last fp32
         # fallback. The two precisions have separate resume folders because a run may not change its
         # precision midway: the precision in its record must hold for all steps.
         bf16 = {"states": "bf16", "resume": job.resume / "bf16"}
@@ -53,9 +53,9 @@ def worth_trying(
 ) -> Sequence[TrainingJob]:
     """Return the job, or copies of it that need less memory, in the order in which to try them.
 
-    The list starts with the first job whose estimated memory fits the device, or holds only the
-    smallest job if none fits. If the device's memory is unknown, or the execution settings name
-    what the layers keep, the list starts with `job` itself.
+    The list starts with the first job whose estimated memory fits the device; if none fits, it
+    contains only the last fallback. If the device's memory is unknown, or `gradient_checkpointing`
+    is not "auto", the list starts with `job` itself.
 
     Args:
       job: training run that the study requests.
@@ -64,7 +64,7 @@ def worth_trying(
       capacity: memory of the device in bytes; None if unknown.
 
     Raises:
-      SpecError: if weights, gradients and moments alone exceed the memory.
+      SpecError: if weights, gradients, moments and EMA exceed the memory even with all fallbacks.
     """
     found = all_fallbacks(job)
     if capacity is None:
@@ -81,7 +81,7 @@ def worth_trying(
 
 
 def need(job: TrainingJob, base: LanguageModel, device: torch.device) -> Memory:
-    """Estimate the device memory of one process of a job, in bytes by purpose."""
+    """Estimate the device memory that one process of a job needs, in bytes by purpose."""
     method = None if job.method is None else METHODS.from_identity(job.method)
     lora = method.lora() if method else None
     return estimate(job, base, sharded=job.is_sharded(device), lora=lora)
@@ -100,7 +100,15 @@ def too_small(
     capacity: int | None,
     failed: Sequence[str],
 ) -> SpecError:
-    """Return the error for a run that is out of memory even with its last fallback."""
+    """Return the error for a run that is out of memory even with its last fallback.
+
+    Args:
+      job: the run with its last fallback.
+      base: the job's base model.
+      device: device of each process.
+      capacity: memory of the device in bytes; None if unknown.
+      failed: settings that were tried and ran out of memory, each with torch's message.
+    """
     has = "an unknown amount" if capacity is None else f"{capacity / 1e9:.1f} GB"
     tried = f" (out of memory: {'; '.join(failed)})" if failed else ""
     bf16 = job.state_precision == "fp32" and job.training.precision == "bf16"
@@ -108,5 +116,5 @@ def too_small(
         "device memory",
         f"{has} on each of {job.processes} {device.type} device(s){tried}",
         f"about {need(job, base, device)}, with {described(job)}",
-        "raise processes, or set state_precision: bf16 in the study" if bf16 else "raise processes",
+        "raise execution.processes" + (", or set state_precision: bf16 in the study" * bf16),
     )

@@ -48,7 +48,7 @@ class TrainingJob(BaseModel):
     processes: int = Field(default=1, ge=1)
     threads: int = Field(default=1, ge=1)
     checkpoint_seconds: float = Field(default=60.0, ge=0)
-    """Minimum seconds between resume points; the trainer waits longer if a point is slow to write.
+    """Minimum seconds between resume points. The trainer waits longer if writing a point is slow.
     """
     sharding: Literal["auto", "replicate", "shard"] = "auto"
     """"replicate": each process has the whole model; "shard": each has some rows of every weight;
@@ -83,19 +83,20 @@ class TrainingJob(BaseModel):
 
     @property
     def kept(self) -> Kept:
-        """Value of `gradient_checkpointing`; "auto" reads as "none" (layers keep everything)."""
+        """Value of `gradient_checkpointing`, with "none" (layers keep everything) for "auto"."""
         named = self.gradient_checkpointing
         return "none" if named == "auto" else named
 
     @property
     def micro_rows(self) -> int:
-        """Training rows in one forward pass of one process; at least 1."""
+        """Maximum number of training rows in one forward pass of one process; at least 1."""
         return max(1, self.micro_batch_tokens // self.row_length)
 
     def identity(self) -> str:
-        """Return a hash of all settings that change the trained weights.
+        """Return a hash of model, method, seed, lengths and training settings.
 
-        The trainer rejects resume points with another hash.
+        The trainer rejects resume points with another hash. Settings that only change memory use,
+        such as `micro_batch_tokens`, are not part of it.
         """
         what = {"base_model", "method", "from_scratch", "seed", "num_steps", "row_length"}
         payload = self.model_dump(mode="json", include={*what, "target_context"})

@@ -1,4 +1,4 @@
-"""Run one job in several processes with `accelerate launch`; return progress, result and errors.
+"""Run one job in several processes with `accelerate launch` and collect progress and results.
 
 The driver writes the job to a private folder and starts `accelerate launch -m MODULE JOB.json` with
 its own configuration file, so that a user's Accelerate settings have no effect. Rank 0 prints
@@ -42,7 +42,7 @@ def launch(
       module: module to run; its `__main__` block passes the path in sys.argv[1] to `work`.
       payload: JSON that every process receives.
       processes: number of processes on this machine.
-      report: called in the driver with every progress mapping of rank 0.
+      report: called in this process with every progress mapping that rank 0 prints.
       scratch: existing folder, in which the driver creates a temporary folder. A killed driver
         leaves the temporary folder behind, so pass a folder that is cleaned up later.
 
@@ -74,7 +74,7 @@ def launch(
                 tail = stderr.read()[-_QUOTED_STDERR_CHARACTERS:]
                 raise WorkerLostError(
                     module,
-                    f"`accelerate launch` ended with exit code {code} and no result",
+                    f"exit code {code} of `accelerate launch`, without a result or an error file",
                     "a result from every process",
                     "look for the cause in the last lines of the error output below",
                     tail,
@@ -84,7 +84,12 @@ def launch(
 
 
 def work(job: Path, carry_out: Callable[[str, Report], dict[str, Any]]) -> None:
-    """Call `carry_out` with the job's JSON in a launched process, and save its result or error."""
+    """Run `carry_out` in one of the processes that `launch` started; save its result or error.
+
+    Args:
+      job: file with the job's JSON; the result and errors are written beside it.
+      carry_out: function of the job's JSON and a progress callback; returns the result.
+    """
     threading.Thread(target=_exit_with_driver, daemon=True).start()
     try:
         facts = carry_out(job.read_text(encoding="utf-8"), _print_progress)

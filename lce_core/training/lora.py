@@ -6,8 +6,8 @@ has the stock model's parameter names. An EMA averages A and B separately.
 
 The peft package is not used for three reasons. Once it is installed, transformers' Auto classes
 follow an adapter_config.json beside the weights and load weights from another folder, which no
-fingerprint covers. It renames weights, and merges modules instead of gathered tensors. It also
-copies the input of every layer to fp32 under autocast.
+fingerprint covers. It renames weights and merges whole modules, whereas a sharded run has to merge
+gathered tensors. Under autocast it also copies the input of every layer to fp32.
 
 Source: Hu et al. 2021, arXiv:2106.09685, equation 3 and section 4.1; A is initialised as in their
 code.
@@ -53,7 +53,9 @@ class LoRALinear(nn.Module):
 
 
 def add_lora(model: nn.Module, lora: LoRA, seed: int) -> None:
-    """Add low-rank updates to `model` in place, drawn from `seed`, and freeze the other weights.
+    """Add low-rank updates to `model` in place, drawn from `seed`, and freeze all other weights.
+
+    Weights whose name contains an entry of `lora.whole` are not frozen.
 
     Raises:
       SpecError: if the model has no linear layer with one of the target names.
@@ -68,8 +70,8 @@ def add_lora(model: nn.Module, lora: LoRA, seed: int) -> None:
         raise SpecError(
             type(model).__name__,
             f"no linear layer called {' or '.join(lora.targets)}",
-            "a layer for low-rank updates",
-            "name layers of this model in the method's lora().targets",
+            "at least one linear layer with one of these names, to which LoRA adds its update",
+            "name linear layers of this model in the targets of the method's lora()",
         )
     for name, layer in found:
         model.set_submodule(name, LoRALinear(layer, lora, generator))

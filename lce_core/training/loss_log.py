@@ -14,7 +14,10 @@ LOG = "loss.jsonl"
 
 
 class LossLog:
-    """Append entries to `loss.jsonl`; opening it deletes the entries of steps after `step`."""
+    """Append entries to `loss.jsonl` in `folder`.
+
+    Creating the object deletes the entries of steps after `step`, from which the run continues.
+    """
 
     def __init__(self, folder: Path, step: int) -> None:
         self.path = folder / LOG
@@ -37,7 +40,7 @@ class LossLog:
 
 
 def read_entries(path: Path) -> list[dict[str, Any]]:
-    """Read a log's complete entries, even while it is written; empty if the file is missing."""
+    """Return a log's complete entries, even while a run appends to it; [] if it is missing."""
     try:
         text = read_file(path).decode("utf-8", "replace")
     except OSError as error:

@@ -34,7 +34,9 @@ class LossModel(nn.Module):
         self.model, self.precision, self.kept = model, precision, kept
 
     def forward(self, tokens: Tensor, weights: Tensor) -> Tensor:
-        """Return the sum of weights[r, i] * nll(tokens[r, i] | tokens[r, :i]) over i >= 1, in nats.
+        """Return the weighted sum of the next-token losses of all rows, in nats.
+
+        The sum of weights[r, i] * nll(tokens[r, i] | tokens[r, :i]) over all rows r and all i >= 1.
 
         Args:
           tokens: (rows, row_length) int64.

@@ -17,7 +17,8 @@ of earlier micro-batches already exist. The estimate is in bytes per process, wi
 - gathered: the weights of sharded layers, embedding and head while they are whole.
 
 Tests compare these sums with torch's MemTracker at the models' true widths. The estimate excludes
-fragmentation (see `USABLE_FRACTION`), and methods whose attention keeps more than SDPA does.
+fragmentation (see `USABLE_FRACTION`) and the extra tensors of methods whose attention keeps more
+for the backward pass than SDPA does.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ USABLE_FRACTION = 0.93
 _BLOCK_TOKENS = 1024
 """Tokens whose logits exist at one time, the default of `lce_core.evaluation.cross_entropy`."""
 _CONTEXT_BYTES = 1.5e9
-"""Allowance for the CUDA context and library workspaces, not computed; NCCL adds half as much."""
+"""Fixed allowance for the CUDA context and library workspaces; NCCL adds half as much."""
 
 
 @dataclass(frozen=True)
@@ -47,12 +48,14 @@ class Memory:
     states: float
     """Weights, gradients, moments and EMA."""
     inputs: float
-    """Tensors that all layers together keep for the backward pass."""
+    """Activations that all layers together keep for the backward pass."""
     layer: float
-    """Largest temporary memory: of one layer's backward pass, or of computing the loss."""
+    """Temporary memory of one layer's backward pass or of computing the loss, the larger of both.
+    """
     gathered: float
     """Weights gathered from other processes, and their gradients, while they are in use."""
     context: float
+    """Allowance for the CUDA context, library workspaces and NCCL."""
 
     @property
     def total(self) -> float:
@@ -61,7 +64,7 @@ class Memory:
     def __str__(self) -> str:
         return (
             f"{self.total / 1e9:.1f} GB: weights, gradients and moments {self.states / 1e9:.1f},"
-            f" what layers keep {self.inputs / 1e9:.1f}, one layer or the loss"
+            f" kept activations {self.inputs / 1e9:.1f}, backward pass of one layer or loss"
             f" {self.layer / 1e9:.1f}, gathered weights {self.gathered / 1e9:.1f}, CUDA"
             f" {self.context / 1e9:.1f}"
         )
@@ -83,7 +86,7 @@ def estimate(
     Args:
       job: what to train, and with which settings.
       base: the job's base model.
-      sharded: True if the processes share the model.
+      sharded: True if each process holds only its shard of every weight.
       lora: the low-rank updates to train instead of all weights, if any.
     """
     shape, geometry = base.shape, base.geometry

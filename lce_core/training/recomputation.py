@@ -1,13 +1,13 @@
 """Activation checkpointing: which activations a layer keeps for the backward pass, and where.
 
-| name | kept of each layer | recomputed |
+| name | what each layer keeps | what the backward pass recomputes |
 |---|---|---|
 | none | all activations | nothing |
-| attention | its input; attention's output and log-sum-exp | the rest |
-| full | its input | the layer |
-| offload | its input, in the host's memory | the layer |
+| attention | its input, and attention's output and log-sum-exp | all other activations |
+| full | its input | the whole layer |
+| offload | its input, in the host's memory | the whole layer |
 
-Recomputation runs the same kernels, so the numbers are equal, bit for bit if the kernels sum in a
+Recomputation runs the same kernels, so results are the same, bit for bit if the kernels sum in a
 fixed order. Keeping attention pays off for long rows: from 32k tokens on, attention is at least 40
 percent of the work of training Llama-2-7B, but its output is a small part of a layer's activations.
 """
@@ -46,7 +46,11 @@ def enable(model: PreTrainedModel, kept: Kept) -> None:
 
 
 def storage(kept: Kept, device: torch.device) -> AbstractContextManager[object]:
-    """Return a context for the forward pass; "offload" moves saved tensors to host memory in it."""
+    """Return a context manager for the forward pass.
+
+    With "offload", it moves tensors saved for the backward pass to host memory; otherwise it does
+    nothing.
+    """
     if kept != "offload":
         return nullcontext()
     return torch.autograd.graph.save_on_cpu(pin_memory=device.type == "cuda")

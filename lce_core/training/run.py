@@ -45,15 +45,16 @@ def run(job: TrainingJob, report: Report) -> dict[str, Any]:
       report: receives {"step", "steps", "loss", "tokens_per_second"} about once a second.
 
     Returns:
-      JSON-able facts: the last entry of the loss log (`lce_core.training.telemetry`), kernel,
-        resumed_from (a step), seconds, device, processes and the memory settings used.
-        `out_of_memory` lists the settings that failed; peak_memory_bytes is the maximum over all
-        steps.
+      JSON-able facts: the last entry of the loss log (`lce_core.training.telemetry`), the attention
+        kernels, resumed_from (number of steps that earlier attempts completed), seconds, device,
+        processes and the memory settings used. `out_of_memory` lists the memory settings that
+        failed; peak_memory_bytes is the maximum over the steps of this attempt.
 
     Raises:
       SpecError: if the job contradicts itself or this machine, or the memory is too small.
-      DataError: if the rows cannot be trained on.
-      NonFiniteError: if the loss or a gradient is NaN or infinite; nothing is saved then.
+      DataError: if no token of a training step has a loss weight above 0.
+      NonFiniteError: if the loss, a gradient or a weight is NaN or infinite. No checkpoint is saved
+        then; earlier resume points stay.
       StoreError: if the resume folder belongs to another run.
     """
     device = resolve_device(job.device)

@@ -18,9 +18,9 @@ from lce_core.recipe import Training
 def learning_rate(training: Training, step: int, num_steps: int) -> float:
     """Return the learning rate of training step `step` (0 is the first of `num_steps`).
 
-    Warmup rises linearly and reaches the peak at its last step. The decay then aims at
-    `final_fraction` of the peak for the step after the last one, so that no step is wasted on a
-    rate of zero.
+    The rate rises linearly and reaches its peak at the last warmup step. It then decays so that
+    step `num_steps`, which is never run, would get `final_fraction` of the peak; the last step that
+    runs therefore has a rate above zero.
     """
     peak = training.learning_rate
     if step < training.warmup_steps:
@@ -35,8 +35,8 @@ def learning_rate(training: Training, step: int, num_steps: int) -> float:
 def rows_of_step(seed: int, step: int, rows_per_step: int, num_rows: int) -> NDArray[np.int64]:
     """Return the indices (rows_per_step,) of the packed rows that training step `step` reads.
 
-    Each epoch is a permutation drawn from `seed`. Steps continue across epochs, so every row is
-    used once before any is used twice.
+    Each epoch is a permutation of all rows, drawn from `seed`. A step at the end of an epoch takes
+    its remaining rows from the next epoch, so every row is read once before any is read twice.
     """
     places = np.arange(step * rows_per_step, (step + 1) * rows_per_step, dtype=np.int64)
     epochs, within = np.divmod(places, num_rows)
@@ -50,11 +50,11 @@ def rows_of_step(seed: int, step: int, rows_per_step: int, num_rows: int) -> NDA
 def share(
     rows: NDArray[np.int64], process: int, num_processes: int, micro_rows: int
 ) -> list[NDArray[np.int64]]:
-    """Return the micro-batches of process `process`: its rows of one training step, split.
+    """Split the rows of a training step over processes; return the micro-batches of one process.
 
     Every process gets the same number of micro-batches of up to `micro_rows` rows, because all
-    processes take part in every gradient exchange. The last micro-batches are smaller or empty if
-    the rows do not divide evenly.
+    processes take part in every gradient exchange. If the rows do not divide evenly, the last
+    micro-batches are smaller or empty.
     """
     most = -(-len(rows) // num_processes)
     mine = rows[process * most : (process + 1) * most]
@@ -62,7 +62,10 @@ def share(
 
 
 def row_seeds(seed: int, step: int, rows: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """Return a random seed for each training row (rows,), whichever process reads the row."""
+    """Return a random seed for each training row (rows,).
+
+    A row's seed depends on `seed`, `step` and the row, but not on the process that reads the row.
+    """
     drawn = [np.random.SeedSequence([seed, step, int(row)]) for row in rows]
     return np.array([mixed.generate_state(1, np.uint64)[0] for mixed in drawn], dtype=np.uint64)
 

@@ -7,14 +7,16 @@ directly. Tensors are gathered in their own dtype and reduced in fp32, and autoc
 gathered tensors, so N processes compute the same as one, up to the order of summation.
 
 Only the main process reads the weights. The others build the model on the meta device from its
-configuration. Each unit is broadcast and sharded before the next, so that no device holds more than
-its shard and one unit, and the host holds the weights once.
+configuration. The decoder layers, and last the rest of the model, are broadcast and sharded one
+after another. Each device therefore holds at most its shard and one whole layer (or the rest), and
+the host holds the weights once.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -61,10 +63,11 @@ def build_on_main(
     if (found := _layout(empty)) != (wanted := _broadcast_text("", device)):
         # Processes with different layouts would broadcast different tensors and wait for each other
         # forever.
+        here, there = _first_difference(json.loads(found), json.loads(wanted))
         raise DataError(
             "base model",
-            f"weights {found} in this process and {wanted} in the main process",
-            "the same names and shapes of weights in every process",
+            f"{here} in the model built from the configuration, but {there} in the loaded model",
+            "the same names and shapes of weights in both",
             "make the plug-in's config() include all settings that its weights depend on",
         )
     return empty
@@ -93,7 +96,10 @@ def decoder_layers(model: PreTrainedModel) -> list[nn.Module]:
 
 
 def _of_other_dtype(model: PreTrainedModel) -> list[nn.Module]:
-    """List modules with weights of another dtype than the model's; each is sharded on its own."""
+    """List modules with weights of another dtype than the model's.
+
+    Each is sharded on its own, because `fully_shard` needs one dtype per call.
+    """
     return [
         part
         for part in model.modules()
@@ -119,10 +125,10 @@ def local_rows(tensor: Tensor) -> slice:
 
 
 def gathered(tensors: Mapping[str, Tensor], is_main: bool) -> dict[str, Tensor]:
-    """Copy whole tensors to the CPU of the main process one by one; return {} on the others.
+    """Return whole tensors on the CPU of the main process; return {} on the other processes.
 
-    This is a collective operation: every process must call it with the same names in the same
-    order.
+    The tensors are gathered one by one. This is a collective operation: every process must call it
+    with the same names in the same order.
     """
     found: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
@@ -134,6 +140,15 @@ def gathered(tensors: Mapping[str, Tensor], is_main: bool) -> dict[str, Tensor]:
 
 def _layout(model: nn.Module) -> str:
     return json.dumps([(name, *tensor.shape) for name, tensor in model.named_parameters()])
+
+
+def _first_difference(found: list[Any], wanted: list[Any]) -> tuple[str, str]:
+    """Return the first weight that differs in two layouts, as text for each layout."""
+    for pair in zip_longest(found, wanted):
+        if pair[0] != pair[1]:
+            break
+    here, there = (f"{each[0]} of shape {each[1:]}" if each else "no weight" for each in pair)
+    return here, there
 
 
 def _broadcast_weights(module: nn.Module, device: torch.device) -> None:

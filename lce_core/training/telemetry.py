@@ -28,8 +28,8 @@ class Telemetry:
       base: the job's base model, whose shape determines the FLOPs.
       device: device of this process.
       sequence_length: number of tokens that attend to each other.
-      all_weights: True if all weights get gradients; the FLOPs formula assumes this, so otherwise
-        no utilisation is reported.
+      all_weights: True if all weights are trained. The FLOPs formula assumes this, so with frozen
+        weights no utilisation is reported.
     """
 
     def __init__(
@@ -61,9 +61,9 @@ class Telemetry:
 
         Returns:
           Mapping of step (counted from 1), tokens seen so far, loss, grad_norm, learning_rate,
-            tokens_per_second over all processes, mfu (None if the device's peak is unknown) and
-            peak_memory_bytes of this process: on CUDA the maximum since the previous entry, on a
-            CPU the largest resident set so far.
+            tokens_per_second over all processes, mfu (model FLOPs utilisation; None if the device's
+            peak is unknown or some weights are frozen) and peak_memory_bytes of this process: on
+            CUDA the maximum since the previous entry, on a CPU the largest resident set so far.
         """
         job, tokens = self._job, self._job.training.tokens_per_step
         speed, memory = tokens / seconds, peak_memory(self._device)
@@ -86,7 +86,8 @@ class Telemetry:
 def peak_memory(device: torch.device) -> int:
     """Return the peak memory of this process in bytes.
 
-    On CUDA: tensors on `device` since the previous call. On a CPU: the largest resident set so far.
+    On CUDA: the maximum size of all tensors on `device` since the previous call. On a CPU: the
+    largest resident set since the process started.
     """
     if device.type == "cuda":
         peak = torch.cuda.max_memory_allocated(device)

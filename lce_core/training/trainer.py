@@ -50,8 +50,8 @@ _REPORT_SECONDS = 1.0
 """Seconds between progress reports: enough for a progress bar; a toy model's step takes
 milliseconds."""
 _WRITING_SHARE = 20
-"""The trainer waits at least this many times as long as the last resume point took to write, so
-writing takes at most about 1/20 of the time."""
+"""Between resume points, the trainer trains at least 20 times as long as the last point took to
+write, so that writing takes at most about 1/20 of the time."""
 _COLLECTIVE_TIMEOUT = timedelta(hours=2)
 """Maximum time that processes wait for each other. The main process alone reads 27 GB of weights
 for a 7B model and writes as much, possibly over a slow network; NCCL's default of ten minutes is
@@ -70,7 +70,7 @@ class Trainer:
         self.job, self.training = job, job.training
         self.rows = open_rows(job)
         self.micro_rows = job.micro_rows
-        # All processes run the same number of passes, so the share of the first one tells it.
+        # All processes run the same number of passes, so count those of process 0.
         micro_batches = len(share(np.arange(job.rows_per_step), 0, job.processes, self.micro_rows))
         self.accelerator = Accelerator(
             cpu=device.type == "cpu",
@@ -173,8 +173,8 @@ class Trainer:
         """Run the forward and backward passes of one training step, and update the weights.
 
         Returns:
-          Loss in nats per unit of loss weight, gradient norm before clipping, and True if a resume
-            point is due.
+          Loss in nats per unit of loss weight, gradient norm before clipping, and True if all
+            processes must save a resume point now.
         """
         job, accelerator = self.job, self.accelerator
         rows = rows_of_step(job.seed, step, job.rows_per_step, len(self.rows))
@@ -187,7 +187,7 @@ class Trainer:
         if not weight > 0:
             raise DataError(
                 f"{job.rows}: rows of step {step + 1}",
-                "no token with a loss weight",
+                "only tokens with loss weight 0",
                 "at least one token with a loss weight above 0",
                 "check the loss weights of these rows",
             )

@@ -5,7 +5,7 @@
 
 Shard i holds consecutive rows (first dimension) of every tensor. Concatenating all shards of a
 tensor gives the whole tensor, so any number of processes can read a point that n processes wrote.
-Tensors without rows are stored in shard 0.
+Shard 0 also contains the scalars and, if a run is not sharded, it is the only shard.
 
 A writer fills a temporary folder whose name contains a random token, calls fsync and renames the
 folder. A point is therefore either complete or absent, and two writers never share files. The
@@ -54,11 +54,11 @@ class Point:
 
     @property
     def aside(self) -> Path:
-        """Temporary folder that the point is written to before it is renamed."""
+        """Temporary folder into which the point is written; `publish` renames it to `path`."""
         return self.folder / f"{_ASIDE}{self.path.name}"
 
     def shards(self) -> list[Path]:
-        """List the point's shard files in order; `point.json` holds their number."""
+        """List the point's shard files in order; `point.json` states their number."""
         count = json.loads((self.path / "point.json").read_text(encoding="utf-8"))["shards"]
         return [self.path / _file_name(index, count) for index in range(count)]
 
@@ -91,9 +91,9 @@ class WholeTensors:
 
 
 def write_shard(point: Point, index: int, count: int, tensors: Mapping[str, Tensor]) -> None:
-    """Write shard `index` of `count` to the temporary folder.
+    """Write shard `index` of `count` (from 0) to the point's temporary folder.
 
-    Every process that holds a shard of the point calls this.
+    In a sharded run every process writes its shard; otherwise only the main process writes.
 
     Raises:
       OSError: if the shard cannot be written.
@@ -111,8 +111,8 @@ def write_shard(point: Point, index: int, count: int, tensors: Mapping[str, Tens
 def publish(point: Point, identity: str, count: int) -> None:
     """Rename a completely written resume point to its final name, then delete older points.
 
-    Only one process calls this. Points with a higher step stay: a process that was believed dead
-    may call this after another process has continued the run.
+    Only the main process calls this. Points with a higher step stay: a process that was believed
+    dead may call this after another process has continued the run.
 
     Raises:
       OSError: if the point cannot be written; the previous point then stays.
@@ -132,7 +132,7 @@ def publish(point: Point, identity: str, count: int) -> None:
 def find_point(folder: Path, identity: str) -> Point | None:
     """Return the folder's latest readable resume point of run `identity`; None if there is none.
 
-    A damaged point is skipped: repeating steps costs time, but the result is the same.
+    A damaged point is skipped: the run then repeats some steps, with the same result.
 
     Raises:
       StoreError: if the folder holds a point of another run.
@@ -146,7 +146,7 @@ def find_point(folder: Path, identity: str) -> Point | None:
                 point.path,
                 f"a resume point of the run with hash {facts['identity']!r}",
                 f"resume points of this run, whose hash is {identity!r}",
-                "remove the folder, or give this run its own",
+                "remove this folder, then run the study again",
             )
         try:
             with open_point(point):
@@ -172,7 +172,7 @@ def open_point(point: Point) -> Iterator[WholeTensors]:
 
 
 def sweep(folder: Path) -> None:
-    """Delete temporary folders of killed writers; one process calls this when it starts."""
+    """Delete temporary folders of killed writers; the main process calls this at its start."""
     for path in folder.glob(f"{_ASIDE}*"):
         shutil.rmtree(path, ignore_errors=True)
 

@@ -1,4 +1,4 @@
-"""AdamW on bf16 weights with bf16 moments: 8 bytes per parameter with its gradient instead of 16.
+"""AdamW with bf16 weights and moments: 8 bytes per parameter, gradient included, instead of 16.
 
 Arithmetic is fp32, one block of rows at a time; weights and both moments are rounded
 stochastically. The second moment needs stochastic rounding too: multiplying by 0.999 changes a
@@ -21,7 +21,7 @@ from lce_core.training.states.rounding import blocks, held, name_key, noise, wri
 
 
 class RoundedAdamW(torch.optim.Optimizer):
-    """torch's AdamW with stochastic rounding; its state uses the same names.
+    """AdamW with stochastic rounding; its state has the same keys as that of torch.optim.AdamW.
 
     Args:
       parameters: parameters to train, by name; the rounding noise depends on name, `seed` and step.
@@ -54,8 +54,8 @@ class RoundedAdamW(torch.optim.Optimizer):
         bf16 would round once more.
 
         Args:
-          limit: largest global norm.
-          total: sums a number over all processes.
+          limit: maximum global norm.
+          total: function that sums a number over all processes.
         """
         gradients = [parameter.grad for parameter in self._names if parameter.grad is not None]
         norms = [torch.linalg.vector_norm(held(part), dtype=torch.float32) for part in gradients]

@@ -1,9 +1,9 @@
 """Sum bf16 gradients over the micro-batches of a step, with stochastic rounding.
 
 Autograd would accumulate in bf16 with rounding to nearest: after a few hundred micro-batches, a new
-gradient is smaller than half a unit in the last place of the sum and is lost. Here a hook takes
-each parameter's gradient as soon as the backward pass has computed it and adds it to the sum in
-fp32. Besides the sums, only one gradient exists at a time.
+gradient is smaller than half a unit in the last place of the sum and would be lost. Here a hook
+takes each parameter's gradient as soon as the backward pass has computed it and adds it to the sum
+in fp32. Besides the sums, only one gradient exists at a time.
 """
 
 from __future__ import annotations

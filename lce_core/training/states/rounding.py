@@ -25,32 +25,37 @@ from torch import Tensor
 from lce_core.training.sharding import local, local_rows
 
 _BLOCK = 1 << 22
-"""Approximate numbers per block; bounds each fp32 temporary of an update to 16 MiB."""
+"""Approximate number of elements per block, so that each fp32 temporary of an update takes about
+16 MiB."""
 
 
 @dataclass(frozen=True)
 class RowBlock:
-    """Rows of a tensor that belong to one block of noise and that this process holds."""
+    """Those rows of one block of noise that this process holds."""
 
     number: int
     """Number of the block within the whole tensor."""
     held: slice
-    """Range of the rows, counted from the first row that this process holds."""
+    """Indices of these rows in this process's shard of the tensor."""
     inside: slice
-    """Range of the rows, counted from the block's first row."""
+    """Indices of these rows in the block."""
     shape: tuple[int, ...]
     """Shape of the whole block."""
 
 
 def blocks(tensor: Tensor) -> Iterator[RowBlock]:
-    """Split the rows of a tensor (not a scalar) that this process holds at block boundaries."""
+    """Split this process's rows of a tensor at the boundaries of its noise blocks.
+
+    The tensor must have at least one dimension.
+    """
     return blocks_of(tuple(tensor.shape), local_rows(tensor))
 
 
 def blocks_of(shape: tuple[int, ...], held: slice, size: int = _BLOCK) -> Iterator[RowBlock]:
-    """Split rows `held` of a tensor at the boundaries of blocks of about `size` numbers.
+    """Split the rows in the range `held` at the boundaries of blocks of about `size` elements.
 
-    The boundaries depend on shape and size alone, so they are the same in every process.
+    `shape` is that of the whole tensor. The boundaries depend on shape and size alone, so they are
+    the same in every process.
     """
     rows = shape[0]
     height = max(1, size // max(1, math.prod(shape[1:])))
@@ -71,8 +76,8 @@ def noise(key: Sequence[int], block: RowBlock, count: int, device: torch.device)
 
     Args:
       key: seeds the noise together with the block's number; `name_key` turns names into numbers.
-      block: the rows to draw for.
-      count: integers per element.
+      block: the rows that need noise.
+      count: number of integers to draw for each element.
       device: device of the generator; CPU and CUDA draw different numbers.
     """
     mixed = np.random.SeedSequence([*key, block.number]).generate_state(1, np.uint64)
@@ -84,7 +89,7 @@ def noise(key: Sequence[int], block: RowBlock, count: int, device: torch.device)
 
 
 def name_key(name: str) -> int:
-    """Return a checksum of a parameter's name, equal in every process, to seed noise with."""
+    """Return the CRC-32 of a parameter's name, which unlike `hash` is equal in every process."""
     return zlib.crc32(name.encode())
 
 
@@ -92,8 +97,8 @@ def rounded(values: Tensor, drawn: Tensor) -> Tensor:
     """Round to bf16, up or down at random; bf16 values, infinities and NaN stay unchanged.
 
     Args:
-      values: fp32 of any shape; modified in place.
-      drawn: int32 in 0..65535, of the same shape.
+      values: fp32 of any shape; overwritten in place.
+      drawn: random int32 in 0..65535, of the same shape.
     """
     # bf16 is the upper half of fp32. Adding a uniform integer to the lower half carries into the
     # upper half with a probability proportional to the lower half; the mask then truncates.
