@@ -1,6 +1,7 @@
-"""Text sources of studies, one file each. A source yields documents in a reproducible order.
+"""Text sources of studies (corpora), one plug-in file each.
 
-A study trains on the documents of the split "train" and evaluates on those of the split "held_out".
+A source yields documents in a reproducible order. A study trains on the documents of the split
+"train" and evaluates on those of the split "held_out".
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ class Document:
     """One text of a source."""
 
     name: str
-    """Unique name in the corpus: the file's relative path, with the line for files of many texts.
-    """
+    """Name, unique in the corpus: the file's relative path, followed by ":" and the number of the
+    line or row if the file contains many documents."""
     domain: str
     """Kind of text ("code", "prose", ...). Sampling keeps each domain's fraction."""
     text: str
@@ -35,12 +36,13 @@ class Corpus(Plugin):
         raise NotImplementedError
 
     def digest(self, folders: Mapping[str, Path]) -> str:
-        """Return a string that changes with the text; it is part of the ids of dependent steps.
+        """Return a string that identifies the text; the ids of steps that read the text include it.
 
-        It is the sha256 over names and contents of all documents, or the address of a hub commit.
+        It is the sha256 over names and contents of all files, or the address of a hub commit.
 
         Args:
-          folders: folders named by the user in `Execution.data_folders`.
+          folders: local folder or hub address of each data set, by name
+            (`Execution.data_folders`).
 
         Raises:
           UnavailableError: if the data is not on this machine; the message says how to get it.
@@ -55,30 +57,30 @@ class Corpus(Plugin):
 
 @dataclass(frozen=True)
 class Place:
-    """Position in a streamed source from which an interrupted reader resumes."""
+    """Position in a streamed source, at which an interrupted reader resumes."""
 
     file: int = 0
-    """Number of files read completely."""
+    """Number of files that were read to the end."""
     row: int = 0
-    """Number of rows already read from the next file."""
+    """Number of rows that were read of the file after those."""
     documents: int = 0
-    """Total number of documents read."""
+    """Number of documents that were read in all files together."""
 
 
 @dataclass(frozen=True)
 class Block:
-    """Consecutive documents of a source, after which a reader can save its position."""
+    """Consecutive documents of a source; a reader can save its position after each block."""
 
     documents: tuple[Document, ...]
     end: Place
-    """Position from which the next block is read."""
+    """Position in the source at which the next block starts."""
 
 
 class StreamedCorpus(Corpus):
     """Base class of text sources from which an interrupted reader resumes after any block.
 
-    One step of a study tokenizes the source and saves token shards. All training rows and held-out
-    texts with the same tokenizer are cut from these shards.
+    One step of a study tokenises the source and saves the ids as token shards. All training rows
+    and held-out texts with the same tokenizer are cut from these shards.
     """
 
     def split(self, name: str) -> Split:
@@ -91,8 +93,9 @@ class StreamedCorpus(Corpus):
         Block boundaries depend on the source alone, so a resumed reader yields the same blocks.
 
         Args:
-          folders: folders named by the user in `Execution.data_folders`.
-          start: `Place()`, or the `end` of an earlier block.
+          folders: local folder or hub address of each data set, by name
+            (`Execution.data_folders`).
+          start: `Place()` for the first document, or the `end` of an earlier block.
 
         Raises:
           UnavailableError: if the data is neither on this machine nor on a reachable hub.

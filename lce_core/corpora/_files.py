@@ -1,4 +1,4 @@
-"""Shared code of the text sources: split by name, listed domains, and errors about files."""
+"""Shared code of the text sources: domains and splits of documents, and errors about files."""
 
 from __future__ import annotations
 
@@ -14,14 +14,18 @@ from lce_core.hub import is_address
 
 
 class ListedDomains(Corpus):
-    """A text source in a folder. The study lists its domains, so that planning reads no data."""
+    """A text source in a data folder or on the hub.
+
+    The study lists the domains of the text, so that planning need not read the text.
+    """
 
     folder: str = "text"
-    """Name of the folder, a key of `data_folders`, which gives its path."""
+    """Name of the data set. `data_folders` gives its path or hub address under this name."""
     text_field: str = "text"
-    """JSON key or column of a document's text; in `streamed`, "a.b" is column b nested in a."""
+    """JSON key or column that contains a document's text; in `streamed`, "a.b" is the field b of
+    the column a."""
     domain_names: tuple[str, ...] = Field(default=("text",), min_length=1)
-    """All domains. A document of another domain is an error."""
+    """All domains of the documents. A document of another domain raises an error."""
 
     @field_validator("domain_names")
     @classmethod
@@ -39,10 +43,11 @@ class ListedDomains(Corpus):
         return self.domain_names
 
     def _location(self, folders: Mapping[str, Path]) -> Path:
-        """Return the folder's path or hub address.
+        """Return what `data_folders` gives for this folder: a path, or a hub data set's address.
 
         Raises:
-          UnavailableError: if `data_folders` lacks the folder, or its path is no folder.
+          UnavailableError: if `data_folders` lacks the name `folder`, or gives a path that is no
+            folder.
         """
         place = folders.get(self.folder)
         if place is None or not (is_address(place) or place.is_dir()):
@@ -60,9 +65,9 @@ class ListedDomains(Corpus):
 def split_of(name: str, held_out_percent: float) -> Split:
     """Return the split of the document or file with this name.
 
-    A document is held out if the first 8 bytes of sha256(name), as a big-endian integer divided by
-    2^64, are below held_out_percent / 100. The split of a document does not depend on other
-    documents.
+    The first 8 bytes of sha256(name), as a big-endian integer divided by 2^64, are a number from 0
+    to 1. A document is held out if this number is below held_out_percent / 100. The split of a
+    document therefore does not depend on other documents.
     """
     head = hashlib.sha256(name.encode("utf-8")).digest()[:8]
     return "held_out" if int.from_bytes(head, "big") * 100 < held_out_percent * 2**64 else "train"
@@ -72,7 +77,8 @@ def decoded(data: bytes, file: Path, offset: int = 0) -> str:
     """Decode UTF-8 bytes that start at byte `offset` of a file.
 
     Raises:
-      DataError: with the index of the first byte of the file that is not UTF-8.
+      DataError: if the bytes are not UTF-8; the message has the position of the first such byte in
+        the file.
     """
     try:
         return data.decode("utf-8")

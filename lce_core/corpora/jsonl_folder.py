@@ -2,9 +2,10 @@
 
 The study names the folder (`folder: my_text`); each machine maps the name to a path (`data_folders:
 {my_text: /data/text}`). Each line of a `.jsonl` file is an object with a text and optionally a
-domain. A `.txt` file is one document; its domain is the name of its top folder, if the study lists
-it, else the first domain. Files are read line by line and may be larger than memory. A hash of a
-document's name (path, or path and line) decides whether it is held out from training.
+domain. A `.txt` file is one document; its domain is the name of its top folder if the study lists
+a domain of that name, else the first domain. `.jsonl` files are read line by line and may be larger
+than memory. A hash of a document's name (path, or path and line) decides whether it is held out
+from training.
 
 Source: own; JSON Lines as written by common data pipelines.
 """
@@ -42,7 +43,7 @@ class JsonlFolder(ListedDomains):
     """Documents of all `.jsonl` and `.txt` files below a folder, in path and line order."""
 
     domain_field: str = "domain"
-    """Key of a document's domain; lines without it belong to the first domain."""
+    """JSON key of a document's domain; lines without this key belong to the first domain."""
     held_out_percent: float = Field(default=5.0, gt=0, lt=100)
     """Percentage of documents (by a hash of their names) held out for evaluation."""
 
@@ -51,9 +52,10 @@ class JsonlFolder(ListedDomains):
         return split_of(name, self.held_out_percent)
 
     def digest(self, folders: Mapping[str, Path]) -> str:
-        """Return the sha256 over paths and contents of all files; unchanged files are not read.
+        """Return the sha256 over paths and contents of all files.
 
-        Raises an error for text that is not UTF-8, so that a study fails before it computes.
+        Only files that changed since the last call are read. Text that is not UTF-8 raises
+        DataError, so that a study fails before it computes anything.
         """
         root = self._root(folders)
         digest = hashlib.sha256()
@@ -70,7 +72,7 @@ class JsonlFolder(ListedDomains):
         """Yield documents sorted by path, then by line.
 
         Raises:
-          UnavailableError: if the folder is not on this machine.
+          UnavailableError: if the text is neither on this machine nor on a reachable hub.
           DataError: if the folder has no text files, or a file or line cannot be used.
         """
         root = self._root(folders)

@@ -1,10 +1,10 @@
 """Text of every Python installation: sources, docstrings and help topics of the standard library.
 
-The domain `code` is the library's Python files, `prose` the language reference behind `help()` with
-one document per topic, and `docs` the docstrings of each module formatted as reference text. Files
-of site-packages, and files that only some installations have, are not read, so installing a package
-changes nothing. A file and its docstrings belong to the same split. Text and digest differ between
-Python versions.
+The domain `code` contains the library's Python files, `prose` the language reference that `help()`
+shows, one document per topic, and `docs` the docstrings of each module, formatted as reference
+text. Files of site-packages, and files that only some installations have, are not read, so
+installing a package changes nothing. A file and its docstrings belong to the same split. Text and
+digest differ between Python versions.
 
 Source: own; the standard library of the running Python (sysconfig's stdlib folder).
 """
@@ -74,14 +74,14 @@ class LocalText(Corpus):
         return split_of(name, self.held_out_percent)
 
     def digest(self, folders: Mapping[str, Path]) -> str:
-        """Return the sha256 over all files and help topics, cached until a file changes."""
+        """Return the sha256 over all files and help topics. It is cached until a file changes."""
         root = _library()
         names = _sources(root)
         files = [*(root / name for name in names), root / _TOPICS]
         return fact_of(f"local_text {VERSION}", root, files, partial(_digest, root, names))
 
     def documents(self, split: Split, folders: Mapping[str, Path]) -> Iterator[Document]:
-        """Yield each file followed by its docstrings, by path, then the help topics by name."""
+        """Yield the files, sorted by path and each followed by its docstrings, then help topics."""
         root = _library()
         for name in _sources(root):
             if self.split(name) != split:
@@ -118,7 +118,7 @@ EVIDENCE = (
 # Cached, because parsing takes most of the time of a pass.
 @lru_cache(maxsize=1024)
 def docstrings(source: str, path: str) -> str:
-    """Format the docstrings of a module: a heading with the dotted name, then the text.
+    """Format each docstring of a module as a heading with the dotted name, followed by the text.
 
     Args:
       source: Python source text.

@@ -1,8 +1,8 @@
 """A data set of any size in parquet or JSON lines, streamed from a folder or a hub.
 
 The study names the data set (`folder: slimpajama`); each machine maps the name to a path or to
-`hub:OWNER/NAME@COMMIT`. Of a data set on the hub only tokens are stored. The files that match
-`files` are read in path order, each by the datasets library, so that an interrupted run resumes
+`hub:OWNER/NAME@COMMIT`. The text of a hub data set is not saved on this machine, only its tokens.
+The files that match `files` are read one by one in path order, so an interrupted run can resume
 within a file. A hash of a document's name (path and row) decides whether it is held out from
 training.
 
@@ -40,11 +40,11 @@ SOURCE = Source(
 )
 
 BLOCK_CHARACTERS = 500_000
-"""Characters of a block of documents, after which an interrupted reader can resume."""
+"""A block of documents ends when it has at least this many characters."""
 BLOCK_ROWS = 1024
-"""Maximum documents of a block, for texts so short that they do not reach `BLOCK_CHARACTERS`."""
+"""Maximum number of documents of a block; it limits blocks of very short documents."""
 _KINDS = {".parquet": "parquet", ".jsonl": "json", ".json": "json"}
-"""The datasets library's name of a format, by file ending."""
+"""Name of a file's format in the `datasets` library, by file ending."""
 _PACKED = (".gz", ".zst")
 
 
@@ -54,20 +54,24 @@ class Streamed(ListedDomains, StreamedCorpus):
     files: tuple[str, ...] = Field(
         default=("*.parquet", "*.jsonl", "*.jsonl.gz", "*.jsonl.zst"), min_length=1
     )
-    """Patterns of paths in the data set; `*` also matches slashes."""
+    """Patterns of the files to read, as paths within the data set; `*` also matches slashes."""
     domain_field: str | None = None
-    """Column of a document's domain; None: all documents belong to the first of `domain_names`."""
+    """Column that contains a document's domain; "a.b" is the field b of the column a. With None,
+    all documents belong to the first of `domain_names`."""
     held_out_percent: float = Field(default=1.0, gt=0, lt=100)
     """Percentage of documents (by a hash of their names) held out for evaluation."""
     num_documents: int | None = Field(default=None, ge=1)
-    """Read only this many documents from the start; None reads all."""
+    """Number of documents to read, from the start of the data set; None reads all."""
 
     def split(self, name: str) -> Split:
         """Return the split of the document with this name."""
         return split_of(name, self.held_out_percent)
 
     def digest(self, folders: Mapping[str, Path]) -> str:
-        """Return the hub address with its commit, or the sha256 over the files of a folder."""
+        """Return the address of the hub data set, or the sha256 over the files of the folder.
+
+        An address contains the commit, so it identifies the text.
+        """
         place = self._location(folders)
         if is_address(place):
             return str(place)
@@ -78,9 +82,10 @@ class Streamed(ListedDomains, StreamedCorpus):
         return digest.hexdigest()
 
     def blocks(self, folders: Mapping[str, Path], start: Place) -> Iterator[Block]:
-        """Yield blocks of at most `BLOCK_ROWS` documents of one file.
+        """Yield blocks of at most `BLOCK_ROWS` documents; all documents of a block are in one file.
 
-        A block ends with the document that reaches `BLOCK_CHARACTERS`, which may be long.
+        A block also ends with the document at which it reaches `BLOCK_CHARACTERS`. As this document
+        is not cut, a block can be much longer.
         """
         beginning, names = self._paths(self._location(folders))
         seen = start.documents
@@ -102,7 +107,10 @@ class Streamed(ListedDomains, StreamedCorpus):
             yield Block(tuple(pending), Place(number + 1, 0, seen))
 
     def _paths(self, place: Path) -> tuple[str, list[str]]:
-        """Return (folder or hub URL with a slash, sorted relative paths of the files to read)."""
+        """Return the folder or hub URL, with a slash at the end, and the files to read.
+
+        The files are sorted paths relative to the folder or URL.
+        """
         if is_address(place):
             beginning, names = listed(place)
         else:
@@ -147,7 +155,7 @@ class Streamed(ListedDomains, StreamedCorpus):
         if not isinstance(text, str):
             raise DataError(
                 where,
-                f"{text!r} as text",
+                f"the text {text!r}",
                 f"a string in the column {self.text_field!r}",
                 "correct the row, or set text_field",
             )
@@ -174,7 +182,7 @@ EVIDENCE = (
 
 
 def _kind(name: str) -> str | None:
-    """Return the datasets library's name of a file's format; None for other formats."""
+    """Return the name of a file's format in the `datasets` library; None if it is not supported."""
     packed = name.endswith(_PACKED)
     kind = _KINDS.get(Path(Path(name).stem if packed else name).suffix)
     return None if packed and kind == "parquet" else kind
@@ -185,7 +193,7 @@ def _tables(file: str, kind: str) -> Iterator[pa.Table]:
 
     Raises:
       DataError: if the file cannot be read in the format that its name implies.
-      OSError: if the connection to the hub broke; a retry resumes after the last block.
+      OSError: if the connection to the hub broke. A retry resumes after the last complete block.
     """
     with _readable(file):
         from datasets import load_dataset
@@ -202,7 +210,7 @@ def _tables(file: str, kind: str) -> Iterator[pa.Table]:
 
 @contextmanager
 def _readable(file: str) -> Iterator[None]:
-    """Convert errors of the reading libraries into DataError or ConnectionError with the file."""
+    """Convert errors of the reading libraries into DataError, or ConnectionError for a lost hub."""
     try:
         yield
     except _reading_errors() as error:
@@ -225,7 +233,7 @@ def _reading_errors() -> tuple[type[Exception], ...]:
 
 
 def _strings(table: pa.Table, field: str, file: str, setting: str) -> list[Any]:
-    """Return the values of a column; a dot in `field` leads to a nested column."""
+    """Return the values of the column `field`; "a.b" is the field b of the column a."""
     names = field.split(".")
     if names[0] not in table.column_names:
         raise DataError(

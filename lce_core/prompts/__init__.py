@@ -1,5 +1,6 @@
 """Show the prompts of a finished cell, for `lce prompt` and the dashboard.
 
-The store saves the answers of a cell, but not its prompts, only their lengths and one sha256. The
-benchmark builds the prompts again; if the sha256 differs, the user gets an error instead.
+A cell is one evaluation of a study: a model, method, task, length and seed. The store saves the
+answers of a cell. Of its prompts it saves only the lengths and one sha256. The benchmark therefore
+builds the prompts again; if their sha256 differs from the saved one, an error is raised.
 """

@@ -1,7 +1,7 @@
 """`python -m lce_core.prompts`: print one sample of a cell with its prompts as JSON.
 
-The dashboard starts it as a process. After an error, the exit code is 2 and the message is on
-standard error.
+The dashboard starts this command. After an error, the exit code is 2 and the message is on standard
+error.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Decode the prompts of one sample, find the right answers in their text, and describe both."""
+"""Decode the prompts of one sample, find right answers in their text, and describe them."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ class ReadablePrompt:
     places: list[tuple[int, int]]
     """(start, end) character offsets of each occurrence of a right answer in `text`, ascending."""
     first_token: int | None
-    """Index in `ids` of the token in which the first occurrence starts; None without occurrence."""
+    """Index in `ids` of the token in which the first right answer starts; None if there is none."""
 
 
 @dataclass(frozen=True)
 class ReadableSample:
-    """One sample of a finished cell, with the prompts that the model received."""
+    """One sample of a finished cell, with its prompts."""
 
     cell: str
-    """Name of the cell's artifact."""
+    """Name of the cell in its record."""
     sample: Mapping[str, Any]
     """The sample's row in the store: answer, reference, score, ..."""
     prompts: list[ReadablePrompt]
@@ -46,10 +46,9 @@ class ReadableSample:
     num_samples: int
     """Number of samples of the cell."""
     inserted_every: int | None
-    """Block size of a method such as `landmark`, which inserts the last token of every block.
-
-    None if the method inserts no tokens, or its installed VERSION differs from the cell's.
-    """
+    """Block size of a method such as `landmark`, which inserts its own token at the end of every
+    block. `prompts` lack these tokens. None if the method inserts no tokens, or if its installed
+    VERSION differs from the one that evaluated the cell."""
 
 
 def readable_sample(cell: RebuiltCell, sample: int) -> ReadableSample:
@@ -63,7 +62,7 @@ def readable_sample(cell: RebuiltCell, sample: int) -> ReadableSample:
             "sample",
             f"{sample}",
             f"the number of a sample of {cell.record.name}, 0 to {len(cell.samples) - 1}",
-            "choose one of them",
+            "choose one of these numbers",
         )
     return ReadableSample(
         cell=cell.record.name,
@@ -90,7 +89,7 @@ def readable(prompt: Prompt, tokenizer: PreTrainedTokenizerBase) -> ReadableProm
 
 
 def places_of(answers: Sequence[str], text: str) -> list[tuple[int, int]]:
-    """Return the (start, end) offsets at which one of `answers` occurs in `text` as whole words."""
+    """Return the (start, end) offsets of all occurrences of `answers` in `text` as whole words."""
     spelled = [re.escape(one) for one in sorted(set(answers), key=len, reverse=True) if one.strip()]
     if not spelled:
         return []
@@ -114,7 +113,7 @@ def origin(found: ReadableSample) -> Iterator[str]:
 
 
 def size(prompt: ReadablePrompt) -> str:
-    """Describe a prompt: its length, where it contains a right answer, if its text is exact."""
+    """Describe a prompt: length, first place of a right answer, and whether its text is exact."""
     parts = [f"{len(prompt.ids):,} tokens, {len(prompt.text):,} characters"]
     if prompt.first_token is None:
         parts.append("contains no right answer word for word")
@@ -138,7 +137,7 @@ def _decoded(tokenizer: PreTrainedTokenizerBase, ids: list[int]) -> str:
 def _token_at(tokenizer: PreTrainedTokenizerBase, ids: list[int], character: int) -> int:
     """Return the index of the token that contains a character of the decoded text.
 
-    Bisects over decoded prefixes, because decoding reports no offsets.
+    The function decodes prefixes and bisects, because tokenizers report no offsets when decoding.
     """
     low, high = 0, len(ids) - 1
     while low < high:

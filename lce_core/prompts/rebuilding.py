@@ -1,7 +1,7 @@
 """Build the prompts of a finished cell again, and check that the cell was evaluated with them.
 
-The sha256 of all token ids must equal that in the cell's record. Number of samples, and length,
-reference and depth of each, must equal those in the cell's table of samples.
+The sha256 of all token ids must equal the one in the cell's record. The number of samples, and each
+sample's prompt length, reference and depth, must equal those in the cell's samples.parquet.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 _LIBRARIES = ("numpy", "tokenizers", "transformers")
-"""Libraries whose release can change random draws or tokens; errors name those that differ."""
+"""Libraries whose version can change random numbers or tokens. Errors name each whose installed
+version differs from the one that evaluated the cell."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +66,8 @@ def rebuilt_cell(
 
     Args:
       cell: id of the cell, the first 12 hexadecimal digits of its fingerprint.
-      model_folders: paths of model folders by name; default: the paths in the cell's record.
-      data_folders: paths of data sets by name; default: the paths in the cell's record.
+      model_folders: paths of model folders by name; they replace those in the cell's record.
+      data_folders: paths of data sets by name; they replace those in the cell's record.
 
     Raises:
       SpecError: if the store lacks the cell, its benchmark has no prompts, or the installed plug-in
@@ -149,8 +150,8 @@ def _plugins(record: Record) -> tuple[PromptBenchmark, LanguageModel]:
         raise SpecError(
             cell,
             f"{benchmark.plugin_name}, which builds no prompts",
-            "a cell of a benchmark with prompts",
-            "choose another cell",
+            "a cell of a benchmark that builds prompts",
+            "choose a cell of another benchmark",
         )
     return benchmark, _plugin(MODELS, record, "base_model")
 
@@ -204,15 +205,15 @@ def _require_data(record: Record, benchmark: PromptBenchmark, request: CellReque
         raise DataError(
             f"data of cell {record.fingerprint[:ID_DIGITS]}: {names}",
             f"files with the digest {str(digest)[:ID_DIGITS]}",
-            f"files with the digest {recorded[:ID_DIGITS]}, as for the cell",
-            "name the folder of these files with --data-folder",
+            f"files with the digest {recorded[:ID_DIGITS]}, with which the cell was computed",
+            "name the folder of those files with --data-folder",
         )
 
 
 def _difference(
     rows: Sequence[Mapping[str, Any]], of_samples: Sequence[tuple[Prompt, ...]]
 ) -> str | None:
-    """Describe the first difference between prompts and stored samples; None if there is none."""
+    """Describe the first difference between rebuilt prompts and stored samples; None if equal."""
     if len(rows) != len(of_samples):
         return f"{len(of_samples):,} samples, not {len(rows):,}"
     for row, prompts in zip(rows, of_samples, strict=True):
@@ -229,7 +230,10 @@ def _difference(
 
 
 def _provenance(record: Record) -> str:
-    """Return the commit that computed the cell, and its library releases that differ from here."""
+    """Return the commit that computed the cell, and the versions of its `_LIBRARIES` that differ.
+
+    A version is left out if the same one is installed here.
+    """
     environment = record.environment
     commit = (environment.get("git") or {}).get("commit")
     parts = [f"commit {commit[:ID_DIGITS]}" if commit else "an unrecorded commit"]
