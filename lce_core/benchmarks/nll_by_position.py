@@ -3,6 +3,7 @@
 The text of a domain or data set is cut into windows of the cell's length without overlap. The
 benchmark `perplexity` with stride = length scores the same windows, so a worker that runs both
 computes the losses once.
+
 `token_nll` stores the mean NLL of each bin of window positions. The metrics are the mean over all
 positions (`nll`) and over the last quarter of the window (`nll_last_quarter`), with bootstrap
 intervals over windows.
@@ -68,7 +69,7 @@ class NllByPosition(TextBenchmark):
     def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
         if eval_length >= 2:
             return None
-        return f"eval_length {eval_length}: a window holds at least 2 tokens"
+        return f"eval_length {eval_length}: a window needs at least 2 tokens"
 
     def num_tokens(self, task: str, eval_length: int, held_out_tokens: int) -> int:
         stream = min(self.token_limit() or held_out_tokens, held_out_tokens)
@@ -102,8 +103,8 @@ class NllByPosition(TextBenchmark):
     def _losses(self, request: CellRequest, windows: Windows) -> NDArray[np.float32]:
         """Return the NLL in nats by position (windows, L), NaN where a chunk starts.
 
-        A chunk is the text that the model reads at once: the whole window, or in `faithful` the
-        trained context of the unextended model.
+        A chunk is the text that the model reads at once: the whole window. In `faithful`, the
+        unextended model reads chunks of its trained context.
         """
         chunk = request.eval_length
         if self.profile == "faithful" and request.model.method.family == "none":
@@ -124,7 +125,7 @@ class NllByPosition(TextBenchmark):
 def bin_means(
     totals: NDArray[np.float64], counts: NDArray[np.int64], width: int
 ) -> tuple[tuple[int, float], ...]:
-    """Return (first position, mean loss) of each bin of `width` positions, if it has any loss.
+    """Return (first position, mean loss) of each bin of `width` positions, skipping empty bins.
 
     Args:
       totals: sum of the losses at each position.

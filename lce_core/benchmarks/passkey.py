@@ -4,8 +4,9 @@ In the profiles `faithful`, `clean` and `fast` a prompt consists of an instructi
 sentence with the key, filler, and the question. The filler is cut to a number of characters with
 which prompt and answer fill the cell's length in tokens. An answer is right if its first integer is
 the key; generation stops once that integer is complete. Like YaRN's script, `faithful` draws keys
-from 1..50000, hides them at random depths and adds 128 characters of filler at a time. `clean` and
-`fast` use keys of five digits and stratified depths, and add single characters.
+from 1..50000, hides them at random depths and adjusts the filler in steps of 128 characters.
+`clean` and `fast` use keys of five digits and stratified depths, and adjust the filler by single
+characters.
 
 `tiny`, for base models with key tokens, hides four single-token keys in held-out text and ends with
 the query token of one of their families; the right next token is that family's key.
@@ -47,16 +48,19 @@ GARBAGE = (
 QUESTION = "What is the pass key? The pass key is"
 NEW_TOKENS = 10
 FAITHFUL_STEP = 128
-"""Characters of filler that YaRN's script adds at a time."""
+"""Characters of filler that YaRN's script adds per step."""
 _MAX_CHARACTERS_PER_TOKEN = 64
-"""Upper bound of the search for the longest filler."""
+"""The search for the longest filler tries at most this many characters per token of the length."""
 _TOKENS_PER_CHARACTER = 24 / 90
-"""Llama tokens per character of the filler."""
+"""Llama tokens per character of the filler: 24 tokens for the 90 characters of `GARBAGE`."""
 
 
 @dataclass(frozen=True)
 class PasskeyKeys(KeyForm):
-    """A profile with key tokens, whose depths equal those of the other profiles to the last bit."""
+    """A profile with key tokens, whose depths are computed like those of `clean` and `fast`.
+
+    `strata(draws, 100)` would round differently.
+    """
 
     def depths(self, draws: Sequence[np.random.Generator]) -> list[float]:
         return [100 * share for share in strata(draws)]
@@ -146,7 +150,7 @@ def _garbage_that_fits(request: CellRequest, step: int) -> int:
 
     minimum = prompt_tokens(0)
     if minimum > budget:
-        what = "the passkey prompt without any garbage and its answer"
+        what = "the passkey prompt (without filler) and its answer"
         raise too_long(request, what, minimum + NEW_TOKENS)
     # Search in steps: `low` fits, `high` is too long or out of range. The first probe is an
     # estimate; later probes move by 1/16 until both bounds are probes, then bisect.

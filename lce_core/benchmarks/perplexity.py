@@ -8,7 +8,7 @@ The task's documents are concatenated to one token stream. Windows of the cell's
   perplexity_last  exp of the mean NLL of each window's last `last` tokens, each of which has
                    (nearly) the whole window as context. With stride = last, every token of the
                    stream is scored once, including all of the first window: the definition of Press
-                   et al. A longer stride scores every (stride / last)-th of these windows.
+                   et al. With stride = n * last, it scores every n-th of these windows.
   next_token_accuracy  mean over windows of the fraction of positions whose most likely token is the
                    right one: LCEG's val_acc. Like its script, `faithful` also counts the prediction
                    of the token after each window, which is not part of the losses.
@@ -18,7 +18,7 @@ The benchmark `perplexity_documents` has definitions with windows within single 
 A task is a domain of the study's held-out text, or a data set (`data_sets`: pg19, proof_pile,
 govreport) from a folder, each of its documents preceded by the beginning-of-text token.
 
-Profiles: `faithful` has stride 256, LCEG's window count (without its last window), its 2.71828 for
+Profiles: `faithful` has stride 256, LCEG's window count (without the last window), its 2.71828 for
 e, and the first 10 documents of a data set. `clean` has the same stride, all windows, and e. `fast`
 has stride = length. `tiny` has stride = length, the first 16,384 tokens (the same text at every
 length), and `last` = a quarter of the trained context. Unextended models are also evaluated beyond
@@ -58,7 +58,7 @@ from lce_core.registry import Examples, Source
 from lce_core.statistics.estimates import bootstrap_mean
 
 LCEG_E = 2.71828
-"""Value of e in LCEG's script; it changes a perplexity by a factor of less than 1 + 1e-5."""
+"""Value of e in LCEG's script; it changes a perplexity by less than 0.001 %."""
 
 
 class Perplexity(TextBenchmark):
@@ -154,7 +154,7 @@ class Perplexity(TextBenchmark):
 
 
 def lceg_windows(stream_tokens: int, length: int, stride: int) -> int:
-    """Return how many windows LCEG's script evaluates: ceil((D - L) / stride) - 1."""
+    """Return how many windows LCEG's script evaluates: ceil((tokens - length) / stride) - 1."""
     return num_windows(stream_tokens, length, stride, drop_last=True)
 
 

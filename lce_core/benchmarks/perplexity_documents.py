@@ -1,17 +1,17 @@
 """Perplexity within documents: Press et al.'s, YaRN's two, and the mean over documents.
 
-Every window belongs to one document and starts with the tokenizer's beginning-of-text token, if it
-has one. The first window of a document scores all its tokens, later windows their `stride` new
-tokens; the last window may be shorter. Every token is scored once. All metrics follow from these
-losses:
+Every window belongs to one document and starts with the tokenizer's beginning-of-text token, if the
+tokenizer has one. The first window of a document scores all its tokens (without such a token, all
+but the first), later windows their `stride` new tokens; the last window may be shorter. No token is
+scored twice. All metrics follow from these losses:
 
   perplexity                exp of the mean NLL of all tokens (Press et al.): the metric to compare
                             methods by, since every token has (nearly) the whole window as context
   perplexity_window_mean    exp of the mean over windows of the mean NLL of their scored tokens: all
                             windows have equal weight (YaRN, GovReport)
   perplexity_document_mean  mean over documents of each one's perplexity (Base of RoPE Bounds)
-  perplexity_truncated      exp of the mean over documents of the first window's mean NLL, over
-                            documents that fill it (YaRN, Proof-pile; absent if none does)
+  perplexity_truncated      exp of the mean NLL of first windows, over the documents that are at
+                            least as long as a window (YaRN, Proof-pile; absent if none is)
 
 With `truncate` only the first window of each document with at least `min_document_tokens` tokens is
 scored. Set `min_document_tokens` to the longest length of the study, so that all lengths read the
@@ -94,9 +94,11 @@ class PerplexityDocuments(TextBenchmark):
     """Tokens from one window's start to the next; None means 256 (faithful, clean), or the length.
     """
     truncate: bool | None = None
-    """Score only the first window of each document; None does so for proof_pile in faithful."""
+    """Score only the first window of each document; None means True for proof_pile in faithful,
+    else False."""
     min_document_tokens: int | None = Field(default=None, gt=0)
-    """Skip documents with fewer tokens; None skips none, or YaRN's short documents in faithful."""
+    """Skip documents with fewer tokens; None skips none, except in faithful, where it means YaRN's
+    minimum: 131,072 for proof_pile, 16,384 for govreport."""
 
     @model_validator(mode="after")
     def _same_documents_at_all_lengths(self) -> PerplexityDocuments:
@@ -104,19 +106,20 @@ class PerplexityDocuments(TextBenchmark):
             raise SpecError(
                 "min_document_tokens",
                 "truncate without min_document_tokens",
-                "the longest length of the study, so that all lengths see the same documents",
-                "set min_document_tokens",
+                "the longest length of the study, so that all lengths read the same documents",
+                "set min_document_tokens to that length",
             )
         return self
 
     def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
         if eval_length < 2:
-            return f"eval_length {eval_length}: a window holds at least 2 tokens"
+            return f"eval_length {eval_length}: a window needs at least 2 tokens"
         minimum = self._minimum(task)
         if self._truncates(task) and eval_length > minimum:
             return (
-                f"eval_length {eval_length}: documents of min_document_tokens {minimum} would not"
-                " fill a window. Raise min_document_tokens"
+                f"eval_length {eval_length}: a document of {minimum} tokens, which"
+                " min_document_tokens accepts, would not fill a window. Raise min_document_tokens"
+                f" to at least {eval_length}"
             )
         return None
 
@@ -136,7 +139,7 @@ class PerplexityDocuments(TextBenchmark):
         return super().num_independent(task, eval_length, held_out_tokens)
 
     def published_documents(self, task: str) -> list[int]:
-        """Predict the tokens of each document: the published mean, at least the minimum size."""
+        """Predict the tokens of each document: the published mean, or the minimum if larger."""
         least = self._minimum(task)
         return [max(least, tokens) for tokens in super().published_documents(task)]
 
@@ -213,7 +216,7 @@ class PerplexityDocuments(TextBenchmark):
         )
 
     def _limited(self, sizes: Sequence[int]) -> list[int]:
-        """Return the tokens of each document that remain within `token_limit`."""
+        """Return how many tokens of each document are within the first `token_limit` tokens."""
         if not sizes:
             return []
         ends = np.cumsum(sizes)

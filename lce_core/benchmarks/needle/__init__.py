@@ -70,16 +70,18 @@ _FACT_OF = {fact.answer: fact for fact in FACTS}
 
 @dataclass(frozen=True)
 class NeedleKeys(KeyForm):
-    """A profile that hides one key token at each of the depths; every prompt has its own text."""
+    """A profile whose prompts each hide one key token at one of the `DEPTHS`, in their own text."""
 
     def check(self, benchmark: Any) -> None:
         """Raise SpecError for parameters that only affect prompts in natural language."""
-        if benchmark.haystack == "essays" or benchmark.bos_leak or benchmark.needles:
+        refused = ["haystack: essays"] if benchmark.haystack == "essays" else []
+        refused += [name for name in ("needles", "bos_leak") if getattr(benchmark, name)]
+        if refused:
             raise SpecError(
                 "profile",
-                "tiny, which hides keys in held-out text, with essays, needles or bos_leak",
-                "profile tiny without these, or another profile",
-                "leave out haystack, needles and bos_leak, or choose another profile",
+                f"tiny with {', '.join(refused)}",
+                "only trials in profile tiny, which hides key tokens in held-out text",
+                f"omit {', '.join(refused)}, or choose another profile",
             )
 
     def build(self, benchmark: PromptBenchmark, request: CellRequest) -> list[Prompt]:
@@ -117,7 +119,8 @@ class Needle(PromptBenchmark):
     trials: int | None = Field(default=None, gt=0)
     """Prompts per depth; None means 1 (faithful), 5 (clean), 2 (fast), 5 (tiny)."""
     needles: int | None = Field(default=None, gt=0, le=len(FACTS))
-    """Number of needles, used by the trials in turn; None means 1 (faithful), 5 (clean, fast)."""
+    """Number of different needles, which the trials use in turn; None means 1 (faithful), 5 (clean,
+    fast)."""
     bos_leak: bool | None = None
     """Keep beginning-of-sequence tokens inside the prompt, as LCEG's script does; None: only in
     faithful."""
@@ -131,8 +134,8 @@ class Needle(PromptBenchmark):
     def distinct_share(self, task: str, prompt_tokens: float) -> float:
         """Return the fraction (0..1) of tokens to compute if a trial's prompts share prefixes.
 
-        The prompt with the deepest needle is computed completely; every other prompt reuses its
-        tokens up to its own needle.
+        The prompt with the deepest needle is computed completely. Every other prompt reuses the
+        tokens of that prompt that precede its own needle.
         """
         if not self.form.in_words:
             return 1.0
@@ -150,7 +153,7 @@ class Needle(PromptBenchmark):
         eval_length: int,
         data_folders: Mapping[str, Path],
     ) -> Sequences | None:
-        """Predict the lengths of prompts with essays; None for other haystacks."""
+        """Predict the number of prompts by length if they contain essays, else return None."""
         if not self._reads_essays():
             return None
         return Sequences({expected_tokens(base_model, eval_length): self.num_prompts(task)})
@@ -193,7 +196,10 @@ class Needle(PromptBenchmark):
         return _scores_of(prompt.reference, answer)[self._own_metric()]
 
     def scores(self, samples: Sequence[Sample]) -> tuple[Score, ...]:
-        """Compute all three metrics; `accuracy` repeats the profile's own."""
+        """Compute all three metrics; `accuracy` repeats one, in faithful word_overlap.
+
+        In the other profiles it repeats exact_match.
+        """
         each = [_scores_of(str(one.reference), str(one.prediction)) for one in samples]
         metrics = {
             "word_overlap": bootstrap_mean([one["word_overlap"] for one in each]),

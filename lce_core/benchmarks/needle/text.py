@@ -24,7 +24,7 @@ class Fact:
 
     @property
     def answer(self) -> str:
-        """The expected answer: the hidden sentence without its first words."""
+        """The expected answer: the end of the hidden sentence, after "is"."""
         return f"{self.phrase} {self.tail}"
 
     @property
@@ -49,7 +49,8 @@ NEW_TOKENS = 50
 RESERVED_TOKENS = 200
 """Tokens of the length that LCEG reserves for the answer and the text around the haystack."""
 _ROUNDS = 8
-"""Attempts to shorten the haystack until the prompt, which is decoded and tokenised again, fits."""
+"""Maximum attempts to build a prompt that fits. Each shortens the haystack by the excess tokens of
+the one before, but decoding and tokenising again can add tokens."""
 
 
 def needle_prompt(
@@ -61,11 +62,11 @@ def needle_prompt(
       fact: the fact to hide.
       haystack: token ids, at least as many as the cell's length.
       depth: position of the needle, in per cent of the haystack.
-      bos_leak: True tokenises haystack and needle with the tokenizer's beginning-of-sequence token,
-        and keeps that token in the decoded context, as LCEG's script does.
+      bos_leak: True tokenises haystack and needle with the tokenizer's beginning-of-sequence token
+        (BOS), and keeps that token in the decoded context, as LCEG's script does.
 
     Raises:
-      UnavailableError: if the prompt without haystack and its answer exceed the length.
+      UnavailableError: if even a prompt without haystack exceeds the length with its answer.
     """
     needle = encode(request, fact.needle, special_tokens=bos_leak)
     if bos_leak:
@@ -83,7 +84,7 @@ def needle_prompt(
         # Decoding and tokenising again can change the number of tokens slightly.
         num_tokens = max(0, num_tokens - excess)
     needed = len(ids) - num_tokens + NEW_TOKENS
-    raise too_long(request, "the needle prompt without any haystack and its answer", needed)
+    raise too_long(request, "the needle prompt (without haystack) and its answer", needed)
 
 
 def require_leak(request: CellRequest) -> None:
@@ -91,14 +92,14 @@ def require_leak(request: CellRequest) -> None:
     if not encode(request, ""):
         raise UnavailableError(
             "bos_leak",
-            "a tokenizer that puts no token before a text",
-            "a tokenizer with such a token, for bos_leak to keep",
+            "a tokenizer that puts no beginning-of-sequence token before a text",
+            "a tokenizer with such a token, which bos_leak keeps inside the prompt",
             "set bos_leak: false",
         )
 
 
 def expected_tokens(base_model: LanguageModel, eval_length: int) -> int:
-    """Predict the tokens of a prompt, without data."""
+    """Predict the number of tokens of a prompt, without reading data."""
     frame = round(len(_frame("", FACTS[0].question).encode()) / base_model.bytes_per_token)
     return max(1, eval_length - max(NEW_TOKENS, RESERVED_TOKENS - frame))
 
@@ -114,13 +115,15 @@ def essay_tokens(request: CellRequest) -> list[int]:
     ids = encode(request, text, special_tokens=False) if text.strip() else []
     if not ids:
         raise UnavailableError(
-            "data set 'essays'", "no text", "the text of the essays", "get it again"
+            "data set 'essays'", "no text", "the text of the essays", "get its files again"
         )
     return ids * -(-request.eval_length // len(ids))
 
 
 def held_out_tokens(request: CellRequest, draws: list[np.random.Generator]) -> list[list[int]]:
-    """Return `eval_length` successive held-out token ids from a random position, per generator.
+    """Return one excerpt of held-out text per generator, at a random position.
+
+    An excerpt is `eval_length` successive token ids of one domain.
 
     Raises:
       UnavailableError: if no domain has that many.
@@ -130,7 +133,10 @@ def held_out_tokens(request: CellRequest, draws: list[np.random.Generator]) -> l
 
 
 def _leaking(request: CellRequest, haystack: list[int]) -> list[int]:
-    """Shorten, decode and tokenise the haystack again with BOS tokens, as LCEG's script does."""
+    """Cut the haystack to the length, decode it and tokenise it again, as LCEG's script does.
+
+    Both steps put a BOS token before it, so that the result starts with two.
+    """
     begin, special = encode(request, ""), {*request.tokenizer.all_special_ids}
     # LCEG's text has no special tokens between documents.
     plain = [token for token in haystack if token not in special]
@@ -141,7 +147,10 @@ def _leaking(request: CellRequest, haystack: list[int]) -> list[int]:
 def _with_needle(
     request: CellRequest, needle: list[int], haystack: list[int], depth: int
 ) -> list[int]:
-    """Insert the needle after the last full stop before `depth` per cent, at 100 at the end."""
+    """Insert the needle after the last full stop before `depth` per cent of the haystack.
+
+    At depth 100, the needle is inserted at the end.
+    """
     place = len(haystack)
     if depth < 100:
         place = len(haystack) * depth // 100

@@ -11,14 +11,14 @@ metric that papers report; the other metrics are stored beside it under the harn
   arc_challenge      25  acc_norm
   piqa                0  acc
   triviaqa            5  exact_match, ignoring case and punctuation
-  truthfulqa_mc2      0  acc, the share of probability on true answers (mc2)
+  truthfulqa_mc2      0  acc, the share of the choices' probability that true answers have (mc2)
 
-docs/exactness.md compares them with the figures of papers.
+docs/exactness.md compares measured values with the figures of papers.
 
 `eval_length` is the maximum number of tokens that the model reads and generates. As in the harness,
-the start of a longer prompt is removed; `cut` is the fraction of such requests. `faithful` and
-`clean` use the whole sets, `fast` 500 questions and `tiny` 20, evenly spaced over the set, because
-its first questions are not a random sample.
+the start of a longer prompt is removed; the metric `cut` is the fraction of such prompts.
+`faithful` and `clean` ask all questions of a data set, `fast` 500 and `tiny` 20. These are evenly
+spaced over the data set, because its first questions are not a random sample.
 """
 
 from __future__ import annotations
@@ -65,15 +65,15 @@ class QuestionForm(Form):
 
 
 class ShortContext(Benchmark):
-    """The score is the fraction of right answers to questions that fit into the trained context."""
+    """Accuracy on six tasks whose prompts fit into the trained context of most models."""
 
     unit: ClassVar[Literal["accuracy"]] = "accuracy"
     seeded: ClassVar[bool] = False
     default_metric: ClassVar[str] = "accuracy"
     forms: ClassVar[Mapping[Profile, QuestionForm]] = {
-        "faithful": QuestionForm("the whole sets"),
-        "clean": QuestionForm("the whole sets"),
-        "fast": QuestionForm("500 questions per task, evenly spaced over its set", 500),
+        "faithful": QuestionForm("all questions"),
+        "clean": QuestionForm("all questions"),
+        "fast": QuestionForm("500 questions per task, evenly spaced over its data set", 500),
         "tiny": QuestionForm("20 questions per task, to try the installation", 20),
     }
 
@@ -93,14 +93,14 @@ class ShortContext(Benchmark):
         return None
 
     def num_tokens(self, task: str, eval_length: int, held_out_tokens: int) -> int:
-        """Predict the tokens: number of forward passes times their mean Llama tokens."""
+        """Predict the tokens: number of forward passes times their mean number of Llama tokens."""
         return self._requests(task) * min(TASKS[task].request_tokens, eval_length)
 
     def num_independent(self, task: str, eval_length: int, held_out_tokens: int) -> int:
         return self._requests(task) // TASKS[task].requests
 
     def answers(self, task: str) -> Answers:
-        """Return number and maximum tokens of generated answers; none in tasks with choices."""
+        """Return number and maximum tokens of the generated answers; 0 in multiple-choice tasks."""
         written = TASKS[task].metric == "exact_match"
         return Answers(self._requests(task), NEW_TOKENS) if written else Answers()
 
@@ -113,7 +113,7 @@ class ShortContext(Benchmark):
     ) -> Sequences | None:
         """Predict the tokens of each forward pass from the bytes of its text.
 
-        Where the data does not determine these texts, the mean length of the task is used.
+        In tasks without `request_texts`, every pass counts with the task's mean length.
         """
         ratio = base_model.bytes_per_token
         sizes = request_bytes(task, data_folders)

@@ -41,7 +41,7 @@ class ShortTask:
     request_tokens: int
     """Estimated Llama tokens of one forward pass, for cost estimates."""
     num_shown: int = 0
-    """Rows of the split with the solved examples; 0 without such a split."""
+    """Rows of the split with the solved examples; 0 if the task has no such split."""
     request_texts: Callable[[DataRow], Sequence[str]] | None = None
     """Function from a row to the texts of its forward passes, for cost estimates; None: estimates
     use `request_tokens`."""
@@ -155,7 +155,8 @@ def require_rows(task: ShortTask, folders: Folders, found: Mapping[str, int]) ->
       found: number of rows by split, over all subjects.
 
     Raises:
-      DataError: if rows are missing that the folder's `subset.json` does not declare.
+      DataError: if the number differs from the published one, or from the one that the folder's
+        `subset.json` declares.
     """
     published = (task.num_questions, task.num_shown)
     for (split, data_set), rows in zip(reversed([*task.splits.items()]), published, strict=False):
@@ -163,7 +164,9 @@ def require_rows(task: ShortTask, folders: Folders, found: Mapping[str, int]) ->
 
 
 def request_bytes(name: str, folders: Folders) -> tuple[tuple[int, ...], ...] | None:
-    """Return the bytes of each question's requests; None for tasks without `request_texts`.
+    """Return, for each question, the bytes of the text of each of its forward passes.
+
+    The result is None for tasks without `request_texts`.
 
     Raises:
       UnavailableError: if the task's data is missing.
@@ -211,9 +214,9 @@ def read_split(
             folder = folders[data_set.name]
             raise UnavailableError(
                 f"data set {data_set.name!r}: {folder}",
-                f"no {subject}/{split}*",
-                "a folder for each subject",
-                f"get it from {data_set.origin}",
+                f"no file {subject}/{split}*",
+                "a folder with such a file for each subject",
+                f"get the missing files from {data_set.origin}",
             )
     labels = [file for file in files if file.suffix == ".lst"]
     if labels:
@@ -221,9 +224,9 @@ def read_split(
     if len({(file.parent, file.suffix) for file in files}) > 1:
         raise DataError(
             f"{files[0]} and {files[-1]}",
-            "a split in two places or formats",
+            f"the split {split!r} in two folders or formats",
             "a split in one folder and one format",
-            "keep one of them",
+            "remove one of the two copies",
         )
     return [row for file in files for row in read_rows(file, task.columns)]
 
@@ -234,16 +237,18 @@ def _published_piqa(files: list[Path], labels: Path, columns: Sequence[str]) -> 
     if len(texts) != 1:
         raise DataError(
             labels,
-            f"the labels of {len(texts)} files of questions",
-            "labels of one file",
-            "keep valid.jsonl and valid-labels.lst, or the hub's file",
+            f"{len(texts)} files of questions beside these labels",
+            "exactly one",
+            "keep only valid.jsonl and valid-labels.lst, or only the hub's file",
         )
     rows = list(read_rows(texts[0], [column for column in columns if column != "label"]))
     values = read_text(labels).split()
-    if len(values) != len(rows) or not {*values} <= {"0", "1"}:
+    wrong = [value for value in values if value not in ("0", "1")]
+    if len(values) != len(rows) or wrong:
+        named = f", among them {wrong[0]!r}" if wrong else ""
         raise DataError(
             labels,
-            f"{len(values)} labels for {len(rows)} questions",
+            f"{len(values)} labels for {len(rows)} questions{named}",
             f"the label 0 or 1 for each question of {texts[0].name}",
             "get both files again",
         )

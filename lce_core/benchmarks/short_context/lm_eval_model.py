@@ -1,8 +1,9 @@
 """Adapter with which lm-evaluation-harness evaluates an extended model.
 
-The harness's wrapper of Hugging Face models pads batches and calls `forward`. Attention schemes and
-methods that insert tokens support neither, so this adapter runs the model through
-`lce_core.evaluation`. It tokenises and truncates prompts like the harness, and counts truncations.
+The harness's wrapper of Hugging Face models pads batches and calls `forward`. Methods with another
+attention or with inserted tokens support neither, so this adapter runs the model through
+`lce_core.evaluation`. It tokenises and truncates prompts like the harness, and counts the truncated
+prompts.
 
 Importing this module imports lm_eval.
 """
@@ -58,8 +59,8 @@ class ExtendedLM(TemplateLM):  # type: ignore[misc]
             raise SpecError(
                 "an empty context",
                 "a tokenizer without beginning- or end-of-sequence token",
-                "a special token to put before the first scored token",
-                "choose tasks whose prompts are not empty",
+                "a tokenizer with one of these, to put before the first scored token",
+                "choose tasks whose contexts are not empty",
             )
         return int(found)
 
@@ -98,7 +99,7 @@ class ExtendedLM(TemplateLM):  # type: ignore[misc]
         raise NotImplementedError("no task of this benchmark scores whole texts")
 
     def generate_until(self, requests: list[Any], disable_tqdm: bool = True) -> list[str]:
-        """Return the greedy continuation of each context, up to the task's stop string."""
+        """Return the greedy continuation of each context, up to the first of its stop strings."""
         groups: dict[str, list[int]] = {}
         for index, request in enumerate(requests):
             groups.setdefault(repr(request.args[1]), []).append(index)
@@ -132,6 +133,9 @@ class ExtendedLM(TemplateLM):  # type: ignore[misc]
         """Remove the start of a context that exceeds the length together with its answer.
 
         Also count the request, and whether its context was shortened.
+
+        Raises:
+          UnavailableError: if the answer alone fills the length.
         """
         limit = self._request.eval_length
         if answer >= limit:

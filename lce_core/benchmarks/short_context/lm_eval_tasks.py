@@ -58,7 +58,12 @@ def answered_questions(
 
 
 def _load(name: str, folders: Folders) -> dict[str, Any]:
-    """Load the lm_eval task objects of a task by name: one, or for MMLU one per subject."""
+    """Load the lm_eval task objects by their names: one object, or for MMLU one per subject.
+
+    Raises:
+      UnavailableError: if data is missing.
+      DataError: if data cannot be read, or the number of rows is not the published one.
+    """
     task = TASKS[name]
     definitions = Path(lm_eval.__file__).parent / "tasks" / task.folder
     manager = TaskManager(include_defaults=False, include_path=str(definitions))
@@ -82,7 +87,7 @@ def _load(name: str, folders: Folders) -> dict[str, Any]:
                 f"data of task {member!r}",
                 f"{type(error).__name__}: {error}",
                 f"rows with the columns and types of huggingface.co/datasets/{task.repo}",
-                "get them from there",
+                "get the data again from there",
             ) from error
         loaded |= built["tasks"]
     require_rows(task, folders, rows)

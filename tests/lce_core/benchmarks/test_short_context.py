@@ -275,7 +275,7 @@ def _labels_alone(folder: Path) -> None:
         (_two_formats, "one folder and one format"),
         (_wrong_type, "columns and types of huggingface.co/datasets/baber/piqa"),
         (_labels_short, "1 labels for 2 questions"),
-        (_labels_alone, "labels of 0 files"),
+        (_labels_alone, "got 0 files of questions"),
     ],
 )
 def test_damaged_data_is_named(
