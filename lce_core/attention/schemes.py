@@ -148,8 +148,9 @@ class ShiftedSparse(AttentionScheme):
     """Attention inside blocks; half of the heads use blocks shifted by half a block.
 
     The first H // 2 of H heads attend within blocks of `group` tokens, starting at the start of the
-    row. The other heads use half a block at each end of the row and whole blocks between them. Rolling
-    the row by half a block, as other code does, would let the row's start attend to its end.
+    row. The other heads use half a block at each end of the row and whole blocks between them.
+    Rolling the row by half a block, as other code does, would let the row's start attend to its
+    end.
     """
 
     group: int
