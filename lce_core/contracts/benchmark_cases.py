@@ -38,7 +38,7 @@ Data = Callable[[Iterable[DataSet]], Mapping[str, Path]]
 """Function that returns, by name, the folder of each given data set that is on this machine."""
 TOY = MODELS.load("toy_llama")()
 LENGTHS = (128, 260, 700, 1200, 2500, 5000)
-"""Context lengths in tokens to try, shortest first; every profile must run at one of them."""
+"""Context lengths in tokens to try, shortest first; every task must run at one of them."""
 _FITTING: dict[tuple[Any, ...], int] = {}
 """Cache of `request_for`: shortest of `LENGTHS` at which prompts can be built, by benchmark,
 parameters, task and tokenizer."""
@@ -46,13 +46,13 @@ parameters, task and tokenizer."""
 
 @dataclass(frozen=True)
 class Case:
-    """A benchmark with one of its EXAMPLES, in one profile (tiny or faithful, say)."""
+    """A benchmark with one entry of its EXAMPLES, in one profile, such as tiny or faithful."""
 
     plugin: type[Benchmark]
     example: Mapping[str, Any]
     profile: str
     data: Data
-    """Locates the data sets that the benchmark reads."""
+    """Returns the folders of the data sets that the benchmark reads."""
 
     @functools.cached_property
     def benchmark(self) -> Any:
@@ -136,14 +136,14 @@ def request_for(case: Case, task: str, **changes: Any) -> CellRequest:
             return sized
     raise UnavailableError(
         task,
-        f"no prompt at any length up to {LENGTHS[-1]} tokens",
-        "a prompt at one of these lengths",
-        "; ".join(reasons),
+        f"no prompt at any length up to {LENGTHS[-1]} tokens ({'; '.join(reasons)})",
+        f"prompts that fit one of the lengths {', '.join(map(str, LENGTHS))}",
+        "shorten the prompts by parameters in EXAMPLES",
     )
 
 
 def roomy(request: CellRequest) -> CellRequest:
-    """Return the same request at three times the length, so that most of a prompt is filler."""
+    """Return the request with three times the length, so that most of a prompt is filler."""
     return replace(request, eval_length=3 * request.eval_length)
 
 
@@ -157,7 +157,7 @@ def fresh(case: Case, request: CellRequest) -> Sequence[Prompt]:
 
 
 def answer_tokens(case: Case, task: str) -> int:
-    """Return how many tokens of the context length are reserved for the answer."""
+    """Return how many tokens of the cell's length are reserved for the answer."""
     if not case.in_words:
         return 1
     return int(case.benchmark.new_tokens(task))

@@ -1,7 +1,7 @@
 """Checks that every benchmark must pass, whatever it measures; `lce check` runs them.
 
-Every check takes a `Case`: a benchmark's class, one of its examples and a profile. The model is the
-toy Llama with random weights.
+Every check takes a `Case`: a benchmark's class, one entry of its EXAMPLES and a profile. The model
+is the toy Llama with random weights.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def check_evidence(case: Case) -> None:
 
 
 def check_prompts(case: Case) -> None:
-    """Check that every task builds the promised number of prompts, with room for the answers."""
+    """Check that every task builds `num_prompts` prompts, with room for the answers."""
     for task in case.benchmark.tasks():
         short = request_for(case, task)
         for request in (short, roomy(short)):
@@ -77,7 +77,7 @@ def check_prompts(case: Case) -> None:
             promised = case.benchmark.num_prompts(task)
             # A sample may consist of several prompts.
             whole = len(prompts) % max(promised, 1) == 0
-            assert whole or request.data_folders, f"{task}: {len(prompts)} prompts of {promised}"
+            assert whole or request.data_folders, f"{task}: {len(prompts)} prompts, not {promised}"
             # Faithful forms reproduce scripts in which the answer comes on top of the length.
             answer = 0 if case.profile == "faithful" else answer_tokens(case, task)
             longest = max(len(prompt.ids) for prompt in prompts) + answer
@@ -141,12 +141,15 @@ def check_independent(case: Case) -> None:
             if index >= first and (name is None or name != names[0])
         ]
         assert alike([before[i] for i in others], [after[i] for i in others]), (
-            f"{task}: its draws change other samples"
+            f"{task}: the first sample's draws change other samples"
         )
 
 
 def check_hidden(case: Case) -> None:
-    """Check that a reference hidden at a depth occurs there and nowhere else in the prompt."""
+    """Check that a reference with a depth occurs at a single place of the prompt.
+
+    A key token must occur exactly once. Text may repeat a reference within 10 % of the prompt.
+    """
     for task in case.benchmark.tasks():
         request = roomy(request_for(case, task))
         for prompt in case.benchmark.prompts(request):
@@ -178,7 +181,7 @@ def check_depths(case: Case) -> None:
 
 
 def check_oracle(case: Case) -> None:
-    """Check that the reference scores nearly 1 and unrelated answers score nearly 0."""
+    """Check that the reference scores above 0.9 and unrelated answers score below 0.05."""
     if not case.in_words:
         return
     for task in case.benchmark.tasks():
@@ -232,7 +235,7 @@ def check_cell(case: Case) -> None:
 
 
 def check_tokens(case: Case, request: CellRequest, result: CellResult) -> None:
-    """Check that the tokens predicted for a plan agree with the tokens processed, within 15 %."""
+    """Check that the evaluation processed as many tokens as a plan predicts, within 15 %."""
     fills = not case.in_words or isinstance(case.benchmark, TextBenchmark)
     if fills and not case.benchmark.reads(request.task):
         tokens = len(request.held_out.stream("code"))
@@ -243,7 +246,10 @@ def check_tokens(case: Case, request: CellRequest, result: CellResult) -> None:
 
 
 def check_uniform_model(case: Case) -> None:
-    """Check the perplexity of a uniform model: the vocabulary's size (its logarithm in nats)."""
+    """Check that a model with equal probabilities has the vocabulary's size as perplexity.
+
+    A benchmark in nats must return its logarithm.
+    """
     if not isinstance(case.benchmark, TextBenchmark):
         return
     for task in evaluated_tasks(case):
@@ -272,8 +278,8 @@ def check_savings(case: Case) -> None:
     """Check that early stopping and shared passes change no score.
 
     Answers that stop early must be prefixes of the whole answers. Models are in float64, so that
-    other chunks and batches cannot change a token. Small cases also try a method whose frequencies
-    depend on the length.
+    other chunks and batches cannot change a token. Cases in profile tiny that read no data set also
+    try a method whose frequencies depend on the length.
     """
     small = case.profile == "tiny" and not case.benchmark.reads(case.benchmark.tasks()[0])
     for method in ("none", "dynamic_yarn") if small else ("none",):
@@ -289,7 +295,7 @@ def check_savings(case: Case) -> None:
 def same_scores(task: str, whole: CellResult, short: CellResult) -> None:
     """Assert that an evaluation has the same scores with savings as without.
 
-    Savings are shared passes and answers that stop early, so answers may be shorter.
+    Savings are shared passes and early stopping, so answers with savings may be shorter.
 
     Args:
       task: the evaluated task, for messages.
@@ -306,7 +312,7 @@ def same_scores(task: str, whole: CellResult, short: CellResult) -> None:
 
 
 def check_too_short(case: Case) -> None:
-    """Check that a length of one token is refused with the number of tokens that are needed."""
+    """Check that a length of one token is refused, and that the message states the minimum."""
     task = case.benchmark.tasks()[0]
     request = replace(request_for(case, task), eval_length=1)
     reason = case.benchmark.unavailable(TOY, task, 1)

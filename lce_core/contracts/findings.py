@@ -26,9 +26,10 @@ class Finding:
     """Result of one check of a plug-in."""
 
     check: str
-    """Name of the check function without "check_" and underscores; or "loading", "examples"."""
+    """The check function's name without "check_" and with spaces for underscores; or "loading" or
+    "examples" for a fault before the checks."""
     about: str
-    """Sentence that names the tested property: the first line of the check's docstring."""
+    """Sentence about the tested property: the first line of the check function's docstring."""
     fault: str
     """Description of the violation; empty if there is none."""
 
@@ -36,15 +37,15 @@ class Finding:
 def findings(registry: Registry[Any], name: str, data: Data) -> Iterator[Finding]:
     """Run every check of a plug-in and yield its result.
 
-    If the plug-in cannot be loaded, the only finding says so.
+    If the plug-in cannot be loaded, the only result is that error.
     """
     loaded: list[type[Plugin]] = []
     fault = _fault(lambda: loaded.append(registry.load(name)))
-    yield Finding("loading", "The file is a plug-in, with every part that one has.", fault)
+    yield Finding("loading", "The file is a plug-in without missing parts.", fault)
     for plugin in loaded:
         tried: list[Trial] = []
         if fault := _fault(lambda: tried.extend(trials(registry, plugin, data))):  # noqa: B023
-            yield Finding("examples", "Every profile takes one of them.", fault)
+            yield Finding("examples", "Every profile accepts an entry of EXAMPLES.", fault)
         for check, calls in tried:
             about = (check.__doc__ or "").partition("\n")[0]
             found = (_fault(check, *arguments) for arguments in calls)
@@ -69,7 +70,7 @@ def trials(registry: Registry[Any], plugin: type[Any], data: Data) -> list[Trial
 
 
 def _fault(call: Callable[..., object], *arguments: Any) -> str:
-    """Return the error message of a call and the example that failed; empty if it succeeds."""
+    """Return a call's error message and the example that failed; empty if the call succeeds."""
     try:
         with torch.no_grad():
             call(*arguments)
@@ -91,7 +92,7 @@ def _place(error: Exception) -> str:
 
 
 def _tried(argument: object) -> str:
-    """Describe the example among a call's arguments, for error messages."""
+    """Describe an argument of a check for error messages; empty if it is no example."""
     if isinstance(argument, Case):
         example = f" and {dict(argument.example)}" if argument.example else ""
         return f" [profile {argument.profile}{example}]"

@@ -17,7 +17,8 @@ FIRST_WORD = 256
 def line_tokenizer() -> PreTrainedTokenizerFast:
     """Return a tokenizer whose tokens are single bytes and 136 words with line breaks.
 
-    A third of the words each have a line break in the middle, at the end, or after a comment sign.
+    The line break is in the middle of a third of the words, at the end of a third, and after a
+    comment sign (#) in a third.
     """
     content = json.loads(byte_tokenizer(ToyLlama.keys).backend_tokenizer.to_str())
     backend = Tokenizer(models.BPE(vocab=content["model"]["vocab"], merges=[]))

@@ -26,7 +26,7 @@ FAR = (LLAMA2_7B, PHI2, RopeGeometry(32, 32, 2, 2, 1e4, 128))
 
 
 def at(request: int) -> ContextLengths:
-    """Return the trained and target context of a tiny model with a request of `request` tokens."""
+    """Return the lengths of a request of `request` tokens to a tiny model."""
     return ContextLengths(TRAINED, TARGET, request)
 
 
@@ -61,7 +61,10 @@ def length_in_reach(extended: ExtendedModel) -> int:
 
 
 def schemes(method: Method, geometry: RopeGeometry, *, training: bool = True) -> list[Any]:
-    """Return the method's attention schemes for inference and training, if any."""
+    """Return the method's attention schemes for inference and, if `training`, for training.
+
+    A scheme that the method does not define is left out.
+    """
     found: list[AttentionScheme | None] = [method.attention(geometry, at(TARGET))]
     if training:
         found.append(method.training_attention(geometry, at(TARGET)))
@@ -97,7 +100,7 @@ def name_of(base: LanguageModel) -> str:
 def perturbed(value: Any, plugin: type[Method], name: str) -> list[Any]:
     """Return other values to try for the parameter `name`, of the same type as `value`.
 
-    If `value` is None, they are numbers.
+    None has no type to go by, so the values are numbers, besides any choices that the schema names.
     """
     choices = plugin.model_json_schema()["properties"][name]
     enums = [one.get("enum", []) for one in (choices, *choices.get("anyOf", ()))]
@@ -188,7 +191,7 @@ def repeated_heads(name: str, weight: torch.Tensor) -> torch.Tensor:
 
 
 def as_if_grouped(method: Method, geometry: RopeGeometry) -> Method:
-    """Return a copy of the method that always computes the frequencies for `geometry`.
+    """Return a copy of the method that computes the frequencies for `geometry` in every model.
 
     `check_grouped_heads` uses it to compare two models that differ only in the number of key-value
     heads.

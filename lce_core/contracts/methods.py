@@ -1,8 +1,8 @@
 """Checks that every context-extension method must pass; `lce check` runs them.
 
-Every check takes a method's class and one of its examples. The models are tiny, random and in
-float64, with 4 heads (one model has 2 key-value heads, another one partial rotary). Their trained
-context of 16 tokens is extended to 64 tokens.
+Every check takes a method's class and one entry of its EXAMPLES. The models are tiny, random and in
+float64, with 4 heads. One model has 2 key-value heads, another one rotates only part of each head.
+Their trained context of 16 tokens is extended to 64 tokens.
 """
 
 from __future__ import annotations
@@ -54,7 +54,10 @@ MethodCheck = Callable[[type[Method], Example], None]
 
 
 def check_form(plugin: type[Method], example: Example) -> None:
-    """Check that source, description, identity and flags are valid and consistent."""
+    """Check source, description, identity and family; `exact_attention` must fit the family.
+
+    It is False for the family "approximate" and True for all others.
+    """
     plugins.check_source(plugin)
     plugins.check_description(plugin)
     plugins.check_identity(METHODS, plugin, example)
@@ -63,7 +66,7 @@ def check_form(plugin: type[Method], example: Example) -> None:
 
 
 def check_evidence(plugin: type[Method], example: Example) -> None:
-    """Check the reference values; a method that scales attention must give one for the factor."""
+    """Check the reference values, which must include the attention factor unless that is 1."""
     plugins.check_evidence(plugin)
     method = built(plugin, example)
     for base in fitting(method):
@@ -92,7 +95,11 @@ def check_defaults_fit_real_models(plugin: type[Method], example: Example) -> No
 
 
 def check_unextended_table(plugin: type[Method], example: Example) -> None:
-    """Check that a length-dependent table equals the base model's if nothing is extended."""
+    """Check that a length-dependent RoPE table equals the base model's at the trained context.
+
+    There, trained, target and request length are equal. A table that is the same there and at the
+    target length is not compared.
+    """
     method = built(plugin, example)
     for base in fitting(method):
         geometry = base.geometry
@@ -104,7 +111,7 @@ def check_unextended_table(plugin: type[Method], example: Example) -> None:
 
 
 def check_length_dependence(plugin: type[Method], example: Example) -> None:
-    """Check that `length_dependent` is True wherever one more token changes the table."""
+    """Check that `length_dependent` is True at lengths where one more token changes the table."""
     method = built(plugin, example)
     for base in fitting(method):
         tables = [method.rope_table(base.geometry, at(length)) for length in range(1, 3 * TARGET)]
@@ -127,7 +134,10 @@ def check_pure(plugin: type[Method], example: Example) -> None:
 
 
 def check_distances(plugin: type[Method], example: Example) -> None:
-    """Check that `exact_attention` agrees with the query-key distances; no query looks ahead."""
+    """Check that no query sees a later key, and that distances agree with `exact_attention`.
+
+    It must be True if and only if the attention scheme leaves every query-key distance unchanged.
+    """
     method = built(plugin, example)
     for base in fitting(method):
         changed = False
@@ -142,7 +152,11 @@ def check_distances(plugin: type[Method], example: Example) -> None:
 
 
 def check_reach(plugin: type[Method], example: Example) -> None:
-    """Check that requests work up to the method's reach only, within the trained distances."""
+    """Check that requests up to the method's reach work, and that longer ones are refused.
+
+    At the reach, no key that a query sees may be farther away than in the trained context. A method
+    without a reach must accept four times the target length.
+    """
     method = built(plugin, example)
     for base in fitting(method):
         geometry = base.geometry
@@ -182,7 +196,7 @@ def check_causality(plugin: type[Method], example: Example) -> None:
 
 
 def check_sees_all(plugin: type[Method], example: Example) -> None:
-    """Check that in one layer of exact attention the first token changes every later output."""
+    """Check that the first token changes every output of one layer with exact attention."""
     method = built(plugin, example)
     if not method.exact_attention:
         return
@@ -215,7 +229,7 @@ def check_order(plugin: type[Method], example: Example) -> None:
 
 
 def check_grouped_heads(plugin: type[Method], example: Example) -> None:
-    """Check that shared key-value heads give the same result as repeated ones."""
+    """Check that shared key-value heads give the same result as separate copies of them."""
     method = built(plugin, example)
     grouped, whole = TinyGrouped(), Tiny()
     if grouped.geometry not in [base.geometry for base in fitting(method)]:
@@ -245,7 +259,7 @@ def check_changes_the_output(plugin: type[Method], example: Example) -> None:
 
 
 def check_gradients(plugin: type[Method], example: Example) -> None:
-    """Check that every weight gets a gradient, or that the method refuses to train."""
+    """Check that every weight gets a gradient, or that the method raises SpecError in training."""
     method = built(plugin, example)
     for base in fitting(method):
         extended = extend(stock(base).train(), base, method, target=TARGET)
@@ -261,13 +275,13 @@ def check_gradients(plugin: type[Method], example: Example) -> None:
 
 
 def check_parameters(plugin: type[Method], example: Example) -> None:
-    """Check that every parameter changes the method's output or is refused."""
+    """Check that another value of each parameter changes the method's output or its errors."""
     if example is not plugin.examples[0]:
         # The other examples are tried together with the first.
         return
     for name in plugin.model_fields:
         pairs = [pair for one in plugin.examples for pair in with_another_value(plugin, one, name)]
-        assert pairs, f"{name}: no second value fits; give one in EXAMPLES"
+        assert pairs, f"{name}: no other value is accepted; give one in EXAMPLES"
         assert any(behaviour(one) != behaviour(other) for one, other in pairs), (
             f"{name} changes nothing"
         )

@@ -25,14 +25,16 @@ REFERENCE = re.compile(r"[\w.-]+\.[a-z]+/[\w./-]+@[0-9a-f]{40}|https://\S+|own")
 
 
 def built(plugin: type[Plugin], parameters: Mapping[str, Any]) -> Any:
-    """Return the plug-in with these parameters, parsed as from a study."""
+    """Return the plug-in with these parameters, validated as in a study file."""
     return plugin.model_validate_json(json.dumps(dict(parameters)))
 
 
 def check_source(plugin: type[Plugin]) -> None:
     """Check that SOURCE names a paper, a section of it and the code to compare with."""
     source = plugin.source
-    assert PAPER.fullmatch(source.paper), f"SOURCE.paper {source.paper!r}: no arXiv id, DOI or page"
+    assert PAPER.fullmatch(source.paper), (
+        f"SOURCE.paper {source.paper!r}: neither an arXiv id, a DOI, a page nor 'own'"
+    )
     assert source.place, "SOURCE.place is empty"
     for reference in source.reference.split("; "):
         assert REFERENCE.fullmatch(reference), (
@@ -65,7 +67,7 @@ def check_evidence(plugin: type[Plugin]) -> None:
 def check_identity(
     registry: Registry[Any], plugin: type[Plugin], example: Mapping[str, Any]
 ) -> None:
-    """Check that a plug-in rebuilt from its identity is equal; the identity omits defaults."""
+    """Check that a plug-in rebuilt from its identity is equal, and that it omits only defaults."""
     made = built(plugin, example)
     identity = made.identity()
     assert registry.from_identity(identity) == made
@@ -98,8 +100,9 @@ def _recomputed(plugin: type[Plugin], evidence: Evidence) -> bool:
 def own_files(plugin: type[Plugin]) -> set[str]:
     """Return the source files that count as the plug-in's own code.
 
-    These are the files of its class and base classes, and all files of a package or a folder
-    `_NAME` that holds one of these classes. Files of the public base classes do not count.
+    These are the files of its class and base classes. If one is in an `__init__.py` or in a folder
+    whose name starts with "_", all files below that folder count. Files of the public base classes,
+    such as `Method`, do not count.
     """
     kind_files = {sys.modules[base.__module__].__file__ for base in _public(plugin)}
     found: set[str] = set()

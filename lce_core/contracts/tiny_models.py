@@ -36,7 +36,7 @@ class TinyGrouped(LanguageModel):
 
 
 class TinyPhi(LanguageModel):
-    """Phi, which rotates part of each head."""
+    """Phi, which applies RoPE to 4 of the 10 dimensions of each head."""
 
     geometry: ClassVar[RopeGeometry] = RopeGeometry(
         head_dim=10, rotary_dim=4, num_heads=4, num_kv_heads=4, theta=1e4, trained_context=TRAINED
@@ -48,7 +48,10 @@ LENGTHS = ContextLengths(TRAINED, TARGET, TARGET)
 
 
 def stock(base: LanguageModel, layers: int = 2, **rope: Any) -> Any:
-    """Return a tiny float64 model with random weights large enough that positions matter."""
+    """Return an unextended tiny float64 model, with random weights so large that positions matter.
+
+    `rope` contains further entries of the configuration's `rope_parameters`.
+    """
     geometry = base.geometry
     sizes: dict[str, Any] = {
         "vocab_size": VOCABULARY,
@@ -81,15 +84,16 @@ def fits(chosen: Method, base: LanguageModel) -> bool:
 
 
 def tokens(length: int, batch: int = 2, seed: int = 0) -> torch.Tensor:
-    """Return random ids (batch, length)."""
+    """Return random token ids (batch, length)."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randint(VOCABULARY, (batch, length), generator=generator)
 
 
 def logits(extended: ExtendedModel, ids: torch.Tensor, cuts: tuple[int, ...] = ()) -> torch.Tensor:
-    """Return the logits of one request over the text's vocabulary.
+    """Return the logits of one request (batch, length, VOCABULARY), without added tokens.
 
-    `cuts` splits the text into chunks over a cache; without cuts there is one pass.
+    `cuts` are the positions at which the text is split into chunks that share a cache. Without
+    cuts, the model reads the text in one pass.
     """
     extended.begin_request(ids.shape[1])
     head: Any = extended.model.get_output_embeddings()

@@ -1,4 +1,4 @@
-"""Synthetic held-out text: random bytes, and a story that a small tokenizer knows."""
+"""Synthetic held-out text: random bytes, and a story on which a small tokenizer is trained."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Streams:
 
 
 def streams(size: int = 20_000) -> Streams:
-    """Return held-out text of two domains, `size` random bytes each, the same at every call."""
+    """Return held-out text of two domains with `size` random bytes each, equal in all calls."""
     rng = np.random.default_rng(11)
     code, prose = (rng.integers(256, size=size).astype(np.uint32) for _ in range(2))
     return Streams({"code": code, "prose": prose})

@@ -15,15 +15,15 @@ from pathlib import Path
 PLACES = {"frequencies": 0, "value": 1, "calls": 1}
 """Functions that make reference values, and the index of the argument with the expected value."""
 STATED = (["EVIDENCE"], ["evidence"])
-"""Names to which a file (EVIDENCE) or a class body (`evidence`) assigns its reference values."""
+"""Targets of assignments of reference values: EVIDENCE in a file, `evidence` in a class body."""
 COUNTED = re.compile(r"\bcount(s|ed)?\b")
 
 
 def faults(file: Path) -> Iterator[str]:
-    """Yield a sentence for each value of EVIDENCE that the file computes instead of stating it.
+    """Yield an error message for each value of EVIDENCE that the file computes.
 
-    An EVIDENCE without values also yields a sentence, and so does a non-integer value whose origin
-    says that it was counted.
+    Also yield one for an EVIDENCE without values, and for each non-integer value whose origin says
+    that it was counted.
     """
     for statement in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(statement, ast.Assign) and _names(statement.targets) in STATED:
@@ -43,7 +43,10 @@ def _of_value(value: ast.expr, origin: str) -> Iterator[str]:
 
 
 def _expected(node: ast.AST, bound: dict[str, list[ast.expr]]) -> Iterator[tuple[ast.expr, str]]:
-    """Yield the expected values below `node` with their origins, with loop names replaced."""
+    """Yield the expected values below `node` with their origins.
+
+    A variable of a comprehension is replaced by each of its values, which `bound` contains.
+    """
     if isinstance(node, ast.GeneratorExp | ast.ListComp):
         for each in node.generators:
             bound = bound | _bindings(each)
@@ -62,7 +65,7 @@ def _expected(node: ast.AST, bound: dict[str, list[ast.expr]]) -> Iterator[tuple
 
 
 def _bindings(loop: ast.comprehension) -> dict[str, list[ast.expr]]:
-    """Return the expressions that each loop name takes, for loops over literal rows."""
+    """Return the values of each variable of a loop over a literal tuple or list."""
     names = loop.target.elts if isinstance(loop.target, ast.Tuple) else [loop.target]
     rows = loop.iter.elts if isinstance(loop.iter, ast.Tuple | ast.List) else []
     found: dict[str, list[ast.expr]] = {}
@@ -100,7 +103,7 @@ def _is_figure(node: ast.expr) -> bool:
 
 
 def _is_whole(node: ast.expr) -> bool:
-    """Return True if no part of the value is a float literal. 3 / 8 is a share of counts."""
+    """Return True if no part of the value is a float literal; 3 / 8 counts as whole numbers."""
     parts = node.elts if isinstance(node, ast.Tuple | ast.List) else [node]
     return not any(
         isinstance(part, ast.Constant) and isinstance(part.value, float) for part in parts

@@ -212,7 +212,7 @@ def test_data_out_of_reach_is_named_with_its_origin_in_seconds(tmp_path: Path) -
 def test_a_missing_subject_is_named(tmp_path: Path) -> None:
     folders = made_up("mmlu", tmp_path)
     shutil.rmtree(tmp_path / "virology")
-    with pytest.raises(UnavailableError, match="no virology/dev"):
+    with pytest.raises(UnavailableError, match="no file virology/dev"):
         _benchmark().evaluate(toy_request(task="mmlu", data_folders=folders))
 
 
