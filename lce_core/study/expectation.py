@@ -2,7 +2,8 @@
 
 Each entry of `expects` in a study file names one variant (a method, tuned or not), the variants
 that it should score better or worse than, a benchmark and lengths. `comparisons` expands the
-entries into pairs of variants at one length. The plan contains them and the catalog tests them.
+entries into pairs of variants at one length. The plan contains these pairs; the catalog tests each
+of them.
 
 This module does not import torch.
 """
@@ -20,10 +21,10 @@ from lce_core.recipe import Section
 from lce_core.study.variants import variant_in_words
 
 MAX_ENTRIES = 100
-"""Maximum entries of `expects`, and maximum names or lengths in one entry."""
+"""Maximum number of entries of `expects`, and of names or lengths in one entry."""
 MAX_COMPARISONS = 10_000
-"""Maximum pairs of variants at one length that the entries of `expects` expand to. The plan file
-stores each of them."""
+"""Maximum number of comparisons (pairs of variants at one length) to which all entries of `expects`
+expand, because the plan file stores each comparison."""
 MAX_SAYS = 500
 """Maximum characters of an entry's `says`."""
 _MAX_NAME = 100
@@ -40,15 +41,15 @@ class Expectation(Section):
     better: VariantName | None = None
     """Name of the variant that should score better."""
     worse: VariantName | None = None
-    """Name of the variant that should score worse; use either `better` or `worse`."""
+    """Name of the variant that should score worse. An entry has either `better` or `worse`."""
     than: tuple[VariantName, ...] = Field(min_length=1, max_length=MAX_ENTRIES)
-    """Names of the variants to compare with; each is a comparison of its own."""
+    """Names of the variants to compare with. Each of them is compared separately."""
     benchmark: str = Field(max_length=_MAX_NAME)
     """Name of the benchmark. The comparison uses the mean score of its tasks."""
     lengths: tuple[int, ...] | None = Field(default=None, min_length=1, max_length=MAX_ENTRIES)
-    """Evaluation lengths in tokens. Defaults to all at which both variants are evaluated."""
+    """Evaluated lengths in tokens. Defaults to all lengths at which both variants are evaluated."""
     base_model: str | None = Field(default=None, max_length=_MAX_NAME)
-    """Name of one of the study's base models. Defaults to all."""
+    """Name of one of the study's base models. Defaults to all base models."""
     says: str | None = Field(default=None, min_length=1, max_length=MAX_SAYS)
     """Sentence that the report shows for this entry. Defaults to a sentence made from the keys."""
 
@@ -82,7 +83,7 @@ class Expectation(Section):
     def text(self, variants: Mapping[str, tuple[str, bool]]) -> str:
         """Return `says`, or by default a sentence such as "yarn is better than pi on ruler".
 
-        `variants` gives the label of each variant name, and True if it is frozen.
+        `variants` maps the name of each variant to its label and True if it is frozen.
         """
         subject, *others = (variant_in_words(*variants[it]) for it in (self.subject, *self.than))
         return self.says or (
@@ -92,7 +93,7 @@ class Expectation(Section):
 
 
 Evaluated = Mapping[str, Mapping[str, Set[tuple[int, str]]]]
-"""The (length in tokens, task) pairs that a study evaluates, by benchmark and variant name."""
+"""The pairs (length in tokens, task) that a study evaluates, by benchmark name and variant name."""
 
 
 def comparisons(
@@ -105,7 +106,7 @@ def comparisons(
 
     Args:
       expects: The entries of `expects`.
-      variants: Label of each variant, and True if it is frozen, by variant name.
+      variants: Label and True if the variant is frozen, by name of the variant.
       evaluated: The lengths and tasks that the study evaluates.
       base_models: Names of the study's base models.
 
@@ -155,19 +156,21 @@ def _shared_lengths(
         at = f" at {missing[0]} tokens" if missing else ""
         raise SpecError(
             f"{where}.lengths" if missing else f"{where}.benchmark",
-            f"{entry.benchmark}{at}, which does not evaluate both {entry.subject} and {other}",
-            f"lengths of both: {', '.join(map(str, sorted(both)))}"
+            f"{entry.benchmark}{at}, where the study does not evaluate both {entry.subject} and"
+            f" {other} on the same task",
+            f"a length at which it evaluates both: {', '.join(map(str, sorted(both)))}"
             if both
-            else "a benchmark that evaluates both methods at one length",
-            "choose another length, or add the methods to the benchmark",
+            else "a benchmark that evaluates both methods on one task at one length",
+            "choose another length, or add the methods to this entry of `benchmarks`",
         )
     return entry.lengths or sorted(both)
 
 
 def _named(where: str, name: str, known: Sequence[str] | Mapping[str, object]) -> str:
     if name not in known:
-        what = {"benchmark": "a benchmark", "base_model": "a base model"}.get(
-            where.rpartition(".")[2], "the name of a method, with -tuned if it is tuned,"
-        )
-        raise SpecError(where, repr(name), f"{what} of the study", did_you_mean(name, list(known)))
+        expected = {
+            "benchmark": "a benchmark of the study",
+            "base_model": "a base model of the study",
+        }.get(where.rpartition(".")[2], "a method of the study, with -tuned if it is tuned")
+        raise SpecError(where, repr(name), expected, did_you_mean(name, list(known)))
     return name

@@ -3,8 +3,8 @@
 Users commit the lock to version control; `lce lock --check` reports ids that changed. The lock is
 JSON with one sorted line per entry, so that a diff of two locks is readable. Mappings that many
 steps share (a plug-in with its parameters, training settings) are stored once under `parts`, and
-steps refer to them by name and digest. Steps contain shortened digests of data; `data` has the full
-ones.
+steps refer to them by name and digest. Steps contain shortened digests of their input data; the
+full digests are in `data`.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ MAX_CHARS = 1 << 28
 DIGESTS = ("digest", "data", "weights", "published")
 """Fields of a step's spec that contain the digest of input data or weights."""
 _PART_DIGITS = 8
-"""Hex digits of the digest in a reference to an entry of `parts`."""
+"""Number of hex digits of the digest in a reference to an entry of `parts`."""
 _REFERS = "@"
-"""Prefix of a reference from a step to an entry of `parts`."""
+"""First character of a reference from a step to an entry of `parts`."""
 
 
 class _File(BaseModel):
@@ -69,11 +69,11 @@ class Lock:
     steps: Mapping[str, LockedStep]
     """Steps by id."""
     data: Mapping[str, str] = field(default_factory=dict)
-    """Full digests of data and weights by a readable name, "data of benchmark ruler 1f0c2b3a4d5e".
-    """
+    """Full digests of input data and weights. The keys contain the short digest, such as "data of
+    benchmark ruler 1f0c2b3a4d5e"."""
 
     def text(self) -> str:
-        """Return the lock file's content. Equal locks have equal texts."""
+        """Return the content of the lock file. Equal locks give equal texts."""
         parts: dict[str, Any] = {}
         steps = {
             f"{step.kind} {step.name} {step.id}": {**_shared(step.spec, parts), **_parents(step)}
@@ -103,16 +103,16 @@ class Lock:
         except (ValidationError, KeyError, ValueError, TypeError) as error:
             raise DataError(
                 where,
-                f"content that is not a lock ({str(error).splitlines()[0]})",
-                "a lock as `lce lock` writes it",
-                "write it again with `lce lock STUDY`",
+                f"content that is not a lock ({_fault(error)})",
+                "a file that `lce lock` wrote",
+                "run `lce lock STUDY` to write it again",
             ) from None
         return cls(file.study, file.kinds, {step.id: step for step in steps}, file.data)
 
     def lineage(self, step_id: str) -> Mapping[str, Any]:
-        """Return a step's spec and kind version, with the lineages of its parents nested by role.
+        """Return a step's spec, the version of its kind, and its parents' lineages, nested by role.
 
-        Comparing the lineages of two steps shows which settings differ.
+        The differences between the lineages of two steps are the settings that differ.
         """
         if step_id not in self._lineages:
             step = self.steps[step_id]
@@ -133,8 +133,8 @@ class Lock:
 def lock_of(plan: StudyPlan, *, expected: bool = False) -> Lock:
     """Return the lock of a plan.
 
-    With `expected`, include steps whose input data is missing. Their ids are not final, because
-    they lack the data's digest.
+    If `expected` is True, include the steps whose input data is missing. Their ids are not final,
+    because the fingerprint lacks the digest of the data.
     """
     steps = {**plan.steps, **(plan.expected if expected else {})}.values()
     return Lock(
@@ -162,7 +162,7 @@ def _data(steps: Iterable[Step]) -> Iterator[tuple[str, str]]:
 
 
 def _reader(step: Step, name: str) -> str:
-    """Name the content of the digest in spec field `name`, as in "data of benchmark ruler"."""
+    """Return what the digest in spec field `name` belongs to, as "data of benchmark ruler"."""
     of = {"digest": "corpus", "data": "benchmark", "published": "method"}.get(name, "base_model")
     return f"{name} of {of} {step.spec[of]['name']}"
 
@@ -172,7 +172,7 @@ def _parents(step: LockedStep) -> dict[str, Any]:
 
 
 def _shared(spec: Mapping[str, Any], parts: dict[str, Any]) -> dict[str, Any]:
-    """Return a spec with its mappings replaced by references, and add the mappings to `parts`."""
+    """Return a spec in which references replace the mappings; add the mappings to `parts`."""
     found = {}
     for name, value in spec.items():
         if isinstance(value, Mapping):
@@ -183,6 +183,16 @@ def _shared(spec: Mapping[str, Any], parts: dict[str, Any]) -> dict[str, Any]:
         else:
             found[name] = value
     return found
+
+
+def _fault(error: Exception) -> str:
+    if isinstance(error, ValidationError):  # its first line only counts the errors
+        first = error.errors(include_url=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        return f"{place}: {first['msg']}" if place else first["msg"]
+    if isinstance(error, KeyError):
+        return f"a step refers to {error}, which is not in `parts`"
+    return str(error).splitlines()[0]
 
 
 def _plugins(parts: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, int]]:

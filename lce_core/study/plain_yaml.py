@@ -15,20 +15,22 @@ import yaml
 from lce_core.errors import SpecError
 
 MAX_CHARS = 1 << 19
-"""Maximum characters of a file, about 10,000 lines. PyYAML's Python loader reads about 100,000
-characters per second."""
+"""Maximum characters of a file, about 10,000 lines. PyYAML's Python loader, which reads about
+100,000 characters per second, takes five seconds for them."""
 MAX_VALUES = 20_000
 """Maximum number of keys and values in a file."""
 MAX_DEPTH = 32
-"""Maximum levels of nested lists and mappings."""
+"""Maximum depth of nested lists and mappings."""
 MAX_DIGITS = 40
-"""Maximum characters of an integer; 2^64 has 20 digits."""
+"""Maximum characters of an integer. 64-bit integers need at most 20 digits."""
 _SHOWN_CHARS = 60
 """Maximum characters of a value that an error quotes."""
 
 
 def beginning_of(path: Path) -> str:
-    """Return the first `MAX_CHARS + 1` characters of a file: `plain_yaml` rejects longer files.
+    """Return the first `MAX_CHARS + 1` characters of a file.
+
+    `plain_yaml` rejects files of more than `MAX_CHARS` characters, so it needs no further ones.
 
     Raises:
       OSError: if the file cannot be read.
@@ -53,7 +55,7 @@ def plain_yaml(text: str, where: str) -> Any:
             where,
             f"more than {MAX_CHARS:,} characters",
             f"a text of at most {MAX_CHARS:,} characters",
-            "check that it is the right file, or split it",
+            "check that this is the file you meant, or shorten it",
         )
     try:
         loader = _StrictLoader(text, where)
@@ -63,12 +65,15 @@ def plain_yaml(text: str, where: str) -> Any:
         place = f"{where}:{mark.line + 1}" if mark else where
         problem = getattr(error, "problem", None) or str(error).replace("\n", " ")
         raise SpecError(
-            place, problem, "plain YAML with distinct keys and no aliases", "edit the line"
+            place,
+            problem,
+            "plain YAML with distinct keys and no aliases",
+            "correct this line",
         ) from None
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """SafeLoader with size limits, no aliases and errors that name the file."""
+    """SafeLoader that rejects aliases and duplicate keys and limits sizes; errors name the file."""
 
     def __init__(self, text: str, where: str) -> None:
         self._where, self._depth, self._num_values = where, 0, 0
@@ -82,7 +87,7 @@ class _StrictLoader(yaml.SafeLoader):
             )
         self._num_values += 1
         if self._num_values > MAX_VALUES:
-            raise self._beyond(f"more than {MAX_VALUES:,} names and values", f"{MAX_VALUES:,}")
+            raise self._beyond(f"more than {MAX_VALUES:,} keys and values", f"{MAX_VALUES:,}")
         if self._depth == MAX_DEPTH:
             raise self._beyond(f"more than {MAX_DEPTH} levels of nesting", f"{MAX_DEPTH} levels")
         self._depth += 1
@@ -104,7 +109,7 @@ class _StrictLoader(yaml.SafeLoader):
             # PyYAML raises these for scalars such as 2020-99-99 or `!!int x`.
             shown = str(node.value)[:_SHOWN_CHARS]
             raise yaml.constructor.ConstructorError(
-                None, None, f"{shown!r}, which is no {kind}", node.start_mark
+                None, None, f"{shown!r}, which is not a valid {kind}", node.start_mark
             ) from None
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
@@ -128,5 +133,5 @@ class _StrictLoader(yaml.SafeLoader):
             f"{self._where}:{mark.line + 1}",
             got,
             f"at most {limit}",
-            "write it shorter, or split the file",
+            "write the value shorter, or check that this is the file you meant",
         )

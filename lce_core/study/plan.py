@@ -51,14 +51,15 @@ class PlannedCell:
     target_context: int
     """Context length in tokens to which the method extends the model."""
     step: Step | None
-    """The step that evaluates the cell; None if it cannot be planned (see `unavailable`)."""
+    """The step that evaluates the cell. None if the cell cannot be computed; see `unavailable`."""
     checkpoint: Step | None
-    """The training step whose weights are evaluated. None if the study does not train the weights
-    or the training text is missing."""
+    """The training step whose weights are evaluated. None if the study does not train the weights,
+    or if the training text or the base model is missing."""
     unavailable: str | None
-    """Reason why the cell cannot be computed, such as missing input data; None if it can."""
+    """Reason why the cell cannot be computed, such as missing input data. None if it can be."""
     expected: Step | None = None
-    """If input data is missing: the step without the data's digest; see `StudyPlan.expected`."""
+    """If input data is missing: the step with a temporary fingerprint (see `StudyPlan.expected`).
+    None if no data is missing."""
 
 
 @dataclass(frozen=True)
@@ -70,16 +71,16 @@ class StudyPlan:
     """Steps by fingerprint, parents before children."""
     cells: tuple[PlannedCell, ...]
     expected: dict[str, Step] = field(default_factory=dict)
-    """Steps whose input data is missing, by a temporary fingerprint. They serve to predict the
-    study's cost. Their final fingerprints will include the digest of the data."""
+    """Steps whose input data is missing, by a temporary fingerprint that lacks the digest of the
+    data. lce predicts their cost but cannot compute them."""
 
     @cached_property
     def known_models(self) -> frozenset[str]:
-        """Names of base models that have at least one cell with a planned or expected step."""
+        """Names of the base models with at least one cell that has a planned or expected step."""
         return frozenset(cell.base_model for cell in self.cells if cell.step or cell.expected)
 
     def waits_for_data(self, cell: PlannedCell) -> bool:
-        """Return True if the cell has no id because its input or its base model is missing."""
+        """Return True if the cell has no id because input data or its base model is missing."""
         return cell.expected is not None or cell.base_model not in self.known_models
 
     def to_json(self) -> dict[str, Any]:
@@ -127,7 +128,8 @@ def compile_study(
 
     Raises:
       SpecError: if a method's parameters do not fit a base model or the lengths.
-      DataError: if the corpus, a data set or a weights folder exists but cannot be read.
+      DataError: if the corpus, a data set or a weights folder exists but is damaged.
+      UnavailableError: if a base model's folder cannot be read or has no weights file.
     """
     steps: Steps = {}
     expected: Steps = {}
@@ -157,17 +159,17 @@ def compile_study(
 
 @dataclass
 class _SeedPlan:
-    """Builds the cells of one base model and seed, and adds their steps to the plan."""
+    """Builds the cells for one base model and seed, and adds the cells' steps to the plan."""
 
     text: Text
     seed: int
     data: Mapping[tuple[int, str], Data]
-    """Digests of benchmark data, by index of the benchmark in the study and task."""
+    """Digests of benchmark data, by (index of the benchmark in the study, task)."""
     published: Mapping[str, Data]
     """Digests of published weights, by variant name."""
     steps: Steps
     expected: Steps
-    """Steps whose input data is missing are added here, all others to `steps`."""
+    """The plan's steps whose input data is missing. All other steps are added to `steps`."""
     folders: Mapping[str, Path]
     """Folders of data sets, by the names that the user gave."""
 
@@ -299,9 +301,9 @@ def _check(base_model: LanguageModel, variant: MethodEntry, study: StudySpec, wh
     if start and (start.method.rotary or start.method.insertion(base_model.geometry)):
         raise SpecError(
             f"{where}.start_from",
-            f"{start.name}, whose method trains additional weights beside the model's",
-            "a variant that trains only the model's weights",
-            "start from another variant",
+            f"{start.name}, whose method adds trained weights to those of the base model",
+            "a variant that trains only the weights of the base model",
+            "start from another variant, or remove `start_from`",
         )
 
 

@@ -1,12 +1,13 @@
 """Explain, for `lce plan` and `lce lock --check`, which steps of a study changed and why.
 
-`lock_changes` lists the steps that differ from a lock. `compare` finds new, stale and orphaned
-steps. Two steps are in the same place if they have the same kind, method, seed, length and other
-axes (`StepSpec.place`); they may differ in settings. A missing step is stale if an earlier plan or
-lock of the study named another step in the same place and the store has that step's artifact. An
-artifact is orphaned if an earlier plan or lock named it and no planned step replaces it. The reason
-lists the settings that differ, such as a plug-in's version. With several candidates, a step is
-compared with the one that has the fewest differences.
+`lock_changes` lists the steps that differ from a lock. `compare` finds stale steps and orphaned
+artifacts. Two steps are in the same place if they have the same kind, method, seed, length and
+other axes (`StepSpec.place`); they may differ in settings. A missing step is stale if an earlier
+plan or lock of the study named another step in the same place, and the store has the artifact of
+that other step. An artifact is orphaned if an earlier plan or lock named it, and the present plan
+neither contains it nor has a stale step that replaces it. The reason of a stale step or an orphaned
+artifact lists the settings that differ, such as a plug-in's version. If several steps are in the
+same place, the one with the fewest differences is compared.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ from lce_core.study.step_kinds import CellSpec, kind_named
 from lce_core.study.step_spec import KINDS
 
 _SHOWN_FIELDS = 3
-"""Maximum number of differences that a reason quotes."""
+"""Maximum number of differing settings that a reason quotes."""
 _LONGEST_FIELD = 150
-"""Maximum characters of a quoted difference."""
+"""Maximum characters of each differing setting that a reason quotes."""
 
 Place = tuple[object, ...]
-"""A step's kind and its values of the axes in `StepSpec.place`."""
+"""A step's kind, followed by its values on the axes in `StepSpec.place`."""
 Fields = tuple[str, ...]
 """Settings that differ between two steps, as "path: old -> new", least nested first."""
 Matched = TypeVar("Matched")
@@ -52,20 +53,20 @@ class LockChange:
     """Id in the plan; None if the plan has no such step, or cannot know its id because input data
     is missing."""
     fields: Fields = ()
-    """Differences of a `~` step."""
+    """Settings that differ, if `sign` is `~`; otherwise empty."""
 
 
 @dataclass(frozen=True)
 class Orphan:
-    """An artifact (stored result) of an earlier plan or lock of the study, not of this plan."""
+    """An artifact (stored result) that an earlier plan or lock named and the plan does not use."""
 
     kind: str
     name: str
     id: str
     axes: Mapping[str, Any]
     differs: tuple[str, ...]
-    """Settings that differ from the step `now`, or, without such a step, the reason why no step is
-    planned."""
+    """Settings that differ from the step `now`. If `now` is None, the only entry is the reason why
+    the plan has no step in the artifact's place."""
     now: str | None
     """Id of the most similar planned step in the same place; None if there is none."""
 
@@ -75,7 +76,8 @@ class PlanDiff:
     """Result of `compare`."""
 
     states: dict[str, StepState]
-    """State of each planned step, by fingerprint. The reasons of missing steps list differences."""
+    """State of each planned step, by fingerprint. The reason of a missing step lists the settings
+    that differ from the most similar finished step."""
     orphans: tuple[Orphan, ...]
 
 
@@ -85,8 +87,8 @@ def lock_changes(old: Lock, plan: StudyPlan) -> tuple[list[LockChange], int]:
     A step whose input data is missing has no id; its settings are compared without digests.
 
     Returns:
-      The changes, and the number of steps that equal the lock as far as the missing data allows to
-      check.
+      The changes, and the number of steps whose input data is missing and whose other settings
+      equal those in the lock.
     """
     new = lock_of(plan)
     expected = lock_of(plan, expected=True) if plan.expected else new
@@ -140,7 +142,7 @@ def _is_digest(field: str) -> bool:
 
 
 def _nearest(compared: Iterable[tuple[Fields, Matched]]) -> tuple[Fields, Matched]:
-    """Return the candidate with the fewest differences, together with these."""
+    """Return the pair (differences, candidate) with the fewest differences."""
     return min(compared, key=lambda found: len(found[0]))
 
 
@@ -151,7 +153,8 @@ def compare(
 
     Args:
       plan: The current plan.
-      store: The store. All its records are read if a step is new or an artifact is not planned.
+      store: The store. This function reads all its records if a step is new or if an artifact in
+        `before` is not planned.
       states: State of each step, by fingerprint, from `progress.inspect`.
       before: Step ids in earlier plans and locks of the study.
     """
@@ -180,7 +183,7 @@ def compare(
 
 
 def in_short(fields: Sequence[str]) -> str:
-    """Return the first differences, shortened, and the number of further ones, as one line."""
+    """Return one line with the first differences, shortened, and the number of further ones."""
     shown = [
         textwrap.shorten(field, _LONGEST_FIELD, placeholder=" ...")
         for field in fields[:_SHOWN_FIELDS]
@@ -191,19 +194,22 @@ def in_short(fields: Sequence[str]) -> str:
 
 
 def _explained(step: Step, near: Iterable[Record], left: Collection[str]) -> StepState:
-    """Return the state of a new step: stale if an earlier plan's artifact is in the same place.
+    """Return the state of a missing step, with the settings that differ from a finished step.
+
+    The state is stale if an artifact in `left` is in the same place, else new.
 
     Args:
-      step: The new step.
+      step: The missing step.
       near: Records of the finished steps in the same place, perhaps of other studies.
-      left: Ids of artifacts that earlier plans or locks of this study named.
+      left: Ids of unplanned artifacts that earlier plans or locks of this study named.
     """
     own = [record for record in near if record.fingerprint[:ID_DIGITS] in left]
     fields, record = _nearest((_fields(one, step), one) for one in own or near)
     if own:
         reason = f"changed: {in_short(fields)}"
         return StepState("missing", reason, "stale", fields, record.fingerprint[:ID_DIGITS])
-    return StepState("missing", f"new; the nearest finished: {in_short(fields)}", "new", fields)
+    reason = f"new; differs from the most similar finished step: {in_short(fields)}"
+    return StepState("missing", reason, "new", fields)
 
 
 def _orphans(plan: StudyPlan, records: Iterable[Record]) -> tuple[Orphan, ...]:
@@ -240,16 +246,16 @@ def _orphans(plan: StudyPlan, records: Iterable[Record]) -> tuple[Orphan, ...]:
 
 
 def _fields(record: Record, step: Step) -> Fields:
-    """List the differences of a finished and a planned step.
+    """Return the settings in which a finished and a planned step differ.
 
-    If their settings are equal, the version of the step kind must differ, so list that.
+    If all settings are equal, the versions of the step kind differ, so return the new version.
     """
     found = differences(record.lineage, step.lineage)
     return tuple(found) or (f"version of kind {step.kind}: -> {kind_named(step.kind).version}",)
 
 
 def _no_longer(record: Record, values: Mapping[tuple[str, str], set[object]]) -> str:
-    """Return a phrase for the axis value of an artifact that no planned step has."""
+    """Return a phrase that names the axis value of an artifact which no planned step has."""
     for axis in kind_named(record.kind).place:
         if (value := record.axes.get(axis)) not in values.get((record.kind, axis), ()):
             return f"{axis} {value} is no longer in the study"

@@ -26,7 +26,7 @@ class Data:
 
     @classmethod
     def of(cls, digest: Callable[[], str | None]) -> Data:
-        """Call `digest`. If it raises UnavailableError, return the message as `absent`.
+        """Call `digest` and return its result; if it raises UnavailableError, set `absent` instead.
 
         Raises:
           DataError: if the data exists but cannot be read.
@@ -43,9 +43,9 @@ class Base:
 
     model: LanguageModel
     weights: str | None
-    """Digest of weights from a folder; None for hub weights, which are pinned by revision."""
+    """Digest of weights from a local folder; None for hub weights, which a revision identifies."""
     absent: str | None
-    """Reason why the model's configuration is missing; None if it is known."""
+    """Reason why the model's configuration is missing; None if it is available."""
 
     @classmethod
     def of(cls, model: LanguageModel, folder: Path | None) -> Base:
@@ -53,8 +53,8 @@ class Base:
 
         Raises:
           SpecError: if the model's architecture supports no method.
-          DataError: if the configuration or a weights file is broken.
-          UnavailableError: if the folder cannot be read.
+          DataError: if the configuration or a weights file is damaged.
+          UnavailableError: if the folder cannot be read or has no weights file.
         """
         try:
             known = model.resolved(folder)
@@ -71,7 +71,7 @@ Steps = dict[str, Step]
 
 
 def add_step(steps: Steps, step: Step) -> Step:
-    """Add `step` unless `steps` has one with its fingerprint; return the one in `steps`."""
+    """Add `step`, unless `steps` already has its fingerprint; return the step that `steps` has."""
     return steps.setdefault(step.fingerprint, step)
 
 
@@ -89,7 +89,7 @@ class Text:
 
     @property
     def weights(self) -> str | None:
-        """Digest of weights from a folder; None for hub weights."""
+        """Digest of the base model's weights; see `Base.weights`."""
         return self.base.weights
 
     @property

@@ -2,8 +2,8 @@
 
 A variant is an entry of the study's methods, frozen or tuned. A tuned variant is trained by a chain
 of runs: one per stage of its method, then a final run. The chain starts from the base model's
-weights or, with `start_from`, from those of another tuned variant. Identical runs of different
-variants are one step.
+weights or, with `start_from`, from the weights of another tuned variant. If variants have identical
+runs, the plan contains each of these runs once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lce_core.study.step_kinds import BaseSpec, FinetuneSpec
 
 @dataclass(frozen=True)
 class _Run:
-    """One training run of a variant. `target` and `row_length` are in tokens."""
+    """One training run of a variant. `target` (context) and `row_length` are in tokens."""
 
     name: str
     method: Method
@@ -43,8 +43,8 @@ class PlannedTraining:
     def checkpoint(self, variant: MethodEntry) -> Step | None:
         """Return the training step that produces a variant's weights, and add it to `steps`.
 
-        For a frozen variant this is the training of the base model. Return None if the study does
-        not train the weights: published weights, or a base model from a folder or the hub.
+        For a frozen variant this is the training step of the base model. Return None if the study
+        does not train the weights: they are published, or a base model's from a folder or the hub.
 
         Raises:
           SpecError: if a run has fewer tokens than one optimizer step.
@@ -119,8 +119,8 @@ def _num_steps(training: Training, tokens: int) -> int:
     if tokens < training.tokens_per_step:
         raise SpecError(
             "train_tokens",
-            f"less than one step of {training.tokens_per_step} tokens",
-            "at least one step of training",
-            "raise train_tokens or lower training.tokens_per_step",
+            f"{tokens} tokens for one training run",
+            f"at least one step of training, {training.tokens_per_step} tokens",
+            "increase train_tokens or reduce training.tokens_per_step",
         )
     return tokens // training.tokens_per_step

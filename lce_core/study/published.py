@@ -1,8 +1,8 @@
 """Find the published weights of a variant (its `checkpoint`) and check that they fit the study.
 
-The check reads config.json. Its sizes must equal the base model's. If it states scaled RoPE
-frequencies, they must equal those of the study's method at the target context. Many published
-checkpoints state no scaling; their frequencies cannot be checked.
+The check reads config.json. The sizes in it must equal the base model's. If it states scaled RoPE
+frequencies, these must equal the frequencies of the study's method at the target context. Many
+published checkpoints state no scaling; their frequencies cannot be checked.
 
 This module does not import torch.
 """
@@ -23,9 +23,11 @@ from lce_core.study.planned_data import Data
 from lce_core.study.spec import MethodEntry
 
 MOST_ADDED_TOKENS = 64
-"""Extra vocabulary rows allowed beyond the base model's, for padding and added tokens."""
+"""Number of tokens by which a checkpoint's vocabulary may exceed the base model's (padding, added
+tokens)."""
 _AGREEMENT = 1e-6
-"""Maximum relative difference of frequencies. Published RoPE bases and factors are rounded."""
+"""Maximum relative difference of RoPE frequencies that count as equal. It allows for rounding in
+published RoPE bases and factors."""
 _ADAPTER = "adapter_config.json"
 _LEARNED = "extension.safetensors"
 _INSERTED = "landmark_token_id"
@@ -48,12 +50,12 @@ def published_weights(
       where: Path of the entry in the study file, for errors.
 
     Returns:
-      The digest, or the reason why the weights are missing; neither for a variant without
+      The digest, or the reason why the weights are missing. Both are None for a variant without
         `checkpoint`.
 
     Raises:
       SpecError: if the folder's content contradicts the entry.
-      DataError: if config.json or a weights file cannot be read.
+      DataError: if config.json cannot be read or a weights file is damaged.
     """
     if variant.checkpoint is None:
         return Data(None, None)
@@ -87,19 +89,20 @@ def named_folder(name: str, folders: Mapping[str, Path]) -> Path:
 
 
 def published_folder(digest: str, folders: Mapping[str, Path]) -> Path:
-    """Return the named folder whose weights have this digest.
+    """Return the folder, one of those that the user passed, whose weights have this digest.
 
     Raises:
-      StoreError: if no folder has it, for example because the weights changed after planning.
+      StoreError: if no folder has this digest, for example because its weights changed after
+        planning.
     """
     for folder in folders.values():
         if weights_digest(folder) == digest:
             return folder
     raise StoreError(
         f"published weights {digest[:12]}",
-        "no named folder with this digest",
+        "no folder of --model-folder with weights of this digest",
         "the weights that the folder had when the study was planned",
-        "run the study again, which plans with the folder's present weights",
+        "restore these weights, or run the study again to plan with the present ones",
     )
 
 
@@ -109,15 +112,16 @@ def _require_weights(folder: Path) -> None:
     if (folder / _ADAPTER).is_file():
         raise SpecError(
             folder / _ADAPTER,
-            "a LoRA adapter without the model",
-            "whole weights",
+            "a LoRA adapter, which does not contain the model's weights",
+            "the weights of the whole model",
             "merge the adapter into the base model, and save the model as safetensors",
         )
     raise SpecError(
         folder,
         "no safetensors file",
         "weights as safetensors, because other formats can contain code that runs when loaded",
-        "convert them on a machine where that is safe, with transformers' save_pretrained",
+        "convert the weights with transformers' save_pretrained, in a sandbox if you do not trust"
+        " them",
     )
 
 
@@ -151,7 +155,7 @@ def _other_model(
         f"{folder / 'config.json'}: {key}",
         repr(given),
         f"{expected}, the value of base model {base_model.known_as}",
-        "name the folder of weights that were trained from this base model",
+        "pass a folder with weights that were trained from this base model (--model-folder)",
     )
 
 
@@ -163,8 +167,8 @@ def _check_extras(
         raise SpecError(
             folder / _LEARNED,
             "no such file",
-            f"the additional weights that {method.plugin_name} learned",
-            "name the `model` folder of a checkpoint that lce trained",
+            f"this file with the additional weights that {method.plugin_name} learned",
+            "pass the `model` folder of a checkpoint that lce trained (--model-folder)",
         )
     inserts = method.insertion(base_model.geometry) is not None
     if inserts and not isinstance(config.get(_INSERTED), int):
@@ -172,7 +176,7 @@ def _check_extras(
             f"{folder / 'config.json'}: {_INSERTED}",
             repr(config.get(_INSERTED)),
             f"the id of the token that {method.plugin_name} inserts",
-            "look it up in the tokenizer that was published with the weights, and add the key",
+            "look the id up in the tokenizer that was published with the weights, and add the key",
         )
 
 
@@ -197,8 +201,8 @@ def _check_rope(
         raise DataError(
             f"{file}: rope_parameters",
             f"{stated}, which cannot be read ({type(error).__name__}: {error})",
-            f"all numbers of the form {stated['rope_type']}",
-            "correct or remove the key",
+            f"valid values for all keys that rope_type {stated['rope_type']!r} needs",
+            "correct or remove rope_parameters",
         ) from error
     if not _close(share, geometry.rotary_dim / geometry.head_dim):
         expected = f"{geometry.rotary_dim / geometry.head_dim:g}"
@@ -212,7 +216,8 @@ def _check_rope(
             f"{shown}, which gives other frequencies than {variant.method.plugin_name} at"
             f" {target} tokens",
             f"the frequencies of {variant.name}, or no rope_parameters",
-            "write the method, target_context and parameters with which the weights were trained",
+            "set method, target_context and parameters in the study to those with which the weights"
+            " were trained",
         )
 
 

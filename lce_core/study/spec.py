@@ -29,29 +29,30 @@ _OF_TRAINING = ("train_length", "train_tokens", "training", "start_from")
 MAX_NAME = 100
 """Maximum characters of a study's name, from which file and folder names are made."""
 MAX_LABEL = 64
-"""Maximum characters of a label. A folder name of at most 255 bytes contains two labels."""
+"""Maximum characters of a label. An artifact's folder name, which file systems limit to 255 bytes,
+contains two labels: those of the base model and of the method."""
 MAX_SEEDS = 1000
 MAX_CELLS = 250_000
-"""Maximum cells of a study. Planning 248,400 cells takes 172 s and 1.3 GB on two busy cores; both
-grow with the number of cells."""
+"""Maximum number of cells of a study. Planning 248,400 cells takes 172 s and 1.3 GB of memory on
+two busy cores. Both grow with the number of cells."""
 
 
 class MethodEntry(Section):
     """A variant: an entry of `methods`, frozen (without training) or tuned (fine-tuned).
 
-    Keys that the entry omits default to the study's values; see `StudySpec.target_of` and similar
-    methods.
+    If the entry omits `target_context`, `train_tokens` or `training`, `StudySpec.target_of` and
+    similar methods return the study's value.
     """
 
     method: Method
-    """The method and its parameters; `name` and further keys in a study file."""
+    """The method and its parameters. A study file gives them as `name` and further keys."""
     label: str = Field(pattern=r"^[a-z0-9][a-z0-9_]*$", max_length=MAX_LABEL)
-    """Name in tables. Defaults to the method's name; set it to compare variants of one method."""
+    """Name in tables. Defaults to the method's name. Entries of the same method need labels."""
     tuned: bool = False
     """Fine-tune the base model with the method before evaluating."""
     train_positions: Positions = "exact"
-    """Rounding of token positions in training: exact (none), bf16 (positions) or bf16_angles
-    (positions, frequencies and rotation angles)."""
+    """What training rounds to bf16 when it computes RoPE angles: nothing (exact), token positions
+    (bf16), or positions, frequencies and angles (bf16_angles)."""
     target_context: int | None = Field(default=None, gt=0)
     """Context length in tokens to which the variant extends the model. Defaults to the study's."""
     train_length: int | None = Field(default=None, gt=0)
@@ -89,7 +90,7 @@ class MethodEntry(Section):
                 "checkpoint",
                 f"checkpoint: {self.checkpoint} with tuned: true",
                 "either published weights or weights that the study trains",
-                "remove one of them",
+                "remove `checkpoint` or `tuned`",
             )
         return self
 
@@ -137,13 +138,13 @@ class BenchmarkEntry(Section):
     """An entry of `benchmarks`: a benchmark with its lengths, tasks and methods."""
 
     benchmark: Benchmark
-    """The benchmark and its parameters; `name` and further keys in a study file."""
+    """The benchmark and its parameters. A study file gives them as `name` and further keys."""
     lengths: tuple[Length, ...] = Field(min_length=1)
     """Evaluated context lengths in tokens, including generated tokens."""
     tasks: tuple[str, ...] = Field(min_length=1)
     """Tasks to evaluate. Defaults to all tasks of the benchmark."""
     methods: tuple[str, ...] | None = Field(default=None, min_length=1)
-    """Names of the variants to evaluate. Defaults to all."""
+    """Names of the variants to evaluate, such as yarn or yarn-tuned. Defaults to all variants."""
 
     @model_validator(mode="after")
     def _distinct(self) -> BenchmarkEntry:
@@ -157,7 +158,10 @@ class BenchmarkEntry(Section):
 
 
 class StudySpec(BaseModel):
-    """A whole study. It evaluates base models x methods x seeds x benchmarks x tasks x lengths."""
+    """A whole study. It evaluates every combination of base model, variant and seed.
+
+    Each combination is evaluated on all benchmarks, tasks and lengths that apply to the variant.
+    """
 
     model_config = STRICT
 
@@ -168,7 +172,8 @@ class StudySpec(BaseModel):
     target_context: int = Field(gt=0)
     """Context length in tokens to which the methods extend the base models."""
     train_tokens: int | None = Field(default=None, gt=0)
-    """Number of training tokens of each tuned variant, rounded down to whole optimizer steps."""
+    """Number of tokens on which each tuned variant is trained, rounded down to whole optimizer
+    steps."""
     corpus: Corpus
     """Source of training and held-out text."""
     base_models: tuple[LanguageModel, ...] = Field(min_length=1)
@@ -176,13 +181,13 @@ class StudySpec(BaseModel):
     methods: tuple[MethodEntry, ...] = Field(min_length=1)
     """Variants to compare."""
     training: Training | None = None
-    """Training settings of the tuned variants; required if there are any."""
+    """Training settings of the tuned variants. Required unless each tuned variant has its own."""
     benchmarks: tuple[BenchmarkEntry, ...] = Field(min_length=1)
-    """Benchmarks to evaluate, with their lengths."""
+    """Benchmarks to evaluate, each with its lengths and tasks."""
     seeds: tuple[int, ...] = Field(min_length=1, max_length=MAX_SEEDS)
     """Distinct seeds, 0 or more. Each seed trains and evaluates every variant once."""
     expects: tuple[Expectation, ...] = Field(default=(), max_length=MAX_ENTRIES)
-    """Comparisons that the hypothesis predicts. They change no id."""
+    """Comparisons that the hypothesis predicts. They are not part of any fingerprint."""
     upsampling: Upsampling = Upsampling()
     """Sampling of training text by document length."""
     evaluation: Evaluation = Evaluation()
@@ -193,7 +198,7 @@ class StudySpec(BaseModel):
         return variant.target_context or self.target_context
 
     def train_length_of(self, variant: MethodEntry) -> int:
-        """Return the row length in tokens of a tuned variant's last training run."""
+        """Return the length in tokens of the training rows in a tuned variant's last run."""
         return variant.train_length or self.target_of(variant)
 
     def train_tokens_of(self, variant: MethodEntry) -> int:
@@ -235,7 +240,7 @@ class StudySpec(BaseModel):
 
     @property
     def num_cells(self) -> int:
-        """Number of cells, counted without building them."""
+        """Number of cells, computed without creating the cells."""
         of_one_seed = sum(
             len(entry.tasks) * len(entry.lengths) * sum(map(entry.evaluates, self.methods))
             for entry in self.benchmarks
@@ -261,20 +266,21 @@ class StudySpec(BaseModel):
         if self.evaluation.rotation == "stock" and self.evaluation.precision == "fp32":
             raise SpecError(
                 "evaluation.rotation",
-                "stock with precision fp32, which rounds no cosines",
+                "stock with `precision: fp32`, in which stock rotation does not differ",
                 "`rotation: stock` only with `precision: bf16`",
-                "leave out rotation, or set precision: bf16",
+                "leave out `rotation`, or set `precision: bf16`",
             )
         if min(self.seeds) < 0 or max(self.seeds) >= 1 << 63:
-            raise SpecError("seeds", list(self.seeds), "seeds from 0 to 2^63 - 1", "choose others")
+            wrong = next(seed for seed in self.seeds if not 0 <= seed < 1 << 63)
+            raise SpecError("seeds", wrong, "seeds from 0 to 2^63 - 1", "choose another seed")
         _refuse_repeats("seeds", self.seeds)
         _refuse_repeats("base_models", [base.known_as for base in self.base_models])
         for base in self.base_models:
             if base.known_as != base.plugin_name and base.known_as in MODELS.names():
                 raise SpecError(
                     "base_models",
-                    f"label {base.known_as} for a {base.plugin_name}",
-                    "a label that is not the name of a registered base model",
+                    f"label {base.known_as} for base model {base.plugin_name}",
+                    "a label that is not the name of another base model",
                     "choose another `label`",
                 )
         _refuse_repeats("methods", [variant.name for variant in self.methods])
@@ -327,9 +333,9 @@ class StudySpec(BaseModel):
             if start is not None:
                 raise SpecError(
                     f"methods[{index}].start_from",
-                    f"a circle: {' from '.join([*path, start.name])}",
-                    "a chain of runs that begins with the base model",
-                    "remove one `start_from`",
+                    f"a cycle: {', which starts from '.join([*path, start.name])}",
+                    "a chain of training runs that starts from the base model",
+                    "remove one `start_from` of the cycle",
                 )
         return self
 
@@ -343,7 +349,7 @@ class StudySpec(BaseModel):
                     raise SpecError(
                         f"benchmarks[{index}].methods",
                         repr(name),
-                        "the name of a method of the study, with -tuned for tuned ones",
+                        "a method of the study, with -tuned if it is tuned",
                         did_you_mean(name, names),
                     )
                 for task, length in itertools.product(entry.tasks, entry.lengths):
@@ -351,8 +357,9 @@ class StudySpec(BaseModel):
                     if cell in seen:
                         raise SpecError(
                             f"benchmarks[{index}]",
-                            f"{' '.join(map(str, cell))}, which benchmarks[{seen[cell]}] has too",
-                            "each task at each length once per method",
+                            f"{' '.join(map(str, cell))}, which is also in"
+                            f" benchmarks[{seen[cell]}]",
+                            "each method, task and length of a benchmark in one entry only",
                             "change methods, tasks or lengths of one of the two entries",
                         )
                     seen[cell] = index
@@ -364,8 +371,8 @@ class StudySpec(BaseModel):
             raise SpecError(
                 "expects",
                 f"more than {MAX_COMPARISONS:,} comparisons",
-                f"at most {MAX_COMPARISONS:,} pairs of methods at a length",
-                "name fewer methods or lengths",
+                f"at most {MAX_COMPARISONS:,}, one per pair of methods, length and base model",
+                "list fewer methods or lengths in `expects`",
             )
         return self
 

@@ -1,7 +1,7 @@
 """Read a study file: parse its YAML into a `StudySpec`.
 
 Each key is validated separately, so that every error names the file and the key, and states the
-value, the expected value and a remedy.
+given value, the expected value and a remedy.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def load_study(path: Path) -> StudySpec:
     if where != str(path):
         raise SpecError(
             where,
-            "a path that is not UTF-8",
+            "a path with bytes that are not UTF-8",
             "a path in UTF-8",
             "rename the file or its folder",
         )
@@ -52,7 +52,7 @@ def load_study(path: Path) -> StudySpec:
             where,
             f"a file that cannot be read ({error.strerror})",
             "a readable study file",
-            "check the path",
+            "check the path and the file's permissions",
         ) from None
     except UnicodeDecodeError as error:
         raise SpecError(
@@ -72,7 +72,12 @@ def parse_study(text: str, where: str) -> StudySpec:
     """
     data = plain_yaml(text, where)
     if not isinstance(data, dict):
-        raise SpecError(where, type(data).__name__, "a mapping", "start with `study: name`")
+        raise SpecError(
+            where,
+            "an empty file" if data is None else f"a value of type {type(data).__name__}",
+            "a mapping with keys such as `study` and `methods`",
+            "start the file with `study: NAME`",
+        )
     canonical_json(data, f"{where}:")
     require_text(data, f"{where}:")
     return _study(data, where)
@@ -85,7 +90,7 @@ def _study(data: dict[str, Any], where: str) -> StudySpec:
             raise SpecError(
                 f"{where}: {key}",
                 "an unknown key",
-                "a key of a study",
+                "a key of a study file",
                 did_you_mean(str(key), known),
             )
     at = f"{where}: "
@@ -159,8 +164,8 @@ def _benchmark(entry: dict[str, Any], where: str) -> BenchmarkEntry:
         raise SpecError(
             f"{where}.lengths",
             "nothing",
-            "lengths of the benchmark in tokens",
-            "add `lengths: [4096, 8192]`",
+            "the context lengths to evaluate, in tokens",
+            "add, for example, `lengths: [4096, 8192]`",
         )
     tasks = _tuple(entry.get("tasks", list(benchmark.tasks())), f"{where}.tasks")
     for task in tasks:
@@ -168,7 +173,7 @@ def _benchmark(entry: dict[str, Any], where: str) -> BenchmarkEntry:
             raise SpecError(
                 f"{where}.tasks",
                 repr(task),
-                f"tasks of {benchmark.plugin_name}",
+                f"a task of {benchmark.plugin_name}",
                 did_you_mean(str(task), benchmark.tasks()),
             )
     lengths = _tuple(entry["lengths"], f"{where}.lengths")
@@ -205,7 +210,9 @@ def _parsed(
 
 def _tuple(value: object, where: str) -> tuple[Any, ...]:
     if not isinstance(value, list) or not value:
-        raise SpecError(where, repr(value), "a list with at least one entry", "write it in [ ]")
+        raise SpecError(
+            where, repr(value), "a list with at least one entry", "write the entries in [ ]"
+        )
     return tuple(value)
 
 
@@ -213,5 +220,7 @@ def _mapping(value: object, where: str) -> dict[str, Any]:
     if isinstance(value, str):
         return {"name": value}
     if not isinstance(value, dict):
-        raise SpecError(where, repr(value), "a mapping or a name", "write {name: ...}")
+        raise SpecError(
+            where, repr(value), "a mapping or a name", "write, for example, {name: NAME}"
+        )
     return value

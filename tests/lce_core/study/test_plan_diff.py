@@ -173,7 +173,9 @@ def test_what_another_study_finished_in_a_place_makes_nothing_stale(
     assert found.orphans == ()
     step = next(cell.step for cell in plan.cells if cell.step)
     field = "held_out.tokens_per_domain: 16384 -> 8192"
-    assert found.states[step.fingerprint].reason == f"new; the nearest finished: {field}"
+    assert found.states[step.fingerprint].reason == (
+        f"new; differs from the most similar finished step: {field}"
+    )
 
 
 def test_a_lock_names_what_was_before_where_no_plan_does(text: Path, store: Store) -> None:

@@ -145,7 +145,7 @@ def test_the_cells_of_a_repository_name_it_and_need_no_weights_to_be_planned(
     ("labels", "message"),
     [
         (["same", "same"], "base_models: got same more than once"),
-        (["toy_llama"], "got label toy_llama for a hub_model; expected a label that is not"),
+        (["toy_llama"], "got label toy_llama for base model hub_model; expected a label"),
     ],
 )
 def test_names_that_would_be_two_models_are_refused(labels: list[str], message: str) -> None:

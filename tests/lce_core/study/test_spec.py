@@ -162,7 +162,7 @@ def test_an_expectation_about_methods_without_a_common_length_is_refused() -> No
         {"name": "passkey", "lengths": [256], "methods": ["none", "pi"]},
     ]
     message = refusal(edited(expects=[EXPECTED], benchmarks=apart))
-    assert "expects[0].benchmark: got passkey, which does not evaluate both yarn-tuned" in message
+    assert "got passkey, where the study does not evaluate both yarn-tuned" in message
 
 
 def test_more_comparisons_than_a_plan_should_hold_are_refused() -> None:
@@ -211,7 +211,7 @@ def test_two_variants_of_a_method_need_labels() -> None:
         ({"tuned": False, "train_tokens": 4096}, "methods[0].train_tokens: got a value for yarn"),
         ({"tuned": False, "training": {}}, "methods[0].training: got a value for yarn"),
         ({"start_from": "yarn"}, "got 'yarn', which is not in the study"),
-        ({"start_from": "yarn-tuned"}, "a circle: yarn-tuned from yarn-tuned"),
+        ({"start_from": "yarn-tuned"}, "a cycle: yarn-tuned, which starts from yarn-tuned"),
         ({"start_from": "pi-tunde"}, "write 'pi-tuned'"),
         ({"start_from": "none"}, "got 'none', which is not trained"),
     ],
@@ -234,7 +234,7 @@ PASSKEY = {"name": "passkey", "profile": "tiny", "lengths": [128, 256]}
 @pytest.mark.parametrize(
     ("second", "message"),
     [
-        ({}, "got none passkey single 128, which benchmarks[0] has too"),
+        ({}, "got none passkey single 128, which is also in benchmarks[0]"),
         ({"lengths": [512, 256]}, "none passkey single 256"),
         ({"lengths": [512], "methods": ["none", "none"]}, "none more than once"),
         ({"lengths": [512], "methods": ["yarn-tnued"]}, "write 'yarn-tuned'"),
@@ -261,7 +261,7 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     latin.write_bytes(b"study: caf\xe9\n")
     with pytest.raises(SpecError, match="got byte 10, which is not UTF-8"):
         load_study(latin)
-    with pytest.raises(SpecError, match="got list; expected a mapping"):
+    with pytest.raises(SpecError, match="got a value of type list; expected a mapping"):
         parse_study("- a\n- b\n", "list.yaml")
     with pytest.raises(SpecError, match=r"name of a shipped study.*write 'toy'"):
         study_path("toyy")
