@@ -1,1 +1,1 @@
-"""Turn text into rows: sampling, tokenising, packing, and the held-out text of evaluation."""
+"""Turn text into tokens: training rows (sampled, tokenised, packed), and text for evaluation."""

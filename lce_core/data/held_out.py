@@ -1,8 +1,9 @@
 """Held-out text for benchmarks: one token stream per domain, with document starts.
 
-A folder holds stream-<n>.bin for the n-th domain, documents.parquet (the held-out split, unless
-token shards list it), order.parquet (the start of each document) and manifest.json. As in training
-rows, each document starts with the token that `tokenised.separator_of` returns, if any.
+A folder contains stream-<n>.bin with the tokens of domain n, order.parquet with the start of each
+document, documents.parquet with the names of the documents, and manifest.json. If the corpus has
+token shards, these name the documents and documents.parquet is missing. As in training rows, each
+document starts with the token that `tokenised.separator_of` returns, if any.
 """
 
 from __future__ import annotations
@@ -48,12 +49,12 @@ class HeldOutText:
         return cls(domains, folder, np.dtype(manifest["dtype"]))
 
     def stream(self, domain: str) -> NDArray[np.uint32]:
-        """Return all tokens of a domain, document after document (tokens,)."""
+        """Return the tokens of all documents of a domain, concatenated (tokens,)."""
         tokens = np.fromfile(self._folder / _stream_file(self._number(domain)), dtype=self._dtype)
         return tokens.astype(np.uint32)
 
     def document_starts(self, domain: str) -> NDArray[np.int64]:
-        """Return the index in the domain's stream at which each document starts (documents,)."""
+        """Return the index of each document's first token in the domain's stream (documents,)."""
         self._number(domain)
         table = pq.read_table(self._folder / "order.parquet", filters=[("domain", "=", domain)])
         return np.asarray(table["start"].to_numpy(), dtype=np.int64)
@@ -75,12 +76,12 @@ def pack_held_out(
 ) -> dict[str, Any]:
     """Join held-out documents to one stream of at most `tokens_per_domain` tokens per domain.
 
-    Documents are ordered by a hash of their names, so that any prefix is a fair sample of the
-    split; the last document is cut. With `shards`, documents come from token shards instead of text
-    (see `token_pool`).
+    Documents are ordered by a hash of their names, so that the start of a stream is a fair sample
+    of the split. The last document is cut at the limit. With `shards`, tokens come from token
+    shards and no text is read (see `token_pool`).
 
     Returns:
-      The manifest; the `tokens` of a domain are fewer than requested if the corpus has no more.
+      The manifest. A domain with less text than requested has fewer `tokens`.
 
     Raises:
       UnavailableError: if the corpus is not on this machine.

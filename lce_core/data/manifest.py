@@ -1,4 +1,4 @@
-"""Manifest of a folder of tokens: its contents as JSON, with sha256 sums of its files."""
+"""Manifest of a folder of tokens: a JSON file that describes its contents, with their sha256."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def file_digests(folder: Path, *names: str) -> dict[str, str]:
 
 
 def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
-    """Write manifest.json; equal manifests give equal bytes."""
+    """Write manifest.json; equal manifests yield equal files."""
     text = json.dumps(manifest, indent=1, sort_keys=True)
     (folder / NAME).write_text(text + "\n", encoding="utf-8")
 

@@ -1,12 +1,15 @@
 """Pack tokens for training: rows of one length in memory-mapped files.
 
-Documents drawn by `lce_core.data.sampling`, each after the token that `tokenised.separator_of`
-returns (if any), are joined and cut into rows; the remainder is dropped. As in LCEG's training,
-there is no document mask, and positions continue across documents. Rows are memory-mapped, so any
-number of processes read any row in microseconds, and memory does not grow with the data. A folder
-of rows holds rows.bin (and weights.bin if the model weights its loss), documents.parquet (the
-documents of the corpus, unless its token shards list them), order.parquet (the start of each
-document) and manifest.json, which `pack_rows` also returns.
+`lce_core.data.sampling` draws the documents. They are joined and cut into rows; each starts with
+the token that `tokenised.separator_of` returns, if any. As in LCEG's training, tokens attend across
+documents of a row (there is no document mask), and positions continue from one document to the
+next. Rows are memory-mapped, so any number of processes read any row in microseconds, and memory
+does not grow with the data.
+
+A folder of rows contains rows.bin, weights.bin (if the model weights the loss of its tokens),
+order.parquet with the start of each document, documents.parquet with the names of the documents,
+and manifest.json, which `pack_rows` also returns. If the corpus has token shards, these name the
+documents and documents.parquet is missing.
 
 Source: LCEG, arXiv:2409.12181, section 4 and appendix 9.3; Fu et al. 2024, arXiv:2402.10171.
 """
@@ -40,11 +43,11 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 BLOCK_TOKENS = 1 << 20
-"""Tokens packed at a time. Changing the number changes the rows, because each block gets its own
-random seed in `prepare_rows`."""
+"""Tokens packed at a time. A change of this number changes the rows of models that insert tokens,
+because `prepare_rows` gets another random seed for each block."""
 _PREPARATION = 1 << 20
-"""Number in the seed of `prepare_rows` that separates its random numbers from those of the document
-draw, whose seeds contain the domain's index."""
+"""Part of the seed of `prepare_rows`. It differs from every domain index, which the seeds for
+drawing documents contain in its place, so the random numbers are independent."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +60,7 @@ class PackedRows:
 
     @classmethod
     def open(cls, folder: Path) -> PackedRows:
-        """Map the rows that `pack_rows` wrote to `folder`.
+        """Memory-map the rows that `pack_rows` wrote to `folder`.
 
         Raises:
           StoreError: if a file is missing or its size differs from the manifest.
@@ -76,8 +79,8 @@ class PackedRows:
     def read(self, indices: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Return token ids (n, row_length) and loss weights (n, row_length) of the given rows.
 
-        weights[:, i] weights the prediction of token i; column 0 is never predicted and has weight
-        0.
+        weights[:, i] is the loss weight of predicting token i. Token 0 is never predicted and has
+        weight 0.
         """
         tokens = self._tokens[indices].astype(np.int64)
         if self._weights is None:
@@ -108,17 +111,19 @@ def pack_rows(
 
     Args:
       corpus: source of the text.
-      base_model: post-processes the rows (`LanguageModel.prepare_rows`).
+      base_model: may insert tokens of its own into the rows (`LanguageModel.prepare_rows`).
       tokenizer: the base model's tokenizer.
       row_length: tokens per row.
-      num_rows: number of rows; a corpus with less text is used several times.
+      num_rows: number of rows; a corpus with too little text is used several times.
       upsampling: how strongly long documents are preferred.
-      seed: determines the choice and order of documents, and the post-processing.
+      seed: determines the choice and order of documents, and the tokens that the model inserts.
       folders: data folders for the corpus.
       out: existing folder to write into.
-      report: called with {"stage", "documents", "tokens"}, then with {"stage", "done", "total"} in
-        rows, both with "tokens_per_second".
-      shards: token shards of the corpus, so that no text is read; as in `token_pool`.
+      report: called with {"stage", "documents", "tokens", "tokens_per_second"} while text is
+        tokenised, then with {"stage", "done", "total", "tokens_per_second"}, where "done" and
+        "total" count rows.
+      shards: folder of the corpus's token shards, from which tokens are read; None tokenises the
+        text.
 
     Returns:
       The manifest, as written to manifest.json.
@@ -168,7 +173,7 @@ def pack_rows(
 
 
 def _cut(pool: TokenPool, draw: Draw, row_length: int) -> Iterator[NDArray[np.uint32]]:
-    """Yield the joined documents in blocks (rows, row_length) of about `BLOCK_TOKENS` tokens."""
+    """Yield blocks (rows, row_length) of the joined documents, of about `BLOCK_TOKENS` tokens."""
     block_tokens = max(1, BLOCK_TOKENS // row_length) * row_length
     left = int(draw.tokens.sum())
     block = np.empty(min(block_tokens, left), dtype=np.uint32)
@@ -196,8 +201,8 @@ def _write_rows(
 ) -> dict[str, str]:
     """Write rows.bin and, if the model weights its loss, weights.bin; return their sha256.
 
-    Plain writes instead of a writable memory map: on a full disk a write raises an error, while a
-    map kills the process.
+    The files are written without a memory map, because on a full disk a write raises an error,
+    while a memory map kills the process.
     """
     is_weighted = type(base_model).prepare_rows is not LanguageModel.prepare_rows
     names = ("rows.bin", "weights.bin") if is_weighted else ("rows.bin",)
@@ -220,7 +225,10 @@ def _write_rows(
 
 
 def _write_order(draw: Draw, file: Path) -> None:
-    """Write order.parquet: each drawn document, its pass and its start in the joined rows."""
+    """Write order.parquet: each drawn document, the pass through its domain, and its first token.
+
+    The first token is an index into all rows, concatenated.
+    """
     starts = np.cumsum(draw.tokens) - draw.tokens
     columns = {"document": draw.documents, "pass": draw.passes, "start": starts}
     pq.write_table(pa.table(columns), file)

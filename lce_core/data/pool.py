@@ -1,4 +1,4 @@
-"""Open the documents of a split as token ids: from token shards, or by tokenising the text."""
+"""Open the documents of a split as token ids: read token shards, or tokenise the text."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ def token_pool(
     out: Path,
     report: Report,
 ) -> Iterator[TokenPool]:
-    """Yield the documents of a split as token ids, readable until the `with` block ends.
+    """Yield the documents of a split as token ids; they can be read until the `with` block ends.
 
     Args:
       corpus: source of the text.
-      split: part of the corpus, for training or held out.
+      split: "train" or "held_out".
       tokenizer: turns text into ids.
-      vocabulary: upper limit of ids.
+      vocabulary: number of ids; every id is smaller.
       folders: data folders for the corpus.
       shards: output of `write_shards` for the corpus. None tokenises the split into a temporary
         file and lists its documents in `out`.
-      out: existing folder to write into.
-      report: called with the progress of tokenising.
+      out: existing folder for the temporary file and the list.
+      report: called with the progress of tokenising, as in `tokenise`.
     """
     if shards is not None:
         yield TokenShards.open(shards, split)
@@ -61,5 +61,5 @@ def token_pool(
 
 
 def listings(out: Path) -> tuple[str, ...]:
-    """Return the Parquet files that list documents in `out`; their sha256 enters the manifest."""
+    """Return the names of the Parquet files in `out` that list documents."""
     return (*((LISTING,) if (out / LISTING).is_file() else ()), "order.parquet")

@@ -1,16 +1,16 @@
 """Per-source length upsampling: choose and order the documents of a training set.
 
 Within each domain, long documents are always kept and short ones with a small probability, until
-the domain has its share of the token budget. Long text is therefore up-weighted while the mixture
-of domains stays that of the corpus: the last document of each domain is cut where the domain's
-share ends, so that a small budget keeps the mixture too. Domains are interleaved evenly, so any
-prefix of the order has the same mixture, as nearly as whole documents allow. Everything works on an
-index (domain and length of each document) and depends on the seed. A corpus that is too small is
-used again in a new order.
+the domain has its share of the token budget. Long text is therefore up-weighted, while the fraction
+of tokens from each domain stays that of the corpus. The last document of each domain is cut where
+the domain's share ends, so that the fractions are right for a small budget, too. Domains are
+interleaved evenly, so the first part of the order has the same fractions, as nearly as whole
+documents allow. The draw needs only the domain and length of each document, and a seed. A domain
+that is too small is drawn again, in a new order.
 
-Source: Fu et al. 2024, arXiv:2402.10171, section 3; LCEG, arXiv:2409.12181, appendix 9.3. Here
-lengths are counted instead of estimated from characters, and the shares are those of the corpus
-itself.
+Source: Fu et al. 2024, arXiv:2402.10171, section 3; LCEG, arXiv:2409.12181, appendix 9.3. Unlike
+there, lengths are counted in tokens instead of estimated from characters, and the domains' shares
+are those of the corpus.
 """
 
 from __future__ import annotations
@@ -30,15 +30,16 @@ class Draw:
     """Documents in training order, and the statistics of the draw."""
 
     documents: NDArray[np.int64]
-    """Indices of documents in the corpus; an index occurs again if the corpus is used several
-    times."""
+    """Indices of documents in the corpus; an index occurs several times if its domain was drawn
+    several times."""
     tokens: NDArray[np.int64]
     """Number of tokens taken from the start of each document; their sum is the budget."""
     passes: NDArray[np.int64]
-    """Number of the pass through its domain in which each document was drawn, from 0."""
+    """Pass through the domain (0, 1, ...) in which each document was drawn."""
     statistics: list[dict[str, Any]]
-    """One entry per domain: available and drawn tokens and documents, the domain's share of each
-    token count, and the number of passes started."""
+    """One entry per domain: available and drawn tokens and documents, the domain's share of all
+    available and of all drawn tokens, and the number of passes through the domain, including a
+    partial last pass."""
 
 
 def draw_documents(
@@ -50,14 +51,14 @@ def draw_documents(
     upsampling: Upsampling,
     seed: int,
 ) -> Draw:
-    """Draw documents with `budget` tokens in total, in the corpus's mixture of domains.
+    """Draw documents with `budget` tokens in total; each domain has its share in the corpus.
 
     Args:
       domains: index into `names` for each document (documents,).
       lengths: tokens of each document (documents,), separators included.
       names: names of the domains.
       budget: number of tokens to draw.
-      upsampling: what counts as long, and how often shorter documents are kept.
+      upsampling: length from which documents are always kept, and probability of keeping others.
       seed: determines the order and which short documents are kept.
 
     Raises:
@@ -69,7 +70,7 @@ def draw_documents(
             "corpus",
             "no tokens in the training split",
             "text to train on",
-            "add text, or lower the held-out share",
+            "add text, or lower held_out_percent",
         )
     in_domain = [domains == domain for domain in range(len(names))]
     available = [int(lengths[there].sum()) for there in in_domain]
@@ -110,7 +111,7 @@ def draw_documents(
 
 
 def _shares(available: list[int], budget: int) -> list[int]:
-    """Divide the token budget among domains in proportion to `available`; the sum is exact."""
+    """Divide the token budget among domains in proportion to `available`; the sum is `budget`."""
     total = sum(available)
     shares = [budget * tokens // total for tokens in available]
     # The largest remainders are rounded up.

@@ -1,8 +1,8 @@
 """Segments of token shards: the unit that is written and checked as a whole.
 
-A segment is a folder with one flat file of ids per domain that occurs (uint16 or uint32,
-memory-mappable), the list of its documents, and the position in the source where the next segment
-starts.
+A segment is a folder with one file of ids for each domain that occurs in it (uint16 or uint32), the
+list of its documents, and the position in the source at which the next segment starts. The first
+segment of a corpus in which domains 0 and 2 occur has the files
 
     00000/0.bin  00000/2.bin  00000/documents.parquet  00000/segment.json
 """
@@ -45,7 +45,7 @@ class TokenBlock:
     held_out: NDArray[np.bool_]
     names: list[str]
     end: Place
-    """Position in the source where the next block starts."""
+    """Position in the source at which the next block starts."""
 
 
 @dataclass(eq=False)
@@ -112,8 +112,8 @@ def seal(segment: Segment, domains: tuple[str, ...], progress: Path, number: int
 def sealed_segments(progress: Path, dtype: np.dtype[Any]) -> list[dict[str, Any]]:
     """Return the content of segment.json for each complete segment of an interrupted run.
 
-    The first damaged segment and all later ones are deleted, because segments after a gap would be
-    misplaced.
+    The first damaged segment and all later ones are deleted, because the run continues where the
+    last remaining segment ends.
     """
     found: list[dict[str, Any]] = []
     while (folder := progress / segment_name(len(found))).is_dir():
@@ -130,18 +130,20 @@ def sealed_segments(progress: Path, dtype: np.dtype[Any]) -> list[dict[str, Any]
 
 
 def check_sizes(folder: Path, facts: Mapping[str, Any], dtype: np.dtype[Any]) -> None:
-    """Compare the sizes of a segment's files with its segment.json.
+    """Check that a segment's files have the sizes that its segment.json states.
 
     Raises:
-      StoreError: if a shard is missing, or its size differs.
+      StoreError: if a shard (`<domain>.bin`) is missing or has another size.
     """
     if sum(facts["bytes"].values()) != facts["tokens"] * dtype.itemsize:
-        raise damaged(folder, f"{facts['tokens']} tokens of another size than {dtype.name}")
+        got = f"{sum(facts['bytes'].values())} bytes for {facts['tokens']} tokens of {dtype.name}"
+        raise damaged(folder, got)
     for domain, expected in facts["bytes"].items():
         file = folder / f"{domain}.bin"
         size = file.stat().st_size if file.is_file() else None
         if size != expected:
-            raise damaged(file, "no such file" if size is None else f"{size} of {expected} bytes")
+            got = "no such file" if size is None else f"{size} bytes instead of {expected}"
+            raise damaged(file, got)
 
 
 def damaged(file: Path, got: str) -> StoreError:
@@ -155,5 +157,5 @@ def damaged(file: Path, got: str) -> StoreError:
 
 
 def segment_name(number: int) -> str:
-    """Return the folder name of a segment; names sort like numbers."""
+    """Return the folder name of a segment: five digits, so that names sort like numbers."""
     return f"{number:05d}"

@@ -1,4 +1,4 @@
-"""Lengths of the texts that a model reads and writes, from which its cost is estimated."""
+"""Lengths of the texts that a model reads and writes, from which the cost model predicts times."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Self
 
 @dataclass(frozen=True)
 class Sequences:
-    """Number of sequences of each length that a model processes; the cost model's input."""
+    """Lengths of the sequences that a model processes; input of the cost model."""
 
     counts: Mapping[int, int] = field(default_factory=dict)
-    """Number of sequences of each length in tokens."""
+    """Number of sequences, by length in tokens."""
 
     @classmethod
     def of(cls, lengths: Iterable[int]) -> Self:
@@ -25,7 +25,10 @@ class Sequences:
 
     @property
     def lengths(self) -> dict[str, float]:
-        """`mean`, `min` and `max` tokens of a sequence; empty without sequences."""
+        """Mean, minimum and maximum length in tokens, as `mean`, `min` and `max`.
+
+        Empty if there are no sequences.
+        """
         if not self.counts:
             return {}
         mean = self.num_tokens / sum(self.counts.values())
@@ -33,10 +36,10 @@ class Sequences:
 
     @property
     def mean_length(self) -> float:
-        """Mean length of a sequence, weighted by its length; 0 without sequences.
+        """Mean length of the sequence that a token belongs to; 0 if there are no sequences.
 
-        A token's attention cost is proportional to the length of its sequence, so as many tokens in
-        sequences of this one length cost the same.
+        A token's attention cost is proportional to the length of its sequence. The same number of
+        tokens in sequences of this one length would therefore cost as much.
         """
         tokens = self.num_tokens
         squares = sum(length * length * count for length, count in self.counts.items())
@@ -45,9 +48,9 @@ class Sequences:
 
 @dataclass(frozen=True)
 class Answers:
-    """Number and maximum length of the answers that a model generates in a cell."""
+    """Number and maximum length of the answers that a model generates in an evaluation."""
 
     number: int = 0
-    """Number of prompts that get an answer."""
+    """Number of answers."""
     longest: int = 0
-    """Maximum tokens per answer; an answer that is complete ends earlier."""
+    """Maximum length of an answer in tokens; generation may stop earlier."""

@@ -1,9 +1,10 @@
 """Write a corpus as token shards, from which training rows and held-out text are cut.
 
-Text is read in the source's order, tokenised by several workers, and reassembled in order, so that
-the files do not depend on the number of workers. A segment is sealed every `SEGMENT_TOKENS` tokens
-(`lce_core.data.segments`). A killed run continues after the last sealed segment. Memory holds one
-segment and a few blocks of text.
+Text is read in the source's order, tokenised by several threads, and written in the source's order,
+so that the files do not depend on the number of threads. Whenever `SEGMENT_TOKENS` tokens are
+ready, they are written to disk as a segment (`lce_core.data.segments`). A killed run continues
+after the last complete segment. Only one segment and a few blocks of text are in memory. The output
+folder has a folder for each segment and a manifest:
 
     00000/...  00001/...  manifest.json
 """
@@ -34,8 +35,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 SEGMENT_TOKENS = 1 << 25
-"""Minimum tokens of a segment, after which it is written: 64 MiB of uint16, about a minute of work
-for one core. An interrupted run repeats at most one segment."""
+"""A segment is written when it has at least this many tokens: 64 MiB of uint16, about a minute of
+work for one core. An interrupted run repeats the work of at most one segment."""
 
 
 def write_shards(
@@ -52,10 +53,9 @@ def write_shards(
 
     Args:
       corpus: source of the text.
-      tokenizer: turns text into ids; each worker gets a copy.
+      tokenizer: turns text into ids; each thread gets a copy.
       folders: data folders for the corpus.
-      progress: folder of sealed segments, kept until `out` is complete; the run continues from its
-        contents.
+      progress: folder of the complete segments, from which an interrupted run continues.
       out: existing folder to write into.
       workers: number of tokenising threads; it does not affect the output.
       report: called with {"stage", "documents", "tokens", "tokens_per_second"} after each block.
@@ -64,7 +64,7 @@ def write_shards(
       The manifest, as written to manifest.json.
 
     Raises:
-      UnavailableError: if the corpus is neither on this machine nor on a hub that answers.
+      UnavailableError: if the corpus is neither on this machine nor on a reachable hub.
       DataError: if there is no text, or text that cannot be used.
       SpecError: if the tokenizer's ids need more than 32 bits.
     """
@@ -96,7 +96,7 @@ def write_shards(
             corpus.plugin_name,
             "no tokens in any document",
             "text to tokenise",
-            "add text, or let the study name other files",
+            "add text, or set `files` to patterns that match files with text",
         )
     return _publish(sealed, corpus, tokenizer, progress, out)
 
@@ -107,10 +107,10 @@ def _tokenised(
     blocks: Iterator[Block],
     workers: int,
 ) -> Iterator[TokenBlock]:
-    """Yield tokenised blocks in input order, with at most `workers` blocks in progress.
+    """Tokenise blocks in `workers` threads; yield them in input order.
 
     Threads suffice, because the Rust tokenizers release the GIL while they encode. Each thread has
-    its own copy, because encoding changes options of the tokenizer.
+    its own tokenizer, because encoding changes options of the tokenizer.
     """
     own = threading.local()
 
@@ -150,7 +150,7 @@ def _publish(
     progress: Path,
     out: Path,
 ) -> dict[str, Any]:
-    """Link the files of all sealed segments into `out`; write and return the manifest."""
+    """Hard-link the files of all complete segments into `out`; write and return the manifest."""
     digests: dict[str, str] = {}
     for number, facts in enumerate(sealed):
         (out / segment_name(number)).mkdir()
@@ -182,7 +182,7 @@ def _publish(
 def _link(old: Path, new: Path) -> None:
     """Hard-link a file into the output folder, or copy it on file systems without hard links.
 
-    The file also stays in `progress`, so that a run killed before the commit can continue.
+    The file also stays at `old`, so that a run that is killed before the step ends can continue.
     """
     try:
         os.link(old, new)

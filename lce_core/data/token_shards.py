@@ -23,7 +23,7 @@ from lce_core.data.tokenised import TokenArray, TokenPool
 
 @dataclass(frozen=True, eq=False)
 class TokenShards(TokenPool):
-    """One split of the output of `write_shards`; documents of the other split have length 0."""
+    """One split of the output of `write_shards`. Documents of the other split have length 0."""
 
     _segments: NDArray[np.int32]
     _starts: NDArray[np.int64]
@@ -32,7 +32,7 @@ class TokenShards(TokenPool):
 
     @classmethod
     def open(cls, folder: Path, split: Split) -> TokenShards:
-        """Read the index and check the sizes of the shards.
+        """Read the list of documents and check the sizes of the shards.
 
         Raises:
           StoreError: if the manifest or a shard is missing, or a shard's size differs.
@@ -51,10 +51,10 @@ class TokenShards(TokenPool):
         return cls(domains, lengths, keys, segments, starts, folder, dtype)
 
     def document(self, index: int) -> TokenArray:
-        """Return the token ids of one document, its separator first, as a memory map.
+        """Return the token ids of one document as a memory map; the separator is the first.
 
-        Each document gets a separate map: a map of the whole shard would count every page ever read
-        as memory of this process.
+        Each document gets a memory map of its own. With one map of the whole shard, every page that
+        was ever read would count as memory of this process.
         """
         length = int(self.lengths[index])
         if not length:
@@ -68,7 +68,11 @@ class TokenShards(TokenPool):
 def _index(
     folder: Path, facts: Mapping[str, Any], names: list[str], dtype: np.dtype[Any]
 ) -> tuple[NDArray[np.bool_], NDArray[np.int64], NDArray[np.int64], NDArray[np.uint64]]:
-    """Return arrays (documents,) of a segment: held out, domain index, tokens and name key."""
+    """Return four arrays (documents,) of a segment.
+
+    The arrays contain True for held-out documents, the domain's index, the number of tokens, and
+    `name_key`.
+    """
     check_sizes(folder, facts, dtype)
     columns = ["domain", "tokens", "held_out", "key"]
     try:
@@ -80,7 +84,8 @@ def _index(
     domains = listed[domain.indices.to_numpy()]
     lengths = table["tokens"].to_numpy()
     if int(lengths.sum()) != facts["tokens"]:
-        raise damaged(folder / INDEX, f"documents of {int(lengths.sum())} tokens")
+        got = f"documents with {int(lengths.sum())} tokens instead of {facts['tokens']}"
+        raise damaged(folder / INDEX, got)
     return table["held_out"].to_numpy(), domains, lengths, table["key"].to_numpy()
 
 

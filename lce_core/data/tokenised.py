@@ -1,9 +1,9 @@
-"""Tokenise documents to disk, with an index of them in memory.
+"""Tokenise documents into a file on disk, with an index of the documents in memory.
 
-Documents are read once, tokenised in batches, and appended to one file. The index keeps domain,
-position and length of each (about 30 bytes per document), so drawing and packing never read text
-again, and memory grows only with the number of documents. Special tokens spelled out in a text are
-tokenised as plain characters.
+Documents are read once, tokenised in batches, and appended to one file. The index has the domain,
+position and length of each document (about 30 bytes per document). Drawing and packing therefore
+never read text again, and memory grows only with the number of documents. If a text contains the
+name of a special token, such as "</s>", the name is tokenised as plain characters.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 BATCH_CHARACTERS = 500_000
 BATCH_DOCUMENTS = 1024
-"""Documents per batch, at most. The two limits bound memory: the Rust tokenizer needs about 100
-bytes per token until the batch is done."""
+"""A batch ends at `BATCH_CHARACTERS` characters or at this many documents. Both limit memory: the
+Rust tokenizer needs about 100 bytes per token until the batch is done."""
 
 TokenArray = NDArray[np.uint16] | NDArray[np.uint32]
 
@@ -41,19 +41,19 @@ _DOCUMENTS = pa.schema([("name", pa.string()), ("domain", pa.string()), ("tokens
 
 @dataclass(frozen=True, eq=False)
 class TokenPool(ABC):
-    """Documents of a split as token ids; the document lengths and domains are in memory."""
+    """Documents of a split as token ids. Only lengths, domains and keys are in memory."""
 
     domains: NDArray[np.int64]
     """Index of each document's domain (documents,)."""
     lengths: NDArray[np.int64]
-    """Tokens of each document, its separator included (documents,); 0 if its text is empty or it
-    belongs to another split."""
+    """Number of tokens of each document, with its separator (documents,); 0 if the text is empty or
+    the document belongs to another split."""
     keys: NDArray[np.uint64]
-    """`name_key` of each document (documents,): sorting by it shuffles the documents."""
+    """`name_key` of each document (documents,), a hash; sorting by it shuffles the documents."""
 
     @abstractmethod
     def document(self, index: int) -> TokenArray:
-        """Return the token ids of one document, its separator first."""
+        """Return the token ids of one document; the separator, if any, is the first."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +61,7 @@ class TokenisedDocuments(TokenPool):
     """Tokens of many documents in one memory-mapped file."""
 
     tokens: TokenArray
-    """All tokens, document after document."""
+    """Tokens of all documents, concatenated."""
     starts: NDArray[np.int64]
     """Index of each document's first token in `tokens` (documents,)."""
 
@@ -71,16 +71,16 @@ class TokenisedDocuments(TokenPool):
 
 
 def token_dtype(vocabulary: int) -> np.dtype[Any]:
-    """Return uint16 if it holds every id of the vocabulary, else uint32.
+    """Return uint16 for a vocabulary of at most 2^16 ids, else uint32.
 
     Raises:
-      SpecError: if 32 bits are too few.
+      SpecError: if the vocabulary has more than 2^32 ids.
     """
     if vocabulary > 1 << 32:
         raise SpecError(
             "tokenizer",
-            f"a vocabulary of {vocabulary}",
-            "at most 2^32 ids, which 32 bits hold",
+            f"a vocabulary of {vocabulary} ids",
+            "at most 2^32 ids, because ids are stored in 32 bits",
             "use the tokenizer that belongs to the model",
         )
     return np.dtype(np.uint16 if vocabulary <= 1 << 16 else np.uint32)
@@ -104,7 +104,7 @@ def tokenise(
       documents: documents in the order in which they are stored.
       domains: the corpus's domains; every document belongs to one.
       tokenizer: turns text into ids.
-      vocabulary: upper limit of ids.
+      vocabulary: number of ids; every id is smaller.
       tokens_file: output file of all ids with dtype `token_dtype(vocabulary)`.
       index_file: output file of name, domain and number of tokens of each document.
       report: called with {"stage", "documents", "tokens", "tokens_per_second"} after each batch.
@@ -152,7 +152,7 @@ def _batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
 
 
 def token_ids(tokenizer: PreTrainedTokenizerBase, texts: list[str]) -> list[list[int]]:
-    """Return the ids of each text; names of special tokens in it count as plain characters."""
+    """Return the ids of each text. Names of special tokens in a text count as plain characters."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         found = tokenizer(texts, add_special_tokens=False, split_special_tokens=True)["input_ids"]
@@ -170,7 +170,9 @@ def token_ids(tokenizer: PreTrainedTokenizerBase, texts: list[str]) -> list[list
 
 
 def separator_of(tokenizer: PreTrainedTokenizerBase) -> int | None:
-    """Return the id put before every document: beginning-of-text, else end-of-text, else None.
+    """Return the id of the token that is put before every document; None for no such token.
+
+    This is the beginning-of-text token or, if the tokenizer has none, the end-of-text token.
 
     Qwen and GPT-NeoX have no beginning-of-text token; their training separated documents by the
     end-of-text token.
@@ -181,7 +183,7 @@ def separator_of(tokenizer: PreTrainedTokenizerBase) -> int | None:
 
 
 def encoded(tokenizer: PreTrainedTokenizerBase, batch: Sequence[Document]) -> list[list[int]]:
-    """Return each document's ids, first the id of `separator_of`, if any; none for empty text."""
+    """Return the ids of each document, after the id of `separator_of`; [] for an empty text."""
     ids = token_ids(tokenizer, [document.text for document in batch])
     first = separator_of(tokenizer)
     separator = [] if first is None else [first]
@@ -234,5 +236,8 @@ def _listing(batch: list[Document], lengths: NDArray[np.int64]) -> pa.Table:
 
 
 def name_key(name: str) -> int:
-    """Return the first 64 bits of the sha256 of a document's name, a reproducible sort key."""
+    """Return a number that serves as a reproducible pseudorandom sort key for a document's name.
+
+    The number is the first 64 bits of the name's sha256.
+    """
     return int.from_bytes(hashlib.sha256(name.encode("utf-8")).digest()[:8], "big")
