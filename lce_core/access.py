@@ -153,12 +153,12 @@ class Guard:
           app: The ASGI application behind the guard.
           secret: The secret that a request must contain as Basic password or Bearer token. The
             login page exchanges it for a cookie.
-          port: Port on which the server listens, for checking host and origin.
+          port: Port on which the server listens; the host and origin of a request must name it.
           local_storage: Entries that the login page writes into the browser's local storage, for
             applications whose pages set their own `Authorization` header.
           in_band_websockets: True if `app` authenticates inside a WebSocket, so that the handshake
             needs no secret.
-          open_paths: Paths that reveal nothing, such as /health, and need no secret.
+          open_paths: Paths that need no secret because they reveal nothing, such as /health.
         """
         self.app = app
         self.secret = secret
@@ -208,7 +208,7 @@ class Guard:
             )
 
     def _refusal(self, headers: Mapping[str, str]) -> str:
-        """Return why the request is refused even if it has the secret; "" if it is not refused."""
+        """Return the reason why a request is refused whatever its secret; "" if there is none."""
         host = headers.get("host", "")
         # DNS rebinding: a foreign domain that resolves to 127.0.0.1 sends its own name as Host.
         if host not in self.hosts:
@@ -274,7 +274,7 @@ def _headers(scope: Scope) -> dict[str, str]:
 
 
 def _secrets(headers: Mapping[str, str]) -> list[str]:
-    """Return the secret in a request's `Authorization` header, as a list of one or none."""
+    """Return the secret in a request's `Authorization` header; [] if it contains none."""
     scheme, _, value = headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer":
         return [value]
@@ -288,7 +288,7 @@ def _secrets(headers: Mapping[str, str]) -> list[str]:
 
 
 def _cookies(headers: Mapping[str, str], name: str) -> list[str]:
-    """Return the value of a request's cookie `name`, as a list of one or none."""
+    """Return the value of a request's cookie `name`; [] if the request has no such cookie."""
     try:
         cookies = SimpleCookie(headers.get("cookie", ""))
     except CookieError:

@@ -1,6 +1,6 @@
 """Translate the settings `device` and `precision` into torch devices, dtypes and autocast contexts.
 
-Also report the number, memory and peak speed of the GPUs of this machine.
+Further functions return the number, memory and peak speed of this machine's GPUs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from lce_core.errors import SpecError
 DeviceName = Literal["auto", "cpu", "cuda"]
 
 _PEAK_BF16 = {"H200": 989e12, "H100": 989e12, "A100": 312e12}
-"""Dense bf16 FLOP/s from NVIDIA's data sheets (SXM), by part of the device's name."""
+"""Dense bf16 FLOP/s from NVIDIA's data sheets (SXM); each key is a part of torch's device name."""
 
 
 def count_accelerators() -> int:
@@ -35,7 +35,7 @@ def resolve_device(name: DeviceName) -> torch.device:
         raise SpecError(
             "execution.device",
             "cuda, but torch sees no CUDA device",
-            "a device of this machine",
+            "a device that torch can use on this machine",
             "use device cpu or auto, or install a CUDA build of torch",
         )
     return torch.device("cuda" if name != "cpu" and count_accelerators() else "cpu")

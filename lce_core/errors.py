@@ -2,13 +2,13 @@
 
 LceError
 +-- SpecError             the request is wrong; nothing was computed or written
-+-- UnavailableError      a cell cannot be computed; the report shows it with this reason
++-- UnavailableError      a cell cannot be computed; the report shows the reason
 +-- DataError             data is unreadable or not what it claims to be
 +-- NonFiniteError        a loss or score became NaN or infinite
 +-- StoreError            the store is inconsistent, or its disk is full
 |   +-- LeaseLostError    another process took the lease over; the attempt must not be committed
 +-- ServiceError          a server (Prefect, MLflow) or browser is missing or does not start
-|   +-- PrefectMovedError Prefect no longer has the API that a plug-in of lce wraps
+|   +-- PrefectMovedError the installed Prefect lacks an API that lce extends
 +-- WorkerLostError       a process ended in the middle of a step
 +-- ProcessFailedError    a launched process raised an unexpected exception
 +-- DefectError           an unexpected exception was raised: a bug in lce
@@ -68,11 +68,14 @@ class LceError(Exception):
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The texts (where, got, expected, remedy, details), from which `restored` rebuilds it."""
+        """The texts (where, got, expected, remedy, details) that `restored` turns into an error."""
         return self.args
 
     def within(self, where: str) -> Self:
-        """Return a copy with another `where`, for a caller that knows the value's full path."""
+        """Return a copy with another `where`.
+
+        A caller uses it that knows the full path of the wrong value in the study file.
+        """
         return _made(type(self), (where, *self.parts[1:]))
 
     def __str__(self) -> str:
@@ -143,7 +146,8 @@ class StepsFailedError(LceError):
 
     Args:
       unit: Name of the unit, the steps that one worker computes together.
-      failed: End events of the failed steps, with fingerprint, class, error and message.
+      failed: One mapping for each failed step: its fingerprint, class (failure class, such as
+        "data"), error (exception class) and message.
     """
 
     held: tuple[str, ...] = ()
@@ -154,12 +158,12 @@ class StepsFailedError(LceError):
         first = self.failed[0]
         more = f" (and {len(self.failed) - 1} more steps)" if len(self.failed) > 1 else ""
         self.reason = f"{first['class']}: {first['error']}: {first['message']}{more}"
-        """First failure as "class: error: message", with the number of further failed steps."""
+        """First failure as "class: error: message", then "(and N more steps)" if more failed."""
         super().__init__(
             unit,
             f"{len(self.failed)} failed step{'s' * (len(self.failed) > 1)}",
             "every step of the unit done",
-            "fix the cause of the first one, then run the study again",
+            "fix the cause of the first failure, then run the study again",
             self.reason,
         )
 

@@ -80,7 +80,7 @@ def frequencies(
     head: int | None = None,
     **parameters: Any,
 ) -> Evidence:
-    """Declare the inverse RoPE frequencies that a method must produce.
+    """Declare the RoPE frequencies (inv_freq) that a method must produce.
 
     Args:
       expected: Frequencies in radians per token, one for each index in `pairs`.
@@ -108,9 +108,19 @@ def value(
     positions: Sequence[tuple[int, ...]] = (),
     **parameters: Any,
 ) -> Evidence:
-    """Declare a method's attention factor, its reach in tokens, or its distances between positions.
+    """Declare the value of another quantity that a method must produce.
 
-    Arguments are those of `frequencies`; `positions` are (query, key) pairs of token positions.
+    Args:
+      quantity: "attention_factor" (factor of queries and keys), "reach" (longest request in tokens
+        that the method supports), or "distance" or "training_distance" (relative distances in the
+        method's attention at evaluation or in training).
+      expected: The value; for distances, one value for each entry of `positions`.
+      origin: Source of the value.
+      geometry: Attention shape of the base model; Llama-2-7B by default.
+      target: Context length in tokens to which the method extends the model.
+      request: Length in tokens of the processed sequence; None: `target`.
+      positions: (query, key) pairs of token positions, for distances.
+      **parameters: Parameters of the method.
     """
     request = target if request is None else request
     subject = OfMethod(
@@ -145,7 +155,8 @@ def calls(
 def computation(plugin: type[Any], evidence: Evidence) -> Callable[[], Any]:
     """Return a function without arguments that recomputes one reference value of a plug-in.
 
-    Build and check the plug-in first, so that the returned function runs only the tested code.
+    The plug-in is built and checked before the function is returned, so that a call of the function
+    runs only the code that computes the value.
 
     Raises:
       SpecError: if the evidence's parameters do not fit the model or the lengths.

@@ -34,16 +34,17 @@ class Execution(BaseModel):
     home: Path
     """LCE_HOME: folder of the store."""
     slots: int = Field(default=1, ge=1)
-    """Number of simultaneous steps on this host: one per GPU, or one per CPU core."""
+    """Maximum number of simultaneous steps on this host; usually one per GPU, or per CPU core."""
     training_slots: int | None = Field(default=None, ge=1)
-    """Number of simultaneous training runs; null means `slots`. Each process of a run uses one
-    GPU."""
+    """Maximum number of simultaneous training runs; null means `slots`. Each process of a run uses
+    one GPU."""
     evaluation_slots: int | None = Field(default=None, ge=1)
-    """Number of simultaneous steps that train nothing; null means `slots`. Each uses one GPU."""
+    """Maximum number of simultaneous steps other than training runs; null means `slots`. Each uses
+    one GPU."""
     engine: str = LOCAL
-    """Where workers run. local: this machine. ray: the Ray cluster at $RAY_ADDRESS, or else this
-    machine's. ray:HOST:PORT: the Ray cluster with this head node. With Ray, `slots` is the number
-    of simultaneous steps in the whole cluster."""
+    """Where workers run. local: this machine. ray: the Ray cluster at $RAY_ADDRESS or, if it is not
+    set, a Ray cluster on this machine. ray:HOST:PORT: the Ray cluster with this head node. With
+    Ray, `slots` counts the simultaneous steps in the whole cluster."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Device for training and evaluation; auto uses GPUs if torch finds any."""
     processes: int = Field(default=1, ge=1)
@@ -59,19 +60,21 @@ class Execution(BaseModel):
     host memory. auto: the first of these that fits; after an out-of-memory error the run tries the
     next. true means full, false means none. Results do not depend on the choice."""
     compile_layers: bool = False
-    """Compile each layer with torch.compile when training on CUDA."""
+    """Compile each decoder layer with torch.compile when training on CUDA."""
     token_graphs: bool = False
-    """Run the forward passes of generated tokens, except attention, as CUDA graphs."""
+    """When a model generates text on CUDA, run each token's forward pass, except attention, as a
+    CUDA graph."""
     checkpoint_seconds: float = Field(default=60.0, gt=0)
-    """Seconds between resume points of a training run. A cell that scores running text for longer,
-    or for more than a minute, saves its losses in ranges, so that other workers can help."""
+    """Minimum seconds between resume points of a training run. A cell that scores running text for
+    longer than this, or than 60 s, saves its losses in ranges, so that other workers can help."""
     max_attempts: int = Field(default=3, ge=1)
     """Maximum attempts of a step whose failures may be temporary, such as a lost worker."""
     model_folders: dict[str, Path] = {}
-    """Folder with weights and tokenizer, used instead of the hub, by the base model's name in the
-    study or by the `checkpoint` of a method."""
+    """Folders with weights and tokenizer, used instead of the hub. The key is a base model's name
+    in the study, or the `checkpoint` of a method."""
     data_folders: dict[str, Path] = {}
-    """Folder of a data set, or its address hub:OWNER/NAME@COMMIT, by the data set's name."""
+    """Folders of data sets, or their addresses hub:OWNER/NAME@COMMIT. The key is the data set's
+    name."""
     plugin_folders: tuple[Path, ...] = ()
     """Folders with your own plug-ins in methods/, benchmarks/, models/ and corpora/."""
 

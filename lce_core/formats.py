@@ -30,8 +30,8 @@ def short_score(value: float) -> str:
 def rounded(value: float, *beside: float | None) -> str:
     """Format `value` for a sentence that also contains the numbers `beside`.
 
-    The largest absolute value of all these numbers sets the decimals: 2, or 3 if it is below
-    0.0995, or none from 1,000 on.
+    The largest absolute value of all these numbers sets the number of decimals: 0 from 1,000 on, 3
+    from 0.0005 to 0.0995, and 2 otherwise.
     """
     size = max(abs(one) for one in (value, *beside) if one is not None)
     if size >= 1000:

@@ -34,8 +34,8 @@ def fetch(
       repo: hub repository.
       revision: commit of 40 hexadecimal digits; a branch could change during a study.
       patterns: globs of the files to fetch, at any depth.
-      required: globs. A cached copy counts as complete if a file matches one of them (or if there
-        are none) and no shard of split weights is missing.
+      required: globs. A cached copy counts as complete if a file matches any of them and no shard
+        of split weights is missing. If empty, only the shards are checked.
       kind: type of the repository.
 
     Raises:
@@ -70,15 +70,16 @@ def fetch(
         raise UnavailableError(
             f"{repo}@{revision}",
             f"files that are neither in the hub cache nor reachable ({_reason(error)})",
-            "files in the cache, or a hub that answers",
-            "connect to the hub once, or give a local folder",
+            "files in the cache, or a connection to the hub",
+            "connect to the hub and try again (`lce run` with --retry-failed), or give a local"
+            f" folder with --{kind.removesuffix('set')}-folder",
         ) from error
 
 
 def _has_all_shards(folder: Path) -> bool:
     """Return False if a weight shard is missing, judged by names like model-00001-of-00003.
 
-    An interrupted download leaves only some shards in the cache. Without a cached file listing the
+    An interrupted download leaves only some shards in the cache. If no file listing is cached, the
     hub client treats such a copy as complete.
     """
     for file in folder.rglob("*.safetensors"):
@@ -91,7 +92,7 @@ def _has_all_shards(folder: Path) -> bool:
 
 
 def http_errors() -> tuple[type[Exception], ...]:
-    """Return the exception classes that mean that the hub is unreachable or the transfer broke."""
+    """Return the exception classes that mean an unreachable hub or an interrupted transfer."""
     from huggingface_hub.errors import HfHubHTTPError
 
     # The HTTP library changes between hub versions; its error is a base of the hub's own error.
@@ -122,8 +123,9 @@ def listed(place: Path) -> tuple[str, list[str]]:
         raise UnavailableError(
             str(place),
             f"a hub that does not list its files ({_reason(error)})",
-            "a hub that answers, with this data set",
-            "check the connection and the address, then add --retry-failed, or give a local folder",
+            "a connection to the hub, and this data set on it",
+            "check the connection and the address, then run again with --retry-failed, or give a"
+            " local folder with --data-folder",
         ) from error
     return f"hf://datasets/{repo}@{revision}/", [file.rfilename for file in info.siblings or ()]
 
@@ -152,7 +154,7 @@ def _address(place: Path) -> tuple[str, str] | None:
             "data folder",
             str(place),
             "hub:OWNER/NAME@COMMIT with the 40 hex digits of a commit",
-            "take the commit from the data set's page, or give a local folder",
+            "copy the commit from the data set's page on the hub, or give a local folder",
         )
     return found["repo"], found["revision"]
 

@@ -104,7 +104,7 @@ class Plugin(BaseModel):
 P = TypeVar("P", bound=Plugin)
 _PACKAGES: list[str] = []
 """Packages of all registries, such as "lce_core.methods". A user's plug-in may import helper
-modules from the user's folder for any of them, so its code digest searches all."""
+modules that the user added to any of these packages, so the plug-in's code digest searches all."""
 
 
 def plugin_names(folders: Iterable[str]) -> list[str]:
@@ -120,8 +120,8 @@ class Registry(Generic[P]):
       package: dotted name of the folder, such as "lce_core.methods".
       attribute: name under which each module registers its class, such as "METHOD".
       kind: base class of all plug-ins in this folder.
-      table: dotted name of a module whose TABLE lists further plug-ins, which state name, version,
-        source and evidence as class attributes.
+      table: dotted name of a module whose TABLE lists further plug-in classes, or None. Each class
+        states its name, version, source and evidence as class attributes.
     """
 
     def __init__(
@@ -149,8 +149,8 @@ class Registry(Generic[P]):
         """Add every `<name>.py` in `folder` as a plug-in; ignore a folder that does not exist.
 
         Raises:
-          SpecError: if a file has the name of an existing plug-in, and would therefore never be
-            loaded.
+          SpecError: if a file has the name of an existing plug-in, which would be loaded instead of
+            the file.
         """
         path = importlib.import_module(self.package).__path__
         if not folder.is_dir() or str(folder) in path:
@@ -219,7 +219,7 @@ class Registry(Generic[P]):
     def code(self, name: str) -> PluginCode | None:
         """Return VERSION, code digest and file of a user's plug-in; None for a plug-in of lce.
 
-        The digest covers the code that was imported, even if the file has changed since.
+        The digest is that of the imported code, even if the file changed after the import.
 
         Raises:
           SpecError: if `load` rejects the plug-in.
@@ -255,7 +255,7 @@ class Registry(Generic[P]):
                 f"{file}, line {line}" if line else file,
                 f"{type(error).__name__}: {error}",
                 "a file that Python can import",
-                "correct it, or install what it imports",
+                "correct the file, or install the packages that it imports",
             ) from error
 
     def _refuse_marks(self, name: str) -> None:
@@ -279,7 +279,7 @@ class Registry(Generic[P]):
     def parse(self, entry: Mapping[str, Any], where: str) -> P:
         """Build a plug-in from `{"name": ..., **parameters}`, as written in a study file.
 
-        `where` is the path of the entry in the file, for errors.
+        `where` is the path of the entry in the file; errors start with it.
 
         Raises:
           SpecError: for an unknown name or parameter, or an invalid value.
@@ -319,7 +319,7 @@ def _first_line(docstring: str | None) -> str:
 
 
 def _own_folders() -> dict[str, list[Path]]:
-    """Return the users' plug-in folders by the package that they extend."""
+    """Return the plug-in folders that users added to each package."""
     found = {}
     for package in _PACKAGES:
         module = importlib.import_module(package)
@@ -329,7 +329,7 @@ def _own_folders() -> dict[str, list[Path]]:
 
 
 def _last_line(error: Exception, file: str) -> int | None:
-    """Return the innermost line of `file` in the error's traceback; None if it is not there."""
+    """Return the innermost line of `file` in the error's traceback; None if it has no such line."""
     frames = traceback.extract_tb(error.__traceback__)
     return next((one.lineno for one in reversed(frames) if one.filename == file), None)
 
@@ -372,8 +372,8 @@ def _examples(plugin: type[Plugin], module: ModuleType) -> Examples:
         raise SpecError(
             f"{module.__file__}",
             "no EXAMPLES",
-            "parameters to try, at least one mapping of them"
-            + (f"; {', '.join(needed)} has no default" if needed else ""),
+            "at least one mapping of parameters that the contract tests can try"
+            + (f", because these parameters have no default: {', '.join(needed)}" * bool(needed)),
             "add EXAMPLES = ({...},) to the file" if needed else "add {} to EXAMPLES, or remove it",
         )
     return examples

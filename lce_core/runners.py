@@ -1,8 +1,9 @@
 """Compute the steps of a study's plan in a worker process.
 
-A step is one computation: tokenising a corpus, packing training rows, a training run, or a cell
-(one benchmark task at one length for one variant of a model). Its parents are the steps whose
-artifacts it reads. A unit is a list of steps that one worker computes one after another.
+A step is one computation: tokenising a corpus, packing training rows or held-out text, a training
+run, or a cell (one benchmark task at one length for one variant of a model). The parents of a step
+are the steps whose artifacts it reads. A unit is a list of steps that one worker computes one after
+another.
 """
 
 from __future__ import annotations
@@ -62,8 +63,8 @@ from lce_core.training.run import run
 class Runner:
     """Compute steps of all kinds in this process.
 
-    The last model stays loaded, because the cells of a unit, and often of the next unit, use the
-    same weights.
+    The last model stays loaded, because the cells of a unit, and often those of the next unit, use
+    the same weights.
     """
 
     def __init__(self, store: Store, execution: Execution, report: Report) -> None:
@@ -75,7 +76,7 @@ class Runner:
         """Compute the step unless its result exists or another process is computing it.
 
         Returns:
-          "existing", "computed", or "held" if another process holds the step.
+          "existing", "computed", or "held" if another process is computing the step.
         """
         execution = self._execution.model_dump(mode="json")
         outcome = self._store.ensure(step, self._run, execution)
@@ -275,7 +276,7 @@ class Runner:
                 step.folder,
                 f"no undamaged artifact of its {role} {step.parents[role][:12]}",
                 "every input of the step in the store",
-                "run the study again, which computes this input",
+                "run the study again, which recomputes this input",
             )
         return folder
 

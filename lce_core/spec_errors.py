@@ -24,13 +24,14 @@ def spec_error(
 
     Args:
       error: The validation error.
-      where: Path of the validated mapping in the study file; the error's `where` starts with it.
+      where: Path of the validated mapping in the study file. The `where` of the error starts with
+        this path.
       model: The pydantic model that was validated. The error lists its keys.
       label: Name of `model` in the message; the class name if empty.
     """
     found = error.errors(include_url=False)
     first = min(found, key=lambda one: one["type"] != "extra_forbidden")
-    others = "" if len(found) == 1 else f" ({len(found) - 1} more like this)"
+    others = "" if len(found) == 1 else f" (and {len(found) - 1} more errors in this mapping)"
     place = where + "".join(
         f"[{part}]" if isinstance(part, int) else f"{_joint(where)}{part}" for part in first["loc"]
     )

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import Any, TextIO
 
 WIDTH = 80
-"""Columns that a terminal is assumed to have. Callers split wider tables."""
+"""Assumed width of a terminal in columns. Callers split wider tables."""
 _STEERING = re.compile(
     # C0 except tab and newline, DEL, C1; invisible characters and those that reorder text; line
     # and paragraph separators; surrogates, which cannot be encoded.
@@ -25,13 +25,14 @@ _STEERING = re.compile(
 _COLOUR = re.compile("(\\x1b\\[[0-9;]*m)")
 
 _BAR = re.compile("\\r|(?:\\x1b\\[A)+")
-"""Matches the cursor movement at the start of tqdm's writes: a carriage return, or lines up."""
+"""Matches the cursor movement with which tqdm starts a write: a carriage return, or "line up"
+sequences."""
 
 
 def visible(text: str) -> str:
     r"""Return the text with every terminal control character escaped (\x1b, \u202e).
 
-    Tabs, newlines and the joiners of emoji and of Indic and Arabic scripts are kept.
+    Tabs, newlines and the zero-width joiners of emoji and of Indic and Arabic scripts are kept.
     """
     return _STEERING.sub(lambda found: _escape(found[0]), text)
 
