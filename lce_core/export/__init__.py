@@ -1,5 +1,6 @@
-"""Export checkpoints that stock software runs: frequencies in config.json, weights unchanged.
+"""Export models that stock software (transformers, vLLM) runs without lce.
 
-`stock_form` finds the config.json keys that compute the method, or raises an error with the reason
-why stock software cannot run it. `folder` writes the model's folder, and `card` its README.md.
+The method is written as RoPE keys of config.json; the weights stay unchanged. `stock_form` finds
+these keys, or raises an error that says why stock software cannot run the method. `folder` writes
+the model's folder, and `card` its README.md.
 """

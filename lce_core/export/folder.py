@@ -1,8 +1,8 @@
 """Write a model's folder that stock transformers loads: weights, configuration, tokenizer, card.
 
 Weights keep their names and bits, unless another dtype is requested. The configuration states the
-method twice: in `rope_parameters`, and in `rope_theta` and `rope_scaling`, the keys before
-transformers 5. A program that reads only one of the two would otherwise silently run the model
+method twice: in `rope_parameters` for transformers 5, and in `rope_theta` and `rope_scaling` for
+older programs. With only one of them, programs that read the other would silently run the model
 without the method. The folder is written under a temporary name and renamed, so it is either
 complete or absent.
 """
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 WEIGHTS = "model*.safetensors"
 _INDEX = "model.safetensors.index.json"
 _OLD_KEYS = ("rope_theta", "rope_scaling", "partial_rotary_factor", "torch_dtype", "auto_map")
-"""Keys of the source's config.json that are not copied. They are replaced by new values or dropped,
-such as `auto_map`, whose code is not exported."""
+"""Keys of the source's config.json that are not copied. The exported file has new values for them,
+or lacks them: `auto_map`, for example, names code that is not exported."""
 _OF_CONFIGURATION = ("rope_theta", "partial_rotary_factor")
 """Keys of `rope_parameters` that older releases expect at the top level of config.json."""
 
@@ -47,13 +47,13 @@ def export(
     length: int | None = None,
     precision: Precision | None = None,
 ) -> StockForm:
-    """Write the model to folder `out`; return how its configuration states the method.
+    """Write the model to folder `out`; return the form in which its configuration has the method.
 
     Args:
       subject: the model to export.
       out: a new or empty folder.
       length: request length in tokens; required for methods whose frequencies depend on it.
-      precision: dtype of the written weights; None keeps the source's dtype.
+      precision: dtype of the written weights; None keeps each weight's dtype.
 
     Raises:
       SpecError: if `out` is not empty, or no stock configuration computes the method.
@@ -64,7 +64,7 @@ def export(
             f"{out}",
             "a file or a folder that is not empty",
             "a new or empty folder",
-            "name another folder, or remove this one",
+            "name another folder, or remove this file or folder",
         )
     base_model, method = subject.base_model, subject.method
     learned = subject.weights / LEARNED
@@ -101,14 +101,17 @@ def export(
 
 
 def _write_weights(source: Path, out: Path, precision: Precision | None) -> str:
-    """Copy or cast the safetensors of `source`; return the dtype of the written weights."""
+    """Copy or cast the safetensors of `source`; return the dtype to state in config.json.
+
+    If the weights have several dtypes, this is "float32".
+    """
     files = sorted(file for file in source.glob(WEIGHTS) if file.is_file())
     if not files:
         raise DataError(
             source,
-            f"no {WEIGHTS}",
-            "a model's weights as safetensors",
-            "name the folder with these files",
+            f"no file {WEIGHTS}",
+            "a folder with a model's weights as safetensors",
+            "name the folder that contains such files",
         )
     total, dtypes = 0, set()
     for file in files:
@@ -141,7 +144,10 @@ def _configuration(source: Mapping[str, Any], form: StockForm, dtype: str) -> di
 
 
 def _ends(folder: Path) -> Any:
-    """Return `eos_token_id` of generation_config.json: an id, a list, or None if it is missing."""
+    """Return `eos_token_id` of generation_config.json: an id or a list of ids.
+
+    None if the file cannot be read or lacks the key.
+    """
     try:
         found = json.loads((folder / "generation_config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -154,7 +160,8 @@ def _generation(
 ) -> dict[str, Any]:
     """Return the content of generation_config.json: greedy decoding, and ids of special tokens.
 
-    Without a padding token, `generate` would print a warning for every batch.
+    A model without padding token gets its end-of-text token as padding, because `generate` would
+    otherwise print a warning for every batch.
     """
     begin, end, pad = (
         getattr(tokenizer, key) if config.get(key) is None else config[key]

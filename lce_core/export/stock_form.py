@@ -2,9 +2,9 @@
 
 Stock software (transformers, vLLM) has one RoPE table for all heads, layers and texts, caches
 rotated keys, and attends to all earlier tokens. A method whose table depends on the length of a
-request can be exported for requests of one length. transformers' rope_type "dynamic" is not used
-for this: its table depends on the longest text so far, and it reads cached keys that were rotated
-by earlier tables.
+request can be exported for requests of one length only. The rope_type "dynamic" of transformers
+would not reproduce such a method: its table depends on the longest text so far, and cached keys
+stay rotated by earlier tables.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ _RUN = "evaluate it with `lce run`, which supports it"
 
 @dataclass(frozen=True)
 class Subject:
-    """A variant of a study (an entry of its `methods`), its base model and folder of weights."""
+    """The model to export: a variant of a study, its base model and its weights.
+
+    A variant is an entry of the study's `methods`.
+    """
 
     study: str
     variant: str
@@ -37,24 +40,25 @@ class Subject:
     weights: Path
     """Folder with the weights, config.json and tokenizer to export."""
     training: Record | None = None
-    """Record of the run that produced the weights; None for the base model's own weights."""
+    """Record of the step that trained the weights; None if the study did not train them."""
     digest: str | None = None
-    """sha256 of the folder of weights; None if a hub commit or a training run identifies them."""
+    """sha256 of the folder of weights; None if a hub commit or a training step identifies them."""
 
 
 @dataclass(frozen=True, eq=False)
 class StockForm:
-    """A method as keys of a transformers configuration, and the request lengths they hold for."""
+    """A method as keys of a transformers configuration, valid for the stated request lengths."""
 
     rope_parameters: Mapping[str, Any]
     context: int
     """Context of the exported model in tokens: `max_position_embeddings`."""
     table: RopeTable
-    """RoPE table that the keys describe, in float64."""
+    """RoPE table that transformers computes from `rope_parameters`, in float64."""
     follows_up_to: int | None
-    """Longest request in tokens for which the method uses this table; None for no limit."""
+    """Longest request in tokens for which the method uses `table`; None if it always does."""
     only_at: int | None = None
-    """If set, the method uses this table only for requests of exactly this many tokens."""
+    """The one request length in tokens for which the method uses `table`; None for a method whose
+    table does not change up to `follows_up_to`."""
 
 
 def stock_form(
@@ -68,11 +72,11 @@ def stock_form(
     """Return the configuration with which stock software computes the method.
 
     Args:
-      method: the method, as at inference.
+      method: the method to export.
       geometry: geometry of the base model.
       target: context in tokens that the study extends to.
       length: request length in tokens, for methods whose table depends on it.
-      learned: file with the method's learned parameters; None before training.
+      learned: file with the learned parameters of a method such as CLEX; None if there is none.
 
     Raises:
       SpecError: if no stock configuration computes the method; the message says why.
@@ -108,7 +112,7 @@ def stock_form(
 def request_table(
     method: Method, geometry: RopeGeometry, lengths: ContextLengths, learned: Path | None
 ) -> RopeTable:
-    """Return the method's table for a request, including its learned parameters."""
+    """Return the method's table for a request, computed with its learned parameters, if any."""
     table = method.rope_table(geometry, lengths)
     if method.rotary is None:
         return table
@@ -146,7 +150,7 @@ def _refuse_other_attention(
 
 
 def _shared(method: Method, table: RopeTable) -> RopeTable:
-    """Return the table in the shape (pairs,); raise SpecError if the heads' rows differ."""
+    """Return the table in the shape (pairs,); raise SpecError if frequencies differ by head."""
     if table.inv_freq.ndim == 1:
         return table
     first = table.inv_freq[0]
