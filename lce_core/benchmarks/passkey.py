@@ -59,7 +59,7 @@ _TOKENS_PER_CHARACTER = 24 / 90
 class PasskeyKeys(KeyForm):
     """A profile with key tokens, whose depths are computed like those of `clean` and `fast`.
 
-    `strata(draws, 100)` would round differently.
+    The depths of the base class would be rounded differently.
     """
 
     def depths(self, draws: Sequence[np.random.Generator]) -> list[float]:
@@ -130,19 +130,19 @@ class Passkey(PromptBenchmark):
 
 
 def prompt_text(key: int, num_before: int, num_after: int) -> str:
-    """Return the prompt for `key` with that many characters of filler before and after it."""
+    """Return the prompt for `key`, with `num_before` and `num_after` characters of filler."""
     repeated = GARBAGE * (1 + max(num_before, num_after) // len(GARBAGE))
     fact = f"The pass key is {key}. Remember it. {key} is the pass key."
     return "\n".join([INSTRUCTION, repeated[:num_before], fact, repeated[:num_after], QUESTION])
 
 
 def expected_tokens(num_garbage: int) -> float:
-    """Return the expected Llama tokens of a prompt with that many characters of filler."""
+    """Return the expected Llama tokens of a prompt with `num_garbage` characters of filler."""
     return 71 + _TOKENS_PER_CHARACTER * num_garbage
 
 
 def _garbage_that_fits(request: CellRequest, step: int) -> int:
-    """Return the most filler characters that leave room for the answer, a multiple of `step`."""
+    """Return the most filler characters, a multiple of `step`, that leave room for the answer."""
     budget = request.eval_length - NEW_TOKENS
 
     def prompt_tokens(garbage: int) -> int:

@@ -58,9 +58,11 @@ def check_form(case: Case) -> None:
     plugins.check_description(case.plugin)
     parameters = {**case.example, "profile": case.profile}
     plugins.check_identity(BENCHMARKS, case.plugin, parameters)
-    assert case.plugin.unit in RANGES, f"unit {case.plugin.unit!r}: one of {', '.join(RANGES)}"
+    assert case.plugin.unit in RANGES, (
+        f"got the unit {case.plugin.unit!r}; expected one of {', '.join(RANGES)}"
+    )
     assert isinstance(case.plugin.seeded, bool)
-    assert case.benchmark.tasks(), "no task"
+    assert case.benchmark.tasks(), "tasks() returns no task"
 
 
 def check_evidence(case: Case) -> None:
@@ -81,8 +83,11 @@ def check_prompts(case: Case) -> None:
             # Faithful forms reproduce scripts in which the answer comes on top of the length.
             answer = 0 if case.profile == "faithful" else answer_tokens(case, task)
             longest = max(len(prompt.ids) for prompt in prompts) + answer
-            assert longest <= request.eval_length, f"{task}: {longest} tokens with the answer"
-            assert all(prompt.reference for prompt in prompts), f"{task}: no reference"
+            assert longest <= request.eval_length, (
+                f"{task}: the longest prompt and its answer take {longest} tokens of"
+                f" {request.eval_length}"
+            )
+            assert all(prompt.reference for prompt in prompts), f"{task}: empty reference"
 
 
 def check_deterministic(case: Case) -> None:
@@ -115,7 +120,10 @@ def check_seed(case: Case) -> None:
 
 
 def check_independent(case: Case) -> None:
-    """Check that the random draws of one sample change no sample of another cluster."""
+    """Check that the random draws of one sample change no sample of another cluster.
+
+    A cluster is a group of dependent samples, such as questions about one text.
+    """
     kind: Any = type(case.benchmark)
 
     class Redrawn(kind):  # type: ignore[misc]
@@ -159,8 +167,8 @@ def check_hidden(case: Case) -> None:
             if not case.in_words:
                 assert len(places) == 1, f"{task}: the key occurs {len(places)} times"
             assert not places or places[-1] - places[0] <= 0.1, (
-                f"{task}: {prompt.reference!r} is readable from {places[0]:.0%} to"
-                f" {places[-1]:.0%} of the prompt, and hidden at {prompt.depth:.0f} %"
+                f"{task}: {prompt.reference!r} occurs from {places[0]:.0%} to {places[-1]:.0%} of"
+                f" the prompt; expected only one place, at its depth of {prompt.depth:.0f} %"
             )
 
 
@@ -190,12 +198,12 @@ def check_oracle(case: Case) -> None:
         assert min(gold) > 0.9, f"{task}: the reference itself scores {min(gold):.2f}"
         for wrong in ("", "\u00a7\u00a7\u00a7", "\n"):
             scores = score_of(case, task, prompts, [wrong] * len(prompts))
-            assert max(scores) < 0.05, f"{task}: {wrong!r} scores {max(scores):.2f}"
+            assert max(scores) < 0.05, f"{task}: the answer {wrong!r} scores {max(scores):.2f}"
         assert max(gold) <= 1
 
 
 def check_early_stop(case: Case) -> None:
-    """Check that more text does not change the score of a complete answer."""
+    """Check that text after an answer that `complete` accepts does not change its score."""
     if not case.in_words:
         return
     for task in case.benchmark.tasks():
@@ -206,7 +214,10 @@ def check_early_stop(case: Case) -> None:
                     if case.benchmark.complete(task, prompt, answer[:size]):
                         early = score_of(case, task, [prompt], [answer[:size]])
                         late = score_of(case, task, [prompt], [answer])
-                        assert early == late, f"{task}: {answer[:size]!r} is not complete"
+                        assert early == late, (
+                            f"{task}: {answer[:size]!r} counts as complete, but further text"
+                            f" changes its score from {early[0]:g} to {late[0]:g}"
+                        )
 
 
 def check_cell(case: Case) -> None:
@@ -221,7 +232,7 @@ def check_cell(case: Case) -> None:
         assert len(set(metrics)) == len(metrics)
         low, high = RANGES[case.plugin.unit]
         for score in result.scores:
-            assert score.ci_low is not None, f"{score.metric}: no interval"
+            assert score.ci_low is not None, f"{score.metric}: no confidence interval"
             assert score.ci_high is not None
             assert score.ci_low <= score.value <= score.ci_high
             assert score.num_samples > 0
@@ -259,7 +270,8 @@ def check_uniform_model(case: Case) -> None:
         scores = {score.metric: score.value for score in case.benchmark.evaluate(request).scores}
         found = scores[case.benchmark.default_metric]
         assert math.isclose(found, expected, rel_tol=1e-4), (
-            f"{found} {case.plugin.unit} for a uniform model of {size} tokens"
+            f"got {found} {case.plugin.unit} for a uniform model of {size} tokens;"
+            f" expected {expected}"
         )
 
 
@@ -271,7 +283,9 @@ def check_repeatable(case: Case) -> None:
         # Evaluate another length in between only if that is fast.
         if not (case.in_words and isinstance(case.benchmark, PromptBenchmark)):
             case.benchmark.evaluate(replace(request, eval_length=request.eval_length + 32))
-        assert case.benchmark.evaluate(request) == first, f"{task}: the cell changed"
+        assert case.benchmark.evaluate(request) == first, (
+            f"{task}: repeated, the evaluation gives another result"
+        )
 
 
 def check_savings(case: Case) -> None:
@@ -304,11 +318,17 @@ def same_scores(task: str, whole: CellResult, short: CellResult) -> None:
     """
     assert len(whole.samples) == len(short.samples) > 0
     for before, after in zip(whole.samples, short.samples, strict=True):
-        assert math.isclose(after.score, before.score, rel_tol=1e-6), f"{task}: {before}"
-        assert (before.prediction or "").startswith(after.prediction or ""), f"{task}: {after}"
+        assert math.isclose(after.score, before.score, rel_tol=1e-6), (
+            f"{task}: with savings, sample {before.sample} scores {after.score}, not {before.score}"
+        )
+        assert (before.prediction or "").startswith(after.prediction or ""), (
+            f"{task}: sample {after.sample}: the answer that stops early differs from the whole one"
+        )
     for one, other in zip(whole.scores, short.scores, strict=True):
         assert one.metric == other.metric
-        assert math.isclose(one.value, other.value, rel_tol=1e-6), f"{task}: {one.metric}"
+        assert math.isclose(one.value, other.value, rel_tol=1e-6), (
+            f"{task}: with savings, {one.metric} is {other.value}, not {one.value}"
+        )
 
 
 def check_too_short(case: Case) -> None:

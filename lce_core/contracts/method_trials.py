@@ -26,7 +26,7 @@ FAR = (LLAMA2_7B, PHI2, RopeGeometry(32, 32, 2, 2, 1e4, 128))
 
 
 def at(request: int) -> ContextLengths:
-    """Return the lengths of a request of `request` tokens to a tiny model."""
+    """Return trained, target and request length for a tiny model and `request` tokens."""
     return ContextLengths(TRAINED, TARGET, request)
 
 
@@ -164,7 +164,7 @@ def _learned(method: Method, geometry: RopeGeometry, lengths: ContextLengths) ->
 def with_another_value(
     plugin: type[Method], example: Example, name: str
 ) -> list[tuple[Method, Method]]:
-    """Return pairs of the example's method and a method that differs in one parameter."""
+    """Return pairs of the example's method and a method with another value of `name`."""
     method = built(plugin, example)
     values = [one[name] for one in plugin.examples if name in one]
     values = values or perturbed(getattr(method, name), plugin, name)

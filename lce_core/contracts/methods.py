@@ -91,7 +91,9 @@ def check_defaults_fit_real_models(plugin: type[Method], example: Example) -> No
         shapes = ((geometry.num_pairs,), (geometry.num_heads, geometry.num_pairs))
         assert method.rope_table(geometry, lengths).inv_freq.shape in shapes
         reach = method.reach(geometry, lengths)
-        assert reach is None or reach >= lengths.target, f"reach {reach} is below the target"
+        assert reach is None or reach >= lengths.target, (
+            f"the reach of {reach} tokens is below the target of {lengths.target}"
+        )
 
 
 def check_unextended_table(plugin: type[Method], example: Example) -> None:
@@ -130,7 +132,9 @@ def check_pure(plugin: type[Method], example: Example) -> None:
             method = built(plugin, example)
             tables.append({n: method.rope_table(base.geometry, at(n)) for n in order})
         for other in tables[1:]:
-            assert all(same(tables[0][n], other[n]) for n in lengths), "order changes the table"
+            assert all(same(tables[0][n], other[n]) for n in lengths), (
+                "the RoPE table of a length depends on the order of the requests"
+            )
 
 
 def check_distances(plugin: type[Method], example: Example) -> None:
@@ -224,8 +228,12 @@ def check_order(plugin: type[Method], example: Example) -> None:
         short, long = tokens(12), tokens(length_in_reach(extended))
         first = [logits(extended, ids) for ids in (short, long)]
         second = [logits(extended, ids) for ids in (long, short)]
-        assert torch.equal(first[0], second[1]), f"{name_of(base)}: order changes the short one"
-        assert torch.equal(first[1], second[0]), f"{name_of(base)}: order changes the long one"
+        assert torch.equal(first[0], second[1]), (
+            f"{name_of(base)}: the result for 12 tokens depends on the request before it"
+        )
+        assert torch.equal(first[1], second[0]), (
+            f"{name_of(base)}: the result for {long.shape[1]} tokens depends on the request before"
+        )
 
 
 def check_grouped_heads(plugin: type[Method], example: Example) -> None:
@@ -271,7 +279,9 @@ def check_gradients(plugin: type[Method], example: Example) -> None:
             else:
                 logits(extended, tokens(min(reach, TARGET))).sum().backward()
                 lost = [n for n, p in extended.model.named_parameters() if p.grad is None]
-                assert not lost, f"{name_of(base)}: no gradient reaches {lost}"
+                assert not lost, (
+                    f"{name_of(base)}: no gradient reaches {len(lost)} weights, such as {lost[0]}"
+                )
 
 
 def check_parameters(plugin: type[Method], example: Example) -> None:
@@ -283,7 +293,7 @@ def check_parameters(plugin: type[Method], example: Example) -> None:
         pairs = [pair for one in plugin.examples for pair in with_another_value(plugin, one, name)]
         assert pairs, f"{name}: no other value is accepted; give one in EXAMPLES"
         assert any(behaviour(one) != behaviour(other) for one, other in pairs), (
-            f"{name} changes nothing"
+            f"{name}: no other value changes the method's output"
         )
 
 

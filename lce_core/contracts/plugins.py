@@ -67,7 +67,7 @@ def check_evidence(plugin: type[Plugin]) -> None:
 def check_identity(
     registry: Registry[Any], plugin: type[Plugin], example: Mapping[str, Any]
 ) -> None:
-    """Check that a plug-in rebuilt from its identity is equal, and that it omits only defaults."""
+    """Check that a plug-in can be rebuilt from its identity, which omits exactly the defaults."""
     made = built(plugin, example)
     identity = made.identity()
     assert registry.from_identity(identity) == made

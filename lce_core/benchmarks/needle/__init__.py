@@ -153,7 +153,7 @@ class Needle(PromptBenchmark):
         eval_length: int,
         data_folders: Mapping[str, Path],
     ) -> Sequences | None:
-        """Predict the number of prompts by length if they contain essays, else return None."""
+        """Predict how many prompts of which length the cell has; None without essays."""
         if not self._reads_essays():
             return None
         return Sequences({expected_tokens(base_model, eval_length): self.num_prompts(task)})
@@ -196,9 +196,9 @@ class Needle(PromptBenchmark):
         return _scores_of(prompt.reference, answer)[self._own_metric()]
 
     def scores(self, samples: Sequence[Sample]) -> tuple[Score, ...]:
-        """Compute all three metrics; `accuracy` repeats one, in faithful word_overlap.
+        """Compute the three metrics, and `accuracy`, which repeats one of them.
 
-        In the other profiles it repeats exact_match.
+        It repeats word_overlap in faithful and exact_match in the other profiles.
         """
         each = [_scores_of(str(one.reference), str(one.prediction)) for one in samples]
         metrics = {

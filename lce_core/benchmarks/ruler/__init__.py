@@ -1,6 +1,6 @@
 """RULER: thirteen synthetic tasks in four families, at any length and for any tokenizer.
 
-The profiles `faithful`, `clean` and `fast` generate prompts of RULER's base template. The families
+The profiles `faithful`, `clean` and `fast` build prompts with RULER's `base` template. The families
 are needles in a haystack (eight tasks), variable tracking, common and frequent words, and question
 answering on SQuAD and HotpotQA. Scores are RULER's string matches, 0 to 1: the fraction of
 references in the answer, or for questions 1 if the answer contains any reference. Generation stops

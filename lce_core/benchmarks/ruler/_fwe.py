@@ -1,4 +1,4 @@
-"""Frequent words extraction (fwe): random words; the r-th most frequent occurs n / r^2 times.
+"""Frequent words extraction (fwe): the r-th most frequent word occurs in proportion to 1 / r^2.
 
 The most frequent word is noise ("..."); the task asks for the next three.
 """
@@ -26,9 +26,9 @@ frequent, and the answer ambiguous."""
 
 
 class FrequentWords:
-    """Frequent words extraction; the size of a prompt is its number of words.
+    """Frequent words extraction; the size of a prompt is an upper limit of its number of words.
 
-    The prompt has fewer words than its size, because the count of each word is rounded down.
+    The count of each word is rounded down, so a prompt has fewer words than its size.
 
     RULER's first release starts with L / 6 words, adds L / 32 at a time, and reserves no tokens for
     the answer, so prompt and answer may exceed the length L by 50 tokens. A sample has the same

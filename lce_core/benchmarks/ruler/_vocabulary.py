@@ -66,7 +66,7 @@ def pair(number: int) -> str:
 
 
 def draw_item(kind: str, rng: Random) -> str:
-    """Draw one key or value ("words", "numbers" or "uuids"), the same as RULER from equal `rng`."""
+    """Draw one key or value ("words", "numbers" or "uuids") as RULER does from the same `rng`."""
     match kind:
         case "words":
             return pair(rng.randrange(len(word_list("adjective")) * len(word_list("noun"))))

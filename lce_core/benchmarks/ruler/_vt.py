@@ -24,7 +24,7 @@ V1_EXAMPLE = (
     "Memorize and track the chain(s) of variable assignment hidden in the following text."
     " {context} Question: Find all variables that are assigned the value {value} in the text"
 )
-"""TASK as in the worked example of RULER's first release: no line breaks and no final "above."."""
+"""TASK as written in the worked example of RULER's first release: one line, without "above."."""
 ANSWER = (
     " Answer: According to the chain(s) of variable assignment in the text above, {count} variables"
     " are {assigned} the value {value}, they are: "
@@ -74,7 +74,7 @@ class Chain:
 
 
 class VariableTracking:
-    """Variable tracking: a solved example, then a chain; the size is the chain's noise blocks.
+    """Variable tracking: a solved example, then a chain whose noise blocks are the prompt's size.
 
     Args:
       draw: random numbers with which the example's size is found as in RULER's first release.

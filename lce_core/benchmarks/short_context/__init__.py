@@ -113,7 +113,7 @@ class ShortContext(Benchmark):
     ) -> Sequences | None:
         """Predict the tokens of each forward pass from the bytes of its text.
 
-        In tasks without `request_texts`, every pass counts with the task's mean length.
+        In tasks without `ShortTask.request_texts`, every pass counts with the task's mean length.
         """
         ratio = base_model.bytes_per_token
         sizes = request_bytes(task, data_folders)
@@ -205,7 +205,7 @@ def _scores(samples: Sequence[Sample], questions: Sequence[Mapping[str, Any]]) -
 
 
 def over_subjects(values: Sequence[float], subjects: Sequence[str | None]) -> Estimate:
-    """Return the mean over subjects of each subject's mean; the interval resamples subjects.
+    """Return the mean over subjects of each subject's mean, with a bootstrap over subjects.
 
     Source: MMLU as in the Open LLM Leaderboard, whose harness has one task per subject.
     """
