@@ -122,7 +122,11 @@ class TextBenchmark(Benchmark):
         eval_length: int,
         data_folders: Mapping[str, Path],
     ) -> Sequences | None:
-        """Predict the windows of a data set from its files' bytes; None for a held-out domain."""
+        """Estimate the number of windows of a data set from the size of its texts in bytes.
+
+        Returns:
+          The windows by length in tokens; None for a held-out domain.
+        """
         if task not in self.data_sets:
             return None
         limit = self.document_limit(task)

@@ -183,7 +183,7 @@ def answer_score(
 
 @lru_cache(maxsize=2 * len(TASKS))
 def _prompt_bytes(task: str, files: Seen) -> tuple[int, ...]:
-    """Return the bytes of each row's complete prompt."""
+    """Return the number of bytes of each row's complete prompt."""
 
     def read() -> list[int]:
         folders = {"longbench": Path(files[0][0]).parent}
