@@ -1,7 +1,8 @@
 """Compute a run: `lce run`, `lce worker` and the Prefect deployment all call `drive`.
 
-First, `flows.work.preflight` determines the missing steps. The callers of `drive` differ in how
-they submit units (as Prefect tasks or in threads), in their display and in how they record results.
+Before `drive`, the callers call `flows.work.preflight`, which determines the missing steps. The
+callers differ in how they submit units (as Prefect tasks or in threads), in their display and in
+how they record results.
 """
 
 from __future__ import annotations
@@ -32,23 +33,24 @@ def drive(
 ) -> RunSummary:
     """Compute all units of a run, and meanwhile update the catalog with finished cells.
 
-    A unit is a list of steps that one worker computes together.
+    A unit is a list of steps that one worker computes one after the other.
 
     Args:
-      run: the run, after its preflight.
-      submit: starts a unit.
+      run: the run, with the works that `preflight` returned.
+      submit: starts a unit, as a Prefect task or in a thread.
       display: shows progress; `drive` closes it.
-      host: name of this process among those that share the store. Equally expensive units start
-        in an order that depends on this name, so that processes that start together claim
-        different units.
+      host: name of this process, different from the names of other processes that use the store.
+        It decides the order of equally expensive units, so that processes which start at the same
+        time claim different units.
       tracks_training: True to show training runs in MLflow while they train.
       waits: True to wait for steps that other processes are computing, once this process has
         nothing else to do. False to leave such steps to those processes and return.
-      stop: once it is set, no further unit starts, and running units get its grace period.
+      stop: once it is set, no further unit starts, and running units may finish within its grace
+        period.
 
     Raises:
       ServiceError: if the workers' infrastructure failed, for example the Ray cluster.
-      StoreError: if the disk is full.
+      StoreError: if the disk is full, or no process computes a step that waiting units need.
     """
     home = run.execution.home
     units = [unit for work in run.works for unit in work.ordered(host)]

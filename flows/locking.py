@@ -1,8 +1,8 @@
 """`lce lock`: write the ids of a study's steps to a lock file, or list ids that have changed since.
 
-A step's id is a hash of everything that its result depends on. The lock of a study FOLDER/mine.yaml
-is FOLDER/mine.lock if that file exists, else FOLDER/study.lock. For shipped studies it is always
-NAME.lock beside the study's file.
+A step's id is a hash of everything that its result depends on. The lock file of FOLDER/mine.yaml is
+FOLDER/mine.lock if that file exists, else FOLDER/study.lock. The lock file of a shipped study NAME
+is always NAME.lock, beside the study's file.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from lce_core.study.lock import MAX_CHARS, Lock, lock_of
 from lce_core.study.plan_diff import LockChange, lock_changes
 
 SHOWN_FIELDS = 3
-"""Maximum number of changed fields that `lce lock --check` prints for a step."""
+"""`lce lock --check` prints at most this many changed fields of a step, and counts the rest."""
 
 
 def lock_file(study: str) -> Path:
@@ -36,17 +36,17 @@ def lock_file(study: str) -> Path:
 def write_lock(study: str, execution: Execution, file: Path | None) -> Path:
     """Write the ids of the study's steps to its lock file, print a summary, and return the path.
 
-    If the store exists, also save a copy there, so that `lce gc` keeps the locked artifacts.
+    If the store exists, also copy the lock there, so that `lce gc` keeps the locked artifacts.
 
     Args:
       study: name of a shipped study, or path of a study file.
-      execution: settings of the computation. Steps have an id only if their data is in one of its
-        data folders.
+      execution: settings of the computation. A step has an id only if its input data is on this
+        machine, in one of the data folders of `execution`.
       file: the lock file; None for the default of `lock_file`.
 
     Raises:
-      SpecError: if the file is another study's lock or cannot be written. Also if rewriting the
-        file would lose ids, because the data of their steps is missing on this machine.
+      SpecError: if the file is another study's lock or cannot be written, or if the new lock would
+        lack ids of the old one because the data of their steps is missing on this machine.
       DataError: if the file exists but is not a lock.
     """
     path = file or lock_file(study)
@@ -59,8 +59,8 @@ def write_lock(study: str, execution: Execution, file: Path | None) -> Path:
     except OSError as error:
         raise SpecError(
             f"{path}",
-            error.strerror or str(error),
-            "a file that this user can write",
+            f"a file that cannot be written ({error.strerror or error})",
+            "a lock file that you can write",
             "give another path with --file",
         ) from None
     if execution.home.is_dir():
@@ -74,7 +74,7 @@ def write_lock(study: str, execution: Execution, file: Path | None) -> Path:
 
 
 def check_lock(study: str, execution: Execution, file: Path | None) -> bool:
-    """Print the step ids that differ from the lock, and why; return True if none differs.
+    """Print each step whose id differs from the lock, and why; return True if none differs.
 
     Raises:
       SpecError: if the lock file is missing or belongs to another study.
@@ -86,7 +86,7 @@ def check_lock(study: str, execution: Execution, file: Path | None) -> bool:
         raise SpecError(
             f"{path}",
             "no such file",
-            "the study's lock",
+            f"the lock file of study {study}",
             f"write the lock with `lce lock {study}`, or give its path with --file",
         )
     lock = read_lock(path, request.plan.study.study)
@@ -124,9 +124,9 @@ def read_lock(path: Path, study: str) -> Lock:
 
 
 def compare_with_lock(request: Request, store: Store) -> str | None:
-    """Compare a study's step ids with its lock, and save a copy of the lock in the store.
+    """Compare a study's step ids with its lock file, and copy the lock to the store.
 
-    A run calls this before it starts. The copy makes `lce gc` keep the locked artifacts.
+    A run calls this before it starts. Because of the copy, `lce gc` keeps the locked artifacts.
 
     Returns:
       A note for the user if ids differ from the lock, or if the lock cannot be read. None if all
@@ -149,14 +149,14 @@ def compare_with_lock(request: Request, store: Store) -> str | None:
 
 
 def _require_data_of_locked(path: Path, old: Lock, request: Request) -> None:
-    """Raise SpecError if `old` locks steps that now have no id, because their data is missing."""
+    """Raise SpecError if a step in `old` now has no id because its data is missing."""
     missing = {(step.kind, step.name) for step in request.plan.expected.values()}
     missing -= {(step.kind, step.name) for step in request.plan.steps.values()}
     if lost := [step for step in old.steps.values() if (step.kind, step.name) in missing]:
         raise SpecError(
             f"{path}",
-            f"{len(lost):,} ids of steps whose data is not on this machine (first: {lost[0].name})",
-            "the data of every locked step",
+            f"{len(lost):,} locked steps whose data is not on this machine (first: {lost[0].name})",
+            "the data of every locked step, because the new lock would lack these ids",
             "give --data-folder as for a run, or delete the file to lock only the other steps",
         )
 

@@ -1,14 +1,14 @@
-"""Prefect plug-in that makes `prefect deployment run controlled-study` work as typed.
+"""Prefect plug-in that makes the command `prefect deployment run controlled-study` work.
 
 The server of `lce up` requires the secret of its home. When a `prefect` command connects to exactly
 that server, the plug-in supplies the secret. No other server receives the secret.
 
-Stock Prefect expects FLOW/DEPLOYMENT. With this plug-in a name without a slash means the deployment
-of that name in the flow `controlled-study`; names with a slash pass unchanged. Prefect loads the
-plug-in through the entry point `prefect.plugins`, but only in a folder whose pyproject.toml enables
-plug-ins in [tool.prefect.plugins], as the checkout's does. The plug-in wraps a method of two client
-classes that are not stable API. If Prefect moves them, the plug-in raises an error that recommends
-the form FLOW/DEPLOYMENT, which always works.
+Without the plug-in, this command needs a name of the form FLOW/DEPLOYMENT. With the plug-in, a name
+without a slash means the deployment of that name in the flow `controlled-study`; names with a slash
+pass unchanged. Prefect loads the plug-in through the entry point `prefect.plugins`, but only in a
+folder whose pyproject.toml enables plug-ins in [tool.prefect.plugins], as the checkout's does. The
+plug-in wraps a method of two client classes that are not stable API. If Prefect moves them, the
+plug-in raises an error that recommends the form FLOW/DEPLOYMENT, which always works.
 """
 
 from __future__ import annotations
@@ -34,12 +34,13 @@ _MARK = "_lce_bare_names"
 
 @register_hook
 def setup_environment(*, ctx: HookContext) -> SetupResult | None:
-    """Accept bare deployment names, and return the client settings for the server of `lce up`.
+    """Accept deployment names without a slash, and return the login for the server of `lce up`.
 
-    Prefect calls this when it is imported. Prefect logs an error and continues without the plug-in.
+    Prefect calls this while it is being imported. If an error is raised here, Prefect logs the
+    error and continues without the plug-in.
 
     Raises:
-      PrefectMovedError: if Prefect's client classes changed.
+      PrefectMovedError: if Prefect's client classes have moved or changed.
       ServiceError: if other users can read the home's secret.
     """
     for client in _clients(ctx.prefect_version):
@@ -58,15 +59,15 @@ def is_active() -> bool:
 
 
 def full_name(name: str) -> str:
-    """Return FLOW/DEPLOYMENT for a deployment's bare name; return any other name unchanged."""
+    """Put the flow's name before a name without a slash; return any other name unchanged."""
     return name if "/" in name else f"{FLOW}/{name}"
 
 
 def _credentials(api_url: str) -> dict[str, str]:
-    """Return the client settings with the URL and secret of the home's server.
+    """Return the client settings (URL and secret) for the home's server.
 
-    Returns an empty dict if `api_url` is another server's, if the user has set credentials, or if
-    the server does not prove that it knows the secret.
+    Return an empty dict if `api_url` belongs to another server, if the user has set credentials, or
+    if the server does not prove that it knows the secret.
     """
     server, given = find(home(), "server"), get_current_settings().api
     if server is None or server.url != api_url.rstrip("/") or given.auth_string or given.key:

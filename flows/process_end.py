@@ -1,4 +1,4 @@
-"""The way in which the entry point of `lce` exits after a command."""
+"""How the process of an `lce` command ends."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 @dataclass
 class ProcessEnd:
-    """Set by `lce run` and `lce worker`, and read by the entry point of `lce` when they return."""
+    """How to exit, which `lce run` and `lce worker` tell the entry point of `lce`."""
 
     skips_handlers: bool = False
-    """True if the process must skip its exit handlers, because Prefect's or Ray's server died.
+    """True to exit without running atexit handlers, because Prefect's server or Ray's head died.
 
-    Without a server, Prefect's handler retries each pending record for minutes, and Ray's handler
-    has crashed with a segmentation fault.
+    Without its server, Prefect's handler retries each pending record for minutes. Without its head,
+    Ray's handler has crashed with a segmentation fault.
     """

@@ -1,4 +1,4 @@
-"""`lce worker`: compute studies without Prefect. Any number of workers may share a store."""
+"""`lce worker`: compute studies without Prefect. Several such workers can share a store."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tasks.slots import Slot
 from tasks.work_queue import Claim
 
 LINE_SECONDS = 60.0
-"""Interval between progress lines while no unit starts or finishes."""
+"""While no unit starts or finishes, print the progress at this interval."""
 
 
 def pull_studies(
@@ -50,17 +50,17 @@ def pull_studies(
         first.
       execution: settings of the computation.
       options: which cells of each study to compute.
-      waits: True to wait for steps that other workers are computing, once this worker has nothing
-        else to do, and to take over the steps of workers that die. If False and other workers are
-        still computing steps, they update the catalog and MLflow when they finish.
+      waits: True to wait, once this worker has nothing else to do, for steps that other workers are
+        computing, and to take over the steps of workers that die. False to return instead; the
+        other workers then update the catalog and MLflow when they finish.
       grace: seconds that running units have to finish after SIGTERM.
-      end: its `skips_handlers` is set if the Ray cluster was lost.
+      end: receives True in `skips_handlers` if the Ray cluster was lost.
 
     Raises:
-      SpecError: if a request is wrong. In this case nothing was started.
-      StoreError: if the disk is full.
+      SpecError: if a study, a setting or an option is wrong. Then nothing was computed.
+      StoreError: if the disk is full, or a damaged catalog cannot be renamed.
       StudyIncompleteError: if some cells failed, in this run or an earlier one.
-      KeyboardInterrupt: after SIGTERM. The leases were released.
+      KeyboardInterrupt: after SIGTERM, once the workers have ended and released their leases.
     """
     console = Terminal(highlight=False, soft_wrap=True, markup=False)
     run = RunContext(preflight(studies, execution, options))
@@ -97,7 +97,7 @@ class LogLines:
 
     Args:
       console: terminal that receives the lines.
-      progress: progress of the run.
+      progress: counts the finished cells and estimates the remaining time.
     """
 
     def __init__(self, console: Console, progress: RunProgress) -> None:
@@ -112,7 +112,7 @@ class LogLines:
             self._console.print(f"{time.strftime('%H:%M:%S')} {line}")
 
     def logged(self, submit: Submit, stop: Stop) -> Submit:
-        """Wrap `submit` so that it prints a line when a unit starts and another when it ends."""
+        """Return a `submit` that also prints a line when a unit starts and when the unit ends."""
 
         def submit_logged(claim: Claim, slot: Slot, end: Callable[[UnitResult], None]) -> None:
             start, where = time.monotonic(), f" on GPU {', '.join(slot.gpus)}" if slot.gpus else ""
@@ -133,7 +133,7 @@ class LogLines:
         return submit_logged
 
     def finish(self, unit: Unit) -> None:
-        """Count the unit's steps as ended, whether or not they succeeded."""
+        """Count the unit's steps as ended, even those that failed."""
         self.progress.end(unit)
 
     def refresh(self) -> None:
@@ -144,7 +144,7 @@ class LogLines:
             self.log(f"{self.progress}, {self.progress.time}  {running}")
 
     def show(self, text: str) -> None:
-        """Print a text without the current time."""
+        """Print a text as it is, without the time in front."""
         self._console.print(text)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""A compiled request: the study's plan and the settings of its computation."""
+"""What a command is asked to do: a study, the settings of its computation, and the plan."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Request:
     execution: Execution
     plan: StudyPlan
     where: str
-    """Name of the study's file in error messages."""
+    """The study's file as error messages name it: NAME.yaml if shipped, else the path."""
 
 
 def compile_request(study: str, execution: Execution) -> Request:

@@ -37,7 +37,7 @@ class RunContext:
 
     @property
     def units(self) -> list[Unit]:
-        """All units to do, parents first."""
+        """All units to do. Units that produce inputs of others come before them."""
         return [unit for work in self.works for unit in work.units]
 
     @property
@@ -52,11 +52,11 @@ class RunContext:
 
     @property
     def failed_before(self) -> dict[str, str]:
-        """Reason of each step that failed permanently in an earlier run, by "KIND NAME"."""
+        """Why each step failed that failed permanently in an earlier run, by "KIND NAME"."""
         return {step: why for work in self.works for step, why in work.failed_before.items()}
 
     def progress(self) -> RunProgress:
-        """Return a new tracker of the cells done and the time left, for a display."""
+        """Return a new counter of finished cells and remaining time, for a display."""
         num_cells = sum(len(work.wanted.cells) for work in self.works)
         slots = slots_here(self.execution)
         return RunProgress(self.units, self.predicted, num_cells, slots, self.tracker)
@@ -70,7 +70,7 @@ _CURRENT: ContextVar[RunContext | None] = ContextVar("run", default=None)
 
 @contextmanager
 def current(run: RunContext) -> Iterator[None]:
-    """Make `current_run` return this run inside the `with` block."""
+    """Make `current_run` return this run during the `with` block."""
     token = _CURRENT.set(run)
     try:
         yield
@@ -79,5 +79,5 @@ def current(run: RunContext) -> Iterator[None]:
 
 
 def current_run() -> RunContext | None:
-    """Return the run that `lce run` has prepared for the flow; None in a deployment's flow."""
+    """Return the run that `lce run` prepared for the flow; None if a deployment started it."""
     return _CURRENT.get()

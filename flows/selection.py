@@ -1,4 +1,4 @@
-"""`--select axis=value,...`: select cells of a plan together with all steps they need."""
+"""`--select axis=value,...`: select cells of a plan, together with all steps that they need."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ AXES = ("base_model", "method", "frozen", "seed", "benchmark", "task", "eval_len
 def select_cells(plan: StudyPlan, select: str) -> StudyPlan:
     """Return the plan with only the selected cells and their ancestors.
 
-    Values of the same axis are alternatives; different axes must all match.
+    A cell is selected if, on every axis in `select`, it has one of the values given for that axis.
 
     Raises:
-      SpecError: if an axis is unknown, if no cell has one of the values, or if no cell matches on
-        all axes.
+      SpecError: if an axis is unknown, if a value does not occur in the plan, or if no cell matches
+        on all axes.
     """
     if not select.strip():
         return plan
@@ -51,7 +51,7 @@ def select_cells(plan: StudyPlan, select: str) -> StudyPlan:
 def with_cells(plan: StudyPlan, cells: Sequence[PlannedCell]) -> StudyPlan:
     """Return the plan with only `cells` and all steps that these cells need.
 
-    Steps in `StudyPlan.expected`, whose data is missing, are treated in the same way.
+    The steps in `StudyPlan.expected`, whose input data is missing, are reduced in the same way.
     """
     known = {**plan.expected, **plan.steps}
     needed: set[str] = set()
@@ -67,31 +67,32 @@ def with_cells(plan: StudyPlan, cells: Sequence[PlannedCell]) -> StudyPlan:
 
 
 def require_work(plan: StudyPlan, where: str) -> None:
-    """Raise SpecError with the first cell's reason if no cell can be computed on this machine."""
+    """Raise SpecError if no cell can be computed on this machine; name the first cell's reason."""
     if not plan.steps:
         raise SpecError(
             where,
-            f"no cell that can be computed on this machine; the first: {plan.cells[0].unavailable}",
+            "no cell that can be computed on this machine"
+            f" (reason for the first: {plan.cells[0].unavailable})",
             "at least one cell that can be computed",
             "provide the missing data or weights",
         )
 
 
 def require_models(plan: StudyPlan, execution: Execution) -> None:
-    """Raise SpecError if a base model's weights have not been fetched, with the command for it."""
+    """Raise SpecError if a base model's weights are missing; the error names the command."""
     for name in models_to_fetch(plan, execution):
         raise SpecError(
             f"base model {name}",
-            f"no such model in {Store(execution.home).models}",
-            "fetched weights",
+            f"no weights in {Store(execution.home).models}",
+            "weights that were downloaded before the run",
             fetching(name),
         )
 
 
 def models_to_fetch(plan: StudyPlan, execution: Execution) -> list[str]:
-    """Return the names of the study's base models that `lce fetch` must download first.
+    """Return the names of the base models whose weights `lce fetch` must download first.
 
-    Models for which the user gives a folder need no download.
+    Models whose folder the user gives with --model-folder need no download.
     """
     models = Store(execution.home).models
     return [
@@ -104,7 +105,7 @@ def models_to_fetch(plan: StudyPlan, execution: Execution) -> list[str]:
 
 
 def fetching(name: str) -> str:
-    """Return the sentence that tells the user how to get a base model's weights."""
+    """Return the remedy for missing weights of a base model, as text for an error message."""
     return f"run `lce fetch {name}`, or name a folder with --model-folder {name}=FOLDER"
 
 
@@ -116,7 +117,7 @@ def _parse(select: str) -> dict[str, set[str]]:
             raise SpecError(
                 "--select",
                 repr(part),
-                "axis=value, or several joined by commas",
+                "a known axis and a value as axis=value, or several such pairs joined by commas",
                 did_you_mean(axis, AXES),
             )
         wanted.setdefault(axis, set()).add(value)

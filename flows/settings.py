@@ -1,6 +1,6 @@
-"""Find the store's folder, study files and a browser, and make the execution settings.
+"""Find the store's folder, study files and a browser, and build the execution settings.
 
-Only this module turns environment variables and command-line options into settings.
+Only this module converts environment variables and command-line options into settings.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ BROWSER = "LCE_CHROMIUM"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 """Program names under which Linux distributions and Google install Chromium or Chrome."""
 MAX_CPU_SLOTS = 8
-"""Default limit of slots on a CPU. More single-threaded workers rarely pay off, because each loads
-its own copy of torch (0.5 GB)."""
+"""Maximum of the default number of slots on a CPU. More workers are rarely faster, because each is
+a process with its own copy of torch (0.5 GB)."""
 
 
 def home() -> Path:
@@ -40,10 +40,10 @@ def home() -> Path:
 
 
 def browser() -> Path:
-    """Return the Chromium or Chrome that prints reports: $LCE_CHROMIUM, or the first in $PATH.
+    """Return the path of the browser that prints reports: $LCE_CHROMIUM, or the first in $PATH.
 
     Raises:
-      SpecError: if no browser is found.
+      SpecError: if $LCE_CHROMIUM is not a program, or no Chromium or Chrome is in $PATH.
     """
     named = os.environ.get(BROWSER)
     for name in [named] if named else BROWSERS:
@@ -58,12 +58,14 @@ def browser() -> Path:
 
 
 def shipped_studies() -> list[str]:
-    """Return the names of the studies in the package, which users can give instead of a path."""
+    """Return the names of the studies in this package. Users can give a name instead of a path."""
     return sorted(path.stem for path in STUDIES.glob("*.yaml"))
 
 
 def study_path(study: str) -> Path:
-    """Return the file of a shipped study, or the path itself.
+    """Return the path of a study's file.
+
+    `study` is the name of a shipped study, or a path, which is returned unchanged.
 
     Raises:
       SpecError: if `study` is neither a shipped study nor a file.
@@ -89,14 +91,14 @@ def study_path(study: str) -> Path:
 
 
 def study_name(study: str) -> str:
-    """Return the `study` key of a study file; if `study` is not a file, return it unchanged."""
+    """Return the name (key `study`) in a study file; if `study` is no file, return it unchanged."""
     if Path(study).suffix in (".yaml", ".yml") or is_file(Path(study)):
         return load_study(study_path(study)).study
     return study
 
 
 def is_file(path: Path) -> bool:
-    """Return True if `path` is a file; False also for a name that is too long for the OS."""
+    """Return True if `path` is a file. Unlike `Path.is_file`, never raise an OSError."""
     try:
         return path.is_file()
     except OSError:
@@ -114,8 +116,7 @@ def open_study(study: str, execution: Execution) -> tuple[StudySpec, str]:
     """Register the execution's plug-in folders, then read the study.
 
     Returns:
-      The study, and the name of its file in error messages: a shipped study's file name, or the
-      path of another file.
+      The study, and its file as error messages name it: NAME.yaml of a shipped study, or the path.
     """
     add_plugin_folders(execution.plugin_folders)
     path = study_path(study)
@@ -125,11 +126,12 @@ def open_study(study: str, execution: Execution) -> tuple[StudySpec, str]:
 def make_execution(options: Mapping[str, Any] | None = None, file: Path | None = None) -> Execution:
     """Return the execution settings: defaults, overridden by a YAML file, then by options.
 
-    Options that are None count as not given. The default of `slots` is one per GPU of this machine,
-    or one per CPU core up to `MAX_CPU_SLOTS`.
+    Options with the value None are ignored. The default of `slots` is one per GPU. Without a GPU it
+    is one per core, up to `MAX_CPU_SLOTS`, or in a Ray cluster one per `threads` cores.
 
     Raises:
-      SpecError: if a key is unknown or a value is wrong.
+      SpecError: if a key is unknown, a value is wrong, or the settings need more GPUs than exist.
+      ServiceError: if the engine is Ray and no cluster answers.
     """
     given = {**_read(file), **{k: v for k, v in (options or {}).items() if v is not None}}
     given.setdefault("home", home())
@@ -145,16 +147,16 @@ def make_execution(options: Mapping[str, Any] | None = None, file: Path | None =
 def named_folders(pairs: list[str], option: str) -> dict[str, Path]:
     """Parse ["name=folder", ...] into absolute paths by name.
 
-    With the option --data-folder, an address on the Hugging Face Hub may replace a folder.
+    For the option --data-folder, an address on the Hugging Face Hub may stand in place of a folder.
 
     Raises:
-      SpecError: if a pair has another form, or its folder does not exist.
+      SpecError: if a pair does not have this form, or its folder does not exist.
     """
     folders = {}
     for pair in pairs:
         name, _, folder = pair.partition("=")
         if not (name and folder):
-            raise SpecError(option, repr(pair), "the form NAME=FOLDER", "add the missing part")
+            raise SpecError(option, repr(pair), "the form NAME=FOLDER", "give both parts")
         path = Path(folder)
         if option == DATA_FOLDER and is_address(path):
             folders[name] = path
@@ -191,7 +193,7 @@ def _check_gpus(execution: Execution, here: Machines) -> None:
         raise SpecError(
             "execution.processes",
             f"{max(here.gpus)} visible GPUs",
-            f"{execution.processes} GPUs, one per process of a training run",
+            f"at least {execution.processes}, one for each process of a training run",
             "lower --processes",
         )
     needed = {
@@ -203,7 +205,7 @@ def _check_gpus(execution: Execution, here: Machines) -> None:
             raise SpecError(
                 f"execution.{name}",
                 f"{getattr(execution, name)} slots, which need {number} GPUs",
-                f"slots that need at most the {here.num_gpus} visible GPUs",
+                f"slots for the {here.num_gpus} visible GPUs",
                 f"lower --{name.replace('_', '-')}",
             )
 
@@ -223,9 +225,11 @@ def _read(file: Path | None) -> dict[str, Any]:
         text = beginning_of(file)
     except (OSError, UnicodeDecodeError) as error:
         raise SpecError(
-            str(file), error, "a readable execution file in YAML", "check the file"
+            str(file), error, "a readable YAML file of execution settings", "check the path"
         ) from None
     content = plain_yaml(text, str(file))
     if not isinstance(content, dict):
-        raise SpecError(str(file), repr(content), "a mapping", "write key: value")
+        raise SpecError(
+            str(file), repr(content), "a mapping of settings", "write one `key: value` per line"
+        )
     return content

@@ -1,6 +1,6 @@
 """The Prefect flow `controlled-study`: submit a study's missing steps, then record the results.
 
-Which steps are missing follows from the store alone, not from Prefect's records. If no step is
+Only the store decides which steps are missing; Prefect's records do not matter. If no step is
 missing, only the recording task runs.
 """
 
@@ -29,8 +29,8 @@ from flows.work import RunOptions, preflight
 from tasks.recording import record_study
 
 MOST_SLOTS = 256
-"""Threads of Prefect's task runner. The run's slots limit how many units run at once, so this only
-has to exceed any number of slots."""
+"""Threads of Prefect's task runner. The run's slots already limit how many units run at once, so
+this number only has to be larger than any number of slots."""
 
 
 @flow(

@@ -1,4 +1,4 @@
-"""Output of the commands: plain lines, and the console for tables and progress bars of rich."""
+"""Output of the commands: plain lines, and a rich console for tables and progress bars."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from lce_core.terminal import Guarded, visible
 
 
 def plain_table(texts: Sequence[str], numbers: Sequence[str] = (), gap: int = 2) -> Table:
-    """Return an empty table without lines. Text columns come first, then right-aligned numbers.
+    """Return a rich table without rows and without ruled lines.
 
-    Text that is too wide continues in the next line; numbers are never wrapped.
+    The columns of text come first, then right-aligned columns of numbers. Text that is too wide
+    continues on the next line; numbers are never wrapped.
 
     Args:
       texts: headers of the text columns.
@@ -32,14 +33,17 @@ def plain_table(texts: Sequence[str], numbers: Sequence[str] = (), gap: int = 2)
 
 
 class Terminal(Console):
-    """A rich console that ignores markup in texts and escapes control sequences in them."""
+    """A rich console that shows untrusted text literally.
+
+    It ignores rich markup in texts and makes control characters visible.
+    """
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"markup": False, "emoji": False, **options})
 
     @property
     def file(self) -> IO[str]:
-        """The stream that rich writes to."""
+        """The stream to which rich writes, without the guard that escapes control sequences."""
         # `super` returns the real stream, which a live view replaces in `sys.stdout`.
         found = super().file
         # `_render_buffer` has already escaped all texts, so a guard would only block rich's own
@@ -57,7 +61,7 @@ class Terminal(Console):
 
 
 def say(text: str, *, err: bool = False, end: str = "\n") -> None:
-    """Print a text and flush. Unlike `click.echo`, keep escape sequences in files and pipes too."""
+    """Print a text and flush. Unlike `click.echo`, do not strip ANSI codes in files and pipes."""
     stream = sys.stderr if err else sys.stdout
     stream.write(f"{text}{end}")
     stream.flush()

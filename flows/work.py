@@ -33,26 +33,26 @@ class RunOptions:
     """The user's choice of the cells that a run computes."""
 
     select: str = ""
-    """Compute only cells with these values, as "axis=value,..."; all cells if empty."""
+    """Compute only the cells that match "axis=value,..."; all cells if empty."""
     retry_failed: bool = False
     """Retry steps that failed permanently (a loss or score was not finite)."""
     budget: str = ""
-    """Compute only blocks that a budget such as "8gpuh" pays for; no limit if empty."""
+    """Compute only the blocks that fit into a budget such as "8gpuh"; no limit if empty."""
     accept_plugin_change: bool = False
-    """Keep the results of plug-ins whose code changed although their VERSION did not."""
+    """Accept plug-ins whose code changed although their VERSION did not: keep their results."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """Work of a run for one study: the plan of the selected cells, and the state of its steps."""
+    """What a run has to do for one study: the selected cells' plan, and the state of its steps."""
 
     request: Request
     wanted: StudyPlan
-    """The request's plan, reduced to the selected cells and to the budget."""
+    """The request's plan, reduced to the selected cells that fit into the budget."""
     states: dict[str, StepState]
-    """State in the store of each step, by fingerprint."""
+    """State in the store of each step of `wanted`, by fingerprint; taken before the run."""
     swept: tuple[str, ...] = ()
-    """Names of the unfinished attempts of dead processes that `preflight` removed."""
+    """Unfinished attempts of dead processes that `preflight` removed from the store, by name."""
     chosen: tuple[str, ...] = ()
     """Lines for the user about the blocks within the budget; empty without a budget."""
     notes: tuple[str, ...] = ()
@@ -60,7 +60,7 @@ class Work:
 
     @cached_property
     def units(self) -> list[Unit]:
-        """The units to do, parents first."""
+        """The units to do. Units that produce inputs of others come before them."""
         return units_to_do(self.wanted, self.states)
 
     @cached_property
@@ -79,7 +79,7 @@ class Work:
 
     @property
     def done(self) -> set[str]:
-        """Fingerprints of the steps that are done."""
+        """Fingerprints of the steps that were done before the run."""
         return {fingerprint for fingerprint, state in self.states.items() if state.state == "done"}
 
     @property
@@ -88,14 +88,17 @@ class Work:
         return any(issubclass(kind_named(unit.kind), TrainingSpec) for unit in self.units)
 
     def ordered(self, host: str) -> list[Unit]:
-        """Return the units in the order in which the process named `host` claims them."""
+        """Return the units in the order in which the process named `host` starts them.
+
+        Processes with different names start equally expensive units in different orders.
+        """
         return dearest_first(self.units, self.wanted, self.seconds, host)
 
     @property
     def failed_before(self) -> dict[str, str]:
-        """Reason of each step that failed permanently in an earlier run, by "KIND NAME".
+        """Why each step failed that failed permanently in an earlier run, by "KIND NAME".
 
-        Steps that count as failed only because a parent failed are left out.
+        Steps that are blocked only because a parent failed are left out.
         """
         remedy = "to retry it, use --retry-failed"
         return {
@@ -111,8 +114,8 @@ def preflight(
 ) -> tuple[Work, ...]:
     """Check the studies, prepare the store and determine the steps to do.
 
-    All studies are checked before the store is prepared. The checks write only digests of data
-    files and accepted plug-in changes.
+    All studies are checked before the store is prepared. The checks write nothing to the store
+    except digests of data files and accepted plug-in changes.
 
     Args:
       studies: names of shipped studies, or paths of study files.
@@ -154,8 +157,8 @@ def _checked(request: Request, options: RunOptions, store: Store) -> Work:
 def _saved(work: Work, store: Store) -> Work:
     """Save the study's plan in the store, and return the work with notes for the user.
 
-    There is a note if the study's name was last planned from another file, and one if the study
-    differs from its lock.
+    One note says that the study's name was last planned from another file, another one that the
+    study differs from its lock.
     """
     request, name = work.request, work.request.plan.study.study
     notes = []

@@ -8,13 +8,14 @@ from lce_core.study.pricing.device_types import DEVICE_TYPES
 from lce_core.study.pricing.speed import from_data_sheet
 
 GPU_HOURS_OF = "a100"
-"""GPU type for predicted GPU-hours on a machine without a GPU, and for a budget in gpuh there."""
+"""On a machine without a GPU, GPU-hours are predicted, and budgets in gpuh priced, for this GPU."""
 
 
 def gpu_seconds(price: Price, prices: Prices) -> float:
-    """Return predicted seconds on the GPU type of `prices`; if that is a CPU, on an A100.
+    """Return the predicted seconds on the GPU of `prices`, or on an A100 if its device is a CPU.
 
-    The A100's time follows from its data sheet. Its evaluation speed is used for training too.
+    The A100's time comes from the speed in its data sheet. For simplicity, training steps are
+    predicted with the evaluation speed, too.
     """
     if prices.speed.device in DEVICE_TYPES:
         return price.seconds
@@ -22,7 +23,7 @@ def gpu_seconds(price: Price, prices: Prices) -> float:
 
 
 def time_of(price: Price, prices: Prices) -> str:
-    """Format a predicted time, such as "3.2 H100-hours". Add A100-hours to a CPU's time."""
+    """Format a predicted time, such as "3.2 H100-hours"; add A100-hours in brackets for a CPU."""
     about, error = "~" * price.estimated, error_of(price)
     if prices.speed.device in DEVICE_TYPES:
         return f"{about}{hours_of(price.seconds, prices)}{error}"
@@ -31,19 +32,19 @@ def time_of(price: Price, prices: Prices) -> str:
 
 
 def error_of(price: Price) -> str:
-    """Format the relative error (95 %) of a predicted time, as " ±12 %"; empty if unknown."""
+    """Format the half width of a predicted time's 95 % interval, as " ±12 %"; "" if unknown."""
     return "" if price.error is None else f" ±{max(1, round(100 * price.error))} %"
 
 
 def hours_of(seconds: float, prices: Prices) -> str:
-    """Format seconds as hours of the GPU type of `prices`, or as a duration for a CPU."""
+    """Format seconds as "3.2 H100-hours" if the device of `prices` is a GPU, else as a duration."""
     if prices.speed.device in DEVICE_TYPES:
         return f"{formats.three_digits(seconds / 3600)} {prices.speed.device.upper()}-hours"
     return formats.duration(seconds)
 
 
 def device_of(prices: Prices, slots: int) -> str:
-    """Return a text such as "8 H100s, speed from the data sheet"."""
+    """Describe the device and its speed's source, as "8 H100s, speed from the data sheet"."""
     speed = prices.speed
     if speed.device in DEVICE_TYPES:
         source = "speed from the data sheet"
@@ -60,7 +61,8 @@ def device_of(prices: Prices, slots: int) -> str:
 def tokens_and_time(price: Price, prices: Prices) -> tuple[str, str]:
     """Return the tokens and the predicted time of a price as texts for a table.
 
-    A GPU's time is in hours. "~" precedes estimates for steps whose input data is missing.
+    A GPU's time is in hours. A leading "~" means that a step's input data is missing, so that its
+    size is an estimate.
     """
     about, on_gpu = "~" * price.estimated, prices.speed.device in DEVICE_TYPES
     time = (

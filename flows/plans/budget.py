@@ -1,11 +1,13 @@
-"""`--budget 8gpuh`: restrict a run to the blocks that its time budget pays for.
+"""`--budget 8gpuh`: restrict a run to the blocks that fit into a time budget.
 
 A block is the evaluation of all methods for one base model, benchmark, length and seed, including
 the training that the methods need. Only whole blocks are computed, so that the results of all
-methods are comparable. Blocks are considered seed by seed; within a seed, the shortest length of
-every benchmark comes first. A block that exceeds the remaining budget is skipped, and later,
-cheaper blocks may still be chosen. A block is priced as if it ran alone, without sharing forward
-passes with blocks that read the same text. The total price is therefore an upper bound.
+methods are comparable.
+
+Blocks are considered seed by seed. Within a seed, the shortest length of every benchmark comes
+first, then the second shortest, and so on. A block that exceeds the remaining budget is skipped;
+cheaper blocks after it may still be chosen. A block is priced as if it ran alone, although blocks
+that read the same text share forward passes. The total price is therefore an upper bound.
 """
 
 from __future__ import annotations
@@ -37,12 +39,12 @@ class Budget:
 
     hours: float
     unit: Unit
-    """gpuh: hours of one GPU. cpuh: hours of one CPU worker. h: wall-clock hours in which all slots
-    of the machine compute."""
+    """gpuh: hours of one GPU. cpuh: hours of one CPU worker. h: wall-clock hours, if all slots of
+    the machine compute all the time."""
 
     @classmethod
     def parse(cls, text: str) -> Budget:
-        """Parse "8gpuh", "100 cpuh", "2h" or "2" (hours).
+        """Parse "8gpuh", "100 cpuh", "2h" or "2" (wall-clock hours).
 
         Raises:
           SpecError: if the text is not a number of hours above 0 with one of these units.
@@ -78,23 +80,23 @@ class Block:
 
 @dataclass(frozen=True)
 class Chosen:
-    """The blocks that a run computes within its budget, and the plan reduced to these blocks."""
+    """The blocks that fit into a budget and are therefore computed, and those that are left out."""
 
     budget: Budget
     plan: StudyPlan
-    """The plan reduced to the taken blocks and to blocks that are already done."""
+    """The plan reduced to the cells of the `taken` blocks and of blocks that are already done."""
     taken: tuple[Block, ...]
     left_out: tuple[Block, ...]
     price: Price
-    """Predicted cost of the taken blocks within the whole plan, with shared forward passes. Users
-    see only its relative error, and the upper bound `hours`."""
+    """Predicted cost of the `taken` blocks if blocks share forward passes. Users see only its
+    relative error; as the amount they see the upper bound `hours`."""
     hours: float
-    """Upper bound of the taken blocks' cost, in the budget's unit."""
+    """Upper bound of the cost of the `taken` blocks, in the budget's unit."""
     device: str
     """Device type for which the blocks were priced: "cpu", or a GPU such as "h100"."""
 
     def lines(self) -> Iterator[str]:
-        """Yield lines of at most 80 characters that list the taken and the left-out blocks."""
+        """Yield lines of at most 80 characters: the number of blocks to do, and those left out."""
         cells, all_blocks = sum(len(b.cells) for b in self.taken), len(self.taken + self.left_out)
         yield from _wrapped(
             f"budget {self.budget}: {len(self.taken)} of {all_blocks} blocks to do,"
@@ -143,22 +145,23 @@ def within_budget(
     text: str,
     device: str | None = None,
 ) -> Chosen:
-    """Choose the blocks that a time budget pays for, in the order given at the top of this module.
+    """Choose the blocks that fit into a time budget, as described at the top of this module.
 
-    The choice is deterministic: it depends only on the store and the arguments.
+    The choice is deterministic. It depends only on the arguments and, through the measured times of
+    finished steps, on the store.
 
     Args:
       plan: the plan of the selected cells.
       states: state of each step in the store, by fingerprint.
-      execution: settings of the computation; the number of slots converts device hours to
-        wall-clock hours.
+      execution: settings of the computation. Its number of slots converts device hours to
+        wall-clock hours, for budgets in h.
       text: the budget as the user wrote it, such as "8gpuh".
       device: device type for which blocks are priced, such as "h100"; None for this machine's. On
         a machine without a GPU, a budget in gpuh is priced for an A100.
 
     Raises:
-      SpecError: if the text is not a budget, or if the budget is too small for any block. In this
-        case the error gives the cheapest block's price.
+      SpecError: if the text is not a budget, or if the budget is too small for every block. The
+        error then contains the price of the cheapest block.
     """
     budget = Budget.parse(text)
     device = "cpu" if budget.unit == "cpuh" else device or device_here(execution)
@@ -183,7 +186,7 @@ def within_budget(
         least = f"{_rounded_up(costs.unpaid_hours(cheapest))}{budget.unit}"
         raise SpecError(
             "--budget",
-            f"{budget}, too little for any block",
+            f"{budget}, too little for any block of cells",
             f"at least {least}, the price of the cheapest block"
             f" ({cheapest}: all methods and the training that they need)",
             "raise the budget, or reduce the blocks with --select",
@@ -194,7 +197,7 @@ def within_budget(
 
 
 class _BlockCosts:
-    """Costs of blocks. A step that several blocks need is paid once, with the first such block."""
+    """Prices of blocks. If several chosen blocks need a step, it counts only for the first."""
 
     def __init__(
         self,
@@ -213,23 +216,23 @@ class _BlockCosts:
         return bool(self._costs(block))
 
     def unpaid_hours(self, block: Block) -> float:
-        """Return the price of the block's unpaid steps in hours, as if the block ran alone."""
+        """Return the price in the budget's unit of the block's steps that are not counted yet."""
         costs = self._costs(block).items()
         return sum(hours for fingerprint, hours in costs if fingerprint not in self._paid)
 
     def pay(self, block: Block) -> None:
-        """Mark the block's steps as paid, so that later blocks do not pay for shared training."""
+        """Count the block's steps, so that their price is not added to later blocks again."""
         self._paid |= self._costs(block).keys()
 
     def price(self, blocks: Sequence[Block]) -> Price:
-        """Return the total price of `blocks` within the whole plan."""
+        """Return the total price of `blocks` if they share forward passes with the whole plan."""
         missing = {fingerprint: None for block in blocks for fingerprint in self._costs(block)}
         return self._prices.total(self._plan.steps[fingerprint] for fingerprint in missing)
 
     def _costs(self, block: Block) -> dict[str, float]:
-        """Return the price in the budget's unit of each missing step of the block, by fingerprint.
+        """Return the price of each missing step that the block needs, by fingerprint.
 
-        The steps include the training that the block needs.
+        The price is in the budget's unit. The steps include the training of the block's methods.
         """
         if id(block) not in self._cache:
             part = with_cells(self._plan, block.cells)
@@ -273,7 +276,7 @@ def _json(block: Block) -> dict[str, Any]:
 
 
 def _rounded_up(hours: float) -> str:
-    """Format hours with three digits, rounded up so that a budget of this size is enough."""
+    """Format hours with three digits, rounded up: a budget of the formatted size is enough."""
     return f"{Decimal(f'{hours * 1.005:.2e}'):f}"
 
 

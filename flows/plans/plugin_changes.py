@@ -1,7 +1,8 @@
 """Detect plug-ins of the user whose code changed although their VERSION did not.
 
-The ids of steps contain a plug-in's VERSION but not its code, so old and new results would mix. A
-run therefore refuses such a change unless the user accepts it with --accept-plugin-change.
+The ids of steps contain a plug-in's VERSION but not its code. After a change of the code alone, the
+ids stay the same, and a study would mix results of the old and the new code. A run therefore
+refuses such a change unless the user accepts it with --accept-plugin-change.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def change_lines(states: Mapping[str, StepState]) -> list[str]:
 
 
 def require_same_plugins(states: Mapping[str, StepState]) -> None:
-    """Raise SpecError if a plug-in's code, but not its VERSION, changed after steps were computed.
+    """Raise SpecError if a plug-in's code, but not its VERSION, changed after a step had used it.
 
     Args:
       states: state in the store of each step of a plan, by fingerprint.
@@ -51,7 +52,7 @@ def require_same_plugins(states: Mapping[str, StepState]) -> None:
 
 
 def check_plugin_changes(plan: StudyPlan, execution: Execution, *, accept: bool) -> None:
-    """Accept or refuse changed plug-ins with an unchanged VERSION, before a run starts.
+    """Before a run, accept or refuse plug-ins whose code changed although their VERSION did not.
 
     Args:
       plan: the plan of the selected cells.
@@ -59,7 +60,7 @@ def check_plugin_changes(plan: StudyPlan, execution: Execution, *, accept: bool)
       accept: True to record in the store that the new code gives the same numbers as the old code.
 
     Raises:
-      SpecError: if a plug-in has changed and `accept` is False.
+      SpecError: if such a plug-in exists and `accept` is False.
     """
     if not any(own_plugins(step.spec) for step in plan.steps.values()):
         return  # inspecting all steps takes a while
@@ -78,9 +79,9 @@ def _accept(states: Mapping[str, StepState], store: Store) -> None:
 
 
 def _steps_by_plugin(states: Mapping[str, StepState]) -> dict[tuple[str, int, str], int]:
-    """Count the steps that ran each plug-in's old code, and the descendants of these steps.
+    """Return, for each (plug-in, VERSION, file), the number of steps that depend on its old code.
 
-    The keys are (plug-in, VERSION, file).
+    These are the steps that ran the old code, and their descendants.
     """
     counts: dict[tuple[str, int, str], int] = {}
     for state in states.values():

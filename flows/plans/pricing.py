@@ -1,6 +1,6 @@
 """Predict the cost of a plan's steps on a device: tokens, FLOPs and seconds.
 
-`lce plan`, budgets, the order of units and the time left of a run use these prices.
+`lce plan`, budgets, the order of units and the remaining time of a run are based on these prices.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ class Price:
 
     cost: StepCost = field(default_factory=StepCost)
     seconds: float = 0.0
-    """Predicted seconds on one GPU, or of one CPU worker."""
+    """Predicted time on a single GPU, or in a single CPU worker."""
     estimated: bool = False
-    """True if the size of a step's input is estimated, because the data is missing."""
+    """True if the input data of a step is missing, so that its size had to be estimated."""
     error: float | None = None
-    """Relative error of `seconds` for several steps (two standard deviations); None if unknown."""
+    """Two standard deviations of `seconds`, divided by it; None if unknown or for one step."""
 
 
 class Prices:
     """Prices of a plan's steps on one device, calibrated with measured times of finished steps.
 
-    Steps that read the same text or the same prompt prefixes share forward passes if they run
-    together. Missing steps cannot share passes with finished steps, so each of the two groups is
-    priced for itself.
+    Steps of one run that read the same text or the same prompt prefixes share forward passes, which
+    makes them cheaper. Missing steps cannot share passes with finished steps, so the two groups are
+    priced separately.
 
     Args:
-      plan: the plan. Its steps without input data are priced as well.
+      plan: the plan. Steps whose input data is missing are priced as well.
       speed: predicted speed of the device.
-      states: state in the store of each step, by fingerprint; without it all steps are missing.
-      calibration: corrections of predicted times by measured ones; none by default.
+      states: state in the store of each step, by fingerprint; if None, all steps count as missing.
+      calibration: corrects predicted times by measured times; if None, they are not corrected.
     """
 
     def __init__(
@@ -75,9 +75,10 @@ class Prices:
 
     @cached_property
     def _shares(self) -> dict[str, float]:
-        """Fraction of its text that each step reads itself, by fingerprint.
+        """Fraction of a step's tokens that the model must process for this step, by fingerprint.
 
-        The rest is read by other steps, which share their forward passes with the step.
+        The other tokens are processed for steps that read the same text and share the passes.
+        Steps that share no passes are left out.
         """
         steps = {**self._plan.steps, **self._plan.expected}
         done = {name for name, state in self._states.items() if state.state == "done"}
@@ -96,9 +97,9 @@ class Prices:
         return price
 
     def alone(self, part: StudyPlan) -> Prices:
-        """Return prices of the steps in `part`, a part of the plan, as if only these steps ran.
+        """Return the prices that the steps of `part`, a part of the plan, have if only they run.
 
-        These steps then share forward passes only with each other, so they may cost more.
+        They then share forward passes only with each other, so they may cost more.
         """
         return Prices(part, self.speed, self._states, self._calibration)
 
@@ -107,7 +108,7 @@ class Prices:
         return Prices(self._plan, self.speed, states, self._calibration)
 
     def total(self, steps: Iterable[Step]) -> Price:
-        """Return the total price of several steps, with the relative error of its seconds."""
+        """Return the total price of several steps, with its relative error."""
         steps = list(steps)
         prices = [self.of(step) for step in steps]
         groups = (group_of(step.kind, step.axes) for step in steps)
@@ -118,11 +119,14 @@ class Prices:
         return Price(cost, expected.seconds, estimated, expected.error)
 
     def predicted(self, steps: Iterable[Step], processes: int) -> dict[str, Predicted]:
-        """Return the duration, calibration group and number of slots of each step, by fingerprint.
+        """Return the duration, calibration group and number of slots of each step.
 
         Args:
           steps: the steps to predict.
           processes: number of processes of each training run, one per GPU.
+
+        Returns:
+          One `Predicted` per step, by fingerprint. Its slots are GPUs, or one CPU worker.
         """
         return {step.fingerprint: self._predicted(step, processes) for step in steps}
 
@@ -133,9 +137,9 @@ class Prices:
 
 
 def device_here(execution: Execution) -> str:
-    """Return the device type of this machine, or of the Ray cluster: "cpu" or a GPU as "h100".
+    """Return the device type of this machine or of the Ray cluster: "cpu", or a GPU like "h100".
 
-    Returns `UNKNOWN_GPU` for a GPU that `DEVICE_TYPES` does not contain.
+    Return `UNKNOWN_GPU` for a GPU that `DEVICE_TYPES` does not contain.
     """
     here = machines_for(execution)
     if not here.num_gpus:
@@ -145,7 +149,7 @@ def device_here(execution: Execution) -> str:
 
 
 def slots_here(execution: Execution) -> int:
-    """Return the number of GPUs that a run uses, or of steps that run at once on a CPU."""
+    """Return how many GPUs a run uses; on a CPU, how many steps run at once."""
     return machines_for(execution).slot_counts(execution).places
 
 
@@ -155,7 +159,7 @@ def prices_of(
     execution: Execution,
     device: str | None = None,
 ) -> Prices:
-    """Return the prices of a plan's steps on a device, calibrated with the store's measured times.
+    """Return the prices of a plan's steps on a device, corrected by times measured in the store.
 
     Args:
       plan: the plan to price.
@@ -175,7 +179,7 @@ def prices_of(
 def time_left(
     plan: StudyPlan, states: Mapping[str, StepState], prices: Prices, execution: Execution
 ) -> TimeLeft:
-    """Return an estimator of the wall-clock time until all missing steps of a plan are done."""
+    """Return an object that estimates the wall-clock time until all missing steps are done."""
     units = units_to_do(plan, states)
     steps = (step for unit in units for step in unit.steps)
     return TimeLeft(units, prices.predicted(steps, execution.processes), slots_here(execution))

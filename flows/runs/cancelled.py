@@ -1,8 +1,8 @@
 """Interrupt `lce run` when its flow run is cancelled or deleted in Prefect.
 
-Prefect stops only flow runs that a Prefect worker started. A flow in the user's own process gets no
-signal. The flow would continue, and fail when it reports its end. A thread therefore polls the
-server.
+Prefect itself stops only flow runs that a Prefect worker started. The flow of `lce run`, in the
+user's own process, gets no signal: it would continue, and fail when it reports its end. A thread of
+`lce run` therefore polls the flow run's state.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from flows.runs.deployed import is_deployed
 from flows.runs.outcome import Outcome
 
 POLL_SECONDS = 2.0
-"""Poll interval. A request takes about a millisecond."""
+"""Poll interval. It can be short, because a request takes about a millisecond."""
 
 
 @contextmanager
 def interrupted_when_cancelled(outcome: Outcome) -> Iterator[None]:
-    """Raise KeyboardInterrupt, as Ctrl-C does, when the flow run is cancelled or deleted.
+    """Raise KeyboardInterrupt in the `with` block when the flow run is cancelled or deleted.
 
-    `outcome.ended_in_prefect` then says which of the two happened. Use this inside
-    `sigterm_interrupts`, because the polling thread interrupts the run with SIGTERM.
+    Before that, set `outcome.ended_in_prefect` to "cancelled" or "deleted". Use this inside
+    `sigterm_interrupts`, because the polling thread sends SIGTERM to the main thread.
     """
     context, is_main = FlowRunContext.get(), threading.current_thread() is threading.main_thread()
     if is_deployed() or not is_main or not context or not context.flow_run:
@@ -51,7 +51,7 @@ def interrupted_when_cancelled(outcome: Outcome) -> Iterator[None]:
 
 
 def report_cancelled(flow_run: UUID) -> None:
-    """Set the state of a cancelled flow run to Cancelled.
+    """Tell Prefect that a flow run, which a user had cancelled, has ended: set it to Cancelled.
 
     Without this call Prefect shows the flow run as crashed, or as still running.
     """

@@ -6,10 +6,10 @@ from prefect.context import FlowRunContext
 
 
 def is_deployed() -> bool:
-    """Return True if the current flow run was created by a deployment.
+    """Return True if a deployment created the current flow run.
 
-    Prefect's own `prefect.runtime.deployment.id` asks the server, which may have died. This
-    function reads the flow run from the context instead.
+    Prefect's own `prefect.runtime.deployment.id` queries the server, which may have died. This
+    function reads Prefect's `FlowRunContext` instead.
     """
     context = FlowRunContext.get()
     run = context.flow_run if context else None

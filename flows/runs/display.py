@@ -33,20 +33,23 @@ class Display(Protocol):
     """Interface through which the scheduler shows the progress of a run."""
 
     def finish(self, unit: Unit) -> None:
-        """Record that a unit ended, whether or not it succeeded."""
+        """Record that a unit ended, even if some of its steps failed."""
 
     def refresh(self) -> None:
         """Update the display. The scheduler calls this about every half second."""
 
     def show(self, text: str) -> None:
-        """Show a text while the run continues."""
+        """Show a text, such as a table, while the run continues."""
 
     def close(self) -> None:
         """Close the display. No other method is called afterwards."""
 
 
 class TerminalDisplay:
-    """Show a bar and a line for each running unit; without a terminal, print plain lines."""
+    """Show a progress bar and a line for each running unit.
+
+    If the output is no terminal, print plain lines instead.
+    """
 
     def __init__(self, progress: RunProgress, console: Console) -> None:
         self._console, self._last_line, self._run = console, time.monotonic(), progress
@@ -69,12 +72,12 @@ class TerminalDisplay:
             console.print(f"{progress}, {progress.time}", soft_wrap=True)
 
     def finish(self, unit: Unit) -> None:
-        """Count the unit's steps as ended, whether or not they succeeded."""
+        """Count the unit's steps as ended, even those that failed."""
         self._run.end(unit)
         self._update_bar()
 
     def refresh(self) -> None:
-        """Update the bar; without a terminal, print a line every `LINE_SECONDS`."""
+        """Update the bar; if the output is no terminal, print a line every `LINE_SECONDS`."""
         self._update_bar()
         if not self._console.is_terminal and time.monotonic() - self._last_line > LINE_SECONDS:
             self._last_line = time.monotonic()

@@ -17,13 +17,13 @@ from tasks.projections import refresh
 
 
 class FirstSeedDisplay:
-    """A display that also shows the first seed's table once all cells of that seed have ended.
+    """A display that also shows the results of the first seed once all its cells have ended.
 
     Args:
       display: the display that shows everything else.
-      plan: the wanted cells.
-      units: the units to do.
-      home: the store, whose catalog is updated and queried for the table.
+      plan: the plan of the cells that the user wants.
+      units: the units that this run has to compute.
+      home: the store. Its catalog is updated and then queried for the table of results.
     """
 
     def __init__(
@@ -34,13 +34,14 @@ class FirstSeedDisplay:
         cells = [cell for cell in plan.cells if cell.step and cell.step.fingerprint in computed]
         seeds = sorted({cell.seed for cell in cells}, key=plan.study.seeds.index)
         self._seed = seeds[0] if len(seeds) > 1 else None
-        """The seed whose table is shown; None if fewer than two seeds have cells to compute."""
+        """The seed whose table is shown. None if fewer than two seeds have cells to compute, as the
+        table at the end of the run is then enough."""
         self._unfinished = {c.step.fingerprint for c in cells if c.step and c.seed == self._seed}
         self._executor = ThreadPoolExecutor(max_workers=1)
         self._table: Future[str] | None = None
 
     def finish(self, unit: Unit) -> None:
-        """Record that a unit ended. After the first seed's last unit, start to make the table."""
+        """Record that a unit ended. After the first seed's last unit, start to build the table."""
         self._display.finish(unit)
         ended = self._unfinished & {step.fingerprint for step in unit.steps}
         self._unfinished -= ended
@@ -62,10 +63,10 @@ class FirstSeedDisplay:
         self._display.show(text)
 
     def close(self) -> None:
-        """Close the display without showing a table that is still being made.
+        """Close the display. A table that is not ready yet is not shown.
 
-        The table of all seeds follows immediately. Wait for the thread, because the caller writes
-        the catalog next and so does the thread.
+        It is no longer needed, because the table of all seeds follows immediately. But wait for the
+        thread that builds it: both the thread and the caller's next step write the catalog.
         """
         self._executor.shutdown(wait=True, cancel_futures=True)
         self._display.close()

@@ -17,7 +17,7 @@ from flows.runs.deployed import is_deployed
 
 @contextmanager
 def sigterm_interrupts() -> Iterator[None]:
-    """Raise KeyboardInterrupt at SIGTERM; for a deployed run leave SIGTERM to Prefect."""
+    """Raise KeyboardInterrupt at SIGTERM. In a deployment's flow run, leave SIGTERM to Prefect."""
     if is_deployed() or threading.current_thread() is not threading.main_thread():
         yield
         return

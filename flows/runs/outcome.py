@@ -1,6 +1,6 @@
-"""Outcome of a flow, which `lce run` can read even if Prefect's server has died.
+"""Outcome of a flow, through which `lce run` gets the result even if Prefect's server has died.
 
-A flow's result passes through Prefect's client, which loses the result if no server answers.
+Prefect's client returns a flow's result only if the server answers.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from uuid import UUID
 
 @dataclass
 class Outcome:
-    """Result or error of the flow's function; exactly one is set once the function has ended."""
+    """Result or error of the flow's function. When the function has ended, exactly one is set."""
 
     result: dict[str, Any] | None = None
     error: BaseException | None = None
     """The exception that ended the function; may be a KeyboardInterrupt."""
     flow_run: UUID | None = None
-    """Id of the flow run in Prefect; None in a deployment's run."""
+    """Id of the flow run in Prefect; None if a deployment created it."""
     ended_in_prefect: str = ""
-    """"cancelled" or "deleted" if a user has done this to the flow run in Prefect, else ""."""
+    """"cancelled" or "deleted" if a user cancelled or deleted the flow run in Prefect, else ""."""

@@ -33,7 +33,7 @@ OF_SEED = (
     " false, done, planned, tasks = mode(tasks) OVER (PARTITION BY base_model, eval_length)"
     " FROM means"
 )
-"""Query with the columns of `LENGTHS`, for a single seed. No value is marked as best."""
+"""Query for one seed, with the same columns as `LENGTHS`. Its column is_best is always false."""
 _BEST = "*"
 _OTHER_TASKS = "!"
 
@@ -41,7 +41,7 @@ _OTHER_TASKS = "!"
 def show_results(plan: StudyPlan, home: Path, console: Console, seed: int | None = None) -> None:
     """Print each benchmark's default metric by length, as a mean over seeds and tasks.
 
-    A mean is shown only if all its planned cells are done. Only these means can be marked as best.
+    A mean is shown only if all its planned cells are done. The best mean of a column is marked.
 
     Args:
       plan: the study's plan.
@@ -86,8 +86,8 @@ class _Columns:
         self.benchmark, self.lengths = benchmark, lengths
         self.direction = "higher" if BENCHMARKS.load(benchmark).unit == "accuracy" else "lower"
         self.cells: dict[tuple[str, str, bool, int], str] = {}
-        """Text by base model, method, frozen and length. A mean ends with `_BEST`, `_OTHER_TASKS`
-        or a space. Without a mean the text is "DONE/PLANNED "."""
+        """Text of each table cell, by base model, method, frozen and length: a mean, followed by
+        `_BEST`, `_OTHER_TASKS` or a space. If there is no mean: "DONE/PLANNED "."""
         for *row, value, is_best, done, planned, has_usual_tasks in rows:
             model, method, frozen, length = row
             mark = (_BEST if is_best else " ") if has_usual_tasks else _OTHER_TASKS
@@ -95,14 +95,14 @@ class _Columns:
             self.cells[model, method, frozen, length] = text
 
     def has(self, mark: str) -> bool:
-        """Return True if one of the texts contains this mark."""
+        """Return True if the text of a table cell contains this mark."""
         return any(mark in text for text in self.cells.values())
 
     @property
     def widths(self) -> list[int]:
         """Width of each column in characters, including marks.
 
-        The first column is also wide enough for the benchmark's name.
+        The first column has the benchmark's name above it and is wide enough for it.
         """
         widths = []
         for length in self.lengths:
@@ -150,11 +150,11 @@ def _legend(study: StudySpec, found: Sequence[_Columns], shown: Sequence[_Column
     if any(columns.has(_OTHER_TASKS) for columns in shown):
         lines.append(
             f"{_OTHER_TASKS}: a mean over other tasks than most of the column; do not compare it."
-            f" By task:\n  lce report {name} --format md"
+            f" Scores by task:\n  lce report {name} --format md"
         )
     if any(columns.has("/") for columns in shown):
         lines.append(
-            "2/3: two of three cells are done, so there is no mean. The others, with reasons:\n"
+            "2/3: two of three cells are done, so there is no mean. The other cells and why:\n"
             f"  lce sql \"FROM missing_cells WHERE study = '{name}'\""
         )
     lines.append("tuned: fine-tuned at the target context. Others: frozen.")
@@ -171,13 +171,13 @@ def _label(entry: MethodEntry) -> str:
 
 
 def _own_lengths(entry: MethodEntry) -> str:
-    """Describe the target context and row length that the entry itself sets; empty if none."""
+    """Describe lengths that the entry sets and the study does not; "" if it sets none."""
     lengths = {"extended to": entry.target_context, "trained on rows of": entry.train_length}
     return ", ".join(f"{what} {tokens} tokens" for what, tokens in lengths.items() if tokens)
 
 
 def _fitting(benchmarks: Sequence[_Columns], width: int) -> list[list[_Columns]]:
-    """Group consecutive benchmarks so that each group's columns fit into `width` characters."""
+    """Group consecutive benchmarks into tables whose columns fit into `width` characters."""
     groups: list[list[_Columns]] = []
     for columns in benchmarks:
         free = width - sum(_total_width(other) for other in groups[-1]) if groups else 0

@@ -1,4 +1,4 @@
-"""Progress of a run: cells done, share of the predicted work, and time left."""
+"""Progress of a run: finished cells, finished share of the predicted work, remaining time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class RunProgress:
         Args:
           units: all units to do, parents first.
           predicted: predicted time of each of the units' steps, by fingerprint.
-          num_cells: number of wanted cells, including those done before this run.
+          num_cells: number of cells that the user wants, including those done before this run.
           slots: number of slots of the run.
           tracker: receives the workers' progress messages.
         """
@@ -44,7 +44,7 @@ class RunProgress:
         return self._left.done
 
     def end(self, unit: Unit) -> None:
-        """Record that the unit's steps ended, whether or not they succeeded."""
+        """Count the unit's steps as ended, even those that failed."""
         self._update()
         for step in unit.steps:
             self._end(step.fingerprint, None)
@@ -60,7 +60,7 @@ class RunProgress:
 
     @property
     def time(self) -> str:
-        """Text such as "~2 h left", or "about 2 h left" after a step of this run was measured."""
+        """Remaining time as "~2 h left", or "about 2 h left" after this run has measured a step."""
         self._update()
         seconds = self._left.seconds(self._tracker.running_steps())
         about = "about " if self._left.is_measured else "~"

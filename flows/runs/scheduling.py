@@ -1,4 +1,4 @@
-"""The scheduler of a run: whenever a slot is free, start the next unit, until none is left.
+"""The scheduler of a run: whenever a slot is free, it starts the next unit, until none is left.
 
 The caller chooses how units run: as Prefect tasks (`flows.runs.submitting`) or in threads of this
 process (`flows.runs.threads`).
@@ -32,22 +32,23 @@ if TYPE_CHECKING:
 REFRESH_SECONDS = 0.5
 FIRST_WAIT_SECONDS = 0.2
 LONGEST_WAIT_SECONDS = 8.0
-"""First and longest poll interval while a run can only wait for steps of other processes."""
+"""While a run can only wait for steps of other processes, it polls at intervals that grow from
+`FIRST_WAIT_SECONDS` to this value."""
 HELP_AGAIN_SECONDS = 60.0
-"""Wait before helping with a step again, after a helper failed or computed no part of it."""
+"""After a helper failed or computed no part of a step, no helper starts on it for this long."""
 
 _STOP_SECONDS = 0.1
 """Poll interval of `Stop.wait`."""
 
 UnitResult = Mapping[str, Any] | BaseException
-"""Mapping that `tasks.units.compute` returned, or the exception that it raised."""
+"""What `tasks.units.compute` returned for a unit, or the exception that it raised."""
 
 
 class Submit(Protocol):
-    """Function that starts a unit on a slot and returns at once.
+    """Function that starts a unit on a slot and returns without waiting for it.
 
-    When the unit has ended, the function's implementation calls `end` exactly once with the result,
-    from any thread.
+    When the unit has ended, the implementation must call `end` exactly once with the result. It may
+    do so from any thread.
     """
 
     def __call__(self, claim: Claim, slot: Slot, end: Callable[[UnitResult], None]) -> None:
@@ -56,16 +57,16 @@ class Submit(Protocol):
 
 @dataclass
 class RunSummary:
-    """Units of a run that failed, were blocked, or were left to other processes."""
+    """The units of a run that were not completed, and why."""
 
     failures: dict[str, str] = field(default_factory=dict)
-    """Reason of each failed unit, by unit name."""
+    """Why each failed unit failed, by unit name."""
     blocked: list[str] = field(default_factory=list)
     """Names of units that did not run because a step that they need failed."""
     disk_full: str | None = None
-    """Error message if the disk was full, else None."""
+    """The error message if the disk was full; None if it was not."""
     held: list[str] = field(default_factory=list)
-    """Names of units that were left to other processes."""
+    """Names of units that this run did not wait for, because other processes compute them."""
 
 
 class Stop(threading.Event):
@@ -83,14 +84,14 @@ class Stop(threading.Event):
         self._grace, self._since = grace, 0.0
 
     def set(self) -> None:
-        """Start the grace period; further calls have no effect."""
+        """Request the stop: start the grace period. Further calls have no effect."""
         self._since = self._since or time.monotonic()
 
     def is_set(self) -> bool:
         return self._since > 0.0
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the stop is set, at most `timeout` seconds; return True if it is set."""
+        """Wait until `set` is called, at most `timeout` seconds; return True if it was called."""
         until = None if timeout is None else time.monotonic() + timeout
         while not self.is_set():
             left = _STOP_SECONDS if until is None else until - time.monotonic()
@@ -101,7 +102,7 @@ class Stop(threading.Event):
 
     @property
     def is_over(self) -> bool:
-        """True if the stop was set and the grace period has passed."""
+        """True if `set` was called and the grace period has passed since."""
         return self.is_set() and time.monotonic() - self._since >= self._grace
 
 
@@ -110,7 +111,7 @@ class _Running:
     unit: Unit
     slot: Slot
     seconds: float
-    """Predicted duration."""
+    """Predicted duration of the unit."""
     started: float = field(default_factory=time.monotonic)
 
     @property
@@ -121,17 +122,17 @@ class _Running:
 class Scheduler:
     """Runs units in dependency order; a failed unit stops only the units that depend on it.
 
-    Waits for steps of other processes only while no slot can do anything else.
+    It waits for steps of other processes only while none of its own units runs or can start.
 
     Args:
       units: units in the order in which they should start.
       done: fingerprints of the steps that are already done.
-      pool: the run's workers; opened when the first unit starts.
-      display: receives every unit that ended, and a refresh about every half second.
+      pool: the run's workers. The scheduler opens it before it starts the first unit.
+      display: its `finish` is called for every unit that ended, its `refresh` every half second.
       submit: starts a unit.
       seconds: predicted seconds of each step, by fingerprint.
       waits: True to wait for steps that other processes are computing, once this process has
-        nothing else to do.
+        nothing else to do; False to return and list their units in `RunSummary.held`.
       stop: once it is set, no further unit starts.
     """
 
@@ -157,15 +158,15 @@ class Scheduler:
         self._running: dict[str, _Running] = {}
         self._waits_for_gpus = False
         self._next_help: dict[str, float] = {}
-        """Time (monotonic) before which no helper starts for a step, by the step's id."""
+        """By step id: the time (monotonic) before which no helper starts on the step."""
 
     def run(self) -> RunSummary:
-        """Run all units.
+        """Run all units, and return the summary when all have ended or `stop` is over.
 
         Raises:
           ServiceError: if the workers' infrastructure failed, for example the Ray cluster.
-          StoreError: if the disk is full or rejects writes. Also if no process computes a step
-            that waiting units need.
+          StoreError: if the disk is full or read-only, or if waiting units need a step that is
+            neither done nor being computed by any process.
         """
         try:
             return self._run()
@@ -185,9 +186,9 @@ class Scheduler:
                 if not work.num_held:
                     raise StoreError(
                         work.waiting[0].name,
-                        "a parent step that is neither done nor in this run's plan",
-                        "parents that are done or in the plan",
-                        "run the study again: the new run reads the store's present state",
+                        "a parent step that is neither done nor left to do in this run",
+                        "parents that are done, or that this run computes first",
+                        "run the study again: the new run finds out which steps are missing now",
                     )
                 if not self._waits:
                     self._summary.held = [unit.name for unit in work.waiting]
@@ -229,10 +230,10 @@ class Scheduler:
         self._submit(claim, slot, partial(self._end, unit))
 
     def _helping_unit(self) -> Unit | None:
-        """Return a unit that helps another worker by computing parts of its long step.
+        """Return a unit that computes parts of a long step on which another worker is busy.
 
-        The other worker may belong to this run or another one. Returns None if no slot is free or
-        no step has an unclaimed part.
+        The other worker may belong to this run or another one. Return None if no slot is free, or
+        if no step has a part that is still unclaimed.
         """
         is_ending = self._summary.disk_full or self._stop.is_set()
         if is_ending or self._waits_for_gpus:
@@ -279,7 +280,7 @@ class Scheduler:
         self._ended.put((unit, result))
 
     def _settle(self, unit: Unit, result: UnitResult) -> None:
-        """Record the result of a unit that ended in this process."""
+        """Release the slot of a unit that ended in this process, and record its result."""
         self._pool.release(self._running.pop(unit.name).slot)
         if isinstance(result, ServiceError):  # without its cluster, no unit can be computed
             raise result
@@ -310,7 +311,7 @@ class Scheduler:
         self._finish(unit, steps - set(held), lost)
 
     def _record_ended(self, found: Sequence[EndedElsewhere]) -> bool:
-        """Record steps that other processes have ended; return True if there are any."""
+        """Record steps that other processes have ended; return True if `found` is not empty."""
         for one in found:
             lost = set()
             if one.given_up is not None:
@@ -330,7 +331,7 @@ class Scheduler:
         self._display.finish(replace(unit, steps=steps))
 
     def _wait_for_others(self, seconds: float) -> float:
-        """Wait `seconds`, then check the steps of other processes; return the next wait."""
+        """Wait, then poll the steps of other processes; return the seconds to wait next time."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             if self._stop.wait(min(left, REFRESH_SECONDS)):
@@ -341,7 +342,10 @@ class Scheduler:
         return min(LONGEST_WAIT_SECONDS, 1.5 * seconds)
 
     def _has_room(self, kind: str) -> bool:
-        """Return True if a slot is free. The first call opens the pool, which may wait for GPUs."""
+        """Return True if a slot for this kind of step is free.
+
+        The first call opens the pool and may therefore wait for free GPUs.
+        """
         if not self._pool.is_open:
             trains = any(is_training(unit.kind) for unit in self._work.waiting)
             self._pool.open(trains=trains, has_to_end=self._stop.wait)

@@ -19,7 +19,7 @@ from tasks.workers import Pool
 
 
 def through_prefect(pool: Pool, tracker: ProgressTracker) -> Submit:
-    """Return a function that submits each unit as a task of the Prefect flow that calls it."""
+    """Return a function that submits a unit as a Prefect task; call it inside a flow."""
 
     @cache
     def task_named(name: str) -> UnitTask:

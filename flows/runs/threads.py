@@ -16,7 +16,7 @@ from tasks.workers import Pool
 
 
 def in_threads(pool: Pool, tracker: ProgressTracker, stop: threading.Event) -> Submit:
-    """Return a function that computes each unit in a new thread. `stop` ends retries."""
+    """Return a function that computes a unit in a new thread and retries it until `stop` is set."""
     max_attempts = pool.execution.max_attempts
 
     def submit(claim: Claim, slot: Slot, end: Callable[[UnitResult], None]) -> None:

@@ -1,9 +1,10 @@
-"""Background processes that outlive the command which started them.
+"""Background processes ("services") that outlive the command which started them.
 
-Each process has a state file home/services/<name>.json and a log home/logs/<name>.log. A process
-matches a state file only if pid and start time agree, so a reused pid is never mistaken for a
-service. All processes started here carry LCE_SERVICE=<home> in their environment. Their descendants
-inherit it, so `stop_leftovers` also finds processes that have lost their parent.
+Each service has a state file home/services/<name>.json and a log home/logs/<name>.log. A running
+process counts as the service only if its pid and start time equal those in the state file, so a
+reused pid is never mistaken for the service. All processes started here have LCE_SERVICE=<home> in
+their environment. Their descendants inherit the variable, so `stop_leftovers` also finds processes
+that have lost their parent.
 """
 
 from __future__ import annotations
@@ -46,15 +47,15 @@ RESTRICTING = (
     "PREFECT_SERVER_UI_ENABLED",
     "PREFECT_UI_ENABLED",
 )
-"""Settings of the user that our Prefect servers keep, because they only restrict a server."""
+"""Variables of the user's environment that servers of lce keep: they only restrict a server."""
 
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-"""HTTP client without a proxy, because the user's proxy cannot reach this machine's loopback."""
+"""HTTP client that ignores the user's proxy, which cannot reach this machine's loopback."""
 
 
 @dataclass(frozen=True)
 class Service:
-    """A background process of `lce up`, which was running when this object was made."""
+    """A background process of `lce up` that was running when this object was created."""
 
     name: str
     pid: int
@@ -72,7 +73,7 @@ def environment(home: Path) -> dict[str, str]:
     """Return the environment for a server of `home`, based on this process's environment.
 
     The user's PREFECT_* and MLFLOW_* variables are removed, because they configure other servers.
-    Those in `RESTRICTING` are kept.
+    Only the variables in `RESTRICTING` are kept.
     """
     inherited = {
         key: value
@@ -100,7 +101,16 @@ def launch(
     port: int | None = None,
     url: str | None = None,
 ) -> Service:
-    """Start a process that outlives this one, and write its state file."""
+    """Start a service that outlives this process, and write its state file.
+
+    Args:
+      home: the store's folder.
+      name: name of the service, of its state file and of its log.
+      command: the command line.
+      settings: environment variables in addition to `environment`.
+      port: port on which the service will listen; None if it listens on none.
+      url: address of the service for users or clients; None without a port.
+    """
     log = log_path(home, name)
     with log.open("wb") as output:
         process = subprocess.Popen(
@@ -152,7 +162,7 @@ def stop(home: Path, services: Sequence[Service]) -> None:
 
 
 def stop_leftovers(home: Path) -> list[int]:
-    """Kill all running processes that services of `home` ever started, and return their pids."""
+    """Kill all processes that services of `home` have started, and return their pids."""
     killed = []
     while processes := marked(home):
         killed += [process.pid for process in processes]
@@ -174,18 +184,18 @@ def marked(home: Path) -> list[psutil.Process]:
 def wait_until(
     name: str, ready: Callable[[], bool], alive: Callable[[], bool], log: Path, seconds: float
 ) -> None:
-    """Wait until `ready` returns True.
+    """Wait until `ready` returns True, as long as `alive` does.
 
     Raises:
-      ServiceError: if the process ended, or was not ready after `seconds`; quotes the end of its
-        log.
+      ServiceError: if `alive` returned False, or `ready` did not return True within `seconds`. The
+        error quotes the end of the log.
     """
     limit = time.monotonic() + seconds
     while not ready():
         if not alive():
             raise ServiceError(
                 name,
-                "a process that ended while starting",
+                "a process that ended before it was ready",
                 "a running server",
                 f"read {log}, which ends with these lines",
                 tail(log),
@@ -202,7 +212,7 @@ def wait_until(
 
 
 def answers(url: str, secret: str = "") -> bool:
-    """Return True if a server at `url` answers with status 200.
+    """Return True if a server answers a GET of `url` with status 200.
 
     If `secret` is given, the server must first prove that it knows the secret. The secret is sent
     only after this proof.
@@ -218,10 +228,12 @@ def status(url: str, headers: Mapping[str, str]) -> int:
 
 
 def ask(url: str, body: object = None, *, secret: str = "") -> Any:
-    """Return the JSON response to a GET, or to a POST if `body` is given; None for status 404.
+    """Return the JSON response to a GET of `url`; None for status 404.
+
+    If `body` is given, send a POST instead.
 
     Raises:
-      ServiceError: for any other HTTP error.
+      ServiceError: if the server answers with another error status.
     """
     data = None if body is None else json.dumps(body).encode()
     headers = {"Content-Type": "application/json", **_headers(secret)}
@@ -253,7 +265,7 @@ def _proves(url: str, secret: str) -> bool:
 
 
 def _get(request: urllib.request.Request) -> tuple[int, bytes]:
-    """Return status and first 1000 bytes of the response; status 0 if no server answers."""
+    """Return status and first 1000 bytes of the response; (0, b"") if no server answers."""
     # URLError is a subclass of OSError. A server that shuts down may end a response early, which
     # raises HTTPException.
     try:
@@ -271,23 +283,23 @@ def _headers(secret: str) -> dict[str, str]:
 
 
 def log_path(home: Path, name: str) -> Path:
-    """Return the path of a service's log, after creating its folder."""
+    """Create the folder of a service's log if needed, and return the log's path."""
     log = make_folder(home / "logs") / f"{name}.log"
     make_way(log)
     return log
 
 
 def workplace(home: Path) -> Path:
-    """Return the working folder for Prefect's processes, home/prefect.
+    """Return home/prefect, the working folder of Prefect's processes; create it if needed.
 
     Prefect reads settings from .env, prefect.toml and pyproject.toml in its working folder. This
-    folder has none of these files.
+    folder contains none of these files.
     """
     return make_folder(home / "prefect")
 
 
 def tail(log: Path) -> str:
-    """Return the last 15 lines of a log, or the error if it cannot be read."""
+    """Return the last 15 lines of a log; if it cannot be read, return the error message."""
     try:
         content = log.read_text(encoding="utf-8", errors="replace")
     except OSError as error:

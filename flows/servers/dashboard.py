@@ -1,4 +1,4 @@
-"""Start the dashboard in this process, and a second process that keeps the catalog up to date."""
+"""Run the dashboard in this process, and a second process that keeps the catalog up to date."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tasks.own_code import child_environment
 
 
 def become_dashboard(home: Path, port: int, *, refresh: bool) -> NoReturn:
-    """Replace this process with the dashboard's server, which runs until Ctrl-C or SIGTERM.
+    """Replace this process by the dashboard's server (exec), which runs until Ctrl-C or SIGTERM.
 
     Args:
       home: the store whose catalog is shown.
@@ -23,14 +23,15 @@ def become_dashboard(home: Path, port: int, *, refresh: bool) -> NoReturn:
       refresh: True to start a second process that updates the catalog from the store.
 
     Raises:
-      SpecError: if the port is taken or out of range.
+      SpecError: if the port is taken, not permitted or out of range.
+      StoreError: if a damaged catalog cannot be renamed.
     """
     require_free(port, "--port")
     catalog = mended(home)
     if refresh:
         _keep_fresh(home)
-    # A child process would have to be sent the signals that this process receives. Replacing this
-    # process avoids that.
+    # This process would have to forward its signals to a child process. Replacing this process
+    # avoids that.
     sys.stdout.flush()
     command = [sys.executable, "-m", "dashboards.app", "--port", str(port)]
     environment = child_environment() | {SECRET_VARIABLE: server_secret(home, "dashboard")}

@@ -1,4 +1,4 @@
-"""`lce doctor`: check that this machine is ready, and find what dead processes left behind.
+"""`lce doctor`: check that this machine can run studies, and find leftovers of dead processes.
 
 Each check reports what it found and, if something is wrong, the remedy. No check changes anything.
 """
@@ -34,7 +34,7 @@ from lce_core.store.unforeseen import explained
 
 NAMES = ("server", "mlflow", "worker")
 FEW_BYTES = 5 << 30
-"""The disk check fails below this free space. The toy study needs about 1 GiB."""
+"""The disk check fails if less space is free. The toy study needs about 1 GiB."""
 
 _ROOT = Path(__file__).parents[2]
 # Importing Prefect loads the plug-in, so import Prefect first.
@@ -49,11 +49,11 @@ class Check:
     ok: bool
     detail: str
     remedy: str = ""
-    """The remedy if the check failed."""
+    """What the user should do; shown only if the check failed."""
 
 
 def doctor(home: Path) -> list[Check]:
-    """Run all checks, in the order in which a user would fix problems."""
+    """Run all checks, and return them in the order in which a user should fix problems."""
     home = home.absolute()
     checks: dict[str, Callable[[], Check]] = {
         "python": _python,
@@ -228,7 +228,7 @@ def _plugin(home: Path) -> Check:
 
 
 def _services(home: Path) -> Check:
-    """Check that either all services run or none, and that running services with a URL answer."""
+    """Check that all services of `lce up` run and answer, or that none runs."""
     found = {name: find(home, name) for name in NAMES}
     running = [service for service in found.values() if service]
     if not running:
@@ -272,7 +272,7 @@ def _is_held(home: Path, name: str) -> bool:
 
 
 def leftovers(home: Path) -> Check:
-    """Report processes that a service of `lce up` started and that outlived the service."""
+    """Check that no process outlived the service of `lce up` that had started it."""
     roots = {service.pid for name in NAMES if (service := find(home, name))}
     orphans = [process for process in marked(home) if not roots & _pids_with_ancestors(process)]
     detail = ", ".join(str(process.pid) for process in orphans) or "none"
@@ -291,6 +291,6 @@ def _accelerators() -> Check:
     flash = _version("flash-attn")
     number = count_accelerators()
     if not number:
-        return Check("accelerators", True, "torch sees none, so studies run on the CPU")
+        return Check("accelerators", True, "torch finds no GPU, so studies run on the CPU")
     note = f"flash-attn {flash}" if flash else "no flash-attn, so torch's own kernels are used"
     return Check("accelerators", True, f"{number} CUDA devices; {note}")

@@ -1,9 +1,10 @@
-"""Prefect's server behind our guard: `python -m flows.servers.guarded_prefect --port PORT`.
+"""Prefect's server behind a guard: `python -m flows.servers.guarded_prefect --port PORT`.
 
-The process serves the same API, pages and services as `prefect server start`. The guard refuses
-foreign Host and Origin headers, and requests without the secret. Prefect's API itself also requires
-the secret, so a browser's cookie alone gives no access to the API. The secret is passed in the
-environment, because every user of the machine can read command lines.
+The process serves the same API, pages and services as `prefect server start`. The guard
+(`lce_core.access`) refuses requests with foreign Host or Origin headers or without the secret.
+Prefect's API itself also requires the secret, so a browser's cookie alone gives no access to the
+API. The secret is passed in the environment, because every user of the machine can read command
+lines.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from lce_core.access import Guard, auth_string
 
 AUTH = "PREFECT_SERVER_API_AUTH_STRING"
 UI_PASSWORD = "prefect-password"
-"""Key of the password in the browser's local storage, for both versions of Prefect's UI."""
+"""Key under which both versions of Prefect's UI keep the password in the browser's storage."""
 
 
 def command(port: int) -> list[str]:
@@ -27,7 +28,7 @@ def command(port: int) -> list[str]:
 
 
 def settings(url: str, secret: str) -> dict[str, str]:
-    """Return the environment of the server whose API is at `url`."""
+    """Return the environment variables of a server whose API is at `url` and needs `secret`."""
     return {
         "PREFECT_API_URL": url,
         AUTH: auth_string(secret),
@@ -38,7 +39,7 @@ def settings(url: str, secret: str) -> dict[str, str]:
 
 
 def client_auth(secret: str) -> dict[str, str]:
-    """Return the environment that authenticates a Prefect client; empty without a secret."""
+    """Return the variables with which a Prefect client logs in; empty if `secret` is empty."""
     return {"PREFECT_API_AUTH_STRING": auth_string(secret)} if secret else {}
 
 

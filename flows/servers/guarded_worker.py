@@ -1,9 +1,9 @@
 """The worker of `lce up`, which runs only this checkout's flow.
 
-Prefect's own process worker starts any command, environment and working directory that a flow run
-names, and any entry point and steps of its deployment. This worker uses only the parameters of a
-flow run. Command, environment and folder are fixed here, and flow runs of other deployments crash
-with an error that gives the reason.
+In Prefect's own process worker, a flow run chooses the command, the environment and the working
+directory, and its deployment chooses the entry point and the pull steps. This worker uses only the
+parameters of a flow run. It fixes the command, environment and folder, and flow runs of other
+deployments crash with an error that states the reason.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ ENTRYPOINT = "flows/study.py:controlled_study"
 """The entry point of every deployment in prefect.yaml."""
 _MODULE = "flows.study.controlled_study"
 _STEP = "prefect.deployments.steps.set_working_directory"
-"""The only step that `prefect deploy` writes for a flow in the folder of prefect.yaml."""
+"""The only pull step of a deployment whose flow is in the folder of prefect.yaml."""
 
 
 class StudyJob(process.ProcessJobConfiguration):
-    """Command, environment and folder of every flow run; all three are fixed."""
+    """Configuration of every flow run's process: a fixed command, environment and folder."""
 
     @classmethod
     async def from_template_and_values(cls, *_: Any, **__: Any) -> StudyJob:
-        """Return the fixed job; the work pool's template and all job variables are ignored."""
+        """Return the fixed configuration; ignore the work pool's template and all job variables."""
         return cls(
             command=command_to_string([sys.executable, "-m", "prefect.engine"]),
             # With this entry point the engine finds the flow without its deployment. The plug-in
@@ -65,8 +65,8 @@ class StudyWorker(process.ProcessWorker, ABC):  # ABC: Prefect does not register
         """Run the flow in its own process and return the exit result.
 
         Raises:
-          ServiceError: if the deployment is not of this checkout. Prefect shows the error in the
-            flow run's state.
+          ServiceError: if the flow run's deployment is not one of this checkout's flow. Prefect
+            shows the error in the flow run's state.
         """
         deployment_id = flow_run.deployment_id
         deployment = await self.client.read_deployment(deployment_id) if deployment_id else None
@@ -75,7 +75,7 @@ class StudyWorker(process.ProcessWorker, ABC):  # ABC: Prefect does not register
 
 
 def require_ours(flow_run: str, deployment: DeploymentResponse | None) -> None:
-    """Raise an error unless the flow run's deployment is of this checkout's flow.
+    """Raise an error unless the flow run's deployment is one of this checkout's flow.
 
     Raises:
       ServiceError: if there is no deployment, or it has another entry point or other pull steps.
@@ -85,12 +85,13 @@ def require_ours(flow_run: str, deployment: DeploymentResponse | None) -> None:
         return
     found = "a flow run without a deployment"
     if deployment:
-        found = f"a deployment of {deployment.entrypoint} with the steps {deployment.pull_steps}"
+        found = f"a deployment of {deployment.entrypoint} with pull steps {deployment.pull_steps}"
     raise ServiceError(
         f"flow run {flow_run}",
         found,
         f"a deployment of {ENTRYPOINT} in {ROOT}, the only flow that this worker runs",
-        "run it in a work pool of your own, with a worker from `prefect worker start`",
+        "deploy the flow to a work pool of your own, and start a worker for it with"
+        " `prefect worker start --pool NAME`",
     )
 
 

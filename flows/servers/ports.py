@@ -1,4 +1,4 @@
-"""Find a free loopback port, and name the process that listens on a taken one."""
+"""Find a free loopback port, and find out which process listens on a port."""
 
 from __future__ import annotations
 
@@ -10,25 +10,27 @@ import psutil
 from lce_core.errors import SpecError
 
 LOOPBACK = "127.0.0.1"
-"""The only address that our servers bind."""
+"""The only address on which servers of lce listen."""
 
 
 def free_port() -> int:
-    """Return a loopback port that is free now, although another process may take it at any time."""
+    """Return a loopback port that is free now. Another process may take it at any time."""
     with socket.socket() as probe:
         probe.bind((LOOPBACK, 0))
         return int(probe.getsockname()[1])
 
 
 def require_free(port: int, option: str) -> None:
-    """Raise an error unless a server can bind to `port`.
+    """Raise an error unless a server can listen on `port`.
+
+    The error names the command-line option that sets the port.
 
     Raises:
-      SpecError: if the port is out of range, not permitted, or taken by a process, which the error
-        names.
+      SpecError: if the port is out of range, not permitted, or taken. In the last case the error
+        names the process.
     """
     if not 1 <= port <= 65535:
-        raise SpecError(option, port, "a port from 1 to 65535", "choose another")
+        raise SpecError(option, port, "a port from 1 to 65535", "choose another port")
     try:
         with socket.socket() as probe:
             # Without SO_REUSEADDR the port stays blocked for a minute after a server has stopped,
@@ -40,7 +42,7 @@ def require_free(port: int, option: str) -> None:
             option,
             f"{port}, a port that only an administrator may use",
             "a port of 1024 or more",
-            "choose a higher one",
+            "choose a higher port",
         ) from None
     except OSError:
         raise SpecError(
@@ -53,7 +55,10 @@ def require_free(port: int, option: str) -> None:
 
 
 def holder(port: int) -> str:
-    """Return the name and pid of the process that listens on `port`, if this user may see it."""
+    """Return the name and pid of the process that listens on `port`, as text.
+
+    If this user may not see the process, return "a process of another user".
+    """
     with contextlib.suppress(psutil.AccessDenied):
         for connection in psutil.net_connections(kind="tcp"):
             address = connection.laddr

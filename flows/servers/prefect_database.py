@@ -1,4 +1,4 @@
-"""Prefect's database of a store. It holds the history of runs; no result depends on it."""
+"""Prefect's database of a store. It contains the history of runs; no result depends on it."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ def prefect_database(home: Path) -> Path:
 
 
 def prefect_damage(home: Path) -> str | None:
-    """Return why Prefect cannot use the database, as words that complete "it is ...".
+    """Return why Prefect cannot use the database, as a phrase that completes "it is ...".
 
-    Returns None if the database is usable or absent.
+    Return None if the database is usable or missing.
     """
     return sqlite_damage(prefect_database(home), _SCHEMA)
 
 
 def mend_prefect(home: Path) -> None:
-    """Rename a damaged database, so that Prefect's server makes a new one and can start.
+    """Rename an unusable database, so that Prefect's server creates a new one and can start.
 
     Call this before a server starts, never while one runs.
 

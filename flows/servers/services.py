@@ -1,8 +1,8 @@
 """`lce up` and `lce down`: Prefect's server, a worker and the MLflow UI on loopback.
 
-The services keep their files in LCE_HOME and bind only 127.0.0.1. They use no Prefect or MLflow
-settings from the user's environment or working folder, except a few that restrict a server
-(`daemons.RESTRICTING`). `up` leaves running services alone.
+The services keep their files in LCE_HOME and listen only on 127.0.0.1. They ignore the Prefect and
+MLflow settings in the user's environment and working folder, except a few that restrict a server
+(`daemons.RESTRICTING`). `up` does not restart services that already run.
 """
 
 from __future__ import annotations
@@ -44,12 +44,13 @@ from tasks.own_code import python_path
 __all__ = ["Check", "Service", "doctor", "down", "study_pages", "up"]
 
 POOL = "lce"
-"""The work pool to which prefect.yaml deploys."""
+"""Name of the work pool in prefect.yaml, whose flow runs the worker of `lce up` executes."""
 POOL_TEMPLATE = {
     "job_configuration": {"stream_output": False, "env": {"PREFECT_PLUGINS_ENABLED": "false"}},
     "variables": {"type": "object", "properties": {}, "additionalProperties": False},
 }
-"""Base job template of the work pool. It defines no variables, so Prefect refuses any."""
+"""Base job template of the work pool. It defines no job variables, so Prefect rejects flow runs and
+deployments that set any."""
 NAMES = ("server", "mlflow", "worker")
 """Services in the order in which they start."""
 GUARDED = {
@@ -57,8 +58,8 @@ GUARDED = {
     "mlflow": "tasks.tracking.guarded_server",
     "worker": "flows.servers.guarded_worker",
 }
-"""Module in the command line of each service. Services of earlier versions required no secret and
-ran other modules."""
+"""Module that each service runs. A service that runs another module was started by an earlier
+version of lce and requires no secret."""
 PORT_OPTIONS = {"server": "--port", "mlflow": "--mlflow-port"}
 START_SECONDS = 120.0
 
@@ -69,12 +70,13 @@ def up(home: Path, ports: Mapping[str, int]) -> list[Service]:
     """Start the services that are not running, deploy prefect.yaml, and wait until all are ready.
 
     Args:
-      ports: ports of "server" (Prefect) and "mlflow"; ignored for a service that already runs.
+      home: the store's folder.
+      ports: port for "server" (Prefect) and for "mlflow"; ignored if the service already runs.
 
     Raises:
-      SpecError: if a port is taken. In this case nothing was started.
-      ServiceError: if a service does not start, or an earlier version's service, which requires no
-        secret, is running. The services that this call started are stopped.
+      SpecError: if a port is taken. Then no service was started.
+      ServiceError: if a service does not start, or if a service of an earlier version, which
+        requires no secret, is running. The services that this call started are stopped again.
     """
     home = home.absolute()
     make_folder(home / "services")
@@ -109,7 +111,7 @@ def down(home: Path) -> list[str]:
 
 
 def address(home: Path, service: Service) -> str:
-    """Return a link that opens a service in a browser and logs in; "running" if it has no page."""
+    """Return a link that opens a service's page, logged in; "running" for one without a page."""
     if service.name == "server":
         return login_link(str(service.url).removesuffix("/api"), _secret(home.absolute()))
     if service.name == "mlflow":
@@ -118,7 +120,10 @@ def address(home: Path, service: Service) -> str:
 
 
 def study_pages(home: Path) -> dict[str, str]:
-    """Return links to the MLflow charts of each study, by study name. The links log in."""
+    """Return a link to the MLflow charts of each study, by study name.
+
+    The links contain a token that logs the browser in.
+    """
     names = tracking.studies_with_pages(home)
     found = {name: tracking.pages_of(home, name) for name in names}
     return {
@@ -137,15 +142,15 @@ def _running(home: Path) -> list[Service]:
 
 
 def _require_guarded(service: Service) -> None:
-    """Raise ServiceError if an earlier version, which required no secret, started the service."""
+    """Raise ServiceError if the running service is of an earlier version and needs no secret."""
     process, module = process_of(service), GUARDED.get(service.name)
     command = process.cmdline() if process else []
     if module and command and module not in command:
         raise ServiceError(
             f"{service.name} (PID {service.pid})",
-            "a process without a secret, to which every user of this machine can connect",
-            "a process that requires the home's secret",
-            "when no run uses it any more, run `lce down`, then `lce up`",
+            "a service of an earlier lce, to which every user of this machine can connect",
+            "a service that requires the secret of LCE_HOME",
+            "wait until no run uses it, then run `lce down` and `lce up`",
         )
 
 
@@ -179,7 +184,7 @@ def _start_worker(home: Path, server: Service) -> Service:
 
 
 def _client(home: Path, server: Service) -> dict[str, str]:
-    """Return the environment variables with which a process uses the API of `server`."""
+    """Return the variables with which a Prefect client finds `server` and logs in."""
     return {"PREFECT_API_URL": str(server.url), **client_auth(_secret(home))}
 
 
@@ -200,7 +205,10 @@ def _wait_for_worker(home: Path, server: Service, worker: Service) -> None:
 
 
 def _deploy(home: Path, server: Service) -> None:
-    """Create the work pool and the deployments of prefect.yaml, unless this server has them."""
+    """Create or update the work pool and the deployments of prefect.yaml.
+
+    Do nothing if they were created since `server` started and have not changed.
+    """
     file = _ROOT / "prefect.yaml"
     if not file.is_file():
         raise ServiceError(

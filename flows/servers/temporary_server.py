@@ -1,14 +1,16 @@
 """A Prefect server for one `lce run`, on a free loopback port.
 
-A flow needs a server; without one, most records of its tasks are lost. A server takes seconds to
-start, so starting has two phases: `start` returns at once and imports no Prefect, and `wait_ready`
-waits until the server answers. The server runs under `tasks.supervisor`, which exits when a pipe
-held by this process closes (the lifeline). However the run or the supervisor ends, kill -9
-included, no process remains. The server shares its database with `lce up`, which therefore shows
-past runs. The server's secret is new and exists only in the memory of the two processes.
+A flow needs a Prefect server, which records its tasks. A server takes seconds to start, so starting
+has two phases: `start` returns at once and imports no Prefect, and `wait_ready` waits until the
+server answers. The server runs under `tasks.supervisor`. When this process dies, a pipe that it
+holds open closes, and the supervisor kills the server. So no process remains, even after kill -9
+of the run or of the supervisor. The server uses the same database as `lce up`, whose pages
+therefore show past runs. Each server has a new secret, which exists only in the memory of the
+server and of this process.
 
-A server that dies is restarted on the same port, where Prefect's client finds it and sends the
-pending records. After `MOST_FAILED_STARTS` consecutive failures the run continues without a server.
+If the server dies, a thread restarts it on the same port. Prefect's client finds it there and sends
+the pending records. After `MOST_FAILED_STARTS` consecutive failed starts the run continues without
+a server.
 """
 
 from __future__ import annotations
@@ -39,8 +41,8 @@ STOP_SECONDS = 5.0
 WATCH_SECONDS = 0.5
 """Interval at which a thread checks that the server still runs."""
 MOST_FAILED_STARTS = 3
-"""Consecutive failed starts after which no more follow. At the start of a run, the run then ends
-with an error; later, it continues without a server."""
+"""Number of consecutive failed starts after which no further start is attempted. At its start, a
+run then ends with an error; later, it continues without a server."""
 
 _SETTINGS = {
     "PREFECT_SERVER_UI_ENABLED": "false",
@@ -67,19 +69,19 @@ class TemporaryServer:
     """The Prefect server of a run: a server that is already running, or one started for the run."""
 
     def __init__(self, home: Path, tell: Callable[[str], None] = lambda text: None) -> None:
-        """Make the object without starting a server.
+        """Create the object; `start` starts the server.
 
         Args:
-          home: the store whose database the server uses.
-          tell: receives a sentence for the user when the server dies for the first time, and when
+          home: the store whose Prefect database the server uses.
+          tell: receives a message for the user when the server dies for the first time, and when
             it cannot be restarted.
         """
         self.home = home.absolute()
         self.url = ""
         self.secret = ""
-        """Secret that the server requires; empty for a server at the user's PREFECT_API_URL."""
+        """Secret that a server of lce requires; "" for a server at the user's PREFECT_API_URL."""
         self.started_here = False
-        """True if this object started a server, which `close` then stops."""
+        """True if this object starts the server itself; `close` then stops it."""
         self.log = log_path(self.home, "temporary-server")
         self._tell = tell
         self._process: subprocess.Popen[bytes] | None = None
@@ -90,12 +92,16 @@ class TemporaryServer:
         self._lock = FileLock(workplace(self.home) / ".starting.lock", thread_local=False)
 
     def start(self) -> None:
-        """Find a running server or start one, without waiting for it."""
+        """Find a running server or start one; do not wait until it answers.
+
+        Raises:
+          ServiceError: if PREFECT_API_URL is set and no usable server answers there.
+        """
         self.url, self.secret = _existing(self.home)
         if not self.url:
             self.started_here, self.secret = True, new_secret()
             # A Timeout means that another server of this home is starting. `wait_ready` then waits
-            # for that and starts ours.
+            # until it has started, and only then starts this object's server.
             with contextlib.suppress(Timeout):
                 self._lock.acquire(timeout=0)
                 self._launch()
@@ -104,7 +110,7 @@ class TemporaryServer:
         """Wait until the API answers, and return its URL.
 
         Raises:
-          ServiceError: if the server does not start; quotes the end of its log.
+          ServiceError: if the server does not start. The error quotes the end of its log.
         """
         if not self.started_here:
             return self.url
@@ -117,8 +123,8 @@ class TemporaryServer:
         except Timeout:
             raise ServiceError(
                 self._lock.lock_file,
-                f"another server of {self.home} that has been starting for {START_SECONDS:.0f} s",
-                "a server that starts in this time",
+                f"another Prefect server of {self.home}, starting for {START_SECONDS:.0f} s",
+                f"a server that starts within {START_SECONDS:.0f} s",
                 "run `lce doctor`",
             ) from None
         finally:
@@ -132,7 +138,7 @@ class TemporaryServer:
         )
 
     def answers(self) -> bool:
-        """Return True if the server answers and is the right one.
+        """Return True if the expected server, and no other one on its port, answers.
 
         A server of this home must prove that it knows the secret. A server at the user's
         PREFECT_API_URL must accept the user's credentials.
@@ -144,13 +150,13 @@ class TemporaryServer:
 
     @property
     def was_lost(self) -> bool:
-        """True if the server has died at any time, or does not answer now."""
+        """True if the server does not answer, or has died at least once, even if restarted."""
         return self._died or not self.answers()
 
     def comes_back(self) -> bool:
-        """Wait until a server that is being restarted answers; return True if it does.
+        """Wait until a dead server, which a thread restarts, answers again; return True if it does.
 
-        Returns False if it is no longer being restarted or `START_SECONDS` have passed.
+        Return False if the thread has given up, or if `START_SECONDS` have passed.
         """
         watch, limit = self._watch, time.monotonic() + START_SECONDS
         while watch and watch.is_alive() and time.monotonic() < limit:
@@ -180,7 +186,10 @@ class TemporaryServer:
         return False
 
     def _keep_up(self) -> None:
-        """Restart the server whenever it dies, until `close`. Runs in a separate thread."""
+        """Restart the server whenever it dies, until `close` is called.
+
+        A separate thread runs this method.
+        """
         failed = 0
         while not self._closing.wait(WATCH_SECONDS):
             if self._process and self._process.poll() is None:
@@ -233,7 +242,10 @@ class TemporaryServer:
 def temporary_server(
     home: Path, tell: Callable[[str], None] = lambda text: None
 ) -> Iterator[TemporaryServer]:
-    """Start a server, yield it, and stop it at the end. Call `wait_ready` before using it."""
+    """Start a run's server, yield it, and stop it at the end of the `with` block.
+
+    Call `wait_ready` before using the server. The arguments are those of `TemporaryServer`.
+    """
     server = TemporaryServer(home, tell)
     try:
         server.start()
@@ -245,8 +257,9 @@ def temporary_server(
 def client_settings(home: Path, url: str, secret: str = "") -> dict[str, str]:
     """Return the environment variables that connect a Prefect client to the API at `url`.
 
-    Set them before Prefect is imported. If `secret` is empty, the server is at the user's
-    PREFECT_API_URL, and the credentials in the user's environment stay in use.
+    The caller must set them before it imports Prefect. An empty `secret` means that the server is
+    the one at the user's PREFECT_API_URL; the client then uses the credentials in the user's
+    environment.
     """
     ours = environment(home.absolute())
     kept = ("NO_PROXY", "PREFECT_HOME", "PREFECT_PLUGINS_ENABLED", "DO_NOT_TRACK")
@@ -254,12 +267,14 @@ def client_settings(home: Path, url: str, secret: str = "") -> dict[str, str]:
 
 
 def _existing(home: Path) -> tuple[str, str]:
-    """Return URL and secret of the server at PREFECT_API_URL or of `lce up`.
+    """Return URL and secret of the running server: the one at PREFECT_API_URL, or of `lce up`.
 
-    Returns empty strings if there is neither. The secret of a server at PREFECT_API_URL is empty.
+    Return empty strings if neither exists. The secret of a server at PREFECT_API_URL is empty,
+    unless it is the server of `lce up`.
 
     Raises:
-      ServiceError: if PREFECT_API_URL is set and no server answers there, or it refuses the user.
+      ServiceError: if PREFECT_API_URL is set, but no server answers there or the server refuses the
+        user's credentials.
     """
     service = find(home, "server")
     own_url = str(service.url) if service else ""
@@ -276,7 +291,7 @@ def _existing(home: Path) -> tuple[str, str]:
             "PREFECT_API_URL",
             f"{given}, which answers with status {code}: it refuses your credentials",
             "a server that accepts PREFECT_API_AUTH_STRING or PREFECT_API_KEY",
-            "correct them, or unset PREFECT_API_URL: `lce run` then starts its own server",
+            "correct the variable, or unset PREFECT_API_URL: `lce run` then starts its own server",
         )
     if code != 200:
         raise ServiceError(
@@ -289,7 +304,7 @@ def _existing(home: Path) -> tuple[str, str]:
 
 
 def _user_credentials() -> dict[str, str]:
-    """Return the Authorization header that Prefect's clients would send for this user, if any."""
+    """Return the Authorization header that Prefect's clients send for this user; {} if none."""
     if user_and_password := os.environ.get("PREFECT_API_AUTH_STRING"):
         encoded = base64.b64encode(user_and_password.encode()).decode()
         return {"Authorization": f"Basic {encoded}"}

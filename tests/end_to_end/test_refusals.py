@@ -60,8 +60,8 @@ def test_a_run_of_a_model_that_was_not_fetched_names_the_command_that_fetches_it
         benchmarks=[{"name": "passkey", "profile": "fast", "lengths": [1024]}],
     )
     output = lce(tmp_path / "home", "run", study, status=2)
-    assert "lce: base model smollm2_135m_q4: got no such model in" in output
-    assert "expected fetched weights" in output
+    assert "lce: base model smollm2_135m_q4: got no weights in" in output
+    assert "expected weights that were downloaded before the run" in output
     assert "run `lce fetch smollm2_135m_q4`, or name a folder with --model-folder" in output
     assert not (tmp_path / "home").exists()
 

@@ -65,7 +65,7 @@ def test_a_method_without_all_its_cells_has_no_number_and_is_never_the_best(tmp_
         "lower is better: perplexity",
         "higher is better: needle",
         "*: best of the column, among methods whose cells are all done.",
-        "2/3: two of three cells are done, so there is no mean. The others, with reasons:",
+        "2/3: two of three cells are done, so there is no mean. The other cells and why:",
         "  lce sql \"FROM missing_cells WHERE study = 'study-0'\"",
         "tuned: fine-tuned at the target context. Others: frozen.",
         "~: approximate attention.",
