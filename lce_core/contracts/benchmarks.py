@@ -71,7 +71,7 @@ def check_evidence(case: Case) -> None:
 
 
 def check_prompts(case: Case) -> None:
-    """Check that every task builds `num_prompts` prompts, with room for the answers."""
+    """Check that tasks build the prompts of `num_prompts` samples, with room for the answers."""
     for task in case.benchmark.tasks():
         short = request_for(case, task)
         for request in (short, roomy(short)):
@@ -79,13 +79,15 @@ def check_prompts(case: Case) -> None:
             promised = case.benchmark.num_prompts(task)
             # A sample may consist of several prompts.
             whole = len(prompts) % max(promised, 1) == 0
-            assert whole or request.data_folders, f"{task}: {len(prompts)} prompts, not {promised}"
+            assert whole or request.data_folders, (
+                f"{task}: got {len(prompts)} prompts; expected a multiple of {promised}"
+            )
             # Faithful forms reproduce scripts in which the answer comes on top of the length.
             answer = 0 if case.profile == "faithful" else answer_tokens(case, task)
             longest = max(len(prompt.ids) for prompt in prompts) + answer
             assert longest <= request.eval_length, (
-                f"{task}: the longest prompt and its answer take {longest} tokens of"
-                f" {request.eval_length}"
+                f"{task}: got a prompt of {longest} tokens, {answer} of them for its answer;"
+                f" expected at most {request.eval_length}"
             )
             assert all(prompt.reference for prompt in prompts), f"{task}: empty reference"
 
