@@ -1,8 +1,10 @@
-"""Benchmarks, one file each. A benchmark evaluates one cell: one task, length, model and seed.
+"""Benchmarks, one module or subpackage each, and everything that a new benchmark imports.
 
-This package exports everything that a new benchmark needs. `PromptBenchmark` is the base of
-benchmarks that score generated answers, `TextBenchmark` of those that score the loss on running
-text, and `Benchmark` of both.
+A benchmark evaluates one cell at a time: one task at one context length, for one base model,
+extension method and seed.
+
+Base classes: `PromptBenchmark` for benchmarks that score generated answers, `TextBenchmark` for
+benchmarks that score the loss on running text. Both derive from `Benchmark`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """`Benchmark`, the base class of all benchmarks, with its input `CellRequest` and its `CellResult`.
 
-A cell is one task of a benchmark at one context length, for one method, base model and seed.
+A cell is one task of a benchmark at one context length, for one base model, extension method and
+seed.
 """
 
 from __future__ import annotations
@@ -51,7 +52,10 @@ class Score:
 
 @dataclass(frozen=True)
 class Sample:
-    """The score of one prompt or text window. Methods are compared sample by sample."""
+    """The score of one prompt or text window.
+
+    Comparisons of two extension methods pair their scores sample by sample.
+    """
 
     sample: int
     num_prompt_tokens: int
@@ -62,11 +66,11 @@ class Sample:
     prediction: str | None = None
     reference: str | None = None
     cluster: str | None = None
-    """Group name of statistically dependent samples, such as those of one document. The bootstrap
-    resamples whole groups. None: the sample is independent."""
+    """Name of the group of dependent samples to which this sample belongs, such as all samples of
+    one document. The bootstrap resamples whole groups. None: the sample is independent."""
     margin: float | None = None
-    """Log-probability of the right answer minus the mean of wrong ones in nats; None if the
-    benchmark does not compare them."""
+    """Log-probability of the right answer minus the mean log-probability of wrong answers, in nats;
+    None if the benchmark does not compute it."""
 
 
 @dataclass(frozen=True)
@@ -76,14 +80,14 @@ class CellResult:
     scores: tuple[Score, ...]
     samples: tuple[Sample, ...] = ()
     token_nll: tuple[tuple[int, float], ...] = ()
-    """Mean NLL in nats of each bin of window positions, as (first position of the bin, mean). Only
-    `nll_by_position` fills it."""
+    """Mean NLL in nats of each bin of token positions, as (first position of the bin, mean). Only
+    `nll_by_position` and `multi_key` fill it."""
     sequences: Sequences = field(default_factory=Sequences)
-    """Lengths of the windows or prompts (without answers) that the model read, for the cost model.
-    Prefixes that prompts share count once for each prompt."""
+    """Token counts of all windows or prompts (without answers), for the cost model. A prefix that
+    several prompts share counts once for each of them."""
     prompts_sha256: str | None = None
-    """sha256 over the token ids of all prompts in order. `lce prompt` rebuilds prompts and compares
-    it. None for benchmarks without prompts."""
+    """sha256 over the token ids of all prompts in order. `lce prompt` rebuilds the prompts and
+    compares their sha256 with this one. None for benchmarks without prompts."""
     arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict, compare=False)
     """Arrays to store in the cell's folder by name, such as the NLL of every token."""
 
@@ -100,32 +104,34 @@ class CellRequest:
     tokenizer: PreTrainedTokenizerBase
     base_model: LanguageModel
     held_out: HeldOutText
-    """Tokenised text of the study's corpus that its training rows exclude."""
+    """Tokenised text of the study's corpus that is not used for training."""
     task: str
     eval_length: int
     """Context length in tokens, including generated tokens."""
     seed: int
     data_folders: Mapping[str, Path] = field(default_factory=dict)
     batch_tokens: int = 8192
-    """Maximum tokens per forward pass in fp32. Half precision ignores it, so that batching never
-    changes a score. This execution setting is not part of a cell's id."""
+    """Maximum tokens per forward pass in fp32. In half precision prompts are not batched and this
+    limit is ignored, so that batching never changes a score. It is not part of a cell's id."""
     savings: bool = True
-    """True stops generation once the score of an answer cannot change, and computes prefixes that
-    prompts share once."""
+    """True saves work: generation of an answer stops once its score cannot change, and a prefix
+    that several prompts share passes through the model once."""
     losses: LossCache = field(default_factory=LossCache)
-    """Token losses of this model from earlier cells, reused for equal windows."""
+    """Token losses of this model from earlier cells. Cells that score the same windows reuse them.
+    """
     ranges: WindowRanges | None = None
     """Splits the windows of a long cell into ranges that several workers can score; None: this
     process scores every window."""
     prompt_folder: Path | None = None
-    """Disk cache of prompts for other processes and runs; None caches in memory only."""
+    """Folder in which processes and later runs share built prompts; None: prompts are cached only
+    in the memory of this process."""
     report: Progress = no_progress
-    """Progress callback, called with (requests done, total requests)."""
+    """Progress callback, called with (work done, total work) in prompts, contexts or windows."""
 
 
 @dataclass(frozen=True)
 class Form:
-    """One profile ("clean", say) of a benchmark: the settings and code that profiles differ in."""
+    """One profile of a benchmark, such as "clean": the settings and code that only it uses."""
 
     summary: str
     """One-line description of the profile for the documentation's list of benchmarks."""
@@ -135,7 +141,7 @@ class Form:
 
 
 class Benchmark(Plugin):
-    """Base class of benchmarks. Its fields are the parameters that a study can set."""
+    """Base class of all benchmarks. A subclass's fields are the parameters that a study can set."""
 
     unit: ClassVar[str]
     """Unit of the scores: "perplexity", "nats" or "accuracy" (0..1)."""
@@ -144,10 +150,10 @@ class Benchmark(Plugin):
     default_metric: ClassVar[str]
     """Metric for tables and comparisons that show one metric per benchmark."""
     forms: ClassVar[Mapping[Profile, Form]]
-    """Settings of each profile that the benchmark offers."""
+    """The profiles that the benchmark offers, with their settings."""
     fills_length: ClassVar[bool] = False
-    """True: every prompt with its answer is as long as the cell's length. False: the cell's length
-    is a maximum, and sequences may be shorter."""
+    """True: prompt and answer together fill the cell's length, and a cell with much shorter prompts
+    is unavailable. False: the cell's length is a maximum, and prompts may be shorter."""
     scores_text: ClassVar[bool] = False
     """True if cells score running text, so that cells of one model can reuse each other's losses.
     """
@@ -171,26 +177,30 @@ class Benchmark(Plugin):
 
     @property
     def form(self) -> Form:
-        """The settings of the chosen profile."""
+        """Entry of `forms` for the chosen `profile`."""
         return self.forms[self.profile]
 
     def tasks(self) -> tuple[str, ...]:
-        """List the tasks in order; each (task, length) is one cell."""
+        """Return the names of the tasks, in the order of tables."""
         raise NotImplementedError
 
     def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
-        """Return the reason if the task cannot run at this length with this model, else None.
+        """Return why the task cannot run at this length with this model; None if it can.
 
-        The planner calls it before data and models are loaded, so it must need neither.
+        The planner calls this method before it loads any data or model weights, so an override must
+        not need them.
         """
         return None
 
     def reads(self, task: str) -> tuple[DataSet, ...]:
-        """List the data sets that a task reads; the user names their folders in `data_folders`."""
+        """Return the data sets that a task reads from the user's `data_folders`."""
         return ()
 
     def data_names(self, task: str, data_folders: Mapping[str, Path]) -> tuple[str, ...]:
-        """List the names of a task's data sets for the cell's record, incomplete ones marked."""
+        """Return the names of a task's data sets for the catalog, such as "longbench".
+
+        The name of an incomplete data set ends with " (subset)".
+        """
         names = (data_set.recorded_name(data_folders) for data_set in self.reads(task))
         return tuple(dict.fromkeys(names))
 
@@ -215,7 +225,7 @@ class Benchmark(Plugin):
     ) -> Sequences | None:
         """Predict `CellResult.sequences` from the sizes of the data files, for cost estimates.
 
-        The default returns None: the planner then uses `num_tokens`.
+        The default returns None: the planner then estimates the cost from `num_tokens`.
         """
         return None
 
@@ -229,7 +239,7 @@ class Benchmark(Plugin):
         raise NotImplementedError
 
     def num_tokens(self, task: str, eval_length: int, held_out_tokens: int) -> int:
-        """Predict the tokens of `CellResult.sequences` for `lce plan`, without any data.
+        """Predict the total tokens of a cell's prompts or windows for `lce plan`, without any data.
 
         Args:
           held_out_tokens: tokens of the running text to score, as returned by `text_tokens`.
@@ -239,13 +249,16 @@ class Benchmark(Plugin):
     def text_tokens(self, task: str, held_out_tokens: int) -> int:
         """Predict how many tokens of running text a task reads, without reading the text.
 
-        The default is `held_out_tokens`, the size of one domain of the study's held-out text. For
-        tasks on data sets, benchmarks return the published size.
+        The default returns `held_out_tokens`, the size of one domain of the study's held-out text.
+        Benchmarks override it to return the published size for tasks that read a data set.
         """
         return held_out_tokens
 
     def distinct_share(self, task: str, prompt_tokens: float) -> float:
-        """Return the fraction (0..1) of prompt tokens to compute if prompts share prefixes.
+        """Predict which fraction (0..1) of a cell's prompt tokens passes through the model.
+
+        The fraction is below 1 if prompts share prefixes, because a shared prefix passes through
+        the model once. The default 1.0 means that no prompts share a prefix.
 
         Args:
           prompt_tokens: mean length of a prompt.
@@ -253,22 +266,26 @@ class Benchmark(Plugin):
         return 1.0
 
     def window_grid(self, task: str, eval_length: int) -> tuple[object, int] | None:
-        """Return (key, stride in tokens) of the cell's text windows; None if it has no windows.
+        """Return (key of the text, stride in tokens) of the cell's windows; None without windows.
 
-        Cells with equal keys score the same tokens, so they can reuse each other's losses.
+        Cells with equal keys cut their windows from the same tokens. They can reuse each other's
+        losses.
         """
         return None
 
     def num_independent(self, task: str, eval_length: int, held_out_tokens: int) -> int:
         """Predict a cell's number of independent samples, for `lce plan --power`.
 
-        The default is the number of prompts, an upper bound if several prompts are about one
-        document. 0 means unknown. Arguments as in `num_tokens`.
+        The default is the number of prompts, which is an upper bound if several prompts are about
+        one document. 0 means that the number is unknown. See `num_tokens` for the arguments.
         """
         return self.answers(task).number
 
     def answers(self, task: str) -> Answers:
-        """Return how many answers a cell generates, and the maximum tokens of an answer."""
+        """Return the number of answers that a cell generates and the maximum tokens of an answer.
+
+        The default is no answers.
+        """
         return Answers()
 
 

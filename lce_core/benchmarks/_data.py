@@ -1,8 +1,8 @@
 """Data sets of benchmarks: published files in a folder on the user's machine.
 
-The user maps a data set's name ("squad") to a folder with `--data-folder` or `data_folders`. Cells
-whose files are missing are unavailable. The sha256 of the files is part of the id of every cell
-that reads them.
+The user assigns a folder to a data set's name with `--data-folder squad=FOLDER` or `data_folders`.
+A cell whose files are missing is unavailable: it is skipped, and the report shows the reason. The
+sha256 of the files is part of the id of every cell that reads them.
 """
 
 from __future__ import annotations
@@ -25,25 +25,30 @@ from lce_core.store.file_facts import fact_of, sha256_of
 T = TypeVar("T")
 DataRow = dict[str, Any]
 SUBSET = "subset.json"
-"""JSON file {file or split: number of rows} with which a user declares that a data folder has fewer
-rows than the published data set. Without it, missing rows are an error."""
+"""Name of a JSON file such as {"qasper.jsonl": 37} (file or split: number of rows). A user puts it
+into a data folder to declare that the folder has fewer rows than the published data set. Without
+this file, missing rows are an error."""
 Seen = tuple[tuple[str, int, int], ...]
-"""(path, size in bytes, modification time in ns) of each file of a data set, as a cache key."""
+"""(path, size in bytes, modification time in ns) of each file of a data set. Results computed from
+the files are cached under this key, which changes when a file changes."""
 
 
 @dataclass(frozen=True)
 class DataSet:
-    """A published data set. The argument `folders` maps data set names to the user's folders."""
+    """A published data set.
+
+    The argument `folders` of all methods maps names of data sets to the user's folders.
+    """
 
     name: str
     """Name of the data set, a key of `data_folders`."""
     patterns: tuple[str, ...]
-    """Globs of the files within the folder; a file matched by several patterns counts once."""
+    """Globs of the data set's files within the folder."""
     origin: str
-    """Where to get the files, for error messages."""
+    """Where the user can get the files, for error messages."""
 
     def files(self, folders: Mapping[str, Path]) -> list[Path]:
-        """List all files, sorted by name.
+        """Return the paths of all files, sorted.
 
         Raises:
           UnavailableError: if `folders` lacks the data set, or its folder has none of the files.
@@ -79,7 +84,7 @@ class DataSet:
     def require_rows(
         self, folders: Mapping[str, Path], part: str, got: int, published: int
     ) -> None:
-        """Check the number of rows of a file or split.
+        """Raise an error if a file or split has too few or too many rows.
 
         Args:
           part: name of the file, or of a split that may span several files.
@@ -87,8 +92,8 @@ class DataSet:
           published: number of rows of the published data.
 
         Raises:
-          DataError: if `got` differs from `published`, or from the number that the file `SUBSET`
-            declares for `part`.
+          DataError: if `got` differs from the expected number, which is the number that the file
+            `SUBSET` declares for `part`, or else `published`.
         """
         expected = self._declared_rows(folders).get(part, published)
         if got != expected:
@@ -96,12 +101,13 @@ class DataSet:
                 f"data set {self.name!r}: {part}",
                 f"{got:,} rows",
                 f"all {expected:,} rows",
-                f"get it again from {self.origin}. To use fewer rows, set num_samples. To declare"
-                f" an incomplete data set, write {json.dumps({part: got})} into its {SUBSET}",
+                f"get it again from {self.origin}. To evaluate fewer rows, keep the complete file"
+                " and lower the number of samples in the study. To use this incomplete data set,"
+                f" write {json.dumps({part: got})} into the file {SUBSET} in its folder",
             )
 
     def recorded_name(self, folders: Mapping[str, Path]) -> str:
-        """Return the name, with " (subset)" if the file `SUBSET` declares missing rows."""
+        """Return the data set's name, followed by " (subset)" if its folder has a file `SUBSET`."""
         return f"{self.name} (subset)" if self._declared_rows(folders) else self.name
 
     def _declared_rows(self, folders: Mapping[str, Path]) -> dict[str, int]:
@@ -114,13 +120,13 @@ class DataSet:
                 return declared
         raise DataError(
             file,
-            "no numbers of rows",
-            'a JSON object {"FILE OR SPLIT": NUMBER_OF_ROWS, ...}',
+            "content that is not a JSON object of whole numbers",
+            '{"FILE OR SPLIT": NUMBER_OF_ROWS, ...}',
             "correct or remove the file",
         )
 
     def seen(self, folders: Mapping[str, Path]) -> Seen:
-        """Return path, size and modification time of every file, as a cache key.
+        """Return path, size and modification time of every file, a cache key for derived results.
 
         Raises:
           UnavailableError: if the data set is not on this machine.
@@ -129,7 +135,9 @@ class DataSet:
         return tuple((str(file), stat.st_size, stat.st_mtime_ns) for file, stat in files)
 
     def digest(self, folders: Mapping[str, Path]) -> str:
-        """Return the sha256 over names and contents of all files; unchanged files are not read.
+        """Return the sha256 over names and contents of all files.
+
+        Unchanged files are not read again: the sha256 of each file is cached.
 
         Raises:
           UnavailableError: if the data set is not on this machine.
@@ -151,25 +159,25 @@ class DataSet:
 
 
 def fact_of_files(what: str, files: Seen, compute: Callable[[], T]) -> T:
-    """Return `compute()`, cached in the store until one of the files changes.
+    """Return the result of `compute()`, which the store caches until one of `files` changes.
 
     Args:
       what: name and version of the computation, part of the cache key.
-      files: all files that the result depends on.
-      compute: returns a JSON value.
+      files: all files that the result depends on; at least one.
+      compute: function without arguments that returns a JSON value.
     """
     paths = [Path(path) for path, *_ in files]
     return fact_of(what, paths[0].parent, paths, compute)
 
 
 def spread(num_all: int, num_wanted: int) -> list[int]:
-    """Return `num_wanted` evenly spaced indices below `num_all`; all if `num_all` is smaller."""
+    """Return `num_wanted` evenly spaced indices of 0..num_all - 1, or all if there are fewer."""
     count = min(num_all, num_wanted)
     return [index * num_all // count for index in range(count)]
 
 
 def read_text(file: Path, encoding: str = "utf-8") -> str:
-    """Read a whole text file; every line ending becomes a newline.
+    """Return the text of a file, with all line endings converted to newlines.
 
     Raises:
       DataError: if the file is not readable text of that encoding.
@@ -195,7 +203,7 @@ def read_rows(file: Path, columns: Sequence[str]) -> Iterator[DataRow]:
                 place,
                 f"no column {missing[0]!r}, only {', '.join(sorted(row)) or 'none'}",
                 f"the columns {', '.join(columns)}",
-                "use the data set in its published form",
+                "use the published files unchanged",
             )
         yield row
 
@@ -217,8 +225,8 @@ def _entries(file: Path) -> Iterator[tuple[str, DataRow]]:
                 raise DataError(
                     f"{file}: row {number}",
                     type(row).__name__,
-                    "an object",
-                    "use the data set in its published form",
+                    "an object with a value for each column",
+                    "use the published files unchanged",
                 )
             yield f"{file}: row {number}", row
     except (ValueError, OSError, pa.ArrowException) as error:

@@ -1,4 +1,4 @@
-"""Paul Graham's essays, in which the benchmarks needle and ruler hide sentences."""
+"""Paul Graham's essays, the text in which the benchmarks needle and ruler hide sentences."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ ESSAYS = DataSet(
 
 
 def essays(folders: Mapping[str, Path]) -> str:
-    """Concatenate all essays by file name: text files, or the column `text` of JSON files.
+    """Return all essays as one text, in the order of their file names.
+
+    Text files are read whole; of JSON files only the column `text` is read.
 
     Raises:
       UnavailableError: if the data set is not on this machine.

@@ -1,7 +1,7 @@
 """Base class of benchmarks that build prompts, generate an answer to each, and score the answers.
 
-Profiles in natural language use `PromptForm`. Profiles for toy models, which hide and retrieve
-single key tokens, use `KeyForm`.
+A profile whose prompts are natural language is a `PromptForm`. A profile for toy models, whose
+prompts hide single key tokens in text, is a `KeyForm`.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ class PromptForm(Form):
     """A profile with prompts in natural language and answers that are scored as text."""
 
     in_words: ClassVar[bool] = True
-    """True if prompts are natural language; False if they query single key tokens of a toy model's
-    vocabulary (`KeyForm`)."""
+    """True if prompts are natural language; False if the answer to a prompt is a key token of a toy
+    model's vocabulary (`KeyForm`)."""
     num_samples: int = 0
-    """Default number of prompts per cell."""
+    """Default number of samples per cell."""
 
     def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
-        """Return the reason if the task cannot run with this model and length, else None."""
+        """Return why the task cannot run with this model and length; None if it can."""
         return None
 
     def prompts(self, benchmark: PromptBenchmark, request: CellRequest) -> tuple[Prompt, ...]:
-        """Return the cell's prompts from the cache, or build them."""
+        """Return the cell's prompts from the cache, or build and cache them."""
         return cell_prompts(
             benchmark,
             request,
@@ -84,15 +84,15 @@ class PromptForm(Form):
         return 1
 
     def answer_tokens(self, benchmark: PromptBenchmark, task: str) -> int:
-        """Return the maximum number of tokens generated after a prompt."""
+        """Return the maximum number of tokens generated after a prompt of the task."""
         return benchmark.new_tokens(task)
 
     def fills_length(self, benchmark: PromptBenchmark) -> bool:
-        """Return True if cells whose prompts are shorter than the cell's length are refused."""
+        """Return True if a cell is refused when its prompts are much shorter than its length."""
         return benchmark.fills_length
 
     def sample_tokens(self, benchmark: PromptBenchmark, task: str, eval_length: int) -> int:
-        """Predict the prompt tokens of one sample for the cost model, without reading data."""
+        """Predict the total tokens of a sample's prompts for the cost model, without any data."""
         return benchmark.prompt_tokens(task, eval_length)
 
 
@@ -102,22 +102,24 @@ class PromptBenchmark(Benchmark):
     A new benchmark defines `forms`, `answer_tokens`, `prompt` and `score_answer`. It overrides
     `build` if the prompts of a cell depend on each other, and other methods as needed.
 
-    Prompt and answer must together take at least 95 % of the cell's length. Otherwise the cell is
-    unavailable, because its score would describe a shorter context. `fills_length` and
-    `slack_tokens` relax this rule.
+    Prompt and answer must on average fill at least 95 % of the cell's length. Otherwise the cell is
+    unavailable, because its score would describe a shorter context. `fills_length = False` turns
+    this rule off, and `slack_tokens` allows shorter prompts.
     """
 
     unit: ClassVar[str] = "accuracy"
     fills_length: ClassVar[bool] = True
     otherwise: ClassVar[str] = ""
-    """Advice ("set cases: generated") that ends the error about prompts too short for the cell."""
+    """Last part of the error message about too short prompts: advice such as "set cases: generated"
+    instead of a shorter length. May be empty."""
     seeded: ClassVar[bool] = True
     default_metric: ClassVar[str] = "accuracy"
     forms: ClassVar[Mapping[Profile, PromptForm]]
     answer_tokens: ClassVar[int]
     """Maximum number of tokens generated after a prompt."""
     prompt_class: ClassVar[type[Prompt]] = Prompt
-    """Class of the prompts that `build` returns; the disk cache restores it."""
+    """Class of the prompts that `build` returns. The disk cache restores prompts as instances of
+    this class."""
 
     @property
     def form(self) -> PromptForm:
@@ -134,29 +136,29 @@ class PromptBenchmark(Benchmark):
         """Build the prompt of one sample.
 
         Args:
-          index: number of the sample, from 0.
-          rng: random generator that only this sample uses.
+          index: number of the sample in the cell, from 0.
+          rng: random generator of this sample; other samples use other generators.
 
         Raises:
-          UnavailableError: if the prompt exceeds the cell's length.
+          UnavailableError: if prompt and answer exceed the cell's length.
         """
         raise NotImplementedError
 
     def build(self, request: CellRequest) -> Sequence[Prompt]:
         """Build all prompts of the cell.
 
-        All methods share the cached prompts, so they must depend only on benchmark, task, length,
-        seed, tokenizer and data.
+        The prompts are cached and reused for all extension methods. They must therefore depend only
+        on benchmark, task, length, seed, tokenizer and data.
         """
         draws = enumerate(self.draws(request))
         return [self.prompt(request, index, rng) for index, rng in draws]
 
     def score_answer(self, task: str, prompt: Prompt, answer: str) -> float:
-        """Return the score (0..1) of the text that the model generated after a prompt."""
+        """Return the score (0..1) of `answer`, the text that the model generated after `prompt`."""
         raise NotImplementedError
 
     def complete(self, task: str, prompt: Prompt, answer: str) -> bool:
-        """Return True if text after `answer` cannot change the score, so that generation stops."""
+        """Return True to stop generation, because text after `answer` cannot change the score."""
         return False
 
     def new_tokens(self, task: str) -> int:
@@ -164,23 +166,35 @@ class PromptBenchmark(Benchmark):
         return self.answer_tokens
 
     def prompt_tokens(self, task: str, eval_length: int) -> int:
-        """Predict the tokens of a prompt for the cost model, without reading data."""
+        """Predict the mean tokens of a prompt for the cost model, without any data."""
         return eval_length
 
     def slack_tokens(self, request: CellRequest) -> int:
-        """Return by how many tokens prompts may fall short of the cell's length.
+        """Return how many tokens of the cell's length prompt and answer may leave unused.
 
-        A cell with shorter prompts is refused. Override this for prompts that grow in steps of more
-        than 5 % of the length, or whose reference implementation leaves tokens unused.
+        All benchmarks may leave 5 % of the length unused, so a smaller number has no effect.
+        Override this method for prompts that grow in larger steps, or whose reference
+        implementation leaves more tokens unused.
         """
         return 0
 
     def reads_held_out(self, task: str) -> bool:
-        """Return True if prompts quote held-out text, which their cache key must then include."""
+        """Return True if prompts contain held-out text of the study's corpus.
+
+        The cache key of the prompts then includes a digest of this text.
+        """
         return False
 
     def cluster(self, index: int, prompt: Prompt) -> str | None:
-        """Return the group name of statistically dependent samples; None if independent."""
+        """Return the name of the group of dependent samples to which a prompt's sample belongs.
+
+        A group, such as all prompts about one document, is resampled as a whole. The default None
+        means that all samples are independent.
+
+        Args:
+          index: number of the sample in the cell, from 0.
+          prompt: prompt of the sample.
+        """
         return None
 
     def scores(self, samples: Sequence[Sample]) -> tuple[Score, ...]:
@@ -197,7 +211,7 @@ class PromptBenchmark(Benchmark):
         return Answers(self.num_prompts(task), self.form.answer_tokens(self, task))
 
     def evaluate(self, request: CellRequest) -> CellResult:
-        """Check that the prompts fill the length, then generate and score an answer to each.
+        """Generate and score an answer to each prompt, after a check that prompts fill the length.
 
         Raises:
           UnavailableError: if the prompts are too short for the cell's length.
@@ -213,7 +227,9 @@ class PromptBenchmark(Benchmark):
         )
 
     def require_filled(self, request: CellRequest, prompts: Sequence[Prompt]) -> Sequences:
-        """Return the lengths of the prompts in tokens, after a check that they fill the cell.
+        """Return the prompts' lengths in tokens, after a check that prompts fill the cell's length.
+
+        Profiles that allow short prompts (`PromptForm.fills_length`) skip the check.
 
         Raises:
           UnavailableError: if the prompts are too short for the cell's length.
@@ -230,7 +246,7 @@ class PromptBenchmark(Benchmark):
         return sequences
 
     def prompts(self, request: CellRequest) -> tuple[Prompt, ...]:
-        """Return all prompts of the cell.
+        """Return all prompts of the cell, cached if possible.
 
         Raises:
           UnavailableError: if prompts exceed the length, or data is not on this machine.
@@ -241,7 +257,7 @@ class PromptBenchmark(Benchmark):
     def scored(
         self, task: str, prompts: Sequence[Prompt], answers: Sequence[str]
     ) -> tuple[Sample, ...]:
-        """Score the answer to each prompt; return one sample per prompt."""
+        """Score `answers`, one to each of `prompts`; return one sample per prompt."""
         return tuple(
             Sample(
                 index,
@@ -256,26 +272,32 @@ class PromptBenchmark(Benchmark):
         )
 
     def draws(self, request: CellRequest) -> list[np.random.Generator]:
-        """Return one generator per sample, seeded by benchmark, task, length, seed, index."""
+        """Return one random generator per sample.
+
+        It is seeded by benchmark, task, length, the study's seed and the sample's index.
+        """
         place = (self.plugin_name, request.task, request.eval_length, request.seed)
         return [generator(*place, index) for index in range(self.num_prompts(request.task))]
 
     def filled(self, request: CellRequest, text: Callable[[int], str]) -> TokenIds:
-        """Return the token ids of the longest prompt that leaves room for its answer.
+        """Return the token ids of the prompt with the most filler that leaves room for its answer.
 
         Args:
-          text: returns the prompt's text with the given number (0 or more) of filler parts, such as
-            sentences.
+          text: function of the number of filler parts (0 or more; a part is a sentence, for
+            example) that returns the prompt's text with this filler.
 
         Raises:
-          UnavailableError: if the prompt without filler exceeds the length.
+          UnavailableError: if the prompt without filler and its answer exceed the length.
         """
         return self.fitted(request, text(self.parts_that_fit(request, text)))
 
     def parts_that_fit(self, request: CellRequest, text: Callable[[int], str]) -> int:
-        """Return the largest number of filler parts that leaves room for the answer, 0 or more.
+        """Return the largest number of filler parts with which a prompt leaves room for its answer.
 
-        `text` returns the prompt's text with the given number of filler parts.
+        The result is 0 even if the prompt without filler is too long.
+
+        Args:
+          text: function of the number of filler parts (0 or more) that returns the prompt's text.
         """
         room = request.eval_length - self.new_tokens(request.task)
 
@@ -288,7 +310,7 @@ class PromptBenchmark(Benchmark):
         return last_that_fits(fits, low, high)
 
     def fitted(self, request: CellRequest, text: str) -> TokenIds:
-        """Return the token ids of `text`, after a check that they leave room for the answer.
+        """Return the token ids of a prompt's text, after a check that the answer also fits.
 
         Raises:
           UnavailableError: if prompt and answer exceed the length; the message states the minimum
@@ -302,14 +324,20 @@ class PromptBenchmark(Benchmark):
 
 
 def strata(draws: Sequence[np.random.Generator], whole: float = 1.0) -> list[float]:
-    """Draw a stratified sample: one number from each of len(draws) equal intervals of 0..whole."""
+    """Draw a stratified sample: split 0..whole into len(draws) equal intervals, draw one from each.
+
+    Args:
+      draws: random generators; the i-th draws the number of the i-th interval.
+      whole: upper end of the last interval.
+    """
     return [whole * (index + rng.random()) / len(draws) for index, rng in enumerate(draws)]
 
 
 def mean_score(samples: Sequence[Sample]) -> Estimate:
-    """Return the mean score and its 95 % interval.
+    """Return the mean score of samples with its 95 % confidence interval.
 
-    Independent scores of 0 and 1 get Wilson's interval, others a bootstrap over clusters.
+    The interval is Wilson's if all scores are 0 or 1 and the samples are independent, else a
+    bootstrap over clusters.
     """
     return mean_estimate(
         [sample.score for sample in samples], [sample.cluster for sample in samples]

@@ -1,7 +1,7 @@
-"""Cache of the prompts of cells, so that all methods of a study use prompts that were built once.
+"""Cache of built prompts, so that all extension methods of a study reuse the prompts of a cell.
 
-A lookup tries the memory of this process, then the folder `prompts` of the store, which all workers
-and later runs share. Scores do not depend on the cache.
+A lookup tries the memory of this process first, then the folder `prompts` of the store, which all
+workers and later runs share. Scores do not depend on the cache.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from lce_core.data.held_out import HeldOutText
 
 DEAR_SECONDS = 1.0
-"""Build time in seconds from which prompts are written to disk. Faster ones are built again, so
-that they do not fill the folder with small files."""
+"""Minimum build time of prompts that are written to disk. Prompts that are built faster are not
+written, so that they do not fill the folder with small files."""
 FORMAT = 1
-"""Version of the cache files. Increase it with the file format or shared code that builds prompts.
-"""
+"""Version of the cache files. Increase it whenever the file format changes, or the code that
+benchmarks share to build prompts."""
 _LIBRARIES = ("numpy", "tokenizers", "transformers", "wonderwords")
-"""Libraries whose release is part of the cache key, because it can change draws, words or tokens.
-"""
+"""Libraries whose versions are part of the cache key: another version can draw other random
+numbers, words or tokens."""
 
 P = TypeVar("P", bound=Prompt)
 
@@ -43,8 +43,9 @@ class PromptCache:
     """LRU cache of the prompts of cells, in memory and in a folder.
 
     Args:
-      max_tokens: prompt tokens kept in memory, 8 bytes each; the latest cell always stays.
-      dear_seconds: build time in seconds from which prompts are written to the folder.
+      max_tokens: maximum number of prompt tokens in memory, 8 bytes each. The prompts of the
+        latest cell stay in memory even if they exceed this number.
+      dear_seconds: minimum build time of prompts that are written to the folder.
     """
 
     def __init__(self, max_tokens: int, dear_seconds: float = DEAR_SECONDS) -> None:
@@ -58,13 +59,13 @@ class PromptCache:
         kind: type[P],
         folder: Path | None = None,
     ) -> tuple[P, ...]:
-        """Return the prompts under `key`; build and store them if they are missing.
+        """Return the prompts cached under `key`; if there are none, build and cache them.
 
         Args:
           key: JSON values that determine the prompts.
-          build: builds the prompts; if it raises, nothing is stored.
+          build: function that builds the prompts. If it raises an error, nothing is cached.
           kind: class of the prompts.
-          folder: disk cache shared with other processes; None: memory only.
+          folder: disk cache shared with other processes; None caches in memory only.
         """
         name = fingerprint(list(key))
         if name not in self._kept:
@@ -110,13 +111,13 @@ def cell_prompts(
     """Return the prompts of a cell from the cache, or build and cache them.
 
     The cache key consists of benchmark (VERSION and parameters), task, length, seed, tokenizer, the
-    benchmark's data, held-out text if it is quoted, and library releases. Prompts of a tokenizer
-    that cannot be serialised are built every time.
+    benchmark's data files, held-out text if the prompts contain it, and library versions. If the
+    tokenizer cannot be serialised, the prompts are built every time.
 
     Args:
-      build: builds the prompts, which must depend on the cache key alone.
+      build: function that builds the prompts, which must depend on the cache key alone.
       kind: class of the prompts.
-      reads_held_out: True if prompts quote held-out text.
+      reads_held_out: True if prompts contain held-out text.
 
     Raises:
       UnavailableError: if the benchmark's data is not on this machine.
@@ -140,10 +141,10 @@ def cell_prompts(
 
 
 def tokenizer_digest(tokenizer: PreTrainedTokenizerBase) -> str | None:
-    """Return a sha256 that is equal for tokenizers that encode and decode alike.
+    """Return a digest of everything that decides how a tokenizer encodes and decodes text.
 
     It covers vocabulary, merges, rules, special tokens and options. None means that the tokenizer
-    cannot be serialised.
+    cannot be serialised, because it has no backend of the package tokenizers.
     """
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:

@@ -1,7 +1,8 @@
-"""Files of the prompt cache, one for each cell.
+"""Write and read the files of the prompt cache, one file for each cell.
 
-A file (`lce_core.store.array_files`) contains the arrays `ids` (token ids of all prompts, uint32),
-`lengths` (tokens of each prompt) and `fields` (all other fields of the prompts, as JSON bytes).
+A file has the format of `lce_core.store.array_files` and contains three arrays: `ids` (token ids of
+all prompts, uint32), `lengths` (number of tokens of each prompt) and `fields` (all other fields of
+the prompts, as JSON bytes).
 """
 
 from __future__ import annotations
@@ -24,10 +25,9 @@ from lce_core.store.odd_files import put, read_file
 P = TypeVar("P", bound=Prompt)
 
 _WRITING = ".writing-"
-"""Prefix of unfinished files."""
+"""Prefix of the names of unfinished files."""
 _ABANDONED_SECONDS = 3600
-"""Age from which an unfinished file is deleted: its process crashed, since writing takes seconds.
-"""
+"""An unfinished file of this age is deleted. Writing takes seconds, so its process has crashed."""
 
 
 def write_prompts(file: Path, prompts: Sequence[P], kind: type[P]) -> None:
@@ -35,8 +35,8 @@ def write_prompts(file: Path, prompts: Sequence[P], kind: type[P]) -> None:
 
     Args:
       file: target file; its folder is created.
-      prompts: prompts with ids below 2^32 and JSON-serialisable fields.
-      kind: class of all prompts, a dataclass.
+      prompts: prompts whose token ids are below 2^32 and whose other fields are JSON-serialisable.
+      kind: dataclass of all prompts.
 
     Raises:
       OSError: if the folder cannot be written to.
@@ -53,7 +53,7 @@ def write_prompts(file: Path, prompts: Sequence[P], kind: type[P]) -> None:
 
 
 def read_prompts(file: Path, kind: type[P]) -> tuple[P, ...] | None:
-    """Read the prompts that `write_prompts` wrote; None if the file is missing or damaged."""
+    """Return the prompts in a file of `write_prompts`; None if it is missing or damaged."""
     try:
         return _from_bytes(read_file(file), kind)
     except (OSError, KeyError, TypeError, ValueError):

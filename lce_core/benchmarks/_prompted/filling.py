@@ -1,4 +1,4 @@
-"""Lengths of prompts: find the largest that fits, and refuse cells whose prompts are too short."""
+"""Fit prompts to the cell's length, and refuse cells whose prompts are too long or too short."""
 
 from __future__ import annotations
 
@@ -17,23 +17,24 @@ FULL_SHARE = Fraction(95, 100)
 def too_long(
     request: CellRequest, what: str, needed: int, *, otherwise: str = ""
 ) -> UnavailableError:
-    """Return the error that `what` takes more tokens than the cell's length.
+    """Build the error for a prompt that takes, with its answer, more tokens than the cell's length.
 
     Args:
-      what: the prompt and its answer as a plural noun, for the message.
-      needed: tokens of prompt and answer.
-      otherwise: further advice that ends the message, such as " or fewer shots".
+      what: plural noun for prompt and answer in the message "WHAT take 300 tokens", such as "two
+        lines and the answer".
+      needed: number of tokens of prompt and answer.
+      otherwise: alternative to a longer length, such as " or fewer shots", which ends the message.
     """
     return UnavailableError(
         "eval_length",
-        f"{request.eval_length} tokens, where {what} take {needed}",
+        f"{request.eval_length} tokens, but {what} take {needed}",
         f"at least {needed} tokens",
-        f"evaluate longer contexts{otherwise}",
+        f"use a longer length{otherwise}",
     )
 
 
 def last_that_fits(fits: Callable[[int], bool], low: int, high: int) -> int:
-    """Bisect for the largest number that fits; `low` must fit and `high` must not."""
+    """Return the largest number that fits, found by bisection; `low` must fit, `high` must not."""
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)
@@ -52,13 +53,14 @@ def require_filled(
     Args:
       prompts: lengths of the prompts in tokens.
       answer_tokens: maximum number of tokens generated after each prompt.
-      slack: returns how many tokens shorter than the cell's length prompts may be; called only for
-        prompts below `FULL_SHARE`, because it may read data.
-      otherwise: further advice for the error message; may be empty.
+      slack: function that returns how many tokens of the length prompt and answer may leave unused
+        (`PromptBenchmark.slack_tokens`). It may read data, so it is called only if the prompts are
+        below `FULL_SHARE`.
+      otherwise: alternative to a shorter length, for the error message; may be empty.
 
     Raises:
       UnavailableError: if the mean of prompt plus answer is below `FULL_SHARE` of the length and
-        below the length minus the slack.
+        also below the length minus the slack.
     """
     found = prompts.lengths
     filled = Fraction(prompts.num_tokens, sum(prompts.counts.values())) + answer_tokens
@@ -73,6 +75,6 @@ def require_filled(
         "eval_length",
         f"prompts of {found['min']:,} to {found['max']:,} tokens, mean {found['mean']:,.0f}, for a"
         f" length of {eval_length:,} tokens including {answer_tokens:,} for the answer",
-        f"prompts that take at least {needed:,} tokens",
-        f"evaluate at most {shorter:,} tokens{or_else}",
+        f"prompts of at least {needed:,} tokens on average",
+        f"use a length of at most {shorter:,} tokens{or_else}",
     )

@@ -1,8 +1,8 @@
 """Profile of retrieval benchmarks for toy models: the model retrieves one token from a text.
 
 The vocabulary of such a model has key tokens, grouped into families, and one query token per
-family. A prompt is text with inserted keys of distinct families, followed by the query token of one
-family. The right next token is the inserted key of this family.
+family. A prompt is text with one inserted key token of each of several families, followed by the
+query token of one of these families. The right answer is the inserted key token of this family.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ from lce_core.models import LanguageModel
 
 @dataclass(frozen=True)
 class KeyForm(PromptForm):
-    """A profile whose prompts hide one-token keys in held-out text and query one of them."""
+    """A profile whose prompts hide key tokens in held-out text and ask for one of them."""
 
     in_words: ClassVar[bool] = False
     num_distractors: int = 0
-    """Number of keys in the text that the prompt does not query."""
+    """Number of key tokens in the text besides the one that the prompt asks for."""
 
     def distractors(self, base_model: LanguageModel, task: str) -> int:
-        """Return the number of keys in the text that the prompt does not query."""
+        """Return the number of key tokens in the text besides the one that the prompt asks for."""
         return self.num_distractors
 
     def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
         return key_task_reason(base_model, self.distractors(base_model, task), eval_length)
 
     def prompts(self, benchmark: PromptBenchmark, request: CellRequest) -> tuple[Prompt, ...]:
-        """Build all prompts of the cell, without the cache because building is cheap."""
+        """Build all prompts of the cell. They are not cached, because building them is cheap."""
         return tuple(self.build(benchmark, request))
 
     def build(self, benchmark: PromptBenchmark, request: CellRequest) -> Sequence[Prompt]:
-        """Build the cell's prompts, with the queried key of each at its depth from `depths`.
+        """Build the cell's prompts. `depths` places the key token that each prompt asks for.
 
         Raises:
           UnavailableError: if the held-out text is shorter than a prompt.
@@ -59,13 +59,16 @@ class KeyForm(PromptForm):
         return key_prompts(request, distractors, self.depths(draws), draws)
 
     def depths(self, draws: Sequence[np.random.Generator]) -> list[float]:
-        """Draw the depth of each prompt's queried key, stratified over 0..100 % of the text."""
+        """Draw for each prompt the position of the key token to retrieve, in per cent of the text.
+
+        Positions are stratified: one from each of len(draws) equal intervals of 0..100 %.
+        """
         return strata(draws, 100)
 
     def samples(
         self, benchmark: PromptBenchmark, request: CellRequest, prompts: Sequence[Prompt]
     ) -> tuple[Sample, ...]:
-        """Generate one token after each prompt; the score is 1 if it is the queried key, else 0."""
+        """Generate one token after each prompt. The score is 1 if it is the right key, else 0."""
         scored = zip(key_samples(request, prompts), prompts, strict=True)
         return tuple(
             replace(sample, cluster=benchmark.cluster(sample.sample, prompt))
@@ -79,7 +82,7 @@ class KeyForm(PromptForm):
         return 1
 
     def fills_length(self, benchmark: PromptBenchmark) -> bool:
-        """Return True: held-out text always fills the length."""
+        """Return True, because held-out text fills any length."""
         return True
 
     def sample_tokens(self, benchmark: PromptBenchmark, task: str, eval_length: int) -> int:

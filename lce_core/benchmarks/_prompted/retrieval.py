@@ -1,7 +1,7 @@
-"""Prompts, random draws and generated answers of retrieval benchmarks.
+"""Build prompts and generate answers: functions that benchmarks with prompts share.
 
-A prompt depends only on the benchmark's name, task, length, seed, its index and the text that it
-quotes. All methods therefore answer the same prompts.
+The random draws of a prompt depend only on the benchmark's name, the task, the length, the seed and
+the index of the prompt in its cell. All extension methods therefore answer the same prompts.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ Stream = NDArray[np.uint32]
 Complete = Callable[[str], bool]
 
 MIN_TEXT = 16
-"""Minimum tokens of text in a prompt with key tokens; less would not test retrieval from a context.
-"""
+"""Minimum tokens of text in a prompt with key tokens. With less text around the keys, a prompt
+would not test retrieval from a context."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +39,7 @@ class Prompt:
 
     @property
     def right_answers(self) -> tuple[str, ...]:
-        """All right answers, which `lce prompt` searches in the prompt's text."""
+        """All right answers. `lce prompt` shows where they occur in the prompt's text."""
         return (self.reference,)
 
 
@@ -53,20 +53,20 @@ def prompts_sha256(prompts: Sequence[Prompt]) -> str:
 
 
 def blank_prompt(reference: str) -> Prompt:
-    """Return a prompt without tokens, for the entries of `EVIDENCE` that only score an answer."""
+    """Return a prompt without tokens, for entries of `EVIDENCE` that check only `score_answer`."""
     return Prompt(np.empty(0, dtype=np.int64), reference)
 
 
 def generator(*place: str | int) -> np.random.Generator:
-    """Return a random generator seeded by a hash of the arguments (benchmark, task, seed, ...)."""
+    """Return a random generator seeded by a hash of all arguments, such as task and seed."""
     return np.random.default_rng(int(fingerprint(list(place)), 16))
 
 
 def long_streams(request: CellRequest, num_tokens: int) -> list[Stream]:
-    """Return the token ids of every held-out domain with at least `num_tokens` tokens.
+    """Return the token streams of all held-out domains that have at least `num_tokens` tokens.
 
     Raises:
-      UnavailableError: if no domain has that many.
+      UnavailableError: if every domain has fewer tokens.
     """
     streams = [request.held_out.stream(domain) for domain in request.held_out.domains]
     long_enough = [stream for stream in streams if len(stream) >= num_tokens]
@@ -75,14 +75,14 @@ def long_streams(request: CellRequest, num_tokens: int) -> list[Stream]:
         raise UnavailableError(
             "held-out text",
             f"{longest} tokens in the longest domain",
-            f"at least {num_tokens} tokens, the text around a key or needle",
+            f"at least {num_tokens} tokens, the text of one prompt",
             "raise evaluation.held_out_tokens or give the corpus more text",
         )
     return long_enough
 
 
 def random_slice(streams: list[Stream], num_tokens: int, rng: np.random.Generator) -> Stream:
-    """Cut `num_tokens` successive tokens from a random stream at a random position."""
+    """Choose a random stream, and return `num_tokens` successive tokens from a random position."""
     stream = streams[rng.integers(len(streams))]
     start = int(rng.integers(len(stream) - num_tokens + 1))
     return stream[start : start + num_tokens]
@@ -91,9 +91,10 @@ def random_slice(streams: list[Stream], num_tokens: int, rng: np.random.Generato
 def key_task_reason(
     base_model: LanguageModel, num_distractors: int, eval_length: int
 ) -> str | None:
-    """Return the reason if a prompt with key tokens cannot be built, else None.
+    """Return why a prompt with 1 + num_distractors key tokens cannot be built; None if it can.
 
-    The model may lack key tokens or families of keys, or `eval_length` tokens may be too few.
+    Possible reasons: the model has no key tokens or too few families, or `eval_length` is too
+    small.
     """
     keys = base_model.keys
     if keys is None:
@@ -119,14 +120,20 @@ def key_prompts(
     draws: Sequence[np.random.Generator],
     streams: list[Stream] | None = None,
 ) -> list[Prompt]:
-    """Build prompts of eval_length - 1 tokens: text with inserted keys, then one query token.
+    """Build one prompt for each of `depths`: text with inserted key tokens, then one query token.
+
+    A prompt has eval_length - 1 tokens, which leaves one token for the answer.
 
     Args:
       request: provides length, held-out text and a base model with key tokens.
-      num_distractors: number of keys of other families, inserted at random positions.
-      depths: position of the queried family's key in each prompt, in per cent of the text.
+      num_distractors: number of other key tokens, of other families, at random positions.
+      depths: position of the key token that each prompt asks for, in per cent of the text.
       draws: one random generator per prompt.
-      streams: token streams that the text is cut from; None means held-out text.
+      streams: token streams from which the text is cut; None means all held-out domains that are
+        long enough.
+
+    Raises:
+      UnavailableError: if `streams` is None and every held-out domain is too short.
     """
     keys = request.base_model.keys
     assert keys is not None, "unavailable() refuses base models without keys"
@@ -146,7 +153,7 @@ def key_prompts(
 
 
 def key_samples(request: CellRequest, prompts: Sequence[Prompt]) -> tuple[Sample, ...]:
-    """Generate one token after each prompt; the score is 1 if it is the reference, else 0."""
+    """Generate one token after each prompt. The score is 1 if it is the reference, else 0."""
     from lce_core.evaluation.decoding import generate
 
     answers = generate(
@@ -175,10 +182,14 @@ def text_answers(
     max_new_tokens: int,
     complete: Complete | Sequence[Complete] = lambda _: False,
 ) -> list[str]:
-    """Generate the continuation of each prompt as text.
+    """Generate an answer of at most `max_new_tokens` tokens to each prompt; return it as text.
 
-    `complete` is one function for all prompts, or one for each. It receives the text generated so
-    far and returns True to stop, because more text cannot change the score.
+    Args:
+      request: provides model and tokenizer. With `savings` False, `complete` is ignored.
+      prompts: prompts to answer.
+      max_new_tokens: maximum number of generated tokens.
+      complete: one function for all prompts, or one for each. It receives the answer generated so
+        far, and returns True to stop because more text cannot change the score.
     """
     from lce_core.evaluation.decoding import generate
     from lce_core.evaluation.greedy import Stop
@@ -203,13 +214,16 @@ def text_answers(
 
 
 def encode(request: CellRequest, text: str, *, special_tokens: bool = True) -> list[int]:
-    """Return a text's token ids, by default with the tokenizer's special tokens, such as BOS."""
+    """Return a text's token ids.
+
+    By default the tokenizer adds its special tokens, such as a beginning-of-text token.
+    """
     ids: list[int] = request.tokenizer.encode(text, add_special_tokens=special_tokens)
     return ids
 
 
 def token_name(request: CellRequest, token: int) -> str:
-    """Return the tokenizer's name of a token id, or "<id>" for ids beyond its vocabulary."""
+    """Return the tokenizer's string for a token id, or "<id>" for ids beyond its vocabulary."""
     # The model's vocabulary may be padded beyond the tokenizer's.
     name = request.tokenizer.convert_ids_to_tokens(token)
     return str(name) if name else f"<{token}>"
@@ -218,5 +232,11 @@ def token_name(request: CellRequest, token: int) -> str:
 def key_ids(
     keys: KeyVocabulary, families: NDArray[np.int64], members: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Return the token ids of keys, given the family and the index within the family of each."""
+    """Return the token ids of keys.
+
+    Args:
+      keys: key tokens of the model's vocabulary.
+      families: family of each key.
+      members: index of each key within its family.
+    """
     return keys.first_key + families * keys.members + members

@@ -1,4 +1,4 @@
-"""Remove the middle of prompts that exceed a number of tokens, as LongBench does."""
+"""Shorten prompts that exceed a number of tokens: remove their middle, as LongBench does."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from lce_core.benchmarks._base import CellRequest
 from lce_core.benchmarks._prompted.retrieval import encode
 
 _ROUNDS = 8
-"""Attempts to cut further when tokenising the joined halves again yields too many ids."""
+"""Maximum number of cuts. A further cut is needed if the joined halves, tokenised again, have too
+many tokens."""
 
 
 def cut_middle(request: CellRequest, text: str, max_tokens: int) -> list[int]:
-    """Return the token ids of a text; a longer one keeps its first and last max_tokens // 2 tokens.
+    """Return the token ids of a text, without its middle if it has more than `max_tokens` tokens.
 
-    The two halves are decoded without special tokens, joined as text and tokenised again, so the
-    result may be a few ids longer than `max_tokens`.
+    The first and the last max_tokens // 2 tokens are decoded without special tokens, joined as text
+    and tokenised again. The result may therefore be a few tokens longer than `max_tokens`.
 
     Source: LongBench/pred.py of github.com/THUDM/LongBench@2e00731, and LCEG's copy of it.
     """
@@ -22,9 +23,10 @@ def cut_middle(request: CellRequest, text: str, max_tokens: int) -> list[int]:
 
 
 def cut_middle_to_fit(request: CellRequest, text: str, max_tokens: int) -> list[int]:
-    """Remove the middle as in `cut_middle`, and return at most `max_tokens` ids.
+    """Shorten a text as `cut_middle` does, but return at most `max_tokens` token ids.
 
-    If the text still has too many ids after repeated cuts, ids are removed from the middle.
+    If the joined halves have too many tokens, shorter halves are tried. If the result is still too
+    long after `_ROUNDS` cuts, token ids are removed from its middle without tokenising it again.
     """
     ids = encode(request, text)
     kept, cut = max_tokens, ids

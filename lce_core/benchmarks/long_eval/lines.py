@@ -118,7 +118,8 @@ def published_prompts(request: CellRequest) -> list[Prompt]:
             if not fitting:
                 needed = max(len(prompt.ids) for prompt in prompts) + NEW_TOKENS
                 advice = " or set cases: generated"
-                raise too_long(request, f"{file.name} and its answers", needed, otherwise=advice)
+                what = f"the longest prompt of {file.name} and its answer"
+                raise too_long(request, what, needed, otherwise=advice)
             break
         fitting = prompts
     return fitting

@@ -71,8 +71,8 @@ def test_a_new_benchmark_whose_prompts_are_short_is_refused_before_its_model_is_
         sized.evaluate(asked(sized, 256, model=None))
     assert str(error.value) == (
         "eval_length: got prompts of 150 to 200 tokens, mean 175, for a length of 256 tokens"
-        " including 10 for the answer; expected prompts that take at least 234 tokens; evaluate at"
-        " most 210 tokens"
+        " including 10 for the answer; expected prompts of at least 234 tokens on average; use a"
+        " length of at most 210 tokens"
     )
 
 
@@ -148,7 +148,7 @@ def test_published_lines_are_no_cell_of_a_length_that_they_do_not_have(test_data
             published.evaluate(cell)
         assert f"got prompts of {min(sizes):,} to {max(sizes):,} tokens" in str(error.value)
         assert "set cases: generated" in str(error.value)
-        assert f"evaluate at most {max(sizes) + 15:,} tokens" in str(error.value)
+        assert f"use a length of at most {max(sizes) + 15:,} tokens" in str(error.value)
     cell = request(published, max(sizes) + 15, model=None, data_folders={"long_eval": folder})
     found = published.require_filled(cell, published.prompts(cell))  # type: ignore[attr-defined]
     assert (found.lengths["min"], found.lengths["max"]) == (min(sizes), max(sizes))

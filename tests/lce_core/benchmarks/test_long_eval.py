@@ -128,7 +128,7 @@ def test_the_prompt_is_the_published_one_with_a_begun_answer(test_data: Path) ->
 def test_a_length_below_two_lines_is_unavailable_with_the_minimum() -> None:
     benchmark = _benchmark(num_samples=1)
     with pytest.raises(
-        UnavailableError, match=r"got 300 tokens, where 2 lines .* at least \d+ tokens"
+        UnavailableError, match=r"got 300 tokens, but 2 lines .* at least \d+ tokens"
     ) as error:
         benchmark.evaluate(_request(300))
     minimum = int(str(error.value).split("at least ")[1].split()[0])
@@ -172,7 +172,7 @@ def test_faithful_asks_the_largest_published_cases_that_fit(cases: Path) -> None
     )
     assert benchmark.digest("lines", folders) != benchmark.digest("lines", {})
     with pytest.raises(
-        UnavailableError, match=r"got 600 tokens, where 4_lines\.jsonl .* at least \d+ tokens"
+        UnavailableError, match=r"got 600 tokens, but .* of 4_lines\.jsonl .* at least \d+ tokens"
     ):
         benchmark.evaluate(_request(600, data_folders=folders))
 
