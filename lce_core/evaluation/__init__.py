@@ -1,1 +1,1 @@
-"""Evaluate a model on text: losses, generated tokens and the scores computed from them."""
+"""Evaluate a model on text: token losses, generated answers and the scores computed from them."""

@@ -1,9 +1,9 @@
 """Log-likelihood of continuations of given contexts, with one code path for all methods.
 
-Multiple choice scores several short continuations of one context. Texts that differ only in their
-last token (one-token answers to one question) share a forward pass. All texts of a pass have the
-same length, so there is no padding and no attention mask. Logits are computed only for the
-continuation.
+Multiple-choice benchmarks score several short continuations of one context. Texts that differ only
+in their last token (one-token answers to one question) have the same input and are processed once.
+All texts of a forward pass have the same length, so there is no padding and no attention mask.
+Logits are computed only for the continuation.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ def continuation_log_likelihoods(
     """Return the log-probability of each continuation given its context.
 
     Args:
-      model: the extended model; its frequencies are fixed for each text's full length.
-      texts: token ids of (context, continuation), at least one token each.
+      model: the extended model; its frequencies are those for the full length of each text.
+      texts: pairs (context, continuation) of token ids, at least one token each.
       batch_tokens: maximum tokens per forward pass, which always has at least one text; in half
         precision it has exactly one.
       report: called with (texts done, total texts) after each pass.
 
     Returns:
-      For each text the sum of the continuation's log-probabilities in nats, and True if greedy
-        decoding would have produced the continuation.
+      For each text the sum of the log-probabilities of the continuation's tokens in nats, and True
+        if greedy decoding would have produced the continuation.
 
     Raises:
       SpecError: if a context or continuation is empty.
@@ -81,9 +81,9 @@ def inputs_by_length(
         if not len(context) or not len(continuation):
             raise SpecError(
                 "continuation_log_likelihoods",
-                f"text {index} with {len(context)} tokens of context, {len(continuation)} to score",
-                "at least 1 token of context and 1 token to score",
-                "give every text a context and a continuation",
+                f"text {index}: {len(context)} context and {len(continuation)} continuation tokens",
+                "at least 1 token of each",
+                "remove texts with an empty context or continuation",
             )
         ids = np.concatenate([context, continuation[:-1]])
         found.setdefault(len(ids), {}).setdefault(ids.tobytes(), []).append(index)
@@ -93,13 +93,13 @@ def inputs_by_length(
 def score_continuation(
     model: ExtendedModel, states: torch.Tensor, continuation: TokenIds
 ) -> tuple[float, bool]:
-    """Return a continuation's log-probability in nats, and whether it is the most likely one.
+    """Return a continuation's log-probability in nats, and whether greedy decoding produces it.
 
     Args:
       model: the extended model.
-      states: hidden states (tokens, hidden_size), the last one before the continuation's last
-        token; earlier ones beyond the continuation's length are ignored.
-      continuation: token ids, at least one.
+      states: hidden states (tokens, hidden_size) of the text without its last token. Only the last
+        `len(continuation)` states are used.
+      continuation: token ids at the end of the text, at least one.
 
     Raises:
       NonFiniteError: if logits are NaN or infinite.

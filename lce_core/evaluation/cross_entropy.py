@@ -1,8 +1,8 @@
 """Cross-entropy of a linear head in blocks: the (tokens, vocabulary) logits never exist as a whole.
 
-The forward pass computes loss and gradients together, one block of tokens at a time. The gradients
-are linear in the incoming gradient, so the backward pass only scales them. Sums over blocks are
-fp32 (fp64 for fp64 input) whatever the dtype of the matrix products.
+The forward pass computes the loss and its gradients together, one block of tokens at a time. The
+backward pass only multiplies these gradients by the incoming gradient. Sums over blocks are fp32
+(fp64 for fp64 input) whatever the dtype of the matrix products.
 
 Memory beyond the inputs: one block of logits, plus the gradients that backward needs anyway.
 
@@ -35,7 +35,7 @@ def linear_cross_entropy(
       weight: (V, d) of the output head.
       bias: (V,) of the output head, or None.
       targets: (N,) int64, each below V.
-      weights: (N,) one factor per token; gets no gradient.
+      weights: (N,) factor of each token's loss; no gradient is computed for them.
       block: number of tokens whose logits exist at the same time.
 
     Returns:
@@ -59,11 +59,11 @@ def token_scores(
 ) -> tuple[Tensor, Tensor]:
     """Return each target's negative log-likelihood, and whether it is the most likely token.
 
-    The other arguments are those of `linear_cross_entropy`. No gradients are computed.
+    No gradients are computed. Arguments other than `no_text` are those of `linear_cross_entropy`.
 
     Args:
-      no_text: id of a token that a method inserts; None without one. It keeps its probability but
-        never counts as the most likely token, because decoding never chooses it.
+      no_text: id of the token that the method inserts into texts, None if there is none. This token
+        keeps its probability but is never the most likely one, because decoding never chooses it.
 
     Returns:
       NLL in nats (N,) in fp32, or fp64 for fp64 input; and a bool tensor (N,).

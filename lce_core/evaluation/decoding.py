@@ -1,21 +1,22 @@
 """Greedy decoding, with one code path for all methods.
 
-A batch holds as many prompts as fit its token budget. Each length has its own cache, so there is no
-padding: custom attention sees plain positions, and everything outside attention processes the next
-tokens of all texts together (`lce_core.attention.cache`). Methods with inserted tokens and the
-flash-attn package need prompts of one length per batch. A prompt passes through the decoder in
-chunks that fill a key-value cache, and only its last position is projected to the vocabulary.
-Frequencies are fixed in advance for prompt plus new tokens, so cached keys stay valid. Finished
-sequences leave the batch.
+A batch contains as many prompts as fit its token budget. The prompts of each length have their own
+cache, so there is no padding: attention runs once per length, and all other layers process the next
+tokens of all texts together (`lce_core.attention.cache`). With inserted tokens or the flash-attn
+package, all prompts of a batch have the same length. A prompt passes through the decoder in chunks
+that fill a key-value cache, and logits are computed only for its last position. Frequencies are
+fixed in advance for prompt plus new tokens, so cached keys stay valid. Finished sequences leave the
+batch.
 
 In half precision each prompt is processed alone, in pieces at fixed positions
-(`lce_core.evaluation.passes`). Consecutive prompts reuse only whole pieces.
+(`lce_core.evaluation.passes`). A prompt reuses from the cache only whole pieces that it shares with
+the previous prompt.
 
-In fp32, prompts with a common prefix share it if that saves more work than batching
-(`lce_core.evaluation.shared_prefixes`). They are packed into one cache under a mask
-(`lce_core.evaluation.packed_texts`). For methods with their own attention they run one after the
-other on one cache, which is cut back to the common prefix. Only prompts with equal frequencies
-share, because some tables depend on the length.
+In fp32, prompts with a common prefix share its keys and values if that saves more work than
+batching (`lce_core.evaluation.shared_prefixes`). With torch's own attention, such prompts are
+packed into one cache under a mask (`lce_core.evaluation.packed_texts`). With attention schemes,
+they run one after the other on one cache, which is cut back to the common prefix. Only prompts with
+equal frequencies share, because some methods choose frequencies by the length.
 """
 
 from __future__ import annotations
@@ -50,8 +51,8 @@ if TYPE_CHECKING:
     from lce_core.extension.extended_model import ExtendedModel
 
 _WORTH_SHARING = 2 / 3
-"""Prompts with common prefixes share a cache if processing each prefix once leaves at most this
-fraction of their tokens. The margin pays for texts that then run one at a time instead of in
+"""Prompts share a cache if processing common prefixes once leaves at most this fraction of all
+their tokens to process. The saving must make up for texts that then run one at a time instead of in
 batches."""
 
 
@@ -88,19 +89,20 @@ def generate(
       model: the extended model.
       prompts: token ids of each prompt; lengths may differ and are at least 1.
       max_new_tokens: maximum length of a continuation.
-      stop: ends a sequence early; one rule for all prompts or one per prompt. The model's own
-        end-of-sequence token always ends a sequence.
-      batch_tokens: maximum tokens of a forward pass, of a batch's prompts (at least one prompt) and
-        of the prompts beside the first in a shared cache. Ignored in half precision.
-      chunk: maximum tokens of a prompt processed at once. Ignored in half precision.
-      share_prefixes: process common prefixes once if that is less work.
-      report: called with (prompts done, total prompts) after each batch.
+      stop: rule that ends a continuation early, one for all prompts or one per prompt; None for no
+        rule. The model's own end-of-sequence token always ends a continuation.
+      batch_tokens: maximum tokens of a forward pass, of all prompts of a batch together (a single
+        longer prompt is a batch of its own), and of the tokens that further prompts and their
+        answers add to a shared cache. Ignored in half precision.
+      chunk: maximum tokens of a prompt per forward pass. Ignored in half precision.
+      share_prefixes: True processes common prefixes only once if that is less work.
+      report: called with (prompts done, total prompts) for each finished prompt.
 
     Returns:
-      Generated ids for each prompt, including the token that ended the continuation.
+      Generated token ids for each prompt, including the token that ended the continuation.
 
     Raises:
-      SpecError: if a prompt is empty or max_new_tokens is below 1.
+      SpecError: if there are no prompts, a prompt is empty, or max_new_tokens is below 1.
       NonFiniteError: if logits are NaN or infinite.
     """
     texts = [np.asarray(prompt, dtype=np.int64) for prompt in prompts]
@@ -108,8 +110,9 @@ def generate(
     if shortest < 1 or max_new_tokens < 1:
         raise SpecError(
             "generate",
-            f"prompts of {shortest} tokens, {max_new_tokens} new tokens",
-            "prompts of at least 1 token, and at least 1 new token",
+            f"{len(texts)} prompts, the shortest of {shortest} tokens, and max_new_tokens"
+            f" {max_new_tokens}",
+            "at least 1 prompt, at least 1 token in each prompt, and max_new_tokens of at least 1",
             "remove empty prompts, or raise max_new_tokens",
         )
     rules = stop if isinstance(stop, Sequence) else [stop] * len(texts)
@@ -130,7 +133,7 @@ def generate(
 def _same_frequencies(
     model: ExtendedModel, texts: Sequence[TokenIds], max_new_tokens: int
 ) -> list[list[int]]:
-    """Group the indices of the texts whose rotary frequencies and attention are equal."""
+    """Return the indices of the texts, grouped by equal frequencies and attention."""
     keys = {length: model.request_key(length + max_new_tokens) for length in {*map(len, texts)}}
     groups: dict[object, list[int]] = {}
     for index, text in enumerate(texts):
@@ -141,7 +144,7 @@ def _same_frequencies(
 def _decoder(
     model: ExtendedModel, texts: Sequence[TokenIds], group: Sequence[int], settings: _Settings
 ) -> _Decoder:
-    """Return the function that decodes a group: one by one, in batches, or sharing prefixes."""
+    """Choose how to decode the prompts of a group: one by one, in batches or sharing prefixes."""
     if model.coarse:
         return _one_by_one
     members = [texts[index] for index in group]
@@ -229,7 +232,10 @@ def _sharing(
 def _prefill(
     model: ExtendedModel, prompts: torch.Tensor, settings: _Settings, cache: DynamicCache
 ) -> torch.Tensor:
-    """Process prompts (batch, tokens) after the cache; return their last states (batch, hidden)."""
+    """Process prompts (batch, tokens), without the tokens that are in the cache.
+
+    Returns the hidden states (batch, hidden_size) of the last token of each prompt.
+    """
     chunk = min(settings.chunk, max(1, settings.batch_tokens // len(prompts)))
     for piece in prompts.to(model.model.device).split(chunk, dim=1):
         states = model.hidden_states(piece, cache)[:, -1]
@@ -244,7 +250,10 @@ def _answers(
     settings: _Settings,
     cache: DynamicCache,
 ) -> list[TokenIds]:
-    """Generate answers to the cached texts, given the states (batch, hidden_size) after them."""
+    """Generate answers to the texts in the cache, one for each.
+
+    `states` are the hidden states (batch, hidden_size) of the texts' last tokens.
+    """
 
     def follow(kept: list[int] | None, tokens: torch.Tensor) -> torch.Tensor:
         if kept is not None:

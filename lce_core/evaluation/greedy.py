@@ -32,11 +32,11 @@ def greedy(
     Args:
       model: the extended model.
       ended: one stopping rule per text.
-      max_new_tokens: maximum length of an answer.
-      states: states after the last token of each text.
-      follow: processes one more token of each unfinished text. It receives the indices of the texts
-        to keep, relative to the previous call (None keeps all), and their tokens, and returns the
-        states after them.
+      max_new_tokens: maximum length of an answer in tokens.
+      states: hidden states (texts, hidden_size) of the last token of each text.
+      follow: function that processes one more token of each unfinished text and returns the hidden
+        states of these tokens. It is called with the unfinished texts, as indices into the texts of
+        the previous call (None if all are unfinished), and with their next tokens.
 
     Raises:
       NonFiniteError: if logits are NaN or infinite.
@@ -61,14 +61,17 @@ def greedy(
 
 
 def stop_rule(model: ExtendedModel, stop: Stop | None) -> Stop:
-    """Return a rule that ends an answer when `stop` does or at the end-of-sequence token."""
+    """Return a rule that ends an answer at the end-of-sequence token or when `stop` ends it."""
     end = getattr(model.model.generation_config, "eos_token_id", None)
     ends = set(end) if isinstance(end, list) else {end}
     return lambda ids: int(ids[-1]) in ends or (stop is not None and stop(ids))
 
 
 def _most_likely(model: ExtendedModel, states: torch.Tensor, number: int) -> torch.Tensor:
-    """Return the most likely next token of each answer (batch,); errors quote index `number`."""
+    """Return the most likely next token of each text (texts,).
+
+    `number` is the token's number in the answers, from 1; error messages quote it.
+    """
     logits = finite_logits(model, states, f"token {number} of {len(states)} answers")
     # Never generate the method's inserted token; it is not text.
     if model.inserter:
@@ -91,6 +94,6 @@ def finite_logits(model: ExtendedModel, states: torch.Tensor, where: str) -> tor
             where,
             "NaN or infinite logits",
             "finite logits",
-            "check the checkpoint and its precision",
+            "check the checkpoint, or evaluate with precision: fp32",
         )
     return logits

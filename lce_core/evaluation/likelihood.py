@@ -1,8 +1,9 @@
 """Negative log-likelihood of given tokens, with one code path for all methods.
 
 Hidden states become losses block by block (`lce_core.evaluation.cross_entropy`), so the (windows,
-length, vocabulary) logits never exist: 65,536 tokens and a vocabulary of 32,000 would take 8 GB in
-fp32. All windows of a call have the same length, so there is no padding and no attention mask.
+length, vocabulary) logits never exist. For 65,536 tokens and a vocabulary of 32,000 they would take
+8 GB in fp32. All windows of a call have the same length, so there is no padding and no attention
+mask.
 """
 
 from __future__ import annotations
@@ -31,15 +32,16 @@ def window_scores(
     batch_tokens: int,
     report: Progress = no_progress,
 ) -> TokenScores:
-    """Score every token of each window (a slice of text), given the window's earlier tokens.
+    """Score the tokens of each window (a slice of text), given the window's earlier tokens.
 
-    Returns the NLL in nats of tokens 1..L - 1, and whether each of the tokens 1..L is the most
-    likely one; token L follows the window.
+    Tokens count from 0. The result has the NLL in nats of tokens 1..L - 1, and True or False for
+    tokens 1..L: whether the token is the most likely one. Token L is the first after the window.
 
     Args:
-      model: the extended model; its frequencies are fixed for a request of L tokens.
+      model: the extended model; its frequencies are those for a request of L tokens.
       windows: token ids (n, L), L >= 2.
-      following: the token after each window (n,), -1 for none; None if no window has one.
+      following: token L of each window (n,), -1 for none, which counts as not the most likely one;
+        None if no window has a token L.
       batch_tokens: maximum tokens per forward pass, which always has at least one window; in half
         precision it has exactly one.
       report: called with (windows done, total windows) after each pass.
@@ -53,7 +55,7 @@ def window_scores(
         raise SpecError(
             "window_scores",
             f"windows of {length} tokens",
-            "windows of at least 2 tokens, a context and a token to score",
+            "windows of at least 2 tokens, because the first token of a window is not scored",
             "use longer windows",
         )
     if following is None:
@@ -74,7 +76,10 @@ def window_scores(
 def _batch_scores(
     model: ExtendedModel, texts: torch.Tensor
 ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
-    """Return losses (b, L - 1) and hits (b, L) of texts (b, L + 1): windows plus the next token."""
+    """Return losses (b, L - 1) and hits (b, L) of texts (b, L + 1): windows plus the next token.
+
+    A hit is True if the text's token is the most likely one.
+    """
     head = model.model.get_output_embeddings()
     texts = texts.to(model.model.device)
     inside, behind = texts[:, 1:-1], texts[:, -1]
@@ -97,7 +102,7 @@ def _require_finite(nll: NDArray[np.float32]) -> None:
         window, position = (int(index) for index in bad[0])
         raise NonFiniteError(
             f"window {window}, token {position + 1}",
-            f"NLL {nll[window, position]}, one of {len(bad)} that are not finite of {nll.size}",
+            f"a loss of {nll[window, position]} ({len(bad)} of {nll.size} are NaN or infinite)",
             "finite losses",
-            "check the checkpoint and its precision",
+            "check the checkpoint, or evaluate with precision: fp32",
         )

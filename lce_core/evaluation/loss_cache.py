@@ -1,10 +1,10 @@
 """Cache of token losses of the loaded model, for benchmarks that score the same windows of text.
 
-Perplexity with non-overlapping windows and NLL by position read the same windows, so the second one
-reuses the losses of the first. A shorter window also reuses the first losses of a longer one if the
-model treats both alike (`ExtendedModel.begins_alike`). Such losses agree up to rounding, as they do
-between batch sizes, so half precision does not use them. The owner of the cache must discard it
-together with the model.
+Perplexity with non-overlapping windows and NLL by position score the same windows, so the benchmark
+that runs second reuses the losses of the first. A shorter window also reuses the first losses of a
+longer window if the model gives both the same results (`ExtendedModel.begins_alike`). These losses
+are equal up to rounding, so half precision, where rounding matters, does not reuse them. The owner
+of the cache must discard it together with the model.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-# Enough for about 200 million scored tokens (4 bytes of NLL and 1 byte of hit each).
+# Enough for about 200 million scored tokens: 4 bytes for the NLL and 1 byte for the hit of each.
 LIMIT_BYTES = 1 << 30
 
 Text = tuple[str, int | None]
@@ -25,13 +25,16 @@ for none)."""
 
 @dataclass(frozen=True, eq=False)
 class TokenScores:
-    """Scores of the tokens of windows of one length L, or of a single window."""
+    """Scores of the tokens of windows of one length L, or of a single window.
+
+    Tokens count from 0. The arrays of a single window lack the first dimension.
+    """
 
     nll: NDArray[np.float32]
     """NLL in nats of tokens 1..L-1 (windows, L - 1)."""
     hits: NDArray[np.bool_]
-    """True where the model's most likely token is the text's, for tokens 1..L (windows, L). Token L
-    follows the window."""
+    """True where the text's token is the model's most likely one, for tokens 1..L (windows, L).
+    Token L is the first after the window."""
 
     def __len__(self) -> int:
         return len(self.nll)
@@ -44,7 +47,10 @@ class TokenScores:
         return TokenScores(self.nll[index], self.hits[index])
 
     def beginning(self, length: int) -> TokenScores:
-        """Return the scores of a single window's first `length` tokens, as a shorter window."""
+        """Return the scores of the shorter window that the first `length` tokens would be.
+
+        Call this only for the scores of a single window.
+        """
         return TokenScores(self.nll[: length - 1], self.hits[:length])
 
 
@@ -54,7 +60,7 @@ _Rows = dict[int, TokenScores]
 class LossCache:
     """Token scores of windows that the loaded model has processed, up to a limit in bytes.
 
-    When the cache is full, it drops all windows of the oldest text and length.
+    When the cache is full, it drops all windows of the text and length that were cached first.
     """
 
     def __init__(self, limit_bytes: int = LIMIT_BYTES) -> None:
@@ -64,14 +70,16 @@ class LossCache:
     def find(
         self, text: Text, start: int, length: int, alike: Callable[[int, int], bool]
     ) -> TokenScores | None:
-        """Return the cached scores of a window, or of the start of a longer window; else None.
+        """Return a window's scores from the cache, or None.
+
+        The scores may come from a longer cached window with the same start.
 
         Args:
           text: text that the window is cut from.
           start: index of the window's first token in the text.
-          length: number of the window's tokens.
-          alike: returns True if the model treats a window of the first length like the start of a
-            window of the second length.
+          length: number of tokens of the window.
+          alike: function of a shorter and a longer length that returns True if the model gives a
+            window of the shorter length the same results as the start of the longer window.
         """
         row = self._passes.get((text, length), {}).get(start)
         if row is not None:
@@ -82,7 +90,7 @@ class LossCache:
         return None
 
     def keep(self, text: Text, starts: NDArray[np.int64], length: int, scores: TokenScores) -> None:
-        """Cache the scores of windows if they fit; the arrays must not change afterwards."""
+        """Cache the scores of windows if they fit; the caller must not change the arrays later."""
         key = (text, length)
         rows = self._passes.setdefault(key, {})
         while self._bytes + scores.nbytes > self._limit and next(iter(self._passes)) != key:

@@ -1,4 +1,4 @@
-"""Scores of one answer against one reference, as the benchmarks' authors define them."""
+"""Scores of one answer against its references, as the benchmarks' authors define them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import Any
 
 
 def word_overlap(answer: str, expected: str) -> float:
-    """Return the number of distinct words of `expected` in `answer`, over the words of `expected`.
+    """Return the fraction of the words of `expected` that occur in `answer`.
 
-    Words are split at whitespace and lower-cased. A repeated word of `expected` counts twice in the
-    denominator and once in the numerator, so the maximum may be below 1.
+    Words are split at whitespace and lower-cased; `expected` needs at least one. The numerator
+    counts distinct words, the denominator all words of `expected`. If `expected` repeats a word,
+    even a perfect answer scores below 1.
 
     Source: the needle figure of LCEG (github.com/Leooyii/LCEG@2ce672d).
     """
@@ -38,7 +39,10 @@ def _rouge_scorer() -> Any:
 
 
 def contains(answer: str, expected: str) -> float:
-    """Return 1.0 if `answer` contains `expected`, ignoring case and whitespace runs; else 0.0."""
+    """Return 1.0 if `answer` contains `expected`, else 0.0.
+
+    Upper and lower case are equal, and so are all runs of whitespace.
+    """
     return float(_plain(expected) in _plain(answer))
 
 
@@ -70,7 +74,7 @@ def string_match_all(answer: str, references: Sequence[str]) -> float:
 
     Control characters in the answer count as line breaks.
 
-    Source: RULER (github.com/NVIDIA/RULER@c3f5e3b), which reports per cent.
+    Source: RULER (github.com/NVIDIA/RULER@c3f5e3b), which multiplies the mean by 100.
     """
     return sum(_matches(answer, references)) / len(references)
 

@@ -1,12 +1,14 @@
 """Several texts with common prefixes in one key-value cache that stores shared tokens once.
 
-The texts are in lexicographic order. The cache holds one segment per text: the tokens that it does
-not share with the previous text. A boolean matrix says which text sees which key. The next tokens
-of all texts, whatever their lengths, pass through the model as one row, at their positions in their
-own text. Each token sees exactly the keys that it would see if its text were processed alone.
+The texts are in lexicographic order. The cache stores one segment per text: the tokens that the
+text does not share with the previous text. A boolean matrix says which text sees which key. When
+answers are generated, the next tokens of all texts, whatever their lengths, pass through the model
+as one row, each at its position in its own text. Each token sees exactly the keys that it would see
+if its text were processed alone.
 
-Short segments are packed into one pass under that mask. A long segment passes alone over a copy of
-its own prefix without a mask, so no time is spent on keys of other texts.
+Short segments are processed together in one forward pass, with that matrix as the mask. A long
+segment is processed alone and without a mask, after a copy of its own prefix, so no time is spent
+on keys of other texts.
 """
 
 from __future__ import annotations
@@ -27,19 +29,19 @@ if TYPE_CHECKING:
     from lce_core.extension.extended_model import ExtendedModel
 
 PACKED = 512
-"""Maximum tokens that one masked forward pass processes for several texts; a text with more new
-tokens gets a pass without a mask."""
+"""Maximum tokens of several texts in one forward pass with a mask. A longer segment is processed
+alone, without a mask."""
 
 
 class PackedTexts:
     """Texts with common prefixes, processed side by side in one key-value cache.
 
     Args:
-      model: an extended model with `packs` set and the request begun.
+      model: an extended model whose `packs` is True, after `begin_request`.
       texts: token ids of each text, in lexicographic order.
       cache: keys and values of the first `held` tokens of the first text; extended in place.
-      held: number of cached tokens, fewer than the first text has.
-      chunk: maximum tokens processed at once.
+      held: number of cached tokens, less than the length of the first text.
+      chunk: maximum tokens per forward pass.
     """
 
     def __init__(
@@ -61,7 +63,7 @@ class PackedTexts:
         self._held = held
 
     def prefill(self) -> torch.Tensor:
-        """Process all texts; return the states (texts, hidden_size) after their last tokens."""
+        """Process all texts; return the hidden states (texts, hidden_size) of their last tokens."""
         ends = [*self._starts[1:], len(self._ids)]
         states = {}
         for first, last in self._passes(ends):
@@ -78,11 +80,11 @@ class PackedTexts:
         """Process one more token of each given text.
 
         Args:
-          texts: indices of the texts, each once.
-          ids: their next tokens (texts,).
+          texts: indices of the texts, without repetition.
+          ids: the texts' next tokens (texts,).
 
         Returns:
-          States (texts, hidden_size) after the tokens.
+          Hidden states (texts, hidden_size) of these tokens.
         """
         # Append one column per new key; only the key's own text sees it.
         selected = torch.tensor(texts, device=ids.device)
@@ -94,9 +96,9 @@ class PackedTexts:
         return self._model.packed_states(ids, positions, self._seen[selected], self._cache)
 
     def cache_of(self, text: int, num_tokens: int) -> DynamicCache:
-        """Return a cache with the first `num_tokens` tokens of one text.
+        """Return a cache with the first `num_tokens` tokens of the text with index `text`.
 
-        This is the shared cache itself if it holds exactly those tokens, else a copy.
+        Return the shared cache itself if it contains exactly these tokens, else a new cache.
         """
         if self._cache.get_seq_length() == num_tokens:
             return self._cache
@@ -108,7 +110,7 @@ class PackedTexts:
         return cache
 
     def _passes(self, ends: Sequence[int]) -> Iterator[tuple[int, int]]:
-        """Group the texts into forward passes; yield each pass's first and last text number."""
+        """Group the texts into forward passes; yield the first and last text index of each pass."""
         limit, first = min(PACKED, self._chunk), 0
         for text in range(1, len(ends)):
             begin = max(self._starts[first], self._held)

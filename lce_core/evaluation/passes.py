@@ -1,13 +1,14 @@
 """Decide which texts go through the model in one forward pass, so that scores are reproducible.
 
 Kernels change their order of summation with the number of rows, so a score may depend on the other
-texts of a batch. In float32 the effect on a logit is about 1e-6, too small to matter. There, passes
-are as large as memory allows and prompts share prefixes.
+texts of a batch. In float32 the effect on a logit is about 1e-6, too small to matter. In float32,
+forward passes are therefore as large as the token budget allows, and prompts share prefixes.
 
-In bf16 the effect reaches the third digit, and one answer in ten of a random model changes. There,
-each text passes alone, in pieces of one size at fixed positions, whatever the memory budget.
-Prompts share only whole pieces, which repeat exactly the same passes. On one machine, budget and
-sharing therefore do not change a single bit.
+In bf16 the effect reaches the third digit and changes one answer in ten of a randomly initialised
+model. In half precision, each text is therefore processed alone, and prompts in pieces of one size
+at fixed positions, whatever the token budget. Prompts share only whole pieces, because the passes
+over these are exactly the same for every prompt. On one machine, results are therefore bitwise
+equal for every token budget, with and without sharing.
 """
 
 from __future__ import annotations
@@ -23,12 +24,15 @@ if TYPE_CHECKING:
 CHUNK = 4096
 """Maximum tokens of a prompt per forward pass in float32."""
 PIECE = 1024
-"""Tokens of a prompt per forward pass in half precision. Passes start at multiples of this number,
-so that equal prompts are rounded equally."""
+"""Maximum tokens of a prompt per forward pass in half precision. Passes start at multiples of this
+number, so that equal prompts are rounded equally."""
 
 
 def texts_together(model: ExtendedModel, length: int, batch_tokens: int) -> int:
-    """Return how many texts of `length` tokens share a forward pass: one in half precision."""
+    """Return how many texts of `length` tokens one forward pass processes.
+
+    Half precision: 1. float32: as many as fit `batch_tokens`, at least 1.
+    """
     return 1 if model.coarse else max(1, batch_tokens // length)
 
 
@@ -38,7 +42,7 @@ def batches(lengths: Sequence[int], batch_tokens: int, *, mixed: bool) -> Iterat
     Args:
       lengths: tokens of each text.
       batch_tokens: maximum tokens of a batch; a single text may exceed it.
-      mixed: True if a batch may hold texts of several lengths.
+      mixed: True if texts of different lengths may be in one batch.
     """
     batch: list[int] = []
     tokens = 0
@@ -59,9 +63,11 @@ def whole_pieces(num_tokens: int) -> int:
 
 
 def shape_of_passes(model: ExtendedModel, batch_tokens: int) -> dict[str, int]:
-    """Return the sizes of a forward pass, which are recorded with a cell's result.
+    """Return the limits of a forward pass, to be recorded with the evaluation's result.
 
-    In float32 "batch_tokens" is the limit of a batch; in half precision "texts" is 1.
+    The keys are "texts", the number of texts per pass (only in half precision, where it is 1);
+    "batch_tokens", the token budget of a batch (only in float32); and "piece_tokens", the maximum
+    tokens of a prompt per pass.
     """
     if model.coarse:
         return {"texts": 1, "piece_tokens": PIECE}
@@ -73,13 +79,16 @@ class Passed:
     """Counter of the tokens that passed through a model."""
 
     tokens: int = 0
-    """Tokens of prompts, windows and answers, including tokens that a method inserts but not tokens
-    read from a cache."""
+    """Tokens of prompts, windows and answers. Tokens that a method inserts are included; tokens
+    whose keys and values are reused from a cache are not."""
 
 
 @contextmanager
 def counted(model: ExtendedModel) -> Iterator[Passed]:
-    """Count the tokens that pass through the model inside the `with` block."""
+    """Count the tokens that pass through the model inside the `with` block.
+
+    Replayed CUDA graphs (`ExtendedModel.replay_tokens`) are not counted.
+    """
     passed = Passed()
 
     def count(_: object, inputs: tuple[Any, ...]) -> None:

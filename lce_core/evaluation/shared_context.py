@@ -1,13 +1,15 @@
 """Ask several questions about one context that passes through the model once.
 
-The keys and values of the context stay in the cache. Each question, each continuation to score and
-each greedy answer starts from a cache that is cut back to the end of the context. A question
-therefore sees the context and itself, never an earlier question or answer, and gets the result that
-it would get alone. The pass over the context also yields the loss of each of its tokens.
+The keys and values of the context stay in the cache. Each question starts from a cache that is cut
+back to the end of the context; each continuation to score and each greedy answer starts from a
+cache that is cut back to the end of the question. A question is therefore never preceded by another
+question or answer, and its result is the same as if it were asked alone. The pass over the context
+also yields the loss of each of its tokens.
 
-All questions share one request length, so methods whose frequencies follow the length use the same
-frequencies for every question. Passes have the same sizes whatever else is asked: contexts pass in
-chunks at fixed positions (`lce_core.evaluation.passes`), questions one by one.
+All questions share one request length, so methods whose frequencies depend on the length use the
+same frequencies for every question. The sizes of the forward passes do not depend on the other
+questions: contexts are processed in chunks at fixed positions (`lce_core.evaluation.passes`), and
+questions one by one.
 """
 
 from __future__ import annotations
@@ -35,14 +37,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """A question about a context, and the continuations whose probability is compared."""
+    """A question about a context, and continuations of the question to score."""
 
     ids: TokenIds
-    """Token ids that follow the context, at least one."""
+    """Token ids of the question, at least one."""
     choices: tuple[TokenIds, ...] = ()
-    """Token ids of continuations to score, at least one each."""
+    """Token ids of each continuation to score, at least one per continuation."""
     stop: Stop | None = None
-    """Stopping rule that ends the generated answer before `max_new_tokens`."""
+    """Stopping rule that ends the generated answer before `max_new_tokens`; None for no rule."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,11 +52,11 @@ class Answered:
     """Results of `ask` for one context."""
 
     nll: NDArray[np.float32]
-    """Negative log-likelihood in nats of the context's tokens 1..n-1, (n - 1,)."""
+    """Negative log-likelihood in nats of the context's n tokens, (n - 1,), without the first."""
     answers: tuple[TokenIds, ...]
     """Generated token ids, one array per question."""
     log_likelihoods: tuple[tuple[float, ...], ...]
-    """Log-probability in nats of each choice of each question."""
+    """For each question, the log-probability in nats of each of its `choices`."""
 
 
 @torch.no_grad()
@@ -67,16 +69,16 @@ def ask(
     num_tokens: int,
     share: bool = True,
 ) -> Answered:
-    """Answer each question after the context, which is processed once.
+    """Answer each question after the context, which is processed only once.
 
     Args:
       model: the extended model.
       context: token ids (n,), n >= 1.
-      questions: questions that follow the context directly.
-      max_new_tokens: maximum length of a generated answer.
-      num_tokens: request length that fixes the frequencies: at least the tokens of the context, the
-        longest question and its answer or longest choice.
-      share: False processes the context again for every question, for comparison.
+      questions: the questions; each directly follows the context.
+      max_new_tokens: maximum length of a generated answer in tokens.
+      num_tokens: request length in tokens, from which the method computes its frequencies. The
+        context, any question, and its answer or any of its choices must fit together.
+      share: False processes the context again for every question, to test that results are equal.
 
     Raises:
       SpecError: if the context, a question or a choice is empty, or `num_tokens` is too small.
@@ -114,18 +116,25 @@ def _check(
         ),
         default=0,
     )
-    if min(map(len, parts)) < 1 or len(context) + longest > num_tokens:
+    sizes = f"a context of {len(context)} tokens, {longest} for a question with its answer"
+    if min(map(len, parts)) < 1:
         raise SpecError(
             "ask",
-            f"a context of {len(context)} tokens, {longest} for a question with its answer, in a"
-            f" request of {num_tokens}",
-            "texts of at least 1 token that fit the request together",
+            f"an empty context, question or choice ({sizes}, in a request of {num_tokens})",
+            "at least 1 token in each",
+            "remove the empty text",
+        )
+    if len(context) + longest > num_tokens:
+        raise SpecError(
+            "ask",
+            f"{sizes}, in a request of {num_tokens}",
+            "a context and a question with its answer that fit the request together",
             "raise num_tokens, or shorten the context",
         )
 
 
 def _prefill(model: ExtendedModel, context: TokenIds, cache: DynamicCache) -> NDArray[np.float32]:
-    """Fill the cache with the context; return the losses of its tokens after the first."""
+    """Fill the cache with the context; return the losses of all its tokens but the first."""
     head = model.model.get_output_embeddings()
     outputs = head.weight, getattr(head, "bias", None)
     ids = torch.from_numpy(context).to(model.model.device)
@@ -139,14 +148,18 @@ def _prefill(model: ExtendedModel, context: TokenIds, cache: DynamicCache) -> ND
 
 
 def _states(model: ExtendedModel, ids: TokenIds, cache: DynamicCache) -> torch.Tensor:
-    """Return the states (tokens, hidden_size) of tokens that follow the cache."""
+    """Process tokens that follow those in the cache; return hidden states (tokens, hidden_size)."""
     return model.hidden_states(torch.from_numpy(ids[None]).to(model.model.device), cache)[0]
 
 
 def _choice(
     model: ExtendedModel, choice: TokenIds, state: torch.Tensor, cache: DynamicCache, end: int
 ) -> float:
-    """Return the log-probability of a continuation, given the state (1, hidden_size) before it."""
+    """Return the log-probability of a continuation in nats.
+
+    `state` is the hidden state (1, hidden_size) of the last token before the continuation, and
+    `end` the number of tokens before the continuation.
+    """
     states = state
     if len(choice) > 1:
         model.cut_back(cache, end)

@@ -1,10 +1,10 @@
 """Prompts with common prefixes: find the order in which a key-value cache is reused most.
 
 In lexicographic order of token ids, the longest prefix that a prompt shares with any earlier prompt
-is the one it shares with its predecessor. A cache that is cut back to that prefix before each
-prompt therefore processes every node of the prefix tree exactly once. Prompts of a needle grid that
-differ in depth share everything before the shallower needle. The questions of a many-shot test
-share all demonstrations.
+is the one that it shares with its predecessor. If the cache is cut back to that prefix before each
+prompt, every distinct prefix is processed exactly once. For example, two needle-in-a-haystack
+prompts that differ only in the needle's depth share everything before the earlier needle, and the
+questions of a many-shot benchmark share all demonstrations.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ def common_prefix(first: TokenIds, second: TokenIds) -> int:
 
 
 def reusable(held: TokenIds, text: TokenIds) -> int:
-    """Return how many tokens of `text` need no new pass if a cache holds the text `held`.
+    """Return how many tokens of `text` need not be processed if a cache contains the text `held`.
 
-    The last token is always processed again, because its state predicts the answer.
+    The last token of `text` must always be processed, because its hidden state predicts the answer.
     """
     return min(common_prefix(held, text), len(text) - 1)
 
@@ -40,7 +40,10 @@ def sharing_order(prompts: Sequence[TokenIds]) -> list[int]:
 
 
 def num_distinct_tokens(prompts: Sequence[TokenIds], order: Sequence[int]) -> int:
-    """Count the tokens to process if each prompt reuses its predecessor's common prefix."""
+    """Count the tokens to process if each prompt reuses the prefix shared with its predecessor.
+
+    `order` contains the indices of the prompts in the order in which they are processed.
+    """
     total, previous = 0, np.empty(0, dtype=np.int64)
     for index in order:
         total += len(prompts[index]) - common_prefix(previous, prompts[index])
@@ -51,14 +54,14 @@ def num_distinct_tokens(prompts: Sequence[TokenIds], order: Sequence[int]) -> in
 def bundles(
     prompts: Sequence[TokenIds], order: Sequence[int], max_tokens: int, new_tokens: int
 ) -> list[list[int]]:
-    """Group successive prompts of `order` so that each group fits one cache with its answers.
+    """Group successive prompts of `order` so that each group and its answers fit one cache.
 
     Args:
       prompts: token ids of each prompt.
-      order: indices of the prompts.
-      max_tokens: tokens that a cache may hold beside its first prompt and that prompt's answer;
+      order: indices of the prompts in the order in which they are processed.
+      max_tokens: maximum tokens in a cache in addition to the group's first prompt and its answer;
         shared prefixes count once.
-      new_tokens: tokens of an answer.
+      new_tokens: maximum tokens of an answer.
     """
     found: list[list[int]] = []
     room = 0

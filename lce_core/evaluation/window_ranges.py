@@ -1,16 +1,17 @@
 """Split the windows of a long cell into ranges that are scored and committed separately.
 
 A cell is one evaluation step: one model and method on one benchmark task, length and seed. A range
-is some of the windows of the cell's text.
+is a group of the windows (slices of text) that the cell scores.
 
 A process computes its cell range by range. After `seconds` the cell counts as long: the process
-writes the ranges scored so far, requests the rest, and every range is then committed by the holder
-of its lease, which may be this process or any other with a free slot (`assist`). A cell that was
-started earlier continues with the ranges already committed. A short cell writes nothing.
+writes the ranges scored so far and offers the remaining ones to all processes. A lease gives one
+process the exclusive right to score a range and to commit the scores. This may be the cell's own
+process or any other with a free slot (`assist`). A cell that was interrupted continues with the
+ranges already committed. A short cell writes nothing.
 
-Ranges are whole numbers of batches and depend only on the windows, so it does not change a single
-bit which process scores which range. Only ranges from equal machines are merged (`_arithmetic`),
-since others may round differently.
+A range is a whole number of batches, and the ranges depend only on the windows and the batch size.
+Results are therefore bitwise equal, no matter which process scores which range. Only ranges from equal machines
+are merged (`_arithmetic`), because other machines may round differently.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ if TYPE_CHECKING:
     from lce_core.extension.extended_model import ExtendedModel
 
 LONG_SECONDS = 60.0
-"""Seconds after which a process offers the rest of its evaluation to other processes."""
+"""Seconds after which a process offers the remaining ranges of its cell to other processes."""
 NUM_RANGES = 64
-"""Approximate number of ranges into which the windows of one length are split. It bounds the work
-lost in a crash and the number of processes that can help."""
+"""Approximate number of ranges into which all windows of a cell are split. It limits the work lost
+in a crash and the number of processes that can help."""
 ASSIST_SECONDS = 60.0
-"""Seconds after which a helping process returns to look for other work."""
+"""Seconds after which a helping process stops after its current range and looks for other work."""
 WAIT_SECONDS = 0.2
 """Poll interval while other processes score the remaining ranges."""
 
@@ -55,10 +56,10 @@ class _Range:
 
 
 class WindowRanges:
-    """Scorer of one cell's windows that shares long work with other processes.
+    """Scorer of one cell's windows, which other processes help with if it takes long.
 
     Args:
-      parts: shared storage in which processes lease and commit ranges of windows.
+      parts: shared storage through which processes lease and commit ranges of windows.
       model: model that scores the windows.
       batch_tokens: maximum tokens per forward pass.
       seconds: time after which the cell counts as long and other processes may help.
@@ -71,7 +72,7 @@ class WindowRanges:
         self._long_at = time.monotonic() + seconds
         self._is_open = parts.folder.is_dir()
         self._kept: dict[str, Arrays] = {}
-        """Scores by range name, in memory until the cell counts as long and they are written to
+        """Scores by range name; kept in memory until the cell counts as long, then written to
         `parts`."""
         self._settled: set[str] = set()
         """Names of ranges that are known to be committed to `parts`."""
@@ -88,15 +89,15 @@ class WindowRanges:
         rest: Callable[[], Sequence[Windows]],
         report: Progress = no_progress,
     ) -> TokenScores:
-        """Score windows, alone or with other processes, as `likelihood.window_scores` does.
+        """Score windows, alone or with other processes; return what `window_scores` would return.
 
-        The result is the same to the bit.
+        With and without helpers the scores are bitwise equal.
 
         Args:
           windows: windows of one length.
-          total: number of windows that the caller scores in all; it determines the size of the
-            ranges.
-          rest: returns the windows that the caller will score later, grouped as in its later calls.
+          total: number of windows that all calls for the cell score together; determines the size
+            of the ranges.
+          rest: function that returns the windows of the caller's later calls, one Windows per call.
           report: called with (windows done, total windows) of `windows`.
         """
         ranges, found, done = self._split(windows, total), list[TokenScores](), 0
@@ -127,7 +128,7 @@ class WindowRanges:
         return self._is_open
 
     def _settle(self, ranges: Sequence[_Range], report: Progress) -> None:
-        """Offer ranges to other processes, score the free ones, and wait for the remaining ones."""
+        """Offer ranges to other processes, score those without a lease, and wait for the others."""
         self._request(ranges)
         left = {one.name: one for one in ranges}
         total = _number(ranges)
@@ -182,16 +183,15 @@ class WindowRanges:
 
 
 def assist(parts: Parts, model: ExtendedModel) -> int:
-    """Help another process: score ranges of its cell until none is free or time is up.
+    """Score ranges of another process's cell until none is free or `ASSIST_SECONDS` have passed.
 
     Args:
       parts: storage of the cell's ranges.
       model: the cell's model.
 
     Returns:
-      Number of ranges scored. 0 means that no range is offered to this kind of machine, or that
-        other processes lease all of them. After `ASSIST_SECONDS` the function returns even if
-        ranges are left.
+      Number of ranges scored. 0 means that the cell offers no range that this machine may score, or
+        that all ranges are committed or leased to other processes.
     """
     content = parts.order()
     if content is None:
@@ -226,7 +226,7 @@ def assist(parts: Parts, model: ExtendedModel) -> int:
 
 @dataclass(frozen=True)
 class _Request:
-    """A cell's ranges that its process offers to other processes, stored beside the cell."""
+    """The ranges that a cell's process offers to other processes; stored in the cell's folder."""
 
     arithmetic: str
     text: str
@@ -264,9 +264,9 @@ def _name(windows: Windows, rows: int, model: ExtendedModel) -> str:
 
 
 def _arithmetic(model: ExtendedModel) -> str:
-    """Return device, torch version, dtype and kernel as text.
+    """Describe device, torch version, dtype and kernel, on which the last bits of a loss depend.
 
-    The last bits of a loss depend on these, so only ranges with equal texts are merged.
+    Only ranges with equal descriptions are merged.
     """
     import torch
 

@@ -1,4 +1,4 @@
-"""Windows (slices of one length) of a stream of tokens, which perplexity benchmarks score."""
+"""Windows, the slices of a token stream that perplexity benchmarks score; all of one length."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lce_core.data.sequences import Sequences
 
 @dataclass(frozen=True, eq=False)
 class Stream:
-    """Tokens (tokens,) of one or more documents, concatenated."""
+    """Token ids (tokens,) of one or more documents, concatenated."""
 
     tokens: NDArray[np.uint32]
 
@@ -32,7 +32,7 @@ class Windows:
     starts: NDArray[np.int64]
     """Index in the stream of each window's first token, (windows,)."""
     length: int
-    """Number of tokens of a window, including `before`."""
+    """Number of tokens of each window, the token `before` included."""
     before: int | None = None
     """Token id inserted before each window, such as a beginning-of-text token; None for none."""
 
@@ -41,14 +41,14 @@ class Windows:
 
     @property
     def sequences(self) -> Sequences:
-        """The windows as sequences of one length, for the cost model."""
+        """The number and length of the windows, for the cost model."""
         return Sequences({self.length: len(self)})
 
     def rows(self, first: int, number: int) -> Windows:
         return replace(self, starts=self.starts[first : first + number])
 
     def ids(self) -> NDArray[np.uint32]:
-        """Return the token ids (windows, length); `before` comes first if it is given."""
+        """Return the token ids (windows, length); the first is `before` unless it is None."""
         width = self.length - (self.before is not None)
         found = np.lib.stride_tricks.sliding_window_view(self.stream.tokens, width)[self.starts]
         if self.before is None:
@@ -56,7 +56,7 @@ class Windows:
         return np.insert(found, 0, self.before, axis=1)
 
     def following(self) -> NDArray[np.int64]:
-        """Return the token that follows each window, (windows,); -1 where the stream ends."""
+        """Return the token after each window, (windows,); -1 if the stream ends with the window."""
         ends = self.starts + self.length - (self.before is not None)
         ended = np.append(self.stream.tokens, 0)[ends]
         return np.where(ends < len(self.stream.tokens), ended.astype(np.int64), -1)
