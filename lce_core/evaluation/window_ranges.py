@@ -10,8 +10,8 @@ process or any other with a free slot (`assist`). A cell that was interrupted co
 ranges already committed. A short cell writes nothing.
 
 A range is a whole number of batches, and the ranges depend only on the windows and the batch size.
-Results are therefore bitwise equal, no matter which process scores which range. Only ranges from equal machines
-are merged (`_arithmetic`), because other machines may round differently.
+Results are therefore bitwise equal, no matter which process scores which range. Only ranges from
+equal machines are merged (`_arithmetic`), because other machines may round differently.
 """
 
 from __future__ import annotations

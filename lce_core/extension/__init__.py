@@ -1,1 +1,1 @@
-"""Apply a context-extension method to a model; training and evaluation call `extending.extend`."""
+"""Apply a context-extension method to a model; training and evaluation use `extending.extend`."""

@@ -1,12 +1,13 @@
-"""Rotary module of CLEX: frequencies solve a differential equation in the scale of the context.
+"""Rotary module of CLEX: frequencies solve a differential equation over the scale of the context.
 
-A network of two matrices is part of the right-hand side; training learns it. At inference, the
-frequencies of all scales are integrated once for the given weights, and each request uses those of
-its scale. In training, each row has its own scale and real-valued positions, which depend only on
-the row's seed. One integration up to the largest scale serves all rows of a forward pass.
+The scale t extends the trained context t-fold. The equation's right-hand side contains a network of
+two matrices, which training learns. At inference, the frequencies of all scales are integrated once
+for the given weights, and each request uses the frequencies of its scale. In training, each row has
+its own scale and real-valued positions, both drawn from the row's seed. One integration up to the
+largest of these scales serves all rows of a forward pass.
 
 Integration always runs in float64 on the CPU. It consists of a few thousand operations on about a
-hundred numbers each, for which a GPU would mostly wait.
+hundred numbers each, too little work for a GPU.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
     from lce_core.methods.clex import Clex
 
 Derivative = Callable[[float, Tensor], Tensor]
-"""Right-hand side of a differential equation: derivative as a function of time and state."""
+"""Right-hand side of a differential equation: called with time and state, returns the state's
+derivative."""
 
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "silu": nn.functional.silu,
@@ -40,10 +42,11 @@ class ContinuousRotary(RequestRotary):
     """Rotary module whose frequencies a small trained network extends to longer contexts.
 
     Args:
-      method: provides the equation without the network, the scales and the integration steps.
+      method: CLEX; provides the frequencies without the network, the scale of a length and the
+        integration steps per scale.
       geometry: geometry of the base model.
       lengths: trained and target context.
-      seed: seed of the initial weights; they have no effect until training changes them.
+      seed: seed of the network's initial weights. Before training the network's output is 0.
     """
 
     def __init__(
@@ -60,7 +63,10 @@ class ContinuousRotary(RequestRotary):
         self._integrated: tuple[Tensor, Tensor, Tensor] | None = None
 
     def begin(self, table: RopeTable, num_tokens: int) -> None:
-        """Start a request with the frequencies that the current weights give for its scale."""
+        """Start a request: use the frequencies of its scale, computed with the current weights.
+
+        `table` provides everything but the frequencies.
+        """
         self.lengths = replace(self.lengths, request=num_tokens)
         self._seeds = None
         inv_freq = self._all_scales()[self.method.scale_at(self.lengths) - 1]
@@ -70,11 +76,11 @@ class ContinuousRotary(RequestRotary):
         self._seeds = seeds
 
     def forward(self, x: Tensor, position_ids: Tensor) -> tuple[Tensor, Tensor]:
-        """Return cosine and sine (batch or 1, tokens, rotary_dim), in the dtype of RequestRotary.
+        """Return cosine and sine (batch or 1, tokens, rotary_dim), as RequestRotary does.
 
         In training mode after `begin_rows`, each row has its own frequencies and positions. All
-        other passes use the frequencies of the request. Gradients reach the network wherever
-        autograd records.
+        other passes use the frequencies of the request. If gradients are enabled, they reach the
+        network.
 
         Raises:
           SpecError: before the first `begin`, or if positions exceed the request.
@@ -126,7 +132,7 @@ class ContinuousRotary(RequestRotary):
     def _sample(
         self, seeds: NDArray[np.uint64], x: Tensor, position_ids: Tensor
     ) -> tuple[list[int], Tensor]:
-        """Return each row's scale, and positions (rows, tokens) float64 on the device of `x`."""
+        """Draw each row's scale, and its positions (rows, tokens), float64 on the device of `x`."""
         assert len(seeds) == len(x), f"begin_rows got {len(seeds)} seeds for {len(x)} rows"
         largest = self.method.largest_scale(self.lengths)
         rows = [sample_row(int(seed), self.lengths, largest) for seed in seeds]
@@ -147,16 +153,15 @@ class SampledRow:
 
     scale: int
     positions: NDArray[np.float64]
-    """Position of each token (tokens,): ascending from 0, below scale * trained context."""
+    """Position of each token (tokens,): ascending from 0, less than scale * trained context."""
 
 
 def sample_row(seed: int, lengths: ContextLengths, largest: int) -> SampledRow:
-    """Draw a scale t from 1..largest, and for every token a position within the extended context.
+    """Draw a scale t from 1..largest, and a position for every token of a row of L tokens.
 
-    Candidates are the L * t positions of a row stretched t-fold. The first and last candidates are
-    always chosen, the others are drawn without replacement. If the row is longer than the trained
-    context C, all positions are divided by L / C, so that the row fills the same range more
-    densely.
+    Positions are drawn from 0..L * t - 1 without replacement; the first and the last of these are
+    always chosen. If the row is longer than the trained context C, all positions are divided by
+    L / C, so that they stay below t * C.
 
     Args:
       seed: seed of the row.
@@ -181,11 +186,11 @@ def integrate(
     result is differentiable.
 
     Args:
-      derivative: derivative as a function of time and state.
+      derivative: right-hand side of the equation.
       start: state at `time`.
       time: start of the integration.
-      units: length of the integration.
-      steps_per_unit: number of equal steps per unit.
+      units: length of the integration in units of time.
+      steps_per_unit: number of equal steps per unit of time.
     """
     h, state, states = 1 / steps_per_unit, start, [start]
     for unit in range(units):

@@ -1,11 +1,11 @@
 """A stock decoder of Hugging Face transformers with a context-extension method applied.
 
-A request is a prompt with its answer, or a training row. `begin_request` chooses the RoPE table
-from the request's length alone. Cached and uncached passes therefore agree, and no result depends
-on earlier requests. The table is float64 and not a module buffer, so casting a model never rounds
-it. The table's attention factor multiplies the softmax scaling, which acts on whole heads even with
-partial rotary. Tokens that a method inserts are added to the input and removed from the output, so
-callers count and see only the tokens of the text.
+A request is a prompt with its answer, a window of text to score, or a training row. `begin_request`
+chooses the RoPE table from the request's length alone. Passes with and without a cache therefore
+agree, and no result depends on earlier requests. The table is float64 and not a module buffer, so
+casting a model never rounds it. The square of the table's attention factor multiplies the softmax
+scaling, which acts on whole heads even with partial rotary. Tokens that a method inserts are added
+to the input and removed from the output, so callers count and see only the tokens of the text.
 """
 
 from __future__ import annotations
@@ -56,10 +56,11 @@ class ExtendedModel:
         self.model, self.method, self.geometry = model, method, geometry
         self.trained, self.target = geometry.trained_context, target
         self.kernel = kernel
-        """Attention kernels in use, as recorded with results, such as "sdpa" or "torch_flash"."""
+        """Name of the attention kernel, recorded with results: "sdpa" or "torch_flash", say."""
         self.training = training
         self.inserter = inserter
-        """Inserts the method's own tokens (landmarks) into texts; None if the method has none."""
+        """Object that inserts the method's own tokens (landmarks) into texts; None if the method
+        has none."""
         self._positions = positions
         self._rotary = rotary
         self._hands_layers_over = model.config._attn_implementation in (ATTENTION, STOCK)
@@ -67,18 +68,18 @@ class ExtendedModel:
 
     @property
     def coarse(self) -> bool:
-        """True for half-precision weights, where batching can change the most likely next token."""
+        """True for half-precision weights: batching can then change the most likely next token."""
         return self.model.dtype in HALF
 
     def begins_alike(self, shorter: int, longer: int) -> bool:
-        """Return True if requests of both lengths give the same results for the first tokens.
+        """Return True if requests of both lengths give the same results for the shorter text.
 
-        One forward pass over the longer text then serves both requests up to rounding. Always False
-        in half precision, where rounding can change scores.
+        One forward pass over the longer text then serves both requests, up to rounding. Always
+        False in half precision, where rounding can change scores.
 
         Args:
           shorter: length of one request in tokens.
-          longer: length of the other request, which must not exceed the method's reach.
+          longer: length of the other request, at most the longest that the method supports.
         """
         if self.coarse:
             return False
@@ -91,7 +92,8 @@ class ExtendedModel:
         """Set the RoPE table and attention scheme for a text, before its first forward pass.
 
         Args:
-          num_tokens: length of prompt plus answer, or of a training row, without inserted tokens.
+          num_tokens: number of tokens of prompt plus answer, of a window or of a training row,
+            without inserted tokens.
 
         Raises:
           UnavailableError: if the method does not support that many tokens.
@@ -102,7 +104,7 @@ class ExtendedModel:
             raise UnavailableError(
                 f"request of {num_tokens} tokens",
                 f"the method {self.method.plugin_name!r}, which supports up to {reach} tokens",
-                "a request within this limit",
+                f"at most {reach} tokens of prompt plus answer",
                 "evaluate shorter contexts, or raise target_context",
             )
         table, scheme = table_and_scheme(
@@ -126,7 +128,7 @@ class ExtendedModel:
         return table.inv_freq.tobytes(), table.attention_factor, scheme
 
     def cut_back(self, cache: DynamicCache, num_tokens: int) -> None:
-        """Truncate the cache to the text's first `num_tokens` tokens."""
+        """Truncate the cache to the text's first `num_tokens` tokens, without inserted tokens."""
         surplus = cache.get_seq_length() - self._expanded(num_tokens)
         if surplus:
             cache.crop(-surplus)
@@ -135,28 +137,31 @@ class ExtendedModel:
         """Return an empty key-value cache for the texts of this request and their answers.
 
         Args:
-          num_tokens: tokens of text to allocate memory for; the cache grows if a text is longer.
+          num_tokens: number of tokens per text to allocate memory for, without inserted tokens; the
+            cache grows if a text is longer.
         """
         room = self._expanded(num_tokens)
         return PreallocatedCache(room, hands_layers_over=self._hands_layers_over)
 
     def _expanded(self, num_tokens: int) -> int:
-        """Return the length of a text of `num_tokens` tokens after the method's insertions."""
+        """Return the number of tokens after the method's insertions."""
         return self.inserter.length(num_tokens) if self.inserter else num_tokens
 
     def replay_tokens(self, recorder: Recorder) -> None:
-        """Decode single tokens by replaying CUDA graphs from now on, if the attention allows it.
+        """Decode single tokens by replaying CUDA graphs from now on.
 
-        transformers calls the flash-attn package directly, where a recording cannot be split.
+        This has no effect with the flash-attn package: transformers calls it directly, so its calls
+        cannot be left out of a recording.
         """
         if self._hands_layers_over:
             self._graphs = TokenGraphs(self.model.get_decoder(), self._rotary, recorder)
 
     def begin_rows(self, seeds: NDArray[np.uint64]) -> None:
-        """Pass the seeds of the next forward pass's training rows to the rotary module.
+        """Pass the seeds of the training rows in the next forward pass to the rotary module.
 
         Args:
-          seeds: (rows,) one seed per row; CLEX draws the row's scale and positions from it.
+          seeds: (rows,) one seed per row. CLEX draws the row's scale and positions from its seed;
+            other methods ignore it.
         """
         self._rotary.begin_rows(seeds)
 
@@ -164,8 +169,9 @@ class ExtendedModel:
         """Return last hidden states (batch, tokens, hidden_size); each predicts the next token.
 
         Args:
-          ids: (batch, tokens) token ids of the text, without the tokens already in the cache.
-          cache: keys and values of the text so far, extended in place; None for a whole text.
+          ids: (batch, tokens) token ids of the texts, without the tokens already in the cache.
+          cache: keys and values of the texts so far, extended in place; None if `ids` are whole
+            texts and no cache is needed.
         """
         if self.inserter is None:
             return self._decode(ids, cache)
@@ -175,29 +181,30 @@ class ExtendedModel:
 
     @property
     def packs(self) -> bool:
-        """True if `packed_states` works: attention is torch's own, and no tokens are inserted."""
+        """True if `packed_states` works: with torch's own attention and no inserted tokens."""
         return self.kernel == "sdpa" and self.inserter is None
 
     @property
     def mixes_lengths(self) -> bool:
         """True if texts of several lengths can be decoded together in a RaggedCache.
 
-        False in half precision, where batching can change answers, and for methods with inserted
-        tokens, which texts of different lengths receive at different steps.
+        False in half precision, where batching can change answers; with the flash-attn package; and
+        for methods with inserted tokens, because texts of different lengths would get such a token
+        at different decoding steps.
         """
         return self._hands_layers_over and self.inserter is None and not self.coarse
 
     def packed_states(
         self, ids: torch.Tensor, positions: torch.Tensor, mask: torch.Tensor, cache: DynamicCache
     ) -> torch.Tensor:
-        """Return last hidden states (tokens, hidden_size) of tokens of several texts in one row.
+        """Process tokens of several texts as one row; return hidden states (tokens, hidden_size).
 
         Args:
           ids: (tokens,) token ids.
           positions: (tokens,) position of each token in its own text.
           mask: (tokens, cached + tokens) bool, True for the keys that a token sees, including its
             own.
-          cache: keys and values of the tokens so far, extended in place.
+          cache: keys and values of all texts' tokens so far, in one row; extended in place.
         """
         decoded = self.model.get_decoder()(
             input_ids=ids[None],
@@ -226,7 +233,9 @@ class ExtendedModel:
 def table_and_scheme(
     method: Method, geometry: RopeGeometry, lengths: ContextLengths, *, training: bool
 ) -> tuple[RopeTable, AttentionScheme | None]:
-    """Return the method's RoPE table and attention scheme; scheme None means stock attention.
+    """Return the method's RoPE table and attention scheme; a scheme of None is stock attention.
+
+    A method without a scheme but with one base per head gets FullCausal.
 
     Raises:
       SpecError: if the table does not fit the model's heads.

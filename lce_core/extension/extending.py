@@ -1,11 +1,12 @@
 """Apply a context-extension method to a stock decoder of Hugging Face transformers.
 
 For a method that only changes frequencies, the model gets a rotary module that returns the cosines
-of the request's RoPE table. Layers then rotate in at least float32, and SDPA or flash attention
-stays unchanged. For attention schemes and tables with one base per head, the rotary module returns
-the identity (cos = 1, sin = 0), so that the cache contains unrotated keys, and the registered
-attention function calls the scheme's kernel. No modelling file is forked and no forward method is
-replaced. One function of transformers is replaced, see `lce_core.attention.layers`.
+and sines of the request's RoPE table. Layers then rotate in at least float32 and use the same SDPA
+or flash attention as before. For attention schemes and tables with one base per head, the rotary
+module returns the identity (cos = 1, sin = 0), so that the cache contains unrotated keys, and the
+attention function of `lce_core.attention.registered` calls the scheme's kernel. No modelling file
+is forked and no forward method is replaced. One function of transformers is replaced
+(`lce_core.attention.layers`).
 """
 
 from __future__ import annotations
@@ -56,30 +57,32 @@ def extend(
 ) -> ExtendedModel:
     """Apply `method` to `model` in place.
 
-    This sets the rotary module, the attention function, the softmax scaling and the inserted token.
-    The model should already have its final device and dtype, which determine the kernel. The model
-    gets its own copy of the configuration object, so that other models are not affected.
+    This sets the rotary module and the attention function, and adds the method's inserted token to
+    the vocabulary. Call `begin_request` of the returned model before its first forward pass. The
+    model should already have its final device and dtype, which determine the kernel. It gets its
+    own copy of the configuration object, so that other models are not affected.
 
     Args:
       model: stock model of `base_model`.
-      base_model: provides the geometry.
+      base_model: plug-in of the base model; provides its geometry.
       method: the method to apply.
       target: context in tokens that the study extends to.
       kernel: "sdpa", "flash", or "auto" for the fastest kernel that can run on this device.
       compute_dtype: dtype in which attention computes, if autocast makes it differ from the
-        weights' dtype.
+        weights' dtype; None if both are equal.
       device: device to which the caller will move the model; None if it is already there.
-      training: True uses the method's attention for training.
-      learned: file with trained values of the parameters that the method adds (CLEX); None before
-        training.
+      training: True uses the attention scheme that the method defines for training, which may
+        differ from that for inference.
+      learned: file with trained values of the parameters that the method adds to the model (CLEX's
+        network); None if there are none yet.
       seed: seed of the initial values of these parameters.
       rotation: "fp32" makes layers rotate queries and keys in at least float32. "stock" rotates as
         in transformers, where most architectures round cosines to the model's dtype.
-      positions: how positions are rounded when angles are computed.
+      positions: rounding of positions when angles are computed (`RopeTable.positions`).
 
     Raises:
-      SpecError: if the model contradicts `base_model`, if the method's parameters do not fit the
-        model, or if kernel is "flash" and cannot run.
+      SpecError: if the model's configuration differs from `base_model`, if the method's parameters
+        do not fit the model, or if kernel is "flash" and flash attention cannot run.
     """
     geometry = base_model.geometry
     _check_model(model, geometry)
@@ -131,7 +134,7 @@ def _own_configuration(model: PreTrainedModel) -> None:
 
 
 def _check_model(model: PreTrainedModel, geometry: RopeGeometry) -> None:
-    """Raise SpecError if a loaded model contradicts the geometry of its base-model plug-in."""
+    """Raise SpecError if the loaded model's configuration differs from its plug-in's geometry."""
     config = model.config
     if config.model_type not in ARCHITECTURES:
         raise SpecError(

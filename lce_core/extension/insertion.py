@@ -1,8 +1,8 @@
 """Insert a method's token (a landmark, say) into texts, and add it to the model's vocabulary.
 
-The token follows every `block - 1` tokens of text. The length of a text therefore determines its
-length with inserted tokens ("expanded") and vice versa, and the length of a cache determines the
-position in the text.
+The token follows every `block - 1` tokens of text. "Expanded" means with inserted tokens. The
+length of a text determines its expanded length, and the length of a cache determines how many
+tokens of the text it contains.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 TOKEN_ID = "landmark_token_id"
-"""Key of config.json with the id of the inserted token, so that checkpoints remember it."""
+"""Key of config.json with the id of the inserted token, so that checkpoints store the id."""
 
 
 @dataclass(frozen=True)
@@ -33,20 +33,23 @@ class Inserter:
     """Id of the inserted token."""
 
     def length(self, num_tokens: int) -> int:
-        """Return the number of tokens after insertion into a text of `num_tokens` tokens."""
+        """Return the expanded length of a text of `num_tokens` tokens."""
         return num_tokens + num_tokens // (self.insertion.block - 1)
 
     def places(self, first: int, num_tokens: int) -> NDArray[np.int64]:
-        """Return the positions (num_tokens,) of text tokens `first` and later after insertion."""
+        """Return where the text tokens first, first + 1, ... are in the expanded text.
+
+        The result has shape (num_tokens,).
+        """
         tokens = np.arange(first, first + num_tokens)
         return tokens + tokens // (self.insertion.block - 1)
 
     def expand(self, ids: torch.Tensor, cached: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Insert the token into a chunk of a text whose earlier tokens may be in a cache.
+        """Insert the token into a chunk of text that follows the tokens in a cache.
 
         Args:
           ids: (batch, tokens) token ids of the chunk.
-          cached: number of cached tokens before the chunk, inserted tokens included.
+          cached: number of tokens in the cache, inserted tokens included.
 
         Returns:
           The expanded ids (batch, expanded), and for each text token the index (tokens,) of the
@@ -61,17 +64,19 @@ class Inserter:
         return expanded, after - 1
 
     def piece_of(self, row_length: int) -> int:
-        """Return the text tokens of each independent sequence into which training rows are cut.
+        """Return the length in text tokens of the sequences into which training rows are cut.
+
+        This is the method's `train_length`; each sequence is trained on independently.
 
         Raises:
-          SpecError: if this number does not divide `row_length`.
+          SpecError: if `row_length` is not a multiple of this length.
         """
         text = self.insertion.train_length
         if row_length % text:
             raise SpecError(
                 "training rows",
                 f"{row_length} tokens",
-                f"rows that are a multiple of train_length, {text} tokens",
+                f"a multiple of {text} tokens, the method's train_length",
                 "change target_context to a multiple of the method's train_length",
             )
         return text
@@ -86,8 +91,9 @@ class Inserter:
           weights: (rows, row_length) loss weights.
 
         Returns:
-          Tokens and loss weights (rows * row_length / train_length, expanded). Inserted tokens have
-            weight 1. The first token of a sequence has weight 0, because no token predicts it.
+          Token ids and loss weights, both (rows * row_length / train_length, expanded). Inserted
+            tokens have weight 1. The first token of a sequence has weight 0, because no earlier
+            token predicts it.
         """
         text = self.insertion.train_length
         tokens, weights = tokens.reshape(-1, text), weights.reshape(-1, text)
@@ -102,8 +108,8 @@ class Inserter:
 def reserve_token(model: PreTrainedModel) -> int:
     """Return the id of the inserted token; add it to the model's vocabulary if it is missing.
 
-    The new rows of embedding and head are the mean of the other rows, so no random numbers are
-    drawn. The id is stored in the model's configuration and thus in every checkpoint.
+    The token's rows in embedding and output head are the mean of the other rows, so no random
+    numbers are drawn. The id is stored in the model's configuration and thus in every checkpoint.
     """
     known: int | None = getattr(model.config, TOKEN_ID, None)
     if known is not None:

@@ -1,9 +1,9 @@
 """Choose the attention kernel that device, dtype and installed packages allow.
 
-With "sdpa", torch selects the kernel: from compute capability 9.0 on a recent cuDNN, otherwise
-flash. This order is a setting of the whole process. lce leaves it unchanged, because changing it
-temporarily (`sdpa_kernel`) would also change recomputation in backward passes and evaluations after
-training.
+With "sdpa", torch selects the kernel: on GPUs from compute capability 9.0 that of a recent cuDNN,
+otherwise flash. Its order of preference is a setting of the whole process. lce leaves it unchanged,
+because a change for some passes (`sdpa_kernel`) would also affect recomputation in backward passes
+and evaluations after training.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ HALF = (torch.float16, torch.bfloat16)
 
 
 def stock_kernel(device: torch.device, dtype: torch.dtype, kernel: Kernel) -> str:
-    """Return "flash_attention_2" or "sdpa", the attention of transformers to use.
+    """Return the attention function of transformers to use: "flash_attention_2" or "sdpa".
 
-    "auto" chooses flash-attn (FA2) on GPUs before compute capability 9.0, where it is the fastest.
-    From 9.0 on torch has cuDNN's kernel, and its own FA2 kernel for tokens that follow a cache.
+    "auto" chooses the flash-attn package (FA2) on GPUs below compute capability 9.0, where it is
+    the fastest. From 9.0 on it chooses "sdpa": torch has cuDNN's kernel, and its own FA2 kernel for
+    tokens that follow a cache.
 
     Raises:
       SpecError: if `kernel` is "flash" and flash attention cannot run.
@@ -51,10 +52,13 @@ def stock_kernel(device: torch.device, dtype: torch.dtype, kernel: Kernel) -> st
 def scheme_kernel(
     scheme: AttentionScheme, device: torch.device, dtype: torch.dtype, kernel: Kernel
 ) -> str:
-    """Return the backend that computes a scheme: "matmul" or one of `lce_core.attention.flash`.
+    """Return the backend that computes an attention scheme.
+
+    This is one of the backends of `lce_core.attention.flash`, or "matmul" for schemes that use
+    plain matrix products.
 
     Raises:
-      SpecError: if `kernel` is "flash" and flash attention cannot run.
+      SpecError: if `kernel` is "flash", but the scheme has no flash kernel or it cannot run here.
     """
     name = backend(device, dtype) if scheme.uses_flash else "matmul"
     if kernel == "flash" and name != "torch_flash":

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 LEARNED = "extension.safetensors"
-"""File of a checkpoint with the trained parameters that the method adds to the model's weights."""
+"""Name of the file in a checkpoint with the trained parameters that the method adds."""
 
 _ROTARY = "model.rotary_emb."
 
@@ -25,7 +25,10 @@ _ROTARY = "model.rotary_emb."
 def make_rotary(
     method: Method, geometry: RopeGeometry, lengths: ContextLengths, *, identity: bool, seed: int
 ) -> RequestRotary:
-    """Create the method's rotary module; parameters that the method adds get initial values."""
+    """Create the method's rotary module, with initial values for parameters that the method adds.
+
+    `seed` determines these values. `identity` is passed to RequestRotary.
+    """
     if method.rotary is None:
         return RequestRotary(geometry.rotary_dim, identity=identity)
     module, _, name = method.rotary.partition(":")
@@ -35,7 +38,7 @@ def make_rotary(
 
 
 def save_learned(weights: Mapping[str, torch.Tensor], folder: Path) -> dict[str, torch.Tensor]:
-    """Split a state dict: write the method's parameters to `folder`, return all others."""
+    """Write the parameters that the method adds to `folder`; return all other weights."""
     learned = {
         name.removeprefix(_ROTARY): tensor.detach().contiguous()
         for name, tensor in weights.items()

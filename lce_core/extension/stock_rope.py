@@ -1,12 +1,15 @@
 """Read and write RoPE frequencies as `rope_parameters` of a transformers config.json.
 
-`rope_parameters` has a `rope_type` and its numbers. `stated_table` computes the RoPE table of such
-an entry in float64; `statement` finds an entry for a given table (for `lce export`). Older files
-have the same numbers under `rope_scaling`, `type` and `rope_theta`.
+`rope_parameters` names a `rope_type` and the numbers that this type needs. `stated_table` computes
+the RoPE table of such an entry in float64. `statement` does the reverse for `lce export`: it finds
+an entry for a given table. Older files have the same numbers under `rope_scaling`, `type` and
+`rope_theta`.
 
-This module loads no torch, because plans read the configurations of published weights.
+This module does not import torch, so that `lce plan` can quickly read the configurations of
+published weights.
 
-Source: the rope types of transformers 5.23; docs/checkpoints.md has the agreement in fp32.
+Source: the rope types of transformers 5.23. docs/checkpoints.md shows how closely the tables agree
+with transformers in fp32.
 """
 
 from __future__ import annotations
@@ -24,19 +27,20 @@ from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
 PLAIN = "default"
 TYPES = (PLAIN, "linear", "dynamic", "llama3", "yarn", "longrope")
-"""Values of `rope_type` that lce can read. "longrope" can express any table, so `statement` writes
-it if no other type fits."""
+"""Values of `rope_type` that lce can read. `statement` writes "longrope" if no other type fits,
+because it can express any table."""
 _TRAINED = "original_max_position_embeddings"
-"""Key of the context in tokens with which a model was trained before its RoPE was scaled."""
+"""Key of the trained context in tokens, before RoPE was scaled for a longer one."""
 
 _DIGITS = 12
-"""Significant digits of a base or factor that `statement` derives from a table."""
+"""Significant digits to which `statement` rounds a base or factor that it derives from a table."""
 _AGREEMENT = 1e-9
-"""Largest relative difference between the table of a written entry and the method's table."""
+"""Largest allowed relative difference between the table of a written entry and the method's
+table."""
 
 
 def stated_parameters(config: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return the rotary settings of config.json, under the keys of `rope_parameters`.
+    """Return the rotary settings of config.json, older files included, as `rope_parameters`.
 
     Null values are kept, because transformers treats null and missing keys differently.
 
@@ -57,13 +61,13 @@ def stated_parameters(config: Mapping[str, Any], where: str) -> dict[str, Any]:
     if (share := config.get("partial_rotary_factor")) is not None:
         stated.setdefault("partial_rotary_factor", share)
     if _TRAINED in config:
-        stated[_TRAINED] = config[_TRAINED]  # transformers prefers the key outside the form
+        stated[_TRAINED] = config[_TRAINED]  # transformers prefers the top-level key
     if stated["rope_type"] not in TYPES:
         raise SpecError(
             f"{where}: rope_type",
             repr(stated["rope_type"]),
             f"one of {', '.join(TYPES)}",
-            "remove the key if the study's method has the same frequencies",
+            "remove `rope_type` (or `type`) there if the study's method computes these frequencies",
         )
     return stated
 
@@ -71,7 +75,7 @@ def stated_parameters(config: Mapping[str, Any], where: str) -> dict[str, Any]:
 def stated_table(
     parameters: Mapping[str, Any], geometry: RopeGeometry, context: int, length: int
 ) -> RopeTable:
-    """Return the RoPE table that transformers uses for these settings in one pass over a text.
+    """Return the RoPE table that transformers uses for these settings and a text of this length.
 
     Args:
       parameters: result of `stated_parameters`.
@@ -117,13 +121,13 @@ def statement(
     table: RopeTable,
     context: int,
 ) -> dict[str, Any]:
-    """Return the simplest `rope_parameters` for `table` (pairs,), which most programs can read.
+    """Return the simplest `rope_parameters` that reproduce `table`, which most programs can read.
 
     Args:
-      method: the table's method; it may suggest an entry (`Method.stock_rope`).
+      method: method that computed the table; it may suggest an entry (`Method.stock_rope`).
       geometry: geometry of the base model.
-      lengths: lengths for which the method has this table.
-      table: the table to write.
+      lengths: lengths for which the method computed the table.
+      table: the table to reproduce, with `inv_freq` of shape (pairs,).
       context: `max_position_embeddings` of the configuration, in tokens.
     """
     found = next(
@@ -198,12 +202,12 @@ def _yarn(
 
 
 def _stated_factor(factor: Any, context: int, trained: int) -> float:
-    """Return `factor`; if it is None, the ratio of the contexts, as in transformers."""
+    """Return `factor`; if it is None, context / trained, as in transformers."""
     return context / trained if factor is None else float(factor)
 
 
 def agrees(one: RopeTable, other: RopeTable, tolerance: float) -> bool:
-    """Return True if two tables differ by at most the relative `tolerance`."""
+    """Return True if frequencies and attention factors differ by at most a relative tolerance."""
     if one.inv_freq.shape != other.inv_freq.shape:
         return False
     pairs = np.allclose(one.inv_freq, other.inv_freq, rtol=tolerance, atol=0)

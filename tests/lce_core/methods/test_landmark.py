@@ -209,7 +209,7 @@ def test_training_rows_become_independent_sequences_with_weights() -> None:
     inner = (found != 99) & (np.arange(10) > 0)
     assert (found_weights[inner] == found[inner] / 4).all()
     assert (found_weights[:, 0] == 0).all()
-    with pytest.raises(SpecError, match=r"training rows: got 12 tokens; .*train_length, 8 tokens"):
+    with pytest.raises(SpecError, match=r"training rows: got 12 tokens; .*multiple of 8 tokens"):
         inserter.piece_of(12)
 
 
