@@ -45,7 +45,8 @@ class Corpus(Plugin):
             (`Execution.data_folders`).
 
         Raises:
-          UnavailableError: if the data is not on this machine; the message says how to get it.
+          UnavailableError: if the data is neither on this machine nor on a reachable hub; the
+            message says how to get it.
           DataError: if a file is unreadable or not UTF-8, or no file matches.
         """
         raise NotImplementedError
@@ -62,7 +63,7 @@ class Place:
     file: int = 0
     """Number of files that were read to the end."""
     row: int = 0
-    """Number of rows that were read of the file after those."""
+    """Number of rows that were read from the next file."""
     documents: int = 0
     """Number of documents that were read in all files together."""
 

@@ -36,7 +36,7 @@ SOURCE = Source(paper="own", place="jsonlines.org, one JSON value a line", refer
 
 _BLOCK_BYTES = 1 << 20
 _TEXT = "sha256 of UTF-8"
-"""Cache key of a file's sha256, computed together with a check that the file is UTF-8."""
+"""Name of the cached fact "sha256 of the file"; the file was also found to be UTF-8."""
 
 
 class JsonlFolder(ListedDomains):
@@ -54,8 +54,8 @@ class JsonlFolder(ListedDomains):
     def digest(self, folders: Mapping[str, Path]) -> str:
         """Return the sha256 over paths and contents of all files.
 
-        Only files that changed since the last call are read. Text that is not UTF-8 raises
-        DataError, so that a study fails before it computes anything.
+        The sha256 of an unchanged file comes from a cache (`lce_core.store.file_facts`). Text that
+        is not UTF-8 raises DataError, so that a study fails before it computes anything.
         """
         root = self._root(folders)
         digest = hashlib.sha256()

@@ -64,7 +64,7 @@ class LocalText(Corpus):
     """Standard library sources, help topics and docstrings."""
 
     held_out_percent: float = Field(default=10.0, gt=0, lt=100)
-    """Percentage of files (by a hash of their names) held out for evaluation."""
+    """Percentage of files and help topics (by a hash of their names) held out for evaluation."""
 
     def domains(self) -> tuple[str, ...]:
         return ("code", "docs", "prose")

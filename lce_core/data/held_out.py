@@ -84,7 +84,7 @@ def pack_held_out(
       The manifest. A domain with less text than requested has fewer `tokens`.
 
     Raises:
-      UnavailableError: if the corpus is not on this machine.
+      UnavailableError: if the corpus is neither on this machine nor on a reachable hub.
       DataError: if text cannot be used, or a domain has no held-out text.
     """
     vocabulary = len(tokenizer)

@@ -1,10 +1,10 @@
 """Pack tokens for training: rows of one length in memory-mapped files.
 
-`lce_core.data.sampling` draws the documents. They are joined and cut into rows; each starts with
-the token that `tokenised.separator_of` returns, if any. As in LCEG's training, tokens attend across
-documents of a row (there is no document mask), and positions continue from one document to the
-next. Rows are memory-mapped, so any number of processes read any row in microseconds, and memory
-does not grow with the data.
+`lce_core.data.sampling` draws the documents. Each document starts with the token that
+`tokenised.separator_of` returns, if any. The documents are joined, and the result is cut into rows.
+As in LCEG's training, tokens attend to other documents of their row (there is no document mask),
+and positions continue from one document to the next. Rows are memory-mapped, so any number of
+processes read any row in microseconds, and memory does not grow with the data.
 
 A folder of rows contains rows.bin, weights.bin (if the model weights the loss of its tokens),
 order.parquet with the start of each document, documents.parquet with the names of the documents,
@@ -117,7 +117,7 @@ def pack_rows(
       num_rows: number of rows; a corpus with too little text is used several times.
       upsampling: how strongly long documents are preferred.
       seed: determines the choice and order of documents, and the tokens that the model inserts.
-      folders: data folders for the corpus.
+      folders: local folder or hub address of each data set, by name.
       out: existing folder to write into.
       report: called with {"stage", "documents", "tokens", "tokens_per_second"} while text is
         tokenised, then with {"stage", "done", "total", "tokens_per_second"}, where "done" and
@@ -130,7 +130,7 @@ def pack_rows(
 
     Raises:
       SpecError: if rows have fewer than two tokens, or there are no rows.
-      UnavailableError: if the corpus is not on this machine.
+      UnavailableError: if the corpus is neither on this machine nor on a reachable hub.
       DataError: if there is no text, or text that cannot be used.
     """
     if row_length < 2 or num_rows < 1:

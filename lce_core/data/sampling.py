@@ -51,7 +51,7 @@ def draw_documents(
     upsampling: Upsampling,
     seed: int,
 ) -> Draw:
-    """Draw documents with `budget` tokens in total; each domain has its share in the corpus.
+    """Draw documents with `budget` tokens; each domain keeps its share of the corpus's tokens.
 
     Args:
       domains: index into `names` for each document (documents,).

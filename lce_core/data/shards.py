@@ -54,7 +54,7 @@ def write_shards(
     Args:
       corpus: source of the text.
       tokenizer: turns text into ids; each thread gets a copy.
-      folders: data folders for the corpus.
+      folders: local folder or hub address of each data set, by name.
       progress: folder of the complete segments, from which an interrupted run continues.
       out: existing folder to write into.
       workers: number of tokenising threads; it does not affect the output.

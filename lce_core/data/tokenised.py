@@ -183,7 +183,10 @@ def separator_of(tokenizer: PreTrainedTokenizerBase) -> int | None:
 
 
 def encoded(tokenizer: PreTrainedTokenizerBase, batch: Sequence[Document]) -> list[list[int]]:
-    """Return the ids of each document, after the id of `separator_of`; [] for an empty text."""
+    """Return the ids of each document, preceded by its separator's id; [] for an empty text.
+
+    The separator is the token that `separator_of` returns, if any.
+    """
     ids = token_ids(tokenizer, [document.text for document in batch])
     first = separator_of(tokenizer)
     separator = [] if first is None else [first]

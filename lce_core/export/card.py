@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from lce_core.export.stock_form import StockForm, Subject
 
 _LICENCES = {"MIT": "mit", "Apache-2.0": "apache-2.0"}
-"""The hub's identifier for each `LanguageModel.licence` that the hub knows. The card states all
-other licences as `license_name`."""
+"""The hub's identifiers of licences, by `LanguageModel.licence`. The card states all other licences
+as `license_name`."""
 
 
 def card(subject: Subject, form: StockForm, dtype: str) -> str:

@@ -47,7 +47,7 @@ def export(
     length: int | None = None,
     precision: Precision | None = None,
 ) -> StockForm:
-    """Write the model to folder `out`; return the form in which its configuration has the method.
+    """Write the model to folder `out`; return the `StockForm` of its method.
 
     Args:
       subject: the model to export.

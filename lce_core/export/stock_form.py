@@ -55,7 +55,7 @@ class StockForm:
     table: RopeTable
     """RoPE table that transformers computes from `rope_parameters`, in float64."""
     follows_up_to: int | None
-    """Longest request in tokens for which the method uses `table`; None if it always does."""
+    """Longest request in tokens for which the method uses `table`; None if there is no limit."""
     only_at: int | None = None
     """The one request length in tokens for which the method uses `table`; None for a method whose
     table does not change up to `follows_up_to`."""

@@ -3,6 +3,10 @@
 A method states, as numpy arrays and dataclasses, which RoPE frequencies and which attention a model
 must use. `lce_core.extension.extending` applies them to the model. The names of the methods follow
 the tables of the papers.
+
+Three lengths in tokens appear everywhere: the trained context of the base model, the target context
+to which the study extends it, and the length of a request (a prompt with its answer, or a training
+row).
 """
 
 from __future__ import annotations
@@ -111,7 +115,7 @@ class ScaledMethod(Method):
     """Base class of methods with one scale, by default the target context / trained context."""
 
     scale: float | None = None
-    """Divisor of the frequencies; None means target / trained context."""
+    """Divisor of the frequencies; None means target context / trained context."""
 
     def scale_for(self, lengths: ContextLengths) -> float:
         """Return `scale`; if it is None, the target context divided by the trained context.
@@ -145,7 +149,11 @@ def begins_alike(
 
 
 def checked_scale(method: Method, scale: float | None, lengths: ContextLengths) -> float:
-    """Return `scale`, or target / trained for None; raise SpecError for a scale below 1."""
+    """Return `scale` or, if it is None, target / trained context.
+
+    Raises:
+      SpecError: if the result is below 1.
+    """
     where = method.plugin_name
     chosen = lengths.target / lengths.trained if scale is None else scale
     if chosen < 1:

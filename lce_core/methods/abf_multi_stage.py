@@ -48,7 +48,7 @@ class AdjustedBaseInStages(Method):
     def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
         """Raise SpecError if shares do not sum to 1 or the target cannot be halved for each stage.
 
-        The row length of a stage is half that of the next one; the last has the target context.
+        Each stage has rows half as long as the next stage; the last has rows of the target context.
         """
         if self.shares is not None:
             fit = len(self.shares) == len(self.bases) and min(self.shares) > 0

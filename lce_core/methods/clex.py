@@ -6,9 +6,9 @@ layers, which is zero before training. Training draws a scale for every row, spr
 positions over the context of that scale, and differentiates through the integration. A request uses
 the scale of its length. Without fine-tuning, CLEX is the NTK-aware method at scale 2 t - 1.
 
-The phase at a position changes with the frequency times that position. At large positions the
-network's gradient is therefore orders of magnitude larger than the model's and dominates the norm
-when both are clipped together.
+A change of a frequency changes the angle at a position by the product of both. At large positions
+the network's gradient is therefore orders of magnitude larger than the model's. Training clips both
+by their common norm, which is then almost that of the network's gradient.
 
 Source: Chen et al. 2023, arXiv:2310.16450, section 3; LCEG (arXiv:2409.12181), section 3.2.
 """

@@ -22,7 +22,7 @@ from lce_core.rope import ContextLengths, RopeGeometry
 
 
 class Landmark(Method):
-    """Grouped softmax in training, retrieval of blocks at inference."""
+    """Inserts landmark tokens; at inference, attention reads only the blocks that they select."""
 
     family = "approximate"
     exact_attention = False

@@ -20,7 +20,7 @@ from lce_core.rope import ContextLengths, RopeGeometry
 
 
 class LmInfinite(Method):
-    """Lambda-shaped attention, for inference."""
+    """Attention to the first tokens and to a window of recent tokens, for inference."""
 
     family = "approximate"
     exact_attention = False

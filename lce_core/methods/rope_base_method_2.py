@@ -24,7 +24,7 @@ _SHARE = 44 / 64
 
 
 class BoundBroken(ScaledMethod):
-    """Interpolated slow pairs, and a larger base for the fast ones."""
+    """Divides the frequencies of slow pairs by the scale, and gives fast pairs a larger base."""
 
     family = "interpolation"
 

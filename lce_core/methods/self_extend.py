@@ -1,8 +1,8 @@
 """Self-Extend: true distances to neighbours, grouped positions for everything further away.
 
-Design: the base model's own frequencies. Beyond the window, the positions of query and key are
-divided by the group and floored separately, then shifted so that distances continue at the window's
-edge. Distances stay below the trained context C in requests of up to (C - window) * group + window
+Design: the base model's own frequencies. Beyond the window, the positions of query and key are each
+divided by `group` and rounded down, then shifted so that distances continue at the window's edge.
+Distances stay below the trained context C in requests of up to (C - window) * group + window
 tokens.
 
 Source: Jin et al. 2024, arXiv:2401.01325; LCEG (arXiv:2409.12181), section 3.3.
@@ -23,7 +23,7 @@ from lce_core.rope import ContextLengths, RopeGeometry
 
 
 class SelfExtend(Method):
-    """Grouped positions beyond a window of neighbours, for inference."""
+    """Attention with coarser positions beyond a window of recent tokens, for inference."""
 
     family = "approximate"
     exact_attention = False

@@ -21,7 +21,7 @@ from lce_core.rope import ContextLengths, RopeGeometry
 
 
 class StreamingLlm(Method):
-    """Attention sinks and a window, for inference."""
+    """Attention to the first tokens (sinks) and to a window of recent tokens, for inference."""
 
     family = "approximate"
     exact_attention = False

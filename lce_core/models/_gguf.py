@@ -41,7 +41,7 @@ _GLOBAL = {
     "output.weight": "lm_head.weight",
 }
 _CONTROL = 3
-"""GGUF's type number of control tokens, which text never contains."""
+"""Value of GGUF's `token_type` for control tokens, such as the end-of-text token."""
 
 
 def convert(file: Path, model: StockModel, out: Path) -> None:

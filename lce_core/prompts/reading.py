@@ -37,7 +37,7 @@ class ReadableSample:
     """One sample of a finished cell, with its prompts."""
 
     cell: str
-    """Name of the cell in its record."""
+    """Readable name of the cell, from its record."""
     sample: Mapping[str, Any]
     """The sample's row in the store: answer, reference, score, ..."""
     prompts: list[ReadablePrompt]
@@ -47,8 +47,8 @@ class ReadableSample:
     """Number of samples of the cell."""
     inserted_every: int | None
     """Block size of a method such as `landmark`, which inserts its own token at the end of every
-    block. `prompts` lack these tokens. None if the method inserts no tokens, or if its installed
-    VERSION differs from the one that evaluated the cell."""
+    block; `prompts` do not contain these tokens. None if the method inserts no tokens, or if its
+    installed VERSION differs from the one that evaluated the cell."""
 
 
 def readable_sample(cell: RebuiltCell, sample: int) -> ReadableSample:
@@ -105,7 +105,7 @@ def to_json(found: ReadableSample) -> dict[str, Any]:
 
 
 def origin(found: ReadableSample) -> Iterator[str]:
-    """Yield lines that say how the prompts were verified and which tokenizer decoded them."""
+    """Yield sentences that say how the prompts were verified and which tokenizer decoded them."""
     yield "Prompts were built again; the sha256 of their token ids matches the cell's record"
     yield f"Token ids decoded by the tokenizer of {found.tokenizer}, special tokens included"
     if found.inserted_every is not None:

@@ -1,4 +1,4 @@
-"""HARPE: a different RoPE base for every attention head, so that heads cover each other's gaps.
+"""HARPE: another RoPE base for each attention head, so that heads attend at different distances.
 
 Design: bases from 1e6 to 5e6, the same in all layers. The search chooses bases so that the
 attention waveforms of the heads complement each other (`lce_core.methods.harpe.search`; it gives

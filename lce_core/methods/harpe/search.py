@@ -41,7 +41,7 @@ class SearchSettings:
     """Parameters of the search; the defaults reproduce table 2."""
 
     lowest: int = 1_000_000
-    """First candidate base, which is also chosen first."""
+    """Smallest candidate base; the search chooses it first."""
     highest: int = 5_000_000
     """Upper limit of candidate bases."""
     stride: int = 30_000
@@ -53,9 +53,9 @@ class SearchSettings:
     num_extrema: int = 30
     """Number of main peaks, and of main troughs, per waveform."""
     peak_gap: int = 50
-    """Minimum distance between two main peaks, exclusive, in tokens."""
+    """Two main peaks of a waveform are more than this many tokens apart."""
     trough_gap: int = 60
-    """Minimum distance between two main troughs, exclusive, in tokens."""
+    """Two main troughs of a waveform are more than this many tokens apart."""
     stretch: int = 500
     """The next main peak is the highest value of the waveform in this many tokens after a peak."""
     radius: int = 3

@@ -2,8 +2,8 @@
 
 Sizes and rotary embedding are read from config.json when a study is planned. They become part of
 the model's identity, so workers do not read the file again. The identity also contains the name and
-commit of a repository, or the digest of a folder's files. It does not contain the label, so a model
-may be renamed.
+commit of a repository. For a folder, the ids of steps contain the digest of its files instead. The
+label is part of neither, so a model may be renamed.
 
 Source: own; keys as transformers writes them.
 """
@@ -154,7 +154,7 @@ class HubModel(LoadedModel):
         return HubAddress(self.repo, self.revision)
 
     def identity(self) -> dict[str, Any]:
-        """Return everything that identifies the model; the label does not."""
+        """Return all parameters except the label, which may change without changing any step id."""
         return {key: value for key, value in super().identity().items() if key != "label"}
 
     def tokenizer_parameters(self) -> dict[str, Any]:
