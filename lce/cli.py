@@ -8,7 +8,7 @@ Exit codes:
   1: some cells failed, or a check found a difference.
   2: the request is wrong.
   3: the infrastructure failed (a server, a worker, the store, the disk), or lce has a defect. The
-    traceback of a defect is kept in a file.
+    traceback of a defect is written to a file, which the message names.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ INTERRUPTED = 130
 
 
 def main() -> None:
-    """Run the command line; print an error as one message, and exit with the code above."""
+    """Run the command line; print an error as one message, and exit with a code of the module."""
     # Slurm and Kubernetes send SIGTERM to stop a job. Treat it as Ctrl-C from the start.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     guard_terminal()

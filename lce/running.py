@@ -23,7 +23,8 @@ from lce_core.store.failures import disk_full
 from lce_core.store.unforeseen import FULL_BYTES
 
 MAX_START_ATTEMPTS = 3
-"""Maximum number of flow starts, if the Prefect server dies before registering the run."""
+"""Maximum number of times that the flow starts, if Prefect's server dies before it registers the
+run."""
 _CLIENT = {
     # Prefect's log lines would break the live progress view. The command prints failures itself.
     "PREFECT_LOGGING_LEVEL": "CRITICAL",
@@ -45,7 +46,7 @@ def run_study(
       SpecError: if the request is wrong; nothing was computed.
       StoreError: if the disk is full.
       ServiceError: if the Prefect server does not start or does not register the run.
-      StudyIncompleteError: if some cells failed; the table of the others was printed.
+      StudyIncompleteError: if some cells failed; the results table was printed.
     """
     tell = Terminal(stderr=True, highlight=False)
     (work,) = preflight([study], execution, options)
@@ -143,7 +144,7 @@ def _attempt(
             raise
         # Only the connection failed. If the flow's body finished, use the outcome it recorded.
         if outcome.error is not None or outcome.result is not None:
-            note(f"Prefect's server at {server.url} is gone: its UI shows no end of this run.")
+            note(f"Prefect's server at {server.url} died: its UI does not show that the run ended.")
         if outcome.error:
             raise outcome.error from None
         return outcome.result
@@ -152,7 +153,7 @@ def _attempt(
 def _ended_in_prefect(server: TemporaryServer, how: str) -> ServiceError:
     return ServiceError(
         f"the flow run at {server.url}",
-        f"{how or 'cancelled or deleted'} in Prefect while the study ran",
+        f"a run {how or 'cancelled or deleted'} in Prefect while the study ran",
         "a flow run that exists until the study finishes",
         "run the same command again: finished steps are in the store and are not recomputed",
     )

@@ -63,16 +63,16 @@ _OPTIONS: dict[str, Any] = {
     ],
 }
 FOLDERS = ("model_folder", "data_folder", "plugins")
-"""Options for the user's folders; each may be given several times."""
+"""Options for the user's folders. A command line may contain each of them several times."""
 EVERY = tuple(_OPTIONS)
 """All execution options, for commands that compute."""
 
 
 def with_execution(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return a decorator that appends these execution options to a command's own options.
+    """Return a decorator that appends the execution options `names` to a command's own options.
 
-    The options are combined into one `Execution`, which the command receives as its argument `how`.
-    A command without `how` can still use `--plugins`, which registers plug-ins.
+    The command receives these options as one `Execution`, its argument `how`. A command without
+    `how` can still use `--plugins`, which registers plug-ins.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:

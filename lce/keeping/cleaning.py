@@ -21,24 +21,29 @@ def clean(home: Path, *, dry_run: bool, locks: list[Path], prompt_gigabytes: flo
 
     Args:
       home: folder of the store.
-      dry_run: only print.
+      dry_run: print what would be removed, and remove nothing.
       locks: lock files outside the store; artifacts of their steps are kept too.
       prompt_gigabytes: maximum size of the cached prompts; the oldest prompts are removed.
 
     Raises:
-      SpecError: if there is no such store, the gigabytes are not finite, the store has neither a
-        plan nor a lock, or a process is computing a step.
+      SpecError: if `home` is not a store, `prompt_gigabytes` is infinite or NaN, the store has
+        neither a plan nor a lock file, or a process is computing a step.
       DataError: if a plan or a lock file is unreadable.
     """
     if not (home / "artifacts").is_dir():
         raise SpecError(
             f"LCE_HOME {home}",
-            "a folder without artifacts/",
+            "a folder without the subfolder artifacts/",
             "the folder of a store",
             "set LCE_HOME to the folder in which a study ran",
         )
     if not math.isfinite(prompt_gigabytes):
-        raise SpecError("--prompt-gb", f"{prompt_gigabytes}", "a finite number", "give gigabytes")
+        raise SpecError(
+            "--prompt-gb",
+            f"{prompt_gigabytes}",
+            "a finite number of gigabytes",
+            "write a number, such as 2",
+        )
     store, most = Store(home), int(prompt_gigabytes * GIGABYTE)
     if dry_run:
         garbage = find_garbage(store, roots_of(store, locks), most)

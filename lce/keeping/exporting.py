@@ -63,7 +63,8 @@ def export_variant(
 def _one_variant(plan: StudyPlan) -> PlannedCell:
     """Return a cell that this machine can compute, from a plan with only one variant.
 
-    A variant is a method with the base model's, trained or published weights, for one seed.
+    A variant is a base model with a method and weights: the base model's own, published ones, or
+    those of one training run.
 
     Raises:
       SpecError: if the plan has several variants, or this machine can compute none of the cells.

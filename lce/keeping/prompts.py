@@ -13,9 +13,10 @@ from lce_core.store.artifacts import Store
 
 
 def show_sample(execution: Execution, cell: str, sample: int, *, as_json: bool) -> None:
-    """Print the text of a sample's prompt to stdout and its answer, score and size to stderr.
+    """Print a sample's prompt to stdout; print the model's answer, score and sizes to stderr.
 
-    The text is exactly the model's input; only on a terminal are control characters replaced.
+    The prompt is exactly the text that the model received. Only a terminal shows control characters
+    in escaped form.
 
     Args:
       execution: folders of the store, the weights and the data.

@@ -29,7 +29,7 @@ from tasks.questions import catalog_path
 from tasks.verification import compute_again, home_aside
 
 QUIET_SECONDS = 1.0
-"""Delay of the progress bar of `lce verify --files`, so that a fast check shows none."""
+"""Seconds until `lce verify --files` shows its progress bar, so that a fast check shows none."""
 
 
 def verify_study(
@@ -37,7 +37,7 @@ def verify_study(
 ) -> bool:
     """Recompute sampled cells and compare with the stored results; return True if all agree.
 
-    Save every comparison in the store; print the cells that differ and a summary.
+    Every comparison is saved in the store. The cells that differ and a summary are printed.
 
     Raises:
       SpecError: if the request is wrong, no cell is done, or another `lce verify` is running.
@@ -74,7 +74,7 @@ def verify_study(
 def verify_files(home: Path) -> bool:
     """Reread all artifacts of a store and print the damaged ones; return True if none is damaged.
 
-    If an artifact is damaged, also rebuild the catalog without it.
+    If an artifact is damaged, rebuild the catalog without its results.
     """
     store, console = Store(home), Console(highlight=False)
     shown, begun = Progress(console=Console(stderr=True), transient=True), time.monotonic()
@@ -106,7 +106,7 @@ def verify_files(home: Path) -> bool:
 
 
 def _done(store: Store, steps: Sequence[Step]) -> dict[str, tuple[Step, Record]]:
-    """Return the finished ones of `steps` with their records, by fingerprint."""
+    """Return those of `steps` that are finished, with their records, by fingerprint."""
     listing, found = store.listing(), {}
     for step in {step.fingerprint: step for step in steps}.values():
         if record := store.record(step, listing):

@@ -34,7 +34,7 @@ def check_plugins(path: Path, data_folders: Mapping[str, Path]) -> bool:
 
     Args:
       path: file or package of a plug-in, or a folder with subfolders methods/, benchmarks/, ...
-      data_folders: folders of the data sets that the benchmarks read, by name of the data set.
+      data_folders: folders of the data sets that the benchmarks read, by the data sets' names.
 
     Raises:
       SpecError: if `path` has no plug-in, or a shipped plug-in has the same name.

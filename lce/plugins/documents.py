@@ -28,15 +28,15 @@ _BENCHMARKS_HEAD = """# Benchmarks
 Generated from the files in `lce_core/benchmarks`. An entry of a study's `benchmarks` has the
 benchmark's name as `name`, and its parameters as further keys. `profile` selects a version of the
 benchmark: `faithful` repeats the papers, `clean` corrects known faults of their measurement, `fast`
-measures the same quantity with far fewer tokens, `tiny` is for toy models. The column of tokens is
-the cost of all tasks at one length, with the profile's defaults and 1,048,576 tokens of held-out
-text per domain.
+measures the same quantity with far fewer tokens, `tiny` is for toy models. The column of tokens
+contains the number of tokens that a model processes for all tasks at one length, with the profile's
+defaults and 1,048,576 tokens of held-out text per domain.
 """
 _RECIPES_HEAD = """# Training recipes
 
 Generated from the files in `lce_core/recipes`. A recipe is a named set of published training
 settings. `training: {recipe: NAME}` in a study, or in an entry of `methods`, uses these values;
-further keys override single values. After "but" comes a source that contradicts the value.
+further keys override single values. "but:" precedes a source that contradicts the value.
 """
 _EXPORT_TARGET = 32768
 _COST_LENGTH = 4096
@@ -95,10 +95,10 @@ def _benchmark(name: str, benchmark: type[Benchmark]) -> str:
 
 def _length(benchmark: type[Benchmark]) -> str:
     if issubclass(benchmark, TextBenchmark):
-        return "tokens of a window"
+        return "number of tokens in a text window"
     if benchmark.fills_length:
-        return "prompts and answers fill it; a cell whose prompts are too short is unavailable"
-    return "upper limit of a prompt; the data or the task decide how long it is"
+        return "prompt and answer fill it; a cell whose prompts are too short is unavailable"
+    return "maximum length of a prompt; the data or the task determine the actual length"
 
 
 def _tokens(benchmark: type[Benchmark], profile: Profile) -> int:
@@ -115,7 +115,8 @@ def _data_sets(benchmark: type[Benchmark]) -> dict[str, str]:
         for data_set in one.reads(task)
     }
     named = {
-        one.name: f"{one.origin}; where a parameter asks for it" for one in benchmark.data_on_demand
+        one.name: f"{one.origin}; only if a parameter selects it"
+        for one in benchmark.data_on_demand
     }
     return read | named
 
@@ -178,7 +179,8 @@ def properties(method: type[Method]) -> tuple[str, str, str]:
 def exports_table() -> str:
     """Return a table of how `lce export` writes each method, for two base models.
 
-    An entry is the RoPE type with its parameters in transformers, or the reason of a refusal.
+    An entry is the RoPE type with its parameters in transformers, or the reason why `lce export`
+    refuses the method.
     """
     models = [MODELS.load(name)() for name in ("llama2_7b", "phi2")]
     titles = [f"{model.plugin_name}, to {_EXPORT_TARGET:,} tokens" for model in models]

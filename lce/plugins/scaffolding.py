@@ -28,7 +28,7 @@ def new_plugin(kind: str, name: str, folder: Path) -> Path:
       SpecError: if the kind is unknown, the name is invalid or in use, or the file exists.
     """
     if kind not in KINDS:
-        raise SpecError("lce new", repr(kind), " or ".join(KINDS), "choose one of them")
+        raise SpecError("lce new", repr(kind), " or ".join(KINDS), "write one of these two kinds")
     registry = KINDS[kind]
     if not name.isidentifier() or keyword.iskeyword(name) or name[0] == "_":
         raise SpecError(
@@ -41,7 +41,7 @@ def new_plugin(kind: str, name: str, folder: Path) -> Path:
         raise SpecError(
             f"lce new {kind}",
             f"{name!r}, the name of an existing {kind}",
-            "an unused name",
+            f"a name that no {kind} has",
             "choose another name",
         )
     file = folder / f"{kind}s" / f"{name}.py"

@@ -29,7 +29,7 @@ class Inspection:
     base: Head
     """Rotated pairs of the unmodified base model at the same lengths."""
     heads: tuple[Head, ...]
-    """Rotated pairs with the method: one entry for each head, or one if all heads are equal."""
+    """Rotated pairs with the method: one entry per head, or one entry if all heads share them."""
 
     @property
     def changes_frequencies(self) -> bool:
@@ -47,7 +47,7 @@ class Inspection:
 
     @property
     def notes(self) -> list[str]:
-        """Sentences about the method that its table of frequencies does not show."""
+        """Sentences about properties of the method that its table of frequencies does not show."""
         notes = []
         if self.scheme is not None:
             sizes = ", ".join(f"{key} {value}" for key, value in vars(self.scheme).items())
@@ -70,23 +70,24 @@ class Inspection:
         return notes
 
     def head(self, number: int | None) -> Head | None:
-        """Return head `number`; if it is None, return the only entry of `heads`, or None.
+        """Return the rotated pairs of head `number`.
+
+        If `number` is None, return the pairs that all heads share, or None if heads differ.
 
         Raises:
-          SpecError: if `number` is no head with its own frequencies.
+          SpecError: if all heads share their frequencies, or the model has no head `number`.
         """
         if len(self.heads) == 1 and number is None:
             return self.heads[0]
         if number is None:
             return None
         if self.heads[0].head is None or not 0 <= number < len(self.heads):
-            heads = f"0 to {len(self.heads) - 1}" if self.heads[0].head is not None else "none"
-            raise SpecError(
-                "--head",
-                f"{number} for method {self.method.plugin_name!r}",
-                f"a head with its own frequencies: {heads}",
-                "choose such a head, or omit --head",
-            )
+            got = f"{number} for method {self.method.plugin_name!r}"
+            if self.heads[0].head is None:
+                expected, remedy = "no --head, because all its heads share the same frequencies", ""
+            else:
+                expected, remedy = f"a head from 0 to {len(self.heads) - 1}", "choose a head, or "
+            raise SpecError("--head", got, expected, f"{remedy}omit --head")
         return self.heads[number]
 
 

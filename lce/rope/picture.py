@@ -20,7 +20,8 @@ from lce_core.rope.bound import discrimination_runs
 WIDTH, HEIGHT = 900, 860  # pixels
 LEFT, RIGHT, UPPER, LOWER = 92, 760, (110, 410), (490, 800)  # edges of the two plots
 STEPS = 320
-"""Maximum number of points of the B_m curve; each is the smallest B_m in a range of distances."""
+"""Maximum number of points of the B_m curve. Each point is the smallest B_m in one range of
+distances."""
 STYLE = """
   text { font: 13px system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif; fill: #57606a }
   .title { font-weight: 600; font-size: 16px; fill: #1f2328 }
@@ -136,7 +137,7 @@ def _least(inv_freq: Frequencies, longest: int) -> tuple[Frequencies, Frequencie
 
     Returns:
       The first distance of each range, (steps,), and its smallest B_m, (steps,). The ranges have
-      equal widths on a log scale; ranges without a whole number are left out.
+      equal widths on a log scale; ranges that contain no integer distance are left out.
     """
     edges = np.unique(np.geomspace(1, longest + 1, STEPS).astype(np.int64))
     sums = np.concatenate([run for _, run in discrimination_runs(inv_freq, longest)])
@@ -148,7 +149,7 @@ def _class(curves: Sequence[object]) -> str:
 
 
 def _named_lines(lines: list[tuple[float, str, str]]) -> Iterator[str]:
-    """Yield horizontal lines; the names at their right ends are kept 15 px apart."""
+    """Yield horizontal lines with names at their right ends, at least 15 px apart."""
     place = math.inf
     for height, name, kind in sorted(lines, reverse=True):
         yield f'<path class="{kind}" d="M{LEFT} {height:.1f}H{RIGHT}"/>'

@@ -29,11 +29,13 @@ STARRED = "* wavelength above L_theta: less than one rotation within the bound."
 
 
 def bound(base: float, inv_freq: Frequencies, length: int | None) -> str:
-    """Return the output of `lce rope bound`: L_theta of a base, with its definition.
+    """Return the output of `lce rope bound`: L_theta of a RoPE base, with its definition.
+
+    L_theta is the longest distance up to which B_m (see `lce.rope.picture`) is never negative.
 
     Args:
       base: RoPE base.
-      inv_freq: inverse frequencies of the base's pairs, (pairs,).
+      inv_freq: frequencies of the base's pairs in radians per token, (pairs,).
       length: L_theta in tokens; None if it exceeds `SEARCHED`.
     """
     dim = 2 * len(inv_freq)
@@ -57,7 +59,7 @@ def smallest_base(length: int, dim: int, digits: int, found: SmallestBase) -> st
     """Return the output of `lce rope base`: the smallest RoPE base for a length.
 
     Args:
-      length: length in tokens up to which B_m must not be negative.
+      length: distance in tokens up to which B_m (see `lce.rope.picture`) must not be negative.
       dim: number of rotated elements of a head.
       digits: significant digits of the bases that were tried.
       found: the smallest base, and the base above which every larger base works too.
@@ -111,7 +113,7 @@ def show(found: Inspection, head: Head | None) -> None:
 
 
 def as_json(found: Inspection, head: Head | None) -> dict[str, Any]:
-    """Return all numbers of the inspection for JSON, of `head` or, if None, of all heads."""
+    """Return the inspection as JSON values, with the pairs of `head`, or of all heads if None."""
     heads = found.heads if head is None else (head,)
     return {
         "method": found.method.identity(),

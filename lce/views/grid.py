@@ -1,6 +1,7 @@
 """Progress of a study as a grid with a line per method and a column per benchmark and length.
 
-Each entry is one character for the cells of all tasks and seeds together. `lce status` prints it.
+Each entry is one character that stands for the cells of all tasks and seeds. `lce status` prints
+the grid.
 """
 
 from __future__ import annotations

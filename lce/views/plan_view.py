@@ -44,14 +44,14 @@ ORPHANED = "-"
 MOST_GROUPS = 12
 """Maximum number of printed reasons; `--json` has the reason of every cell."""
 LONG_SECONDS = 30 * 86400
-"""30 days. Above this time on one CPU, the output suggests GPU times with --device-type."""
+"""30 days. If a study takes longer on one CPU, the output suggests --device-type for GPU times."""
 _NAMED_VALUES = 3
 _ORDER = "~!x+-"
 
 Row = tuple[str, str]
 """Base model and method of a row of the printed table; a tuned method ends with " tuned"."""
 Group = tuple[str, str, str]
-"""Sign, kind of step and reason; steps with equal values are counted on one printed line."""
+"""Sign, kind of step and reason. Steps that agree in all three are counted on one printed line."""
 
 
 def show(found: Inspection, *, every_cell: bool, device: str | None = None) -> None:
@@ -97,8 +97,8 @@ def difference_lines(found: Inspection) -> Iterator[str]:
 def _groups(found: Inspection) -> dict[Group, list[Mapping[str, Any]]]:
     """Group steps by the reason of their state; return the axes (method, seed, ...) of each step.
 
-    Only these have a reason: cells that are neither done nor simply new, other steps that are stale
-    or failed, and orphaned artifacts.
+    Included are cells that are not done, unless their only reason is "new", other steps that are
+    stale or failed, and orphaned artifacts.
     """
     groups: dict[Group, list[Mapping[str, Any]]] = {}
 
@@ -119,7 +119,7 @@ def _groups(found: Inspection) -> dict[Group, list[Mapping[str, Any]]]:
 
 
 def _in_common(axes: Sequence[Mapping[str, Any]]) -> str:
-    """Return "METHODS on BENCHMARKS" of a group; omit either if it has more than 3 values."""
+    """Return "METHODS on BENCHMARKS" of a group's steps; omit a part with more than 3 names."""
     parts = []
     for axis in ("method", "benchmark"):
         values = dict.fromkeys(str(one[axis]) for one in axes if one.get(axis))

@@ -71,7 +71,7 @@ class Inspection:
         return (step for step in steps if self.states[step.fingerprint].state == "missing")
 
     def expected_only(self) -> Iterator[Step]:
-        """Yield the steps that a run cannot compute, because their input data is missing here."""
+        """Yield the steps that this machine cannot compute because it lacks their input data."""
         steps = self.plan.expected.items()
         return (step for fingerprint, step in steps if fingerprint not in self.plan.steps)
 

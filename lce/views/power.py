@@ -19,7 +19,7 @@ HEADING = (
     "of Holm's correction for N comparisons"
 )
 NAMED_TASKS = 2
-"""Up to this number, the tasks of a benchmark are printed by name."""
+"""Maximum number of tasks that are printed by name; with more tasks, only their number is."""
 CAVEAT = (
     "these are lower limits: if prompts share documents, or training seeds differ,\n"
     "only larger differences are found; if methods disagree less often, smaller ones"
@@ -42,12 +42,13 @@ class Visible:
     unit: str
     """"accuracy", or "sd": standard deviations of the difference between two methods."""
     difference: float | None
-    """Smallest difference, in `unit`, that one test of two methods can detect; None if none."""
+    """Smallest difference, in `unit`, that one test of two methods can detect; None if the samples
+    are too few to detect any."""
     num_comparisons: int
     """Number of tests if one method, such as the base model, is compared with each other method."""
     difference_of_family: float | None
     """Smallest difference, in `unit`, that the first and strictest step of Holm's correction can
-    detect (alpha = 0.05 / num_comparisons); None if none."""
+    detect (alpha = 0.05 / num_comparisons); None if the samples are too few to detect any."""
 
 
 def visible_differences(plan: StudyPlan) -> Iterator[Visible]:

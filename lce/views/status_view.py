@@ -25,12 +25,13 @@ from lce_core.terminal import WIDTH
 
 REFRESH_SECONDS = 2.0
 PRICE_SECONDS = 30.0
-"""Interval at which `watch` corrects the time left by finished steps. It reads many records."""
+"""Interval at which `watch` corrects the predicted time left by the times of finished steps. It is
+long because each correction reads many records."""
 LINE_SECONDS = 60.0
 """If the output is not a terminal, `watch` prints a line at least this often."""
 STUCK_SECONDS = 30.0
-"""`watch` ends when only failed steps are left and no step ran for this time. It is longer than the
-pause of a run before it retries a failed step: at most 10 s with the default three attempts."""
+"""`watch` ends when only failed steps are left and no step ran for this time. This is longer than a
+run pauses before it retries a failed step (at most 10 s with the default of three attempts)."""
 _MOST_FAILURES = 12
 _REST_PER_POLL = 5
 """Sleep at least 5 times the duration of a poll, so that `watch` uses a sixth of a core at most."""
@@ -50,7 +51,7 @@ def status_lines(
 
     Args:
       found: current state of the study.
-      prices: predicted times of its steps.
+      prices: predicted times of the study's steps.
       running: process that computes each running step, by the step's fingerprint.
       unicode: draw the grid with Unicode characters instead of ASCII.
     """
@@ -107,8 +108,8 @@ def _require_known(found: Inspection) -> None:
         raise SpecError(
             f"study {found.plan.study.study}",
             f"{waiting:,} cells of unknown state, because their data is not on this machine",
-            "the data folders that the study ran with",
-            "add the --data-folder options of `lce run`",
+            "the data folders with which the study ran",
+            "add the same --data-folder options as to `lce run`",
         )
 
 

@@ -295,12 +295,16 @@ class Trainer:
             raise self._non_finite(step, got, "finite weights")
 
     def _non_finite(self, step: int, got: str, expected: str) -> NonFiniteError:
+        point = (
+            f"the last good resume point is that of step {self.saved_step} in {self.job.resume}"
+            if self.saved_step
+            else "the run has no resume point yet"
+        )
         return NonFiniteError(
             f"training step {step} of {self.job.num_steps}",
             got,
             expected,
-            "lower the learning rate or inspect the training rows of this step; the last good"
-            f" resume point is that of step {self.saved_step} in {self.job.resume}",
+            f"lower the learning rate or inspect the training rows of this step; {point}",
         )
 
     def _save_point(self, step: int) -> None:

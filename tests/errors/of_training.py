@@ -71,9 +71,10 @@ def _(place: Place) -> None:
     run(job_maker(rows, place.folder)(), silent)
 
 
-@provokes(DataError, "another layout")
+@provokes(DataError, "but another.weight of shape [2, 3] in the loaded model")
 def _(place: Place) -> None:
-    sent = iter([stock(BASES[0]).config.to_json_string(use_diff=False), "another layout"])
+    layout = json.dumps([("another.weight", 2, 3)])
+    sent = iter([stock(BASES[0]).config.to_json_string(use_diff=False), layout])
     place.patch.setattr(sharding.dist, "get_rank", lambda: 1)
     place.patch.setattr(sharding, "_broadcast_text", lambda *_: next(sent))
     sharding.build_on_main(lambda: stock(BASES[0]), torch.device("cpu"), torch.float32)

@@ -45,7 +45,7 @@ Arguments = tuple[str, ...]
 DIED = "Prefect's server died and is being restarted."
 GIVEN_UP = "Prefect's server could not be restarted; the run continues without it."
 
-FINISH_NOT_RECORDED = "is gone: its UI shows no end of this run."
+FINISH_NOT_RECORDED = "died: its UI does not show that the run ended."
 
 
 def server_at_work(marker: str, home: Path) -> psutil.Process:
