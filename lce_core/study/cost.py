@@ -1,12 +1,13 @@
 """Predict the FLOPs and memory traffic of a step from model shape and sequence length.
 
-A matrix product costs 2 FLOPs per weight and token. Attention scores and the weighted sum of values
-cost 4 x layers x width FLOPs per token and key, where width is heads x head dimension. In a causal
-sequence of L tokens a token attends to L / 2 keys on average. A backward pass costs twice the
-forward pass, or as much as the forward pass for weights that receive no gradient. Recomputation
-(gradient checkpointing) does not count, so that `model_flops_utilisation` of runs with and without
-it can be compared. Embedding lookups count as free. Generating one token reads all weights once
-per batch, and the cached keys and values of every sequence in the batch.
+A matrix product costs 2 FLOPs per weight and token. Attention (the scores and the weighted sum of
+values) costs 4 x layers x heads x head dimension FLOPs per pair of token and key. In a causal
+sequence of L tokens, a token attends to L / 2 keys on average. The backward pass of a matrix
+product costs twice its forward pass, or as much as the forward pass if its weights receive no
+gradient. Recomputation (gradient checkpointing) does not count, so that `model_flops_utilisation`
+of runs with and without recomputation can be compared. Embedding lookups count as free. Generating
+one token for each sequence of a batch reads all weights once, and all cached keys and values of the
+batch.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def training_flops(shape: ModelShape, geometry: RopeGeometry, length: int) -> fl
 
 
 def cache_elements(shape: ModelShape, geometry: RopeGeometry) -> int:
-    """Return the number of elements that the key-value cache of all layers stores for one token."""
+    """Return the number of elements that the key-value cache stores per token, over all layers."""
     return 2 * shape.num_layers * geometry.num_kv_heads * geometry.head_dim
 
 

@@ -19,11 +19,11 @@ PLACES: dict[str, Registry[Any]] = {
     "models": MODELS,
     "corpora": CORPORA,
 }
-"""Registry of plug-ins by the subfolder of a plug-in folder in which users put them."""
+"""Registry of each type of plug-in, by the subfolder of `--plugins` that contains such plug-ins."""
 
 
 def add_plugin_folders(folders: tuple[Path, ...]) -> None:
-    """Register plug-ins in `<folder>/methods`, `/benchmarks`, `/models` and `/corpora`."""
+    """Register the plug-ins in the subfolders methods, benchmarks, models and corpora."""
     for folder in folders:
         for place, registry in PLACES.items():
             registry.add_folder(folder / place)
@@ -36,11 +36,13 @@ _KIND_OF = {
     "tokenizer": "models",
     "corpus": "corpora",
 }
-"""Subfolder of the plug-in, by the field of a step's spec that contains its identity."""
+"""Subfolder of a plug-in, by the field of a step's spec that contains the plug-in's identity."""
 
 
 def own_plugins(spec: Mapping[str, Any]) -> dict[str, PluginCode]:
-    """Return VERSION and code digest of users' plug-ins in a step's spec, by "methods/mine".
+    """Return VERSION and code digest of the user's plug-ins in a step's spec.
+
+    The keys are names such as "methods/mine". Plug-ins of lce are not in the result.
 
     Raises:
       SpecError: if a plug-in is not registered or its file is invalid.

@@ -18,8 +18,8 @@ from lce_core.study.states import State
 Change = Literal["new", "done", "stale", "failed", "unavailable"]
 
 _FOR_GOOD = "non_finite"
-"""Failure class (a loss or score became NaN) that later runs do not retry, because a deterministic
-run diverges again."""
+"""Failure class (a loss or score became NaN) that later runs retry only with --retry-failed, since
+the same computation would give NaN again."""
 
 
 @dataclass(frozen=True)
@@ -29,15 +29,17 @@ class StepState:
     state: State
     reason: str
     holds: Literal["new", "stale", "failed"] = "new"
-    """Detail of the state "missing": "stale" if the store has an outdated or damaged artifact,
-    "failed" if the last attempt failed and the next run retries it, else "new"."""
+    """Detail of the state "missing": "stale" if the store has only an outdated or damaged artifact,
+    "failed" if the last attempt failed and the next run retries the step, else "new"."""
     differs: tuple[str, ...] = ()
-    """Differences "setting: old -> new" from the most similar finished step, if there is one for
-    the same method, seed, length and so on."""
+    """Settings that differ from the most similar finished step, as "setting: old -> new". Only
+    steps with the same method, seed, length and so on are compared; empty if there is none."""
     was: str | None = None
-    """Id of the artifact that an earlier plan named instead of this step; None if there is none."""
+    """Id of the step that this step replaces: an earlier plan named it, and the store has its
+    artifact. None if there is none."""
     plugin_changes: frozenset[PluginChange] = frozenset()
-    """Plug-ins of the step or of a step it depends on whose code changed without a new VERSION."""
+    """Plug-ins whose code changed without a new VERSION, and which this step or a step that it
+    depends on uses."""
 
     @property
     def change(self) -> Change:
@@ -57,9 +59,10 @@ def inspect(
     Args:
       plan: The steps to look up.
       store: The store to search.
-      folders: Data and model folders of this run (`folders_of`). A step that was unavailable is
-        retried if they changed.
-      retry_failed: Also retry steps with a permanent failure, such as a loss that became NaN.
+      folders: Data and model folders of this run (`folders_of`). If they differ from those of the
+        run in which a step was unavailable, that step is retried.
+      retry_failed: If True, retry every failed step, even if its loss became NaN or it was
+        unavailable.
     """
     states: dict[str, StepState] = {}
     listing, accepted = store.listing(), AcceptedCode(store.home)
@@ -80,12 +83,12 @@ def inspect(
 
 
 def given_up(failure: Mapping[str, Any], folders: Mapping[str, str]) -> StepState | None:
-    """Return the state of a step whose failure no later run retries; None if a later run does.
+    """Return the state of a failed step that is not retried; None if the next run retries the step.
 
     Args:
       failure: The step's failure, from `FailureNotes.of`.
-      folders: Data and model folders of this run (`folders_of`). If the step was unavailable and
-        the folders differ from those of the failed run, it is retried.
+      folders: Data and model folders of this run (`folders_of`). If the step was unavailable, it is
+        retried only if these differ from the folders of the failed run.
     """
     if failure["class"] == _FOR_GOOD:
         return StepState("failed", f"{failure['class']}: {failure['message']}")
@@ -95,7 +98,7 @@ def given_up(failure: Mapping[str, Any], folders: Mapping[str, str]) -> StepStat
 
 
 def _changes(record: Record, step: Step, accepted: AcceptedCode) -> frozenset[PluginChange]:
-    """Return the changes of plug-in code since the step finished that the user did not accept."""
+    """Return the plug-ins whose code changed since the step finished, except accepted changes."""
     present, found = own_plugins(step.spec), []
     for plugin, ran in record.plugins.items():
         now = present.get(plugin)

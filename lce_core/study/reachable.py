@@ -1,9 +1,9 @@
 """Find the artifacts that `lce gc` must keep: those that plans and locks of studies name.
 
-A plan made on a machine without some input data has no ids for the cells that read the data. For
-such a cell, every artifact of the same model, method, seed, benchmark, task and length is kept. All
-artifacts that the study's earlier plans name are kept as well, because an artifact may have been
-computed first under another label or seed.
+A plan that was made on a machine without some input data has no ids for the cells that read this
+data. For such a cell, `lce gc` keeps every artifact of the same model, method, seed, benchmark,
+task and length. It also keeps all artifacts that earlier plans of the study name, because the
+cell's artifact may have been computed under another label or seed.
 """
 
 from __future__ import annotations
@@ -24,17 +24,18 @@ from lce_core.study.step_kinds import CellSpec
 
 
 def roots_of(store: Store, locks: Iterable[Path]) -> Roots:
-    """Return the step ids in the store's plans and locks and in further lock files.
+    """Return the artifacts that `lce gc` must keep.
 
-    For planned cells without an id, because their data is missing, return the axes instead.
+    These are the steps in the store's plans and locks and in further lock files. A planned cell
+    whose data is missing has no id, so the result contains its axes instead.
 
     Args:
       store: The store.
       locks: Lock files outside the store.
 
     Raises:
-      SpecError: if there is no plan and no lock, so that `lce gc` would remove everything.
-      DataError: if a plan or lock cannot be read, so that its ids are unknown.
+      SpecError: if there is no plan and no lock, because `lce gc` would then remove everything.
+      DataError: if a plan or lock cannot be read, because its ids are then unknown.
     """
     plans = [(path, _plan(path)) for path in sorted(store.home.glob("studies/*/plan.json"))]
     kept = [*sorted(store.home.glob(f"studies/*/{LOCK}")), *locks]
@@ -42,8 +43,8 @@ def roots_of(store: Store, locks: Iterable[Path]) -> Roots:
         raise SpecError(
             f"{store.home}",
             "no plan and no lock of any study",
-            "a plan or lock, which lists the artifacts to keep",
-            "run a study first, or name its lock with --lock",
+            "at least one plan or lock, which lists the artifacts to keep",
+            "run a study first, or pass its lock file with --lock",
         )
     ids = {step_id for path in kept for step_id in _lock(path).steps}
     places: list[dict[str, Any]] = []
@@ -77,12 +78,13 @@ def _no_plan(path: Path, error: BaseException) -> DataError:
         f"{path}",
         f"content that is not a plan ({error})",
         "a readable plan",
-        "run the study again to rewrite the plan, or remove its folder",
+        "run the study again to rewrite the plan, or remove the plan's folder if you no longer need"
+        " the study's artifacts",
     )
 
 
 def ids_before(store: Store, study: str) -> set[str]:
-    """Return the step ids in a study's last plan, earlier plans and lock, as far as readable."""
+    """Return the step ids in a study's last plan, earlier plans and lock; skip unreadable files."""
     folder = store.home / "studies" / study
     with contextlib.suppress(DataError):
         return ids_of_study(folder).union(_lock(folder / LOCK).steps)
@@ -93,5 +95,10 @@ def _lock(path: Path) -> Lock:
     try:
         text = read_file(path).decode()
     except (OSError, UnicodeDecodeError) as error:
-        text = f"{error}"
+        raise DataError(
+            f"{path}",
+            f"a lock that cannot be read ({error})",
+            "a readable file that `lce lock` wrote",
+            "check the path and the file's permissions, or run `lce lock STUDY` to write it again",
+        ) from None
     return Lock.parse(text, f"{path}")

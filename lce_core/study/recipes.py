@@ -1,9 +1,9 @@
 """Load published training recipes, which a study file names as `training: {recipe: yarn}`.
 
-A recipe is a file of `lce_core/recipes` with training settings of a paper. Every value has its
-source (table, section or commit) and any contradicting statement. Keys in the study override the
-recipe's. Fingerprints contain the values, not the recipe's name, so a study that writes out the
-same values has the same ids.
+A recipe is a file in `lce_core/recipes` with the training settings of a paper. It states the source
+of every value (table, section or commit) and any statement that contradicts it. Keys in the study
+override those of the recipe. Fingerprints contain the values and not the name of the recipe, so a
+study that lists the same values itself has the same ids.
 """
 
 from __future__ import annotations
@@ -37,26 +37,27 @@ class Recipe(Section):
     about: str
     """The paper or project that published these settings."""
     training: dict[str, Fact]
-    """Values by key of `Training`."""
+    """Values and sources, by key of `Training`."""
     upsampling: dict[str, Fact] = Field(default_factory=dict)
-    """Values by key of `Upsampling`. They apply to a whole study, not to a single method."""
+    """Values and sources, by key of `Upsampling`. They apply only if the study's own `training`
+    names the recipe, because all methods share the training text."""
     train_tokens: Fact | None = None
     not_given: dict[str, str] = Field(default_factory=dict)
-    """Details that the source omits or a study file cannot express, by key or topic."""
+    """Details that the paper omits or that a study file cannot express, by key or topic."""
 
     def facts(self) -> Iterator[tuple[str, Fact]]:
-        """Yield every value with its key in a study file, such as "training.precision"."""
+        """Yield pairs of a study file's key, such as "training.precision", and its value."""
         yield from ((f"training.{key}", fact) for key, fact in self.training.items())
         if self.train_tokens is not None:
             yield "train_tokens", self.train_tokens
         yield from ((f"upsampling.{key}", fact) for key, fact in self.upsampling.items())
 
     def of_entry(self) -> dict[str, Any]:
-        """Return `train_tokens`, which a recipe sets in an entry of `methods` beside `training`."""
+        """Return the keys, other than `training`, that the recipe sets in an entry of `methods`."""
         return {} if self.train_tokens is None else {"train_tokens": self.train_tokens.value}
 
     def of_study(self) -> dict[str, Any]:
-        """Return `train_tokens` and `upsampling`, which a recipe sets in a study file."""
+        """Return the keys, other than `training`, that the recipe sets for a whole study."""
         upsampling = {"upsampling": _values(self.upsampling)} if self.upsampling else {}
         return {**self.of_entry(), **upsampling}
 
@@ -68,7 +69,7 @@ def recipe_names() -> list[str]:
 
 
 def load_recipe(name: str, where: str = "recipe") -> Recipe:
-    """Load a recipe; `where` is the path of the key that names it, for errors.
+    """Load a recipe. Errors name `where`, the path of the key that contains the recipe's name.
 
     Raises:
       SpecError: if there is no such recipe; the error suggests the most similar name.
@@ -86,7 +87,7 @@ def resolved(training: Mapping[str, Any], where: str) -> tuple[Recipe | None, di
     The mapping's other keys override values of the recipe.
 
     Returns:
-      The named recipe (None if the mapping names none) and the resulting mapping.
+      The recipe (None if the mapping has no key `recipe`) and the resulting mapping.
     """
     if "recipe" not in training:
         return None, dict(training)

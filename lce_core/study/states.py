@@ -1,7 +1,7 @@
 """States of a study's cells and steps, shared by plans, catalog, `lce status` and dashboard.
 
-In a plan, a failed step that the next run retries counts as missing (see `StepState.change`). The
-dashboard's `sql/matrix.sql` contains the rule of `group_state` in SQL.
+In a plan, a failed step that the next run retries has the state "missing" (see `StepState.change`).
+The dashboard's `sql/matrix.sql` implements `group_state` in SQL.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ def group_state(states: Sequence[str]) -> GroupState:
     the available cells are done.
 
     Args:
-      states: State of each cell, at least one: a `State` or "running". Others count as "missing".
+      states: State of each cell, at least one: a `State` or "running". Unknown values count as
+        "missing".
     """
     if "running" in states:
         return "running"

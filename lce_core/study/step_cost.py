@@ -14,8 +14,8 @@ from lce_core.rope import ContextLengths
 from lce_core.study.cost import attention_flops, cache_elements, matmul_parameters, training_flops
 
 _BATCH_TOKENS: int = Execution.model_fields["micro_batch_tokens"].default
-"""Batch size in tokens assumed for decoding in fp32, the default of `Execution`. Other batch sizes
-change the cost slightly."""
+"""Batch size in tokens that is assumed for decoding in fp32: the default of `Execution`. Other
+batch sizes change the cost only slightly."""
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,11 @@ class Decoding:
     tokens: int = 0
     flops: float = 0.0
     bytes: float = 0.0
-    """Bytes read from memory: all weights once per decoding pass, and cached keys and values."""
+    """Bytes read from memory (of the GPU or CPU): all weights once per decoding pass, and all
+    cached keys and values of the sequence for each generated token."""
     layer_passes: int = 0
-    """Number of decoding passes times layers. Each launches kernels, which takes a fixed time."""
+    """Number of decoding passes times number of layers. Each layer of each pass takes a fixed time
+    to launch its kernels."""
 
     def scaled(self, share: float) -> Decoding:
         return Decoding(
@@ -40,14 +42,14 @@ class Decoding:
 
 @dataclass(frozen=True)
 class StepCost:
-    """Cost of a step: `tokens` of prompts or training rows, their FLOPs, and generated tokens."""
+    """Cost of a step: `tokens` in prompts or training rows, their `flops`, and cost of decoding."""
 
     tokens: int = 0
     flops: float = 0.0
     decoding: Decoding = field(default_factory=Decoding)
 
     def scaled(self, share: float) -> StepCost:
-        """Return the cost with `tokens` and `flops` scaled, and `decoding` unchanged."""
+        """Return a copy with `tokens` and `flops` multiplied by `share` (`decoding` is not)."""
         return StepCost(round(share * self.tokens), share * self.flops, self.decoding)
 
     @property
@@ -57,7 +59,10 @@ class StepCost:
 
 
 def total_cost(costs: Sequence[StepCost]) -> StepCost:
-    """Sum costs field by field, without intermediate objects: plans have 100,000 steps."""
+    """Return the sum of costs, field by field.
+
+    It creates no intermediate objects, because a plan can have 100,000 steps.
+    """
     decoding = [cost.decoding for cost in costs]
     return StepCost(
         sum(cost.tokens for cost in costs),
@@ -72,7 +77,10 @@ def total_cost(costs: Sequence[StepCost]) -> StepCost:
 
 
 def pretraining_cost(model: LanguageModel, tokens: int, length: int) -> StepCost:
-    """Return the cost of training from random weights on `tokens` tokens, `length` per row."""
+    """Return the cost of training a model on `tokens` tokens in rows of `length` tokens.
+
+    All weights are trained.
+    """
     return StepCost(tokens, tokens * training_flops(model.shape, model.geometry, length))
 
 
@@ -83,7 +91,7 @@ def finetune_cost(
 
     Args:
       model: The base model.
-      method: The method, which determines the attention and the trainable weights.
+      method: The method, which determines the attention and which weights are trained.
       target: Target context in tokens.
       tokens: Number of training tokens.
       length: Length of a training row in tokens.
@@ -112,8 +120,9 @@ def decoding_cost(
     length: float,
     precision: str,
 ) -> Decoding:
-    """Return the cost of generating answers of maximum length to prompts of mean length `length`.
+    """Return the cost of generating answers, each as long as allowed, to prompts.
 
+    `length` is the mean length of the prompts in tokens.
     The forward pass of the prompt already yields the first token of an answer. In bf16 each prompt
     is answered alone; in fp32 a batch has as many prompts as fit into a micro-batch
     (`lce_core.evaluation.decoding`).
@@ -138,7 +147,7 @@ def decoding_cost(
 
 
 def _keys_of_last(model: LanguageModel, method: Method, target: int, length: float) -> float:
-    """Return the mean number of keys to which the last token of a sequence attends."""
+    """Return the number of keys to which the last token of a sequence of this length attends."""
     lengths = ContextLengths(model.geometry.trained_context, target, request=round(length))
     scheme = method.attention(model.geometry, lengths)
     if scheme is None:
@@ -151,9 +160,10 @@ def _keys_of_last(model: LanguageModel, method: Method, target: int, length: flo
 def _forward(
     model: LanguageModel, method: Method, target: int, length: float, *, training: bool
 ) -> tuple[float, float]:
-    """Return the forward FLOPs per token of text: of products with weights, and of attention.
+    """Return forward FLOPs per token of text: (products with weights, attention).
 
-    A method that inserts tokens (landmarks, say) multiplies both by `block / (block - 1)`.
+    If a method inserts a token, such as a landmark, after every `block - 1` tokens of text, the
+    model processes `block / (block - 1)` times as many tokens.
     """
     geometry, growth = model.geometry, 1.0
     lengths = ContextLengths(geometry.trained_context, target, request=round(length))

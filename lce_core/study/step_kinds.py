@@ -1,7 +1,7 @@
 """The kinds of steps in a plan: token shards, packed rows, held-out text, training runs, cells.
 
-To add a kind, define a class here and a function in `lce_core.runners`. Code that groups, prices,
-schedules or displays steps uses the class and needs no change.
+To add a kind, define a class here, and in `lce_core.runners` a function that computes its steps.
+Code that groups, prices, schedules or displays steps uses the class and needs no change.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _installed_intervals(value: dict[str, Any]) -> dict[str, Any]:
             "intervals",
             value,
             f"{INTERVALS}, as this version of lce computes them",
-            "plan the study again with this installation",
+            "plan the study again with this version of lce",
         )
     return value
 
@@ -70,7 +70,7 @@ class Tokenizer(Section):
     """Name of the base model's plug-in."""
     version: int
     weights: str | None = None
-    """Digest of the model's local folder; None for a model from the hub."""
+    """Digest of the weights in the model's local folder; None for a model from the hub."""
     parameters: Mapping[str, Any] = Field(default_factory=dict)
     """Parameters of the base model that affect its tokenizer."""
 
@@ -78,14 +78,15 @@ class Tokenizer(Section):
 class _TextSpec(StepSpec):
     corpus: SomeCorpus
     digest: str | None
-    """Digest of the corpus's content."""
+    """String that identifies the corpus's text (`Corpus.digest`). None if the text is missing on
+    this machine; such a step cannot be computed."""
     tokenizer: Tokenizer
 
 
 class TokensSpec(_TextSpec):
-    """Spec of a step that tokenises a streamed corpus into shards.
+    """Spec of a step that tokenises a streamed corpus and writes the tokens to shards (files).
 
-    Training rows and held-out text are cut from these shards.
+    The steps that pack training rows and prepare held-out text read these shards.
     """
 
     kind: ClassVar[str] = "tokens"
@@ -110,7 +111,7 @@ class RowsSpec(_TextSpec):
 
 
 class HeldOutSpec(_TextSpec):
-    """Spec of a step that tokenises text which training does not use, for evaluation."""
+    """Spec of a step that tokenises held-out text: text for evaluation that is not trained on."""
 
     kind: ClassVar[str] = "held_out"
     version: ClassVar[int] = 1
@@ -121,12 +122,12 @@ class HeldOutSpec(_TextSpec):
 
 
 class TrainingSpec(StepSpec):
-    """Spec of a training run on packed rows, the output of the parent step `rows`."""
+    """Spec of a training run. It trains on packed rows, the output of the parent step `rows`."""
 
     submitted_as: ClassVar[str] = "train"
     place: ClassVar[tuple[str, ...]] = ("base_model", "method", "seed")
     curve: ClassVar[str]
-    """Name of the loss in MLflow's charts."""
+    """Name of the loss metric in MLflow."""
 
     base_model: SomeModel
     training: Training
@@ -144,12 +145,12 @@ class TrainingSpec(StepSpec):
 
     @property
     def num_tokens(self) -> int:
-        """Number of tokens in all optimizer steps."""
+        """Total number of training tokens, over all optimizer steps."""
         return self.num_steps * self.training.tokens_per_step
 
 
 class BaseSpec(TrainingSpec):
-    """Spec of a training run of a base model from random weights."""
+    """Spec of a run that trains a base model from random weights."""
 
     kind: ClassVar[str] = "base"
     version: ClassVar[int] = 1
@@ -161,10 +162,10 @@ class BaseSpec(TrainingSpec):
 
 
 class FinetuneSpec(TrainingSpec):
-    """Spec of a fine-tuning run with a method.
+    """Spec of a run that fine-tunes a base model with a method.
 
-    The run starts from the weights of the parent step `base`. Without this parent it starts from
-    the base model's weights, from a local folder or the hub.
+    The run starts from the weights of the parent step `base`. If it has no such parent, it starts
+    from the base model's weights, from a local folder or the hub.
     """
 
     kind: ClassVar[str] = "finetune"
@@ -187,8 +188,9 @@ class FinetuneSpec(TrainingSpec):
 class CellSpec(StepSpec):
     """Spec of a cell: one benchmark task at one length for one variant of a model.
 
-    The evaluated weights are those of the parent step `checkpoint`. Without this parent they are
-    published weights, or the base model's, from a local folder or the hub.
+    The evaluated weights are those of the parent step `checkpoint`. If the cell has no such parent,
+    they are published weights if `published` is set, else the base model's, from a local folder or
+    the hub.
     """
 
     kind: ClassVar[str] = "cell"
@@ -208,19 +210,21 @@ class CellSpec(StepSpec):
     benchmark: SomeBenchmark
     task: str
     eval_length: int
-    """Evaluated context length in tokens."""
+    """Context length in tokens at which the model is evaluated."""
     evaluation: Inference
     intervals: Annotated[dict[str, Any], AfterValidator(_installed_intervals)]
-    """How confidence intervals of scores are computed; see `statistics.estimates.INTERVALS`."""
+    """Methods and settings of confidence intervals; equal to `statistics.estimates.INTERVALS`."""
     seed: int | None = None
-    """Seed with which the benchmark draws its samples; None if it draws none."""
+    """Seed with which the benchmark draws its samples; None if it needs no random numbers."""
     data: str | None = None
-    """Digest of the benchmark's data set; None if it reads none."""
+    """Digest of the benchmark's data set; None if it reads none, or if the data is missing on this
+    machine."""
     published: str | None = None
-    """Digest of published weights; None if the variant uses none."""
+    """Digest of published weights; None if the variant uses none, or if they are missing on this
+    machine."""
 
     def cost(self, step: Step) -> StepCost:
-        """Predict the cost, from the lengths of the data set's prompts if they are known."""
+        """Predict the cost, from the lengths of the data set's prompts if the plan knows them."""
         answers = self.benchmark.answers(self.task)
         if "num_tokens" in step.axes:
             return self._with_answers(step.axes["num_tokens"], step.axes["mean_length"], answers)
@@ -233,7 +237,10 @@ class CellSpec(StepSpec):
         return self._with_answers(tokens, length, answers)
 
     def cost_of(self, sequences: Sequences) -> StepCost:
-        """Return the cost of a finished cell's prompts and windows, without generated tokens."""
+        """Return the cost of a finished cell, without that of generated tokens.
+
+        `sequences` are the lengths of its prompts or text windows.
+        """
         return self._cost(sequences.num_tokens, sequences.mean_length)
 
     def _with_answers(self, tokens: int, length: float, answers: Answers) -> StepCost:
@@ -253,10 +260,10 @@ class CellSpec(StepSpec):
 
     @classmethod
     def unit(cls, step: Step) -> tuple[object, ...]:
-        """Return the grouping key: cells with equal keys go to one worker together.
+        """Return a grouping key. Cells with equal keys form a unit, which one worker computes.
 
-        Cells of one model at one length have equal keys. So have cells of one model that score
-        running text, at all lengths.
+        The cells that score running text with one model form one unit over all lengths. All other
+        cells of that model form one unit per length.
         """
         axes = ("base_model", "method", "frozen", "seed")
         shared = "text" if _scores_text(step) else step.axes["eval_length"]
@@ -272,15 +279,19 @@ class CellSpec(StepSpec):
 
     @classmethod
     def is_divisible(cls, step: Step) -> bool:
-        """Return False for cells that score text: two workers would compute the same windows."""
+        """Return False if the cell scores running text.
+
+        Two workers that share such cells would both compute windows that one could reuse.
+        """
         return not _scores_text(step)
 
     @classmethod
     def rank(cls, step: Step) -> tuple[str, int]:
-        """Return the sort key: longest cells first; cells that score running text also by text.
+        """Return the key by which a unit's cells are sorted: longest cells first.
 
-        Shorter windows reuse the losses of longer ones. A worker finishes one text before the next,
-        because its memory may hold the losses of only one.
+        Cells that score running text are sorted by text (task) first, then by length. A worker
+        finishes one text before the next, because its memory may hold the losses of one text only.
+        Longer cells come first because shorter windows reuse the losses of longer ones.
         """
         text = step.axes["task"] if _scores_text(step) else ""
         return text, -int(step.axes["eval_length"])

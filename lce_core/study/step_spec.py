@@ -1,4 +1,4 @@
-"""The base class of step kinds: how steps of a kind are stored, grouped, ordered and priced."""
+"""The base class of step kinds. A kind defines how its steps are grouped, ordered and priced."""
 
 from __future__ import annotations
 
@@ -14,24 +14,26 @@ from lce_core.store.steps import Step
 from lce_core.study.step_cost import StepCost
 
 KINDS: dict[str, type[StepSpec]] = {}
-"""Classes of step kinds by name. Importing `lce_core.study.step_kinds` fills it."""
+"""Classes of step kinds, by the kind's name. Importing `lce_core.study.step_kinds` adds them."""
 
 
 class StepSpec(Section):
-    """Base class of step kinds. The fields of a subclass are the settings of such a step.
+    """Base class of step kinds. The fields of a subclass are the settings of a step of that kind.
 
-    The step's fingerprint contains every required field, and optional fields that are set.
+    The step's fingerprint contains all required fields, and optional fields with values other
+    than their defaults.
     """
 
     kind: ClassVar[str]
     version: ClassVar[int]
     order: ClassVar[int]
-    """Scheduling order: steps of kinds with lower values start first, because others need them."""
+    """Scheduling order: steps of kinds with lower values start first, because later kinds read
+    their results."""
     submitted_as: ClassVar[str]
     """Name of the Prefect task that computes steps of this kind."""
     place: ClassVar[tuple[str, ...]] = ()
-    """Names of the axes (method, seed, length, ...) that identify a step within a study. Two steps
-    with equal axes and different ids are versions of one step whose settings changed."""
+    """Names of the axes (method, seed, length, ...) that identify a step within a study. If two
+    steps have equal values on these axes but different ids, the settings of the step changed."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **options: Any) -> None:
@@ -55,12 +57,12 @@ class StepSpec(Section):
             raise spec_error(error, cls.kind, cls) from None
 
     def cost(self, step: Step) -> StepCost:  # noqa: ARG002 - of a kind that runs a model
-        """Predict the cost of a step; zero for steps that run no model."""
+        """Predict the cost of a step. It is zero for steps that run no model."""
         return StepCost()
 
     @classmethod
     def unit(cls, step: Step) -> tuple[object, ...]:
-        """Return the grouping key: steps with equal keys go to one worker together, as a unit."""
+        """Return a grouping key. Steps with equal keys form a unit, which one worker computes."""
         return (step.fingerprint,)
 
     @classmethod
@@ -70,10 +72,10 @@ class StepSpec(Section):
 
     @classmethod
     def is_divisible(cls, step: Step) -> bool:  # noqa: ARG003 - of a kind with more steps in a unit
-        """Return True if splitting the step's unit between two workers finishes it sooner."""
+        """Return True if two workers that share the step's unit finish it sooner than one."""
         return True
 
     @classmethod
     def rank(cls, step: Step) -> tuple[str, int]:  # noqa: ARG003 - of a kind with more in a unit
-        """Return the sort key within a unit; steps with equal keys keep the plan's order."""
+        """Return the key by which a unit's steps are sorted; equal keys keep the plan's order."""
         return "", 0

@@ -1,4 +1,4 @@
-"""Group steps into units: lists of steps that one worker computes and the scheduler retries as one.
+"""Group steps into units: lists of steps that one worker computes and that are retried together.
 
 A training run or a data step is a unit by itself. All cells (evaluations) of one model at one
 length form a unit, so that the worker loads the model once. Each cell is saved as soon as it is
@@ -29,7 +29,8 @@ class Unit:
     kind: str
     steps: tuple[Step, ...]
     assists: bool = False
-    """True if another worker computes the steps and this unit helps it with parts of them."""
+    """True if another worker computes the steps, and the worker of this unit only computes parts of
+    them to help."""
 
     @cached_property
     def needs(self) -> frozenset[str]:
@@ -38,7 +39,7 @@ class Unit:
 
     @property
     def is_divisible(self) -> bool:
-        """True if splitting the unit between two workers finishes it sooner."""
+        """True if two workers that share the unit finish it sooner than one."""
         return all(kind_named(self.kind).is_divisible(step) for step in self.steps)
 
     def to_json(self) -> dict[str, Any]:
@@ -51,8 +52,8 @@ def units_to_do(plan: StudyPlan, states: Mapping[str, StepState]) -> list[Unit]:
     """Group the missing steps of a plan into units, in the order in which the units should start.
 
     Data steps and base models come first, because other steps wait for them. Then come all units
-    of the first seed, so that its methods can be compared early. Within a seed, kinds follow
-    `StepSpec.order`, so that parents precede children.
+    of the first seed, so that its methods can be compared early, then those of the second seed, and
+    so on. Within a seed, kinds follow `StepSpec.order`, so that parents precede children.
     """
     groups: dict[tuple[object, ...], list[Step]] = {}
     for step in plan.steps.values():
@@ -66,11 +67,11 @@ def units_to_do(plan: StudyPlan, states: Mapping[str, StepState]) -> list[Unit]:
 def dearest_first(
     units: Iterable[Unit], plan: StudyPlan, seconds: Mapping[str, float], host: str
 ) -> list[Unit]:
-    """Sort units like `units_to_do`, but longest first among units of one seed and kind.
+    """Sort units like `units_to_do`, but by decreasing duration among units of one seed and kind.
 
-    Otherwise a long unit could start last and run alone. Units of similar length (within a power of
-    two of the predicted seconds) are shuffled by a hash of host and name, so that hosts that start
-    together claim different units.
+    Otherwise a long unit could start last and run alone. Units whose predicted durations lie
+    between the same powers of two seconds are shuffled by a hash of host and unit name, so that
+    hosts that start together claim different units.
 
     Args:
       units: Units of `plan`.
@@ -90,9 +91,9 @@ def dearest_first(
 
 
 def dependents(units: Iterable[Unit], lost: set[str]) -> list[Unit]:
-    """Return the units that cannot run because they depend on failed steps, directly or not.
+    """Return the units that cannot run because they depend on failed steps, directly or indirectly.
 
-    `lost` are the fingerprints of the failed steps.
+    `lost` contains the fingerprints of the failed steps.
     """
     waiting, blocked = list(units), []
     while newly := [unit for unit in waiting if unit.needs & lost]:
@@ -103,7 +104,7 @@ def dependents(units: Iterable[Unit], lost: set[str]) -> list[Unit]:
 
 
 def _first_seeds(plan: StudyPlan) -> dict[str, int]:
-    """Return, for each step, the index of the first seed with a cell that depends on the step."""
+    """Return, by step fingerprint, the index of the first seed with a cell that needs the step."""
     found: dict[str, int] = {}
     for cell in sorted(plan.cells, key=lambda cell: plan.study.seeds.index(cell.seed)):
         needed = [step.fingerprint for step in (cell.step, cell.checkpoint) if step]

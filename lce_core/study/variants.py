@@ -1,13 +1,13 @@
 """Names of a variant: a method, applied to the frozen base model or after fine-tuning (tuned).
 
-The catalog's SQL macro `variant_label` implements `variant_label`.
+The catalog has an SQL macro `variant_label` that returns the same as the function `variant_label`.
 """
 
 from __future__ import annotations
 
 CONTROL = "none"
-"""Name of the method that changes nothing. Its variants, the unmodified and the fine-tuned base
-model, are the controls of a study."""
+"""Name of the method that changes nothing. Its two variants are the controls of a study: the
+unmodified base model (frozen) and the base model fine-tuned without a method (tuned)."""
 
 
 def weights_label(frozen: bool) -> str:

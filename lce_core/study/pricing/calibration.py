@@ -3,15 +3,15 @@
 `Calibration` uses finished steps of the store, before a run; `RunCalibration` uses the finished
 steps of the current run. Steps belong to nested groups, from wide to narrow: ("cell",), ("cell",
 "ruler"), ("cell", "ruler", "yarn"). For each group with at least `LEAST` finished steps, a line in
-log-log space maps predicted to measured seconds. The line has slope 1 and passes through the median
-ratio. If step sizes differ enough and the fit improves, the slope is the median slope of all pairs
-of steps (Theil 1950, Sen 1968), which tolerates up to 29 % outliers. A step uses the line of its
-narrowest group that has one. Beyond the range of observed sizes, the ratio at the end of the range
-applies.
+log-log space maps predicted to measured seconds. By default the line has slope 1 and multiplies
+predictions by the median ratio of measured to predicted seconds. If step sizes differ enough and
+the fit improves, the slope is the median slope of all pairs of steps (Theil 1950, Sen 1968), which
+tolerates up to 29 % outliers. A step uses the line of its narrowest group that has one. For steps
+smaller or larger than all finished ones, the ratio at that end of the line applies.
 
-The error of a total has two components. The scatter of single steps averages out; the error of a
-group's line does not. Steps of one narrower group are assumed to have the same error: forty cells
-of two methods count as two observations when predicting a third method.
+The error of a total time has two components. The scatter of single steps averages out over many
+steps; the error of a group's line does not. Steps of the same narrower group are assumed to have
+the same error: forty cells of two methods count as two observations when predicting a third method.
 """
 
 from __future__ import annotations
@@ -25,30 +25,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 Group = tuple[str, ...]
-"""The nested groups of a step, from wide to narrow: ("cell", "ruler", "yarn"), that is step kind,
-benchmark (for cells) and method. A prefix names a wider group."""
+"""Group of similar steps: step kind, benchmark (only for cells) and method, such as ("cell",
+"ruler", "yarn"). A prefix such as ("cell", "ruler") is a wider group that contains this one."""
 
 LEAST = 8
-"""Minimum number of finished steps in a group for which a line is fitted."""
+"""Minimum number of finished steps that a group needs to get a line."""
 UNSEEN_SPREAD = 0.7
 """Assumed standard deviation of log(measured / predicted seconds) for a step whose groups have no
-line: the prediction may be wrong by a factor of two."""
+line. One standard deviation is then a factor of two (e^0.7)."""
 _LEAST_RANGE = math.log(4)
-"""Log of the minimum ratio of the longest to the shortest step for fitting a slope. Steps of about
-equal size do not determine a slope."""
+"""A slope is fitted only if the longest step is predicted to take at least 4 times as long as the
+shortest (this is the logarithm), because steps of about equal size do not determine a slope."""
 _BETTER = 0.9
-"""A fitted slope replaces slope 1 only if it reduces the spread of the residuals to less than this
-fraction of the spread with slope 1."""
+"""A fitted slope replaces slope 1 only if the spread of its residuals is less than this fraction of
+the spread with slope 1."""
 _SLOPES = (0.5, 2.0)
-"""Smallest and largest slope of a line. Larger deviations from 1 are attributed to noise."""
+"""Smallest and largest slope of a line. Fitted slopes outside are attributed to noise and
+clipped."""
 _NORMAL = 1.4826
 """Ratio of standard deviation to median absolute deviation for normal errors."""
 _MEDIAN = math.sqrt(math.pi / 2)
 """Ratio of the standard error of a median to that of a mean for normal errors."""
 _ODD = 3.0
-"""Residuals are clipped at this many standard deviations, so that outliers count less."""
+"""Residuals are clipped at this many standard deviations, to limit the influence of outliers."""
 _SHORTEST = 1e-3
-"""Resolution of the seconds in records, used for steps with 0 seconds, which have no logarithm."""
+"""Resolution of the seconds in records. It replaces 0 seconds, which have no logarithm."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +60,8 @@ class Timing:
     predicted: float
     measured: float
     judged: float | None = None
-    """Seconds that a cost model fitted without this step predicts (cross-validation). The error
-    estimate uses it. None if the cost model was not fitted to finished steps."""
+    """Seconds that a cost model predicts which was fitted without this step (cross-validation), for
+    the error estimate. None if the cost model was not fitted to finished steps."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,8 @@ class Line:
     spread: float
     """Robust standard deviation of the residuals, in units of the natural logarithm."""
     independent: int
-    """Number of independent observations: finished steps, or narrower groups of them."""
+    """Number of independent observations: finished steps, or the narrower groups that they are
+    in."""
 
     def seconds(self, predicted: float) -> float:
         """Return the calibrated seconds for `predicted` seconds; 0 if `predicted` is 0."""
@@ -89,7 +91,7 @@ class Line:
 
     @property
     def shared(self) -> float:
-        """Relative standard error of the line. It affects all steps of the group alike."""
+        """Relative standard error of the line, an error that all steps of the group share."""
         return _relative(self.spread * _MEDIAN / math.sqrt(self.independent))
 
 
@@ -98,7 +100,7 @@ def fitted_line(steps: Sequence[Timing], independent: int | None = None) -> Line
 
     Args:
       steps: At least one step, each with more than 0 predicted seconds.
-      independent: Number of independent observations; None: the number of steps.
+      independent: Number of independent observations; None stands for the number of steps.
     """
     x = np.log(np.array([one.predicted for one in steps]))
     y = np.log(np.array([max(one.measured, _SHORTEST) for one in steps]))
@@ -125,12 +127,12 @@ def fitted_line(steps: Sequence[Timing], independent: int | None = None) -> Line
 
 @dataclass(frozen=True)
 class Expected:
-    """Expected total time of some steps, with its error."""
+    """Expected total time of some steps, with its relative error."""
 
     seconds: float
     error: float | None
-    """Two standard deviations of `seconds`, relative to it. None if most of the time belongs to
-    steps without finished steps of their group."""
+    """Two standard deviations of `seconds`, divided by `seconds`. None if more than half of the
+    time belongs to steps of groups that have no line."""
 
 
 class Calibration:
@@ -147,12 +149,15 @@ class Calibration:
         }
 
     def seconds(self, group: Group, predicted: float) -> float:
-        """Return the corrected seconds of a step; `predicted` if no line covers its group."""
+        """Return the corrected seconds of a step; `predicted` if none of its groups has a line."""
         line = self.lines.get(self._calibrated(group))
         return predicted if line is None else line.seconds(predicted)
 
     def expected(self, steps: Iterable[tuple[Group, float]]) -> Expected:
-        """Return the total seconds and error of steps, given as (group, corrected seconds)."""
+        """Return the total seconds of steps and the error of this total.
+
+        `steps` are pairs (group, seconds), with the seconds that `Calibration.seconds` returned.
+        """
         sums: dict[Group, float] = {}
         alike: dict[Group, dict[object, float]] = {}
         for number, (group, seconds) in enumerate(steps):
@@ -181,9 +186,9 @@ class Calibration:
 class RunCalibration:
     """Corrects predicted step times with the finished steps of the current run.
 
-    The load of the machine may differ from earlier runs, so this corrects the output of
-    `Calibration` from the first finished step on. The factor of each group is its ratio of measured
-    to predicted seconds, shrunk towards the factor of the next wider group.
+    The load of the machine may differ from earlier runs. Therefore this class corrects the output
+    of `Calibration` once more, from the first finished step on. The factor of each group is its
+    ratio of measured to predicted seconds, shrunk towards the factor of the next wider group.
     """
 
     def __init__(self) -> None:
@@ -198,9 +203,9 @@ class RunCalibration:
         """Return the factor by which to multiply the predicted seconds of a step in `group`.
 
         The factor of the wider group is a prior with the weight of one finished step of mean size,
-        which limits the influence of an outlier. If the step itself is predicted to take longer
-        (`seconds`), the prior has the weight of this step, because steps of a second predict little
-        about steps of an hour.
+        which limits the influence of an outlier. If the step is predicted to take longer than that
+        (`seconds`), the prior has the weight of `seconds` instead, because steps of a second
+        predict little about steps of an hour.
         """
         factor = 1.0
         for wider in _from_wide_to_narrow(group):
@@ -235,7 +240,10 @@ def _median_slope(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
 
 
 def _relative(spread: float) -> float:
-    """Return the relative standard deviation of a log-normal value with log deviation `spread`."""
+    """Return the relative standard deviation of a value whose log has standard deviation `spread`.
+
+    The value is log-normal.
+    """
     return math.sqrt(math.expm1(min(spread, 5.0) ** 2))
 
 

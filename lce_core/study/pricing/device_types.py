@@ -1,4 +1,4 @@
-"""Speed of GPUs for the cost model: peaks from data sheets, and the fraction that lce reaches.
+"""Speed of GPUs for the cost model: peaks from data sheets, and the assumed fraction reached.
 
 Peaks are dense bf16 FLOP/s and memory bandwidth from NVIDIA's data sheets of the A100 (80 GB, SXM),
 H100 (SXM) and H200 (SXM). Fractions count FLOPs as `lce_core.study.cost` does, without
@@ -26,7 +26,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class DeviceType:
-    """Speed of one GPU model."""
+    """Peak rates of one GPU model, and the fractions of them that lce is assumed to reach."""
 
     name: str
     peak_flops: float
@@ -39,7 +39,7 @@ class DeviceType:
     """Fraction of the peak FLOP/s reached when prompts and windows are processed."""
     memory_share: float = 0.8
     layer_seconds: float = 6e-4
-    """Seconds in which the host launches the kernels of one layer for one decoding pass."""
+    """Seconds that the host needs to launch the kernels of one layer in one decoding pass."""
 
 
 DEVICE_TYPES = {
@@ -53,5 +53,8 @@ DEVICE_TYPES = {
 
 
 def device_type_of(name: str) -> DeviceType | None:
-    """Return the GPU for a driver's device name such as "NVIDIA A100-SXM4-80GB", if it is known."""
+    """Return the GPU model of a driver's device name such as "NVIDIA A100-SXM4-80GB".
+
+    Return None if the model is not in `DEVICE_TYPES`.
+    """
     return next((d for key, d in DEVICE_TYPES.items() if key in name.lower()), None)

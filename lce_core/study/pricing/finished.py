@@ -16,7 +16,8 @@ from lce_core.study.step_cost import StepCost
 from lce_core.study.step_kinds import CellSpec, TrainingSpec, kind_named, spec_of
 
 MOST_RECORDS = 240
-"""Maximum records read per step kind. More would slow down planning without improving the fit."""
+"""Maximum number of records to read per step kind. More records would slow down planning without
+improving the fit."""
 
 
 @dataclass(frozen=True)
@@ -25,11 +26,11 @@ class Finished:
 
     kind: str
     cost: StepCost
-    """Cost of the tokens that were processed. Answers may have been shorter than planned."""
+    """Cost of the tokens that the step processed; its answers may be shorter than planned."""
     seconds: float
-    """Seconds of one GPU or of one CPU worker. A training run's processes are added up."""
+    """Measured seconds, summed over the parallel processes of a training run (one per GPU)."""
     planned: StepCost
-    """Cost that a plan predicts, with answers of maximum length."""
+    """Cost that a plan predicts for the step, assuming answers of maximum length."""
     group: Group
 
 
@@ -37,7 +38,7 @@ def finished_on(device: str, store: Store, threads: int) -> list[Finished]:
     """Return a sample of the finished steps that were computed on a device.
 
     Args:
-      device: "cpu", which means CPUs of this machine's model, or a key of `DEVICE_TYPES`.
+      device: "cpu" for CPUs of the same model as this machine's, or a key of `DEVICE_TYPES`.
       store: The store to read.
       threads: CPU threads per worker. CPU records with another number of threads are skipped.
     """
@@ -69,7 +70,7 @@ def _ran_on(record: Record, threads: int) -> str | None:
 
 
 def _costs(record: Record) -> tuple[StepCost, StepCost]:
-    """Return the cost of the tokens that were processed, and the planned cost."""
+    """Return the cost of the tokens that the step processed, and the cost that a plan predicts."""
     step = Step(
         record.kind,
         record.name,

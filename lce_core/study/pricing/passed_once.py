@@ -1,9 +1,10 @@
-"""Predict the fraction of a cell's tokens that the model processes; caches supply the rest.
+"""Predict the fraction of a cell's tokens that the model processes; caches cover the other tokens.
 
 A cell is one benchmark task at one length for one variant. Cells of one model share the losses of
-equal text windows (`lce_core.evaluation.loss_cache`), and prompts with a common prefix share its
-key-value cache (`lce_core.evaluation.decoding`). The cost model predicts both from the plan alone.
-It ignores caches that are full, and workers that start in the middle of a model's cells.
+equal text windows (`lce_core.evaluation.loss_cache`), and prompts with a common prefix share the
+prefix's key-value cache (`lce_core.evaluation.decoding`). The cost model predicts both from the
+plan alone. It assumes that no cache becomes full, and that no worker starts in the middle of a
+model's cells.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from lce_core.study.step_kinds import CellSpec, spec_of
 
 
 def shares_of_text(steps: Iterable[Step]) -> dict[str, float]:
-    """Return the fraction of its tokens that the model processes for each cell, by fingerprint.
+    """Return, for each cell, the fraction of the cell's tokens that the model processes.
 
-    Cells with a fraction of 1 are not in the result.
+    The keys are fingerprints of cells. Cells with a fraction of 1 are not in the result.
 
     Args:
-      steps: All steps of one run, also others than cells.
+      steps: All steps of one run; steps that are not cells are ignored.
     """
     units: dict[object, list[tuple[Step, CellSpec]]] = {}
     found: dict[str, float] = {}
@@ -46,9 +47,9 @@ def shares_of_text(steps: Iterable[Step]) -> dict[str, float]:
 
 
 def _windows_passed_once(cells: list[tuple[Step, CellSpec]]) -> dict[str, float]:
-    """Return the fraction of its text windows that each cell scores itself, by fingerprint.
+    """Return, by fingerprint, the fraction of a cell's text windows that the cell scores itself.
 
-    Losses of the other windows come from cells that the worker computed before.
+    The losses of its other windows come from cells that the worker computed before.
 
     Args:
       cells: Text-scoring cells of one model, in the order in which a worker computes them.
@@ -72,9 +73,9 @@ def _windows_passed_once(cells: list[tuple[Step, CellSpec]]) -> dict[str, float]
 
 
 def _read_off(spec: CellSpec, longer: CellSpec) -> bool:
-    """Return True if cell `spec` can reuse the losses of cell `longer` for windows of equal start.
+    """Return True if cell `spec` can reuse losses of cell `longer` for windows with equal starts.
 
-    Both cells evaluate the same model. In bf16, losses are reused only at equal length.
+    Both cells evaluate the same model. In bf16, cells reuse losses only if their lengths are equal.
     """
     if spec.eval_length == longer.eval_length:
         return True
@@ -89,7 +90,10 @@ def _read_off(spec: CellSpec, longer: CellSpec) -> bool:
 
 
 def _follows_length(spec: CellSpec) -> bool:
-    """Return True if RoPE frequencies depend on prompt length; prompts then share no key cache."""
+    """Return True if RoPE frequencies depend on the prompt's length.
+
+    Prompts then cannot share a key-value cache.
+    """
     lengths = _lengths(spec, spec.eval_length)
     return spec.method.length_dependent(spec.base_model.geometry, lengths)
 

@@ -5,9 +5,9 @@
               + seconds per layer x decoding layer passes
               + fixed seconds per step of this kind
 
-The rates of GPUs come from data sheets (`device_types`). The rates of this machine's CPU are fitted
-to the store's finished steps, separately for training and for cells. Without finished steps, a
-matrix product is timed for a fraction of a second.
+The rate (FLOP/s) and bandwidth of GPUs come from data sheets (`device_types`). The rates of this
+machine's CPU are fitted to the store's finished steps, separately for training and for cells. If
+there are no finished steps, the time of a matrix product gives the rate.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from lce_core.study.step_kinds import TrainingSpec, kind_named
 Origin = Literal["data sheet", "measured", "guessed"]
 
 _CALIBRATION_SECONDS = 0.1
-"""Time for which the matrix product, or the memory copy, is repeated."""
+"""Seconds for which `timed_matmul` repeats the matrix product, and then the memory copy."""
 _SHARE_OF_MATMUL = 0.4
-"""Ratio of a small model's FLOP/s on a CPU to those of a large matrix product. The toy study's
-cells reach 0.35 to 0.45 (2 cores of an EPYC, fp32)."""
+"""Assumed ratio of a small model's FLOP/s on a CPU to those of a large matrix product. The toy
+study's cells reach 0.35 to 0.45 (measured on 2 cores of an EPYC in fp32)."""
 _CPU_LAYER_SECONDS = 1e-3
 """Assumed seconds per layer and decoding pass on a CPU without finished steps."""
 _SIDE = 512
 """Rows and columns of the timed matrices."""
 _FOLDS = 5
-"""Folds of the cross-validation in `calibration_of`."""
+"""Number of folds in the cross-validation of `calibration_of`."""
 _COPIED_BYTES = 1 << 25
 """Bytes of the timed memory copy: 32 MiB, more than most CPU caches."""
 _GUESSED_SECONDS = {
@@ -63,7 +63,7 @@ class Rates:
     """Fixed seconds per layer and decoding pass."""
 
     def seconds(self, cost: StepCost) -> float:
-        """Return the seconds for a cost, without the fixed seconds of each step."""
+        """Return the seconds for a step's cost, without the fixed seconds of the step."""
         decoding = cost.decoding
         read = max(decoding.bytes / self.bandwidth, decoding.flops / self.flops)
         return cost.flops / self.flops + read + decoding.layer_passes * self.layer_seconds
@@ -76,12 +76,12 @@ class Speed:
     device: str
     """Device name: "cpu", or a key of `DEVICE_TYPES`."""
     origin: Origin
-    """Source of the rates: a GPU's data sheet, finished steps ("measured") or a timed matrix
-    product ("guessed")."""
+    """Source of the rates: a GPU's data sheet, finished steps ("measured"), or a timed matrix
+    product, because there are no finished steps ("guessed")."""
     training: Rates
     evaluation: Rates
     step_seconds: Mapping[str, float] = field(default_factory=dict)
-    """Fixed seconds per step, such as loading a model, by step kind."""
+    """Fixed seconds per step, such as for loading a model, by step kind."""
 
     def seconds(self, kind: str, cost: StepCost) -> float:
         trains = issubclass(kind_named(kind), TrainingSpec)
@@ -112,7 +112,7 @@ def speed_of(device: str, finished: Sequence[Finished]) -> Speed:
 
 
 def from_data_sheet(device: DeviceType) -> Speed:
-    """Return the cost model of a GPU, from its peaks and the fractions of them that lce reaches."""
+    """Return the cost model of a GPU: peak rates times the fractions assumed to be reached."""
     memory = (device.bandwidth * device.memory_share, device.layer_seconds)
     return Speed(
         device.name,
@@ -125,7 +125,7 @@ def from_data_sheet(device: DeviceType) -> Speed:
 def fitted(finished: Sequence[Finished], calibrate: Callable[[], Rates]) -> Speed:
     """Fit the cost model of this machine's CPU to finished steps.
 
-    `calibrate` returns the rates for training or evaluation if no such step has finished.
+    If no training run or no evaluation has finished, its rates are those that `calibrate` returns.
     """
     kinds = {kind: [one for one in finished if one.kind == kind] for kind in _GUESSED_SECONDS}
     trained, evaluated = kinds["base"] + kinds["finetune"], kinds["cell"]
@@ -165,7 +165,7 @@ def timed_matmul() -> Rates:
 
 
 def _seconds(work: Callable[[], object]) -> float:
-    """Call `work` repeatedly for `_CALIBRATION_SECONDS`; return the CPU seconds of the fastest."""
+    """Call `work` repeatedly for `_CALIBRATION_SECONDS`; return CPU seconds of the fastest call."""
     work()
     best, end = float("inf"), time.monotonic() + _CALIBRATION_SECONDS
     while time.monotonic() < end:
@@ -196,7 +196,7 @@ def _fit(finished: Sequence[Finished]) -> tuple[Rates, float]:
 
 
 def _non_negative(costs: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return weights w >= 0, with w[0] > 0, that minimise |costs w - 1|.
+    """Return weights w >= 0, with w[0] > 0, that minimise the norm of costs @ w - 1.
 
     Solve least squares on every subset of columns that contains column 0. With at most four columns
     that is at most eight problems.
@@ -217,10 +217,10 @@ def _non_negative(costs: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def calibration_of(speed: Speed, finished: Sequence[Finished]) -> Calibration:
-    """Return the correction of a cost model's predictions, fitted to finished steps.
+    """Fit a correction of the cost model's predictions to finished steps.
 
-    If the cost model itself was fitted to the same steps, its residuals would understate the error,
-    so estimate the error by cross-validation.
+    If the cost model itself was fitted to these steps, its residuals understate the error, so this
+    function estimates the error by cross-validation.
     """
     judged: dict[int, float] = {}
     if speed.origin == "measured" and len(finished) >= LEAST:

@@ -1,8 +1,9 @@
 """Estimate the time left of a run from predicted seconds, corrected by the run's finished steps.
 
-A unit is a list of steps that one worker computes one after another. A run cannot be faster than
-the sum of all remaining seconds divided by the number of slots (parallel workers), nor than the
-longest chain of units that wait for each other. The larger of these bounds is the estimate.
+A unit is a list of steps that one worker computes one after another. The time left is at least the
+sum of all remaining seconds divided by the number of slots (parallel workers), and at least the
+duration of the longest chain of units that wait for each other. The larger of these two bounds is
+the estimate.
 """
 
 from __future__ import annotations
@@ -14,20 +15,21 @@ from lce_core.study.pricing.calibration import Group, RunCalibration
 from lce_core.study.units import Unit
 
 _LEAST_REST = 0.1
-"""A running step that reports no progress has at least this fraction of its predicted time left."""
+"""A running step that reports no progress is assumed to have at least this fraction of its
+predicted time left."""
 _RELIABLE_FRACTION = 0.25
-"""Once a running step has done this fraction, its time left follows from its progress alone. Before
-that, the estimate is a mean of progress and prediction."""
+"""Once a running step has done this fraction, its progress alone determines its time left. Before,
+the estimate is a weighted mean of the times that follow from progress and from prediction."""
 
 
 @dataclass(frozen=True)
 class Predicted:
-    """Predicted time of a step that has not run yet."""
+    """Predicted time of a step that has not started."""
 
     seconds: float
     group: Group
     slots: int = 1
-    """Number of the machine's slots that the step occupies."""
+    """Number of the machine's slots that the step occupies while it runs."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ class TimeLeft:
     def __init__(
         self, units: Iterable[Unit], predicted: Mapping[str, Predicted], slots: int
     ) -> None:
-        """Start with no step done.
+        """Start with all steps unfinished.
 
         Args:
           units: The units of the run, parents first.
@@ -62,7 +64,7 @@ class TimeLeft:
         """True once a step of this run has finished with a measured time."""
 
     def end(self, step: str, seconds: float | None = None) -> None:
-        """Remove a step from the remaining work.
+        """Remove a finished or abandoned step from the remaining work.
 
         Args:
           step: Fingerprint of the step.
@@ -79,7 +81,7 @@ class TimeLeft:
 
     @property
     def done(self) -> float:
-        """Fraction of the run's predicted seconds that belongs to finished steps."""
+        """Fraction, 0 to 1, of the run's predicted seconds that belongs to steps no longer left."""
         if not self._left or not self._whole:
             return 1.0
         return 1.0 - min(1.0, sum(self._predicted[s].seconds for s in self._left) / self._whole)
