@@ -1,7 +1,7 @@
-"""Rotary position embedding as data: sizes of a base model, and frequency tables of methods.
+"""Rotary position embedding as data: the sizes of a base model, and a method's frequency tables.
 
-Tables are numpy float64, so listing, planning and documenting methods does not load torch.
-`lce_core.attention.rotary` turns a table into cosines on the model's device.
+Tables are numpy float64, so methods can be listed, planned and documented without importing torch.
+`lce_core.attention.rotary` turns a table into cosines and sines on the model's device.
 
 Conventions (GPT-NeoX, as in transformers): pair i of a head consists of elements i and i + pairs;
 the angle at position m is m * inv_freq[i]; inv_freq is in radians per token.
@@ -23,17 +23,18 @@ Frequencies = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class RopeGeometry:
-    """Rotary embedding of a base model before any extension."""
+    """Sizes of a base model's rotary embedding, before any context-extension method."""
 
     head_dim: int
     rotary_dim: int
-    """Rotated elements of each head; less than head_dim for partial rotary (Phi-2: 32 of 80)."""
+    """Number of rotated elements of each head; less than head_dim with partial rotary (Phi-2: 32 of
+    80)."""
     num_heads: int
     num_kv_heads: int
     theta: float
     """RoPE base b: inv_freq[i] = b ** (-2i / rotary_dim)."""
     trained_context: int
-    """Context of the base model in tokens (C)."""
+    """Context in tokens with which the base model was trained (C in formulas)."""
 
     def __post_init__(self) -> None:
         if self.rotary_dim % 2 or not 0 < self.rotary_dim <= self.head_dim:
@@ -47,19 +48,20 @@ class RopeGeometry:
             raise SpecError(
                 "rope geometry",
                 f"{self.num_heads} heads, {self.num_kv_heads} key-value heads",
-                "key-value heads that divide the query heads",
+                "a number of heads that is a multiple of the key-value heads",
                 "correct the base model's geometry",
             )
 
     @property
     def num_pairs(self) -> int:
-        """Rotated pairs of one head: rotary_dim / 2."""
+        """Number of rotated pairs of elements in a head: rotary_dim / 2."""
         return self.rotary_dim // 2
 
     def inv_freq(self, theta: float | None = None) -> Frequencies:
-        """Return the inverse frequencies (num_pairs,) of base `theta`, fastest first, unscaled.
+        """Return the inverse frequencies (num_pairs,) of a RoPE base, largest first.
 
-        None uses the base model's own base.
+        Args:
+          theta: RoPE base; None for the base model's own.
         """
         exponents = np.arange(0, self.rotary_dim, 2, dtype=np.float64) / self.rotary_dim
         return np.asarray((self.theta if theta is None else theta) ** -exponents)
@@ -70,16 +72,19 @@ class ContextLengths:
     """The three lengths in tokens from which a method may compute its frequencies and attention."""
 
     trained: int
-    """Context of the base model (C)."""
+    """Context with which the base model was trained (C)."""
     target: int
-    """Context that the study extends to (C')."""
+    """Context to which the study extends the model (C')."""
     request: int
-    """Tokens of the request: prompt plus generated tokens, or a training row."""
+    """Length of the request: prompt plus generated tokens, a window to score, or a training row."""
 
     def __post_init__(self) -> None:
         if min(self.trained, self.target, self.request) < 1:
             raise SpecError(
-                "context lengths", self, "lengths of at least 1 token", "correct the lengths"
+                "context lengths",
+                f"trained {self.trained}, target {self.target}, request {self.request}",
+                "lengths of at least 1 token",
+                "correct the length that is below 1",
             )
 
 
@@ -87,17 +92,17 @@ class ContextLengths:
 class RopeTable:
     """Frequencies and softmax factor that a method uses for one request length.
 
-    `inv_freq` is (pairs,) for all heads or (heads, pairs) for head-adaptive methods.
-    `attention_factor` multiplies both queries and keys, so it multiplies every logit by its square.
-    With partial rotary this includes the unrotated elements, because the factor is applied to the
-    softmax scaling.
+    `inv_freq` has shape (pairs,) if all heads share their frequencies, or (heads, pairs) for
+    methods with one base per head. `attention_factor` multiplies both queries and keys, so every
+    attention score is multiplied by its square. With partial rotary this includes the unrotated
+    elements, because the square is applied to the softmax scaling.
     """
 
     inv_freq: Frequencies
     attention_factor: float = 1.0
     positions: Positions = "exact"
-    """Rounding of positions when angles are computed. "exact" is correct; the other values
-    reproduce the rounding of other software."""
+    """Rounding of positions when angles are computed: "exact" for none; the other values reproduce
+    the rounding of other software."""
 
     def __post_init__(self) -> None:
         if self.inv_freq.dtype != np.float64 or self.inv_freq.ndim not in (1, 2):

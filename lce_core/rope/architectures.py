@@ -1,14 +1,14 @@
 """Architectures of transformers to which methods can be applied.
 
-A supported architecture rotates the two halves of a head against each other, before attention and
-after any norm of queries and keys. Every layer attends to all earlier tokens through
-AttentionInterface, and scales by the square root of head_dim.
+A supported architecture pairs each element of a head's first half with one of its second half and
+rotates the pairs before attention, after any norm of queries and keys. Every layer attends to all
+earlier tokens through AttentionInterface and divides scores by the square root of head_dim.
 tests/lce_core/extension/test_architectures.py compares each with stock transformers.
 
 Other architectures violate one of these conditions: GLM, Helium and Cohere rotate adjacent
 elements, SmolLM3 leaves layers unrotated, Granite has its own scaling factor, Hunyuan applies a
-norm after the rotation, Gemma 2 and 3 and Olmo 3 use sliding windows. The cost model lacks mixtures
-of experts.
+norm after the rotation, Gemma 2 and 3 and Olmo 3 use sliding windows. Mixtures of experts are not
+supported because the cost model cannot price them.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Architecture:
-    """Properties of a model type, and transformers' defaults for keys missing in config.json."""
+    """Properties of a model type, and transformers' defaults for keys that config.json lacks."""
 
     gated_mlp: bool = True
-    """True if each MLP has three matrices, False if it has two."""
+    """True if each MLP has three matrices (gate, up, down), False if it has two."""
     partial_rotary_factor: float = 1.0
     head_dim_follows: bool = True
-    """True if a missing `head_dim` means hidden_size / heads; otherwise the key is required."""
+    """True if a missing `head_dim` means hidden_size / heads, False if the key is required."""
     all_heads_have_keys: bool = False
-    """True if a missing `num_key_value_heads` means one per query head; otherwise the key is
+    """True if a missing `num_key_value_heads` means one per query head, False if the key is
     required."""
     tied_embeddings: bool = False
     slides: bool = False
-    """True if transformers uses a sliding window when the key `sliding_window` is missing."""
+    """True if a missing `sliding_window` means that transformers uses a sliding window."""
     rounds_cosines: bool = True
     """True if stock layers rotate with cosines in the model's dtype, False if in float32."""
 

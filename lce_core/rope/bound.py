@@ -4,12 +4,12 @@ B_m = sum_i cos(m theta_i), summed over the rotated pairs i of a head with angle
 per token, at the relative distance m in tokens. If the components of queries and keys are
 independent and identically distributed, B_m is, up to a positive factor, the expected attention
 score of a similar token minus that of a random one (theorem 1). L_theta is the largest distance up
-to which B_m stays non-negative (equation 17). base_L is the smallest base for which it does so up
-to L (equation 18).
+to which B_m stays non-negative (equation 17). base_L is the smallest base for which B_m stays
+non-negative up to the distance L (equation 18).
 
-The bases that reach a given length form many narrow intervals and, from some value on, all bases.
-The infimum of equation 18 therefore depends on which bases are tried. `smallest_base` tries a fixed
-grid.
+Every base from some value on reaches a given length L. Below this value, only the bases in many
+narrow intervals do. The infimum of equation 18 therefore depends on which bases are tried.
+`smallest_base` tries a fixed grid.
 
 Source: Men et al. 2024, arXiv:2405.14591, sections 4.2 and 4.3.
 """
@@ -26,15 +26,15 @@ from lce_core.errors import SpecError
 from lce_core.rope import Frequencies
 
 SEARCHED = 1 << 24
-"""Largest distance in tokens up to which a search looks for a negative B_m by default (2^24)."""
+"""Default limit of the search for a negative B_m: distances up to 2^24 tokens."""
 EXPONENTS = range(17)
-"""Exponents of ten of the bases in `grid`."""
+"""Exponents e of the bases k * 10^e in `grid`."""
 
 _BLOCK = 512
-"""Distances per column block of the matrix product in `discrimination_runs`."""
+"""Number of successive distances in a row of the matrix product in `discrimination_runs`."""
 _DOUBTFUL = 1e-6
-"""Sums closer to zero than this are computed again without angle addition, whose error stays below
-1e-8, so that their sign is right."""
+"""Values of B_m closer to zero than this are computed again with `discrimination`, so that their
+sign is right: the error of the faster matrix product stays below 1e-8."""
 
 
 @dataclass(frozen=True)
@@ -43,21 +43,21 @@ class SmallestBase:
 
     base: float
     every_from: float | None
-    """Smallest base of the grid from which on B_m >= 0 is proven for every base; None if it is not
-    proven even for the largest base of the grid."""
+    """Smallest base of the grid from which on every base of the grid has B_m >= 0, and every base
+    above the grid as well. None if this cannot be proven for the bases above the grid."""
 
 
 def discrimination(inv_freq: Frequencies, distances: NDArray[np.int64]) -> Frequencies:
-    """Return B_m at each distance, (distances,), for the frequencies (pairs,) of one head."""
+    """Return B_m at each distance, (distances,), for the inverse frequencies (pairs,) of a head."""
     angles = np.multiply.outer(distances.astype(np.float64), inv_freq)
     return np.asarray(np.cos(angles).sum(axis=-1))
 
 
 def discrimination_runs(inv_freq: Frequencies, length: int) -> Iterator[tuple[int, Frequencies]]:
-    """Yield (first distance, B_m of successive distances) for the distances 0 to `length`.
+    """Yield B_m at the distances 0 to `length` in runs of successive distances.
 
-    The cosine of a sum turns a run of distances into one matrix product, which is faster than
-    `discrimination`.
+    Each run is (first distance, B_m at the distances from it on). The formula for the cosine of a
+    sum turns a run into one matrix product, which is faster than `discrimination`.
     """
     within = np.multiply.outer(inv_freq, np.arange(_BLOCK, dtype=np.float64))
     near = np.concatenate([np.cos(within), -np.sin(within)])
@@ -84,9 +84,9 @@ def first_negative(inv_freq: Frequencies, length: int = SEARCHED) -> int | None:
 
 
 def bounded_length(inv_freq: Frequencies, searched: int = SEARCHED) -> int | None:
-    """Return L_theta in tokens: the largest distance before the first with B_m < 0.
+    """Return L_theta in tokens: the distance just before the first distance with B_m < 0.
 
-    None if B_m stays non-negative up to the distance `searched`.
+    None if B_m is non-negative at all distances up to `searched`.
     """
     first = first_negative(inv_freq, searched)
     return None if first is None else first - 1
@@ -104,16 +104,19 @@ def frequencies_of(base: float, dim: int) -> Frequencies:
       SpecError: if the base is at most 1 or not finite, or `dim` is odd or below 2.
     """
     if not base > 1 or not np.isfinite(base):
-        raise SpecError("RoPE base", base, "a finite base above 1", "give a model's rope_theta")
+        raise SpecError("RoPE base", base, "a finite base above 1", "use a model's rope_theta")
     if dim < 2 or dim % 2:
         raise SpecError(
-            "rotated elements", dim, "an even number from 2", "give the model's rotary dimension"
+            "rotated elements", dim, "an even number, at least 2", "use a model's rotary dimension"
         )
     return np.asarray(float(base) ** (-np.arange(0, dim, 2, dtype=np.float64) / dim))
 
 
 def grid(digits: int) -> list[float]:
-    """Return all bases above 1 with `digits` significant digits up to 9.9... * 10 ** 16."""
+    """Return all bases above 1 with `digits` significant digits, up to 9.9... * 10 ** 16.
+
+    They are in ascending order.
+    """
     start = 10 ** (digits - 1)
     written = (f"{k}e{e - digits + 1}" for e in EXPONENTS for k in range(start, 10 * start))
     return [base for base in map(float, written) if base > 1]
@@ -123,10 +126,10 @@ def smallest_base(length: int, dim: int, digits: int = 2) -> SmallestBase:
     """Find the smallest base of `grid(digits)` with B_m >= 0 at every distance from 0 to `length`.
 
     Raises:
-      SpecError: if the length is below 1, or no base of the grid is admissible.
+      SpecError: if the length is below 1, or every base of the grid has a negative B_m.
     """
     if length < 1:
-        raise SpecError("length", length, "a length of at least 1 token", "give a longer length")
+        raise SpecError("length", length, "a length of at least 1 token", "choose a longer length")
     bases = grid(digits)
     found = next((base for base in bases if _admissible(base, dim, length)), None)
     if found is None:

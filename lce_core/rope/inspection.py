@@ -1,8 +1,9 @@
 """Describe the effect of a method on each rotated pair, for `lce rope`.
 
-The wavelength of a pair is 2 pi / inv_freq, the number of tokens for one turn. Training covered the
-angles that a pair reaches within the trained context: all angles if the pair turns at least once,
-otherwise an arc. A request in which the pair turns beyond this arc extrapolates.
+The wavelength of a pair is 2 pi / inv_freq, the number of tokens for one full turn. Training
+covered the angles that a pair reaches within the trained context: all angles if the pair makes at
+least one full turn, otherwise an arc. If a pair turns beyond this arc within a request, it
+extrapolates.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from lce_core.rope import ContextLengths, Frequencies
 from lce_core.rope.bound import bounded_length, count_negative
 
 State = Literal["unchanged", "interpolated", "accelerated", "extrapolated"]
-"""How a method changes a pair: its frequency is equal to, lower or higher than the base model's.
-"extrapolated" takes precedence: in a request, the pair reaches angles that training never covered.
-"""
+"""How a method changes a pair. Its frequency is equal to the base model's ("unchanged"), lower
+("interpolated") or higher ("accelerated"). "extrapolated" takes precedence over these: within the
+request, the pair reaches angles that training never covered."""
 
 _ROUNDING = 1e-9
 """Relative difference below which two frequencies or angles count as equal."""
@@ -28,32 +29,32 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Pair:
-    """What a method does to one rotated pair: values in the base model and with the method."""
+    """Effect of a method on one rotated pair: values in the base model and with the method."""
 
     pair: int
-    """Index of the pair; 0 is the fastest."""
+    """Index of the pair; pair 0 has the highest frequency."""
     wavelength_before: float
     """Wavelength in the base model, in tokens."""
     wavelength_after: float
     """Wavelength with the method, in tokens."""
     turns_trained: float
-    """Turns within the trained context in the base model."""
+    """Number of turns within the trained context, in the base model."""
     turns_request: float
-    """Turns within the request with the method."""
+    """Number of turns within the request, with the method."""
     state: State
     beyond_bound: bool
-    """True if the method's wavelength exceeds the bound L_theta (`lce_core.rope.bound`)."""
+    """True if `wavelength_after` exceeds the bound L_theta of its head (`Head.bound`)."""
 
 
 @dataclass(frozen=True)
 class Head:
-    """What a method does to the pairs of one attention head, or of all heads."""
+    """Effect of a method on the pairs of one attention head, or of all heads alike."""
 
     head: int | None
-    """Number of the head; None if all heads have these frequencies."""
+    """Index of the head; None if all heads share these frequencies."""
     bound: int | None
-    """L_theta of the method in tokens: the largest distance before B_m turns negative; None if B_m
-    is negative at no searched distance."""
+    """L_theta with the method's frequencies, in tokens (`bounded_length`); None if no searched
+    distance has B_m < 0."""
     num_negative: int
     """Number of distances from 0 to the request's length with B_m < 0."""
     pairs: tuple[Pair, ...]
@@ -70,7 +71,7 @@ def inspect_frequencies(
     Args:
       before: inverse frequencies (pairs,) of the base model.
       after: inverse frequencies of the method, (pairs,) for all heads or (heads, pairs).
-      lengths: the trained context, and the request that the method's frequencies hold for.
+      lengths: `trained` and `request`, the request length for which `after` was computed.
     """
     for number, row in enumerate(np.atleast_2d(after)):
         bound = bounded_length(row)
