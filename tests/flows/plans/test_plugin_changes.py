@@ -202,7 +202,7 @@ def test_a_changed_plugin_is_named_by_the_plan_and_refused_by_runs(
     for part in (
         f"methods/mine ({trial.methods / 'mine.py'}, VERSION 1)",
         f"{DEPENDENT} steps depend",
-        "A changed comment counts as well: raise VERSION",
+        "Even a changed comment counts: raise VERSION",
         "--accept-plugin-change",
     ):
         assert part in line
