@@ -171,8 +171,8 @@ def _files(root: Path) -> list[str]:
         raise DataError(
             root,
             "no .jsonl or .txt file",
-            "a folder with text",
-            "put text there, or name another folder",
+            "a folder with text in such files",
+            "put such files there, or name another folder",
         )
     for name in found:
         if not _is_utf8(name):

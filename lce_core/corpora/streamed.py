@@ -122,13 +122,13 @@ class Streamed(ListedDomains, StreamedCorpus):
                 place,
                 f"no file that matches {', '.join(self.files)}",
                 "parquet files or JSON lines",
-                "set `files` to patterns that match its files, or name another folder",
+                "set `files` to patterns that match files of this data set, or name another folder",
             )
         for name in chosen:
             if _kind(name) is None:
                 raise DataError(
                     beginning + name,
-                    "a file of another format",
+                    "a file of unknown format",
                     "names that end in .parquet, .jsonl or .json; the JSON formats also with .gz or"
                     " .zst",
                     "change `files` to match only such names",
@@ -249,7 +249,7 @@ def _strings(table: pa.Table, field: str, file: str, setting: str) -> list[Any]:
             raise DataError(
                 file,
                 f"{'.'.join(names[:depth])!r} of type {column.type}",
-                f"a column with {name!r} in it",
+                f"a column with the nested column {name!r}",
                 f"set {setting} to an existing column",
             )
         column = pc.struct_field(column, name)

@@ -35,7 +35,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         raise StoreError(
             file,
             f"an unreadable file ({error})",
-            "the JSON list of a data folder's files",
+            "a JSON object that describes the files of its folder",
             "delete the folder and run the study again, which packs the data again",
         ) from error
     return manifest

@@ -137,7 +137,7 @@ def pack_rows(
         raise SpecError(
             "packing",
             f"{num_rows} rows of {row_length} tokens",
-            "at least one row, with a token to predict",
+            "at least one row of two tokens, because the first token of a row is never predicted",
             "raise the number of tokens or the row length",
         )
     vocabulary = max(base_model.shape.vocab_size, len(tokenizer))

@@ -154,15 +154,16 @@ def checked_scale(method: Method, scale: float | None, lengths: ContextLengths) 
     Raises:
       SpecError: if the result is below 1.
     """
-    where = method.plugin_name
     chosen = lengths.target / lengths.trained if scale is None else scale
     if chosen < 1:
+        by_default = f"{chosen:.4g} = target context {lengths.target} / trained {lengths.trained}"
         raise SpecError(
-            f"{where}.scale",
-            chosen,
+            f"{method.plugin_name}.scale",
+            by_default if scale is None else scale,
             "a scale of at least 1",
-            f"remove the key scale, and study a target_context of at least {lengths.trained}"
-            " tokens, the model's trained context",
+            f"raise target_context to at least {lengths.trained} tokens"
+            if scale is None
+            else "raise the scale, or remove the key, so that it is target / trained context",
         )
     return chosen
 

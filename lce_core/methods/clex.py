@@ -104,12 +104,12 @@ SOURCE = Source(
     place="section 3; scales up to 32 and SiLU at a target of 8 contexts from LCEG's configuration",
     reference="https://github.com/DAMO-NLP-SG/CLEX/tree/023709d",
     differs="only the network's summand is integrated, in float64 (the NTK summand is exact), with"
-    " the same 3/8 rule and step 0.1 instead of 0.01; with step 0.1 the reference's own integral"
-    " changes by 1.4e-6 in the logarithm; a scale and positions per row instead of per micro-batch;"
-    " the last position of a row is (L t - 1) / k, larger than all others, where the reference's"
-    " L t // k - 1 can be smaller than sampled positions in rows of several contexts; k = L / C is"
-    " not rounded down; the base model's theta instead of 10000; one table per request; log_scale"
-    " applies in training and at inference, and is never below 1",
+    " the same 3/8 rule and step 0.1 instead of 0.01. With step 0.1 the reference's own integral"
+    " changes by 1.4e-6 in the logarithm. Each row has its own scale and positions; the reference"
+    " draws them per micro-batch. The last position of a row is (L t - 1) / k, larger than all"
+    " others; the reference's, L t // k - 1, can be smaller if rows are longer than the context."
+    " k = L / C is not rounded down. The base model's theta replaces 10000. Each request has one"
+    " table. log_scale applies in training and at inference, and its factor is never below 1",
 )
 EVIDENCE = (
     frequencies(

@@ -98,11 +98,12 @@ SOURCE = Source(
     " code",
     reference="https://github.com/epfml/landmark-attention/tree/d963e50",
     differs="chunks start at multiples of their size, so that cached and uncached passes agree; in"
-    " the reference they depend on the calls. A landmark is inserted as soon as its block is full,"
-    " not before the next token. Of landmarks with equal scores the earlier block wins. Positions"
-    " of chunk and selected blocks add up to train_length. LCEG's equations 13 and 14 have two"
-    " separate softmaxes, its code has not. LCEG computes perplexity on independent pieces of 512"
-    " tokens, so it is the same at every length; lce computes it on one text per window",
+    " the reference they depend on how a text is split into calls. A landmark is inserted as soon"
+    " as its block is full; the reference waits for the next token. Of landmarks with equal scores"
+    " the earlier block wins. Positions of chunk and selected blocks add up to train_length. LCEG's"
+    " equations 13 and 14 have two separate softmaxes; its code has one. LCEG computes perplexity"
+    " on independent pieces of 512 tokens, so it is the same at every length; lce computes it on"
+    " one text per window",
 )
 EVIDENCE = (
     value(

@@ -24,7 +24,7 @@ SOURCE = Source(
     place="appendix 9.2 and tables 7, 8",
     reference="github.com/Leooyii/LCEG@2ce672dc42b9b5d3e408e8117126c28caeaafcc0",
     differs="s is not rounded up to an integer (no difference if the target is a multiple of twice"
-    " the trained context), and one base per request",
+    " the trained context), and each request has one base",
 )
 EVIDENCE = (
     frequencies(

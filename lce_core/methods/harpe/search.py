@@ -72,8 +72,8 @@ class SearchSettings:
             raise SpecError(
                 "harpe search",
                 f"{count} bases to choose",
-                f"1 to {len(self.candidates)} bases, the candidates from {self.lowest}"
-                f" to {self.highest} in steps of {self.stride}",
+                f"1 to {len(self.candidates)} bases, because there are only {len(self.candidates)}"
+                f" candidates from {self.lowest} to {self.highest} in steps of {self.stride}",
                 "choose a smaller stride, or list the bases",
             )
 

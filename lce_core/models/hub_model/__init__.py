@@ -103,7 +103,7 @@ class HubModel(LoadedModel):
             raise SpecError(
                 "revision",
                 repr(self.revision),
-                "the 40 hex digits of a commit; a branch or tag may change under a study",
+                "the 40 hex digits of a commit, because a branch or tag may change during a study",
                 "take the commit from the repository's page",
             )
         if (self.repo is None) != (self.revision is None):

@@ -254,7 +254,7 @@ def test_progress_is_reported(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("sizes", [{"row_length": 1}, {"num_rows": 0}])
 def test_rows_without_a_prediction_are_refused(sizes: dict[str, Any], tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match="with a token to predict"):
+    with pytest.raises(SpecError, match="at least one row of two tokens"):
         pack(Given(texts=(("a", "x"),)), tmp_path, **sizes)
     assert not list(tmp_path.iterdir())
 
