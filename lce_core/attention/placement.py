@@ -28,9 +28,8 @@ class Placement:
     group: int = 1
     """Number of consecutive tokens that share a position."""
     ceiling: int | None = None
-    """Position from which all queries are scored: the queries stay unrotated, and each key is
-    rotated backwards by its distance to the ceiling. None if queries are rotated to their own
-    positions."""
+    """Position at which all queries are treated to be: the queries stay unrotated, and each key is
+    rotated backwards by its distance to the ceiling. None rotates keys to p // group."""
 
     def rotate(
         self, keys: torch.Tensor, seen: slice, part: tuple[int, int] = (0, 1)

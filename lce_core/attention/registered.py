@@ -119,8 +119,8 @@ def _mask(
     """Return None, because attention schemes need no mask.
 
     Raises:
-      SpecError: if tokens are padding, a row has several documents, or the cache has other tokens
-        than those before the queries.
+      SpecError: if there is padding, a row has several documents, or the number of keys is not the
+        number of tokens so far.
     """
     padded = attention_mask is not None and not bool(attention_mask.all())
     if padded or mask_function is not causal_mask_function:

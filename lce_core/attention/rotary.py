@@ -40,7 +40,10 @@ class RequestRotary(nn.Module):
         """True makes `forward` round cosines to the dtype of `x`, like transformers' own module."""
 
     def begin(self, table: RopeTable, num_tokens: int) -> None:
-        """Start a request: use `table` for texts of up to `num_tokens` tokens from now on."""
+        """Start a request: use `table` for texts of up to `num_tokens` tokens from now on.
+
+        `num_tokens` includes tokens that the method inserts.
+        """
         self.table, self.num_tokens = table, num_tokens
 
     def begin_rows(self, seeds: NDArray[np.uint64]) -> None:
@@ -86,9 +89,9 @@ class RequestRotary(nn.Module):
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Return cosine and sine (batch or 1, tokens, rotary_dim).
 
-        With `identity` their shape is (1, 1, rotary_dim).
-        Their dtype is at least float32, and layers then rotate in this dtype
-        (`lce_core.attention.layers`). With `identity` or `stock_precision` it is the dtype of `x`.
+        Both are at least float32, and layers rotate in this dtype (`lce_core.attention.layers`).
+        With `identity` or `stock_precision` they have the dtype of `x`; with `identity` their shape
+        is (1, 1, rotary_dim).
 
         Raises:
           SpecError: before the first `begin`; if positions exceed the request; or, with `identity`,

@@ -231,7 +231,7 @@ class BlockRetrieval(AttentionScheme):
 
 
 def _in_windows(length: float, window: int, first: int) -> float:
-    """Return the mean number of keys per query if it sees a window and the `first` first tokens."""
+    """Return the mean number of keys per query for a window plus the text's `first` tokens."""
     # Queries within the first window see a growing number of keys, later queries the whole window.
     # The first tokens leave the window one by one, so the number of them that a query sees beyond
     # its window grows to `first`.

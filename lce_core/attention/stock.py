@@ -56,10 +56,11 @@ def _attention(
 
 
 def _is_ours(query: torch.Tensor, key: torch.Tensor) -> bool:
-    """Return True if `lce_core.attention.flash` should compute these queries, after cached tokens.
+    """Return True if `lce_core.attention.flash` should compute this attention.
 
-    A single query stays with torch's SDPA only if no fast backend of `flash` can run, because SDPA
-    is slow for single tokens: cuDNN, its first choice on newer GPUs, builds an execution plan for
+    This is the case if the queries follow cached tokens. The exception is a single query for which
+    no fast backend of `flash` can run. With a fast backend, single queries do not use torch's SDPA
+    because it is slow for them: cuDNN, its first choice on newer GPUs, builds an execution plan for
     each number of keys, tens of milliseconds per token, and the CPU kernel reads shared keys once
     per query head.
     """
@@ -80,7 +81,7 @@ def _mask(
     """Return None if `_attention` needs no mask for causal attention, else transformers' mask."""
     filled = kv_length == q_offset + q_length
     # A static cache has empty slots after the queries, so it needs a mask: without one, attention
-    # takes the queries for the last tokens.
+    # would treat the queries as the last tokens.
     if not filled:
         given["allow_is_causal_skip"] = False
     causal = mask_function is causal_mask_function and attention_mask is None

@@ -112,7 +112,8 @@ def rectified(scheme: Rectified, inputs: AttentionInputs) -> torch.Tensor:
 
 @lru_cache(maxsize=4)
 def _slowed(table: RopeTable, leak: int) -> RopeTable:
-    # Cached, because cosines and rotated keys are shared by the identity of their table.
+    # Return the same object in every call, because caches of cosines and rotated keys use the table
+    # object as their key.
     return replace(table, inv_freq=table.inv_freq / leak)
 
 

@@ -120,7 +120,7 @@ class ExtendedModel:
             layer.self_attn.lce_scheme = None if scheme is None else (scheme, table)
 
     def request_key(self, num_tokens: int) -> tuple[object, ...]:
-        """Return a cache key; requests with equal keys have the same frequencies and attention."""
+        """Return a key that is equal for requests with the same frequencies and attention."""
         lengths = ContextLengths(self.trained, self.target, num_tokens)
         table, scheme = table_and_scheme(
             self.method, self.geometry, lengths, training=self.training

@@ -51,7 +51,8 @@ def stated_parameters(config: Mapping[str, Any], where: str) -> dict[str, Any]:
     Raises:
       SpecError: if `rope_type` is not one of `TYPES`.
     """
-    # As in transformers, rope_scaling takes precedence; files with both state the same in both.
+    # As in transformers, rope_scaling takes precedence. Files with both keys have equal values in
+    # both.
     given = config.get("rope_scaling") or config.get("rope_parameters") or {}
     if not isinstance(given, Mapping):
         given = {"rope_type": given}
@@ -169,7 +170,8 @@ def _forms(
         "attention_factor": table.attention_factor,
     }
     if table.attention_factor != 1.0:
-        # vLLM's names; without them it uses 1. transformers warns that it does not know them.
+        # vLLM reads the factor under these names and uses 1 without them. transformers warns that
+        # it does not know them.
         longrope |= {f"{kind}_mscale": table.attention_factor for kind in ("short", "long")}
     yield longrope
 
@@ -180,7 +182,8 @@ def _yarn(
     scale = _stated_factor(parameters["factor"], context, trained)
     attention = parameters.get("attention_factor")
     mscale, mscale_all_dim = parameters.get("mscale"), parameters.get("mscale_all_dim")
-    # DeepSeek's two weights of the temperature; transformers ignores one without the other, and 0.
+    # DeepSeek's two weights of the attention temperature. Like transformers, use them only if both
+    # are present and not 0.
     if attention is None and mscale and mscale_all_dim and scale > 1:
         attention = (0.1 * mscale * math.log(scale) + 1) / (
             0.1 * mscale_all_dim * math.log(scale) + 1
