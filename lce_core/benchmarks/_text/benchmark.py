@@ -27,32 +27,37 @@ from lce_core.evaluation.windows import Windows
 from lce_core.models import LanguageModel
 
 TINY_TOKENS = 16384
-"""Tokens of text that the profile "tiny" reads."""
+"""Default number of text tokens that the profile "tiny" reads."""
 FAITHFUL_DOCUMENTS = 10
-"""Documents of a data set that the profile "faithful" reads by default."""
+"""Default number of a data set's documents that the profile "faithful" reads."""
 DEFAULT_SPAN = 256
-"""Default tokens of a bin of positions, or scored at the end of a window."""
+"""Default width in tokens of a bin of positions (`nll_by_position`, `multi_key`), and default
+number of tokens that `perplexity_last` scores at the end of a window (`perplexity`)."""
 SMALL_BYTES = 64 * 10**6
-"""A cell stores the NLL of every token by default if the array is at most this large."""
+"""By default a cell stores the NLL of every token if the float16 array has at most this size."""
 
 Arrays = dict[str, NDArray[Any]]
 
 
 @dataclass(frozen=True)
 class TextForm(Form):
-    """A profile: how much text it reads, and the stride and scored span of its windows."""
+    """A profile of a text benchmark: how much text it reads, and how it cuts and scores windows."""
 
     stride: int | None = None
     """Tokens from one window's start to the next; None means the window's length."""
     max_tokens: int | None = None
-    """Read only the first tokens of the text; None reads all."""
+    """Maximum number of tokens to read, from the start of the text; None reads all."""
     max_documents: int | None = None
-    """Read only the first documents of a data set; None reads all."""
+    """Maximum number of documents to read, from the start of a data set; None reads all."""
     span_share: int | None = None
-    """`span` is the model's trained context divided by this number; None: `DEFAULT_SPAN`."""
+    """Number by which the model's trained context is divided to get `span`; None: `span` is
+    `DEFAULT_SPAN`."""
 
     def span(self, base_model: LanguageModel) -> int:
-        """Return the default tokens of a bin of positions, or scored at the end of a window."""
+        """Return the default width in tokens of a bin of positions, or of a window's scored end.
+
+        `nll_by_position` uses it for bins, `perplexity` for the metric `perplexity_last`.
+        """
         if self.span_share is None:
             return DEFAULT_SPAN
         return max(1, base_model.geometry.trained_context // self.span_share)
@@ -62,7 +67,7 @@ class TextBenchmark(Benchmark):
     """Base class of benchmarks that score the model's loss on text windows.
 
     Each domain of the study's held-out text and each data set is a task. A new benchmark defines
-    `forms`, `num_tokens`, and `evaluate`, which scores windows of the tokens from `stream`.
+    `forms`, `num_tokens` and `evaluate`. `evaluate` scores windows of the tokens from `stream`.
     """
 
     seeded: ClassVar[bool] = False
@@ -74,11 +79,14 @@ class TextBenchmark(Benchmark):
     data_sets: tuple[Literal["pg19", "proof_pile", "govreport"], ...] = ()
     """Data sets, one task each, with folders named in `data_folders`."""
     max_tokens: int | None = Field(default=None, gt=0)
-    """Read only the first tokens of the text; None means 16,384 in tiny, else all."""
+    """Maximum number of tokens to read, from the start of the text; None means 16,384 in tiny, else
+    all."""
     max_documents: int | None = Field(default=None, gt=0)
-    """Read only the first documents of a data set; None means 10 in faithful, else all."""
+    """Maximum number of documents to read, from the start of a data set; None means 10 in faithful,
+    else all."""
     store_nll: bool | None = None
-    """Store every token's NLL (float16) in the cell's folder; None stores it if at most 64 MB."""
+    """Store every token's NLL (float16) in the cell's folder; None stores it if it takes at most
+    64 MB."""
 
     @model_validator(mode="after")
     def _some_text(self) -> TextBenchmark:
@@ -86,8 +94,8 @@ class TextBenchmark(Benchmark):
             raise SpecError(
                 "domains",
                 "neither domains nor data_sets",
-                "at least 1 task named by both together",
-                "name a domain or a data set",
+                "at least one domain or data set, because each of them is a task",
+                "add a domain to domains or a data set to data_sets",
             )
         return self
 
@@ -99,19 +107,22 @@ class TextBenchmark(Benchmark):
         return self.domains + self.data_sets
 
     def reads(self, task: str) -> tuple[DataSet, ...]:
-        """Return the task's data set; domains read none."""
+        """Return the task's data set; a held-out domain reads none."""
         return (DATA_SETS[task],) if task in self.data_sets else ()
 
     def text_tokens(self, task: str, held_out_tokens: int) -> int:
-        """Predict the tokens of the text: `held_out_tokens`, or a data set's published size."""
+        """Return `held_out_tokens` for a domain, and the published size for a data set."""
         return sum(self.published_documents(task)) if task in self.data_sets else held_out_tokens
 
     def num_independent(self, task: str, eval_length: int, held_out_tokens: int) -> int:
-        """Return the number of windows without overlap, because only these are independent."""
+        """Return the number of windows that fit into the text without overlap.
+
+        Overlapping windows are dependent, so further windows do not count.
+        """
         return min(self.token_limit() or held_out_tokens, held_out_tokens) // eval_length
 
     def published_documents(self, task: str) -> list[int]:
-        """Predict the tokens of each document of a data set: the published mean for every one."""
+        """Predict the tokens of each document that a task reads: the published mean for all."""
         number, mean_tokens = PUBLISHED_SIZES[task]
         return [mean_tokens] * min(number, self.document_limit(task) or number)
 
@@ -135,11 +146,13 @@ class TextBenchmark(Benchmark):
         return Sequences({eval_length: windows})
 
     def stream_key(self, task: str) -> tuple[object, ...]:
-        """Return a key of the task's tokens: cells with equal keys score the same tokens."""
+        """Return a cache key of the task's tokens: equal keys mean equal tokens."""
         return task, task in self.data_sets, self.token_limit(), self.document_limit(task)
 
     def stream(self, request: CellRequest) -> tuple[NDArray[np.uint32], Documents | None]:
-        """Return the task's tokens (tokens,), and its documents; None instead for a domain.
+        """Return the token ids to score (tokens,), and the documents that they are from.
+
+        The second value is None for a held-out domain.
 
         Raises:
           UnavailableError: if the corpus has no such domain, or the data set is missing.
@@ -157,25 +170,25 @@ class TextBenchmark(Benchmark):
         return documents.joined()[: self.token_limit()], documents
 
     def require_domain(self, request: CellRequest) -> None:
-        """Raise UnavailableError if the corpus has no domain of the task's name."""
+        """Raise UnavailableError if the study's corpus has no domain with the name of the task."""
         known = request.held_out.domains
         if request.task not in known:
             raise UnavailableError(
                 f"domain {request.task!r}",
-                "no such domain in the held-out text",
+                "a domain that the study's corpus does not have",
                 f"one of its domains: {', '.join(known)}",
-                "name one of these in `domains`",
+                "set `domains` to one or more of these",
             )
 
     def token_limit(self) -> int | None:
-        """Return how many of the text's first tokens to read; None for all."""
+        """Return the maximum number of tokens to read, from the start of the text; None for all."""
         return self.max_tokens or self.form.max_tokens
 
     def document_limit(self, task: str) -> int | None:
         return self.max_documents or self.form.max_documents
 
     def stores(self, num_losses: int) -> bool:
-        """Return True if a cell with this many token losses saves them in its folder."""
+        """Return True if a cell with `num_losses` token losses saves them in its folder."""
         if self.store_nll is not None:
             return self.store_nll
         return num_losses * np.dtype(np.float16).itemsize <= SMALL_BYTES
@@ -186,11 +199,12 @@ def pack_losses(starts: Iterable[int], rows: Iterable[NDArray[np.floating]]) -> 
 
     Args:
       starts: index in the text of each window's first token.
-      rows: NLL in nats of tokens 1..L-1 of each window; lengths L may differ.
+      rows: NLL in nats of tokens 1..L-1 of each window; the window length L may differ.
 
     Returns:
-      `nll` (losses,) float16, window after window; `start` (windows,) int64, the given starts; and
-        `losses` (windows,) int64, the number of losses of each window.
+      Three arrays by name: `nll` (losses,) float16, the losses of all windows one after the other;
+        `start` (windows,) int64, the given starts; and `losses` (windows,) int64, the number of
+        losses of each window.
     """
     halves = [np.asarray(row, dtype=np.float16) for row in rows]
     return {
@@ -206,7 +220,15 @@ def window_samples(
     documents: Documents | None,
     clusters: Iterable[str | None] = repeat(None),
 ) -> tuple[Sample, ...]:
-    """Return a sample per window: its mean NLL, and the document in which the window starts."""
+    """Return one sample per window, with the window's mean NLL as score.
+
+    Args:
+      windows: windows of the text.
+      means: mean NLL in nats of each window, (windows,).
+      documents: documents of the text; the one in which a window starts becomes the sample's
+        `reference`. None: no references.
+      clusters: group of dependent samples of each window, or None for an independent window.
+    """
     names = repeat(None) if documents is None else documents.names_at(windows.starts)
     return tuple(
         Sample(index, windows.length, float(mean), reference=name, cluster=cluster)

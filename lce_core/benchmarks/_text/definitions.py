@@ -1,13 +1,14 @@
 """Perplexity as four groups of papers define it, computed from the mean losses of text windows.
 
-The definitions differ in which tokens of a window they score and how they average. Their input are
-means of windows (`scored_means`), so that the losses of a whole book need not be in memory at once.
-Intervals: bootstrap over clusters of dependent windows (overlapping, or of one document).
+The definitions differ in the tokens of a window that they score and in how they average losses.
+Their input is the mean loss of each window (`scored_means`), so the losses of a whole book need not
+be in memory at once. Intervals are a bootstrap over clusters of dependent windows, which overlap or
+belong to one document.
 
-  windows    exp of the mean over windows of each window's mean NLL. All positions scored: LCEG and
-             LongLoRA (arXiv:2409.12181, Tables 2, 5, 9, 10). New tokens scored: YaRN's GovReport
-             (arXiv:2309.00071, Table 8), where a first window of 32k tokens has the same weight as
-             a later one of 256.
+  windows    exp of the mean over windows of each window's mean NLL. LCEG and LongLoRA score all
+             tokens of a window (arXiv:2409.12181, Tables 2, 5, 9, 10). YaRN's GovReport
+             (arXiv:2309.00071, Table 8) scores only tokens that no earlier window has scored, so a
+             first window with 32k scored tokens has the same weight as a later one with 256.
   tokens     exp of the mean NLL of all scored tokens: Press et al. (arXiv:2108.12409, sliding
              window evaluation).
   documents  mean over documents of exp of each document's mean NLL: Base of RoPE Bounds Context
@@ -30,21 +31,22 @@ from lce_core.statistics.estimates import Estimate, bootstrap_mean
 
 @dataclass(frozen=True, eq=False)
 class Scored:
-    """Input of the definitions: mean loss and number of scored tokens of each window."""
+    """Input of the definitions of perplexity: mean loss and number of scored tokens by window."""
 
     nll: NDArray[np.float64]
     """Mean NLL in nats of each window's scored tokens (windows,)."""
     tokens: NDArray[np.int64]
     """Number of scored tokens of each window (windows,)."""
     clusters: Sequence[Hashable]
-    """Name of each window's document or block; windows with equal names are resampled together."""
+    """Name of the cluster of each window, such as its document. The bootstrap resamples whole
+    clusters."""
 
 
 def scored_means(nll: NDArray[np.floating], tokens: int) -> NDArray[np.float64]:
-    """Return the mean over the last `tokens` losses of each window (windows,).
+    """Return the mean of the last `tokens` losses of each window, (windows,).
 
     Args:
-      nll: losses (windows, L - 1) of tokens 1..L-1.
+      nll: losses of tokens 1..L-1 of each window, (windows, L - 1).
       tokens: number of scored tokens, 1 to L - 1.
     """
     return np.asarray(nll[:, nll.shape[1] - tokens :].mean(axis=1, dtype=np.float64))

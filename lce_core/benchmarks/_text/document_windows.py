@@ -1,4 +1,4 @@
-"""Text windows within single documents; together they score each token of a document once."""
+"""Cut each document into windows and score them, so that each token is scored in one window."""
 
 from __future__ import annotations
 
@@ -19,26 +19,29 @@ class Cut:
 
     document: int
     start: int
-    """Index of the window's first token in the concatenated documents without special tokens."""
+    """Index of the window's first text token in the concatenated documents, which are without
+    special tokens."""
     length: int
-    """Number of tokens, including the beginning-of-text token."""
+    """Number of tokens, including a beginning-of-text token."""
     scored: int
     """Number of scored tokens: those at the window's end that no earlier window has scored."""
     fills: bool
-    """True for the first window of a document that is at least as long as a window."""
+    """True if this is the first window of its document and has the full window length."""
 
 
 def cut_documents(
     sizes: Sequence[int], length: int, stride: int, *, before: bool, truncate: bool
 ) -> list[Cut]:
-    """Cut the windows of every document, in order.
+    """Return the windows of all documents, in order. A document's last window may be shorter.
 
     Args:
-      sizes: tokens of each document, without special tokens.
-      length: tokens of a window.
-      stride: tokens from one start to the next; at most the document tokens of a window.
-      before: True if a window begins with a special token.
-      truncate: True returns only the first window of each document, and skips shorter documents.
+      sizes: number of tokens of each document, without special tokens.
+      length: number of tokens of a window, including a special token at its start.
+      stride: tokens from one window's start to the next. A larger stride than the text of a window
+        is reduced to it, so that no token is left out.
+      before: True if each window begins with a special token.
+      truncate: True returns only the first window of each document, and no window of documents
+        that are shorter than a window.
     """
     room = length - before
     cuts, offset = [], 0
@@ -61,8 +64,13 @@ def document_losses(
 ) -> list[NDArray[np.float32]]:
     """Return the NLL in nats of tokens 1..L-1 of each window, in the order of `cuts`.
 
-    Windows of equal length share batches. `before` is the id of the special token that starts each
-    window; None for none.
+    Windows of equal length are scored together.
+
+    Args:
+      request: provides the model and the loss cache.
+      stream: concatenated documents without special tokens.
+      cuts: windows to score.
+      before: id of the special token at the start of each window; None for none.
     """
     rows: list[NDArray[np.float32]] = [np.zeros(0, np.float32)] * len(cuts)
     by_length: dict[int, list[int]] = {}

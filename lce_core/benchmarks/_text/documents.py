@@ -1,8 +1,8 @@
 """Tokenised documents of PG19, Proof-pile, GovReport or the study's held-out text.
 
-Each text file of a data set is one document, and each row of a .jsonl or .parquet file is one, in
-the column `text` (`input` in GovReport). Files are read by name, only as far as needed. A process
-tokenises each document once for each base model.
+A text file of a data set is one document. In a .jsonl or .parquet file each row is one document, in
+the column `text` (`input` in GovReport). Files are read in the order of their names, only until
+enough documents are read. A process tokenises each document once for each tokenizer.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ DATA_SETS = {
     ),
 }
 PUBLISHED_SIZES = {"pg19": (100, 105_000), "proof_pile": (128, 66_000), "govreport": (973, 11_600)}
-"""(documents of the published test set, approximate Llama tokens of a document), used only to
-estimate costs before data is read.
+"""(number of documents of the published test set, approximate mean Llama tokens of a document).
+These are used only to estimate costs before data is read.
 
 PG19's 100 test books have 6,966,499 words (arXiv:1911.05507, table 1) at 1.5 tokens per word.
-LongLoRA's sample of Proof-pile has 128 documents of at least 32,768 tokens, taken to have twice as
-many. GovReport's 973 reports have 7,897 words each (arXiv:2201.03533, table 1).
+LongLoRA's sample of Proof-pile has 128 documents of at least 32,768 tokens; their mean is assumed
+to be twice that. GovReport's 973 reports have 7,897 words on average (arXiv:2201.03533, table 1).
 """
 _COLUMNS = ("text", "input")
-"""Columns that may contain a document's text."""
+"""Columns that may contain a document's text; the first one that is text is used."""
 _MARK = r"\*\*\* ?{} OF (?:THIS|THE) PROJECT GUTENBERG EBOOK[^*]*\*\*\*"
 _START, _END = re.compile(_MARK.format("START")), re.compile(_MARK.format("END"))
 _LATIN = re.compile(rb"Character set encoding: *(ISO-8859-\d+)")
@@ -64,17 +64,18 @@ class Documents:
 
     names: tuple[str, ...]
     tokens: tuple[Tokens, ...]
-    """Ids of each document, without special tokens."""
+    """Token ids of each document, without special tokens."""
     bos: int | None
-    """Id of the beginning-of-text token that `joined` puts before every document; None: none."""
+    """Id of the beginning-of-text token that `joined` puts before every document; None if the
+    tokenizer has no such token."""
 
     def joined(self) -> Tokens:
-        """Concatenate all documents, each preceded by `bos` (tokens,)."""
+        """Concatenate the token ids of all documents, each preceded by `bos`; (tokens,)."""
         first = np.array([] if self.bos is None else [self.bos], dtype=np.uint32)
         return np.concatenate([part for ids in self.tokens for part in (first, ids)])
 
     def names_at(self, places: NDArray[np.int64]) -> list[str]:
-        """Return the name of the document at each index in `joined()`."""
+        """Return the name of the document at each index of `places`, which count in `joined()`."""
         sizes = [len(ids) + (self.bos is not None) for ids in self.tokens]
         found = np.searchsorted(np.cumsum(sizes), places, side="right")
         return [self.names[index] for index in found]
@@ -88,17 +89,19 @@ def read_documents(
     at_most: int | None = None,
     max_tokens: int | None = None,
 ) -> Documents:
-    """Read the first documents of a data set.
+    """Read and tokenise the first documents of a data set.
 
     Args:
-      request: provides folder and tokenizer.
-      name: one of `DATA_SETS`.
-      at_least: skip documents with fewer tokens.
+      request: provides the user's data folders and the tokenizer.
+      name: key of `DATA_SETS`.
+      at_least: minimum tokens of a document; shorter documents are skipped.
       at_most: maximum number of documents; None for all.
-      max_tokens: maximum tokens of all documents together, which cuts the last; None for no limit.
+      max_tokens: maximum tokens of all documents together. The last document is cut to fit. None
+        for no limit.
 
     Raises:
-      UnavailableError: if the data set is not on this machine, or has no document of that length.
+      UnavailableError: if the data set is not on this machine, or all its documents have fewer than
+        `at_least` tokens.
       DataError: if a file cannot be read.
     """
     source = _source(request.tokenizer, name, request.data_folders)
@@ -116,7 +119,7 @@ def read_documents(
             f"data set {name!r}",
             f"{longest} tokens in the longest document",
             f"a document of at least {at_least} tokens",
-            "lower min_document_tokens or give longer documents",
+            "use a shorter length or min_document_tokens, or longer documents",
         )
     names, tokens = zip(*chosen, strict=True)
     return Documents(names, tokens, _separator(request))
@@ -129,15 +132,16 @@ def _separator(request: CellRequest) -> int | None:
 
 
 def held_out_documents(request: CellRequest, *, at_least: int, max_tokens: int | None) -> Documents:
-    """Return the documents of the task's held-out domain, named DOMAIN-INDEX.
+    """Return the documents of the task's held-out domain, with names such as "prose-0".
 
     Args:
-      request: provides text and domain.
-      at_least: skip documents with fewer tokens.
-      max_tokens: maximum tokens of the domain to read, which cuts the last document; None for all.
+      request: provides the held-out text and, as its task, the domain.
+      at_least: minimum tokens of a document; shorter documents are skipped.
+      max_tokens: number of tokens to read from the start of the domain, which may cut the last
+        document; None for all.
 
     Raises:
-      UnavailableError: if there is no document of that length.
+      UnavailableError: if all documents have fewer than `at_least` tokens.
     """
     stream = request.held_out.stream(request.task)[:max_tokens]
     starts = request.held_out.document_starts(request.task)
@@ -150,7 +154,7 @@ def held_out_documents(request: CellRequest, *, at_least: int, max_tokens: int |
             f"domain {request.task!r}",
             f"{max(map(len, tokens))} tokens in the longest held-out document",
             f"a document of at least {at_least} tokens",
-            "lower min_document_tokens or give longer documents",
+            "use a shorter length or min_document_tokens, or a corpus with longer documents",
         )
     names = tuple(f"{request.task}-{index}" for index in chosen)
     return Documents(names, tuple(tokens[index] for index in chosen), bos)
@@ -165,6 +169,13 @@ def document_tokens(
     at_most: int | None = None,
 ) -> list[int]:
     """Estimate the tokens of each document that `read_documents` would return, from its bytes.
+
+    Args:
+      base_model: provides the mean number of bytes per token.
+      name: key of `DATA_SETS`.
+      folders: the user's folder of each data set.
+      at_least: minimum tokens of a document; shorter documents are skipped.
+      at_most: maximum number of documents; None for all.
 
     Raises:
       UnavailableError: if the data set is not on this machine.
@@ -198,14 +209,14 @@ def _texts(name: str, files: Seen) -> Iterator[tuple[str, str]]:
                     f"{file}: row {number}",
                     f"no text in {' or '.join(_COLUMNS)}, only"
                     f" {', '.join(sorted(row)) or 'nothing'}",
-                    "documents as text, for the base model's own tokenizer",
-                    "use the data set in its published form",
+                    "the document's text, because lce tokenises it for each base model",
+                    "use the published files unchanged",
                 )
             yield f"{file.name}:{number}", text
 
 
 def _book(file: Path) -> str:
-    """Return a Project Gutenberg text without its header and licence."""
+    """Return the text of a Project Gutenberg book without the header and licence."""
     declared = _LATIN.search(file.read_bytes()[:4096])
     text = read_text(file, declared.group(1).decode() if declared else "utf-8")
     start, end = _START.search(text), _END.search(text)
@@ -213,7 +224,7 @@ def _book(file: Path) -> str:
 
 
 class _Source:
-    """Tokenises the documents of a data set on demand, each once for all callers."""
+    """Documents of a data set. Each is tokenised when first needed, and kept for later callers."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, name: str, files: Seen) -> None:
         self._tokenizer, self._texts = tokenizer, _texts(name, files)

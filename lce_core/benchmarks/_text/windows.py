@@ -1,4 +1,4 @@
-"""Windows of a token stream and their losses, from the loss cache or computed in small groups."""
+"""Cut windows from a token stream, and score them in groups with the help of the loss cache."""
 
 from __future__ import annotations
 
@@ -16,14 +16,18 @@ from lce_core.evaluation.windows import Stream, Windows
 from lce_core.progress import Progress
 
 _GROUP_TOKENS = 1 << 22
-"""Maximum tokens of the windows scored at once; their float32 losses take 16 MB."""
+"""Maximum tokens of a group of windows. The float32 losses of a group take at most 16 MB."""
 
 
 def num_windows(stream_tokens: int, length: int, stride: int, *, drop_last: bool) -> int:
-    """Return the number of windows of `length` tokens that start every `stride` tokens.
+    """Return the number of windows of `length` tokens whose starts are `stride` tokens apart.
 
-    `drop_last` counts like LCEG's script: ceil((stream_tokens - length) / stride) - 1, which leaves
-    out at least the last window. Otherwise every window within the stream counts.
+    Args:
+      stream_tokens: number of tokens of the stream.
+      length: number of tokens of a window.
+      stride: tokens from one window's start to the next.
+      drop_last: False counts all windows within the stream. True counts as LCEG's script does:
+        ceil((stream_tokens - length) / stride) - 1, which leaves out at least the last window.
     """
     room = stream_tokens - length
     return max(0, -(-room // stride) - 1) if drop_last else max(0, room // stride + 1)
@@ -32,7 +36,7 @@ def num_windows(stream_tokens: int, length: int, stride: int, *, drop_last: bool
 def cut_windows(
     stream: NDArray[np.uint32], length: int, stride: int, *, drop_last: bool = False
 ) -> Windows:
-    """Cut the windows counted by `num_windows`.
+    """Cut a stream into windows; `num_windows` explains the arguments and counts the windows.
 
     Raises:
       UnavailableError: if the stream is too short for a single window.
@@ -41,10 +45,10 @@ def cut_windows(
     if not count:
         needed = length + (stride + 1 if drop_last else 0)
         raise UnavailableError(
-            "held-out text",
+            "text to score",
             f"{len(stream)} tokens",
-            f"at least the {needed} tokens of a window of {length} at stride {stride}",
-            "raise evaluation.held_out_tokens or give the domain or data set more text",
+            f"at least {needed} tokens, enough for one window of {length} at stride {stride}",
+            "use a shorter length, raise evaluation.held_out_tokens for a domain, or add text",
         )
     return Windows(Stream(stream), np.arange(count) * stride, length)
 
@@ -52,13 +56,13 @@ def cut_windows(
 def window_scores(
     request: CellRequest, windows: Windows, report: Progress | None = None
 ) -> Iterator[tuple[int, TokenScores]]:
-    """Yield (index of the group's first window, scores of the group's tokens), group by group.
+    """Score windows in groups; yield (index of a group's first window, scores of its tokens).
 
-    A group is a number of consecutive windows whose losses fit into 16 MB. Losses in the request's
-    cache are not computed again.
+    A group is as many consecutive windows as have losses of at most 16 MB, at least one. Losses in
+    the request's cache are not computed again.
 
     Args:
-      request: provides the model and the cache.
+      request: provides the model and the loss cache.
       windows: windows to score.
       report: called with (windows done, total windows); None means the request's callback.
     """
@@ -131,5 +135,11 @@ def _text_of(windows: Windows) -> Text:
 
 
 def shifted(report: Progress, first: int, total: int) -> Progress:
-    """Return a progress callback for work that starts after `first` of `total` windows are done."""
+    """Return a callback for a part of some work: it reports `first` + the part's progress.
+
+    Args:
+      report: callback for the whole work.
+      first: number of windows that were done before the part.
+      total: number of windows of the whole work.
+    """
     return lambda done, _: report(first + done, total)
