@@ -5,9 +5,9 @@ is a group of the windows (slices of text) that the cell scores.
 
 A process computes its cell range by range. After `seconds` the cell counts as long: the process
 writes the ranges scored so far and offers the remaining ones to all processes. A lease gives one
-process the exclusive right to score a range and to commit the scores. This may be the cell's own
-process or any other with a free slot (`assist`). A cell that was interrupted continues with the
-ranges already committed. A short cell writes nothing.
+process, the cell's own or any other with a free slot (`assist`), the exclusive right to score a
+range and to commit the scores. A cell that was interrupted continues with the ranges already
+committed. A short cell writes nothing.
 
 A range is a whole number of batches, and the ranges depend only on the windows and the batch size.
 Results are therefore bitwise equal, no matter which process scores which range. Only ranges from
