@@ -55,10 +55,10 @@ ATTEMPT = ".attempt-"
 
 @dataclass
 class Attempt:
-    """One attempt to compute a step, passed to the function that computes it.
+    """One attempt to compute a step: the argument of the function that computes the step.
 
-    The function writes the artifact's files to `out`. Files in `progress`, such as checkpoints,
-    survive a crash, and the next attempt continues from them.
+    The function writes the artifact's files to the folder `out`. Files in the folder `progress`,
+    such as checkpoints, survive a crash, and the next attempt continues from them.
     """
 
     step: Step

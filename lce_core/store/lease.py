@@ -110,7 +110,7 @@ def holders(folder: Path) -> dict[str, Holder]:
 class Lease:
     """The exclusive right to compute one step, renewed by a heartbeat until it is released.
 
-    Use it as a context manager, and call `require` before every commit.
+    Use it as a context manager, and call `require` directly before the result is saved.
     """
 
     def __init__(self, path: Path, token: str, *, is_takeover: bool) -> None:

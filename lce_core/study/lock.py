@@ -162,7 +162,7 @@ def _data(steps: Iterable[Step]) -> Iterator[tuple[str, str]]:
 
 
 def _reader(step: Step, name: str) -> str:
-    """Return what the digest in spec field `name` belongs to, as "data of benchmark ruler"."""
+    """Return what the digest in spec field `name` identifies, as in "data of benchmark ruler"."""
     of = {"digest": "corpus", "data": "benchmark", "published": "method"}.get(name, "base_model")
     return f"{name} of {of} {step.spec[of]['name']}"
 

@@ -59,7 +59,7 @@ class PlannedCell:
     """Reason why the cell cannot be computed, such as missing input data. None if it can be."""
     expected: Step | None = None
     """If input data is missing: the step with a temporary fingerprint (see `StudyPlan.expected`).
-    None if no data is missing."""
+    None if no data is missing, or if the cell could not be computed even with the data."""
 
 
 @dataclass(frozen=True)

@@ -73,7 +73,7 @@ class Orphan:
 
 @dataclass(frozen=True)
 class PlanDiff:
-    """Result of `compare`."""
+    """Result of `compare`: the states of the planned steps, and the orphaned artifacts."""
 
     states: dict[str, StepState]
     """State of each planned step, by fingerprint. The reason of a missing step lists the settings

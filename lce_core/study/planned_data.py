@@ -26,7 +26,7 @@ class Data:
 
     @classmethod
     def of(cls, digest: Callable[[], str | None]) -> Data:
-        """Call `digest` and return its result; if it raises UnavailableError, set `absent` instead.
+        """Call `digest` and store its result, or the message of its UnavailableError as `absent`.
 
         Raises:
           DataError: if the data exists but cannot be read.

@@ -47,7 +47,8 @@ class MethodEntry(Section):
     method: Method
     """The method and its parameters. A study file gives them as `name` and further keys."""
     label: str = Field(pattern=r"^[a-z0-9][a-z0-9_]*$", max_length=MAX_LABEL)
-    """Name in tables. Defaults to the method's name. Entries of the same method need labels."""
+    """Name in tables. Defaults to the method's name. Several frozen entries of one method need
+    different labels, and so do several tuned ones."""
     tuned: bool = False
     """Fine-tune the base model with the method before evaluating."""
     train_positions: Positions = "exact"

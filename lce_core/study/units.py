@@ -23,7 +23,7 @@ from lce_core.study.step_kinds import BaseSpec, kind_named
 
 @dataclass(frozen=True)
 class Unit:
-    """Steps that one worker computes one after another."""
+    """A list of steps that one worker computes one after another."""
 
     name: str
     kind: str

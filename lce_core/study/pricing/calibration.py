@@ -3,11 +3,12 @@
 `Calibration` uses finished steps of the store, before a run; `RunCalibration` uses the finished
 steps of the current run. Steps belong to nested groups, from wide to narrow: ("cell",), ("cell",
 "ruler"), ("cell", "ruler", "yarn"). For each group with at least `LEAST` finished steps, a line in
-log-log space maps predicted to measured seconds. By default the line has slope 1 and multiplies
-predictions by the median ratio of measured to predicted seconds. If step sizes differ enough and
-the fit improves, the slope is the median slope of all pairs of steps (Theil 1950, Sen 1968), which
-tolerates up to 29 % outliers. A step uses the line of its narrowest group that has one. For steps
-smaller or larger than all finished ones, the ratio at that end of the line applies.
+log-log space maps predicted to measured seconds. By default the line has slope 1, so it multiplies
+predictions by a constant. If step sizes differ enough and the fit improves, the slope is the median
+slope of all pairs of steps (Theil 1950, Sen 1968), which tolerates up to 29 % outliers. The level
+of the line makes the sum of the fitted seconds equal to the sum of the measured ones, with outliers
+clipped. A step uses the line of its narrowest group that has one. For steps smaller or larger than
+all finished ones, the ratio at that end of the line applies.
 
 The error of a total time has two components. The scatter of single steps averages out over many
 steps; the error of a group's line does not. Steps of the same narrower group are assumed to have
@@ -40,8 +41,7 @@ _BETTER = 0.9
 """A fitted slope replaces slope 1 only if the spread of its residuals is less than this fraction of
 the spread with slope 1."""
 _SLOPES = (0.5, 2.0)
-"""Smallest and largest slope of a line. Fitted slopes outside are attributed to noise and
-clipped."""
+"""Smallest and largest slope of a line. Slopes outside are attributed to noise and clipped."""
 _NORMAL = 1.4826
 """Ratio of standard deviation to median absolute deviation for normal errors."""
 _MEDIAN = math.sqrt(math.pi / 2)
@@ -60,8 +60,8 @@ class Timing:
     predicted: float
     measured: float
     judged: float | None = None
-    """Seconds that a cost model predicts which was fitted without this step (cross-validation), for
-    the error estimate. None if the cost model was not fitted to finished steps."""
+    """Seconds predicted by a cost model that was fitted without this step (cross-validation). The
+    error estimate uses it. None if the cost model was not fitted to finished steps."""
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,7 @@ class Line:
     spread: float
     """Robust standard deviation of the residuals, in units of the natural logarithm."""
     independent: int
-    """Number of independent observations: finished steps, or the narrower groups that they are
-    in."""
+    """Number of independent observations: finished steps, or narrower groups that contain them."""
 
     def seconds(self, predicted: float) -> float:
         """Return the calibrated seconds for `predicted` seconds; 0 if `predicted` is 0."""
@@ -240,9 +239,9 @@ def _median_slope(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
 
 
 def _relative(spread: float) -> float:
-    """Return the relative standard deviation of a value whose log has standard deviation `spread`.
+    """Return the relative standard deviation of a log-normal value.
 
-    The value is log-normal.
+    `spread` is the standard deviation of its natural logarithm.
     """
     return math.sqrt(math.expm1(min(spread, 5.0) ** 2))
 

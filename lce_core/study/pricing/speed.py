@@ -76,8 +76,8 @@ class Speed:
     device: str
     """Device name: "cpu", or a key of `DEVICE_TYPES`."""
     origin: Origin
-    """Source of the rates: a GPU's data sheet, finished steps ("measured"), or a timed matrix
-    product, because there are no finished steps ("guessed")."""
+    """Source of the rates: a GPU's data sheet, finished steps of any kind ("measured"), or only a
+    timed matrix product, because no step has finished ("guessed")."""
     training: Rates
     evaluation: Rates
     step_seconds: Mapping[str, float] = field(default_factory=dict)
@@ -125,7 +125,8 @@ def from_data_sheet(device: DeviceType) -> Speed:
 def fitted(finished: Sequence[Finished], calibrate: Callable[[], Rates]) -> Speed:
     """Fit the cost model of this machine's CPU to finished steps.
 
-    If no training run or no evaluation has finished, its rates are those that `calibrate` returns.
+    `calibrate` returns rates for what the finished steps do not show: for training if no training
+    run has finished, for evaluation if no cell has, for decoding if no cell generated tokens.
     """
     kinds = {kind: [one for one in finished if one.kind == kind] for kind in _GUESSED_SECONDS}
     trained, evaluated = kinds["base"] + kinds["finetune"], kinds["cell"]

@@ -81,7 +81,7 @@ class TimeLeft:
 
     @property
     def done(self) -> float:
-        """Fraction, 0 to 1, of the run's predicted seconds that belongs to steps no longer left."""
+        """Fraction of the run's predicted seconds that belongs to the steps removed by `end`."""
         if not self._left or not self._whole:
             return 1.0
         return 1.0 - min(1.0, sum(self._predicted[s].seconds for s in self._left) / self._whole)
