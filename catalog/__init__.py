@@ -1,5 +1,5 @@
 """The DuckDB catalog: the contents of the store as SQL views.
 
 `build` writes the file from records and plans; `queries` reads it. Neither imports torch, Prefect
-or MLflow. The file holds nothing of its own: `lce rebuild catalog` recreates it from the store.
+or MLflow. The file contains no data of its own: `lce rebuild catalog` recreates it from the store.
 """

@@ -1,10 +1,10 @@
 """Run a user's SQL statement in a separate process: `python -m catalog.apart`.
 
-DuckDB's memory limit does not count large values, nor much of what text and list functions
-allocate. The kernel's limit of a process (RLIMIT_DATA) counts all memory: an expensive statement
-fails in its own process and does not exhaust the machine's memory. The request is JSON on standard
-input. The process prints the rows as lines of JSON; a value of a type that JSON lacks is written as
-{"type": parts}, as `_packed` returns it.
+DuckDB's own memory limit ignores large values and much of the memory of text and list functions.
+The kernel's limit for a process (RLIMIT_DATA) counts all memory: an expensive statement fails in
+its own process and does not exhaust the machine's memory. The request is JSON on standard input.
+The process prints the rows as lines of JSON. A value whose type JSON lacks is written as
+{TYPE: PARTS}, such as {"date": "2026-01-31"} (see `_packed`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from catalog.limits import QUERY_SECONDS, Limits, limits, out_of_memory, too_slo
 from lce_core.errors import SpecError, restored
 
 _GRACE_SECONDS = 5.0
-"""Extra time after which the process of a statement that DuckDB cannot interrupt is killed."""
+"""A process that exceeds its time limit by this much is killed, because DuckDB cannot interrupt
+every statement."""
 
 Rows = list[tuple[Any, ...]]
 
@@ -50,13 +51,13 @@ def answer_apart(
       path: Path of the catalog.
       sql: One read-only statement.
       seconds: Time limit in seconds.
-      most_rows: Maximum number of rows to read; None: all rows.
+      most_rows: Read only this many rows; None: all rows.
       memory: Memory limit of the process in bytes; None: half of the free memory, at most 4 GB.
       most_bytes: Maximum size of the rows in bytes; None: an eighth of the memory limit.
-      environment: Environment variables of the process; None: inherited.
+      environment: Environment variables of the child process; None: those of this process.
 
     Raises:
-      SpecError: see `run_query`.
+      SpecError: if `catalog.queries.run_query` would raise it for this statement.
     """
     within = limits(memory)
     if most_bytes is not None:
@@ -145,7 +146,7 @@ def _received(
     The last value is False if the process died before it had sent every row.
 
     Raises:
-      SpecError: the process reports an error of the query.
+      SpecError: if the process reports an error of the query.
     """
     assert process.stdin
     assert process.stdout
@@ -184,7 +185,7 @@ _READ: dict[str, Callable[[Any], Any]] = {
     "dict": lambda pairs: {_unpacked(key): _unpacked(value) for key, value in pairs},
     "str": str,
 }
-"""Function that rebuilds a value from its JSON form, by name of the value's type."""
+"""Functions that rebuild a value from its JSON form; each key is the name of the value's type."""
 
 
 def _packed(value: Any) -> Any:

@@ -57,9 +57,10 @@ _VIEWS = (
     "seeds",
     "paper_tables",
 )
-"""SQL files in `sql/`, in the order in which they are run: a view needs the ones that it reads."""
+"""SQL files in `sql/` in the order of execution: each view follows the views that it reads."""
 _PAPER_VIEWS = ("paper_training", "paper_figures")
-"""SQL files of views written by hand, run after `paper_table_views` has created the schemas."""
+"""SQL files of handwritten views. They run last, because `paper_table_views` creates their schemas.
+"""
 _REFERENCE = Path(__file__).parent / "reference"
 _PAPER_TABLES = {
     "score": "scores",
@@ -67,7 +68,7 @@ _PAPER_TABLES = {
     "erratum": "errata",
     "place": "tables",
 }
-"""File name in `reference/` (without .csv) that fills each table of the schema `papers`."""
+"""CSV file in `reference/` (without .csv) of each table in the schema `papers`."""
 _CSV_FORMAT = "AUTO_DETECT false, DELIM ',', QUOTE '\"', ESCAPE '\"', NEW_LINE '\\n'"
 
 
@@ -79,8 +80,8 @@ def build_catalog(store: Store, path: Path | None = None) -> Path:
       path: Path of the catalog; by default `catalog.duckdb` in the store's home.
 
     Raises:
-      OSError: the folder is not writable; an existing catalog is unchanged.
-      StoreError: a damaged file in the catalog's place cannot be renamed.
+      OSError: if the folder is not writable; an existing catalog stays unchanged.
+      StoreError: if the file in the catalog's place is damaged and cannot be renamed.
     """
     path = path or store.home / CATALOG
     with _only_builder(path):
@@ -99,7 +100,7 @@ def refresh_catalog(store: Store, path: Path | None = None) -> Path:
 
 
 def _is_current(path: Path, state: str) -> bool:
-    """Return True if nobody changed the file and its note names the same digest of the store."""
+    """Return True if the file was built from the digest `state` and is unchanged since then."""
     note = noted(note_beside(path))
     return note.get("store") == state and path.is_file() and is_as_built(path)
 
@@ -149,8 +150,8 @@ def write_tables(tables: Mapping[str, pa.Table], path: Path) -> None:
     """Write a new catalog to `path`, with all views and the comparisons of methods.
 
     Args:
-      tables: rows by name of the table in schema `store`, as `extraction.extract` returns them.
-      path: an existing file is overwritten.
+      tables: rows of the tables in schema `store`, by table name (see `extraction.extract`).
+      path: file to write; an existing file is overwritten.
     """
     from catalog.comparisons import fill_comparisons  # imports scipy, which readers do not need
 
@@ -189,7 +190,7 @@ def _sql(name: str) -> str:
 
 @contextlib.contextmanager
 def _attached(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open a connection that writes to `path` and commits once, on exit: each commit is slow."""
+    """Open a connection that writes to `path` and commits once, on exit: commits are slow."""
     config: dict[str, str | bool | int | float | list[str]] = {
         "autoinstall_known_extensions": "false",
         "autoload_known_extensions": "false",

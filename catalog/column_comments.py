@@ -1,6 +1,7 @@
 """SQL comments of the columns that mean the same in every view.
 
-The SQL files comment only columns that a single view has, or that mean something else in a view.
+The SQL files contain only the comments of columns that a single view has, or whose meaning in a
+view differs.
 """
 
 from __future__ import annotations
@@ -50,9 +51,9 @@ SHARED = {
 
 
 def comment_shared_columns(connection: duckdb.DuckDBPyConnection) -> None:
-    """Give each view column that is named in `SHARED` and has no comment the comment listed there.
+    """Add the comments of `SHARED` to all columns of views that have no comment yet.
 
-    Views that readers do not use (schemas `store` and `papers`) are commented too.
+    This includes views that readers do not use (schemas `store` and `papers`).
     """
     columns = connection.execute(
         "SELECT schema_name, table_name, column_name FROM duckdb_columns() c"

@@ -25,8 +25,8 @@ _DAMAGED = (
     "encrypted",
     "deserialize",
 )
-"""Phrases in DuckDB's messages about a damaged file. DuckDB raises the same exception classes for
-other problems too, such as a locked file."""
+"""Phrases in DuckDB's messages about a damaged file. The exception class does not suffice, because
+DuckDB raises the same classes for other problems, such as a locked file."""
 _CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
@@ -36,10 +36,10 @@ _CONFIG: dict[str, str | bool | int | float | list[str]] = {
 
 
 def catalog_damage(path: Path) -> str | None:
-    """Return the problem of a catalog, worded to follow "it is"; None if healthy or missing.
+    """Return what is wrong with a catalog, worded to follow "it is"; None if healthy or missing.
 
-    An unchanged file is recognized by its size and times. For any other file every block is read,
-    because DuckDB opens files that are damaged in later blocks.
+    A file that is unchanged since it was built is healthy. Of any other file every block is read,
+    because DuckDB opens files whose first blocks are undamaged.
     """
     try:
         if odd := odd_kind(path):
@@ -61,20 +61,20 @@ def catalog_damage(path: Path) -> str | None:
 
 
 def note_beside(path: Path) -> Path:
-    """Return the path of the hidden JSON file that records what a catalog was built from."""
+    """Return the path of a catalog's note: a hidden JSON file with digests of its inputs."""
     return path.with_name(f".{path.name}.origin.json")
 
 
 def marks(path: Path) -> dict[str, str]:
-    """Return the sha256 and the file times of a catalog just built, by their names in the note."""
+    """Return the sha256 and the file times of a new catalog, as entries of its note."""
     return {"sha256": sha256_file(path), "stat": _times(path)}
 
 
 def is_as_built(path: Path) -> bool:
-    """Return True if the file has the times or the sha256 that its note recorded when built.
+    """Return True if the file's times or sha256 equal those that its note recorded after the build.
 
     Raises:
-      OSError: the file cannot be read.
+      OSError: if the file cannot be read.
     """
     note = noted(note_beside(path))
     return note.get("stat") == _times(path) or note.get("sha256") == sha256_file(path)
@@ -97,7 +97,7 @@ def _read_all(connection: duckdb.DuckDBPyConnection) -> None:
     """Read every block of every table, so that DuckDB checks it.
 
     Raises:
-      duckdb.Error: a block is damaged.
+      duckdb.Error: if a block is damaged.
     """
     tables = connection.execute(
         'SELECT format(\'catalog."{}"."{}"\', schema_name, table_name) FROM duckdb_tables()'

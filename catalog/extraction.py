@@ -1,8 +1,8 @@
 """Convert the store to Arrow tables, one per table of `sql/schema.sql`.
 
 Rows are ordered by study, plan position and artifact folder, so the same store always gives the
-same tables. A cell or training run with intact files that cannot be parsed gives no rows and counts
-as damaged: one bad file must not break the catalog.
+same tables. If the files of a cell or training run are intact but cannot be parsed, it has no rows
+and counts as damaged, so that one bad file does not break the catalog.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ _NUMBERS = (
     ("predicted_", "predicted", ("tokens", "flops")),
     ("prompt_tokens_", "prompt_tokens", ("mean", "min", "max")),
 )
-"""(Prefix of a catalog column, key in a cell's result, keys inside it): `predicted_tokens` is
-`result["predicted"]["tokens"]`."""
+"""Columns that are read from a cell's result, as (prefix of the column name, key in the result,
+keys inside it): column `predicted_tokens` contains `result["predicted"]["tokens"]`."""
 _UNREADABLE = (OSError, ValueError, KeyError, LceError, pa.ArrowException)
 
 
@@ -91,7 +91,7 @@ class _Loss(_Parsed):
 
 
 def extract(store: Store) -> dict[str, pa.Table]:
-    """Read the store; return an Arrow table per catalog table, without those that have no rows."""
+    """Read the store; return an Arrow table for each catalog table that has rows, by table name."""
     holdings, plans = take_stock(store), store.studies.plans()
     environments = {
         short: fingerprint(record.environment)[:ID_DIGITS]

@@ -2,7 +2,7 @@
 
 Tables fit the given width: columns with a constant value are stated once above the table, long
 names break at underscores, and columns that still do not fit continue in a second table that
-repeats the key columns. CSV and JSON hold every value unrounded and every text unchanged.
+repeats the key columns. CSV and JSON contain all values unrounded and all texts unchanged.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def format_rows(columns: Sequence[str], rows: Rows, form: str, width: int = WIDT
     """Return rows as `table`, `csv` or `json`, without a trailing newline.
 
     Raises:
-      SpecError: the format is unknown.
+      SpecError: if the format is unknown.
     """
     if form == "table":
         return _table([visible(name) for name in _distinct(columns)], rows, width)
@@ -157,7 +157,7 @@ class _Grid:
         return "\n".join(line.rstrip() for line in lines)
 
     def constants(self, shown: list[int], width: int) -> str:
-        """Format columns with one value in all rows as "name=value"; list empty columns after."""
+        """Format constant columns as "name=value", then list the columns that have no values."""
         empty = [self.columns[i] for i in shown if self.cells[0][i] == _NULL]
         constants = [f"{self.columns[i]}={self.cells[0][i]}" for i in shown]
         lines = _folded(
@@ -182,7 +182,7 @@ class _Grid:
         return ("\n" + "-" * width + "\n").join(blocks)
 
     def _keys(self, shown: list[int]) -> list[int]:
-        """Return the shortest column prefix that identifies every row; empty if all are needed."""
+        """Return the first columns that together identify every row; empty if all are needed."""
         for number in range(1, len(shown)):
             keys = shown[:number]
             if len({tuple(row[i] for i in keys) for row in self.cells}) == len(self.cells):
@@ -237,7 +237,7 @@ def _folded_name(name: str, width: int) -> list[str]:
 
 
 def _folded(text: str, width: int) -> list[str]:
-    """Wrap text to lines of at most `width`, at blanks where possible."""
+    """Wrap text to lines of at most `width` characters, at spaces where possible."""
     lines = []
     for line in text.splitlines() or [""]:
         rest = line
@@ -251,7 +251,7 @@ def _folded(text: str, width: int) -> list[str]:
 
 
 def _distinct(columns: Sequence[str]) -> list[str]:
-    """Return the names, repeated ones numbered (`score_2`): no column hides another in JSON."""
+    """Return unique column names for JSON: a repeated name gets a number, such as `score_2`."""
     named: list[str] = []
     for column in columns:
         name, number = column, 1

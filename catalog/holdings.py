@@ -1,7 +1,7 @@
-"""List the contents of a store: records by id, reasons for damage, and noted failures.
+"""List the contents of a store: the records of artifacts, damaged artifacts, and failed steps.
 
-Only files that records list are read. An artifact that does not match its record counts as damaged;
-the catalog reports the reason, and no error is raised.
+Only files that records list are read. An artifact that does not match its record counts as damaged.
+The catalog reports the reason; no error is raised.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class Holdings:
     folders: dict[str, Path] = field(default_factory=dict)
     records: dict[str, Record] = field(default_factory=dict)
     damage: dict[str, str] = field(default_factory=dict)
-    """Why an artifact is damaged; an id without an entry is intact."""
+    """Reasons why artifacts are damaged. An artifact without an entry is intact."""
     failures: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Notes of steps whose last attempt failed, as `FailureNotes.add` writes them."""
+    """Notes about steps whose last attempt failed (see `FailureNotes.add`)."""
 
     def intact(self, short: str) -> Record | None:
         """Return the record of an undamaged artifact; None if it is damaged or missing."""
@@ -37,7 +37,7 @@ class Holdings:
         """Return the path of an artifact's file.
 
         Raises:
-          StoreError: the record does not list the file.
+          StoreError: if the artifact's record does not list the file.
         """
         if name not in self.records[short].files:
             raise StoreError(

@@ -1,4 +1,4 @@
-"""Limits of memory, disk and result size for SQL statements."""
+"""Limits of memory, temporary files and result size for SQL statements."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ MIN_MEMORY_BYTES = 256 << 20
 _SHARE_OF_FREE_MEMORY = 0.5
 _SHARE_OF_FREE_DISK = 0.25
 _SHARE_OF_DUCKDB = 0.6
-"""DuckDB's limit as a share of its process's limit. It is lower because DuckDB does not count every
-allocation."""
+"""DuckDB's own memory limit as a share of its process's limit. It is lower, because DuckDB does not
+count every allocation."""
 _SHARE_OF_RESULT = 0.125
 """Maximum size of a result as a share of the memory limit. It is small because formatting holds up
 to four copies: rows, cell texts, aligned lines and the whole text."""
@@ -45,7 +45,7 @@ class Limits:
     spill: int
     """Size limit of the temporary files that DuckDB writes when its memory is full."""
     result: int
-    """Size limit of the rows as Python objects."""
+    """Size limit of the result's rows as Python objects."""
 
     @property
     def database(self) -> int:
@@ -76,7 +76,7 @@ def limits(memory: int | None = None, disk: Path | None = None) -> Limits:
 
 
 def free_memory(cgroup: Path = _CGROUP) -> int:
-    """Return the free memory in bytes, of the machine or of the container if it has less."""
+    """Return the free memory of the machine or of its container, whichever is less, in bytes."""
     free = int(psutil.virtual_memory().available)
     try:
         allowed = int((cgroup / "memory.max").read_text(encoding="ascii"))
@@ -93,7 +93,7 @@ def bytes_of(size: str, option: str) -> int:
     """Parse a size such as `8GB` or `512MB` into bytes.
 
     Raises:
-      SpecError: the text is not a size, or the size is too small for any query.
+      SpecError: if the text is not a size, or the size is less than 256 MB.
     """
     found = re.fullmatch(r"(\d{1,15}(?:\.\d{1,9})?) ?([KMGT]?)I?B?", size.strip().upper())
     number = int(float(found[1]) * _UNITS[found[2]]) if found else 0
@@ -113,7 +113,7 @@ def too_slow(sql: str, seconds: float) -> SpecError:
         "SQL",
         f"no result of {sql} after {seconds:g} s",
         f"a query that takes at most {seconds:g} s",
-        "select fewer rows, or add a LIMIT",
+        "add conditions so that the query reads fewer rows, or add a LIMIT",
     )
 
 
@@ -122,7 +122,7 @@ def out_of_memory(sql: str, message: str, within: Limits) -> SpecError:
     return SpecError(
         "SQL",
         f"{sql} ({message})",
-        f"a query that takes at most {formats.size(within.memory)} of memory and"
+        f"a query that needs at most {formats.size(within.memory)} of memory and"
         f" {formats.size(within.spill)} of temporary files",
         _MORE,
     )
@@ -133,6 +133,6 @@ def too_large(sql: str, num_rows: int, within: Limits) -> SpecError:
     return SpecError(
         "SQL",
         f"{sql} (more than {formats.size(within.result)} in the first {num_rows:,} rows)",
-        f"an answer of at most {formats.size(within.result)}",
+        f"a result of at most {formats.size(within.result)}",
         _MORE,
     )

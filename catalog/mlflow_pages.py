@@ -1,8 +1,8 @@
-"""URLs of a study's pages in the MLflow UI; the only module that builds them.
+"""Build the URLs of a study's pages in the MLflow UI.
 
-MLflow assigns ids to experiments and runs when they are written. `lce` therefore notes the
-ids beside its database (mlflow/pages.json), and this module reads them without importing MLflow and
-without a running UI. The server address is that of the UI started by `lce up` for the store
+MLflow assigns ids to experiments and runs when they are written. `lce` therefore writes the ids to
+a file beside MLflow's database (mlflow/pages.json). This module reads the file, so it needs neither
+MLflow nor a running UI. The server address is that of the UI started by `lce up` for the store
 (services/mlflow.json), or the default address.
 """
 
@@ -19,9 +19,9 @@ from lce_core.study.variants import variant_name
 
 DEFAULT_SERVER = "http://127.0.0.1:5000"
 METHODS_VIEW = "methods"
-"""Name of the saved view with one line per method: the mean over its seeds."""
+"""Name of the saved view whose charts have one line per method, the mean over its seeds."""
 EXPERIMENTS_PATH = "#/experiments?workflowType=machine_learning"
-"""URL path of the experiment list. Without this query MLflow opens its pages for chat agents."""
+"""URL path of the experiment list. Without the query part, MLflow opens its pages for agents."""
 SEEDS_VIEW = "seeds"
 """Name of the saved view with one run per seed, grouped by method."""
 
@@ -35,7 +35,7 @@ class MlflowPages:
     study: str
     experiment_id: str
     runs: Mapping[str, str]
-    """MLflow's run id by the key that `run_key` returns."""
+    """MLflow's run ids; `run_key` returns their keys."""
 
     @property
     def methods(self) -> str:
@@ -50,7 +50,10 @@ class MlflowPages:
     def run(
         self, base_model: str, method: str, frozen: bool, seed: int | None = None
     ) -> str | None:
-        """Return the URL of a seed's run (None: of the method's mean); None if MLflow has none."""
+        """Return the URL of a run, or None if MLflow has no such run.
+
+        With `seed=None`, the run is that of the method's mean over its seeds.
+        """
         run_id = self.runs.get(run_key(self.study, base_model, method, frozen, seed))
         return None if run_id is None else f"{self._experiment}/runs/{quote(run_id)}"
 
@@ -82,7 +85,7 @@ def studies_with_pages(home: Path) -> list[str]:
 
 
 def note_pages(home: Path, study: str, experiment_id: str, runs: Mapping[str, str]) -> None:
-    """Write a study's experiment and run ids to `mlflow/pages.json`; other studies stay there.
+    """Write a study's experiment and run ids to `mlflow/pages.json`; keep those of other studies.
 
     The file is not locked: only one process at a time may call this.
     """
@@ -109,7 +112,11 @@ def server(home: Path) -> str:
 
 
 def run_key(study: str, base_model: str, method: str, frozen: bool, seed: int | None = None) -> str:
-    """Return a key that stays the same when a run is written again and gets another MLflow id."""
+    """Return the key of a run in `MlflowPages.runs`.
+
+    The key stays the same when the run is written again and gets another MLflow id. With
+    `seed=None`, it is the key of the method's mean over its seeds.
+    """
     key = f"{study}/{base_model}/{variant_name(method, frozen)}"
     return key if seed is None else f"{key}/seed-{seed}"
 
@@ -120,7 +127,7 @@ def experiment_path(experiment_id: str) -> str:
 
 
 def view_path(experiment_id: str, view: str) -> str:
-    """Return the URL path of an experiment's saved view, shown as charts."""
+    """Return the path of an experiment's saved view, as charts, below the MLflow UI's URL."""
     query = f"viewStateShareKey={quote(view)}&compareRunsMode=CHART&workflowType=machine_learning"
     return f"{experiment_path(experiment_id)}/runs?{query}"
 

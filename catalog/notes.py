@@ -1,6 +1,7 @@
-"""Notes (JSON files) of the inputs that the catalog and MLflow's runs were built from.
+"""Read and write notes: JSON files with digests of the catalog's or MLflow's inputs.
 
-A note lies beside the file that was built. It maps names to digests of `catalog.origin`.
+A note lies beside the file that was built from these inputs. It maps names to digests, which
+`catalog.origin` computes.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from lce_core.store.odd_files import read_mapping
 
 
 def noted(note: Path) -> dict[str, str]:
-    """Read the digests in a note, by name; empty if the file is missing or unreadable."""
+    """Return the digests in a note, by name; {} if the file is missing or unreadable."""
     try:
         return read_mapping(note)
     except (OSError, ValueError):
@@ -21,7 +22,7 @@ def noted(note: Path) -> dict[str, str]:
 
 
 def add_to_note(note: Path, digests: Mapping[str, str]) -> None:
-    """Write digests into a note; entries with other names stay. Ignores a failure to write."""
+    """Add digests to a note and keep its entries with other names; ignore a failure to write."""
     # Imported here, because readers of notes do not need records.
     from lce_core.store.records import write_json
 

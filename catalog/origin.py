@@ -1,9 +1,10 @@
-"""Detect whether the catalog or a study's MLflow runs are current.
+"""Compute a digest that tells if the catalog or a study's MLflow runs are current.
 
-Both are derived from the store. A note beside them holds a digest of every input, computed before
-the inputs are read. They are current while that digest is unchanged: any addition, change or loss
-in the store makes them outdated, and so does changed code. A lost note costs one rebuild. The
-catalog covers the whole store; MLflow is written one study at a time.
+Both are built from the store. A note beside each of them contains a digest of all its inputs,
+computed before the inputs are read. The catalog or the runs are current while a new digest equals
+the noted one. Any addition, change or loss in the store changes the digest, and so does changed
+code. A lost note costs one rebuild. The catalog's digest covers the whole store, the digest of
+MLflow runs only their study.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from lce_core.store.verification import VERIFICATIONS
 
 @dataclass(frozen=True)
 class Maker:
-    """The code that builds the catalog or MLflow's runs from a store; the digest includes it."""
+    """The code that builds the catalog or MLflow's runs from a store; part of the digest."""
 
     folders: tuple[Path, ...]
     """Source folders of this project, hashed by content."""
@@ -43,7 +44,7 @@ def state_digest(store: Store, maker: Maker, study: str | None = None) -> str:
     Args:
       store: the store that is read.
       maker: the code that reads it.
-      study: restrict the inputs to this study's plan and the artifacts that it names.
+      study: include only this study's plan and the artifacts that it names; None: the whole store.
     """
     shown = _all(store.home) if study is None else _of_study(store.home, study)
     digest = hashlib.sha256()
@@ -82,9 +83,9 @@ def _of_study(home: Path, study: str) -> Iterator[tuple[object, ...]]:
 
 
 def _artifact(folder: Path) -> tuple[str | None, list[tuple[object, ...]]]:
-    """Return the sha256 of an artifact's record and the name, size and times of its files.
+    """Return the sha256 of an artifact's record, and the name, size and times of each of its files.
 
-    A missing record gives None and no files.
+    If the record is missing, return None and no files.
     """
     content = _read(folder / RECORD)
     return _sha256(content), [(name, *_times(folder / name)) for name in _named(content)]

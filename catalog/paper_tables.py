@@ -19,7 +19,7 @@ Row = dict[str, str]
 _REFERENCE = Path(__file__).parent / "reference"
 
 _FIELDS = {"task": "task", "length": "eval_length", "benchmark": "paper_benchmark", "unit": "unit"}
-"""Column of `scores.csv` that holds the values of an axis in `tables.csv`."""
+"""Columns of `scores.csv`. Each key is the name of the axis in `tables.csv` with these values."""
 _NAMES = {
     "2wikimqa": "wikimqa",
     "repobench-p": "repobench_p",
@@ -33,7 +33,7 @@ _UNITS = {
     "count": "count",
     "gpu_hours": "GPU-hours",
 }
-"""Unit in SQL comments, by `unit` in `scores.csv`."""
+"""Units as SQL comments name them; each key is a `unit` in `scores.csv`."""
 _KEYS = (
     "base_model",
     "paper_method",
@@ -53,9 +53,9 @@ _KEY_COMMENTS = {
     " NULL if not printed.",
     "scale": "Scale factor of the method in the paper.",
 }
-"""SQL comments of key columns that `column_comments.SHARED` lacks or words differently."""
+"""SQL comments of key columns whose comment differs from that in `column_comments.SHARED`."""
 _BESIDE_OURS = "lceg.table_7"
-"""View that also shows this project's settings; `sql/paper_training.sql` defines it by hand."""
+"""View that also shows this project's settings. It is handwritten, in `sql/paper_training.sql`."""
 _SETTING_KEYS: dict[str, dict[str, str]] = {
     "method": {
         "paper_method": "Name of the method in the paper.",
@@ -64,9 +64,9 @@ _SETTING_KEYS: dict[str, dict[str, str]] = {
     "model": {"paper_method": "Name of the model in the paper."},
     "length": {"eval_length": "Context length in tokens to which the settings apply."},
 }
-"""Key columns of a view of settings with their SQL comments, by row axis."""
+"""Key columns, with SQL comments, of a view of settings. The outer key is the view's row axis."""
 _ALWAYS = ("base_model", "paper_method", "method", "frozen")
-"""Key columns that every view of scores has, even if empty."""
+"""Key columns that every view of scores has, even if all their values are NULL."""
 
 
 def paper_table_views() -> str:
@@ -131,7 +131,10 @@ def _axes(listed: str) -> list[str]:
 
 
 def _columns_of(table: Row, figures: list[Row]) -> dict[str, tuple[str, list[Row]]]:
-    """Return, by column name, the SQL condition that selects its figures, and the figures."""
+    """Return the columns of a table's view by name.
+
+    Each column has the SQL condition that selects its printed figures, and the figures themselves.
+    """
     found: dict[str, tuple[str, list[Row]]] = {}
     for figure in figures:
         values = {axis: figure[_FIELDS[axis]] for axis in _axes(table["column_axis"])}
@@ -158,7 +161,8 @@ def _lengths_of(figure: Row) -> str:
 def _lengths_differ(figures: list[Row], keys: list[str], columns: list[str]) -> bool:
     """Return True if columns of one row were measured at different context lengths.
 
-    The view then maps each column to its lengths. False if the names of the columns say the length.
+    The view's column `lengths` then maps each column to its lengths. Return False if the column
+    names contain the length.
     """
     if "length" in columns:
         return False

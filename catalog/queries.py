@@ -59,16 +59,16 @@ _CONTAINERS = (list, tuple, dict)
 
 
 def open_catalog(path: Path, within: Limits | None = None) -> duckdb.DuckDBPyConnection:
-    """Open the catalog for reading; close it, or use it as a context manager.
+    """Return a connection that reads the catalog. Close it, or use it in a `with` block.
 
-    The connection keeps the file it opened even when a new catalog is swapped in.
+    The connection keeps reading the same file even when a new catalog replaces it.
 
     Args:
       path: Path of the catalog.
       within: Limits of memory and temporary files; None: those of `catalog.limits.limits()`.
 
     Raises:
-      SpecError: the file at `path` does not exist or is not a catalog.
+      SpecError: if the file at `path` does not exist or is not a catalog.
     """
     expected = "the catalog, a DuckDB file built from the store"
     remedy = "build it with `lce rebuild catalog`, or run a study with `lce run STUDY`"
@@ -107,13 +107,14 @@ def run_query(
       sql: One read-only statement; a closing semicolon is allowed.
       limit: Time limit in seconds.
       parameters: Values of the statement's `$name` parameters.
-      most_rows: Maximum number of rows to read; None: all rows.
-      within: Limits of memory, temporary files and result; None: `limits()`.
+      most_rows: Read only this many rows; None: all rows.
+      within: Limits of memory, temporary files and result; None: those of `limits()`.
 
     Raises:
-      SpecError: no catalog; not exactly one statement; a statement that is not a read; an error in
-        the SQL (the message names similar tables or columns); more than `limit` seconds; more
-        memory or a larger result than `within` allows.
+      SpecError: if there is no catalog; if `sql` is not exactly one statement that reads, or has an
+        error (the message names similar tables or columns); if it takes longer than `limit` or
+        exceeds a limit of `within`.
+      StoreError: if the catalog is damaged.
     """
     found = read_blocks(
         path, sql, limit, parameters=parameters, most_rows=most_rows, within=within or limits()
@@ -131,7 +132,7 @@ def read_blocks(
     most_rows: int | None = None,
     within: Limits,
 ) -> Iterator[Sequence[Any]]:
-    """Yield the column names, then blocks of rows of about 4 MB; see `run_query`."""
+    """Yield the column names, then the rows in blocks of about 4 MB. Arguments: see `run_query`."""
     with open_catalog(path, within) as connection:
         statement = _only_read(connection, sql)
         deadline = time.monotonic() + limit
@@ -160,13 +161,13 @@ def read_blocks(
 
 
 def as_store_error(error: Exception, path: Path) -> Exception:
-    """Return a StoreError for a DuckDB error that means a damaged file, else the error itself."""
+    """Return a StoreError if a DuckDB error means a damaged file; otherwise the error itself."""
     if not isinstance(error, _DAMAGE):
         return error
     return StoreError(
         path,
         str(error).splitlines()[0],
-        "the catalog as it was built",
+        "an undamaged catalog",
         "rebuild it with `lce rebuild catalog`",
     )
 
@@ -175,7 +176,7 @@ def logical_digest(path: Path) -> str:
     """Return the sha256 of all rows in schema `store`; equal for two builds from one store.
 
     Raises:
-      SpecError: the catalog does not exist.
+      SpecError: if the catalog does not exist.
     """
     digest = hashlib.sha256()
     with open_catalog(path) as connection:
@@ -230,7 +231,7 @@ def _only_read(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.Statem
             "SQL",
             f"{sql} ({kind})",
             _READ_ONLY,
-            "to change results, change the study and run it: this rebuilds the catalog",
+            "write a query that only reads; to change results, change the study and run it",
         )
     return statements[0]
 

@@ -14,12 +14,14 @@ def cell_status(
 ) -> dict[str, Any]:
     """Return the columns `status`, `reason`, `attempts` and `seconds` of a planned cell.
 
-    `reason` says why a cell is not done; None if it is. `seconds` is None unless it is done.
+    `reason` states why the cell is not done and is None if it is done; `seconds` is None unless the
+    cell is done.
 
     Args:
       cell: One entry of the plan's `cells`.
       holdings: The contents of the store.
-      kinds: Kinds of the steps that the study's cells depend on, by short fingerprint.
+      kinds: Kinds ("rows", "finetune", ...) of the steps on which the study's cells depend, by
+        short fingerprint.
     """
     if cell["unavailable"]:
         return _status("unavailable", cell["unavailable"])

@@ -127,10 +127,10 @@ def test_a_result_is_limited_by_its_bytes_and_not_by_its_rows_alone(catalog: Pat
     assert len(run_query(catalog, "FROM range(5000)", within=small)[1]) == 5000
     for sql in ("SELECT repeat('x', 2000000)", "FROM range(100000)", "SELECT range(100000)"):
         with pytest.raises(
-            SpecError, match=r"more than 1 MiB .*; expected an answer of at most 1 MiB"
+            SpecError, match=r"more than 1 MiB .*; expected a result of at most 1 MiB"
         ):
             run_query(catalog, sql, within=small)
-    with pytest.raises(SpecError, match="an answer of at most 1 MiB"):
+    with pytest.raises(SpecError, match="a result of at most 1 MiB"):
         answer_apart(catalog, "FROM range(100000)", most_bytes=MB)
 
 
