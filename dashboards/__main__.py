@@ -1,7 +1,7 @@
 """Write a study's report: `python -m dashboards`. `lce report` starts it in a separate process.
 
-Exit codes are those of `lce`, with one message: 2 if the request is wrong, 3 if the catalog is
-damaged or the browser that prints a PDF fails.
+On an error the program prints one message and exits as `lce` does: with code 2 if the request is
+wrong, with code 3 if the catalog is damaged or the browser that prints a PDF fails.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ def main() -> int:
     parser.add_argument("--study", required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--format", choices=sorted([*WRITERS, "pdf"]), default="html")
-    parser.add_argument("--browser", type=Path, help="the Chromium that prints; for pdf")
+    parser.add_argument("--browser", type=Path, help="path of Chromium, for pdf")
     arguments = parser.parse_args()
     if arguments.format == "pdf" and arguments.browser is None:
-        parser.error("--format pdf needs --browser")
+        parser.error("--format pdf needs --browser PATH")
     pdf = partial(write_pdf, browser=arguments.browser)
     write: Callable[[Path, str, Path], Path] = (
         pdf if arguments.format == "pdf" else WRITERS[arguments.format]

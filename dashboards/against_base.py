@@ -1,4 +1,4 @@
-"""Table of NLL differences from the base model: methods down, bands of positions across."""
+"""Table of NLL differences from the base model, by method (rows) and band of positions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lce_core import formats
 
 
 def by_variant(rows: Sequence[Row]) -> dict[Variant, list[Row]]:
-    """Group the rows by variant (method, frozen or tuned): one row per band of positions.
+    """Return the rows of each variant (method, frozen or tuned), one per band of positions.
 
     Args:
       rows: rows of the view nll_against_base for one base model, task and length.

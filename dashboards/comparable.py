@@ -1,4 +1,4 @@
-"""Select scores that may stand in one column: means over the same tasks, or single tasks."""
+"""Select scores that are comparable in one column: means over the same tasks, or single tasks."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dashboards.contents import Row, select
 
 
 def comparable(benchmarks: Sequence[Row], scores: Sequence[Row]) -> list[Row]:
-    """Return rows of `benchmark_by_length`, split by task where methods have different tasks.
+    """Return the means of each benchmark, or its scores by task if methods have different tasks.
 
-    A mean over code and books cannot be compared with a mean over code alone. Rows of a split
-    benchmark have its name, a newline and the task in the column `benchmark`.
+    A mean over code and books cannot be compared with a mean over code alone. In rows by task, the
+    column `benchmark` contains the benchmark's name, a newline and the task.
 
     Args:
       benchmarks: rows of the view benchmark_by_length for one base model.
@@ -33,14 +33,15 @@ def comparable(benchmarks: Sequence[Row], scores: Sequence[Row]) -> list[Row]:
 
 
 def benchmark_label(benchmark: str) -> str:
-    """Return the name to show of a benchmark that `comparable` may have split by task."""
+    """Return the name to show for the column `benchmark` of a row that `comparable` returned."""
     return benchmark.replace("\n", ": ").replace("_", " ")
 
 
 def is_best(row: Row, tasks: Sequence[Row]) -> bool:
-    """Return True if the row has the best value of its task and length.
+    """Return True if the row has the best value among the methods at its task and length.
 
-    At least two rows must have a value, and all of them the same task set.
+    Return False for every row if fewer than two methods have a value, or if the methods have
+    different sets of tasks.
 
     Args:
       row: a row of the view score_by_length.

@@ -23,35 +23,36 @@ _SQL = Path(__file__).parent / "sql"
 
 @dataclass(frozen=True)
 class Contents:
-    """Catalog rows of one study; the columns are those of the views."""
+    """Catalog rows of one study. Each field has the columns of its query in `sql/`."""
 
     study: str
     studies: list[Row]
     """One row per base model."""
     overview: list[Row]
-    """One row per method, in the study's order."""
+    """One row per variant (method, frozen or tuned), in the study's order."""
     families: list[Row]
-    """One row per method, with the method family."""
+    """One row per variant, with its method family."""
     scores: list[Row]
     """Default metric by task, length and method, mean over seeds."""
     standing: list[Row]
-    """Share of comparisons that each method wins at lengths beyond the trained context."""
+    """Share of comparisons with other methods that each method wins beyond the trained context."""
     nll_differences: list[Row]
-    """Difference in NLL from the base model, by band of positions."""
+    """Difference of each method's NLL (negative log-likelihood) from the base model's, by band of
+    positions."""
     curves: list[Row]
     """Negative log-likelihood by position, averaged into 32 bins."""
     benchmarks: list[Row]
     """Default metric by benchmark, length and method, mean over tasks and seeds."""
     intervals: list[Row]
-    """Default metric of each done cell, with its interval over samples."""
+    """Default metric of each done cell, with its 95 % interval over samples."""
     differences: list[Row]
-    """Scores that differ significantly from the base model's on the same prompts, with verdict."""
+    """Scores that are significantly better or worse than the base model's on the same prompts."""
     depths: list[Row]
-    """Share of needles found, by length and depth."""
+    """Share of needles that each method found, by length and depth."""
     shots: list[Row]
-    """Many-shot accuracy by number of examples, with intervals."""
+    """Many-shot accuracy by number of examples in the prompt, with intervals."""
     trainings: list[Row]
-    """Training loss against tokens, in 32 bins, mean over seeds."""
+    """Training loss by number of tokens, averaged into 32 bins, mean over seeds."""
     papers: list[Row]
     """The study's values next to those printed in papers."""
     agreement: list[Row]
@@ -63,12 +64,12 @@ class Contents:
     missing: list[Row]
     """Cells without a result, grouped by reason."""
     environments: list[Row]
-    """Environments in which the done cells were computed."""
+    """Machines, software and commits with which the done cells were computed."""
     run: list[Row]
     """One row: numbers of cells and seeds, profiles, and times of the first and last result."""
 
     def of(self, base_model: str) -> Contents:
-        """Return the rows of one base model, and all rows of tables without a base model."""
+        """Return only the rows of one base model; keep all rows that have no column base_model."""
         kept = {
             field.name: [row for row in rows if row.get("base_model", base_model) == base_model]
             for field in fields(self)
@@ -81,7 +82,8 @@ def read_contents(catalog: Path, study: str) -> Contents:
     """Read one study from the catalog.
 
     Raises:
-      SpecError: the catalog or the study does not exist, or an earlier version made the catalog.
+      SpecError: if the catalog or the study does not exist, or an earlier version of lce built the
+        catalog.
     """
     names = [field.name for field in fields(Contents) if field.name != "study"]
     queries = {name: (_SQL / f"{name}.sql").read_text(encoding="utf-8") for name in names}
@@ -100,13 +102,13 @@ def rows_of(
       queries: SQL with the parameter $study, by name.
 
     Raises:
-      SpecError: the catalog lacks the study, or an earlier version made the catalog.
+      SpecError: if the catalog lacks the study, or an earlier version of lce built the catalog.
     """
     known = [
         name for (name,) in connection.execute("SELECT DISTINCT study FROM studies").fetchall()
     ]
     if study not in known:
-        raise SpecError("study", repr(study), "a study of the catalog", did_you_mean(study, known))
+        raise SpecError("study", repr(study), "a study in the catalog", did_you_mean(study, known))
     found = {}
     try:
         for name, sql in queries.items():
@@ -124,5 +126,5 @@ def rows_of(
 
 
 def select(rows: Sequence[Row], **values: object) -> list[Row]:
-    """Return the rows whose columns equal the given values."""
+    """Return the rows whose columns have the given values."""
     return [row for row in rows if all(row[name] == value for name, value in values.items())]

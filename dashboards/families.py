@@ -1,4 +1,4 @@
-"""Group methods into families, so that no chart has more lines than readers can follow."""
+"""Group methods into families, so that no chart panel has more lines than readers can follow."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TITLES = {
 }
 OTHERS = "Other methods"
 NO_EXTENSION = "No extension"
-"""Title of the controls: the base model, frozen and fine-tuned without an extension method."""
+"""Title of the controls: the base model without an extension method, frozen and fine-tuned."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Variant:
 
     @classmethod
     def of(cls, row: Row) -> Variant:
-        """Return the variant that a row of a catalog view describes."""
+        """Return the variant in the columns `method` and `frozen` of a catalog row."""
         return cls(row["method"], row["frozen"])
 
     @property
@@ -48,7 +48,7 @@ class Family:
     """Methods that extend the context in the same way, such as by another RoPE base."""
 
     key: str
-    """Short identifier, equal in all studies; selects the colour and the order."""
+    """Identifier, the same in all studies; decides the family's colour and position."""
     title: str
     variants: tuple[Variant, ...]
 
@@ -59,9 +59,10 @@ def controls(contents: Contents) -> tuple[Variant, ...]:
 
 
 def families(contents: Contents) -> list[Family]:
-    """Group all variants except the controls by family, in the order of `TITLES`, others last.
+    """Group all variants except the controls by family.
 
-    Within a family, variants keep the study's order.
+    The families have the order of `TITLES`; variants of other families form a last group. Within a
+    family, variants keep the study's order.
 
     Args:
       contents: rows of one base model.
@@ -87,8 +88,12 @@ def ordered(contents: Contents) -> list[Variant]:
 def panels(found: Sequence[Family], shown: Sequence[Variant]) -> list[Family]:
     """Split families into parts of at most `MOST_LINES` variants, one part per chart panel.
 
-    Only variants in `shown` count; parts without any are omitted. A larger family is split into
-    frozen and tuned variants, then in the study's order.
+    A larger family is split into its frozen and its tuned variants, and these, if needed, into
+    groups of `MOST_LINES` in the study's order.
+
+    Args:
+      found: the families.
+      shown: the variants to draw. All others are left out, as are parts that would be empty.
     """
     parts: list[Family] = []
     for family in found:

@@ -13,13 +13,13 @@ Value = str | int | float | bool | None
 
 @dataclass(frozen=True)
 class Table:
-    """The values of a figure, unrounded: column names and rows."""
+    """The unrounded values of a figure, as column names and rows."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[Value]]
 
     def html(self) -> str:
-        """Return an HTML table with rounded numbers; `data-value` keeps the unrounded number."""
+        """Return an HTML table with rounded numbers; each `data-value` has the unrounded number."""
         head = "".join(f'<th scope="col">{escape(name)}</th>' for name in self.columns)
         body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in self.rows)
         return (
@@ -34,11 +34,11 @@ def figure(
     """Return the figure as HTML.
 
     Args:
-      title: Heading; also the name of downloaded files.
-      caption: Caption as HTML.
+      title: Heading of the figure; downloaded files are named after it.
+      caption: Caption as HTML; the caller escapes texts in it.
       pictures: SVG elements.
       table: Values that the pictures show.
-      kind: Layout of the pictures: a class of `report.css`.
+      kind: Layout of the pictures: a CSS class in `report.css`.
     """
     # Make a picture that may be wider than its frame scrollable by keyboard.
     focus = ' tabindex="0" role="group" aria-label="picture"' if kind == "wide" else ""

@@ -1,8 +1,9 @@
 """A study's means as LaTeX tables for a paper: one table per base model and benchmark.
 
-The tables need only the package booktabs. Rows are methods and columns are lengths. A benchmark
-whose methods have different tasks gets one table per task. The best value of a column is bold, a
-significant difference from the base model has a mark, and a mean with a missing cell is a dash.
+The tables need only the LaTeX package booktabs. Rows are methods and columns are lengths. A
+benchmark whose methods have different tasks gets one table per task. The best value of a column is
+bold, a significant difference from the base model has a mark, and a dash replaces a mean with
+missing cells.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ def write_latex(catalog: Path, study: str, out: Path) -> Path:
     """Write the tables of one study into one file and return its path.
 
     Args:
-      catalog: Path of the catalog that `catalog.build` makes.
+      catalog: Path of the catalog.
       study: Name of a study in the catalog.
-      out: The `.tex` file, to be included in a document.
+      out: The `.tex` file to write, to be included in a document; its folder is created if missing.
 
     Raises:
-      SpecError: the catalog or the study does not exist, or the file cannot be written.
+      SpecError: if the catalog or the study does not exist, or the file cannot be written.
     """
     contents = read_contents(catalog, study)
     lines = [f"% {study}: lce report {study} --format latex; needs booktabs"]
@@ -105,10 +106,10 @@ def _cell(rows: list[Row], one: Variant, length: int, sure: Mapping[Place, str])
 
 
 def _sure(contents: Contents, rows: list[Row]) -> dict[Place, str]:
-    """Return `better` or `worse` for the rows that differ significantly from the base model.
+    """Return "better" or "worse" for each row that differs significantly from the base model.
 
-    The keys are those of `dashboards.marks.place`. If a benchmark has one task, its mean has the
-    verdict of that task.
+    The keys are the rows' `dashboards.marks.place`. If a benchmark has only one task, the verdict
+    on that task also applies to its mean.
     """
     found = verdicts(contents)
     placed = {}

@@ -8,16 +8,17 @@ from dashboards.contents import Row, select
 from dashboards.families import Variant
 
 DECADE = 10
-"""The axis is logarithmic if the largest number of examples is more than this many times the
-smallest."""
+"""The axis of the number of examples is logarithmic if the largest number is more than this many
+times the smallest."""
 
 
 def pictured(rows: Sequence[Row]) -> Iterator[tuple[int, list[Row]]]:
-    """Yield (length, rows to draw) for lengths with at least two numbers of examples.
+    """Yield each length at which at least two numbers of examples have results, and its rows.
 
-    A control (no context extension) without results at a length is represented by its results at
-    its own longest length, as in LCEG's Figure 2, because the base model cannot read more than its
-    own context. If the rows contain no extension method, the lengths are the controls'.
+    The base model cannot read prompts longer than its own context. Therefore a control (a variant
+    without context extension) that has no results at a length is drawn with the results at its own
+    longest length, as in LCEG's Figure 2. The lengths are those of the extension methods, or those
+    of the controls if the rows contain no extension method.
 
     Args:
       rows: rows of the query `shots` for one base model.
@@ -37,12 +38,15 @@ def pictured(rows: Sequence[Row]) -> Iterator[tuple[int, list[Row]]]:
 
 
 def spans_a_decade(rows: Sequence[Row]) -> bool:
-    """Return True if the numbers of examples span more than a factor of `DECADE`."""
+    """Return True if the largest number of examples is over `DECADE` times the smallest."""
     shots: list[int] = [row["shots"] for row in rows]
     return 0 < DECADE * min(shots) < max(shots)
 
 
 def chance(rows: Sequence[Row]) -> float | None:
-    """Return the accuracy of guessing; None if the classes are the base model's own key tokens."""
+    """Return the accuracy of guessing, as a share.
+
+    Return None in profile tiny, whose classes are tokens of the base model.
+    """
     known: list[float] = [row["chance"] for row in rows if row["chance"] is not None]
     return known[0] if known else None

@@ -1,11 +1,12 @@
 """Write a study's results as a folder for a code repository: Markdown, pictures and a CSV file.
 
-README.md contains the hypothesis, the best method at each length and how sure the ranking is, the
-study's expectations with their outcomes, the pictures, the NLL difference of each method from the
-base model on the same tokens, a table for each task, and the origin of the numbers.
+README.md contains the hypothesis, the best method at each length and how certain its lead is, the
+study's expectations with their outcomes, the pictures, the difference of each method's negative
+log-likelihood (NLL) from the base model's on the same tokens, a table for each task, and the origin
+of the numbers.
 
-Each value has an interval: over samples if the study has one seed, otherwise the range over its
-seeds. scores.csv contains every metric of every cell unrounded; README.md states its sha256.
+Beside each value is the range over the study's seeds or, with only one seed, the 95 % interval over
+samples. scores.csv contains every metric of every cell unrounded; README.md states its sha256.
 """
 
 from __future__ import annotations
@@ -54,12 +55,12 @@ def write_markdown(catalog: Path, study: str, out: Path) -> Path:
     """Write the folder of one study and return the path of README.md.
 
     Args:
-      catalog: Path of the catalog that `catalog.build` makes.
+      catalog: Path of the catalog.
       study: Name of a study in the catalog.
-      out: The folder; created if missing. Files of the same name are replaced.
+      out: The folder, which is created if missing. Existing files of the same names are replaced.
 
     Raises:
-      SpecError: the catalog or the study does not exist, or the folder cannot be written.
+      SpecError: if the catalog or the study does not exist, or the folder cannot be written.
     """
     contents = read_contents(catalog, study)
     with open_catalog(catalog) as connection:
@@ -75,7 +76,7 @@ def write_markdown(catalog: Path, study: str, out: Path) -> Path:
             "--out",
             f"{out}, which cannot be written ({error.strerror})",
             "a writable folder",
-            "choose another",
+            "choose another folder",
         ) from error
     return out / PAGE
 
@@ -156,7 +157,7 @@ def _base_model(contents: Contents, out: Path) -> Iterator[str]:
 
 
 def _drawn(out: Path, charts: Sequence[str], *parts: object) -> str:
-    """Write the charts to `out` as one SVG file, named after `parts`; return the file's name."""
+    """Write the charts as one SVG file, named after `parts`, to `out`; return the file's name."""
     file = f"{file_name(*parts)}.svg"
     (out / file).write_text(picture(charts), encoding="utf-8")
     return file

@@ -1,4 +1,4 @@
-"""Marks on scores that differ significantly from the base model's, used by every report format.
+"""Marks on scores that differ significantly from the base model's, for all report formats.
 
 A mark requires a significant paired test on the same prompts: p_Holm below 0.05, an interval that
 excludes zero, and the same sign in every seed (the view paired_difference).
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dashboards.contents import Contents, Row
 
 MARKS = {"better": "\u25b2", "worse": "\u25bc"}
-"""Character shown after a score, by verdict against the base model."""
+"""Character shown after a score that is better or worse than the base model's."""
 LEGEND = (
     f"{MARKS['better']} better, {MARKS['worse']} worse than the base model on the same prompts, by"
     " a paired test: p_Holm below 0.05. No mark: no significant difference, or too few prompts."
@@ -19,16 +19,16 @@ Place = tuple[object, ...]
 
 
 def verdicts(contents: Contents) -> dict[Place, str]:
-    """Return `better` or `worse` for each score that differs significantly from the base model.
+    """Return "better" or "worse" for each score that differs significantly from the base model's.
 
-    The keys are those of `place`.
+    The keys are the scores' `place`.
     """
     return {place(row): row["verdict"] for row in contents.differences}
 
 
 def place(row: Row) -> Place:
-    """Return the key of a score: base model, method, frozen, benchmark, task and length.
+    """Return the key of a row's score: (base model, method, frozen, benchmark, task, length).
 
-    The task is None for a mean over several tasks.
+    The task is None in a mean over several tasks.
     """
     return tuple(row.get(name) for name in _PLACE)

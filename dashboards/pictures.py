@@ -8,13 +8,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 GAP = 24.0
-"""Pixels between charts and around them."""
+"""Free space in pixels between charts and around them."""
 _STYLE = Path(__file__).parent / "page" / "figures.css"
 _SIZE = re.compile(r'^<svg [^>]*? width="([\d.]+)" height="([\d.]+)"')
 
 
 def picture(charts: Sequence[str]) -> str:
-    """Return one SVG document with all charts in a grid, as the page's SVG button saves them.
+    """Return one SVG document with all charts in a grid.
+
+    The SVG buttons of the HTML report save charts in the same form.
 
     Args:
       charts: `<svg>` elements of `dashboards.charts`; at least one.

@@ -1,4 +1,4 @@
-"""Escape untrusted text for Markdown, so that it never becomes a link, image, HTML or table."""
+"""Escape untrusted text for Markdown, so that it cannot become a link, image, HTML or table."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ _ESCAPED = re.compile(
     r"|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])"  # emphasis; never within a name
 )
 _BRACKET = re.compile(r"(\[[-+.,e\d ]*\d(?: to )?[-+.,e\d ]*\](?![(\[:]))|[][]")
-"""Matches an interval such as [0.1, 0.2] or [0.1 to 0.2] as group 1, or a bracket.
+"""Matches an interval such as [0.1, 0.2] or [0.1 to 0.2] as group 1, or else a single bracket.
 
-An interval cannot start a link.
+Only single brackets are escaped. An interval needs no escape: the pattern excludes intervals that
+could start a link.
 """
 _ENTITIES = (
     (re.compile(r"&(?=#?\w+;)"), "&amp;"),
@@ -29,8 +30,8 @@ _BLOCK = re.compile(r"^([#>+=-]|:(?=-))|^(\d+)([.)])")
 def plain(text: str) -> str:
     """Return one line of Markdown that shows the text literally.
 
-    The line may start a list item or paragraph, or stand in a table. Line breaks become spaces.
-    Control characters and characters that reorder text become escapes.
+    The line can be used in a list item, a paragraph or a table. Line breaks become spaces. Control
+    characters, and characters that change the direction of text, become visible escapes.
     """
     line = visible(" ".join(text.split()))
     # At the start of a line, a number begins an ordered list, a dash a list, a # a heading.
@@ -44,5 +45,5 @@ def plain(text: str) -> str:
 
 
 def file_name(*parts: object) -> str:
-    """Return a file name that is safe in a folder, in Markdown and in a URL."""
+    """Join the parts to a file name that is safe in a folder, in Markdown and in a URL."""
     return re.sub(r"[^A-Za-z0-9_.-]", "_", "-".join(map(str, parts)))

@@ -1,7 +1,7 @@
 """Print the HTML report as a PDF with a locally installed Chromium.
 
-The PDF uses the page's own style sheets; `page/print.css` contains the differences for paper. The
-text is searchable, pictures are vector graphics, and headings form the outline.
+The PDF has the style sheets of the HTML page and in addition `page/print.css`. Its text is
+searchable, its pictures are vector graphics, and its outline consists of the headings.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dashboards.writing import folder_beside, write_whole
 from lce_core.errors import ServiceError
 
 SECONDS = 120.0
-"""Time limit for the browser: many times what the largest report takes on a busy machine."""
+"""Time limit for the browser. Even on a busy machine the largest report takes far less."""
 OPTIONS = (
     "--headless",
     "--no-pdf-header-footer",
@@ -36,14 +36,14 @@ def write_pdf(catalog: Path, study: str, out: Path, browser: Path) -> Path:
     """Write the report of one study as an A4 PDF and return `out`.
 
     Args:
-      catalog: Path of the catalog that `catalog.build` makes, in the folder of its store.
+      catalog: Path of the catalog, in the folder of its store.
       study: Name of a study in the catalog.
-      out: The PDF; its folder is created if missing, an existing file is replaced.
-      browser: A Chromium or Chrome.
+      out: The PDF to write. Its folder is created if missing; an existing file is replaced.
+      browser: Path of a Chromium or Chrome.
 
     Raises:
-      SpecError: the catalog or the study does not exist, or the file cannot be written.
-      ServiceError: the browser fails to print.
+      SpecError: if the catalog or the study does not exist, or the file cannot be written.
+      ServiceError: if the browser fails to print.
     """
     return print_page(report_page(catalog, study, on_paper=True), out, browser)
 
@@ -52,14 +52,14 @@ def print_page(page: str, out: Path, browser: Path, seconds: float = SECONDS) ->
     """Print a page to PDF after it has loaded and its scripts have run; return `out`.
 
     Args:
-      page: HTML that references no other file.
-      out: The PDF; an existing file is kept if printing fails.
-      browser: A Chromium or Chrome.
-      seconds: Time limit.
+      page: The page as HTML text that refers to no other file.
+      out: The PDF to write. If printing fails, an existing file stays unchanged.
+      browser: Path of a Chromium or Chrome.
+      seconds: Time limit for the browser.
 
     Raises:
-      SpecError: the file cannot be written.
-      ServiceError: the browser does not start, ends without a PDF, or takes too long.
+      SpecError: if the file cannot be written.
+      ServiceError: if the browser does not start, ends without a PDF, or takes too long.
     """
     # Not in /tmp: a browser installed as a snap has a private /tmp.
     with folder_beside(out) as folder:
@@ -78,16 +78,16 @@ def print_page(page: str, out: Path, browser: Path, seconds: float = SECONDS) ->
         if failed or not (content.startswith(b"%PDF-") and b"%%EOF" in content[-1024:]):
             raise ServiceError(
                 str(browser),
-                failed or "no PDF",
+                failed or "a browser that wrote no complete PDF",
                 f"a Chromium or Chrome that prints the report within {seconds:g} s",
-                "read its output below, or name another browser in LCE_CHROMIUM",
+                "read the browser's output below, or set LCE_CHROMIUM to another browser",
                 _tail(log),
             )
         return write_whole(out, content)
 
 
 def _run(command: list[str], log: Path, seconds: float) -> str:
-    """Run a program in its own process group; return an error description, or "" on success."""
+    """Run a program in its own process group; return what went wrong, or "" on success."""
     with log.open("wb") as output:
         try:
             process = subprocess.Popen(
@@ -102,7 +102,7 @@ def _run(command: list[str], log: Path, seconds: float) -> str:
         try:
             code = process.wait(seconds)
         except subprocess.TimeoutExpired:
-            return f"no end after {seconds:g} s"
+            return f"a browser that was still running after {seconds:g} s"
         finally:
             if process.poll() is None:  # timed out or interrupted: kill its child processes too
                 os.killpg(process.pid, signal.SIGKILL)

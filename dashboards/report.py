@@ -1,4 +1,4 @@
-"""Render a study as one self-contained static HTML file: no server, network or other file needed.
+"""Render a study as one static HTML file, which needs no server, network or other file.
 
 The first screen shows the hypothesis, the main findings, and every method at every length. The
 sections below give the details. All numbers come from the catalog. The same catalog always gives
@@ -61,12 +61,12 @@ def write_report(catalog: Path, study: str, out: Path) -> Path:
     """Write the report of one study and return `out`.
 
     Args:
-      catalog: The catalog, as `catalog.build` makes it, in the folder of its store.
-      study: Name of a study in it.
-      out: The HTML file; its folder is created if missing, an existing report is replaced.
+      catalog: Path of the catalog, in the folder of its store.
+      study: Name of a study in the catalog.
+      out: The HTML file to write. Its folder is created if missing; an existing file is replaced.
 
     Raises:
-      SpecError: the catalog or the study does not exist, or the file cannot be written.
+      SpecError: if the catalog or the study does not exist, or the file cannot be written.
     """
     return write_whole(out, report_page(catalog, study))
 
@@ -75,12 +75,13 @@ def report_page(catalog: Path, study: str, *, on_paper: bool = False) -> str:
     """Return the report of one study as HTML text.
 
     Args:
-      catalog: The catalog, as `catalog.build` makes it, in the folder of its store.
-      study: Name of a study in it.
-      on_paper: Render for printing: all task tables are open and fit the width of a sheet.
+      catalog: Path of the catalog, in the folder of its store.
+      study: Name of a study in the catalog.
+      on_paper: True to render for printing: tables are expanded and fit the width of a sheet, and
+        there are no links to MLflow.
 
     Raises:
-      SpecError: the catalog or the study does not exist.
+      SpecError: if the catalog or the study does not exist.
     """
     contents = read_contents(catalog, study)
     with open_catalog(catalog) as connection:
@@ -105,7 +106,7 @@ def render(
       found: all claims of the study.
       expected: the study's expectations.
       pages: addresses of the study's runs in MLflow; None to omit the section.
-      on_paper: render for printing.
+      on_paper: True to render for printing; see `report_page`.
     """
     parts = [*_parts(contents, found, expected, on_paper=on_paper)]
     if body := mlflow_links.section(contents, pages):
@@ -140,7 +141,7 @@ def _parts(
     *,
     on_paper: bool,
 ) -> Iterator[tuple[str, str, str]]:
-    """Yield (HTML id, title, HTML) of each section that is not empty."""
+    """Yield (HTML id, title, HTML text) of each section that is not empty."""
     several = len(contents.studies) > 1
     for study in contents.studies:
         base = study["base_model"]

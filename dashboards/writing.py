@@ -1,4 +1,4 @@
-"""Atomic file writes: a file is complete or unchanged."""
+"""Write files atomically: after an error or crash, the old file is unchanged."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def write_whole(out: Path, content: str | bytes) -> Path:
     The folder is created if missing.
 
     Raises:
-      SpecError: the file cannot be written.
+      SpecError: if the file cannot be written.
     """
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -31,10 +31,10 @@ def write_whole(out: Path, content: str | bytes) -> Path:
 
 @contextmanager
 def folder_beside(out: Path) -> Iterator[Path]:
-    """Create a temporary folder next to `out`; it is deleted on exit.
+    """Yield a new temporary folder next to `out`; delete it at the end of the `with` block.
 
     Raises:
-      SpecError: the parent folder cannot be created or is not writable.
+      SpecError: if the parent folder cannot be created or is not writable.
     """
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -52,5 +52,5 @@ def _unwritable(out: Path, error: OSError) -> SpecError:
         "--out",
         f"{out}, which cannot be written ({error.strerror})",
         "a writable file",
-        "choose another",
+        "choose another path",
     )

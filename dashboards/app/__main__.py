@@ -1,6 +1,7 @@
-"""Serve the dashboard until stopped: `python -m dashboards.app`. `lce dashboard` execs it.
+"""Serve the dashboard until Ctrl-C or SIGTERM: `python -m dashboards.app`.
 
-Exit codes are those of `lce`: 2, with one message, if the request is wrong.
+`lce dashboard` replaces its own process by this one. If the request is wrong, the program prints
+one message and exits with code 2.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from lce_core.terminal import guard_terminal
 
 
 def main() -> int:
-    """Serve the dashboard until stopped; return 0, or 2 if the request is wrong."""
+    """Serve the dashboard until Ctrl-C or SIGTERM; return 0, or 2 if the request is wrong."""
     guard_terminal(coloured=True)  # Streamlit colours its output
     parser = argparse.ArgumentParser(prog="python -m dashboards.app")
     parser.add_argument("--catalog", type=Path, required=True)

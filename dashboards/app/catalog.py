@@ -1,6 +1,6 @@
-"""Run queries on the catalog. Each query opens and closes the file, so that no writer waits.
+"""Run queries on the catalog, and cache their results until the catalog file is replaced.
 
-Results are cached until the catalog file is replaced.
+Each query opens and closes the file, so that processes which replace it need not wait.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MAX_CACHED_RESULTS = 64
 
 @dataclass(frozen=True)
 class Catalog:
-    """The catalog at a path. A build may replace the file; each query reads the current one."""
+    """The catalog at a path. A build may replace the file; each query reads the current file."""
 
     path: Path
 
@@ -34,7 +34,7 @@ class Catalog:
         The file is in `dashboards/app/sql` or, if it is missing there, in `dashboards/sql`.
 
         Raises:
-          SpecError: the catalog does not exist, or lacks a table or column of the query.
+          SpecError: if the catalog does not exist, or lacks a table or column of the query.
         """
         found = self.path.stat() if self.path.exists() else None
         stamp = found and (found.st_ino, found.st_mtime_ns, found.st_size)

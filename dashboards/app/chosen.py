@@ -14,7 +14,7 @@ from dashboards.families import Variant
 
 @dataclass(frozen=True)
 class Chosen:
-    """The study and base model that the viewer selected, and queries restricted to them."""
+    """The study and base model that the viewer selected; queries return only rows of these."""
 
     catalog: Catalog
     study: str
@@ -23,9 +23,13 @@ class Chosen:
     """The study's row of the view `studies` for this base model."""
 
     def rows(self, name: str, **more: str | int | bool) -> list[Row]:
-        """Run a query on the study; return the rows of the base model.
+        """Run the query in `sql/<name>.sql` for the study; return the rows of the base model.
 
-        All rows are returned if the query has no column `base_model`.
+        If the query has no column `base_model`, return all rows.
+
+        Args:
+          name: name of the query's file.
+          more: further parameters of the query.
         """
         found = self.catalog.rows(name, study=self.study, **more)
         return [row for row in found if row.get("base_model", self.base_model) == self.base_model]
@@ -36,7 +40,7 @@ class Chosen:
 
 
 def choose(catalog: Catalog) -> Chosen | None:
-    """Draw the pickers of study and base model; return the choice, None without any study."""
+    """Draw the pickers of study and base model; return the choice, or None if no study exists."""
     known = catalog.rows("all_studies")
     if not known:
         return None
@@ -47,7 +51,7 @@ def choose(catalog: Catalog) -> Chosen | None:
 
 
 def picked(key: str, options: Sequence[str], label: str) -> str:
-    """Draw a picker and return its value, which the URL and the session keep for other pages."""
+    """Draw a picker and return its value. URL and session keep the value for the other pages."""
     options = list(dict.fromkeys(options))
     remembered = st.session_state.get(f"last_{key}")
     index = options.index(remembered) if remembered in options else 0

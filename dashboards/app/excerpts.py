@@ -1,6 +1,7 @@
-"""Shorten long texts to their start, the marked spans, and their end, as escaped HTML.
+"""Shorten long texts to their start, the marked spans, and their end, and return them as HTML.
 
-The text is escaped; the only HTML elements are `mark` around spans and `i` for omissions.
+The text itself is escaped. The HTML contains only the elements `mark`, around the marked spans, and
+`i`, for omitted parts.
 """
 
 from __future__ import annotations
@@ -9,24 +10,25 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 WHOLE = 6000
-"""Texts up to this many characters are shown whole."""
+"""A text of up to this many characters is not shortened."""
 BEGINNING, END, AROUND = 1500, 1200, 500
 MOST_PLACES = 8
-"""Number of marked spans that a shortened text always shows; later ones may be omitted."""
+"""A shortened text shows this many marked spans, and later ones only if they happen to be near."""
 _CONTROL_SYMBOLS = {code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n"}
-"""Code of a visible Unicode symbol for each control character."""
+"""Code point of a visible symbol for the code of each control character."""
 
 Span = tuple[int, int]
 
 
 def shown(length: int, places: Sequence[Span]) -> list[Span]:
-    """Return the (start, end) spans of a text to show: all of it, or start, marks and end.
+    """Return the spans of a text that an excerpt shows: sorted, disjoint (start, end) pairs.
 
-    The spans are sorted and disjoint.
+    A short text is shown whole. Of a long text, an excerpt shows the start, the end and the
+    surroundings of the marked spans.
 
     Args:
       length: length of the text in characters.
-      places: half-open spans (start, end) to keep visible, ascending.
+      places: the marked spans as half-open (start, end) pairs, in ascending order.
     """
     if length <= WHOLE:
         return [(0, length)]
@@ -43,7 +45,12 @@ def shown(length: int, places: Sequence[Span]) -> list[Span]:
 
 
 def as_html(text: str, places: Sequence[Span]) -> str:
-    """Return the text as HTML: spans in `mark` elements, omitted parts replaced by their size."""
+    """Return an excerpt of a text as HTML, with marked spans and the sizes of omitted parts.
+
+    Args:
+      text: the whole text.
+      places: the marked spans as half-open (start, end) pairs, in ascending order.
+    """
     parts, at = [], 0
     for first, last in shown(len(text), places):
         if first > at:

@@ -1,7 +1,8 @@
-"""Aggregate cells into chart points: each point is a mean over all dimensions not on an axis.
+"""Aggregate cells into chart points.
 
-A mean is drawn only if every planned cell behind it is done. `Points.uneven` flags means over
-different tasks, seeds or lengths.
+A point is the mean over all cells with the same values of the dimensions that the chart shows. A
+mean is drawn only if all its planned cells are done. `Points.uneven` warns that points are means
+over different tasks, seeds or lengths and therefore not comparable.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ DIMENSIONS = {
     "seed": "seed",
     "train_length": "training length (tokens)",
 }
-"""Displayed name of each dimension of cells that can distinguish points."""
+"""Name to display for each dimension of cells by which a chart can distinguish points."""
 COSTS = {"seconds": "seconds per cell", "tokens": "tokens per cell", "flops": "FLOPs per cell"}
 _PARTS = ("benchmark", "task", "seed", "eval_length")
 
@@ -39,25 +40,25 @@ class Measure:
 
     @property
     def is_logarithmic(self) -> bool:
-        """True if the axis is logarithmic: for perplexities and costs."""
+        """True if the measure needs a logarithmic axis: a perplexity or a cost."""
         return self.unit == "perplexity" or self.benchmark is None
 
 
 @dataclass(frozen=True)
 class Points:
-    """The points of a chart, and those that are left out because cells are unfinished."""
+    """The points of a chart, and the points that are left out because cells are unfinished."""
 
     drawn: list[dict[str, Any]]
-    """One dict per point: its dimensions' values, `y`, `x` if the horizontal axis is a measure, and
-    `num_cells`, the number of cells that `y` is the mean of."""
+    """One dict per point: the values of its dimensions, `y`, `num_cells` (the number of cells over
+    which `y` is a mean), and `x` if the horizontal axis is a measure."""
     gaps: list[dict[str, Any]]
-    """The dimensions' values of each point that is not drawn."""
+    """The values of the dimensions of each point that is left out."""
     uneven: bool
-    """True if two points are means over different tasks, seeds or lengths."""
+    """True if some points are means over different tasks, seeds or lengths than others."""
 
 
 def measures(rows: Sequence[Row]) -> list[Measure]:
-    """Return the measures that can be drawn: default metrics, other metrics, then costs.
+    """Return the measures that can be drawn, in order: default metrics, other metrics, costs.
 
     Args:
       rows: rows of the query `cell_scores`.
@@ -75,11 +76,11 @@ def measures(rows: Sequence[Row]) -> list[Measure]:
 
 
 def points(rows: Sequence[Row], by: Sequence[str], y: Measure, x: Measure | None = None) -> Points:
-    """Aggregate cells: one point, a mean, for each combination of the dimensions' values.
+    """Return one point, a mean over cells, for each combination of values of the dimensions.
 
     Args:
       rows: rows of the query `cell_scores`.
-      by: dimensions that distinguish points.
+      by: dimensions that distinguish points, keys of `DIMENSIONS`.
       y: measure on the vertical axis.
       x: measure on the horizontal axis; None if that axis is a dimension.
     """
@@ -132,9 +133,9 @@ def _means(
 def _measured(
     rows: Sequence[Row], measure: Measure
 ) -> Mapping[tuple[Any, ...], tuple[Row, float | None]]:
-    """Return, for each planned cell that has the measure, a row and the value.
+    """Return a row and the value of the measure for each planned cell to which it applies.
 
-    The value is None if the cell is not done.
+    The keys are the cells' values of the dimensions. The value is None if the cell is not done.
     """
     scored = measure.benchmark is not None
     rows = [row for row in rows if not scored or row["benchmark"] == measure.benchmark]
@@ -156,5 +157,5 @@ def _measured(
 
 
 def dimension(row: Row, name: str) -> Any:
-    """Return the value of a dimension in a row; for "variant" the label, such as "pi tuned"."""
+    """Return a row's value of a dimension; for "variant", the label, such as "pi tuned"."""
     return Variant.of(row).label if name == "variant" else row[name]

@@ -1,7 +1,7 @@
 """Rebuild a sample's prompt in a subprocess: `python -m lce_core.prompts`.
 
-The dashboard process therefore loads neither tokenizers nor benchmarks; only a viewer who opens a
-sample waits for them.
+Because of the subprocess, the dashboard itself loads neither tokenizers nor benchmarks. Only a
+viewer who opens a sample waits for them to load.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ def build_prompts(
       home: the store's folder.
       cell: id of the cell.
       sample: number of the sample in the cell.
-      waiting: called with the elapsed seconds; an exception from it kills the subprocess.
+      waiting: called several times a second with the elapsed seconds. If it raises an exception,
+        the subprocess is killed.
     """
     command = [sys.executable, "-m", "lce_core.prompts", "--home", str(home)]
     process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Serve Streamlit on loopback, without any request that leaves this machine."""
+"""Serve the dashboard with Streamlit on loopback; nothing connects to other machines."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def serve(catalog: Path, port: int, secret: str) -> None:
       secret: token that every request must carry.
 
     Raises:
-      SpecError: Streamlit is not installed, or there is no catalog.
+      SpecError: if Streamlit is not installed, or the catalog does not exist.
     """
     require_streamlit()
     open_catalog(catalog).close()
@@ -69,7 +69,7 @@ def require_streamlit(module: str = "streamlit") -> None:
     if importlib.util.find_spec(module) is None:
         raise SpecError(
             "lce dashboard",
-            f"no {module}",
-            "the packages of the extra `dashboard`",
+            f"a Python environment without the package {module}",
+            "the packages of lce's extra `dashboard`",
             "run `make install` in the checkout",
         )

@@ -28,7 +28,7 @@ _PAGES: tuple[tuple[str, str, Callable[[Chosen], None]], ...] = (
 
 
 def show(path: Path) -> None:
-    """Define the navigation and show the page that the URL names.
+    """Define the navigation and show the page named in the URL.
 
     Args:
       path: path of the catalog.
@@ -50,7 +50,7 @@ def _framed(catalog: Catalog, title: str, view: Callable[[Chosen], None]) -> Cal
 
 
 def framed(catalog: Catalog, title: str, view: Callable[[Chosen], None]) -> None:
-    """Show a page with sidebar and heading; if it raises SpecError, show the error instead."""
+    """Show a page (`view`) with sidebar and heading; if it raises a SpecError, show the error."""
     st.html(PAGE)
     try:
         with st.sidebar:
@@ -78,7 +78,7 @@ def _age(catalog: Catalog) -> None:
 
 
 def _mlflow(catalog: Catalog, study: str) -> None:
-    """Link the study's MLflow pages, if MLflow has runs of the study."""
+    """Draw links to the study's MLflow pages, if MLflow contains the study."""
     pages = pages_of(catalog.path.parent, study)
     if pages is not None:
         st.link_button("Methods in MLflow", pages.methods, help="Works while `lce up` runs.")

@@ -19,13 +19,13 @@ def table(
     key: str,
     on_select: Literal["rerun", "ignore"] = "ignore",
 ) -> int | None:
-    """Show rows as a table, with text displayed literally and never as Markdown.
+    """Show rows as a table. Text is displayed literally, never as Markdown.
 
     Args:
       rows: rows of the catalog.
-      columns: header by column name, in display order.
-      key: Streamlit key of the element.
-      on_select: "rerun" makes rows selectable.
+      columns: the columns to show, in this order: a header by column name.
+      key: Streamlit's key for the table.
+      on_select: "rerun" lets the viewer select a row, and reruns the page at a selection.
 
     Returns:
       Index of the selected row; None if no row is selected.

@@ -1,4 +1,4 @@
-"""Colours of the report's figures for Vega charts, in the page's light or dark theme."""
+"""Colours for the dashboard's Vega charts: those of the report, for the light or dark theme."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dashboards.charts.marks import NUM_COLOURS
 _CSS = Path(__file__).parents[1] / "page" / "figures.css"
 STEPS = 11
 NAMES = alt.Axis(labelLimit=190, labelOverlap=False, labelFlush=False)
-"""Axis that shows the label of every method, even if labels overlap."""
+"""Axis that labels every method; by default Vega omits labels that would overlap."""
 PAGE = """<style>
 .stMainBlockContainer {padding: 3rem 2rem 4rem}
 [data-testid="stCaptionContainer"] {opacity: 1}
@@ -28,17 +28,17 @@ def is_dark() -> bool:
 
 
 def colour(name: str) -> str:
-    """Return a colour of `figures.css` in the current theme: page, text, line, c0, h0, ..."""
+    """Return a colour from `figures.css`, such as "page", "line" or "c0", in the current theme."""
     return palettes()[is_dark()][name]
 
 
 def series(number: int) -> str:
-    """Return the colour of the nth series; colours repeat after `NUM_COLOURS`."""
+    """Return the colour of the series with this number (from 0); `NUM_COLOURS` colours repeat."""
     return colour(f"c{number % NUM_COLOURS}")
 
 
 def ramp() -> list[str]:
-    """Return eleven colours from the worst to the best score."""
+    """Return the eleven colours of a heat map, from the worst to the best score."""
     return [colour(f"h{step}") for step in range(STEPS)]
 
 

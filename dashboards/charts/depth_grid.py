@@ -1,4 +1,4 @@
-"""Share of needles found by length (across) and depth (down) for one method, as a small SVG."""
+"""Small SVG for one method: share of needles found by length (across) and depth (down)."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def depth_grid_svg(
 
     Args:
       one: The method, frozen or tuned.
-      lengths: Columns, in tokens.
-      depths: Rows, 0 (start of the text) to 100 (its end).
-      values: Share found, 0 to 1, by length and depth.
+      lengths: The lengths in tokens, one per column.
+      depths: The depths in %, one per row; 0 is the start of the text, 100 its end.
+      values: Share of needles found, 0 to 1, by (length, depth).
     """
     whose = row_data(one.method, one.frozen)
     wide = (WIDTH - LEFT) / len(lengths)

@@ -1,7 +1,7 @@
-"""Heat map of methods (rows) by lengths (columns) as SVG, with the number in each field.
+"""Heat map as SVG: rows are methods, columns are lengths, each field contains its score.
 
-Colours are eleven steps of a scale with monotonic lightness, which is readable with any kind of
-colour vision. `figures.css` defines one scale for light and one for dark pages.
+The colours are eleven steps of a scale whose lightness is monotonic, so that it is readable with
+any kind of colour vision. `figures.css` defines one scale for light and one for dark pages.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TOP = 40.0
 
 @dataclass(frozen=True)
 class BenchmarkColumns:
-    """The columns of one benchmark, which stand side by side, one per length."""
+    """A block of adjacent columns: one benchmark, with one column per length."""
 
     name: str
     lengths: tuple[int, ...]
@@ -31,13 +31,13 @@ class BenchmarkColumns:
 
 @dataclass(frozen=True)
 class Field:
-    """One field of the heat map: the score of a method at a length, and its look."""
+    """One field of the heat map: the score of a method at a length, and how to draw it."""
 
     text: str
     tooltip: str
     value: float | None = None
     level: float | None = None
-    """Colour level from 0 (worst) to 1 (best); None without a value."""
+    """Position on the colour scale, from 0 (worst) to 1 (best); None if there is no score."""
     is_best: bool = False
 
 
@@ -49,15 +49,15 @@ class HeatMap:
     blocks: Sequence[BenchmarkColumns]
     families: Sequence[Family]
     fields: Mapping[tuple[Variant, str, int], Field]
-    """Field by (row, name of the benchmark's block, length in tokens)."""
+    """The fields, by (variant, `BenchmarkColumns.name`, length in tokens)."""
     won: Mapping[Variant, float]
-    """Share (0 to 1) of its comparisons that a method wins, in an extra column; may be empty."""
+    """Share (0 to 1) of comparisons that each method wins, for an extra column; empty for none."""
     trained: int | None
-    """Trained context in tokens: a line separates longer lengths; None draws no line."""
+    """Trained context in tokens: a vertical line precedes longer lengths. None: no line."""
 
     @property
     def left(self) -> float:
-        """X of the first column, right of the row names."""
+        """X in pixels of the first column's left edge; the names of the rows are left of it."""
         names = [one.label for family in self.families for one in family.variants]
         return max(110.0, max(map(len, names), default=0) * LETTER + 12)
 
@@ -92,7 +92,10 @@ def _rows(family: Family) -> float:
 
 
 def _columns(shown: HeatMap) -> tuple[dict[tuple[str, int], float], list[float], float]:
-    """Return (left edge by block name and length, x of each trained-context line, right edge)."""
+    """Return the x in pixels of the columns, of the trained-context lines and of the right edge.
+
+    Each column's left edge is given by (block name, length).
+    """
     places, lines, x = {}, [], shown.left
     for block in shown.blocks:
         for number, length in enumerate(block.lengths):

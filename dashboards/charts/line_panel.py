@@ -1,7 +1,7 @@
-"""Draw one panel of small multiples as SVG: up to six coloured lines, the base model in grey.
+"""Draw one panel of a figure of line charts as SVG: coloured lines, and the base model in grey.
 
-All panels of a figure share their axes. A mean with missing seeds has no value: the line breaks,
-and a small cross shows the mean over the finished seeds.
+All panels of a figure share their axes. If seeds are missing at a point, the line is interrupted
+there, and a small cross shows the mean over the finished seeds.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ class Axes:
     x_name: str
     y_name: str
     landmarks: Mapping[str, int | None]
-    """Named vertical lines: their x, or None for a line that is not drawn."""
+    """Vertical lines to draw: x by name; a line whose x is None is not drawn."""
     xs: Sequence[float]
-    """The x values of all panels, which determine the range of the axis."""
+    """All x values of all panels. They determine the range of the x axis."""
     ys: Sequence[float]
-    """The y values of all panels, at least one, which determine the range of the axis."""
+    """All y values of all panels, at least one. They determine the range of the y axis."""
     levels: Mapping[str, float | None] = field(default_factory=dict)
-    """Named horizontal lines: their y, or None for a line that is not drawn."""
+    """Horizontal lines to draw: y by name; a line whose y is None is not drawn."""
     x_scale: Callable[[Sequence[float], float, float], tuple[scales.Scale, list[float]]] = (
         scales.lengths
     )
     log_y: bool = False
     marks: bool = True
-    """Draw a mark at each point; if False, draw only the line and invisible pointer targets."""
+    """True to draw a mark at each point; False to draw only lines. Tooltips work in both cases."""
     counted: str = "seed"
-    """Unit that each mean is taken over, in the singular: "seed" or "cell"."""
+    """What each point is a mean over, in the singular, for tooltips: "seed" or "cell"."""
     legend_lines: int = 3
-    """Rows of the longest legend in the figure; all panels reserve the same height."""
+    """Number of rows of the figure's longest legend. All panels reserve this height."""
 
 
 def line_panel_svg(
@@ -68,7 +68,7 @@ def line_panel_svg(
       name: Title of the panel.
       lines: Lines drawn in colour.
       behind: Lines drawn in grey, behind the others.
-      colours: Colour and mark number by method.
+      colours: Number of the colour and of the mark, by method.
     """
     top = LEGEND + LEGEND_LINE * axes.legend_lines + 30
     base = top + PLOT

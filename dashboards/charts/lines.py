@@ -10,7 +10,7 @@ from lce_core.study.variants import variant_label
 
 @dataclass(frozen=True)
 class Point:
-    """A plotted point: a mean over all planned seeds or cells, with its range."""
+    """A point of a line: a mean over all planned seeds or cells, with a range around it."""
 
     x: int
     """Position on the x axis: a length or position in tokens, or a number of examples."""
@@ -22,16 +22,16 @@ class Point:
 
 @dataclass(frozen=True)
 class Gap:
-    """An x without a value, because some planned seeds are not done there."""
+    """An x at which the line is interrupted, because some planned seeds are not done."""
 
     x: int
     value_of_done: float | None
-    """Mean over the finished seeds; None if none is finished."""
+    """Mean over the finished seeds; None if no seed is finished."""
     num_seeds: int
     """Number of finished seeds."""
     num_planned: int
     missing: str
-    """The unfinished seeds, and why."""
+    """Which seeds are unfinished, and why."""
 
 
 @dataclass(frozen=True)
@@ -50,13 +50,13 @@ class Line:
 
     @property
     def ends(self) -> list[tuple[int, float]]:
-        """(x, y) of all that is drawn, by x: points, and gaps with a mean of finished seeds."""
+        """(x, y) of everything drawn, sorted by x: the points, and the crosses of `gaps`."""
         known = [(gap.x, gap.value_of_done) for gap in self.gaps if gap.value_of_done is not None]
         return sorted([*((point.x, point.value) for point in self.points), *known])
 
     @property
     def runs(self) -> list[list[Point]]:
-        """Groups of successive points to join by a line; a gap ends a group."""
+        """Groups of successive points that a line joins; each gap starts a new group."""
 
         def gaps_before(point: Point) -> int:
             return sum(gap.x < point.x for gap in self.gaps)

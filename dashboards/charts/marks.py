@@ -1,7 +1,7 @@
-"""Shared SVG elements of all charts: mark shapes and data attributes.
+"""SVG elements that all charts use: mark shapes, texts and data attributes.
 
-Data attributes hold each mark's method, frozen flag, position and unrounded catalog value, so that
-scripts and tests can read the chart back. `data-tooltip` is the tooltip text.
+Data attributes contain each mark's method, frozen flag, position and unrounded catalog value, so
+that scripts and tests can read the chart back. `data-tooltip` is the tooltip text.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from html import escape
 
 NUM_COLOURS = 6
 LETTER = 6.4
-"""Width of an 11-pixel letter in the widest font that a page may use."""
+"""Estimated width in pixels of a letter of an 11-pixel font, the widest of the page's fonts."""
 SHAPES = (
     "M-3.5 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0-7 0z",
     "M-3.2-3.2h6.4v6.4h-6.4z",
@@ -20,7 +20,7 @@ SHAPES = (
     "M-4-1.4h2.6v-2.6h2.8v2.6h2.6v2.8h-2.6v2.6h-2.8v-2.6h-2.6z",
 )
 SPOT = "M-5 0a5 5 0 1 0 10 0a5 5 0 1 0-10 0z"
-"""Invisible circle that catches the pointer at a point without a mark."""
+"""SVG path of an invisible circle, which shows the tooltip of a point without a mark."""
 
 
 def row_data(method: str, frozen: bool) -> str:
@@ -29,7 +29,7 @@ def row_data(method: str, frozen: bool) -> str:
 
 
 def value_data(**facts: float | str | None) -> str:
-    """Return SVG attributes `data-NAME` with unrounded numbers or text; None is omitted."""
+    """Return an SVG attribute `data-NAME` for each fact that is not None; numbers are unrounded."""
     return " ".join(
         f'data-{name.replace("_", "-")}="{escape(fact) if isinstance(fact, str) else repr(fact)}"'
         for name, fact in facts.items()
@@ -38,15 +38,19 @@ def value_data(**facts: float | str | None) -> str:
 
 
 def tooltip(sentence: str) -> str:
-    """Return the SVG attribute with the text of the tooltip."""
+    """Return the SVG attribute `data-tooltip` with this sentence."""
     return f'data-tooltip="{escape(sentence)}"'
 
 
 def text(words: str, x: float, y: float, kind: str = "", room: float | None = None) -> str:
     """Return a `<text>` element.
 
-    `kind` is a list of classes in `figures.css`. Text wider than `room` pixels is squeezed to fit;
-    the width is estimated as `LETTER` pixels per letter, which holds for small text only.
+    Args:
+      words: the text; it is escaped here.
+      x, y: position in pixels.
+      kind: CSS classes from `figures.css`, separated by spaces.
+      room: width in pixels into which wider text is squeezed; None for no limit. The text's width
+        is estimated as `LETTER` pixels per letter, which is right for small text only.
     """
     wide = room is not None and len(words) * LETTER > room
     squeezed = f' textLength="{room:g}" lengthAdjust="spacingAndGlyphs"' if wide else ""
@@ -54,7 +58,7 @@ def text(words: str, x: float, y: float, kind: str = "", room: float | None = No
 
 
 def opening(title: str, width: float, height: float, kind: str) -> str:
-    """Return the opening `<svg>` tag; `title` is also the name of the saved file."""
+    """Return the opening `<svg>` tag. The page's SVG button names the saved file after `title`."""
     return (
         f'<svg class="chart {kind}" viewBox="0 0 {width:g} {height:g}" width="{width:g}"'
         f' height="{height:g}" style="--width: {width:g}px" role="img" aria-label="{escape(title)}"'

@@ -1,4 +1,4 @@
-"""Chart axes: map data to pixels and choose ticks."""
+"""Axes of charts: convert data to pixels, and choose ticks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Scale:
 
 
 def linear(values: Sequence[float], start: float, end: float) -> tuple[Scale, list[float]]:
-    """Return (linear axis that contains all values and ends at ticks, its ticks)."""
+    """Return a linear axis that contains all values and ends at ticks, and its ticks."""
     low, high = min(values), max(values)
     span = (high - low) or abs(high) or 1.0
     step = _round_step(span / 4)
@@ -40,7 +40,7 @@ def linear(values: Sequence[float], start: float, end: float) -> tuple[Scale, li
 
 
 def within(values: Sequence[float], start: float, end: float) -> tuple[Scale, list[float]]:
-    """Return (linear axis that ends at the largest value, to save space, its round ticks)."""
+    """Return a linear axis that ends at the largest value, to save space, and its ticks."""
     scale, ticks = linear(values, start, end)
     low, high = min(scale.low, min(values)), max(values)
     if low == high:  # one value, at the first tick
@@ -49,7 +49,7 @@ def within(values: Sequence[float], start: float, end: float) -> tuple[Scale, li
 
 
 def logarithmic(values: Sequence[float], start: float, end: float) -> tuple[Scale, list[float]]:
-    """Return (logarithmic axis that extends 8 % beyond the values at each end, its ticks)."""
+    """Return a logarithmic axis that extends 8 % beyond the values at each end, and its ticks."""
     low, high = min(values) / 1.08, max(values) * 1.08
     candidates = [
         digit * 10.0**power
@@ -63,7 +63,10 @@ def logarithmic(values: Sequence[float], start: float, end: float) -> tuple[Scal
 
 
 def lengths(values: Sequence[float], start: float, end: float) -> tuple[Scale, list[float]]:
-    """Return (base-2 logarithmic axis of token counts, a tick at each power of two)."""
+    """Return a logarithmic axis of token counts, and its ticks, which are powers of two.
+
+    If fewer than two powers of two are in the range, the ticks are the values themselves.
+    """
     low, high = min(values), max(values)
     if low == high:
         low, high = low / 2, high * 2

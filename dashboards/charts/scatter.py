@@ -15,12 +15,12 @@ WIDTH, HEIGHT = 340.0, 300.0
 LEFT, RIGHT, TOP, BOTTOM = 40.0, 14.0, 44.0, 40.0
 LETTER, MARK = 6.2, 4.0
 STEPS_ASIDE = (4.0, 19.0, -9.0, 34.0, -24.0, 49.0, 64.0)
-"""Vertical distances of a label from its point in pixels, tried in this order."""
+"""Vertical distances in pixels at which a label is tried, in this order, to find free space."""
 
 
 @dataclass(frozen=True)
 class Axis:
-    """One of the two scores: its name, its direction, and whether its axis is logarithmic."""
+    """One of the two scores: its name, its better direction, and the kind of its axis."""
 
     name: str
     higher_is_better: bool
@@ -38,8 +38,8 @@ def scatter_svg(
     Args:
       title: Name of the chart.
       axes: The x and the y axis.
-      found: Families, which set colours and shapes; the controls may be one.
-      points: x and y of each variant; at least one.
+      found: Families, including one of the controls; each family has its own colour and shape.
+      points: (x, y) of each variant to draw; at least one.
     """
     x_scale, x_ticks = _scale(axes[0], [x for x, _ in points.values()], LEFT + 8, WIDTH - RIGHT - 8)
     y_scale, y_ticks = _scale(axes[1], [y for _, y in points.values()], HEIGHT - BOTTOM - 8, TOP)
@@ -112,7 +112,14 @@ def _is_beaten(
 def _names(
     labels: Sequence[tuple[tuple[float, float], Variant]], marks: Sequence[tuple[float, float]]
 ) -> list[str]:
-    """Draw a label for each ((x, y), variant) where it covers no mark or label; omit the rest."""
+    """Return labels for points, each where it covers no mark or label.
+
+    A label for which there is no free space is omitted.
+
+    Args:
+      labels: ((x, y) in pixels, variant) of each point to label.
+      marks: (x, y) in pixels of all points.
+    """
     parts: list[str] = []
     taken = [(y - MARK, y + MARK, x - MARK, x + MARK) for x, y in marks]
     for (x, y), one in sorted(labels, key=lambda label: label[0]):

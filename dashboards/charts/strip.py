@@ -1,4 +1,4 @@
-"""Strip chart of the share of comparisons won, one lane per family, as SVG."""
+"""Strip chart as SVG: one lane per family, with a dot at each method's share of won comparisons."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def strip_svg(title: str, found: Sequence[Family], won: Mapping[Variant, float])
 
     Args:
       title: Name of the chart.
-      found: Families, one lane each from the top; members without a share are omitted.
+      found: Families, from the top lane to the bottom one. Variants that `won` lacks are omitted.
       won: Share of comparisons won by each variant, 0 to 1.
     """
     span = WIDTH - LEFT - RIGHT

@@ -1,1 +1,1 @@
-"""Sections of the report. Each renders HTML from a study's contents, or "" if it is empty."""
+"""Sections of the report. Each renders a study's contents as HTML; "" if it has nothing to show."""

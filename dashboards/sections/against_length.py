@@ -1,4 +1,4 @@
-"""Section: score against length, by family."""
+"""Section: line charts of score against length, one panel per family of methods."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dashboards.figure import figure
 from dashboards.sections.panels import family_panels, lines_of, lines_table
 
 MOST_TASKS = 3
-"""Benchmarks with more tasks have one figure of the mean; all others one figure per task."""
+"""A benchmark with more tasks has one figure, of the mean over tasks; others one per task."""
 
 
 def section(contents: Contents) -> str:
@@ -28,7 +28,11 @@ def section(contents: Contents) -> str:
 
 
 def _asked(contents: Contents) -> Iterator[tuple[str, str, list[Row]]]:
-    """Yield (title, "cell" or "seed", rows) per figure; values are means over cells or seeds."""
+    """Yield (title, counted, rows) of each figure.
+
+    `counted` names what the values are means over: "cell" for means over tasks and seeds, "seed"
+    for single tasks.
+    """
     for benchmark in dict.fromkeys(row["benchmark"] for row in contents.scores):
         rows = select(contents.scores, benchmark=benchmark)
         means = select(comparable(contents.benchmarks, contents.scores), benchmark=benchmark)
@@ -82,7 +86,7 @@ def _figure(contents: Contents, title: str, counted: str, rows: list[Row]) -> st
 
 
 def _with_intervals(contents: Contents, rows: list[Row]) -> list[Row]:
-    """Return the rows; `lowest` and `highest` become the cell's 95 % interval, if it has one."""
+    """Return the rows with `lowest` and `highest` set to the cell's 95 % interval, if known."""
     axes = ("method", "frozen", "benchmark", "task", "eval_length")
     known = {tuple(row[name] for name in axes): row for row in contents.intervals}
     found = []

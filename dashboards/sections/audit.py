@@ -7,9 +7,9 @@ from dashboards.figure import Table
 
 
 def section(contents: Contents) -> str:
-    """Return a table of factors that differ, or a sentence that only the method differs.
+    """Return a table of the factors that differ, or a sentence if only the method differs.
 
-    Returns "" if no cell is done.
+    Return "" if no cell is done.
     """
     if not contents.run[0]["done"]:
         return ""

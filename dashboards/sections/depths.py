@@ -1,4 +1,4 @@
-"""Section: needles found by length and depth, one grid per method."""
+"""Section: share of needles found by length and depth, one grid per method."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lce_core.study.variants import weights_label
 
 
 def section(contents: Contents) -> str:
-    """Return the grids of all methods; "" if the study has no needle benchmark.
+    """Return a figure with the grids of all methods; "" if there are no needle results.
 
     Args:
       contents: rows of one base model.

@@ -1,4 +1,4 @@
-"""Section: perplexity against downstream scores at the same length."""
+"""Section: scatter plots of accuracy against perplexity at the same length."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from dashboards.figure import Table, figure
 from lce_core.study.variants import weights_label
 
 FEWEST = 3
-"""Minimum number of methods in a scatter plot."""
+"""A scatter plot is drawn only if at least this many methods have both scores."""
 
 
 def section(contents: Contents) -> str:
-    """Return a scatter plot per accuracy benchmark that shares a length with a perplexity.
+    """Return a figure with one scatter plot for each benchmark of accuracy; "" if there is none.
+
+    A plot needs a length at which enough methods have both an accuracy and a perplexity.
 
     Args:
       contents: rows of one base model.
@@ -66,10 +68,15 @@ def section(contents: Contents) -> str:
 def _shared(
     texts: list[Row], rows: list[Row], target: int
 ) -> tuple[str, int, dict[Variant, tuple[float, float]]] | None:
-    """Return the text and length at which most methods have both scores, and those scores.
+    """Return the text and length at which the most methods have both scores, and the scores.
 
-    Of equals, the target length is preferred, then the longest. None with fewer than `FEWEST`
-    methods.
+    If several lengths have the same number of methods, prefer the target length, then the longest.
+    Return None if fewer than `FEWEST` methods have both scores.
+
+    Args:
+      texts: rows with perplexities of texts.
+      rows: rows of one accuracy benchmark.
+      target: the study's target context in tokens.
     """
     best: tuple[tuple[int, bool, int], str, int, dict[Variant, tuple[float, float]]] | None = None
     for text in dict.fromkeys(row["benchmark"] for row in texts):

@@ -1,4 +1,4 @@
-"""Section: heat maps of perplexity and retrieval by method and length, and ranks of families."""
+"""Section: heat maps of perplexity and retrieval by method and length, and families by rank."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from lce_core.study.variants import weights_label
 
 RETRIEVAL = ("needle", "passkey", "long_eval", "ruler")
 WORST = 1.5
-"""A perplexity this many times the best of its column, or more, has the worst colour."""
+"""Perplexities of at least this many times the best in their column have the worst colour."""
 PADDING = 42.0
 """Horizontal padding of a figure in pixels."""
 WIDEST = 1360.0
-"""Show the two heat maps side by side if their widths add up to at most this many pixels."""
+"""The two heat maps are side by side if their widths add up to at most this many pixels."""
 MOST_FRAMES = 3
-"""Frame the best methods of a column only if at most this many share the best value."""
+"""The best value of a column is framed only if at most this many methods share it."""
 _ABSENT = {"failed": "failed", "missing": "-", "unavailable": "n/a"}
 
 
 def section(contents: Contents) -> str:
-    """Return the heat maps of benchmarks with results, and the families' ranks.
+    """Return the heat maps of benchmarks with results, and strip charts that rank the families.
 
     Args:
       contents: rows of one base model.
@@ -63,7 +63,10 @@ def _won(contents: Contents, measure: str) -> dict[Variant, float]:
 
 
 def _ordered(contents: Contents, won: Mapping[str, Mapping[Variant, float]]) -> list[Family]:
-    """Return families and their members, sorted by share of comparisons won; controls first."""
+    """Return the controls, then the families, the best family and its best member first.
+
+    The share of comparisons won decides which is better; for a family, that of its best member.
+    """
 
     def share(one: Variant) -> float:
         known = [shares[one] for shares in won.values() if one in shares]
@@ -85,7 +88,7 @@ def _map(
     won: Mapping[Variant, float],
     trained: int | None,
 ) -> tuple[str, float]:
-    """Return (HTML figure with the heat map `name`, width of the picture in pixels)."""
+    """Return the HTML figure of one heat map, and the width of its picture in pixels."""
     shown_map = heat_map(name, rows, ordered, won, trained)
     better = "lower" if name == "perplexity" else "higher"
     beyond = f" beyond the trained context of {trained:,} tokens (the line)" if trained else ""
@@ -130,9 +133,9 @@ def heat_map(
     Args:
       title: title of the map.
       rows: rows of one base model from `dashboards.comparable`.
-      ordered: families in the order of their rows.
-      won: share of comparisons that each variant wins; empty to omit the column.
-      trained: trained context in tokens.
+      ordered: families, from top to bottom.
+      won: share of comparisons that each variant wins; empty to omit this column.
+      trained: trained context in tokens, at which a line is drawn; None for no line.
     """
     names = list(dict.fromkeys(row["benchmark"] for row in rows))
     # Retrieval benchmarks come in a fixed order; others keep the study's.

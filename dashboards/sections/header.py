@@ -8,7 +8,7 @@ from html import escape
 from dashboards.contents import Contents, Row
 
 MOST_SENTENCES = 3
-"""Number of findings that are always visible; the others are in a collapsed list."""
+"""Number of findings that are always visible. Further ones are in a collapsed list."""
 
 
 def section(contents: Contents, claims: Sequence[str]) -> str:

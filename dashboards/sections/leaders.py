@@ -12,7 +12,9 @@ from dashboards.contents import Contents
 
 
 def section(contents: Contents, found: Sequence[Claim]) -> str:
-    """Return the best methods of each benchmark by length; "" if no two methods are comparable.
+    """Return, for each length, the best methods of each benchmark as sentences.
+
+    Return "" if no two methods are comparable.
 
     Args:
       contents: rows of one base model.
@@ -31,7 +33,7 @@ def section(contents: Contents, found: Sequence[Claim]) -> str:
 
 
 def _at_length(where: str, found: Sequence[Claim]) -> str:
-    """Return the length as a term and the claims, without the length, as its description."""
+    """Return an HTML term with the length, and a description with the claims about it."""
     shown = [replace(one, text=one.text.removeprefix(f"{where}, ")) for one in found]
     items = "".join(f"<li>{escape(one.sentence)}</li>" for one in shown)
     return f"<dt>{escape(where.capitalize())}</dt><dd><ul>{items}</ul></dd>"

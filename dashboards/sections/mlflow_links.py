@@ -10,11 +10,11 @@ from dashboards.families import Variant
 
 
 def section(contents: Contents, pages: MlflowPages | None) -> str:
-    """Return links to the study's charts and to each method's run; "" if MLflow has none.
+    """Return links to the study's charts in MLflow and to the run of each method.
 
     Args:
       contents: rows of the whole study.
-      pages: addresses of the study in the MLflow UI, or None.
+      pages: addresses of the study in the MLflow UI; if None, return "".
     """
     if pages is None:
         return ""

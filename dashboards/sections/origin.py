@@ -1,4 +1,4 @@
-"""Sections: cells without a result; machines and commands, to repeat the study."""
+"""Two sections: the cells without a result, and the machines and commands to repeat the study."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lce_core.study.states import STATES
 
 
 def missing(contents: Contents) -> str:
-    """Return the table of cells without a result, one row per reason."""
+    """Return a table of the cells without a result, one row per method and reason."""
     if not contents.missing:
         return ""
     count = sum(row["cells"] for row in contents.missing)

@@ -1,4 +1,4 @@
-"""Build line charts with one panel per family of methods, for several sections."""
+"""Build figures of line charts with one panel per family of methods."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def lines_of(rows: Sequence[Row], x: str, value: str) -> dict[Variant, Line]:
     """Return a `Line` per variant; a row whose value is None becomes a gap of the line.
 
     Args:
-      rows: each with `num_seeds`. If values may be None, also with the columns of
-        score_by_length.
-      x: name of the x column.
-      value: name of the y column.
+      rows: rows with columns `method`, `frozen` and `num_seeds`. A row whose value is None also
+        needs `value_of_done`, `num_planned` and `missing`, as in the view score_by_length.
+      x: name of the column for x.
+      value: name of the column for y.
     """
     lines = {}
     for one in dict.fromkeys(map(Variant.of, rows)):
@@ -48,13 +48,15 @@ def lines_of(rows: Sequence[Row], x: str, value: str) -> dict[Variant, Line]:
 def family_panels(
     contents: Contents, axes: Axes, lines: Mapping[Variant, Line], with_controls: bool = True
 ) -> list[str]:
-    """Return an SVG panel per family with the controls in grey; without families, the controls.
+    """Return an SVG panel per family, with the controls in grey behind its lines.
+
+    If no family has a line, return one panel with only the controls, if they have lines.
 
     Args:
       contents: rows of one base model.
       axes: axes of the figure; this function sets `xs`, `ys` and `legend_lines`.
       lines: lines by variant.
-      with_controls: draw the controls' lines.
+      with_controls: False to omit the controls.
     """
     drawn = {one: line for one, line in lines.items() if line.ends}
     if not drawn:
@@ -89,7 +91,12 @@ def lines_table(
 ) -> Table:
     """Return the points of all lines as a table.
 
-    Each point is a mean over `counted` units; `whiskers` names the columns of the range's ends.
+    Args:
+      lines: lines by variant.
+      x_name: header of the column with x.
+      y_name: header of the column with y.
+      counted: what each point is a mean over, in the singular: "seed" or "cell".
+      whiskers: headers of the columns with the lower and the upper end of each point's range.
     """
     return Table(
         ("method", "weights", x_name, y_name, *whiskers, f"{counted}s"),

@@ -1,4 +1,4 @@
-"""Section: figures printed in papers next to the study's own."""
+"""Section: values printed in papers, beside the study's own."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _NONE = (
 
 
 def section(contents: Contents) -> str:
-    """Return tables of the study's values beside the papers' and of rank agreement.
+    """Return a table of the study's values beside the papers', and one of rank agreement.
 
-    Returns a sentence if no paper reports a matching score, and "" if no cell is done.
+    Return a sentence if no paper reports a matching score, and "" if no cell is done.
 
     Args:
       contents: rows of one base model.

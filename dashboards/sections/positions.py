@@ -1,4 +1,4 @@
-"""Section: loss by position, one figure per text and length, the longest length first."""
+"""Section: loss by position in the context, one figure for each text and length."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def section(contents: Contents) -> str:
 
 
 def panels(contents: Contents, rows: Sequence[Row]) -> list[str]:
-    """Return SVG panels, one per family, of one text at one length; empty without values.
+    """Return an SVG panel per family for one text at one length; an empty list without values.
 
     Args:
       contents: rows of one base model.
@@ -66,7 +66,7 @@ def _title(task: str, length: int) -> str:
 
 
 def _against_base(contents: Contents, benchmark: str, task: str, length: int) -> str:
-    """Return a table of NLL differences from the base model on the same tokens, or ""."""
+    """Return a table of NLL differences from the base model on the same tokens; "" if none."""
     found = by_variant(
         select(contents.nll_differences, benchmark=benchmark, task=task, eval_length=length)
     )

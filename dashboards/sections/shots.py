@@ -1,4 +1,4 @@
-"""Section: many-shot accuracy by number of examples in the prompt, by family."""
+"""Section: many-shot accuracy against number of examples, one panel per family of methods."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lce_core.study.variants import weights_label
 
 
 def section(contents: Contents) -> str:
-    """Return a figure for each length with two or more numbers of examples.
+    """Return a figure for each length at which two or more numbers of examples have results.
 
     Args:
       contents: rows of one base model.
@@ -21,7 +21,7 @@ def section(contents: Contents) -> str:
 
 
 def panels(contents: Contents, length: int, rows: list[Row]) -> list[str]:
-    """Return SVG panels, one per family, of accuracy by number of examples at one length.
+    """Return an SVG panel per family, of accuracy against number of examples at one length.
 
     Args:
       contents: rows of one base model.

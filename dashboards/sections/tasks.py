@@ -1,4 +1,4 @@
-"""Section: scores of every benchmark by task, as tables."""
+"""Section: one table per benchmark, with the scores by task and length."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lce_core import formats
 Column = tuple[str, int]
 """A column of a table: task and length in tokens."""
 MOST_COLUMNS = 10
-"""Maximum number of columns of a printed table."""
+"""Maximum number of columns of a table on paper."""
 
 
 def section(contents: Contents) -> str:
@@ -59,7 +59,10 @@ def _columns(rows: list[Row]) -> list[Column]:
 
 
 def _sheets(columns: Sequence[Column]) -> Iterator[list[Column]]:
-    """Split columns into groups of at most `MOST_COLUMNS`; split a task only if it is larger."""
+    """Split columns into groups of at most `MOST_COLUMNS`.
+
+    A task's columns stay in one group, unless the task has more than `MOST_COLUMNS`.
+    """
     sheet: list[Column] = []
     for task in dict.fromkeys(task for task, _ in columns):
         mine = [column for column in columns if column[0] == task]

@@ -1,4 +1,4 @@
-"""Section: training loss against tokens, by family."""
+"""Section: training loss against number of tokens, one panel per family of methods."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dashboards.sections.panels import family_panels, lines_of, lines_table
 
 
 def section(contents: Contents) -> str:
-    """Return the loss curves of the tuned methods; "" if none was trained.
+    """Return a figure with the loss curves of tuned methods; "" if no method was trained.
 
     Args:
       contents: rows of one base model.

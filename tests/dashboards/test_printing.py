@@ -43,9 +43,9 @@ def program(folder: Path, *lines: str) -> Path:
 @pytest.mark.parametrize(
     ("lines", "got"),
     [
-        (["exit 0"], "no PDF"),
+        (["exit 0"], "a browser that wrote no complete PDF"),
         (["echo cannot open display >&2", "exit 3"], "exit code 3"),
-        (['printf "%%PDF-1.4 and no end" > $pdf'], "no PDF"),
+        (['printf "%%PDF-1.4 and no end" > $pdf'], "a browser that wrote no complete PDF"),
         (['printf "%%PDF-1.4 %%%%EOF" > $pdf', "exit 1"], "exit code 1"),
         (["kill -SEGV $$"], "exit code -11"),
     ],
@@ -74,7 +74,7 @@ def test_the_error_names_a_program_that_does_not_start(tmp_path: Path) -> None:
 def test_a_browser_that_hangs_is_killed_with_its_child_processes(tmp_path: Path) -> None:
     browser = program(tmp_path, f"sleep 600 & echo $! > {tmp_path / 'child'}", "wait")
     begun = time.monotonic()
-    with pytest.raises(ServiceError, match=r"got no end after 0.5 s"):
+    with pytest.raises(ServiceError, match=r"got a browser that was still running after 0.5 s"):
         print_page("<p>page", tmp_path / "out" / "toy.pdf", browser, seconds=0.5)
     assert time.monotonic() - begun < 30
     child = int((tmp_path / "child").read_text())

@@ -60,7 +60,7 @@ provokes(SpecError, "overview")(lambda place: read_contents(database(place), "to
 
 
 provokes(SpecError, "--method: got 'yarn")(lambda _: _of([], "yarn"))
-provokes(ServiceError, "no PDF")(
+provokes(ServiceError, "no complete PDF")(
     lambda place: print_page("<p>", place.folder / "a.pdf", Path("/bin/true"))
 )
 

@@ -1,4 +1,5 @@
-"""Folder that must contain only the script.
+"""Folder that must contain only `script.py`.
 
-Streamlit imports from it first, so another module in it would hide one of the same name.
+Streamlit puts this folder first in `sys.path`, so another module here would hide modules of the
+same name.
 """

@@ -1,4 +1,4 @@
-"""Page: compare a method with one other or with all others, using the catalog's paired tests."""
+"""Page: compare a method with one other or with all others by the catalog's paired tests."""
 
 from __future__ import annotations
 

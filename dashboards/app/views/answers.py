@@ -112,9 +112,15 @@ def _grid(
     order: list[str],
     goes: dict[str, str],
 ) -> None:
-    """Draw a heat map of mean scores by length and column `y`.
+    """Draw a heat map of mean scores by length (across) and by the column `y` (down).
 
-    A click on a field sets pickers: `goes` maps a column of `fields` to a picker's key.
+    Args:
+      place: container in which to draw.
+      title: title above the heat map.
+      fields: one dict per field, with "length", "value", "samples" and the column `y`.
+      y: the column for the rows of the heat map.
+      order: values of `y` from top to bottom.
+      goes: keys of pickers by column of `fields`; a click on a field copies its values to them.
     """
     key = f"by_{y}"
     clicked = alt.selection_point(name="field", fields=["length", y], toggle=False)
@@ -192,7 +198,7 @@ def _short(depth: float) -> str:
 
 
 def _answer(chosen: Chosen, row: Row) -> None:
-    """Show a sample's answer, reference and prompt; text is displayed literally, not rendered."""
+    """Show a sample's answer, reference and prompt. Text is displayed literally, not rendered."""
     left, right = st.columns(2)
     left.caption(f"Answer, score {text_of(row['score'])}")
     left.code(row["prediction"] or "", language=None, wrap_lines=True)

@@ -1,4 +1,4 @@
-"""Page: any score or cost against any dimension or other measure, as a chart and a table."""
+"""Page: any score or cost against any dimension, score or cost, as charts and a table."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _kept(rows: list[Row], y: Measure) -> list[Row]:
 def _stays(row: Row, name: str, wanted: Sequence[Any], y: Measure) -> bool:
     """Return True if the row's value of dimension `name` is one of `wanted`.
 
-    A filter by task applies only to rows of y's benchmark; rows of other benchmarks pass it.
+    A filter by task applies only to rows of the benchmark of `y`. Rows of other benchmarks pass.
     """
     is_across = name == "task" and y.benchmark not in (None, row["benchmark"])
     return is_across or dimension(row, name) in wanted
@@ -104,9 +104,9 @@ def _notes(found: Points, by: Sequence[str], y: Measure) -> None:
 
 @dataclass(frozen=True)
 class _Axes:
-    """The quantities on the chart's axes, by colour and by panel.
+    """What a chart shows on its axes, by colour (`hue`) and by panel.
 
-    The horizontal axis is either a dimension or a measure; the other field is None.
+    The horizontal axis is either the dimension or the measure; the other of the two is None.
     """
 
     y: Measure
@@ -118,14 +118,14 @@ class _Axes:
 
     @property
     def is_line(self) -> bool:
-        """True if points that differ only along x are joined by a line."""
+        """True if a line joins points that differ only in x, that is, if x is a number."""
         return self.dimension in _NUMBERS
 
 
 def _in_runs(found: Points, along: str) -> list[dict[str, Any]]:
-    """Add a column `run` to the points: the number of gaps before the point on its line.
+    """Return the drawn points with a column `run`: the number of gaps before them on their line.
 
-    Only points of equal `run` are joined, so that no line crosses a gap.
+    Only points with equal `run` are joined, so that no line crosses a gap.
     """
 
     def line(point: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -178,7 +178,7 @@ def _are_disjoint(panels: Mapping[Any, list[dict[str, Any]]], hue: str) -> bool:
 
 
 def _hues(values: Sequence[Any]) -> dict[Any, tuple[str, str]]:
-    """Return (colour, shape) of each value; when colours repeat, the shape changes."""
+    """Return a (colour, shape) pair for each value; values that share a colour differ in shape."""
     return {
         value: (series(number), _SHAPES[number // NUM_COLOURS % len(_SHAPES)])
         for number, value in enumerate(values)
@@ -200,7 +200,7 @@ def _title(panel: str, value: Any) -> str:
 
 
 def _domain(drawn: list[dict[str, Any]]) -> list[float]:
-    """Return [lowest, highest] y of all points, the range that all panels share."""
+    """Return the lowest and highest y of all points, the range of the axis in every panel."""
     values = [point["y"] for point in drawn]
     return [min(values), max(values)]
 

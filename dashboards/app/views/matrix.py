@@ -1,4 +1,4 @@
-"""Page: the status of every cell, live while a study runs, with the reasons for missing results."""
+"""Page: the status of every cell, updated during a run, and the reasons for missing results."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _HEADS = alt.Axis(labelAngle=-90, labelLimit=170, labelOverlap=False, orient="to
 
 @st.fragment(run_every=REFRESH_SECONDS)
 def page(chosen: Chosen) -> None:
-    """Show the hypothesis, the matrix of states, the reasons, and the cells of a clicked field."""
+    """Show hypothesis, matrix of states, why results are missing, and a clicked field's cells."""
     if hypothesis := chosen.facts["hypothesis"]:
         with st.expander("Hypothesis"):
             st.text(hypothesis)

@@ -1,4 +1,4 @@
-"""Page: figures printed in papers, beside the study's own, and table by table."""
+"""Page: numbers printed in papers, beside the study's own values, and each printed table."""
 
 from __future__ import annotations
 

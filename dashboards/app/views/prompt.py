@@ -43,9 +43,9 @@ def show(home: Path, cell: str, sample: int) -> None:
 
 
 def _prompts(home: Path, cell: str, sample: int) -> Prompts:
-    """Return the sample's prompts, built only once: every click on the page runs this again.
+    """Return the sample's prompts, from the session if they were the last ones to be built.
 
-    The session keeps the prompts of one sample, the last.
+    Streamlit reruns the page at every click, so without this each click would rebuild them.
     """
     key = (str(home), cell, sample)
     if _LAST not in st.session_state or st.session_state[_LAST][0] != key:

@@ -1,4 +1,4 @@
-"""Page: one read-only SQL statement, sandboxed like `lce sql`, with limits of time and size."""
+"""Page: run a read-only SQL statement, sandboxed as in `lce sql`, with limits of time and size."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lce_core.errors import SpecError
 MOST_ROWS = 1000
 MOST_SECONDS = 10.0
 MOST_BYTES = 32 << 20
-"""Maximum size of the rows sent to the browser."""
+"""Maximum size in bytes of the rows sent to the browser."""
 _HEIGHT = 140
 
 
