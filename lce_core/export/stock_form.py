@@ -75,7 +75,7 @@ def stock_form(
       method: the method to export.
       geometry: geometry of the base model.
       target: context in tokens that the study extends to.
-      length: request length in tokens, for methods whose table depends on it.
+      length: request length in tokens; required for methods whose table depends on it.
       learned: file with the learned parameters of a method such as CLEX; None if there is none.
 
     Raises:

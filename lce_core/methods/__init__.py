@@ -44,8 +44,8 @@ class Method(Plugin):
     """True if every token attends to all earlier tokens at their true distances, in training and at
     inference."""
     training: ClassVar[Literal["none", "optional", "required"]] = "optional"
-    """Whether a study can fine-tune the method: "none" if it cannot, because the method works only
-    at inference; "optional" if it may; "required" if it must."""
+    """Whether a study can fine-tune a model with the method: "none" if the method works only at
+    inference, "required" if it works only after fine-tuning, else "optional"."""
     rotary: ClassVar[str | None] = None
     """Import path "module:class" of a rotary module with trained parameters; None for methods whose
     frequencies are not trained. The class is called with (method, geometry, lengths, seed=...). The
@@ -77,7 +77,7 @@ class Method(Plugin):
         return None
 
     def insertion(self, geometry: RopeGeometry) -> TokenInsertion | None:
-        """Return how often the method inserts its own token into texts; None if it never does."""
+        """Return where the method inserts its own token into texts; None if it inserts none."""
         return None
 
     def stages(self, lengths: ContextLengths) -> tuple[TrainingStage, ...]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class LoRA:
-    """The weights that fine-tuning trains: low-rank updates of some layers, and some parameters.
+    """The weights that fine-tuning trains: low-rank updates of layers, and parameters in `whole`.
 
     Source: Hu et al. 2021, arXiv:2106.09685.
     """

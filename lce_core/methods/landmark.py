@@ -22,7 +22,7 @@ from lce_core.rope import ContextLengths, RopeGeometry
 
 
 class Landmark(Method):
-    """Inserts landmark tokens; at inference, attention reads only the blocks that they select."""
+    """Inserts landmark tokens; they select the earlier blocks that a query reads at inference."""
 
     family = "approximate"
     exact_attention = False
