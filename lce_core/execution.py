@@ -65,8 +65,9 @@ class Execution(BaseModel):
     """When a model generates text on CUDA, run each token's forward pass, except attention, as a
     CUDA graph."""
     checkpoint_seconds: float = Field(default=60.0, gt=0)
-    """Minimum seconds between resume points of a training run. A cell that scores running text for
-    longer than this, or than 60 s, saves its losses in ranges, so that other workers can help."""
+    """Minimum seconds between resume points of a training run. After the same time, but at most
+    60 s, a cell that scores running text saves its losses in ranges, so that other workers can
+    help."""
     max_attempts: int = Field(default=3, ge=1)
     """Maximum attempts of a step whose failures may be temporary, such as a lost worker."""
     model_folders: dict[str, Path] = {}

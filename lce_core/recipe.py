@@ -105,7 +105,7 @@ class Inference(Section):
     @model_validator(mode="before")
     @classmethod
     def _rotated_in(cls, given: Any) -> Any:
-        # Set explicitly for every bf16 cell, so that its id differs from cells with stock cosines.
+        # Set the key for every bf16 cell, so that its id differs from cells with stock cosines.
         # fp32 cells omit the key, because they have no alternative.
         if not isinstance(given, Mapping):
             return given

@@ -185,7 +185,7 @@ class Registry(Generic[P]):
             self._refuse_marks(name)
             self._digests.pop(name, None)  # the file may have changed since an earlier import
         if name not in self._digests:
-            # Before the import, so that the digest is never newer than the code that runs.
+            # Computed before the import, so that the digest is never newer than the code that runs.
             self._digests[name] = self._digest(name)
         module = self._imported(name)
         plugin = self._loaded.get(name)

@@ -52,7 +52,8 @@ def run(job: TrainingJob, report: Report) -> dict[str, Any]:
 
     Raises:
       SpecError: if the job contradicts itself or this machine, or the memory is too small.
-      DataError: if no token of a training step has a loss weight above 0.
+      DataError: if no token of a training step has a loss weight above 0, or the sharded processes
+        build models with different weights.
       NonFiniteError: if the loss, a gradient or a weight is NaN or infinite. No checkpoint is saved
         then; earlier resume points stay.
       StoreError: if the resume folder belongs to another run.

@@ -18,9 +18,9 @@ from lce_core.recipe import Training
 def learning_rate(training: Training, step: int, num_steps: int) -> float:
     """Return the learning rate of training step `step` (0 is the first of `num_steps`).
 
-    The rate rises linearly and reaches its peak at the last warmup step. It then decays so that
-    step `num_steps`, which is never run, would get `final_fraction` of the peak; the last step that
-    runs therefore has a rate above zero.
+    The rate rises linearly and reaches its peak at the last warmup step. With a linear or cosine
+    schedule it then decays so that step `num_steps`, which is never run, would get `final_fraction`
+    of the peak; the last step that runs therefore has a rate above zero.
     """
     peak = training.learning_rate
     if step < training.warmup_steps:
