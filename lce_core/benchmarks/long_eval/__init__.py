@@ -1,17 +1,17 @@
 """LongEval lines: the model retrieves the number of one line from as many lines as fit the length.
 
-A line reads "line ADJECTIVE-NOUN: REGISTER_CONTENT is <NUMBER>" with numbers from 1 to 50000. The
-prompt ends with the start of the requested line, which base models continue. Like LongChat,
-`faithful` requests a random line and scores the last integer of 15 generated tokens. `clean` and
-`fast` request lines at stratified depths and score the first integer, which later text cannot
-change.
+A line reads "line ADJECTIVE-NOUN: REGISTER_CONTENT is <NUMBER>" with a number from 1 to 50000. The
+prompt ends with the start of the requested line, so that base models continue it with the number.
+Like LongChat, `faithful` requests a random line and scores the last integer of 15 generated tokens.
+`clean` and `fast` request lines at stratified positions and score the first integer, which later
+text cannot change.
 
-If the user has LongChat's published cases (data set `long_eval`: 200_lines.jsonl and others),
-`faithful` uses the file with the most lines that fits the length. A cell that no file fills to 95 %
-is unavailable.
+If `data_folders` contains LongChat's published prompts (data set `long_eval`: 200_lines.jsonl and
+others), `faithful` uses them: of the files that fit the length, the one with the most lines. If
+this file fills less than 95 % of the length, the cell is unavailable.
 
-`tiny`, for base models with key tokens, hides one key of every family in held-out text and ends
-with the query token of one family; the right next token is that family's key.
+`tiny` is for base models with key tokens. A prompt is held-out text with one key token of every
+family, followed by the query token of one family. The right answer is the key token of this family.
 """
 
 from __future__ import annotations
@@ -54,20 +54,20 @@ from lce_core.models import LanguageModel
 
 @dataclass(frozen=True)
 class LineKeys(KeyForm):
-    """A profile whose text contains a key token of every family; the prompt queries one family."""
+    """A profile whose prompts contain a key token of every family and ask for one of them."""
 
     def check(self, benchmark: Any) -> None:
-        """Raise SpecError if the study sets published cases, which contain no key tokens."""
+        """Raise SpecError if the study sets `cases: published`: they contain no key tokens."""
         if benchmark.cases == "published":
             raise SpecError(
                 "cases",
-                "published cases with profile tiny, which hides keys in held-out text",
-                "published cases with another profile",
-                "leave out cases, or choose another profile",
+                "'published' with profile tiny, whose prompts are held-out text with key tokens",
+                "'published' only with another profile",
+                "omit cases, or choose another profile",
             )
 
     def distractors(self, base_model: LanguageModel, task: str) -> int:
-        """Return the number of other families, since the text contains a key of every family."""
+        """Return the number of families minus one: the prompt asks for the key of one family."""
         return base_model.keys.families - 1 if base_model.keys else 0
 
 
@@ -96,17 +96,17 @@ class LongEval(PromptBenchmark):
     num_samples: int | None = Field(default=None, gt=0)
     """Generated prompts per cell; None means 50 (faithful, fast), 100 (clean), 120 (tiny)."""
     cases: Literal["generated", "published"] | None = None
-    """Generate the lines, or use LongChat's published prompts; None means generated, or in faithful
-    published if `data_folders` has `long_eval`."""
+    """Use generated prompts or LongChat's published ones; None means published in faithful if
+    `data_folders` contains `long_eval`, else generated."""
 
     @model_validator(mode="after")
     def _settings_have_effect(self) -> LongEval:
         if self.cases == "published" and self.num_samples is not None:
             raise SpecError(
                 "num_samples",
-                f"{self.num_samples} of the published cases, which come 50 a file",
-                "num_samples with generated cases only",
-                "leave out num_samples",
+                f"{self.num_samples} with cases: published, whose files have 50 prompts each",
+                "num_samples only with cases: generated",
+                "omit num_samples",
             )
         return self
 
@@ -126,17 +126,20 @@ class LongEval(PromptBenchmark):
         return tuple(data_set.recorded_name(data_folders) for data_set in read)
 
     def digest(self, task: str, data_folders: Mapping[str, Path]) -> str | None:
-        """Return the sha256 of the published cases, or of the word list of generated lines."""
+        """Return the sha256 of the published files, or of the words in generated lines.
+
+        None in `tiny`, which uses neither.
+        """
         if self._reads_published(data_folders):
             return PUBLISHED.digest(data_folders)
         return words_digest() if self.form.in_words else None
 
     def build(self, request: CellRequest) -> list[Prompt]:
-        """Return published cases, or generate prompts with as many lines as fit.
+        """Return LongChat's published prompts, or generate prompts with as many lines as fit.
 
         Raises:
-          UnavailableError: if prompts with two lines, or all published files, exceed the length.
-          DataError: if published cases are malformed; the message names file, row and column.
+          UnavailableError: if a prompt with two lines, or every published file, exceeds the length.
+          DataError: if a published file is malformed; the message names file, row and column.
         """
         if self._reads_published(request.data_folders):
             return published_prompts(request)
@@ -147,16 +150,16 @@ class LongEval(PromptBenchmark):
         return generated_prompts(request, line_words(), depths, draws)
 
     def slack_tokens(self, request: CellRequest) -> int:
-        """Return the mean tokens of a line; 0 for published cases."""
+        """Return the mean tokens of a line, since prompts grow line by line; 0 if published."""
         return 0 if self._reads_published(request.data_folders) else line_tokens(request)
 
     def score_answer(self, task: str, prompt: Prompt, answer: str) -> float:
-        """Return 1 if the first integer (in faithful: last) is the line's number, else 0."""
+        """Return 1 if the first integer (in `faithful` the last) is the line's number, else 0."""
         integer = last_integer if self.profile == "faithful" else first_integer
         return float(integer(answer) == int(prompt.reference))
 
     def complete(self, task: str, prompt: Prompt, answer: str) -> bool:
-        """Return True once the first integer is complete; always False in faithful."""
+        """Return True once the answer's first integer is complete; always False in `faithful`."""
         return self.profile != "faithful" and has_complete_integer(answer)
 
     def _reads_published(self, folders: Mapping[str, Path]) -> bool:

@@ -1,4 +1,4 @@
-"""Prompts of LongEval lines, generated for a length or published by LongChat."""
+"""Prompts of LongEval lines: generated to fill the cell's length, or published by LongChat."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HEADER = (
     " record start:\n\n"
 )
 NEW_TOKENS = 15
-"""Tokens of an answer, as in LongChat."""
+"""Maximum tokens of an answer, as in LongChat."""
 MIN_LINES = 2
 PUBLISHED = DataSet(
     "long_eval",
@@ -34,7 +34,7 @@ PUBLISHED = DataSet(
     " others",
 )
 PUBLISHED_CASES = 50
-"""Number of cases (rows) in each published file."""
+"""Number of prompts (rows) in each published file."""
 _COLUMNS = ("prompt", "random_idx", "expected_number", "num_lines")
 
 Words = tuple[tuple[str, ...], tuple[str, ...]]
@@ -42,7 +42,7 @@ Words = tuple[tuple[str, ...], tuple[str, ...]]
 
 @functools.cache
 def line_words() -> Words:
-    """Return the sorted adjectives and nouns of the package wonderwords."""
+    """Return (adjectives, nouns) of the package wonderwords, each sorted."""
     from wonderwords import RandomWord
 
     words = RandomWord()
@@ -54,14 +54,19 @@ def line_words() -> Words:
 
 
 def words_digest() -> str:
-    """Return the sha256 of the words, which can differ between releases of wonderwords."""
+    """Return the sha256 of all words of `line_words`; they can differ with wonderwords' version."""
     return hashlib.sha256(
         "\n".join("\n".join(words) for words in line_words()).encode()
     ).hexdigest()
 
 
 def prompt_text(lines: Sequence[tuple[str, int]], key: str) -> str:
-    """Return the prompt with the given (key, number) lines, which asks for the number of `key`."""
+    """Return the prompt that shows the (key, number) pairs `lines` and asks for one key's number.
+
+    Args:
+      lines: keys such as "happy-house", with their numbers.
+      key: key of the line whose number the prompt asks for.
+    """
     record = "".join(_line(*line) for line in lines)
     return (
         f"{HEADER}{record}\nNow the record is over. Tell me what is the <REGISTER_CONTENT> in line"
@@ -75,7 +80,13 @@ def generated_prompts(
     depths: Sequence[float],
     draws: Sequence[np.random.Generator],
 ) -> list[Prompt]:
-    """Build one prompt per depth (0..100) of the requested line, each with as many lines as fit.
+    """Build one prompt for each of `depths`, each with as many lines as fit.
+
+    Args:
+      request: provides length and tokenizer.
+      words: adjectives and nouns of which keys consist.
+      depths: position of each prompt's requested line, in per cent (0..100) of its lines.
+      draws: one random generator per prompt.
 
     Raises:
       UnavailableError: if two lines and the answer exceed the length.
@@ -96,18 +107,18 @@ def generated_prompts(
 
 
 def line_tokens(request: CellRequest) -> int:
-    """Return the mean tokens of a line, rounded up."""
+    """Return the mean tokens of 100 generated lines, rounded up."""
     lines = "".join(_line(*line) for line in _lines(line_words(), 0, 100))
     return -(-len(encode(request, lines, special_tokens=False)) // 100)
 
 
 def published_prompts(request: CellRequest) -> list[Prompt]:
-    """Return the prompts of LongChat's file with the most lines that fits the length.
+    """Return the prompts of the LongChat file with the most lines among those that fit the length.
 
-    A file fits if all its prompts do, with their answers.
+    A file fits the length if each of its prompts does, together with its answer.
 
     Raises:
-      UnavailableError: if the files are not on this machine, or none fits.
+      UnavailableError: if the files are not on this machine, or no file fits.
       DataError: if a row is malformed; the message names file, row and column.
     """
     files = sorted(PUBLISHED.files(request.data_folders), key=_num_lines)
@@ -142,7 +153,10 @@ def _prompt(request: CellRequest, words: Words, depth: float, seed: int, num_lin
 
 
 def _lines(words: Words, seed: int, num_lines: int) -> list[tuple[str, int]]:
-    """Generate (key, number) lines with distinct keys; a smaller `num_lines` returns a prefix."""
+    """Generate `num_lines` pairs (key, number) with distinct keys.
+
+    With the same seed, a smaller `num_lines` returns the first pairs of a larger one.
+    """
     keys_rng, numbers_rng = (np.random.default_rng([seed, part]) for part in range(2))
     adjectives, nouns = words
     pairs: dict[int, None] = {}
@@ -156,7 +170,11 @@ def _lines(words: Words, seed: int, num_lines: int) -> list[tuple[str, int]]:
 
 
 def _lines_that_fit(request: CellRequest, words: Words, depth: float, seed: int) -> int:
-    """Return the largest number of lines, at least `MIN_LINES`, that fits with the answer."""
+    """Return the largest number of lines with which prompt and answer fit the length.
+
+    Raises:
+      UnavailableError: if a prompt with `MIN_LINES` lines does not fit.
+    """
 
     def prompt(num_lines: int) -> Prompt:
         return _prompt(request, words, depth, seed, num_lines)

@@ -1,15 +1,16 @@
 """LongBench, the 16 English tasks: a long document, then a question or instruction about it.
 
-A prompt that exceeds the cell's length loses its middle. In `faithful`, as in LCEG, the shortened
-prompt fills the length, and the generated answer exceeds it. `clean` reserves tokens of the length
-for the answer. `fast` is `clean` on 100 rows of each task, evenly spaced over its file. Toy models
-cannot read these texts, so there is no profile `tiny`.
+If a prompt exceeds the cell's length, its middle is removed. In `faithful`, as in LCEG, the
+shortened prompt alone fills the length, so the generated answer exceeds it. `clean` reserves tokens
+of the length for the answer. `fast` is `clean` on 100 rows of each task, evenly spaced over its
+file. Toy models cannot read these texts, so there is no profile `tiny`.
 
-The score of an answer is the best over all references. In some tasks only the first line of an
-answer is scored, and generation stops after it: with `first_line: longbench` in the few-shot tasks,
-with `lceg` also in the question answering and synthetic tasks. Base models do not stop by
-themselves, so `lceg` is the default of every profile. The published score is 100 times the value
-here, and the published average is the mean over tasks. Intervals: bootstrap over documents.
+The score of an answer is its best score over all reference answers. In some tasks only the first
+line of an answer is scored, and generation stops after it. With `first_line: longbench` these are
+the few-shot tasks; with `first_line: lceg` also the question answering and synthetic tasks. `lceg`
+is the default of every profile, because base models do not stop by themselves after an answer. The
+published score is 100 times the score here, and the published average is the mean over tasks.
+Intervals: bootstrap over documents.
 """
 
 from __future__ import annotations
@@ -41,20 +42,20 @@ from lce_core.models import LanguageModel
 
 FAST_ROWS = 100
 _TOKENS_PER_WORD = 1.47
-"""Llama tokens per word, counted on multi_news, for cost estimates."""
+"""Mean Llama tokens per word, counted on multi_news, for cost estimates."""
 _MIN_PROMPT = 32
-"""Minimum tokens of a shortened prompt; a shorter one would only contain instructions."""
+"""Minimum tokens left for a prompt. A shorter prompt would contain only instructions."""
 
 
 @dataclass(frozen=True, eq=False)
 class LongBenchPrompt(Prompt):
-    """A prompt with all reference answers of its row; `reference` is the first of `answers`."""
+    """A prompt with all reference answers of its row. `reference` is the first of `answers`."""
 
     answers: tuple[str, ...] = field(kw_only=True)
     classes: tuple[str, ...] = field(kw_only=True)
     """Names of all classes in classification tasks, else empty."""
     document: str = field(kw_only=True)
-    """Hash of the row's document, equal for rows about one document."""
+    """Hash of the document that the prompt is about; equal for all prompts about one document."""
 
     @property
     def right_answers(self) -> tuple[str, ...]:
@@ -80,10 +81,11 @@ class LongBench(PromptBenchmark):
     first_line: FirstLine = "lceg"
     """Repository whose rule selects the tasks that score only the first line of an answer."""
     num_samples: int | None = Field(default=None, gt=0)
-    """Rows of a task, evenly spaced over its file; None means all, or 100 in profile fast."""
+    """Number of rows of each task, evenly spaced over its file; None means 100 in fast, else all.
+    """
 
     def tasks(self) -> tuple[str, ...]:
-        """List the English tasks in the order of the paper's table."""
+        """Return the English tasks in the order of the paper's table."""
         return tuple(TASKS)
 
     def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
@@ -103,7 +105,7 @@ class LongBench(PromptBenchmark):
         return min(definition.num_rows, self._num_samples() or definition.num_rows)
 
     def prompt_tokens(self, task: str, eval_length: int) -> int:
-        """Predict the mean tokens of a prompt from the published number of words."""
+        """Predict the mean tokens of a prompt from the published mean number of words."""
         definition = TASKS[task]
         mean_tokens = round(_TOKENS_PER_WORD * definition.mean_words)
         return min(eval_length - self._reserved(definition), mean_tokens)
@@ -115,7 +117,7 @@ class LongBench(PromptBenchmark):
         eval_length: int,
         data_folders: Mapping[str, Path],
     ) -> Sequences | None:
-        """Predict the tokens of each row's prompt from its bytes."""
+        """Predict the tokens of each prompt from the bytes of its text."""
         sizes = _prompt_bytes(task, data_set(task).seen(data_folders))
         room = eval_length - self._reserved(TASKS[task])
         return Sequences.of(
@@ -128,14 +130,14 @@ class LongBench(PromptBenchmark):
 
         Raises:
           UnavailableError: if the task's file is not on this machine.
-          DataError: if the file is malformed; the message names file, row and column.
+          DataError: if the file is malformed or incomplete; the message names the place.
         """
         num_rows = TASKS[request.task].num_rows
         rows = longbench_rows(request.task, request.data_folders, num_rows)
         return [rows[index] for index in self._chosen(len(rows))]
 
     def build(self, request: CellRequest) -> list[Prompt]:
-        """Build one prompt per row of `rows`, without the middle that exceeds the length."""
+        """Build one prompt per row of `rows`; if it exceeds the length, remove its middle."""
         task = TASKS[request.task]
         cut = cut_middle if self.profile == "faithful" else cut_middle_to_fit
         room = request.eval_length - self._reserved(task)
@@ -161,7 +163,7 @@ class LongBench(PromptBenchmark):
         return TASKS[task].complete(self.first_line)(answer)
 
     def cluster(self, index: int, prompt: Prompt) -> str:
-        """Return the hash of the row's document; rows about one document are dependent samples."""
+        """Return the hash of the prompt's document: prompts about one document are dependent."""
         return cast(LongBenchPrompt, prompt).document
 
     def _reserved(self, task: Task) -> int:
@@ -177,7 +179,15 @@ class LongBench(PromptBenchmark):
 def answer_score(
     task: str, prediction: str, answers: Sequence[str], classes: Sequence[str], rule: FirstLine
 ) -> float:
-    """Return the score 0..1 of one prediction against the best-matching reference answer."""
+    """Return the score (0..1) of a prediction: the best over all reference answers.
+
+    Args:
+      task: name of the task, which decides the metric.
+      prediction: generated answer.
+      answers: reference answers.
+      classes: names of all classes in classification tasks, else empty.
+      rule: repository whose rule decides whether only the first line is scored.
+    """
     return TASKS[task].score(prediction, answers, classes, rule)
 
 

@@ -17,7 +17,7 @@ _REMEDY = "use the data set in its published form"
 
 @dataclass(frozen=True)
 class LongBenchRow:
-    """One row of a task's file: a context, a question and its reference answers."""
+    """One row of a task's file: a document (`context`), a question and its reference answers."""
 
     context: str
     given: str
@@ -28,7 +28,7 @@ class LongBenchRow:
 
     @property
     def document(self) -> str:
-        """First 12 hexadecimal digits of a hash of the context."""
+        """First 12 hexadecimal digits of a hash of the context, which identify the document."""
         return fingerprint([self.context])[:12]
 
 
@@ -41,11 +41,17 @@ def data_set(task: str) -> DataSet:
 
 
 def longbench_rows(task: str, folders: Mapping[str, Path], num_rows: int) -> list[LongBenchRow]:
-    """Return all `num_rows` rows of a task in the order of its file.
+    """Return all rows of a task in the order of its file.
+
+    Args:
+      task: name of the task.
+      folders: the user's folder of each data set.
+      num_rows: number of rows of the published file.
 
     Raises:
       UnavailableError: if the task's file is not on this machine.
-      DataError: if a row is malformed, or their number differs from the published one.
+      DataError: if a row is malformed, or the number of rows is neither `num_rows` nor the number
+        that the folder's `subset.json` declares.
     """
     (file,) = data_set(task).files(folders)
     rows = [

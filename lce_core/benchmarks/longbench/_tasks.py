@@ -1,8 +1,8 @@
 """The 16 English tasks of LongBench: prompts, scoring and stopping rules.
 
-Prompts: LongBench/config/dataset2prompt.json of github.com/THUDM/LongBench@2e00731, with its
-spelling "asconcisely", its space after two newlines and the space that ends the synthetic tasks.
-LCEG keeps all of them.
+The prompts are copied from LongBench/config/dataset2prompt.json of
+github.com/THUDM/LongBench@2e00731. Its misspelling "asconcisely", the space after two newlines and
+the space at the end of the synthetic tasks are intended: LCEG also keeps them.
 """
 
 from __future__ import annotations
@@ -44,10 +44,11 @@ class Task:
     mean_words: int
     """Mean words of a row's context, as counted in LongBench's paper."""
     first_line_rules: frozenset[FirstLine] = frozenset()
-    """Repositories that score only the first line of an answer in this task."""
+    """Repositories (values of `first_line`) that score only an answer's first line in this task."""
     final: Callable[[str], bool] = lambda _: False
     """Function of the answer so far that returns True to stop, because more text cannot change the
-    score. Answers of which only the first line is scored stop after that line instead."""
+    score. It is used only if whole answers are scored; otherwise generation stops after the first
+    line."""
 
     def question(self, context: str, given: str) -> str:
         return self.prompt.format(context=context, input=given)
@@ -55,12 +56,15 @@ class Task:
     def score(
         self, prediction: str, answers: Sequence[str], classes: Sequence[str], rule: FirstLine
     ) -> float:
-        """Return the prediction's score against the best-matching reference answer, 0..1."""
+        """Return the score (0..1) of a prediction: the best over all reference answers."""
         counted = first_line(prediction) if rule in self.first_line_rules else prediction
         return max(self.metric(counted, answer, classes) for answer in answers)
 
     def complete(self, rule: FirstLine) -> Callable[[str], bool]:
-        """Return a function of the answer so far: True if more text cannot change the score."""
+        """Return the stopping rule: a function that is True if more text cannot change the score.
+
+        The function's argument is the answer generated so far.
+        """
         return has_complete_line if rule in self.first_line_rules else self.final
 
 

@@ -1,20 +1,21 @@
 """Many-shot learning: classify questions by solved examples in the prompt (TREC, 50 classes).
 
-A task is a number k of examples; a cell's length is the maximum length of a prompt. The examples
-are the first k questions of a random permutation of the train file, so fewer examples are a prefix
-of more, and all prompts of a permutation share their tokens up to the question. The questions of a
-seed are the same for every task, length and permutation. Only the first line of an answer is
-scored; an answer that names n classes, the right one among them, scores 1/n.
+A task is a number k of examples, such as `shots_100`; a cell's length is the maximum length of a
+prompt. The examples are the first k questions of a random permutation of the train file. The
+examples of a small k are therefore the first examples of a larger k, and all prompts of a
+permutation share their tokens up to the question. With one seed, all tasks, lengths and
+permutations ask the same questions. Only the first line of an answer is scored. An answer that
+names n classes scores 1/n if the right one is among them, else 0.
 
 `faithful` asks 200 questions after one permutation and removes the middle of prompts that exceed
-the length, as LCEG does. `clean` asks 200 after each of five permutations and reserves tokens for
-the answer; cells whose prompts exceed the length are unavailable. `fast` is `clean` with 20
-questions.
+the length, as LCEG does. `clean` asks 200 questions after each of five permutations and reserves
+tokens for the answer; cells whose prompts exceed the length are unavailable. `fast` is `clean` with
+20 questions per permutation.
 
-`tiny`, for base models with key tokens, replaces a question by text and a query token, and a class
-by a key token.
+`tiny` is for base models with key tokens. It replaces a question by text and a query token, and a
+class by a key token.
 
-Intervals: bootstrap over permutations, or over questions if there is one permutation.
+Intervals: bootstrap over permutations, or over questions if there is only one permutation.
 """
 
 from __future__ import annotations
@@ -58,11 +59,11 @@ from lce_core.models import LanguageModel
 
 NEW_TOKENS = 64
 QUESTION_TOKENS = 21.73
-"""Mean Llama tokens of a TREC question with its class, for cost estimates."""
+"""Mean Llama tokens of an example (a TREC question with its class), for cost estimates."""
 
 
 class ManyShot(PromptBenchmark):
-    """Many-shot learning: the score is the mean over questions that follow k examples."""
+    """Many-shot learning: the score is the mean over questions, each asked after k examples."""
 
     forms: ClassVar[Mapping[Profile, ShotForm]] = {
         "faithful": ShotForm(
@@ -86,14 +87,16 @@ class ManyShot(PromptBenchmark):
     answer_tokens: ClassVar[int] = NEW_TOKENS
 
     shots: tuple[PositiveInt, ...] | None = Field(default=None, min_length=1)
-    """Numbers of examples, one task each; None means LCEG's 15 from 1 to 1000, or 1 to 25 in tiny.
-    """
+    """Numbers of examples, one task each; None means LCEG's 15 numbers from 1 to 1000, or 1, 5, 10
+    and 25 in tiny."""
     permutations: int | None = Field(default=None, gt=0)
-    """Permutations of the examples; None means 1 (faithful), 5 (clean, fast), 10 (tiny)."""
+    """Number of permutations of the examples; None means 1 (faithful), 5 (clean, fast), 10 (tiny).
+    """
     num_questions: int | None = Field(default=None, gt=0)
     """Questions per permutation; None means 200 (faithful, clean), 20 (fast), 12 (tiny)."""
     balanced: bool = False
-    """Show examples in rounds with one of each class instead of at their natural frequency."""
+    """True shows examples in rounds with one example of each class. False shows each class as often
+    as a random permutation does."""
 
     @property
     def form(self) -> ShotForm:
@@ -105,8 +108,8 @@ class ManyShot(PromptBenchmark):
             raise SpecError(
                 "shots",
                 list(self._shots()),
-                "distinct numbers, because tasks are named after them",
-                "remove the repeated one",
+                "distinct numbers, because each is the name of a task",
+                "remove repeated numbers",
             )
         return self
 
@@ -124,11 +127,18 @@ class ManyShot(PromptBenchmark):
         return self.num_questions or self.form.num_questions
 
     def prompt_tokens(self, task: str, eval_length: int) -> int:
-        """Predict the Llama tokens of a prompt, at most the cell's length."""
+        """Predict the mean Llama tokens of a prompt, at most the cell's length."""
         return min(eval_length, round(expected_tokens(num_shots(task))))
 
     def distinct_share(self, task: str, prompt_tokens: float) -> float:
-        """Return the fraction (0..1) of tokens to compute if examples are computed once."""
+        """Predict which fraction (0..1) of a cell's prompt tokens passes through the model.
+
+        The examples of a permutation pass once, and each question after them. The result is 1 in
+        `tiny`, whose prompts do not share computations.
+
+        Args:
+          prompt_tokens: mean length of a prompt.
+        """
         if not self.form.in_words:
             return 1.0
         question = min(prompt_tokens, QUESTION_TOKENS)
@@ -145,7 +155,11 @@ class ManyShot(PromptBenchmark):
         eval_length: int,
         data_folders: Mapping[str, Path],
     ) -> Sequences | None:
-        """Predict the length of all prompts from the mean bytes of examples and questions."""
+        """Predict the mean length of prompts from the mean bytes of examples and questions.
+
+        Returns:
+          All prompts with this one length; None in `tiny`, which reads no data set.
+        """
         if not self.form.in_words:
             return None
         size = _prompt_bytes(num_shots(task), TREC.seen(data_folders))
@@ -156,9 +170,9 @@ class ManyShot(PromptBenchmark):
         """Build all prompts of the cell, permutation by permutation.
 
         Raises:
-          UnavailableError: if data is missing, there are too few questions, or a prompt exceeds the
-            length.
-          DataError: if data is malformed; the message names file and line.
+          UnavailableError: if the data set `trec` is missing or has too few questions, or if a
+            prompt exceeds the length (except in `faithful`).
+          DataError: if a file is malformed; the message names file and line.
         """
         shots = num_shots(request.task)
         rng = generator("many_shot", "questions", request.seed)
@@ -193,7 +207,10 @@ class ManyShot(PromptBenchmark):
         return has_complete_line(answer)
 
     def cluster(self, index: int, prompt: Prompt) -> str:
-        """Return the name of the prompt's permutation, or of its question if all share one."""
+        """Return the group of dependent samples: all questions asked after one permutation.
+
+        With only one permutation, each question is a group of its own.
+        """
         if self.orders() == 1:
             return f"question-{index}"
         return f"order-{index // self.questions()}"
@@ -203,13 +220,13 @@ class ManyShot(PromptBenchmark):
 
 
 def expected_tokens(shots: int) -> float:
-    """Return the expected Llama tokens of a prompt with this many TREC examples."""
+    """Return the expected Llama tokens of a prompt with `shots` TREC examples."""
     return 33 + QUESTION_TOKENS * shots
 
 
 @lru_cache(maxsize=64)
 def _prompt_bytes(shots: int, files: Seen) -> float:
-    """Return the bytes of a prompt with this many examples of mean length."""
+    """Return the expected bytes of a prompt: `shots` examples and a question, all of mean size."""
     frame = len(prompt_text((), "").encode())
 
     def read() -> list[int]:

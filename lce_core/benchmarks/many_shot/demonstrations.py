@@ -1,4 +1,4 @@
-"""Profiles of many-shot learning, and the examples of their prompts: questions or key tokens."""
+"""Profiles of many-shot learning, and functions that draw examples and build prompts with them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lce_core.benchmarks.many_shot.trec import Question
 from lce_core.models import LanguageModel
 
 SHOTS = (1, 5, 10, 25, 50, 75, 100, 200, 300, 400, 500, 625, 750, 875, 1000)
-"""LCEG's numbers of examples."""
+"""Numbers of examples in LCEG's evaluation, one task each."""
 TINY_SHOTS = (1, 5, 10, 25)
 
 
@@ -73,14 +73,17 @@ def num_shots(task: str) -> int:
 def drawn_order(
     labels: Sequence[Hashable], count: int, rng: np.random.Generator, *, balanced: bool
 ) -> list[int]:
-    """Draw the indices of `count` examples for a prompt; a smaller `count` returns a prefix.
+    """Draw `count` examples for a prompt and return their indices, in the order of the prompt.
+
+    With an equal random generator, a smaller `count` returns the first indices of a larger one.
 
     Args:
       labels: class of each available example.
       count: number of examples to draw.
-      balanced: False draws from a random permutation, so classes have their natural frequency. True
-        draws one example of each class per round, shuffled within the round; a class with fewer
-        examples than rounds repeats its examples.
+      rng: random generator.
+      balanced: False returns the start of a random permutation of all examples. True draws rounds
+        of one example of each class, shuffled within the round. If a class has fewer examples than
+        there are rounds, its examples repeat.
     """
     if not balanced:
         return [int(index) for index in rng.permutation(len(labels))[:count]]
@@ -97,7 +100,12 @@ def drawn_order(
 
 
 def prompt_text(examples: Sequence[Question], asked: str) -> str:
-    """Return LongBench's trec prompt: examples with their classes, then the question `asked`."""
+    """Return the prompt of LongBench's task trec.
+
+    Args:
+      examples: questions that are shown with their classes.
+      asked: text of the question to classify, at the end of the prompt.
+    """
     context = "\n".join(f"Question: {one.text}\nType: {one.label}" for one in examples)
     return QUESTION_TYPE.format(context=context, input=f"Question: {asked}\nType:")
 
@@ -112,19 +120,20 @@ def key_demonstrations(
 ) -> list[Prompt]:
     """Build many-shot prompts of eval_length - 1 tokens for toy models with key tokens.
 
-    An example is held-out text, the query token of a family, and the key that was drawn for this
-    family. All prompts share `shots` examples. Each prompt ends with other text and the query token
-    of a random family; the model can infer the right key only from the examples.
+    One key token is drawn for each family. An example is a piece of held-out text, the query token
+    of a family and this family's key token. All prompts share the same `shots` examples. After
+    them, each prompt has a different piece of text and the query token of a random family. The
+    right answer is the key token of this family, which the model can only infer from the examples.
 
     Args:
       request: provides length, held-out text and a base model with key tokens.
       shots: number of examples.
-      questions: one random generator per prompt.
+      questions: one random generator per prompt, for the part after the examples.
       rng: random generator of the shared examples.
       balanced: as in `drawn_order`.
 
     Raises:
-      UnavailableError: if no held-out domain is as long as a prompt.
+      UnavailableError: if no held-out domain has enough text for a prompt.
     """
     keys = request.base_model.keys
     assert keys is not None, "unavailable() refuses base models without keys"

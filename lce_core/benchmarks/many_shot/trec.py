@@ -1,4 +1,4 @@
-"""Questions of TREC with their 50 fine classes, from the data set `trec`."""
+"""Read the questions of TREC with their 50 fine classes, from the data set `trec`."""
 
 from __future__ import annotations
 
@@ -70,7 +70,10 @@ LABELS = {
     "NUM:volsize": "Size, area and volume",
     "NUM:weight": "Weight",
 }
-"""Class names in the prompts of LongBench and LCEG, with their spelling, by code in the files."""
+"""Class names in the prompts of LongBench and LCEG, by class code in the files.
+
+The misspelling "somethin" is theirs.
+"""
 _ORDER = (
     "ENTY:food NUM:date NUM:ord NUM:speed ENTY:dismed ENTY:word ABBR:abb ENTY:lang ENTY:letter"
     " ENTY:other ENTY:animal ABBR:exp NUM:money ENTY:techmeth ENTY:instru LOC:mount ENTY:currency"
@@ -80,7 +83,8 @@ _ORDER = (
     " ENTY:substance HUM:desc ENTY:symbol NUM:count ENTY:plant NUM:perc HUM:gr HUM:title"
 )
 CLASSES = tuple(LABELS[code] for code in _ORDER.split())
-"""All class names in the order of LongBench's column all_classes; scores depend on the order."""
+"""All class names in the order of LongBench's column all_classes. The score of an answer that names
+several classes can depend on this order (`class_share`)."""
 
 
 @dataclass(frozen=True)
@@ -92,14 +96,14 @@ class Question:
 
 
 def trec_questions(folders: Mapping[str, Path]) -> tuple[list[Question], list[Question]]:
-    """Return (train questions, which prompts show as examples; test questions, which they ask).
+    """Return (train questions, test questions). Prompts show the first and ask the second.
 
-    The ten test questions that are also in the train file are left out.
+    Test questions that are also in the train file (ten of the published ones) are left out.
 
     Raises:
       UnavailableError: if a file is not on this machine.
-      DataError: if a line is not a known class code and a question, or the number of questions
-        differs from the published one.
+      DataError: if a line is not a known class code and a question, or if a file has neither the
+        published number of questions nor the number that the folder's `subset.json` declares.
     """
     found = {file.name: file for file in TREC.files(folders)}
     for name in TREC.patterns:
@@ -108,7 +112,7 @@ def trec_questions(folders: Mapping[str, Path]) -> tuple[list[Question], list[Qu
             raise UnavailableError(
                 f"data set 'trec': {folder}",
                 f"no {name}",
-                "both files of the data set",
+                "both files of the data set, train.txt and test.txt",
                 f"get it from {TREC.origin}",
             )
     shown, asked = (_questions(found[name]) for name in TREC.patterns)
@@ -121,24 +125,30 @@ def trec_questions(folders: Mapping[str, Path]) -> tuple[list[Question], list[Qu
 def drawn_questions(
     folders: Mapping[str, Path], num_shown: int, num_asked: int, rng: np.random.Generator
 ) -> tuple[list[Question], list[Question]]:
-    """Return all train questions, and `num_asked` random test questions in file order.
+    """Return (all train questions, `num_asked` random test questions in the order of the file).
+
+    Args:
+      folders: the user's folder of each data set.
+      num_shown: number of train questions that a prompt needs as examples.
+      num_asked: number of test questions to draw.
+      rng: random generator of the draw.
 
     Raises:
       UnavailableError: if the data is missing, or has fewer than `num_shown` train questions or
         `num_asked` test questions.
-      DataError: if a file cannot be used.
+      DataError: if a file cannot be read or is malformed.
     """
     shown, asked = trec_questions(folders)
-    for wanted, found, what in (
-        (num_shown, len(shown), "examples"),
-        (num_asked, len(asked), "questions to ask"),
+    for wanted, found, what, parameter in (
+        (num_shown, len(shown), "examples", "shots"),
+        (num_asked, len(asked), "questions to ask", "num_questions"),
     ):
         if wanted > found:
             raise UnavailableError(
                 "data set 'trec'",
                 f"{found} {what}",
                 f"at least {wanted}",
-                "set a smaller number in the study, or get the whole data set",
+                f"set {parameter} to at most {found} in the study, or get the whole data set",
             )
     drawn = np.sort(rng.permutation(len(asked))[:num_asked])
     return shown, [asked[index] for index in drawn]
