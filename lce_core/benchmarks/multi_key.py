@@ -1,24 +1,27 @@
 """Retrieval of several keys from one natural text that the model reads once.
 
 A context is an excerpt of one document with one inserted sentence per key, "The pass key of NAME is
-KEY.", at stratified depths. One question per key follows the context, each independent of the
-others. All questions of a context reuse its KV cache, so six questions cost little more than one. A
-sample is a question; intervals resample documents.
+KEY.", at stratified positions. There is one question per key. The model reads the context once and
+then answers each question from the context's KV cache, without seeing the other questions. Six
+questions therefore cost little more than one. A sample is one question; the bootstrap intervals
+resample documents.
 
 Metrics:
 
   accuracy  fraction of questions whose greedy answer has the right key as its first integer
-  margin    log-probability of the right key minus the mean over keys that the text does not
-            contain, in nats: at 0 the text did not help. It separates methods that all fail, or all
-            succeed, at greedy answers
-  nll       mean negative log-likelihood of the text's tokens in nats, without the inserted
-            sentences, from the same forward pass; `token_nll` has it by position
+  margin    log-probability of the right key minus the mean log-probability of keys that the text
+            does not contain, in nats; 0 means that the text did not help. It distinguishes methods
+            even if all their greedy answers are wrong, or all are right
+  nll       mean negative log-likelihood in nats of the text's tokens, without the inserted
+            sentences and the token after each, from the same forward pass; `token_nll` contains
+            the mean by position
 
-In the profiles `clean` and `fast` keys are numbers of five digits. In `tiny`, for base models with
-key tokens, a key is a single token of a family, and a question is the family's query token.
+In the profiles `clean` and `fast` keys are numbers of five digits. `tiny` is for base models with
+key tokens: a key is a single token of a family, and a question is the query token of this family.
 
 A task is a domain of the study's held-out text or a data set. Each document that fills the length
-provides one context; further contexts come from later text of the same documents.
+provides one context. If there are too few such documents, further contexts come from later text of
+the same documents.
 """
 
 from __future__ import annotations
@@ -66,38 +69,40 @@ NAMES = (
     "London", "Madrid", "Moscow", "Munich", "Oslo", "Paris", "Prague", "Rome", "Sydney", "Tokyo",
     "Vienna",
 )  # fmt: skip
-"""Names in the sentences "The pass key of NAME is KEY."; a context uses some of these names."""
+"""Names in the sentences "The pass key of NAME is KEY.". A context uses `num_keys` of them."""
 NEW_TOKENS = 8
-"""Maximum tokens of an answer: a space, five digits and the token that ends the number."""
+"""Maximum tokens of an answer. A space, five digits and the token after the number take at most
+seven."""
 QUESTION_TOKENS = 50
-"""Tokens that the model processes for one question, for cost estimates: about 16 of the question,
-and four for each of five compared keys and the answer."""
+"""Approximate number of tokens that pass through the model for one question, for cost estimates:
+the question, the five keys whose probabilities are compared, and the answer."""
 
 
 @dataclass(frozen=True, eq=False)
 class KeyPrompt(Prompt):
-    """A context with one question after it."""
+    """A prompt that consists of a context and one question about it."""
 
     document: str = ""
-    """Name of the document that the context is an excerpt of."""
+    """Name of the document from which the text of the context is taken."""
     start: int = 0
-    """Index in the document of the excerpt's first token."""
+    """Index of this text's first token in the document."""
     context_tokens: int = 0
-    """Number of tokens before the question."""
+    """Number of tokens of the context, which the question follows."""
     inserted: tuple[int, ...] = ()
-    """Token offsets in the context of the inserted sentences: start, end, start, end, ..."""
+    """Indices in the context of the first token of each inserted sentence and of the first token
+    after it: start, end, start, end, ..."""
     absent: tuple[str, ...] = ()
     """Wrong keys, which the context does not contain, for the metric `margin`."""
 
     @property
     def context(self) -> tuple[str, int]:
-        """Identifier of the context, equal for all questions about it."""
+        """Identifier of the context, equal for all prompts that share it."""
         return self.document, self.start
 
 
 @dataclass(frozen=True)
 class Fact:
-    """A key with the tokenised sentence that states it and the question about it."""
+    """A key, the sentence that states it and the question about it, both as token ids."""
 
     sentence: TokenIds
     question: TokenIds
@@ -108,20 +113,25 @@ class Fact:
 
 @dataclass(frozen=True)
 class ContextForm(PromptForm):
-    """A profile with numbers as keys; its `num_samples` is the number of contexts."""
+    """A profile whose keys are numbers. Its `num_samples` is the default number of contexts."""
 
     def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
         least = MIN_TEXT + NEW_TOKENS
-        return None if eval_length >= least else f"a context needs at least {least} tokens"
+        if eval_length >= least:
+            return None
+        return f"eval_length {eval_length}: a context needs at least {least} tokens"
 
     def build(self, benchmark: PromptBenchmark, request: CellRequest) -> Sequence[Prompt]:
-        """Build the cell's prompts without the cache."""
+        """Build the cell's prompts; unlike `prompts`, never read them from the cache."""
         return benchmark.build(request)
 
     def facts(
         self, request: CellRequest, num_keys: int, num_absent: int, rng: np.random.Generator
     ) -> list[Fact]:
-        """Draw the keys of one context, with distinct names and numbers, and wrong keys."""
+        """Draw the keys of one context and wrong keys to compare them with.
+
+        Names and numbers are distinct, and all keys have the same `num_absent` wrong keys.
+        """
         names = rng.choice(NAMES, size=num_keys, replace=False)
         numbers = rng.choice(90_000, size=num_keys + num_absent, replace=False) + 10_000
         absent = tuple(str(number) for number in numbers[num_keys:])
@@ -136,11 +146,11 @@ class ContextForm(PromptForm):
         ]
 
     def choice(self, request: CellRequest, prompt: KeyPrompt, key: str) -> TokenIds:
-        """Return the token ids of a key as an answer to the question."""
+        """Return the token ids of `key` as an answer to the prompt's question."""
         return _ids(request, f" {key}")
 
     def start(self, request: CellRequest) -> TokenIds:
-        """Return the token ids that start a context: the tokenizer's BOS token, if it has one."""
+        """Return the special token ids that the tokenizer puts before a text; may be empty."""
         return np.array(encode(request, ""), dtype=np.int64)
 
 
@@ -157,20 +167,26 @@ class ContextKeys(ContextForm):
                 " none"
             )
         least = MIN_TEXT + base_model.keys.families + 2
-        return None if eval_length >= least else f"a context needs at least {least} tokens"
+        if eval_length >= least:
+            return None
+        return f"eval_length {eval_length}: a context needs at least {least} tokens"
 
     def facts(
         self, request: CellRequest, num_keys: int, num_absent: int, rng: np.random.Generator
     ) -> list[Fact]:
-        """Draw a key of each of `num_keys` families, and wrong keys of the same family."""
+        """Draw `num_keys` families, and for each one key and `num_absent` wrong keys.
+
+        Raises:
+          UnavailableError: if the base model has too few families or keys per family.
+        """
         keys = request.base_model.keys
         assert keys is not None, "unavailable() refuses base models without keys"
         if num_keys > keys.families or num_absent >= keys.members:
             raise UnavailableError(
                 "num_keys, num_absent",
-                f"{num_keys} keys and {num_absent} absent ones of each family",
-                f"at most {keys.families} keys and {keys.members - 1} absent ones, which"
-                f" {request.base_model.plugin_name} has",
+                f"{num_keys} keys and {num_absent} absent keys",
+                f"at most {keys.families} keys and {keys.members - 1} absent keys for the base"
+                f" model {request.base_model.plugin_name}",
                 "lower num_keys or num_absent",
             )
         facts = []
@@ -193,7 +209,7 @@ class ContextKeys(ContextForm):
 
 
 class MultiKey(PromptBenchmark):
-    """Retrieval of several keys from one text: the score is the fraction of right answers."""
+    """Retrieval of several keys from one text: `accuracy` is the fraction of right answers."""
 
     forms: ClassVar[Mapping[Profile, ContextForm]] = {
         "clean": ContextForm("20 contexts with six keys each", num_samples=20),
@@ -212,11 +228,11 @@ class MultiKey(PromptBenchmark):
     data_sets: tuple[Literal["pg19", "proof_pile", "govreport"], ...] = ()
     """Data sets, one task each, with folders named in `data_folders`."""
     num_contexts: int | None = Field(default=None, gt=0)
-    """Contexts per task; None means 20 (clean), 8 (fast), 10 (tiny)."""
+    """Contexts per cell; None means 20 (clean), 8 (fast), 10 (tiny)."""
     num_keys: int = Field(default=6, gt=0, le=len(NAMES))
-    """Number of keys, and so of questions, per context."""
+    """Number of keys per context. There is one question per key."""
     num_absent: int = Field(default=4, gt=0)
-    """Number of wrong keys with which `margin` compares the right key."""
+    """Number of wrong keys, absent from the text, with which `margin` compares the right key."""
 
     @property
     def form(self) -> ContextForm:
@@ -241,7 +257,10 @@ class MultiKey(PromptBenchmark):
         return self.contexts()
 
     def distinct_share(self, task: str, prompt_tokens: float) -> float:
-        """Return the fraction (0..1) of tokens to compute if a context is computed once."""
+        """Predict which fraction (0..1) of a cell's prompt tokens passes through the model.
+
+        Each context passes once, and each further question after it.
+        """
         once = prompt_tokens + (self.num_keys - 1) * min(prompt_tokens, QUESTION_TOKENS)
         return once / (self.num_keys * prompt_tokens)
 
@@ -260,7 +279,7 @@ class MultiKey(PromptBenchmark):
         ]
 
     def slack_tokens(self, request: CellRequest) -> int:
-        """Return the tokens by which questions may differ in length: an eighth of a question."""
+        """Return 6 tokens: a context leaves room for its longest question, others are shorter."""
         return QUESTION_TOKENS // 8
 
     def score_answer(self, task: str, prompt: Prompt, answer: str) -> float:
@@ -308,7 +327,16 @@ class MultiKey(PromptBenchmark):
     def _asked(
         self, request: CellRequest, prompts: Sequence[KeyPrompt], first: int
     ) -> tuple[list[Sample], NDArray[np.float32]]:
-        """Answer all questions about one context; return their samples and the context's NLL."""
+        """Generate and score answers to all questions about one context.
+
+        Args:
+          request: provides the model, tokenizer, task and length.
+          prompts: all prompts with the same context.
+          first: number of the first prompt's sample in the cell.
+
+        Returns:
+          One sample per prompt, and the NLL in nats of the context's tokens 1..n-1.
+        """
         from lce_core.evaluation.shared_context import Question, ask
 
         task, num_tokens = request.task, prompts[0].context_tokens
@@ -364,10 +392,14 @@ class MultiKey(PromptBenchmark):
         )
 
     def _texts(self, request: CellRequest, count: int) -> list[tuple[str, int, TokenIds]]:
-        """Return `count` excerpts without overlap, as (document, first token's index, token ids).
+        """Return `count` excerpts of the task's documents, each as long as the cell's length.
+
+        Returns:
+          (name of the document, index of the excerpt's first token in it, token ids) for each
+            excerpt. Excerpts do not overlap.
 
         Raises:
-          UnavailableError: if the documents have fewer excerpts of the cell's length.
+          UnavailableError: if there are fewer excerpts of this length.
         """
         length, task = request.eval_length, request.task
         if task in self.data_sets:
@@ -387,9 +419,10 @@ class MultiKey(PromptBenchmark):
         if len(places) < count:
             raise UnavailableError(
                 f"task {task!r}",
-                f"{len(places)} texts of {length} tokens in documents that long",
-                f"{count} texts, one for each context; documents of at least {length} tokens",
-                "lower num_contexts, raise evaluation.held_out_tokens, or give longer documents",
+                f"{len(places)} texts of {length} tokens in the documents that are long enough",
+                f"{count} texts, one for each context",
+                "lower num_contexts or the length, use longer documents, or for a domain raise"
+                " evaluation.held_out_tokens",
             )
         return [
             (
@@ -408,7 +441,11 @@ class MultiKey(PromptBenchmark):
         text: TokenIds,
         rng: np.random.Generator,
     ) -> Iterator[KeyPrompt]:
-        """Insert the keys into one text, and yield a prompt for each key."""
+        """Insert sentences with keys into one text, and yield one prompt for each key.
+
+        Raises:
+          UnavailableError: if sentences, question and answer leave too few tokens for text.
+        """
         form, begin = self.form, self.form.start(request)
         facts = form.facts(request, self.num_keys, self.num_absent, rng)
         spent = len(begin) + sum(len(fact.sentence) for fact in facts)
@@ -418,8 +455,8 @@ class MultiKey(PromptBenchmark):
             raise UnavailableError(
                 "eval_length",
                 f"{request.eval_length} tokens, of which keys, question and answer take {spent}",
-                f"at least {spent + MIN_TEXT} tokens",
-                "evaluate longer contexts, or ask for fewer keys",
+                f"at least {spent + MIN_TEXT} tokens, so that {MIN_TEXT} remain for text",
+                "use a longer length, or lower num_keys",
             )
         depths = [(index + rng.random()) / len(facts) for index in range(len(facts))]
         cuts = [round(depth * room) for depth in depths]

@@ -76,7 +76,7 @@ def test_contexts_are_of_different_documents_and_then_of_later_parts_of_them() -
     # Two documents of 1,500 tokens hold five texts of 300 each.
     assert [start for _, start in places] == [0, 0, 300, 300, 600, 600, 900, 900, 1200, 1200]
     assert len({document for document, _ in places}) == 2
-    with pytest.raises(UnavailableError, match="10 texts of 300 tokens in documents that long"):
+    with pytest.raises(UnavailableError, match="10 texts of 300 tokens in the documents"):
         multi_key(profile="tiny", num_contexts=11).prompts(cell)
 
 
@@ -117,7 +117,7 @@ def test_margins_and_losses_are_those_of_whole_passes(method: str) -> None:
 
 
 def test_more_keys_than_the_model_has_families_are_refused() -> None:
-    with pytest.raises(UnavailableError, match="at most 8 keys and 15 absent ones"):
+    with pytest.raises(UnavailableError, match="at most 8 keys and 15 absent keys"):
         multi_key(profile="tiny", num_keys=9).prompts(request())
     reason = multi_key(profile="tiny").unavailable(TOY, "code", 20)
-    assert reason == "a context needs at least 26 tokens"
+    assert reason == "eval_length 20: a context needs at least 26 tokens"
