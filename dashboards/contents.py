@@ -108,7 +108,7 @@ def rows_of(
         name for (name,) in connection.execute("SELECT DISTINCT study FROM studies").fetchall()
     ]
     if study not in known:
-        raise SpecError("study", repr(study), "a study in the catalog", did_you_mean(study, known))
+        raise SpecError("study", repr(study), "a study of the catalog", did_you_mean(study, known))
     found = {}
     try:
         for name, sql in queries.items():

@@ -119,7 +119,7 @@ def test_a_study_loses_the_head_and_goes_on_without_a_cluster(
     output = run.communicate(timeout=180)[0]
     assert run.returncode == 3, output
     assert f"Ray's head at {address}: got no answer for 30 s" in output
-    assert "start the cluster again, then run again" in output
+    assert "restart the cluster, then repeat the command" in output
     require_no_dump(output, "raylet")
     wait_until(lambda: not survivors(marker), 30)
     output = lce(home, "worker", study, *text)
