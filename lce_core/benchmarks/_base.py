@@ -111,8 +111,8 @@ class CellRequest:
     seed: int
     data_folders: Mapping[str, Path] = field(default_factory=dict)
     batch_tokens: int = 8192
-    """Maximum tokens per forward pass in fp32. In half precision prompts are not batched and this
-    limit is ignored, so that batching never changes a score. It is not part of a cell's id."""
+    """Maximum tokens per forward pass in fp32. Half precision ignores this limit and processes each
+    text alone, so that batching never changes a score. It is not part of a cell's id."""
     savings: bool = True
     """True saves work: generation of an answer stops once its score cannot change, and a prefix
     that several prompts share passes through the model once."""
@@ -181,7 +181,7 @@ class Benchmark(Plugin):
         return self.forms[self.profile]
 
     def tasks(self) -> tuple[str, ...]:
-        """Return the names of the tasks, in the order of tables."""
+        """Return the names of the tasks, in the order in which tables list them."""
         raise NotImplementedError
 
     def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:

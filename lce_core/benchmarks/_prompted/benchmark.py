@@ -110,8 +110,8 @@ class PromptBenchmark(Benchmark):
     unit: ClassVar[str] = "accuracy"
     fills_length: ClassVar[bool] = True
     otherwise: ClassVar[str] = ""
-    """Last part of the error message about too short prompts: advice such as "set cases: generated"
-    instead of a shorter length. May be empty."""
+    """Alternative to a shorter length, such as "set cases: generated", for the error message about
+    too short prompts. May be empty."""
     seeded: ClassVar[bool] = True
     default_metric: ClassVar[str] = "accuracy"
     forms: ClassVar[Mapping[Profile, PromptForm]]

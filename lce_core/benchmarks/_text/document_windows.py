@@ -1,4 +1,4 @@
-"""Cut each document into windows and score them, so that each token is scored in one window."""
+"""Cut each document into windows and score them, so that no token is scored twice."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def cut_documents(
       sizes: number of tokens of each document, without special tokens.
       length: number of tokens of a window, including a special token at its start.
       stride: tokens from one window's start to the next. A larger stride than the text of a window
-        is reduced to it, so that no token is left out.
+        is reduced to it, so that every token is in a window.
       before: True if each window begins with a special token.
       truncate: True returns only the first window of each document, and no window of documents
         that are shorter than a window.
