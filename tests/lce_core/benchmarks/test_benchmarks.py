@@ -349,8 +349,8 @@ def test_essays_that_are_absent_empty_or_unreadable_are_named(
 @pytest.mark.parametrize(
     ("name", "parameters", "message"),
     [
-        ("long_eval", {"profile": "tiny", "cases": "published"}, "published cases"),
-        ("long_eval", {"cases": "published", "num_samples": 5}, "50 a file"),
+        ("long_eval", {"profile": "tiny", "cases": "published"}, "'published' with profile tiny"),
+        ("long_eval", {"cases": "published", "num_samples": 5}, "50 prompts each"),
         ("long_eval", {"cases": "mine"}, "'generated' or 'published'"),
         ("longbench", {"profile": "tiny"}, "longbench offers: faithful, clean, fast"),
         ("longbench", {"first_line": "mine"}, "'longbench' or 'lceg'"),
@@ -360,7 +360,7 @@ def test_essays_that_are_absent_empty_or_unreadable_are_named(
         ("needle", {"profile": "tiny", "bos_leak": True}, "tiny with bos_leak"),
         ("needle", {"profile": "tiny", "haystack": "essays"}, "tiny with haystack: essays"),
         ("passkey", {"num_samples": 0}, "greater than 0"),
-        ("perplexity", {"domains": []}, "at least 1"),
+        ("perplexity", {"domains": []}, "at least one domain"),
         ("perplexity", {"strides": 5}, "write 'stride'"),
         ("perplexity", {"data_sets": ["pg18"]}, "'pg19', 'proof_pile' or 'govreport'"),
         ("perplexity_documents", {"truncate": True}, "longest length of the study"),
