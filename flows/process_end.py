@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 @dataclass
 class ProcessEnd:
-    """How to exit, which `lce run` and `lce worker` tell the entry point of `lce`."""
+    """How the process of a command must exit.
+
+    `lce run` and `lce worker` set the field, and the entry point of `lce` reads it afterwards.
+    """
 
     skips_handlers: bool = False
     """True to exit without running atexit handlers, because Prefect's server or Ray's head died.

@@ -52,7 +52,7 @@ class RunContext:
 
     @property
     def failed_before(self) -> dict[str, str]:
-        """Why each step failed that failed permanently in an earlier run, by "KIND NAME"."""
+        """Reasons of the steps that failed permanently in an earlier run, by "KIND NAME"."""
         return {step: why for work in self.works for step, why in work.failed_before.items()}
 
     def progress(self) -> RunProgress:

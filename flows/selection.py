@@ -41,8 +41,8 @@ def select_cells(plan: StudyPlan, select: str) -> StudyPlan:
     if not cells:
         raise SpecError(
             "--select",
-            repr(select),
-            f"a cell of {plan.study.study} that matches on all axes",
+            f"{select!r}, which matches no cell",
+            f"axis values that occur together in a cell of {plan.study.study}",
             "leave out an axis; `lce status` shows the study's cells",
         )
     return with_cells(plan, cells)

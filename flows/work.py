@@ -96,7 +96,7 @@ class Work:
 
     @property
     def failed_before(self) -> dict[str, str]:
-        """Why each step failed that failed permanently in an earlier run, by "KIND NAME".
+        """Reasons of the steps that failed permanently in an earlier run, by "KIND NAME".
 
         Steps that are blocked only because a parent failed are left out.
         """
@@ -139,7 +139,7 @@ def preflight(
 
 
 def _checked(request: Request, options: RunOptions, store: Store) -> Work:
-    """Check a study and choose its steps. Writes only accepted plug-in changes to the store."""
+    """Check a study and choose its steps. Write only accepted plug-in changes to the store."""
     execution = request.execution
     wanted = select_cells(request.plan, options.select)
     require_work(request.plan, request.where)

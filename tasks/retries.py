@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from prefect.client.schemas.objects import State, TaskRun
 
 DELAY_SECONDS = [1.0, 10.0, 60.0]
-"""Delays before the first, second and every further retry; three attempts use the first two."""
+"""Delays before the first, the second and every further retry. The default is two retries."""
 
 Result = TypeVar("Result")
 

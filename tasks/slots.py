@@ -23,7 +23,7 @@ class Slot:
     places: tuple[int, ...]
     """Indices of the slot's places among all places of this run."""
     gpus: tuple[str, ...] = ()
-    """CUDA names of the slot's GPUs; in a Ray cluster only as many numbers; empty on a CPU."""
+    """CUDA names of the slot's GPUs; in a Ray cluster mere numbers, one per GPU; () on a CPU."""
 
     @property
     def number(self) -> int:

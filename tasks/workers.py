@@ -46,11 +46,11 @@ class Pool:
         self._leases = contextlib.ExitStack()
         self._workers: dict[tuple[int, ...], Worker] = {}
         self._busy: set[tuple[int, ...]] = set()
-        """The slots that are computing a unit, each as its places."""
+        """The slots that are computing a unit, each identified by its places."""
         self._waiting: deque[tuple[int, ...]] = deque()
-        """The slots whose Ray actor waits for a node, each as its places, in order of arrival."""
+        """The slots whose Ray actor waits for a node, by their places; the longest wait first."""
         self._spare: list[tuple[tuple[int, ...], Worker]] = []
-        """Idle workers that waiting slots can take over, each after its former slot's places."""
+        """(places of the former slot, worker) of idle workers that waiting slots can take over."""
         self._lock = threading.Lock()
 
     def open(self, *, trains: bool = True, has_to_end: Callable[[float], bool] = never) -> Self:

@@ -8,7 +8,7 @@ from lce_core.study.pricing.device_types import DEVICE_TYPES
 from lce_core.study.pricing.speed import from_data_sheet
 
 GPU_HOURS_OF = "a100"
-"""On a machine without a GPU, GPU-hours are predicted, and budgets in gpuh priced, for this GPU."""
+"""GPU type that stands for "a GPU" on a machine without one: in GPU-hours and budgets in gpuh."""
 
 
 def gpu_seconds(price: Price, prices: Prices) -> float:

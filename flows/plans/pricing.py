@@ -75,10 +75,10 @@ class Prices:
 
     @cached_property
     def _shares(self) -> dict[str, float]:
-        """Fraction of a step's tokens that the model must process for this step, by fingerprint.
+        """Fraction of a step's tokens that must be processed for this step, by fingerprint.
 
-        The other tokens are processed for steps that read the same text and share the passes.
-        Steps that share no passes are left out.
+        The other tokens are processed anyway, for steps that read the same text and share their
+        forward passes. Steps that share no passes are left out.
         """
         steps = {**self._plan.steps, **self._plan.expected}
         done = {name for name, state in self._states.items() if state.state == "done"}

@@ -39,7 +39,7 @@ def settings(url: str, secret: str) -> dict[str, str]:
 
 
 def client_auth(secret: str) -> dict[str, str]:
-    """Return the variables with which a Prefect client logs in; empty if `secret` is empty."""
+    """Return the environment variables with which a Prefect client logs in; {} without a secret."""
     return {"PREFECT_API_AUTH_STRING": auth_string(secret)} if secret else {}
 
 

@@ -44,7 +44,7 @@ from tasks.own_code import python_path
 __all__ = ["Check", "Service", "doctor", "down", "study_pages", "up"]
 
 POOL = "lce"
-"""Name of the work pool in prefect.yaml, whose flow runs the worker of `lce up` executes."""
+"""Work pool of the deployments in prefect.yaml. The worker of `lce up` executes its flow runs."""
 POOL_TEMPLATE = {
     "job_configuration": {"stream_output": False, "env": {"PREFECT_PLUGINS_ENABLED": "false"}},
     "variables": {"type": "object", "properties": {}, "additionalProperties": False},
@@ -184,7 +184,7 @@ def _start_worker(home: Path, server: Service) -> Service:
 
 
 def _client(home: Path, server: Service) -> dict[str, str]:
-    """Return the variables with which a Prefect client finds `server` and logs in."""
+    """Return the environment variables with which a Prefect client finds `server` and logs in."""
     return {"PREFECT_API_URL": str(server.url), **client_auth(_secret(home))}
 
 
@@ -207,7 +207,7 @@ def _wait_for_worker(home: Path, server: Service, worker: Service) -> None:
 def _deploy(home: Path, server: Service) -> None:
     """Create or update the work pool and the deployments of prefect.yaml.
 
-    Do nothing if they were created since `server` started and have not changed.
+    Do nothing if this was already done since `server` started and nothing has changed since then.
     """
     file = _ROOT / "prefect.yaml"
     if not file.is_file():

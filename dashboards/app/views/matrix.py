@@ -28,7 +28,10 @@ _HEADS = alt.Axis(labelAngle=-90, labelLimit=170, labelOverlap=False, orient="to
 
 @st.fragment(run_every=REFRESH_SECONDS)
 def page(chosen: Chosen) -> None:
-    """Show hypothesis, matrix of states, why results are missing, and a clicked field's cells."""
+    """Show the hypothesis, the matrix of cell states, the reasons for missing results, and cells.
+
+    The cells are those of the field on which the viewer has clicked.
+    """
     if hypothesis := chosen.facts["hypothesis"]:
         with st.expander("Hypothesis"):
             st.text(hypothesis)
