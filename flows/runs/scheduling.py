@@ -331,7 +331,7 @@ class Scheduler:
         self._display.finish(replace(unit, steps=steps))
 
     def _wait_for_others(self, seconds: float) -> float:
-        """Wait `seconds`, then poll the steps of other processes; return the next wait in seconds."""
+        """Wait, then poll the steps of other processes; return how many seconds to wait next."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             if self._stop.wait(min(left, REFRESH_SECONDS)):
