@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from catalog.comparisons.lengths import effective_lengths
 from catalog.comparisons.orders import perplexity_agreements
-from catalog.comparisons.pairs import paired_differences
+from catalog.comparisons.pairs import Predicted, paired_differences
 from catalog.comparisons.positions import position_differences
 from catalog.comparisons.samples import Cell, read_cells
 from catalog.comparisons.seeds import seed_means
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     import duckdb
 
 _TABLES: dict[str, Callable[[list[Cell]], Iterator[dict[str, Any]]]] = {
-    "paired_difference": paired_differences,
     "effective_length": effective_lengths,
     "perplexity_agreement": perplexity_agreements,
     "mean_over_seeds": seed_means,
@@ -40,9 +39,18 @@ def fill_comparisons(connection: duckdb.DuckDBPyConnection) -> None:
 
     cells = read_cells(connection)
     tables = {name: rows_of(cells) for name, rows_of in _TABLES.items()}
+    tables["paired_difference"] = paired_differences(cells, _predicted(connection))
     tables["nll_difference"] = position_differences(connection)
     for name, found in tables.items():
         if rows := list(found):
             connection.register("rows_to_insert", pa.Table.from_pylist(rows))
             connection.execute(f"INSERT INTO compared.{name} BY NAME FROM rows_to_insert")
             connection.unregister("rows_to_insert")
+
+
+def _predicted(connection: duckdb.DuckDBPyConnection) -> Predicted:
+    rows = connection.execute(
+        "SELECT study, base_model, benchmark, eval_length, method, frozen, other_method,"
+        " other_frozen FROM store.expectation"
+    ).fetchall()
+    return {(*row[:4], frozenset([(row[4], row[5]), (row[6], row[7])])) for row in rows}

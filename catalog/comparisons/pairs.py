@@ -1,21 +1,24 @@
-"""Paired comparisons of all methods on the prompts that both were evaluated on.
+"""Compare all methods with each other on the prompts that both were evaluated on.
 
 A comparison covers one benchmark at one length, over the tasks and seeds planned for both methods;
 all of these cells must be done. For a benchmark with several tasks, each task is also compared on
 its own, but only with the base model: all pairs on all tasks would be ten times as many
 comparisons, and the correction for multiple tests would hide more differences.
 
-P-values come from tests over prompts. If there are several training runs, a separate interval
-covers other training runs, because prompts of one run carry no information about another run.
+A difference generalises to other training seeds if at least one method was trained once per seed,
+and otherwise to other prompts on these checkpoints (`lce_core.statistics.contrasts`). Perplexities
+are compared by their logarithms: training seeds change a perplexity by a factor.
 
-Holm's correction is applied to two families per benchmark, task set and length: all methods against
-the base model (does it help?), and all other pairs (which is better?).
+Each study and base model has two families of comparisons, each corrected for its size by Holm's
+procedure: those that the study file predicts (`expects`), and all others, which are exploratory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
+from functools import cached_property, partial
 from itertools import combinations
 from typing import Any
 
@@ -23,55 +26,87 @@ import numpy as np
 from numpy.typing import NDArray
 
 from catalog.comparisons.samples import BASE, Cell, Method, grouped
-from lce_core.statistics.holm import holm
-from lce_core.statistics.paired import compared, intervals, is_binary
-from lce_core.statistics.power import ALPHA, detectable_difference
-from lce_core.statistics.seeds import mean_over_seeds
+from lce_core.statistics.contrasts import (
+    Contrast,
+    SeedVariances,
+    adjust,
+    seed_variances,
+    skewness,
+)
+from lce_core.statistics.power import ALPHA
 
-RESAMPLES = 2000
-"""Bootstrap resamples of an interval; the intervals of single cells use the same number."""
+PRIMARY, EXPLORATORY = "primary", "exploratory"
+"""Families of comparisons: those that the study file predicts, and all others."""
 
 Row = dict[str, Any]
 Part = tuple[str, int]
 Pair = tuple[Method, Method]
 Numbers = NDArray[np.float64]
+Predicted = Set[tuple[str, str, str, int, frozenset[Method]]]
+"""Study, base model, benchmark, length in tokens and the two methods of predicted comparisons."""
 
 
-def paired_differences(cells: list[Cell]) -> Iterator[Row]:
+def paired_differences(cells: list[Cell], predicted: Predicted) -> Iterator[Row]:
     """Yield rows of `compared.paired_difference`: each pair once, the base model always second."""
-    for group in grouped(
-        cells, lambda c: (c.study, c.base_model, c.benchmark, c.profile, c.eval_length)
-    ):
-        rows = [
-            row for parts, pairs in _comparisons(group) for row in _compare(group, parts, pairs)
+    for of_model in grouped(cells, lambda c: (c.study, c.base_model)):
+        found = [
+            compared
+            for group in grouped(of_model, lambda c: (c.benchmark, c.profile, c.eval_length))
+            for parts, is_whole, pairs in _comparisons(group)
+            for compared in _compare(group, parts, is_whole, pairs)
         ]
-        _adjust(rows)
-        yield from rows
+        families: dict[str, list[_Compared]] = {}
+        for one in found:
+            families.setdefault(_family(one, predicted), []).append(one)
+        for name, family in families.items():
+            yield from _adjusted(name, family)
 
 
-def _comparisons(cells: Sequence[Cell]) -> Iterator[tuple[frozenset[Part], list[Pair]]]:
+def _comparisons(cells: Sequence[Cell]) -> Iterator[tuple[frozenset[Part], bool, list[Pair]]]:
     """Yield sets of (task, seed) with the pairs of methods to compare over exactly that set.
 
-    In a pair with the base model, the base model is second.
+    The boolean is True if the set has all tasks that the two methods share. In a pair with the base
+    model, the base model is second.
     """
     planned: dict[Method, set[Part]] = {}
     for cell in cells:
         planned.setdefault(cell.method, set()).add(cell.part)
-    found: dict[frozenset[Part], list[Pair]] = {}
+    found: dict[tuple[frozenset[Part], bool], list[Pair]] = {}
     for first, second in combinations(planned, 2):
         pair = (second, first) if first == BASE else (first, second)
         over = frozenset(planned[first] & planned[second])
-        found.setdefault(over, []).append(pair)
+        found.setdefault((over, True), []).append(pair)
         tasks = dict.fromkeys(task for task, _ in sorted(over))
         if pair[1] == BASE and len(tasks) > 1:
             for one in tasks:
                 part = frozenset(part for part in over if part[0] == one)
-                found.setdefault(part, []).append(pair)
-    yield from ((over, pairs) for over, pairs in found.items() if over)
+                found.setdefault((part, False), []).append(pair)
+    yield from ((over, is_whole, pairs) for (over, is_whole), pairs in found.items() if over)
+
+
+@dataclass(frozen=True)
+class _Compared:
+    """A row without the columns that depend on its family."""
+
+    row: Row
+    contrast: Contrast
+    is_whole: bool
+    """True if the comparison covers all tasks that the two methods share."""
+    same_as: tuple[Any, ...]
+    """Equal for comparisons of the same scores, which are counted once in their family."""
+    is_mirrored: bool
+    """True if the comparison that `same_as` stands for has the opposite sign."""
+    is_ratio: bool
+    """True if `contrast` is of logarithms."""
+
+    @property
+    def is_same(self) -> bool:
+        """True if both methods have the same scores."""
+        return not self.row["num_better"] + self.row["num_worse"]
 
 
 @dataclass(frozen=True, eq=False)
-class _Compared:
+class _Scores:
     """Scores of m methods on the same n prompts; a part is one task with one seed."""
 
     methods: list[Method]
@@ -87,16 +122,22 @@ class _Compared:
     scores: Numbers
     """Score of each prompt and method, shape (n, m)."""
 
-    @property
+    @cached_property
+    def is_ratio(self) -> bool:
+        """True if values are exponentials of losses, which are compared by their logarithms."""
+        return self.cells[0][0].aggregation != "mean"
+
+    @cached_property
     def values(self) -> Numbers:
-        """Each cell's default metric, shape (parts, m); a part is one task with one seed."""
-        return np.array([[cell.value for cell in row] for row in self.cells], dtype=np.float64)
+        """Each cell's default metric or its logarithm, shape (parts, m)."""
+        values = np.array([[cell.value for cell in row] for row in self.cells], dtype=np.float64)
+        return np.log(values) if self.is_ratio else values
 
+    @cached_property
     def influence(self) -> Numbers:
-        """Return each prompt's first-order contribution to its method's mean, shape (n, m).
+        """Each prompt's first-order contribution to its method's mean, shape (n, m).
 
-        The contributions of a method average to 0. For perplexities (aggregation "power of
-        mean") the slope of the exponential is the value itself.
+        The contributions of a method average to 0.
         """
         added = np.empty_like(self.scores)
         sizes = np.bincount(self.parts)
@@ -104,80 +145,218 @@ class _Compared:
             rows = self.parts == number
             scores = self.scores[rows]
             if row[0].aggregation == "mean of powers":
-                scores = np.exp(scores)
-            one = scores - scores.mean(axis=0)
-            if row[0].aggregation == "power of mean":
-                one *= self.values[number]
-            added[rows] = one * (len(self.parts) / (len(self.cells) * sizes[number]))
+                scores = np.exp(scores - self.values[number])  # the mean's logarithm has slope 1
+            added[rows] = (scores - scores.mean(axis=0)) * (
+                len(self.parts) / (len(self.cells) * sizes[number])
+            )
         return added
 
+    @cached_property
+    def by_seed(self) -> Numbers:
+        """Each method's mean over tasks for each seed, shape (seeds, m); seeds ascending."""
+        seeds = self.seeds
+        return np.stack([self.values[seeds == seed].mean(axis=0) for seed in np.unique(seeds)])
 
-def _compare(cells: Sequence[Cell], parts: frozenset[Part], pairs: list[Pair]) -> Iterator[Row]:
+    @cached_property
+    def runs(self) -> list[tuple[str | None, ...]]:
+        """Checkpoints of each method, by seed; equal ones are one training run."""
+        first = [int(np.argmax(self.seeds == seed)) for seed in np.unique(self.seeds)]
+        return [
+            tuple(self.cells[part][method].checkpoint for part in first)
+            for method in range(len(self.methods))
+        ]
+
+    @cached_property
+    def originals(self) -> list[int]:
+        """For each method the first method with the same scores on all prompts, by index."""
+        first: dict[bytes, int] = {}
+        return [
+            first.setdefault(self.scores[:, number].tobytes(), number)
+            for number in range(len(self.methods))
+        ]
+
+    @cached_property
+    def trained(self) -> list[int]:
+        """Methods that were trained once per seed, each set of equal scores once."""
+        return [
+            number
+            for number, runs in enumerate(self.runs)
+            if len(set(runs)) == len(runs) > 1 and self.originals[number] == number
+        ]
+
+    @cached_property
+    def variances(self) -> SeedVariances:
+        return seed_variances(self.by_seed[:, self.trained])
+
+    @cached_property
+    def by_cluster(self) -> Numbers:
+        """Each cluster's contribution to its method's mean, shape (clusters, m).
+
+        A cluster's contributions average to 0; its prompts in several seeds are one observation.
+        The contributions are scaled up because each part's mean was estimated: their mean square is
+        the variance of a cluster.
+        """
+        scale = np.ones(len(self.parts))
+        for number in range(len(self.cells)):
+            mine = self.parts == number
+            size = len(np.unique(self.clusters[mine]))
+            scale[mine] = math.sqrt(size / max(1, size - 1))
+        return self._summed(self.influence * scale[:, None], self.clusters)
+
+    @cached_property
+    def by_seed_and_cluster(self) -> Numbers | None:
+        """`by_cluster` of each seed, shape (seeds, clusters, m).
+
+        None if seeds have prompts of their own: their variance is part of that between seeds.
+        """
+        of_prompts, found = self.seeds[self.parts], []
+        number = int(self.clusters.max()) + 1
+        for seed in np.unique(self.seeds):
+            mine = of_prompts == seed
+            if len(np.unique(self.clusters[mine])) < number:
+                return None
+            share = len(self.seeds) * mine.sum() / ((self.seeds == seed).sum() * len(self.parts))
+            found.append(self._summed(self.influence[mine], self.clusters[mine]) * share)
+        return np.stack(found)
+
+    def _summed(self, added: Numbers, clusters: NDArray[np.int64]) -> Numbers:
+        # Sort before adding: a floating-point sum depends on its order.
+        sums = np.empty((int(clusters.max()) + 1, added.shape[1]))
+        for method, own in enumerate(added.T):
+            order = np.argsort(own, kind="stable")
+            sums[:, method] = np.bincount(clusters[order], weights=own[order], minlength=len(sums))
+        return sums * len(sums) / len(added)
+
+    def contrast(self, first: int, second: int) -> Contrast:
+        """Return the difference of two methods with its uncertainty."""
+        gaps = self.by_seed[:, first] - self.by_seed[:, second]
+        value = _without_rounding(float(gaps.mean()), float(np.abs(self.values).max()))
+        number = int(self.clusters.max()) + 1
+        seed_error, freedom = self._seed_error(first, second)
+        if not seed_error:
+            added = self.by_cluster[:, first] - self.by_cluster[:, second]
+            spread = math.sqrt(float((added**2).mean()) / number)
+            return Contrast(
+                value,
+                number,
+                _without_rounding(spread, float(np.abs(self.scores).max())),
+                skewness(added),
+                discordant=self._discordant(first, second),
+            )
+        return Contrast(
+            value,
+            number,
+            self._added_error(first, second),
+            seed_error=seed_error,
+            seed_freedom=freedom,
+            is_crossed=self.by_seed_and_cluster is not None,
+        )
+
+    def apart(self, first: int, second: int) -> Numbers:
+        """Return each cluster's mean difference of scores, without rounding errors (clusters,)."""
+        gaps = np.bincount(self.clusters, weights=self.scores[:, first] - self.scores[:, second])
+        scale = max(float(np.abs(self.scores).max()), 1e-300)
+        return np.round(gaps / np.bincount(self.clusters) / scale, 12)
+
+    def _seed_error(self, first: int, second: int) -> tuple[float, float]:
+        """Return standard error and degrees of freedom from training seeds; (0, inf) without."""
+        place = {method: number for number, method in enumerate(self.trained)}
+        one, other = (place.get(self.originals[method]) for method in (first, second))
+        num_seeds = len(self.by_seed)
+        if one is None and other is None:
+            return 0.0, math.inf
+        found = self.variances
+        if one is None or other is None:
+            alone = one if one is not None else other
+            return math.sqrt(found.alone[alone] / num_seeds), found.alone_freedom
+        variance = found.paired[one] + found.paired[other]
+        return math.sqrt(variance / num_seeds), found.paired_freedom
+
+    def _added_error(self, first: int, second: int) -> float:
+        """Return the standard error from prompts beyond what the spread of the seeds contains."""
+        added = self.by_seed_and_cluster
+        if added is None or added.shape[1] < 2:
+            return 0.0
+        own = added[:, :, first] - added[:, :, second]
+        of_prompts = own.mean(axis=0)
+        num_seeds, number = own.shape
+        rest = own - of_prompts - (own.mean(axis=1, keepdims=True) - own.mean())
+        square_rest = float((rest**2).sum()) / ((num_seeds - 1) * (number - 1))
+        square_prompts = num_seeds * float(of_prompts.var(ddof=1))
+        return math.sqrt(max(0.0, square_prompts - square_rest) / own.size)
+
+    def _discordant(self, first: int, second: int) -> tuple[int, int] | None:
+        """Return how many prompts each method alone answers right.
+
+        None unless all prompts are independent, count equally and are answered right or wrong.
+        """
+        ours, theirs = self.scores[:, first], self.scores[:, second]
+        sizes = np.bincount(self.parts)
+        if self.is_ratio or len(self.clusters) > self.clusters.max() + 1 or np.ptp(sizes):
+            return None
+        if not np.isin([ours, theirs], (0, 1)).all():
+            return None
+        return int((ours > theirs).sum()), int((ours < theirs).sum())
+
+
+def _compare(
+    cells: Sequence[Cell], parts: frozenset[Part], is_whole: bool, pairs: list[Pair]
+) -> Iterator[_Compared]:
     methods = list(dict.fromkeys(method for pair in pairs for method in pair))
     tasks = list(dict.fromkeys(one.task for one in cells if one.task in dict(parts)))
     for known in _aligned(cells, sorted(parts), methods):
-        own = [pair for pair in pairs if set(pair) <= set(known.methods)]
-        if own:
-            yield from _compare_known(known, tasks, own)
+        place = {method: number for number, method in enumerate(known.methods)}
+        same = _shared_columns(known, tasks)
+        for first, second in pairs:
+            if first in place and second in place:
+                yield _compared(known, same, is_whole, place[first], place[second])
 
 
-def _compare_known(known: _Compared, tasks: list[str], pairs: list[Pair]) -> Iterator[Row]:
-    place = {method: number for number, method in enumerate(known.methods)}
-    first = np.array([place[one] for one, _ in pairs])
-    second = np.array([place[other] for _, other in pairs])
-    means, influence = known.values.mean(axis=0), known.influence()
-    gaps = means[first] - means[second]
-    found = intervals(
-        gaps + influence[:, first] - influence[:, second], known.clusters, resamples=RESAMPLES
+def _compared(known: _Scores, same: Row, is_whole: bool, one: int, other: int) -> _Compared:
+    cell, against = known.cells[0][one], known.cells[0][other]
+    contrast = known.contrast(one, other)
+    ours, theirs = known.by_seed[:, one], known.by_seed[:, other]
+    value, other_value = float(ours.mean()), float(theirs.mean())
+    seeds = ours - theirs
+    if known.is_ratio:
+        seeds = np.exp(ours) - np.exp(theirs)
+        value, other_value = math.exp(value), math.exp(other_value)
+    apart = known.apart(one, other)
+    up = 1 if cell.higher_is_better else -1
+    num_runs = len(set(zip(known.runs[one], known.runs[other], strict=True)))
+    row = {
+        **same,
+        "method": cell.method[0],
+        "frozen": cell.method[1],
+        "exact_attention": cell.exact_attention,
+        "other_method": against.method[0],
+        "other_frozen": against.method[1],
+        "other_exact_attention": against.exact_attention,
+        "value": value,
+        "other_value": other_value,
+        "difference": value - other_value if contrast.value else 0.0,
+        "lowest": float(seeds.min()),
+        "highest": float(seeds.max()),
+        "generalises_to": "training seeds" if contrast.seed_error else "prompts",
+        "num_clusters": contrast.num_clusters,
+        "num_samples": len(known.scores) * num_runs // len(seeds),
+        "num_seeds": num_runs,
+        "num_better": int((up * apart > 0).sum()),
+        "num_worse": int((up * apart < 0).sum()),
+    }
+    originals = known.originals[one], known.originals[other]
+    return _Compared(
+        row,
+        contrast,
+        is_whole,
+        (known, *sorted(originals)),
+        originals[0] > originals[1],
+        known.is_ratio,
     )
-    by_seed, runs = _by_seed(known), _runs(known)
-    binary = [is_binary(known.scores[:, one]) for one in range(len(known.methods))]
-    same = {**_shared_columns(known, tasks), "num_clusters": int(known.clusters.max()) + 1}
-    for at, (one, other) in enumerate(zip(first, second, strict=True)):
-        ours, theirs = known.scores[:, one], known.scores[:, other]
-        gap = float(gaps[at])
-        test, p_value, ahead, behind = compared(ours, theirs, known.clusters, gap)
-        seeds = by_seed[:, one] - by_seed[:, other]
-        num_runs = len(set(zip(runs[one], runs[other], strict=True)))
-        added = influence[:, one] - influence[:, other]
-        other_seeds = _over_seeds(known, seeds, added) if num_runs > 1 else (None, None)
-        cell, against = known.cells[0][one], known.cells[0][other]
-        up = cell.higher_is_better
-        yield {
-            **same,
-            "method": cell.method[0],
-            "frozen": cell.method[1],
-            "exact_attention": cell.exact_attention,
-            "other_method": against.method[0],
-            "other_frozen": against.method[1],
-            "other_exact_attention": against.exact_attention,
-            "value": float(means[one]),
-            "other_value": float(means[other]),
-            "difference": gap,
-            "ci_low": _number(found.low[at]),
-            "ci_high": _number(found.high[at]),
-            "lowest": float(seeds.min()),
-            "highest": float(seeds.max()),
-            "seeds_low": other_seeds[0],
-            "seeds_high": other_seeds[1],
-            "p_value": p_value,
-            "test": test,
-            "num_samples": len(ours) * num_runs // len(seeds),
-            "num_seeds": num_runs,
-            "num_better": ahead if up else behind,
-            "num_worse": behind if up else ahead,
-            "is_base": against.method == BASE,
-            "error": _number(found.error[at]),
-            "discordance": float((ours != theirs).mean())
-            if binary[one] and binary[other]
-            else None,
-        }
 
 
-def _aligned(
-    cells: Sequence[Cell], parts: list[Part], methods: list[Method]
-) -> Iterator[_Compared]:
-    """Yield one `_Compared` per group of methods with equal prompts, metric and aggregation.
+def _aligned(cells: Sequence[Cell], parts: list[Part], methods: list[Method]) -> Iterator[_Scores]:
+    """Yield one `_Scores` per group of methods with equal prompts, metric and aggregation.
 
     Methods with an unfinished cell, or with a value that `aggregation_of` cannot explain, are
     omitted.
@@ -198,11 +377,11 @@ def _comparable_by(cell: Cell) -> tuple[Any, ...]:
     return cell.aggregation, cell.metric, cell.scored.samples.tobytes()
 
 
-def _together(rows: list[list[Cell]]) -> _Compared:
+def _together(rows: list[list[Cell]]) -> _Scores:
     """Stack the scores of `rows[part][method]` into arrays."""
     names = [name for row in rows for name in row[0].clusters()]
     numbers: dict[Any, int] = {}
-    return _Compared(
+    return _Scores(
         [cell.method for cell in rows[0]],
         rows,
         np.array([row[0].seed for row in rows]),
@@ -216,53 +395,12 @@ def _columns(row: list[Cell]) -> Numbers:
     return np.stack([cell.scored.scores for cell in row if cell.scored is not None], axis=1)
 
 
-def _by_seed(known: _Compared) -> Numbers:
-    """Return each method's mean over tasks for each seed, shape (seeds, m); seeds ascending."""
-    seeds = known.seeds
-    return np.stack([known.values[seeds == seed].mean(axis=0) for seed in np.unique(seeds)])
+def _without_rounding(value: float, scale: float) -> float:
+    """Return the value, or 0 if it is a rounding error of numbers of this size."""
+    return 0.0 if abs(value) < 1e-12 * scale else value
 
 
-def _runs(known: _Compared) -> list[list[tuple[str | None, ...]]]:
-    """Return `runs[method][seed]`, the tuple of that seed's cell ids.
-
-    Equal tuples are one run: a cell that does not depend on the seed has the same id in all seeds.
-    """
-    seeds = known.seeds
-    own = [np.flatnonzero(seeds == seed).tolist() for seed in np.unique(seeds)]
-    return [
-        [tuple(known.cells[part][method].name for part in parts) for parts in own]
-        for method in range(len(known.methods))
-    ]
-
-
-def _over_seeds(
-    known: _Compared, gaps: Numbers, added: Numbers
-) -> tuple[float, float] | tuple[None, None]:
-    """Return (low, high) of a difference, covering other seeds and other prompts.
-
-    Returns (None, None) if there is no interval, or if all seeds should have the same prompts but
-    do not.
-
-    Args:
-      known: names the seed and the document of each prompt.
-      gaps: difference of the two methods in each seed, shape (seeds,).
-      added: contribution of each prompt to the difference, from `_Compared.influence`, shape (n,).
-    """
-    of_prompts, documents, scores = known.seeds[known.parts], [], []
-    for seed, gap in zip(np.unique(known.seeds), gaps, strict=True):
-        mine = of_prompts == seed
-        names, number = np.unique(known.clusters[mine], return_inverse=True)
-        share = len(known.seeds) / (known.seeds == seed).sum() / len(added)
-        documents.append(names)
-        scores.append(gap + len(names) * share * np.bincount(number, weights=added[mine]))
-    seeded = known.cells[0][0].seeded
-    if not seeded and any(not np.array_equal(one, documents[0]) for one in documents):
-        return None, None
-    found = mean_over_seeds(scores, same_prompts=not seeded)
-    return (None, None) if found.low is None or found.high is None else (found.low, found.high)
-
-
-def _shared_columns(known: _Compared, tasks: list[str]) -> Row:
+def _shared_columns(known: _Scores, tasks: list[str]) -> Row:
     """Return the columns that are equal for all pairs; `task` is None over several tasks."""
     cell = known.cells[0][0]
     return {
@@ -279,39 +417,46 @@ def _shared_columns(known: _Compared, tasks: list[str]) -> Row:
     }
 
 
-def _adjust(rows: list[Row]) -> None:
-    """Add Holm family, corrected p-value and smallest detectable difference to each row, in place.
-
-    Removes the columns `is_base`, `error` and `discordance`, which only this computation needs.
-    """
-    families: dict[str, list[Row]] = {}
-    for row in rows:
-        families.setdefault(_family(row), []).append(row)
-    for name, family in families.items():
-        adjusted = holm([row["p_value"] for row in family])
-        for row, p_holm in zip(family, adjusted.tolist(), strict=True):
-            row["holm_family"], row["num_comparisons"] = name, len(family)
-            row["p_holm"] = p_holm
-            row["smallest_detectable"] = _smallest(row)
-
-
-def _family(row: Row) -> str:
-    against = "each with none" if row.pop("is_base") else "each with each, without none"
-    return f"{row['benchmark']} ({row['tasks']}), {row['eval_length']} tokens: {against}"
-
-
-def _smallest(row: Row) -> float | None:
-    error, discordance = row.pop("error"), row.pop("discordance")
-    if error is None:
-        return None
-    found = detectable_difference(
-        [error],
-        row["num_clusters"],
-        alpha=ALPHA / row["num_comparisons"],
-        discordance=None if discordance is None else [discordance],
+def _family(one: _Compared, predicted: Predicted) -> str:
+    row = one.row
+    methods = frozenset(
+        [(row["method"], row["frozen"]), (row["other_method"], row["other_frozen"])]
     )
-    return None if found is None else _number(found[0])
+    where = (row["study"], row["base_model"], row["benchmark"], row["eval_length"])
+    return PRIMARY if one.is_whole and (*where, methods) in predicted else EXPLORATORY
 
 
-def _number(value: float) -> float | None:
-    return None if np.isnan(value) else float(value)
+def _adjusted(name: str, family: Sequence[_Compared]) -> Iterator[Row]:
+    """Yield the rows of a family with corrected p-values and simultaneous intervals.
+
+    Comparisons of the same scores count once, and methods with equal scores are not compared.
+    """
+    distinct: dict[tuple[Any, ...], Contrast] = {}
+    for one in family:
+        if not one.is_same:
+            distinct.setdefault(one.same_as, -one.contrast if one.is_mirrored else one.contrast)
+    adjusted = dict(zip(distinct, adjust(list(distinct.values())), strict=True))
+    for one in family:
+        found = adjusted.get(one.same_as)
+        low, high = (None, None) if found is None else (found.low, found.high)
+        if low is not None and high is not None and one.is_mirrored:
+            low, high = -high, -low
+        alpha = ALPHA / max(1, len(distinct)) if found is None else found.alpha
+        scaled = partial(_in_metric, one)
+        yield {
+            **one.row,
+            "ci_low": scaled(low),
+            "ci_high": scaled(high),
+            "p_value": one.contrast.p_value(),
+            "p_holm": 1.0 if found is None else found.p_holm,
+            "family": name,
+            "num_comparisons": len(distinct),
+            "smallest_detectable": scaled(one.contrast.detectable(alpha)),
+        }
+
+
+def _in_metric(one: _Compared, difference: float | None) -> float | None:
+    """Convert a difference of logarithms to the metric, with the other method's value fixed."""
+    if difference is None or not one.is_ratio:
+        return difference
+    return float(one.row["other_value"] * math.expm1(min(difference, 700.0)))

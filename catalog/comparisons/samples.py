@@ -32,8 +32,8 @@ _TOLERANCE = 1e-4
 _CELLS = """
     SELECT
         c.study, c.base_model, c.method, c.frozen, c.exact_attention, c.seed, c.benchmark, c.task,
-        c.profile, c.eval_length, c.status, c.cell, c.target_context, s.metric, s.value, s.unit,
-        s.higher_is_better, t.trained_context,
+        c.profile, c.eval_length, c.status, c.cell, c.checkpoint, c.target_context, s.metric,
+        s.value, s.unit, s.higher_is_better, t.trained_context,
         coalesce(json_extract(a.spec, '$.seed') IS NOT NULL, true) AS seeded
     FROM store.cell c
     LEFT JOIN store.score s ON s.cell = c.cell AND s.is_default AND c.status = 'done'
@@ -65,6 +65,8 @@ class Cell:
     name: str | None
     """Cell id; equal in all studies and seeds that share the result. None if the cell is
     unavailable."""
+    checkpoint: str | None
+    """Id of the evaluated weights: one per training run, and one for all seeds if none trained."""
     study: str
     base_model: str
     method: Method
@@ -146,6 +148,7 @@ def _cell(row: Mapping[str, Any], scored: Mapping[str, SampleScores]) -> Cell:
     found = scored.get(row["cell"]) if row["value"] is not None else None
     return Cell(
         row["cell"],
+        row["checkpoint"],
         row["study"],
         row["base_model"],
         (row["method"], row["frozen"]),

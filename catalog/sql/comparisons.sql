@@ -28,13 +28,11 @@ CREATE TABLE compared.paired_difference (
     ci_high DOUBLE,
     lowest DOUBLE NOT NULL,
     highest DOUBLE NOT NULL,
-    seeds_low DOUBLE,
-    seeds_high DOUBLE,
+    generalises_to VARCHAR NOT NULL,
     p_value DOUBLE NOT NULL,
     p_holm DOUBLE NOT NULL,
-    holm_family VARCHAR NOT NULL,
+    family VARCHAR NOT NULL,
     num_comparisons BIGINT NOT NULL,
-    test VARCHAR NOT NULL,
     num_clusters BIGINT NOT NULL,
     num_samples BIGINT NOT NULL,
     num_seeds BIGINT NOT NULL,
@@ -64,9 +62,7 @@ WITH both_ways AS (
         0 - ci_high AS ci_low,
         0 - ci_low AS ci_high,
         0 - highest AS lowest,
-        0 - lowest AS highest,
-        0 - seeds_high AS seeds_low,
-        0 - seeds_low AS seeds_high
+        0 - lowest AS highest
     )
     FROM compared.paired_difference
 )
@@ -87,17 +83,14 @@ SELECT
     p_holm,
     CASE
         WHEN num_better + num_worse = 0 THEN 'the same'
-        WHEN p_holm <= 0.05 AND ci_low * ci_high > 0 THEN
-            CASE
-                WHEN lowest * difference <= 0 OR highest * difference <= 0 THEN 'not in every seed'
-                WHEN (difference > 0) = higher_is_better THEN 'better'
-                ELSE 'worse'
-            END
+        WHEN p_holm <= 0.05 THEN
+            CASE WHEN (difference > 0) = higher_is_better THEN 'better' ELSE 'worse' END
         WHEN ci_low IS NULL OR smallest_detectable IS NULL THEN 'too few'
         ELSE 'no difference found'
     END AS verdict,
     smallest_detectable,
-    holm_family,
+    generalises_to,
+    family,
     num_comparisons,
     num_clusters,
     num_samples,
@@ -111,13 +104,10 @@ SELECT
     metric,
     unit,
     higher_is_better,
-    test,
     exact_attention,
     other_exact_attention,
     tasks,
-    profile,
-    seeds_low,
-    seeds_high
+    profile
 FROM both_ways
 ORDER BY study, base_model, benchmark, eval_length, tasks, method, frozen, other_method, other_frozen;
 
@@ -132,26 +122,27 @@ COMMENT ON COLUMN paired_difference.task IS
 COMMENT ON COLUMN paired_difference.difference IS
     'value minus other_value: difference of the two methods'' means, in the unit.';
 COMMENT ON COLUMN paired_difference.ci_low IS
-    'Lower bound of the difference''s 95 % interval, by bootstrap over documents or prompts; NULL with fewer than six of them.';
+    'Lower bound of the simultaneous 95 % interval of the difference: all intervals of a family contain their true difference in 95 % of studies. NULL with too few documents or prompts for this level, or if the methods have equal scores.';
 COMMENT ON COLUMN paired_difference.ci_high IS
-    'Upper bound of the difference''s 95 % interval, by bootstrap over documents or prompts; NULL with fewer than six of them.';
+    'Upper bound of the simultaneous 95 % interval of the difference; NULL like ci_low.';
 COMMENT ON COLUMN paired_difference.p_value IS
-    'Two-sided p-value of this comparison alone, for the hypothesis of no difference; 1 if the test''s direction contradicts the sign of the difference.';
+    'Two-sided p-value of this comparison alone, for the hypothesis of no difference.';
 COMMENT ON COLUMN paired_difference.p_holm IS
-    'P-value after Holm''s correction for all comparisons in the family.';
+    'P-value after Holm''s correction for all comparisons in the family. Comparisons of the same scores count once.';
 COMMENT ON COLUMN paired_difference.verdict IS
-    'better or worse (significant, same sign in every seed), not in every seed (significant, but a seed has the other sign), the same (equal on every document), no difference found (not significant) or too few (too few documents for any significant difference).';
+    'better or worse (p_holm up to 0.05), the same (equal on every document), no difference found (not significant) or too few (too few documents or prompts for any significant difference).';
 COMMENT ON COLUMN paired_difference.smallest_detectable IS
     'Smallest true difference that the test detects with 80 % power at Holm''s first and strictest step; NULL if none is detectable or all differences are 0.';
-COMMENT ON COLUMN paired_difference.holm_family IS
-    'Comparisons that p_holm is corrected for: benchmark, tasks, length, and whether the other method is the base model.';
-COMMENT ON COLUMN paired_difference.num_comparisons IS 'Number of pairs in the family.';
+COMMENT ON COLUMN paired_difference.family IS
+    'Comparisons that p_holm is corrected for: primary (all that the study file predicts) or exploratory (all others of the study and base model).';
+COMMENT ON COLUMN paired_difference.num_comparisons IS
+    'Number of comparisons in the family that differ in their scores.';
 COMMENT ON COLUMN paired_difference.num_clusters IS
     'Number of independent observations: all samples of one document, or of one prompt in all seeds, count as one.';
 COMMENT ON COLUMN paired_difference.num_samples IS
     'Number of scored prompts or text windows of each method, over all seeds.';
 COMMENT ON COLUMN paired_difference.num_seeds IS
-    'Number of common seeds; seeds that share their results count as one.';
+    'Number of common training runs; seeds with the same checkpoints count as one.';
 COMMENT ON COLUMN paired_difference.lowest IS 'Difference in the seed in which it is lowest.';
 COMMENT ON COLUMN paired_difference.highest IS 'Difference in the seed in which it is highest.';
 COMMENT ON COLUMN paired_difference.num_better IS
@@ -159,21 +150,17 @@ COMMENT ON COLUMN paired_difference.num_better IS
 COMMENT ON COLUMN paired_difference.num_worse IS
     'Number of documents or prompts on which the method is worse than the other.';
 COMMENT ON COLUMN paired_difference.value IS
-    'Mean of the method over the tasks and seeds that both methods have.';
+    'Mean of the method over the tasks and seeds that both methods have; the geometric mean for perplexities.';
 COMMENT ON COLUMN paired_difference.other_value IS
-    'Mean of the other method over the tasks and seeds that both methods have.';
+    'Mean of the other method over the tasks and seeds that both methods have; the geometric mean for perplexities.';
 COMMENT ON COLUMN paired_difference.metric IS 'Default metric of the benchmark.';
 COMMENT ON COLUMN paired_difference.unit IS
     'Unit of both values and their difference: accuracy (0 to 1), perplexity or nats.';
-COMMENT ON COLUMN paired_difference.test IS
-    'Test behind the p-value: mcnemar (exact) or wilcoxon (signed ranks over documents).';
 COMMENT ON COLUMN paired_difference.other_exact_attention IS
     'True if every token attends to all earlier tokens with the other method.';
 COMMENT ON COLUMN paired_difference.tasks IS 'Tasks that both methods have, separated by commas.';
-COMMENT ON COLUMN paired_difference.seeds_low IS
-    'Lower bound of the difference''s 95 % interval for other seeds and prompts; NULL with one seed.';
-COMMENT ON COLUMN paired_difference.seeds_high IS
-    'Upper bound of the difference''s 95 % interval for other seeds and prompts; NULL with one seed.';
+COMMENT ON COLUMN paired_difference.generalises_to IS
+    'What p-value and interval generalise to: training seeds (and prompts, if all seeds answer the same ones), or prompts answered by these checkpoints.';
 
 CREATE VIEW expectations AS
 SELECT
@@ -200,7 +187,7 @@ SELECT
     d.p_holm,
     d.verdict,
     d.tasks,
-    d.holm_family
+    d.family
 FROM store.expectation e
 LEFT JOIN paired_difference d
     USING (study, base_model, method, frozen, other_method, other_frozen, benchmark, eval_length)
@@ -233,7 +220,7 @@ COMMENT ON COLUMN expectations.verdict IS
     'Verdict of the comparison, as in paired_difference; NULL if not measured.';
 COMMENT ON COLUMN expectations.tasks IS
     'Tasks that both methods have, separated by commas; NULL if not measured.';
-COMMENT ON COLUMN expectations.holm_family IS
+COMMENT ON COLUMN expectations.family IS
     'Comparisons that p_holm is corrected for, as in paired_difference; NULL if not measured.';
 
 CREATE TABLE compared.effective_length (

@@ -5,8 +5,8 @@ Every function is pure and independent of benchmarks, methods and the store. Dep
 prompts. No interval or test counts two members of a cluster as two observations.
 
   estimates         means and accuracies with the intervals that cells record with their scores
-  paired            intervals and p-values of the difference of two methods on the same prompts
-  pair_tests        the tests behind it: exact McNemar, Wilcoxon signed-rank
+  contrasts         differences of two methods, generalised to other training seeds and prompts
+  mcnemar           exact test of two methods that answer prompts right or wrong
   holm              adjusted p-values of a family of comparisons
   clustered         mean over documents
   seeds             mean over seeds and prompts, generalised to seeds that were not run

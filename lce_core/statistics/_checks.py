@@ -1,4 +1,4 @@
-"""Input checks of this package: finite numbers, one cluster per value, rounding noise removed."""
+"""Input checks of this package: finite numbers, one cluster per value."""
 
 from __future__ import annotations
 
@@ -35,12 +35,3 @@ def cluster_numbers(
     same_length(where, clusters, values.tolist())
     numbers: dict[Hashable, int] = {}
     return np.array([numbers.setdefault(one, len(numbers)) for one in clusters], dtype=np.int64)
-
-
-def settled(values: NDArray[np.float64], *scales: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Round values to 12 digits of the largest absolute number in `scales`, from which they come.
-
-    Values that differ only by rounding errors become equal, or 0.
-    """
-    largest = max(float(np.abs(scale).max()) for scale in scales)
-    return np.round(values / largest, 12) * largest if largest else values

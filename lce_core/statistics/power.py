@@ -12,7 +12,6 @@ from collections.abc import Callable
 from functools import cache
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 from scipy import optimize, stats
 
 ALPHA = 0.05
@@ -21,7 +20,7 @@ UNRELATED = 0.5
 """Fraction of prompts that exactly one of two methods answers right, if the methods are independent
 and each answers half of the prompts right. Equally good methods with positively correlated answers
 disagree on fewer prompts."""
-_LARGEST_EFFECT = 100.0
+_LARGEST_SHIFT = 1e4
 _UNLIKELY = 1e-9
 _POINTS = 20_001
 
@@ -83,11 +82,14 @@ def mean_power(num_clusters: int, effect: float, *, alpha: float = ALPHA) -> flo
       effect: mean over standard deviation of the documents' differences.
       alpha: largest p-value that counts as a finding.
 
-    Source: Cohen 1988, Statistical Power Analysis, chapter 2 (paired case, noncentral t). For
-    normally distributed differences Wilcoxon's test needs 5 % more documents.
+    Source: Cohen 1988, Statistical Power Analysis, chapter 2 (paired case, noncentral t).
     """
     _possible("mean_power", num_clusters - 1, alpha)
-    freedom, shift = num_clusters - 1, abs(effect) * math.sqrt(num_clusters)
+    return _t_power(abs(effect) * math.sqrt(num_clusters), num_clusters - 1, alpha)
+
+
+def _t_power(shift: float, freedom: float, alpha: float) -> float:
+    """Return the power of a two-sided t-test; `shift` is the true mean in standard errors."""
     # scipy's noncentral t is NaN for some shifts. Integrate the normal probability over the
     # distribution of the estimated standard deviation instead.
     first, last = stats.chi.ppf([_UNLIKELY, 1 - _UNLIKELY], freedom)
@@ -103,58 +105,41 @@ def detectable_effect(
     """Return the smallest true effect that a t-test detects with probability `power`.
 
     The effect is the mean divided by the standard deviation of the documents' differences. The
-    result is None if there are so few documents that Wilcoxon's test of `paired` never rejects: its
-    p-value is at least 2 / 2^n. With a few documents more, Wilcoxon's test needs larger effects
-    than the t-test.
+    result is None if there are so few documents that `contrasts` never rejects: its p-value is at
+    least 2 / 2^n.
     """
     _possible("detectable_effect", num_clusters - 1, alpha, power)
     if 2.0 ** (1 - num_clusters) > alpha:
         return None
-    return _smallest(
-        lambda effect: mean_power(num_clusters, effect, alpha=alpha), _LARGEST_EFFECT, power
-    )
-
-
-def detectable_difference(
-    errors: ArrayLike,
-    num_clusters: int,
-    *,
-    alpha: float = ALPHA,
-    discordance: ArrayLike | None = None,
-) -> NDArray[np.float64] | None:
-    """Return the smallest differences that completed comparisons would detect in 4 of 5 studies.
-
-    For fractions, methods disagree at least as often as they differ, so a positive smallest
-    difference exists even if they agreed on every prompt. For independent prompts this is the
-    normal approximation of `detectable_share`.
-
-    Args:
-      errors: standard error of each difference (n,).
-      num_clusters: number of documents or prompts of each comparison.
-      alpha: largest p-value that counts as a finding.
-      discordance: for scores of 0 and 1, fraction of prompts on which the methods disagreed (n,).
-
-    Returns:
-      Differences in the unit of the errors (n,); NaN if all differences were 0 and the scores are
-        not fractions. None if no difference could be detected (see `detectable_effect`).
-    """
-    effect = _effect(num_clusters, alpha)
-    if effect is None:
-        return None
-    spread, far = np.asarray(errors, dtype=np.float64), effect * math.sqrt(num_clusters)
-    if discordance is None:
-        return np.where(spread > 0, far * spread, np.nan)
-    square, share = far**2 / num_clusters, np.asarray(discordance, dtype=np.float64)
-    # Solve far * sqrt((discordance - d^2) / n) = d for d. If d exceeds the discordance, solve again
-    # with the discordance set to d.
-    seen = np.sqrt(square * share / (1 + square))
-    never = square / (1 + square)
-    return np.asarray(np.maximum(np.where(seen >= share, never, seen), far * spread))
+    shift = detectable_shift(num_clusters - 1, alpha, power)
+    return None if shift is None else shift / math.sqrt(num_clusters)
 
 
 @cache
-def _effect(num_clusters: int, alpha: float) -> float | None:
-    return detectable_effect(num_clusters, alpha=alpha)
+def detectable_shift(freedom: float, alpha: float = ALPHA, power: float = POWER) -> float | None:
+    """Return the smallest true mean, in standard errors, that a t-test detects.
+
+    None if it exceeds 10,000 standard errors.
+    """
+    return _smallest(lambda shift: _t_power(shift, freedom, alpha), _LARGEST_SHIFT, power)
+
+
+def detectable_fraction(shift: float, num_prompts: int, discordance: float) -> float:
+    """Return the smallest difference of two fractions that is `shift` standard errors from 0.
+
+    Methods disagree at least as often as they differ, so the difference is positive even if they
+    agreed on every prompt. It is the normal approximation of `detectable_share`.
+
+    Args:
+      shift: as returned by `detectable_shift`.
+      num_prompts: number of independent prompts.
+      discordance: fraction of prompts that exactly one of the methods answered right.
+    """
+    # Solve shift * sqrt((discordance - d^2) / n) = d for d. If d exceeds the discordance, solve
+    # again with the discordance set to d.
+    square = shift**2 / num_prompts
+    seen = math.sqrt(square * discordance / (1 + square))
+    return square / (1 + square) if seen >= discordance else seen
 
 
 def _smallest(chance: Callable[[float], float], largest: float, power: float) -> float | None:

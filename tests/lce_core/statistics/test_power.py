@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from lce_core.statistics.pair_tests import exact_mcnemar, wilcoxon
+from lce_core.statistics.contrasts import Contrast
+from lce_core.statistics.mcnemar import exact_mcnemar
 from lce_core.statistics.power import (
-    detectable_difference,
     detectable_effect,
     detectable_share,
     mcnemar_power,
@@ -107,29 +107,27 @@ def test_more_prompts_of_greater_effect_see_more(number, discordance, alpha, mor
 
 
 @pytest.mark.parametrize("alpha", [0.05, 0.05 / 26])
-@pytest.mark.parametrize(("number", "discordance"), [(60, 0.5), (180, 0.2), (180, 0.05), (40, 0.9)])
-def test_shares_that_were_compared_could_show_about_what_mcnemars_test_can(
-    number: int, discordance: float, alpha: float
+@pytest.mark.parametrize(("wins", "losses", "number"), [(20, 10, 60), (10, 26, 180), (3, 6, 180)])
+def test_compared_fractions_could_show_about_what_mcnemars_test_can(
+    wins: int, losses: int, number: int, alpha: float
 ) -> None:
-    error = math.sqrt(discordance / number)
-    (seen,) = detectable_difference([error], number, alpha=alpha, discordance=[discordance])
-    # Where methods disagree on fewer prompts than that, on as many as they differ by.
-    exact = detectable_share(number, max(discordance, seen), alpha=alpha)
+    seen = Contrast((wins - losses) / number, number, discordant=(wins, losses)).detectable(alpha)
+    # If methods disagree on fewer prompts than that, on as many as they differ by.
+    exact = detectable_share(number, max((wins + losses) / number, seen), alpha=alpha)
     assert seen == pytest.approx(exact, rel=0.15, abs=0.01)
 
 
 def test_agreement_on_every_prompt_is_not_taken_for_certainty() -> None:
-    (seen,) = detectable_difference([0.0], 100, discordance=[0.0])
+    seen = Contrast(0.0, 100, discordant=(0, 0)).detectable()
     assert mcnemar_power(100, seen, seen) == pytest.approx(0.8, abs=0.05)
-    (unknown,) = detectable_difference([0.0], 100)
-    assert math.isnan(unknown)
+    assert Contrast(0.0, 100).detectable() is None
 
 
-def test_means_that_were_compared_could_show_their_effect_times_their_spread() -> None:
+def test_compared_means_could_show_their_effect_times_their_spread() -> None:
     effect = detectable_effect(30, alpha=0.01)
-    (seen,) = detectable_difference([0.2], 30, alpha=0.01)
+    seen = Contrast(0.5, 30, cluster_error=0.2).detectable(0.01)
     assert seen == pytest.approx(effect * 0.2 * math.sqrt(30))
-    assert detectable_difference([0.2], 7, alpha=0.01) is None
+    assert Contrast(0.5, 7, cluster_error=0.2).detectable(0.01) is None
 
 
 def test_five_prompts_can_show_no_difference_at_all() -> None:
@@ -138,9 +136,8 @@ def test_five_prompts_can_show_no_difference_at_all() -> None:
     assert detectable_share(5, 0.9) is None
 
 
-@pytest.mark.parametrize("alpha", [0.05, 0.01])
-def test_documents_too_few_for_wilcoxon_can_show_no_difference_either(alpha: float) -> None:
-    fewest = next(n for n in range(2, 20) if wilcoxon([1.0 + k for k in range(n)])[0] <= alpha)
+@pytest.mark.parametrize(("alpha", "fewest"), [(0.05, 6), (0.01, 8)])
+def test_too_few_documents_can_show_no_difference_either(alpha: float, fewest: int) -> None:
     assert detectable_effect(fewest - 1, alpha=alpha) is None
     assert detectable_effect(fewest, alpha=alpha) is not None
 

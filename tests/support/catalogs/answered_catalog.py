@@ -37,7 +37,8 @@ class Answered:
     interval: tuple[float | None, float | None] = (None, None)
     extra: dict[str, Any] = field(default_factory=dict)
     result: str = ""
-    """Cells that name the same share it; empty: of its own."""
+    """Cells with the same name share one result of one checkpoint; empty: a result of its own, and
+    a training run per method and seed."""
 
 
 def written(
@@ -73,7 +74,8 @@ def _rows(short: str, position: int, cell: Answered) -> dict[str, list[dict[str,
     planned = {
         "study": "s", "position": position, "cell": short, "base_model": BASE_MODEL,
         "method": cell.method, "frozen": cell.frozen, "exact_attention": cell.exact_attention,
-        "seed": cell.seed, "benchmark": cell.benchmark, "task": cell.task,
+        "seed": cell.seed, "checkpoint": cell.result or f"{cell.method}-{cell.frozen}-{cell.seed}",
+        "benchmark": cell.benchmark, "task": cell.task,
         "eval_length": cell.eval_length, "profile": "tiny", "attempts": 1,
         "status": "done" if len(cell.scores) else "missing",
         "reason": None if len(cell.scores) else "not run yet", **cell.extra,

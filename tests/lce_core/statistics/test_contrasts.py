@@ -1,0 +1,175 @@
+"""Differences of two methods: tests and intervals agree, and match scipy's and statsmodels' own.
+
+Error rates are simulated by `perf/inference.py` through the catalog's code; the rates here are of
+single comparisons.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from lce_core.statistics.contrasts import Contrast, adjust, seed_variances, skewness
+from tests.support.oracles.error_rates import between
+
+ALPHAS = st.sampled_from([0.5, 0.1, 0.05, 1e-3, 1e-5])
+
+
+@st.composite
+def contrasts(draw: st.DrawFn) -> Contrast:
+    """A contrast over clusters, training seeds, both, or right and wrong answers."""
+    value, number = draw(st.floats(-3, 3)), draw(st.integers(18, 60))
+    kind = draw(st.sampled_from(["clusters", "seeds", "both", "answers"]))
+    error, seed_error = draw(st.floats(0.1, 2)), draw(st.floats(0.1, 2))
+    freedom = draw(st.sampled_from([2.0, 3.7, 12.0, 52.0]))
+    if kind == "clusters":
+        return Contrast(value, number, error, draw(st.floats(-2, 2)))
+    if kind == "answers":
+        wins = draw(st.integers(0, number))
+        losses = draw(st.integers(0, number - wins))
+        return Contrast((wins - losses) / number, number, discordant=(wins, losses))
+    added = error if kind == "both" else 0.0
+    return Contrast(value, number, added, 0.0, seed_error, freedom)
+
+
+@settings(max_examples=200)
+@given(contrasts(), ALPHAS)
+def test_an_interval_ends_where_the_p_value_is_alpha(one: Contrast, alpha: float) -> None:
+    low, high = one.interval(alpha)
+    assert low <= one.value <= high
+    assert (low > 0 or high < 0) == (one.p_value() <= alpha)
+    if one.discordant is None:
+        assert min(one.p_value(low), one.p_value(high)) == pytest.approx(alpha, rel=1e-5)
+        assert max(one.p_value(low - 1e-3), one.p_value(high + 1e-3)) < alpha
+
+
+@given(contrasts())
+def test_swapping_the_methods_mirrors_everything(one: Contrast) -> None:
+    other = -one
+    assert other.p_value() == pytest.approx(one.p_value())
+    low, high = one.interval()
+    assert other.interval() == pytest.approx((-high, -low))
+    assert other.detectable() == one.detectable()
+
+
+@pytest.mark.parametrize("number", [6, 20, 120])
+def test_symmetric_differences_get_students_t(number: int) -> None:
+    gaps = stats.norm.ppf((np.arange(number) + 0.5) / number) + 0.3
+    one = Contrast(gaps.mean(), number, stats.sem(gaps), skewness(gaps))
+    assert skewness(gaps) == pytest.approx(0, abs=1e-9)
+    expected = stats.ttest_1samp(gaps, 0.0)
+    assert one.p_value() == pytest.approx(max(expected.pvalue, 2.0 ** (1 - number)), rel=1e-6)
+    bounds = expected.confidence_interval()
+    assert one.interval() == pytest.approx((bounds.low, bounds.high), rel=1e-6)
+
+
+def test_the_skewness_is_scipys_for_samples() -> None:
+    values = np.random.default_rng(0).exponential(size=15)
+    assert skewness(values) == pytest.approx(stats.skew(values, bias=False))
+
+
+def test_no_p_value_over_clusters_is_below_that_of_the_sign_flip_test() -> None:
+    gaps = np.array([1.0, 1.1, 0.9, 1.05, 0.95, 1.0])
+    one = Contrast(gaps.mean(), 6, stats.sem(gaps), skewness(gaps))
+    flips = [abs(np.dot(signs, gaps)) for signs in itertools.product((-1, 1), repeat=6)]
+    assert one.p_value() == np.mean(np.array(flips) >= gaps.sum() - 1e-9) == 2 / 64
+    assert one.interval(2 / 64) is not None
+    assert one.interval(0.03) is None, "this level needs seven clusters"
+    assert Contrast(1.0, 5, 0.01).interval() is None
+
+
+def test_right_and_wrong_answers_get_mcnemars_test_and_a_width_at_the_ceiling() -> None:
+    one = Contrast(0.08, 200, discordant=(25, 9))
+    uneven = sum(math.comb(34, k) for k in range(35) if abs(2 * k - 34) >= 16)
+    assert one.p_value() == pytest.approx(max(uneven / 2**34, 0.0), rel=0.2)
+    assert one.p_value() >= uneven / 2**34
+    low, high = Contrast(0.0, 40, discordant=(0, 0)).interval()
+    assert low == -high < -0.03
+
+
+def test_seeds_and_prompts_each_have_their_own_quantile() -> None:
+    one = Contrast(1.0, 20, 0.3, 0.0, 0.2, 4)
+    half = math.hypot(stats.t.ppf(0.975, 4) * 0.2, stats.t.ppf(0.975, 19) * 0.3)
+    assert one.interval() == pytest.approx((1 - half, 1 + half))
+    assert Contrast(half, 20, 0.3, 0.0, 0.2, 4).p_value() == pytest.approx(0.05)
+
+
+def test_equivalence_needs_both_one_sided_tests() -> None:
+    rng = np.random.default_rng(1)
+    gaps = rng.normal(0.01, 0.05, size=30)
+    one = Contrast(gaps.mean(), 30, stats.sem(gaps))
+    above = stats.ttest_1samp(gaps, -0.05, alternative="greater").pvalue
+    below = stats.ttest_1samp(gaps, 0.05, alternative="less").pvalue
+    assert one.p_beyond(-0.05, above=True) == pytest.approx(above, rel=1e-6)
+    assert one.p_beyond(0.05, above=False) == pytest.approx(below, rel=1e-6)
+    assert one.p_beyond(0.05, above=True) == pytest.approx(1 - below, rel=1e-6)
+
+
+@settings(max_examples=60)
+@given(st.lists(contrasts(), min_size=1, max_size=12))
+def test_an_adjusted_interval_includes_zero_unless_its_p_value_is_small(family) -> None:
+    assume(all(abs(one.p_value() - 0.05) > 1e-6 for one in family))
+    found = adjust(family)
+    for one, adjusted in zip(family, found, strict=True):
+        assert one.p_value() <= adjusted.p_holm
+        if adjusted.low is not None:
+            assert adjusted.low <= one.value <= adjusted.high
+            assert (adjusted.low < 0 < adjusted.high) <= (adjusted.p_holm > 0.05)
+            assert (adjusted.p_holm > 0.05) <= (adjusted.low <= 0 <= adjusted.high)
+
+
+def test_an_adjusted_interval_of_many_has_bonferronis_level() -> None:
+    family = [Contrast(0.0, 50, 1.0) for _ in range(10)]
+    (low, high) = family[0].interval(0.005)
+    assert all((one.low, one.high) == (low, high) for one in adjust(family))
+
+
+def mean_square(values: np.ndarray, *factors: np.ndarray) -> tuple[float, int]:
+    """Residual mean square and its degrees of freedom, by least squares on indicator columns."""
+    design = np.column_stack([factor == level for factor in factors for level in set(factor)])
+    fitted, _, rank, _ = np.linalg.lstsq(design.astype(float), values, rcond=None)
+    residual, freedom = values - design @ fitted, values.size - rank
+    return float(residual @ residual) / freedom, freedom
+
+
+def test_the_pooled_variance_is_the_residual_of_a_two_way_analysis() -> None:
+    values = np.random.default_rng(2).normal(size=(4, 6))
+    seeds, methods = (one.ravel() for one in np.indices(values.shape))
+    found = seed_variances(values)
+    square, freedom = mean_square(values.ravel(), seeds, methods)
+    assert (found.paired.min(), found.paired_freedom) == (pytest.approx(square), freedom)
+    assert found.alone.min() == pytest.approx(mean_square(values.ravel(), methods)[0])
+
+
+def test_two_methods_have_the_variance_of_their_difference() -> None:
+    values = np.random.default_rng(3).normal(size=(5, 2))
+    found = seed_variances(values)
+    assert found.paired.sum() == pytest.approx((values[:, 0] - values[:, 1]).var(ddof=1))
+    assert found.paired_freedom == 4
+
+
+def test_a_method_that_varies_more_keeps_its_own_variance() -> None:
+    values = np.random.default_rng(4).normal(size=(5, 8))
+    values[:, 3] *= 10
+    found = seed_variances(values)
+    assert found.paired[3] > 5 * found.paired[0]
+    assert len(set(np.delete(found.paired, 3))) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [6, 20, 120])
+@pytest.mark.parametrize("sigma", [0.0, 0.5])
+def test_intervals_cover_normal_and_lognormal_means(number: int, sigma: float) -> None:
+    rng, runs, covered = np.random.default_rng(number), 3000, 0
+    for _ in range(runs):
+        normal = rng.normal(size=number)
+        gaps = np.exp(sigma * normal) - math.exp(sigma**2 / 2) if sigma else normal
+        low, high = Contrast(gaps.mean(), number, stats.sem(gaps), skewness(gaps)).interval()
+        covered += low <= 0 <= high
+    between(covered, runs, 0.94, 0.97)
