@@ -456,7 +456,12 @@ def _adjusted(name: str, family: Sequence[_Compared]) -> Iterator[Row]:
 
 
 def _in_metric(one: _Compared, difference: float | None) -> float | None:
-    """Convert a difference of logarithms to the metric, with the other method's value fixed."""
-    if difference is None or not one.is_ratio:
-        return difference
+    """Convert a difference to the metric: keep accuracies within 1, and undo logarithms.
+
+    A difference of logarithms becomes one from the other method's value, which is taken as fixed.
+    """
+    if difference is None:
+        return None
+    if not one.is_ratio:
+        return min(max(difference, -1.0), 1.0) if one.row["unit"] == "accuracy" else difference
     return float(one.row["other_value"] * math.expm1(min(difference, 700.0)))

@@ -11,7 +11,6 @@ against the base model, `pair` two other methods, `length` the effective context
 `order` whether perplexity predicts a benchmark."""
 Verdict = Literal[
     "better",
-    "not in every seed",
     "the same",
     "no difference found",
     "too few",
@@ -50,8 +49,9 @@ class Claim:
     """Score or effective length (tokens) of the first method; Kendall's correlation for topic
     `order`."""
     p_holm: float | None = None
-    holm_family: str | None = None
-    """Name of the family of comparisons that `p_holm` is corrected for."""
+    family: str | None = None
+    """Comparisons that `p_holm` is corrected for: primary (predicted by the study file) or
+    exploratory."""
     num_samples: int | None = None
     """Number of independent prompts or documents."""
     num_seeds: int | None = None

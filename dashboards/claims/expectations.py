@@ -75,8 +75,8 @@ def expectations(connection: duckdb.DuckDBPyConnection, study: str) -> list[Expe
       SpecError: see `claims`.
     """
     views = read_views(connection, study)
-    by_pair = {
-        (one.base_model, one.holm_family, _pair(one)): one
+    by_pair: dict[tuple[object, ...], Claim] = {
+        (one.base_model, one.benchmark, one.eval_length, one.task, _pair(one)): one
         for one in claims(connection, study)
         if one.topic in ("base", "pair")
     }
@@ -92,12 +92,12 @@ def expectations(connection: duckdb.DuckDBPyConnection, study: str) -> list[Expe
     ]
 
 
-def _finding(
-    row: Row, by_pair: dict[tuple[str, str | None, frozenset[object]], Claim], views: Views
-) -> str:
+def _finding(row: Row, by_pair: dict[tuple[object, ...], Claim], views: Views) -> str:
     pair = first(row), other(row)
     if row["verdict"] is not None:
-        return by_pair[row["base_model"], row["holm_family"], frozenset(pair)].text
+        task = None if "," in row["tasks"] else row["tasks"]
+        key = (row["base_model"], row["benchmark"], row["eval_length"], task, frozenset(pair))
+        return by_pair[key].text
     where = wording.at(row["eval_length"], views.trained(row["base_model"]))
     names = " and ".join(variant_in_words(*method) for method in pair)
     return f"{where}, {names} on {row['benchmark']}"

@@ -48,11 +48,7 @@ def _leader(rows: list[Row], trained: int | None, several: bool) -> Claim:
     where = wording.at(best["eval_length"], trained)
     score = f"the {'highest' if up else 'lowest'} {what} ({value})"
     head = f"{where}, {_best_of(own, score)}"
-    limits = [
-        row["smallest_detectable"]
-        for row in own
-        if row["verdict"] in ("not in every seed", "no difference found")
-    ]
+    limits = [row["smallest_detectable"] for row in by_verdict.get("no difference found", [])]
     limit = max((one for one in limits if one is not None), default=None)
     parts = "; ".join(_against_others(by_verdict, len(own), limit))
     verdict: Verdict = "no difference found"
@@ -91,9 +87,6 @@ def _against_others(
             yield f"better than {len(worse)} methods"
         else:
             yield f"better than {wording.listed(other_labels(worse))}"
-    if unsteady := by_verdict.get("not in every seed"):
-        whom = wording.listed(other_labels(unsteady))
-        yield f"better on average but not in every seed than {whom}"
     if alike := by_verdict.get("no difference found"):
         whom = wording.listed(other_labels(alike))
         note = "" if limit is None else f" ({wording.detectable(limit, alike[0])})"

@@ -24,11 +24,15 @@ def pairs(views: Views) -> Iterator[Claim]:
     seen = set()
     for row in views.pairs:
         methods = frozenset([first(row), other(row)])
-        key = (row["holm_family"], row["base_model"], row["profile"], methods)
-        ahead = (row["difference"] > 0) == row["higher_is_better"]
+        key = (
+            row["base_model"],
+            row["benchmark"],
+            row["tasks"],
+            row["eval_length"],
+            row["profile"],
+            methods,
+        )
         if key in seen or row["verdict"] == "worse":
-            continue
-        if row["verdict"] == "not in every seed" and not ahead:
             continue
         if row["verdict"] in _UNDECIDED and first(row) == BASE:
             continue  # reported from the method's side
@@ -52,7 +56,7 @@ def _pair(row: Row, trained: int | None, several: bool) -> Claim:
         high=row["ci_high"],
         value=row["value"],
         p_holm=row["p_holm"],
-        holm_family=row["holm_family"],
+        family=row["family"],
         num_samples=row["num_clusters"],
         num_seeds=row["num_seeds"],
         smallest_detectable=row["smallest_detectable"],
@@ -71,11 +75,6 @@ def _said(row: Row, several: bool) -> str:
             f"{ours} is better than {theirs}{wording.restricted(row)}: its {what} is {gap},"
             f" {evidence}"
         )
-    if row["verdict"] == "not in every seed":
-        return (
-            f"{ours} is better than {theirs} on average but not in every seed: its {what} is {gap}"
-            f" (by {_range(row)} in single seeds), {evidence}"
-        )
     if row["verdict"] == "the same":
         return (
             f"{ours} and {theirs} are equal in {what}: the same score on each of"
@@ -90,10 +89,3 @@ def _said(row: Row, several: bool) -> str:
         f"no significant difference between {ours} and {theirs}: the {what} of {ours} is {gap},"
         f" {evidence}{detectable}"
     )
-
-
-def _range(row: Row) -> str:
-    """Return the smallest and largest difference of a seed, positive in the mean's direction."""
-    ends = row["lowest"], row["highest"]
-    low, high = ends if row["difference"] > 0 else (-ends[1], -ends[0])
-    return f"{formats.rounded(low, high)} to {formats.rounded(high, low)}"

@@ -11,12 +11,15 @@ MOST_NAMED = 4
 """A sentence names this many methods of a longer list and counts the others."""
 
 EXPLAINED = (
-    "Both methods of a comparison were evaluated on the same prompts. Brackets contain 95 %"
-    " intervals; a negative number means the opposite direction. Better means significantly better:"
-    " p_Holm, the p-value corrected for multiple comparisons, is at most 0.05. Independent samples"
-    " are prompts or windows of text; all from one document count as one sample. A result shown for"
-    " these training runs only may differ with other training seeds. The smallest detectable"
-    " difference is the one that the test finds in four of five studies; smaller ones may exist."
+    "Both methods of a comparison were evaluated on the same prompts. Brackets contain"
+    " simultaneous 95 % intervals; a negative number means the opposite direction. Better means"
+    " significantly better: p_Holm, the p-value corrected for multiple comparisons, is at most"
+    " 0.05. Comparisons that the study file predicts (expects) are corrected for their own number;"
+    " all others are exploratory and corrected for theirs. Independent samples are prompts or"
+    " windows of text; all from one document count as one sample. A result on these checkpoints"
+    " may differ with other training seeds; all other results of tuned methods generalise to other"
+    " seeds. The smallest detectable difference is the one that the test finds in four of five"
+    " studies; smaller ones may exist."
 )
 """Explanation of the sentences about pairs and best methods."""
 CORRELATION = (
@@ -33,8 +36,8 @@ EFFECTIVE_CONTEXT = (
 OUTCOMES = (
     "The study file names these comparisons (expects). Confirmed: the methods differ significantly"
     " in the expected direction. Contradicted: the methods differ significantly in the other"
-    " direction. Undecided: no significant difference, too few samples, or a difference whose sign"
-    " changes with the seed. Not measured: no results of both methods on the same prompts."
+    " direction. Undecided: no significant difference, or too few samples. Not measured: no"
+    " results of both methods on the same prompts."
 )
 """Explanation of the outcomes of expectations."""
 
@@ -79,32 +82,15 @@ def gap(row: Mapping[str, Any]) -> str:
 def averaged(row: Mapping[str, Any]) -> str:
     """Return what a value is the mean of: "mean over 3 training seeds and 64 independent samples".
 
-    A single seed is omitted if neither method is tuned.
+    A single training run is omitted.
     """
     count, samples = row["num_seeds"], independent_samples(row["num_clusters"])
-    if count == 1 and not is_tuned(row):
-        return f"mean over {samples}"
-    seeds = f"{'training ' * is_tuned(row)}seed{'s'[: count > 1]}"
-    return f"mean over {count} {seeds} and {samples}"
-
-
-def is_tuned(row: Mapping[str, Any]) -> bool:
-    """Return True if at least one of the two methods is tuned."""
-    return not (row["frozen"] and row["other_frozen"])
+    return f"mean over {f'{count} training seeds and ' * (count > 1)}{samples}"
 
 
 def restricted(row: Mapping[str, Any]) -> str:
-    """Return a note in brackets if a better method may not be better with other training seeds.
-
-    "" if the interval over training seeds excludes 0, or if neither method is tuned.
-    """
-    low, high = row["seeds_low"], row["seeds_high"]
-    holds = low is not None and low * high > 0
-    if holds or not is_tuned(row):
-        return ""
-    count = row["num_seeds"]
-    runs = f"these {count} training runs" if count > 1 else "this training run"
-    return f" (shown for {runs} only)"
+    """Return a note if a result does not generalise to other training seeds; otherwise ""."""
+    return "" if row["generalises_to"] == "training seeds" else " on these checkpoints"
 
 
 def independent_samples(number: int) -> str:

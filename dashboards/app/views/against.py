@@ -16,7 +16,6 @@ _ROW_PIXELS, WIDTH = 20, 446
 _COLOURS = {
     "better": "c0",
     "worse": "c1",
-    "not in every seed": "c4",
     "no difference found": "control",
     "the same": "control",
     "too few": "line",
