@@ -25,8 +25,9 @@ from lce_core.statistics.power import ALPHA, detectable_fraction, detectable_shi
 FEWEST_CLUSTERS = 6
 """Minimum number of clusters for a 95 % interval: all of five clusters lie on one side of the true
 mean in 6 % of studies."""
-_LOG_SMALLEST = -300.0
-"""Smallest base-10 logarithm of a p-value; smaller ones are reported as this."""
+_LOG_SMALLEST = -100.0
+"""Smallest base-10 logarithm of a p-value; smaller ones are reported as this. Beyond 1e-120 some of
+scipy's t quantiles are NaN (scipy 1.17)."""
 
 Numbers = NDArray[np.float64]
 

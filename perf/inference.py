@@ -1,0 +1,275 @@
+"""Measure the error rates of the catalog's comparisons on simulated studies.
+
+The studies go through `paired_differences`, the function that fills the catalog, so that clusters,
+families and corrections are part of the measurement. Prints Markdown tables for docs/statistics.md:
+
+- null studies, in which all methods have the same expected score: share of studies with at least
+  one significant difference (limit 6 %), for training seeds that vary up to three times as much as
+  the mean over prompts;
+- null studies whose methods vary differently between seeds, and skewed scores;
+- coverage of the 95 % interval of a single difference;
+- power at the smallest detectable difference that studies report (80 % expected).
+
+    python perf/inference.py [--studies 400]
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from catalog.comparisons.pairs import paired_differences
+from catalog.comparisons.samples import Aggregation, Cell, SampleScores
+
+Numbers = NDArray[np.float64]
+Draw = Callable[[np.random.Generator], list[Cell]]
+"""Draws the cells of one study."""
+
+
+def cell(
+    method: int,
+    seed: int,
+    scores: Numbers,
+    *,
+    seeded: bool = False,
+    aggregation: Aggregation = "mean",
+    clusters: Iterable[int | None] | None = None,
+) -> Cell:
+    """Return a cell of one trained method; method 0 is the frozen base model with one run."""
+    value = float(scores.mean()) if aggregation == "mean" else float(np.exp(scores.mean()))
+    names = np.array([None] * len(scores) if clusters is None else list(clusters), dtype=object)
+    return Cell(
+        name=f"{method}-{seed}",
+        checkpoint="base" if method == 0 else f"{method}-{seed}",
+        study="study",
+        base_model="model",
+        method=(f"method {method}" if method else "none", method == 0),
+        exact_attention=True,
+        seed=seed,
+        benchmark="benchmark",
+        task="task",
+        profile=None,
+        eval_length=1024,
+        trained_context=512,
+        metric="score",
+        value=value,
+        unit="nats" if aggregation == "mean" else "perplexity",
+        higher_is_better=aggregation == "mean",
+        seeded=seeded,
+        scored=SampleScores(np.arange(len(scores)), scores, names),
+        aggregation=aggregation,
+    )
+
+
+def trained_study(
+    rng: np.random.Generator,
+    *,
+    num_methods: int,
+    deviations: Numbers,
+    seeded: bool = False,
+    aggregation: Aggregation = "mean",
+    num_seeds: int = 3,
+    num_prompts: int = 40,
+) -> list[Cell]:
+    """Draw a study of tuned methods and the base model, all with the expected score 0.
+
+    Args:
+      rng: source of the scores.
+      num_methods: number of methods, the base model included.
+      deviations: standard deviation between training seeds of each method, shape (methods,), in
+        standard errors of a mean over prompts. The base model has one training run.
+      seeded: True if each seed has its own prompts.
+      aggregation: "mean", or "power of mean" for perplexities, whose logarithms have these scores.
+      num_seeds: training runs of each tuned method.
+      num_prompts: prompts of each cell.
+    """
+    error = 1 / np.sqrt(num_prompts)
+    hard, own = rng.normal(size=num_prompts), rng.normal(size=(num_methods, num_prompts)) * 0.7
+    cells = []
+    for seed in range(num_seeds):
+        if seeded:
+            hard = rng.normal(size=num_prompts)
+            own = rng.normal(size=(num_methods, num_prompts)) * 0.7
+        of_seed = rng.normal() * deviations[-1] * error
+        for method in range(num_methods):
+            scores = hard + own[method]
+            if method:
+                run = of_seed + rng.normal() * deviations[method] * error
+                scores = scores + run + 0.7 * rng.normal(size=num_prompts)
+            options = {"seeded": seeded, "aggregation": aggregation}
+            cells.append(cell(method, seed, scores, **options))  # type: ignore[arg-type]
+    return cells
+
+
+def frozen_study(scores: Numbers) -> list[Cell]:
+    """Return a study of frozen methods with scores (methods, prompts), for a single seed."""
+    return [cell(method, 0, own) for method, own in enumerate(scores)]
+
+
+def false_differences(draw: Draw, num_studies: int) -> float:
+    """Return the share of null studies with at least one significant difference."""
+    rng = np.random.default_rng(0)
+    found = (paired_differences(draw(rng), set()) for _ in range(num_studies))
+    return float(np.mean([any(row["p_holm"] <= 0.05 for row in rows) for rows in found]))
+
+
+def coverage(draw: Draw, difference: float, num_studies: int) -> float:
+    """Return the share of intervals that contain the true difference of two methods."""
+    rng, hits = np.random.default_rng(0), []
+    for _ in range(num_studies):
+        (row,) = paired_differences(draw(rng), set())
+        if row["ci_low"] is not None:  # methods with equal scores have no interval
+            hits.append(row["ci_low"] <= difference <= row["ci_high"])
+    return float(np.mean(hits))
+
+
+def power(num_methods: int, num_studies: int) -> float:
+    """Return how often a difference is detected that has the size reported as detectable.
+
+    Studies without differences report sizes, which are proportional to standard errors. In other
+    studies the last method is better than the base model by their root mean square.
+    """
+    rng = np.random.default_rng(0)
+    deviations = np.ones(num_methods)
+
+    def study() -> list[Cell]:
+        return trained_study(rng, num_methods=num_methods, deviations=deviations)
+
+    def against_base(cells: list[Cell]) -> dict[str, Any]:
+        last = f"method {num_methods - 1}"
+        (row,) = (
+            row
+            for row in paired_differences(cells, set())
+            if row["method"] == last and row["other_method"] == "none"
+        )
+        return row
+
+    reported = [against_base(study())["smallest_detectable"] for _ in range(num_studies // 4)]
+    shift, found = float(np.sqrt(np.mean(np.square(reported)))), []
+    for _ in range(num_studies):
+        cells = [
+            one
+            if one.method != (f"method {num_methods - 1}", False) or one.scored is None
+            else cell(num_methods - 1, one.seed, one.scored.scores + shift)
+            for one in study()
+        ]
+        found.append(against_base(cells)["p_value"] <= 0.05 / (num_methods * (num_methods - 1) / 2))
+    return float(np.mean(found))
+
+
+def lognormal(sigma: float, size: Any, rng: np.random.Generator) -> Numbers:
+    """Draw from a lognormal distribution, shifted to the mean 0."""
+    return np.exp(rng.normal(size=size) * sigma) - float(np.exp(sigma**2 / 2))
+
+
+def pair(distribution: str, number: int) -> tuple[Draw, float]:
+    """Return how to draw two methods' scores, and their true difference."""
+
+    def draw(rng: np.random.Generator) -> list[Cell]:
+        clusters: list[int | None] = [None] * number
+        if distribution == "normal":
+            gaps = rng.normal(size=number)
+        elif distribution.startswith("lognormal"):
+            gaps = lognormal(float(distribution.split()[-1]), number, rng)
+        elif distribution == "clustered":  # four prompts a document
+            clusters = [*np.repeat(np.arange(number), 4)]
+            gaps = np.repeat(rng.normal(size=number), 4) + rng.normal(size=4 * number)
+        else:  # right or wrong: the second method answers half of its errors as the first does
+            first = rng.random(number) < 0.5
+            second = np.where(rng.random(number) < 0.5, first, rng.random(number) < 0.3)
+            scores = np.stack([first, second]).astype(np.float64)
+            return [cell(1, 0, scores[0]), cell(2, 0, scores[1])]
+        own = np.zeros(len(gaps))
+        return [cell(1, 0, own, clusters=clusters), cell(2, 0, gaps, clusters=clusters)]
+
+    return draw, 0.5 - (0.25 + 0.15) if distribution == "binary" else 0.0
+
+
+def percent(value: float) -> str:
+    return f"{100 * value:.1f} %"
+
+
+def print_nulls(num_studies: int) -> None:
+    print(
+        f"| study, {num_studies} of each | ratio 0 | 0.5 | 1 | 2 | 3 |\n|---|--:|--:|--:|--:|--:|"
+    )
+    for label, num_methods, options in (
+        ("7 methods, shared prompts", 7, {}),
+        ("7 methods, prompts of each seed", 7, {"seeded": True}),
+        ("7 methods, perplexity", 7, {"aggregation": "power of mean"}),
+    ):
+        shares = []
+        for ratio in (0, 0.5, 1, 2, 3):
+            deviations = np.full(num_methods, float(ratio))
+            shares.append(
+                false_differences(
+                    lambda rng, d=deviations, o=options, m=num_methods: trained_study(  # type: ignore[misc]
+                        rng, num_methods=m, deviations=d, **o
+                    ),
+                    num_studies,
+                )
+            )
+        print("|", " | ".join([label, *map(percent, shares)]), "|", flush=True)
+
+
+def print_hard_nulls(num_studies: int) -> None:
+    print("\n| study | false differences |\n|---|--:|")
+    spread = np.geomspace(1, 4, 9)
+    one_large = np.r_[np.ones(8), 4.0]
+
+    def studies() -> Iterable[tuple[str, Draw]]:
+        for label, deviations in (
+            ("up to four times", spread),
+            ("one method four times", one_large),
+        ):
+            yield (
+                f"9 methods, seeds vary differently: {label}",
+                lambda rng, d=deviations: trained_study(rng, num_methods=9, deviations=d * 2),  # type: ignore[misc]
+            )
+        for number in (16, 120):
+            yield (
+                f"7 frozen methods, skewed scores (lognormal 0.2 to 1), {number} prompts",
+                lambda rng, n=number: frozen_study(  # type: ignore[misc]
+                    np.stack([lognormal(s, n, rng) for s in np.linspace(0.2, 1, 7)])
+                ),
+            )
+        yield (
+            "7 frozen methods, right or wrong, 28 prompts",
+            lambda rng: frozen_study((rng.random((7, 28)) < 0.3).astype(np.float64)),
+        )
+
+    for label, draw in studies():
+        print(f"| {label} | {percent(false_differences(draw, num_studies))} |", flush=True)
+
+
+def print_coverage(num_studies: int) -> None:
+    print("\n| differences | 6 documents | 20 | 120 |\n|---|--:|--:|--:|")
+    for distribution in (
+        "normal",
+        "lognormal 0.5",
+        "lognormal 1",
+        "binary",
+        "clustered",
+    ):
+        found = [coverage(*pair(distribution, number), num_studies) for number in (6, 20, 120)]
+        print("|", " | ".join([distribution, *map(percent, found)]), "|", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--studies", type=int, default=400, help="simulated studies of each kind")
+    number = parser.parse_args().studies
+    print_nulls(number)
+    print_hard_nulls(number)
+    print_coverage(5 * number)
+    print("\n| study | power |\n|---|--:|")
+    for methods in (3, 7):
+        print(f"| {methods} methods, 3 seeds | {percent(power(methods, number))} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
