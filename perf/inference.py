@@ -61,6 +61,7 @@ def cell(
         higher_is_better=aggregation == "mean",
         seeded=seeded,
         scored=SampleScores(np.arange(len(scores)), scores, names),
+        method_family=None,
         aggregation=aggregation,
     )
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from catalog.comparisons.samples import BASE, Cell, grouped
-from lce_core.statistics.effective_length import effective_length
+from lce_core.statistics.effective_length import Threshold, effective_length
 
 KEPT = 0.9
 """Fraction of the base model's accuracy that a method must keep."""
@@ -49,27 +49,28 @@ def _done(own: list[Cell]) -> dict[int, list[Cell]]:
     return found
 
 
-def _threshold(base: Sequence[Cell]) -> float | None:
+def _threshold(base: Sequence[Cell]) -> Threshold | None:
     """Return the score that a method must reach (accuracy) or stay below (loss, perplexity).
 
     It follows from the base model's mean over seeds at the longest evaluated length within its
     trained context. None unless all seeds are done there; also None for an accuracy of 0, because
     every method would keep that at any length.
-
     """
     within = [one for one in base if one.eval_length <= (one.trained_context or 0)]
-    longest = max((one.eval_length for one in within), default=None)
+    longest = max((one.eval_length for one in within), default=0)
     there = [one for one in within if one.eval_length == longest]
-    values = [one.value for one in there if one.value is not None]
-    if not values or len(values) < len(there):
+    if not there or any(one.aggregation is None for one in there):
         return None
-    mean, first = float(np.mean(values)), there[0]
+    first, scores = there[0], np.concatenate([_scores(one) for one in there])
+    clusters = [name for one in there for name in one.clusters()]
     if first.higher_is_better:
-        return KEPT * mean if mean > 0 else None
-    return mean + math.log(LOST) if first.unit == "nats" else LOST * mean
+        return Threshold(scores, longest, KEPT, clusters=clusters) if scores.mean() > 0 else None
+    if first.unit == "nats" or first.aggregation == "power of mean":
+        return Threshold(scores, longest, shift=math.log(LOST), clusters=clusters)
+    return Threshold(scores, longest, LOST, clusters=clusters)
 
 
-def _row(by_length: dict[int, list[Cell]], threshold: float) -> dict[str, Any]:
+def _row(by_length: dict[int, list[Cell]], threshold: Threshold) -> dict[str, Any]:
     first = next(iter(by_length.values()))[0]
     assert first.higher_is_better is not None  # None only for unfinished cells
     found = effective_length(
@@ -77,7 +78,7 @@ def _row(by_length: dict[int, list[Cell]], threshold: float) -> dict[str, Any]:
             length: np.concatenate([_scores(one) for one in own])
             for length, own in by_length.items()
         },
-        math.log(threshold) if first.aggregation == "power of mean" else threshold,
+        threshold,
         clusters={
             at: [name for one in own for name in one.clusters()] for at, own in by_length.items()
         },
@@ -98,7 +99,9 @@ def _row(by_length: dict[int, list[Cell]], threshold: float) -> dict[str, Any]:
         "longest": found.longest,
         "num_lengths": len(by_length),
         "num_seeds": max(len({cell.name for cell in own}) for own in by_length.values()),
-        "threshold": threshold,
+        "threshold": (
+            math.exp(threshold.value) if first.aggregation == "power of mean" else threshold.value
+        ),
         "unit": first.unit,
         "higher_is_better": first.higher_is_better,
     }

@@ -35,24 +35,27 @@ def _rows(cells: list[Cell]) -> Iterator[dict[str, Any]]:
     for planned in grouped(cells, lambda c: c.eval_length):
         losses = _means([cell for cell in planned if cell.benchmark == PERPLEXITY])
         others = [cell for cell in planned if cell.benchmark != PERPLEXITY]
-        exact = {cell.method: cell.exact_attention for cell in planned}
+        kind = {cell.method: (cell.exact_attention, cell.method_family) for cell in planned}
         for of_benchmark in grouped(others, lambda c: c.benchmark):
             scores = _means(of_benchmark)
-            methods = [method for method in losses if method in scores]
+            # Methods with equal scores, such as two names of one method, count once.
+            both = {(losses[one], scores[one]): one for one in reversed(losses) if one in scores}
+            methods = [one for one in losses if one in both.values()]
             up = any(cell.higher_is_better for cell in of_benchmark)  # None for unfinished cells
             if len(methods) < FEWEST or not up:
                 continue
             found = perplexity_agreement(
                 [losses[one] for one in methods],
                 [scores[one] for one in methods],
-                [exact[one] for one in methods],
+                [kind[one][0] for one in methods],
+                [kind[one][1] or one for one in methods],
             )
             yield {
                 **_named(of_benchmark),
                 "methods": "all",
                 **_agreement(found.all_methods),
             }
-            if not all(exact[one] for one in methods):
+            if not all(kind[one][0] for one in methods):
                 columns = _agreement(found.exact_methods)
                 yield {**_named(of_benchmark), "methods": "exact attention", **columns}
 

@@ -32,8 +32,8 @@ _TOLERANCE = 1e-4
 _CELLS = """
     SELECT
         c.study, c.base_model, c.method, c.frozen, c.exact_attention, c.seed, c.benchmark, c.task,
-        c.profile, c.eval_length, c.status, c.cell, c.checkpoint, c.target_context, s.metric,
-        s.value, s.unit, s.higher_is_better, t.trained_context,
+        c.profile, c.eval_length, c.family, c.status, c.cell, c.checkpoint, c.target_context,
+        s.metric, s.value, s.unit, s.higher_is_better, t.trained_context,
         coalesce(json_extract(a.spec, '$.seed') IS NOT NULL, true) AS seeded
     FROM store.cell c
     LEFT JOIN store.score s ON s.cell = c.cell AND s.is_default AND c.status = 'done'
@@ -86,6 +86,9 @@ class Cell:
     seeded: bool
     """True if the prompts depend on the seed; also True if the cell has no record yet."""
     scored: SampleScores | None
+    method_family: str | None
+    """What the method changes in the model ("interpolation", "base", ...); None if the method's
+    plug-in is not installed."""
     aggregation: Aggregation | None
     """How `value` follows from the scores of its samples; None if unknown or without scores."""
 
@@ -165,6 +168,7 @@ def _cell(row: Mapping[str, Any], scored: Mapping[str, SampleScores]) -> Cell:
         row["higher_is_better"],
         row["seeded"],
         found,
+        row["family"],
         None if found is None else aggregation_of(found.scores, row["value"]),
     )
 

@@ -293,21 +293,21 @@ COMMENT ON COLUMN perplexity_agreement.benchmark IS 'Registered name of the down
 COMMENT ON COLUMN perplexity_agreement.methods IS
     'Methods that are compared: all, or exact attention. The latter exists only if some method approximates attention; such methods can have low perplexity without reading the context.';
 COMMENT ON COLUMN perplexity_agreement.num_methods IS
-    'Number of methods with both scores over the usual tasks.';
+    'Number of methods with both scores over the usual tasks; methods with equal scores count once.';
 COMMENT ON COLUMN perplexity_agreement.spearman IS
     'Spearman''s rank correlation, positive if methods with lower perplexity have higher downstream scores; NULL if all perplexities or all scores are equal.';
 COMMENT ON COLUMN perplexity_agreement.spearman_low IS
-    'Lower bound of the approximate 95 % interval of spearman over methods; NULL with fewer than five methods.';
+    'Lower bound of the approximate 95 % interval of spearman over families of methods; NULL with fewer than five methods or four families.';
 COMMENT ON COLUMN perplexity_agreement.spearman_high IS
-    'Upper bound of the approximate 95 % interval of spearman over methods; NULL with fewer than five methods.';
+    'Upper bound of the approximate 95 % interval of spearman over families of methods; NULL with fewer than five methods or four families.';
 COMMENT ON COLUMN perplexity_agreement.kendall IS
     'Kendall''s tau-b, positive if methods with lower perplexity have higher downstream scores; NULL if all perplexities or all scores are equal.';
 COMMENT ON COLUMN perplexity_agreement.kendall_low IS
-    'Lower bound of the approximate 95 % interval of kendall over methods; NULL with fewer than five methods.';
+    'Lower bound of the approximate 95 % interval of kendall over families of methods; NULL with fewer than five methods or four families.';
 COMMENT ON COLUMN perplexity_agreement.kendall_high IS
-    'Upper bound of the approximate 95 % interval of kendall over methods; NULL with fewer than five methods.';
+    'Upper bound of the approximate 95 % interval of kendall over families of methods; NULL with fewer than five methods or four families.';
 COMMENT ON COLUMN perplexity_agreement.p_value IS
-    'Two-sided p-value of Kendall''s test, for the hypothesis of unrelated orders; NULL if all perplexities or all scores are equal.';
+    'Two-sided p-value, for the hypothesis of unrelated orders, by Kendall''s test or, if larger, a jackknife over families of methods; NULL if all perplexities or all scores are equal, or with fewer than four families.';
 COMMENT ON COLUMN perplexity_agreement.p_holm IS
     'P-value after Holm''s correction for all rows of the study and base model.';
 

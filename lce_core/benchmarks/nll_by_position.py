@@ -88,17 +88,21 @@ class NllByPosition(TextBenchmark):
         counts = seen.sum(axis=0, dtype=np.int64)
         means = np.asarray(np.nanmean(losses, axis=1, dtype=np.float64))
         ends = np.nanmean(losses[:, quarter:], axis=1, dtype=np.float64)
+        clusters = self.window_clusters(request, windows, documents)
         stored = pack_losses(windows.starts, losses[:, 1:]) if self.stores(losses.size) else {}
         return CellResult(
             scores=(
-                score("nll", bootstrap_mean(means), higher_is_better=False),
-                score("nll_last_quarter", bootstrap_mean(ends), higher_is_better=False),
+                self._score("nll", means, clusters),
+                self._score("nll_last_quarter", ends, clusters),
             ),
-            samples=window_samples(windows, means, documents),
+            samples=window_samples(windows, means, documents, clusters),
             token_nll=bin_means(totals, counts, self._bin_width(request.base_model)),
             sequences=windows.sequences,
             arrays=stored,
         )
+
+    def _score(self, metric: str, means: NDArray[np.float64], clusters: list[str]) -> Score:
+        return score(metric, bootstrap_mean(means, clusters=clusters), higher_is_better=False)
 
     def _losses(self, request: CellRequest, windows: Windows) -> NDArray[np.float32]:
         """Return the NLL in nats by position (windows, L), NaN where a chunk starts.
@@ -159,4 +163,4 @@ EVIDENCE = (
     ),
 )
 EXAMPLES: Examples = ({"max_tokens": 3000}, {"domains": (), "data_sets": ("proof_pile",)})
-VERSION = 1
+VERSION = 2

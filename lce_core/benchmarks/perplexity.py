@@ -125,23 +125,21 @@ class Perplexity(TextBenchmark):
         # With stride = last every token is scored once, including all of the first window.
         if stride == last:
             scored[0], last_means[0] = length - 1, means[0]
-        # Overlapping windows are dependent, so the bootstrap resamples blocks of windows that start
-        # within one window length.
-        blocks = [index * stride // length for index in range(len(windows))]
+        clusters = self.window_clusters(request, windows, documents)
         base = LCEG_E if faithful else math.e
-        overall = over_windows(Scored(means, np.full(len(windows), length - 1), blocks), base)
-        at_end = over_tokens(Scored(last_means, scored, blocks), base)
+        overall = over_windows(Scored(means, np.full(len(windows), length - 1), clusters), base)
+        at_end = over_tokens(Scored(last_means, scored, clusters), base)
         return CellResult(
             scores=(
                 score("perplexity", overall, higher_is_better=False),
                 score("perplexity_last", at_end, higher_is_better=False),
                 score(
                     "next_token_accuracy",
-                    bootstrap_mean(right, clusters=blocks),
+                    bootstrap_mean(right, clusters=clusters),
                     higher_is_better=True,
                 ),
             ),
-            samples=window_samples(windows, means, documents, map(str, blocks)),
+            samples=window_samples(windows, means, documents, clusters),
             sequences=windows.sequences,
             arrays=pack_losses(windows.starts, kept) if kept else {},
         )
@@ -185,4 +183,4 @@ EVIDENCE = (
     ),
 )
 EXAMPLES: Examples = ({"max_tokens": 3000}, {"domains": (), "data_sets": ("pg19",)})
-VERSION = 2
+VERSION = 3

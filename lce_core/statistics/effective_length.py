@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
-from numpy.typing import ArrayLike
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from lce_core.statistics._checks import finite
 from lce_core.statistics.clustered import clustered_mean
+from lce_core.statistics.estimates import Estimate
 
 LEVEL = 0.95
 NONE = 0
@@ -33,9 +36,54 @@ class EffectiveLength:
     """The longest evaluated length in tokens."""
 
 
+@dataclass(frozen=True)
+class Threshold:
+    """What a mean score must reach: `factor` times the base model's mean score, plus `shift`."""
+
+    scores: NDArray[np.float64]
+    """Scores of the base model's prompts (n,)."""
+    length: int
+    """Length of these prompts in tokens. A method's scores at this length are of the same prompts
+    in the same order, if their number is the same."""
+    factor: float = 1.0
+    shift: float = 0.0
+    clusters: Sequence[Hashable] | None = None
+    """Document of each score; None makes every score its own cluster."""
+
+    @property
+    def value(self) -> float:
+        return self.factor * float(self.scores.mean()) + self.shift
+
+    def margin(
+        self,
+        length: int,
+        values: NDArray[np.float64],
+        clusters: Sequence[Hashable] | None,
+        level: float,
+    ) -> Estimate:
+        """Return the mean of `values` minus the threshold, with an interval of this level.
+
+        Scores at other lengths count as independent of the base model's. Their interval combines
+        those of the two means, which also holds for intervals that are not symmetric.
+
+        Source: Zou and Donner 2008 (Statistics in Medicine 27, 1693-1702).
+        """
+        if length == self.length and values.size == self.scores.size:
+            same = clustered_mean(values - self.factor * self.scores, clusters, level=level)
+            return _minus(same, self.shift)
+        mean = clustered_mean(values, clusters, level=level)
+        base = clustered_mean(self.scores, self.clusters, level=level)
+        margin = mean.value - self.value
+        if mean.low is None or mean.high is None or base.low is None or base.high is None:
+            return Estimate(margin, None, None, values.size)
+        below = math.hypot(mean.value - mean.low, self.factor * (base.high - base.value))
+        above = math.hypot(mean.high - mean.value, self.factor * (base.value - base.low))
+        return Estimate(margin, margin - below, margin + above, values.size)
+
+
 def effective_length(
     scores: Mapping[int, ArrayLike],
-    threshold: float,
+    threshold: float | Threshold,
     *,
     clusters: Mapping[int, Sequence[Hashable]] | None = None,
     higher_is_better: bool = True,
@@ -52,7 +100,8 @@ def effective_length(
 
     Args:
       scores: scores of prompts (n,) by evaluated length in tokens.
-      threshold: in the unit of the scores; RULER uses the score of Llama-2-7B at 4k, 0.856.
+      threshold: in the unit of the scores. A number counts as known, such as RULER's 0.856 (the
+        score of Llama-2-7B at 4k); a `Threshold` is as uncertain as the base model's score.
       clusters: document of each score, by length; None makes every score its own cluster.
       higher_is_better: False for losses, whose mean must not exceed the threshold.
 
@@ -67,19 +116,37 @@ def effective_length(
     for length in lengths:
         values = finite(f"scores at {length} tokens", scores[length])
         named = None if clusters is None else clusters[length]
-        mean = clustered_mean(values, named, level=LEVEL)
-        wide = clustered_mean(values, named, level=strict)
+        mean, wide = (_margin(threshold, length, values, named, level) for level in (LEVEL, strict))
         worst, best = (mean.low, wide.high) if higher_is_better else (mean.high, wide.low)
         sign = 1 if higher_is_better else -1
-        reached.append(sign * mean.value >= sign * threshold)
-        surely.append(worst is not None and sign * worst >= sign * threshold)
-        possibly.append(best is None or sign * best >= sign * threshold)
+        reached.append(sign * mean.value >= 0)
+        surely.append(worst is not None and sign * worst >= 0)
+        possibly.append(best is None or sign * best >= 0)
     return EffectiveLength(
         _first_run(lengths, reached),
         _first_run(lengths, surely),
         _first_run(lengths, possibly),
         lengths[-1],
     )
+
+
+def _margin(
+    threshold: float | Threshold,
+    length: int,
+    values: NDArray[np.float64],
+    clusters: Sequence[Hashable] | None,
+    level: float,
+) -> Estimate:
+    """Return the mean of `values` minus the threshold, with an interval of this level."""
+    if isinstance(threshold, Threshold):
+        return threshold.margin(length, values, clusters, level)
+    mean = clustered_mean(values, clusters, level=level)
+    return _minus(mean, threshold)
+
+
+def _minus(mean: Estimate, number: float) -> Estimate:
+    low, high = (None if bound is None else bound - number for bound in (mean.low, mean.high))
+    return Estimate(mean.value - number, low, high, mean.num_samples)
 
 
 def _first_run(lengths: Sequence[int], holds: Sequence[bool]) -> int:

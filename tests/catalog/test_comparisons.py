@@ -416,7 +416,7 @@ def test_perplexity_is_held_against_each_benchmark_with_and_without_approximate_
     truth = {}
     for number in range(9):
         exact = number < 6
-        nll = [1.0 + 0.1 * number] * 4 if exact else [0.5] * 4
+        nll = [1.0 + 0.1 * number if exact else 0.05 * number] * 4
         share = round(1 - 0.1 * number + 0.15 * rng.normal(), 1) if exact else 0.0
         right = [1.0] * round(20 * share) + [0.0] * round(20 * (1 - share))
         truth[number] = (math.exp(nll[0]), float(np.mean(right)), exact)
@@ -439,6 +439,9 @@ def test_perplexity_is_held_against_each_benchmark_with_and_without_approximate_
         assert row["spearman"] == pytest.approx(stats.spearmanr(negated, shares).statistic)
         assert row["kendall"] == pytest.approx(stats.kendalltau(negated, shares).statistic)
         assert row["kendall_low"] < row["kendall"] < row["kendall_high"]
+    copied = [*cells, *(replace(one, method="a copy") for one in cells if one.method == "m0")]
+    found = ask(written(tmp_path / "copied.duckdb", copied), "FROM perplexity_agreement")
+    assert [row["num_methods"] for row in found] == [9, 6], "equal scores count once"
     points = ask(path, "FROM perplexity_vs_downstream ORDER BY method")
     shown = {(p["perplexity"], p["value"], p["exact_attention"]) for p in points}
     assert shown == set(truth.values())

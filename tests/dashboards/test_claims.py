@@ -143,8 +143,8 @@ def test_without_a_significant_difference_the_detectable_one_is_stated(found) ->
         "at 512 tokens (4 times the trained context), no significant difference between lm_infinite"
         " and the base model: the accuracy on passkey of lm_infinite is higher by"
         f" {gap} [{low} to {high}], mean over 2 training seeds and 120 independent"
-        " samples;"
-        f" p_Holm = {claim.p_holm:.2f}; smallest detectable difference: {claim.smallest_detectable:.3f}"
+        f" samples; p_Holm = {claim.p_holm:.2f}; smallest detectable difference:"
+        f" {claim.smallest_detectable:.3f}"
     )
     same = one(found, "yarn tuned", "pi tuned", "passkey")
     assert same.text == (

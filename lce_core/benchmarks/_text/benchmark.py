@@ -169,6 +169,27 @@ class TextBenchmark(Benchmark):
         )
         return documents.joined()[: self.token_limit()], documents
 
+    def window_clusters(
+        self, request: CellRequest, windows: Windows, documents: Documents | None
+    ) -> list[str]:
+        """Return the cluster of each window, by which dependent windows are resampled together.
+
+        Windows depend on each other if they start in the same document or overlap. Of the two
+        groupings, by document or by blocks of one window length, the one with fewer clusters
+        counts.
+        """
+        starts = (
+            request.held_out.document_starts(request.task)
+            if documents is None
+            else documents.starts()
+        )
+        of_document = np.searchsorted(starts, windows.starts, side="right") - 1
+        blocks = windows.starts // windows.length
+        kind, numbers = min(
+            ("document", of_document), ("block", blocks), key=lambda one: len(np.unique(one[1]))
+        )
+        return [f"{kind} {number}" for number in numbers]
+
     def require_domain(self, request: CellRequest) -> None:
         """Raise UnavailableError if the study's corpus has no domain with the name of the task."""
         known = request.held_out.domains

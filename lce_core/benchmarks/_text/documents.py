@@ -74,10 +74,14 @@ class Documents:
         first = np.array([] if self.bos is None else [self.bos], dtype=np.uint32)
         return np.concatenate([part for ids in self.tokens for part in (first, ids)])
 
+    def starts(self) -> NDArray[np.int64]:
+        """Return the index in `joined()` at which each document starts (documents,)."""
+        sizes = [len(ids) + (self.bos is not None) for ids in self.tokens]
+        return np.cumsum([0, *sizes[:-1]], dtype=np.int64)
+
     def names_at(self, places: NDArray[np.int64]) -> list[str]:
         """Return the name of the document at each index of `places`, which count in `joined()`."""
-        sizes = [len(ids) + (self.bos is not None) for ids in self.tokens]
-        found = np.searchsorted(np.cumsum(sizes), places, side="right")
+        found = np.searchsorted(self.starts(), places, side="right") - 1
         return [self.names[index] for index in found]
 
 

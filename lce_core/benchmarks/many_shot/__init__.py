@@ -21,6 +21,7 @@ Intervals: bootstrap over permutations, or over questions if there is only one p
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import ClassVar
@@ -30,6 +31,7 @@ from pydantic import Field, PositiveInt, model_validator
 
 from lce_core.benchmarks import (
     CellRequest,
+    CellResult,
     Examples,
     Profile,
     Prompt,
@@ -200,6 +202,15 @@ class ManyShot(PromptBenchmark):
             for row, (_, label) in zip(ids, texts, strict=True)
         ]
 
+    def evaluate(self, request: CellRequest) -> CellResult:
+        result = super().evaluate(request)
+        # Each seed draws its own permutations and questions: none of them is another seed's.
+        samples = (
+            replace(sample, cluster=f"seed-{request.seed}-{sample.cluster}")
+            for sample in result.samples
+        )
+        return replace(result, samples=tuple(samples))
+
     def score_answer(self, task: str, prompt: Prompt, answer: str) -> float:
         return class_share(first_line(answer), prompt.reference, CLASSES)
 
@@ -282,4 +293,4 @@ EVIDENCE = (
     ),
 )
 EXAMPLES: Examples = ({"shots": (5,), "permutations": 2, "num_questions": 4},)
-VERSION = 1
+VERSION = 2

@@ -5,6 +5,7 @@ Questions are made here in the published format; toy models answer with and with
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -173,7 +174,10 @@ def test_cells_have_intervals_over_permutations_or_questions(trec: Path) -> None
         benchmark = _benchmark(shots=[1], num_questions=6, permutations=orders)
         result = benchmark.evaluate(_request("shots_1", 400, trec))
         assert len(result.samples) == 6 * orders
-        assert len({sample.cluster for sample in result.samples}) == clusters
+        names = {sample.cluster for sample in result.samples}
+        assert len(names) == clusters
+        other = benchmark.evaluate(replace(_request("shots_1", 400, trec), seed=1))
+        assert not names & {sample.cluster for sample in other.samples}
         assert result.scores[0].ci_low is not None
 
 

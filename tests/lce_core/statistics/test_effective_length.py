@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lce_core.statistics.effective_length import EffectiveLength, effective_length
+from lce_core.statistics.effective_length import EffectiveLength, Threshold, effective_length
 from tests.support.oracles.error_rates import at_most
 
 LENGTHS = (1024, 2048, 4096, 8192, 16384)
@@ -60,6 +60,18 @@ def test_prompts_on_one_document_are_less_sure_than_as_many_documents() -> None:
     assert effective_length(scores, 0.8, clusters=one).low == 0
 
 
+def test_a_threshold_from_few_prompts_is_uncertain_except_at_their_own_length() -> None:
+    """45 of 50 right is 90 %; 90 % of it is 81 %, which 41 of 50 reach."""
+    base = np.array([1.0] * 45 + [0.0] * 5)
+    table = {1024: base, 2048: np.array([1.0] * 41 + [0.0] * 9), 4096: base}
+    found = effective_length(table, Threshold(base, 1024, 0.9))
+    assert (found.tokens, found.low, found.high) == (4096, 1024, 4096)
+    assert effective_length({1024: base}, Threshold(base, 512, 0.9)).low == 0
+    known = effective_length({1024: base}, 0.78)
+    estimated = effective_length({1024: base}, Threshold(base, 512, 1.0, 0.78 - 0.9))
+    assert (known.low, estimated.low) == (1024, 0)
+
+
 @settings(max_examples=50)
 @given(tables, st.floats(0.05, 0.95), st.floats(0.0, 0.5), st.randoms())
 def test_a_higher_threshold_and_the_order_of_lengths(table, threshold, more, random) -> None:
@@ -86,17 +98,19 @@ def test_a_higher_threshold_and_the_order_of_lengths(table, threshold, more, ran
 )
 def test_either_bound_is_wrong_in_at_most_one_of_forty_studies(chances, true: int) -> None:
     rng, runs = np.random.default_rng(round(1000 * sum(chances))), 500
-    too_long = too_short = 0
-    for _ in range(runs):
-        table = {
-            n: (rng.random(80) < chance).astype(float)
-            for n, chance in zip(LENGTHS, chances, strict=True)
-        }
-        found = effective_length(table, 0.85)
-        too_long += found.low > true
-        too_short += found.high < true
-    at_most(too_long, runs, 0.025)
-    at_most(too_short, runs, 0.025)
+    for is_known in (True, False):
+        too_long = too_short = 0
+        for _ in range(runs):
+            table = {
+                n: (rng.random(80) < chance).astype(float)
+                for n, chance in zip(LENGTHS, chances, strict=True)
+            }
+            base = (rng.random(80) < 0.85 / 0.9).astype(float)
+            found = effective_length(table, 0.85 if is_known else Threshold(base, 512, 0.9))
+            too_long += found.low > true
+            too_short += found.high < true
+        at_most(too_long, runs, 0.025)
+        at_most(too_short, runs, 0.025)
 
 
 @pytest.mark.parametrize("scores", [{}, {4096: []}, {4096: [float("nan")]}])
