@@ -26,6 +26,7 @@ from lce_core.benchmarks import (
     CellRequest,
     CellResult,
     Profile,
+    Score,
     TextBenchmark,
     TextForm,
     score,
@@ -87,7 +88,7 @@ class NllByPosition(TextBenchmark):
         totals = np.where(seen, losses, 0.0).sum(axis=0, dtype=np.float64)
         counts = seen.sum(axis=0, dtype=np.int64)
         means = np.asarray(np.nanmean(losses, axis=1, dtype=np.float64))
-        ends = np.nanmean(losses[:, quarter:], axis=1, dtype=np.float64)
+        ends = np.asarray(np.nanmean(losses[:, quarter:], axis=1, dtype=np.float64))
         clusters = self.window_clusters(request, windows, documents)
         stored = pack_losses(windows.starts, losses[:, 1:]) if self.stores(losses.size) else {}
         return CellResult(
