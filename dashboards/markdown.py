@@ -216,8 +216,9 @@ def _cell(
 
 def _interval(contents: Contents, row: Row) -> tuple[Any, Any]:
     axes = ("base_model", "method", "frozen", "benchmark", "task", "eval_length")
-    (found,) = select(contents.intervals, **{axis: row[axis] for axis in axes})
-    return found["ci_low"], found["ci_high"]
+    for found in select(contents.intervals, **{axis: row[axis] for axis in axes}):
+        return found["ci_low"], found["ci_high"]
+    return None, None
 
 
 def _gaps(contents: Contents) -> Iterator[str]:

@@ -1,7 +1,12 @@
-"""Mean of each method over seeds, with an interval that covers other seeds and prompts."""
+"""Mean of each method over seeds, with an interval that covers other seeds and prompts.
+
+A cell's own interval (view `scores`) is a bootstrap, which is too narrow for few documents, or
+Wilson's. Reports show the intervals of this module.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from catalog.comparisons.samples import Cell, grouped
+from lce_core.statistics.clustered import clustered_mean
+from lce_core.statistics.contrasts import FEWEST_CLUSTERS
 from lce_core.statistics.seeds import mean_over_seeds
 
 
@@ -31,6 +38,9 @@ def seed_means(cells: list[Cell]) -> Iterator[dict[str, Any]]:
         if not first.seeded and any(one != documents[0] for one in documents):
             continue
         found = mean_over_seeds(scores, same_prompts=not first.seeded)
+        low, high = _of_one_run(first) if len(own) == 1 else (found.low, found.high)
+        if len(documents[0]) < FEWEST_CLUSTERS and (len(own) == 1 or not first.seeded):
+            low, high = None, None
         yield {
             "study": first.study,
             "base_model": first.base_model,
@@ -44,13 +54,24 @@ def seed_means(cells: list[Cell]) -> Iterator[dict[str, Any]]:
             "unit": first.unit,
             "higher_is_better": first.higher_is_better,
             "value": found.value,
-            "ci_low": found.low,
-            "ci_high": found.high,
+            "ci_low": low,
+            "ci_high": high,
             "num_seeds": found.num_seeds,
             "seed_sd": found.seed_sd,
             "document_sd": found.prompt_sd,
             "num_documents": len(documents[0]),
         }
+
+
+def _of_one_run(cell: Cell) -> tuple[float | None, float | None]:
+    """Return the 95 % interval of a cell's value over documents, or over independent prompts."""
+    assert cell.scored is not None
+    is_mean_of_powers = cell.aggregation == "mean of powers"
+    scores = np.exp(cell.scored.scores) if is_mean_of_powers else cell.scored.scores
+    found = clustered_mean(scores, cell.clusters())
+    if found.low is None or found.high is None or cell.aggregation != "power of mean":
+        return found.low, found.high
+    return math.exp(found.low), math.exp(found.high)
 
 
 def _by_document(cell: Cell) -> tuple[list[Any], NDArray[np.float64]]:

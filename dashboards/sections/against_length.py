@@ -86,7 +86,7 @@ def _figure(contents: Contents, title: str, counted: str, rows: list[Row]) -> st
 
 
 def _with_intervals(contents: Contents, rows: list[Row]) -> list[Row]:
-    """Return the rows with `lowest` and `highest` set to the cell's 95 % interval, if known."""
+    """Return the rows with `lowest` and `highest` set to the mean's 95 % interval, if known."""
     axes = ("method", "frozen", "benchmark", "task", "eval_length")
     known = {tuple(row[name] for name in axes): row for row in contents.intervals}
     found = []

@@ -1,1 +1,1 @@
-FROM scores WHERE study = $study AND is_default
+FROM mean_over_seeds WHERE study = $study

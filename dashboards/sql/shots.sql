@@ -3,8 +3,6 @@
 -- TREC's 50 classes. It is NULL in profile tiny, whose classes are the base model's own key tokens.
 WITH asked AS (
     SELECT base_model, method, frozen, task, eval_length,
-        CASE count(*) WHEN 1 THEN any_value(ci_low) END AS ci_low,
-        CASE count(*) WHEN 1 THEN any_value(ci_high) END AS ci_high,
         CASE WHEN bool_and(profile <> 'tiny') THEN 1 / 50 END AS chance
     FROM scores
     WHERE study = $study AND benchmark = 'many_shot' AND is_default
@@ -13,9 +11,9 @@ WITH asked AS (
 SELECT s.base_model, s.method, s.frozen, s.eval_length,
     regexp_extract(s.task, '[0-9]+')::BIGINT AS shots,
     s.value,
-    CASE WHEN s.value IS NOT NULL THEN greatest(0, coalesce(m.ci_low, a.ci_low, s.value)) END
+    CASE WHEN s.value IS NOT NULL THEN greatest(0, coalesce(m.ci_low, s.value)) END
         AS lowest,
-    CASE WHEN s.value IS NOT NULL THEN least(1, coalesce(m.ci_high, a.ci_high, s.value)) END
+    CASE WHEN s.value IS NOT NULL THEN least(1, coalesce(m.ci_high, s.value)) END
         AS highest,
     s.num_seeds,
     s.num_planned,

@@ -72,19 +72,27 @@ def test_a_perplexity_has_the_interval_of_its_logarithm_to_first_order(tmp_path:
 
 def test_documents_of_unequal_size_leave_the_mean_that_the_study_shows(tmp_path: Path) -> None:
     scores = drawn(SEEDS, 20)
-    cells = answered(scores, seeded=False, clusters=["a"] * 9 + ["b"] * 6 + ["c"] * 4 + ["d"])
+    cells = answered(scores, seeded=False, clusters=[*"aaaaaaabbbbbcccddeef"])
     built = written(tmp_path / "c.duckdb", cells)
     (row,) = ask(built, "FROM mean_over_seeds")
     (shown,) = ask(built, "FROM score_by_length")
     assert row["value"] == pytest.approx(shown["value"])
-    assert row["num_documents"] == 4
+    assert row["num_documents"] == 6
     assert row["ci_low"] < row["value"] < row["ci_high"]
+    few = answered(scores, seeded=False, clusters=[*"aaaaaaabbbbbcccddeee"])
+    (row,) = ask(written(tmp_path / "few.duckdb", few), "FROM mean_over_seeds")
+    assert (row["num_documents"], row["ci_low"], row["ci_high"]) == (5, None, None)
 
 
-def test_one_seed_has_no_interval_and_a_seed_that_is_missing_no_row(tmp_path: Path) -> None:
-    one = written(tmp_path / "one.duckdb", answered(drawn(1, 20)))
-    (row,) = ask(one, "FROM mean_over_seeds")
-    assert (row["ci_low"], row["ci_high"], row["seed_sd"]) == (None, None, None)
+def test_one_seed_has_the_interval_over_its_prompts_and_a_missing_seed_no_row(
+    tmp_path: Path,
+) -> None:
+    (own,) = drawn(1, 20)
+    for unit, bounds in (("accuracy", interval(own)), ("perplexity", np.exp(interval(own)))):
+        one = written(tmp_path / f"{unit}.duckdb", answered([own], unit=unit))
+        (row,) = ask(one, "FROM mean_over_seeds")
+        assert (row["ci_low"], row["ci_high"]) == pytest.approx(tuple(bounds))
+        assert row["seed_sd"] is None
     holed = written(tmp_path / "holed.duckdb", answered([*drawn(2, 20), []]))
     assert ask(holed, "FROM mean_over_seeds") == []
 

@@ -1,12 +1,15 @@
 """Whiskers over length span the range of the seeds, or with one seed its interval.
 
-Strategy: plant values and intervals in a catalog, and read them back from marks and table.
+Strategy: plant scores in a catalog, and read values and intervals back from marks and table.
 """
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
+
+import pytest
+from scipy import stats
 
 from dashboards.contents import read_contents
 from dashboards.sections import against_length
@@ -16,11 +19,11 @@ LENGTHS = (128, 512)
 
 
 def section(path: Path, seeds: int) -> str:
-    """Return the section for `pi`, whose score is (seed + 1) / 4; only one length has intervals."""
+    """Return the section for `pi`, whose score is (seed + 1) / 4; one length has six prompts."""
     cells = [
         Answered(
-            "pi", True, seed, "passkey", "passkey", length, [1.0, 0.0], value,
-            interval=(value - 0.1, value + 0.1) if length == LENGTHS[0] else (None, None),
+            "pi", True, seed, "passkey", "passkey", length,
+            [value - 0.1, value + 0.1] * (3 if length == LENGTHS[0] else 1), value,
         )
         for length in LENGTHS
         for seed, value in enumerate((0.25, 0.5)[:seeds])
@@ -33,9 +36,11 @@ def whiskers(shown: str) -> list[tuple[float, ...]]:
     return [tuple(map(float, found)) for found in re.findall(facts, shown)]
 
 
-def test_with_one_seed_whiskers_are_the_cells_interval(tmp_path: Path) -> None:
+def test_with_one_seed_whiskers_are_the_interval_over_prompts(tmp_path: Path) -> None:
     shown = section(tmp_path / "catalog.duckdb", seeds=1)
-    assert whiskers(shown) == [(0.25, 0.15, 0.35), (0.25, 0.25, 0.25)]
+    half = stats.t.isf(0.025, 5) * 0.1 / 5**0.5
+    assert whiskers(shown)[0] == pytest.approx((0.25, 0.25 - half, 0.25 + half), abs=1e-4)
+    assert whiskers(shown)[1] == (0.25, 0.25, 0.25)
     assert shown.count('class="range"') == 1
     assert '<th scope="col">low</th><th scope="col">high</th>' in shown
     assert "95 % interval" in shown

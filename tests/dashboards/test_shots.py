@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 from catalog.queries import run_query
 from dashboards.contents import Contents, read_contents, select
@@ -192,15 +193,14 @@ def test_the_table_holds_what_the_marks_show(catalog: Path, pictures: list[ET.El
     assert f"one of {len(CLASSES)} classes" in section
 
 
-def test_with_one_seed_the_interval_is_the_cells(tmp_path: Path) -> None:
-    answers = [1.0, 0.0, 0.0, 0.0]
-    cells = [
-        cell("pi", True, 0, count, answers, interval=(-0.125, 0.5), profile="tiny")
-        for count in (10, 25)
-    ]
+def test_with_one_seed_the_interval_is_over_prompts(tmp_path: Path) -> None:
+    answers = [1.0, 0.0, 0.0, 0.0] * (2 * QUESTIONS)  # eight orders
+    cells = [cell("pi", True, 0, count, answers, profile="tiny") for count in (10, 25)]
     section = shots.section(of(written(tmp_path / "catalog.duckdb", cells)))
     found = re.findall(r'data-value="0.25" data-lowest="([^"]+)" data-highest="([^"]+)"', section)
-    assert [(float(low), float(high)) for low, high in found] == [(0.0, 0.5)] * 2
+    bounds = stats.binomtest(2 * QUESTIONS, 8 * QUESTIONS).proportion_ci(method="exact")
+    expected = [pytest.approx((bounds.low, bounds.high), abs=1e-4)] * 2
+    assert [(float(low), float(high)) for low, high in found] == expected
     # The number of key tokens of the base model is unknown here.
     assert "landmark" not in section
     assert "hance" not in section

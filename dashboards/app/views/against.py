@@ -57,8 +57,8 @@ def page(chosen: Chosen) -> None:
         return
     st.caption(
         "Difference: the method's score minus the other's, on the prompts that both answered, with"
-        " its 95 % interval. p (Holm) is the p-value corrected for the number of comparisons at the"
-        " same benchmark and length."
+        " its 95 % interval. p (Holm) is the p-value corrected for the number of comparisons that"
+        " the study file predicts, or of all others."
     )
     place = st.container(horizontal=True)
     for name in dict.fromkeys(r["benchmark"] for r in found):
@@ -71,7 +71,7 @@ def page(chosen: Chosen) -> None:
         "value": "value", "other_value": "other value", "difference": "difference",
         "ci_low": "low", "ci_high": "high", "p_holm": "p (Holm)", "verdict": "verdict",
         "smallest_detectable": "smallest detectable", "num_clusters": "independent samples",
-        "num_seeds": "seeds", "test": "test",
+        "num_seeds": "seeds", "generalises_to": "generalises to",
     }  # fmt: skip
     table([{**r, "other": _other(r)} for r in found], heads, "pairs")
 
@@ -85,7 +85,7 @@ def _chart(rows: list[Row]) -> alt.LayerChart | alt.FacetChart:
     parts = [(_other(row), row["task"] or "mean", f"{row['eval_length']:,}") for row in rows]
     # Label lines only by what differs; the pickers show the common values.
     differ = [number for number in range(3) if len({part[number] for part in parts}) > 1] or [0]
-    shown = ("difference", "ci_low", "ci_high", "p_holm", "verdict", "test")
+    shown = ("difference", "ci_low", "ci_high", "p_holm", "verdict", "generalises_to")
     lines = [
         {"where": ", ".join(part[number] for number in differ), **{key: row[key] for key in shown}}
         for part, row in zip(parts, rows, strict=True)
@@ -106,7 +106,7 @@ def _chart(rows: list[Row]) -> alt.LayerChart | alt.FacetChart:
             alt.Tooltip("ci_high:Q", format=".4~g"),
             alt.Tooltip("p_holm:Q", format=".2~g"),
             "verdict:N",
-            "test:N",
+            "generalises_to:N",
         ],
     )  # fmt: skip
     title = f"difference in {unit}, {'higher' if higher else 'lower'} is better"
