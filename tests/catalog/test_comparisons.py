@@ -121,6 +121,28 @@ def test_one_training_run_is_compared_over_prompts_by_mcnemars_test(tmp_path: Pa
     assert (row["ci_low"], row["ci_high"]) == pytest.approx((low, high), abs=0.03)
 
 
+def test_more_prompts_of_a_document_add_no_evidence(tmp_path: Path) -> None:
+    rows = []
+    for copies in (2, 8):
+        cells = [
+            replace(
+                cell,
+                scores=np.repeat(cell.scores[:20], copies),
+                value=float(np.mean(cell.scores[:20])),
+                clusters=[f"document {number}" for number in np.repeat(np.arange(20), copies)],
+                extra={"checkpoint": "pretrained"},
+            )
+            for cell in passkeys()
+            if cell.seed == 0
+        ]
+        built = written(tmp_path / f"{copies}.duckdb", cells)
+        rows.append(pair(built, "pi", "none", "true"))
+    for column in ("p_value", "ci_low", "ci_high", "smallest_detectable"):
+        assert rows[0][column] == pytest.approx(rows[1][column])
+    assert rows[0]["num_clusters"] == 20
+    assert rows[0]["smallest_detectable"] < 0.6
+
+
 def test_a_difference_over_training_seeds_has_the_variance_pooled_over_methods(catalog) -> None:
     row = pair(catalog, "yarn", "pi", "benchmark = 'passkey' AND eval_length = 512")
     by_seed = np.array(  # twin has yarn's answers, and counts once

@@ -9,7 +9,7 @@ from lce_core.rope import ContextLengths, RopeTable
 from lce_core.rope.bound import frequencies_of, smallest_base
 from tests.support.errors.provocations import provokes
 
-provokes(SpecError, "trained=0")(lambda _: ContextLengths(0, 1, 1))
+provokes(SpecError, "trained 0")(lambda _: ContextLengths(0, 1, 1))
 provokes(SpecError, "attention factor of 0.0")(lambda _: RopeTable(np.ones(4), 0.0))
 provokes(SpecError, "RoPE base: got 1.0")(lambda _: frequencies_of(1.0, 128))
 provokes(SpecError, "rotated elements: got 7")(lambda _: frequencies_of(1e4, 7))

@@ -32,7 +32,7 @@ def toy(*, broken: bool = False) -> Any:
     return extend(model, TOY, METHODS.parse({"name": "none"}, "test"), target=512)
 
 
-provokes(SpecError, "0 new tokens")(
+provokes(SpecError, "max_new_tokens 0")(
     lambda _: generate(toy(), [PROMPT], max_new_tokens=0, batch_tokens=64)
 )
 

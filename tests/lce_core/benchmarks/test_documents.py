@@ -108,7 +108,7 @@ def test_a_data_set_that_is_not_there_is_unavailable_with_its_origin(
             b'{"text": "x"}\n{"ids": 1}\n',
             r"a\.jsonl: row 2: got no text in text or input",
         ),
-        ("a.jsonl", b'{"input_ids": [1, 2]}\n', r"only input_ids; .*own tokenizer"),
+        ("a.jsonl", b'{"input_ids": [1, 2]}\n', r"only input_ids; .*lce tokenise"),
         ("a.parquet", b"nothing", r"a\.parquet: .*get the file again"),
     ],
 )

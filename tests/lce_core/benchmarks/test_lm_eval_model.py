@@ -98,7 +98,7 @@ def test_requests_that_the_model_cannot_answer_are_refused() -> None:
         lm.loglikelihood(instances("loglikelihood", [("", "a")]))
     with pytest.raises(UnavailableError, match="at least 31"):
         lm.loglikelihood(instances("loglikelihood", [("a", "b" * 30)]))
-    with pytest.raises(SpecError, match="at least 1 token of context"):
+    with pytest.raises(SpecError, match="at least 1 token of each"):
         lm.loglikelihood(instances("loglikelihood", [("a", "")]))
 
 

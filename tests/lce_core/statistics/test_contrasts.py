@@ -1,4 +1,4 @@
-"""Differences of two methods: tests and intervals agree, and match scipy's and statsmodels' own.
+"""Differences of two methods: tests and intervals agree, and match scipy's.
 
 Error rates are simulated by `perf/inference.py` through the catalog's code; the rates here are of
 single comparisons.

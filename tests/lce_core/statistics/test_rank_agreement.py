@@ -109,6 +109,33 @@ def test_intervals_of_eleven_methods_contain_the_correlation(correlation: float)
         at_most(small, runs, 0.05)
 
 
+def test_copies_within_a_family_add_no_evidence() -> None:
+    first, second = np.arange(6.0), np.array([0.0, 2, 1, 3, 5, 4])
+    one = rank_agreement(first, second)
+    # Each method four times, in nearly the same order.
+    nearly = np.tile(np.arange(4) * 1e-3, 6)
+    copies = (np.repeat(first, 4) + nearly, np.repeat(second, 4) - nearly)
+    families = np.repeat(np.arange(6), 4)
+    assert rank_agreement(*copies).p_value < 1e-3
+    found = rank_agreement(*copies, families)
+    assert 0.5 * one.p_value < found.p_value < 2 * one.p_value
+    assert found.kendall.low < rank_agreement(*copies).kendall.low
+    three = rank_agreement(*copies, families // 2)
+    assert (three.kendall.low, three.p_value) == (None, None), "too few families"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sizes", [(2, 6, 8, 6, 5), (3,) * 9])
+def test_unrelated_scores_of_alike_methods_seem_related_in_one_of_twenty_studies(sizes) -> None:
+    rng, runs, small = np.random.default_rng(1), 1000, 0
+    families = np.repeat(np.arange(len(sizes)), sizes)
+    for _ in range(runs):
+        alike, own = rng.normal(size=(2, len(sizes))), rng.normal(size=(2, families.size))
+        first, second = math.sqrt(0.5) * (alike[:, families] + own)
+        small += rank_agreement(first, second, families).p_value <= 0.05
+    at_most(small, runs, 0.05)
+
+
 @pytest.mark.parametrize(
     "call",
     [
