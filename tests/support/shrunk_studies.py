@@ -42,7 +42,7 @@ LIMIT = 384
 VOCABULARY = 2048
 TINY = "tiny_"
 _LEAST: dict[str, int] = {
-    **dict.fromkeys(("num_samples", "num_questions", "trials"), 1),
+    **dict.fromkeys(("num_samples", "num_questions", "num_contexts", "trials"), 1),
     "stride": 512,
     "last": 32,
     "bin_width": 64,
