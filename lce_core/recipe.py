@@ -119,6 +119,10 @@ class Evaluation(Inference):
 
     held_out_tokens: int = Field(default=65536, gt=0)
     """Number of tokens per domain that training does not use, for perplexity and similar scores."""
+    held_out_document_tokens: int | None = Field(default=None, gt=0)
+    """Maximum tokens to take from a held-out document; None for whole documents. Windows of one
+    document are one independent sample, so shorter excerpts of more documents give more certain
+    results with as many tokens."""
 
     def inference(self) -> Inference:
         """Return precision, kernel and rotation, which enter the fingerprint of every cell."""

@@ -145,6 +145,7 @@ class Runner:
             spec.corpus,
             base_model.tokenizer(self._model_folder(attempt.step, base_model)),
             tokens_per_domain=spec.tokens_per_domain,
+            document_tokens=spec.document_tokens,
             folders=self._execution.data_folders,
             out=attempt.out,
             report=self._report,

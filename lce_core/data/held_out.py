@@ -69,6 +69,7 @@ def pack_held_out(
     tokenizer: PreTrainedTokenizerBase,
     *,
     tokens_per_domain: int,
+    document_tokens: int | None = None,
     folders: Mapping[str, Path],
     out: Path,
     report: Report,
@@ -77,7 +78,8 @@ def pack_held_out(
     """Join held-out documents to one stream of at most `tokens_per_domain` tokens per domain.
 
     Documents are ordered by a hash of their names, so that the start of a stream is a fair sample
-    of the split. The last document is cut at the limit. With `shards`, tokens come from token
+    of the split. Each document is cut after `document_tokens` tokens, if given, and the last one at
+    the limit of the domain. With `shards`, tokens come from token
     shards and no text is read (see `token_pool`).
 
     Returns:
@@ -97,8 +99,13 @@ def pack_held_out(
         for number, domain in enumerate(corpus.domains()):
             members = np.flatnonzero((pool.domains == number) & (pool.lengths > 0))
             members = members[np.argsort(pool.keys[members], kind="stable")]
-            starts = np.cumsum(pool.lengths[members]) - pool.lengths[members]
-            members, starts = (a[starts < tokens_per_domain] for a in (members, starts))
+            lengths = pool.lengths[members]
+            if document_tokens is not None:
+                lengths = np.minimum(lengths, document_tokens)
+            starts = np.cumsum(lengths) - lengths
+            members, lengths, starts = (
+                a[starts < tokens_per_domain] for a in (members, lengths, starts)
+            )
             if not members.size:
                 raise DataError(
                     f"{corpus.plugin_name}: domain {domain!r}",
@@ -110,8 +117,8 @@ def pack_held_out(
             with (out / _stream_file(number)).open("wb") as stream:
                 # Read documents one at a time: each may be a memory map that stays open while it is
                 # referenced.
-                for index in members:
-                    tokens = pool.document(int(index))[: tokens_per_domain - taken]
+                for index, length in zip(members, lengths, strict=True):
+                    tokens = pool.document(int(index))[: min(length, tokens_per_domain - taken)]
                     stream.write(np.ascontiguousarray(tokens).tobytes())
                     taken += len(tokens)
             files |= file_digests(out, _stream_file(number))

@@ -124,6 +124,7 @@ class Text:
             digest=self.corpus.digest,
             tokenizer=self._tokenizer(),
             tokens_per_domain=self.study.evaluation.held_out_tokens,
+            document_tokens=self.study.evaluation.held_out_document_tokens,
         )
         return add_step(steps, make_step(spec, self._name(), self._shards(steps), self._axes()))
 

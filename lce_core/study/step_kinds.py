@@ -119,6 +119,8 @@ class HeldOutSpec(_TextSpec):
     submitted_as: ClassVar[str] = "sample"
 
     tokens_per_domain: int
+    document_tokens: int | None = None
+    """Maximum tokens of a document; None for whole documents."""
 
 
 class TrainingSpec(StepSpec):

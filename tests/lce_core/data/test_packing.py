@@ -84,9 +84,21 @@ def pack(corpus: Corpus, out: Path, *, model: LanguageModel | None = None, **cha
     return pack_rows(corpus, model or Plain(), **(arguments | changes))
 
 
-def hold_out(corpus: Corpus, out: Path, tokens: int, tokenizer: Any = PLAIN_TOKENIZER) -> Any:
+def hold_out(
+    corpus: Corpus,
+    out: Path,
+    tokens: int,
+    tokenizer: Any = PLAIN_TOKENIZER,
+    document_tokens: int | None = None,
+) -> Any:
     return pack_held_out(
-        corpus, tokenizer, tokens_per_domain=tokens, folders={}, out=out, report=lambda event: None
+        corpus,
+        tokenizer,
+        tokens_per_domain=tokens,
+        document_tokens=document_tokens,
+        folders={},
+        out=out,
+        report=lambda event: None,
     )
 
 
@@ -322,22 +334,27 @@ def test_a_damaged_folder_is_refused(tmp_path: Path) -> None:
 
 
 @settings(max_examples=40)
-@given(texts=documents, tokens=st.integers(1, 200), separated=st.booleans())
-def test_held_out_streams_are_whole_documents_cut_at_the_end(
-    texts: list[tuple[str, str]], tokens: int, separated: bool
+@given(
+    texts=documents,
+    tokens=st.integers(1, 200),
+    separated=st.booleans(),
+    limit=st.none() | st.integers(1, 60),
+)
+def test_held_out_streams_are_documents_cut_at_their_limit_and_at_the_end(
+    texts: list[tuple[str, str]], tokens: int, separated: bool, limit: int | None
 ) -> None:
     texts = [("a", "first"), ("b", "second"), *texts]
     tokenizer = SEPARATING_TOKENIZER if separated else PLAIN_TOKENIZER
     before = [392] if separated else []
     with tempfile.TemporaryDirectory() as name:
-        manifest = hold_out(Given(texts=tuple(texts)), Path(name), tokens, tokenizer)
+        manifest = hold_out(Given(texts=tuple(texts)), Path(name), tokens, tokenizer, limit)
         held_out = HeldOutText.open(Path(name))
         streams = {domain: held_out.stream(domain).tolist() for domain in held_out.domains}
         starts = {d: held_out.document_starts(d).tolist() for d in held_out.domains}
     assert list(streams) == ["a", "b"]
     for entry in manifest["domains"]:
         domain = entry["domain"]
-        whole = sorted([*before, *text.encode()] for d, text in texts if d == domain and text)
+        whole = [[*before, *text.encode()][:limit] for d, text in texts if d == domain and text]
         stream, bounds = streams[domain], [*starts[domain], len(streams[domain])]
         assert len(stream) == min(tokens, sum(map(len, whole))) == entry["tokens"]
         pieces = [stream[i:j] for i, j in pairwise(bounds)]
