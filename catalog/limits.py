@@ -38,7 +38,7 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of one statement in bytes."""
+    """Limits in bytes on the memory, temporary files and result of one SQL statement."""
 
     memory: int
     """Memory limit of the process that runs the statement."""

@@ -72,7 +72,7 @@ def require_work(plan: StudyPlan, where: str) -> None:
         raise SpecError(
             where,
             "no cell that can be computed on this machine"
-            f" (reason for the first: {plan.cells[0].unavailable})",
+            f" (reason for the first cell: {plan.cells[0].unavailable})",
             "at least one cell that can be computed",
             "provide the missing data or weights",
         )

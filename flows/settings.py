@@ -192,7 +192,7 @@ def _check_gpus(execution: Execution, here: Machines) -> None:
     if not here.training_runs(execution.processes):
         raise SpecError(
             "execution.processes",
-            f"{max(here.gpus)} visible GPUs",
+            f"{max(here.gpus)} visible GPU(s)",
             f"at least {execution.processes}, one for each process of a training run",
             "lower --processes",
         )

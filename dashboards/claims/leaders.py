@@ -14,7 +14,7 @@ from lce_core.study.variants import variant_in_words
 
 
 def leaders(views: Views) -> Iterator[Claim]:
-    """Yield one claim about the best method per benchmark, profile and length.
+    """Yield one claim about the best method per base model, benchmark, profile and length.
 
     If pairs of methods were compared on different task sets, only the largest set counts.
     """

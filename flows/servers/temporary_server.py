@@ -123,9 +123,10 @@ class TemporaryServer:
         except Timeout:
             raise ServiceError(
                 self._lock.lock_file,
-                f"another Prefect server of {self.home}, starting for {START_SECONDS:.0f} s",
-                f"a server that starts within {START_SECONDS:.0f} s",
-                "run `lce doctor`",
+                f"a Prefect server of {self.home} that another lce command has been starting for"
+                f" {START_SECONDS:.0f} s",
+                f"a start within {START_SECONDS:.0f} s",
+                "wait for that command, or run `lce doctor`",
             ) from None
         finally:
             self._lock.release(force=True)

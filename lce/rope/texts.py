@@ -62,16 +62,18 @@ def smallest_base(length: int, dim: int, digits: int, found: SmallestBase) -> st
       length: distance in tokens up to which B_m (see `lce.rope.picture`) must not be negative.
       dim: number of rotated elements of a head.
       digits: significant digits of the bases that were tried.
-      found: the smallest base, and the base above which every larger base works too.
+      found: the smallest base, and the base from which on every base of the grid works.
     """
     own = bounded_length(frequencies_of(found.base, dim))
     reach = f"above {SEARCHED:,}" if own is None else f"{own:,}"
     steps = f"k = 1 to {'9' if digits == 1 else '9.' + '9' * (digits - 1)}"
-    above = (
-        f"Smaller bases fail, and some larger ones; every grid base >= {found.every_from:g} works."
-        if found.every_from is not None and found.every_from > found.base
-        else "Smaller bases of the grid fail; every larger base works."
-    )
+    above = "Smaller bases of the grid fail; "
+    if found.every_from is None:
+        above += "for bases above the grid nothing is proven."
+    elif found.every_from > found.base:
+        above += f"some larger ones too; every base of the grid >= {found.every_from:g} works."
+    else:
+        above += "every larger one works, and every base above the grid."
     return (
         f"{length:,} tokens, {dim} rotated elements: base {found.base:g}\n"
         f"It is the smallest base of the grid k * 10^e, {steps} in {digits} digits,"

@@ -41,9 +41,9 @@ class LambdaShaped(AttentionScheme):
     kernel: ClassVar[str] = "lce_core.attention.windowed:lambda_shaped"
 
     def distance(self, query: int, key: int) -> int | None:
-        """Return query - key in the window, and `window` for the first tokens before the window.
+        """Return query - key for a key in the window, and `window` for the text's first tokens.
 
-        The query sees no other key, so return None for all others.
+        Return None for all other keys, which the query does not see.
         """
         if key > query:
             return None

@@ -220,7 +220,7 @@ class PerplexityDocuments(TextBenchmark):
         )
 
     def _limited(self, sizes: Sequence[int]) -> list[int]:
-        """Return how many tokens of each document are within the first `token_limit` tokens."""
+        """Return the tokens to use of each document: `token_limit` tokens of all in order."""
         if not sizes:
             return []
         ends = np.cumsum(sizes)

@@ -47,7 +47,7 @@ def test_the_smallest_base_names_its_grid_and_its_gaps() -> None:
     said = asked("base", "--length", "4000")
     assert "base 27000" in said
     assert "k = 1 to 9.9 in 2 digits, e = 0 to 16" in said
-    assert "every grid base >= 58000 works" in said
+    assert "every base of the grid >= 58000 works" in said
     found = data("base", "--length", "4000")
     expected = {"length": 4000, "dim": 128, "digits": 2, "base": 27000.0, "every_from": 58000.0}
     assert found == expected
