@@ -92,7 +92,8 @@ def _one_variant(plan: StudyPlan) -> PlannedCell:
     if found is None:
         raise SpecError(
             f"{first.base_model}, {first.method}",
-            f"no cell that can be computed on this machine (reason for the first cell: {first.unavailable})",
+            "no cell that can be computed on this machine"
+            f" (reason for the first cell: {first.unavailable})",
             "a variant with at least one cell that can be computed on this machine",
             "provide the missing data or weights",
         )
