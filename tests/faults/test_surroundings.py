@@ -90,7 +90,7 @@ def test_a_store_that_turns_read_only_stops_the_run_and_keeps_what_is_done(
             output = run.communicate(timeout=300)[0]
             assert run.returncode == 3, output
             assert "Read-only file system" in output
-            assert "make it writable" in output
+            assert "make the disk writable" in output
             assert "Traceback" not in output
             assert done <= {path for path, _ in Store(home).records()}
             wait_until(lambda: not survivors(marker), 30)
