@@ -169,7 +169,7 @@ def test_there_is_a_mean_only_where_every_planned_seed_has_a_value(store: Store)
     project(store, "small")
     method = runs(store)["small/toy_llama/none"]
     assert "passkey/single" not in method.data.metrics
-    assert "Only 1 of them" in method.data.tags["mlflow.note.content"]
+    assert "So far 1 of them" in method.data.tags["mlflow.note.content"]
 
 
 def test_seeds_that_lost_their_parent_are_folded_again(store: Store) -> None:
