@@ -104,7 +104,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
     page = start(home, "dashboard", *options, env=marked(home, marker))
     mlflow = services._start_mlflow(home, unused_port())
     try:
-        services._wait_for(mlflow, "/health")
+        wait_until(lambda: answers(f"{mlflow.url}/health"), START_SECONDS)
         assert page.stdout is not None
         link = page.stdout.readline().split()[0]
         wait_until(lambda: listens(port), START_SECONDS)

@@ -245,10 +245,10 @@ def test_another_length_adds_its_cells_and_changes_nothing_else() -> None:
 
 
 def test_bf16_cells_say_how_they_were_rotated_and_fp32_cells_do_not() -> None:
-    plain = planned()
-    assert set(planned(evaluation={"rotation": "fp32"}).steps) == set(plain.steps)
+    plain, settings = planned(), TOY["evaluation"]
+    assert set(planned(evaluation={**settings, "rotation": "fp32"}).steps) == set(plain.steps)
     bf16, written, stock = (
-        planned(evaluation={"precision": "bf16", **rotation})
+        planned(evaluation={**settings, "precision": "bf16", **rotation})
         for rotation in ({}, {"rotation": "fp32"}, {"rotation": "stock"})
     )
     assert set(bf16.steps) == set(written.steps)
