@@ -116,10 +116,11 @@ def _build(store: Store, path: Path, state: str) -> None:
     `state` is computed before the store is read. If the store changes in between, the note names
     the older state, and the next refresh builds again.
     """
-    from catalog.extraction import extract  # imports pyarrow, which only this function needs
+    # These modules import pyarrow, which only this function needs.
+    from catalog.extraction import extract, registered
 
     with _aside(path) as aside:
-        write_tables(extract(store), aside)
+        write_tables(extract(store), aside, registered(store))
         if why := catalog_damage(path) or _opened_for_writing(path):
             set_aside(path, why)
         aside.replace(path)
@@ -146,20 +147,26 @@ def _aside(path: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def write_tables(tables: Mapping[str, pa.Table], path: Path) -> None:
+def write_tables(
+    tables: Mapping[str, pa.Table], path: Path, registered: pa.Table | None = None
+) -> None:
     """Write a new catalog to `path`, with all views and the comparisons of methods.
 
     Args:
       tables: rows of the tables in schema `store`, by table name (see `extraction.extract`).
       path: file to write; an existing file is overwritten.
+      registered: rows of `history.registration`; None for none.
     """
     from catalog.comparisons import fill_comparisons  # imports scipy, which readers do not need
 
     path.write_bytes(_without_rows())
     with _attached(path) as connection:
-        for name, table in tables.items():
+        filled = {f"store.{name}": table for name, table in tables.items()}
+        if registered is not None and registered.num_rows:
+            filled["history.registration"] = registered
+        for name, table in filled.items():
             connection.register("rows_to_insert", table)
-            connection.execute(f"INSERT INTO store.{name} BY NAME FROM rows_to_insert")
+            connection.execute(f"INSERT INTO {name} BY NAME FROM rows_to_insert")
             connection.unregister("rows_to_insert")
         fill_comparisons(connection)
 

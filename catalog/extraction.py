@@ -41,6 +41,18 @@ _AXES = (
     "train_length",
     "checkpoint",
 )
+_COMPARISON = (
+    "entry",
+    "text",
+    "base_model",
+    "method",
+    "frozen",
+    "expected",
+    "other_method",
+    "other_frozen",
+    "benchmark",
+    "eval_length",
+)
 _MACHINE = ("host", "platform", "python", "cpu", "cpu_count", "instructions")
 _NUMBERS = (
     ("", "measured", ("tokens", "flops")),
@@ -115,6 +127,27 @@ def extract(store: Store) -> dict[str, pa.Table]:
         "verification": _table(_verification_rows(store)),
     }
     return {name: table for name, table in tables.items() if table.num_rows}
+
+
+def registered(store: Store) -> pa.Table:
+    """Return a row per version of a study's expectations and comparison in it.
+
+    A version without comparisons has one row in which all columns of the comparison are NULL.
+    """
+    return _table(
+        {
+            "study": plan["study"],
+            "version": version,
+            "registered_at": _utc(one["at"]),
+            "sha256": one["sha256"],
+            "results_before": one["results_before"],
+            "hypothesis": one["hypothesis"],
+            **comparison,
+        }
+        for plan in store.studies.plans()
+        for version, one in enumerate(store.studies.registrations(plan["study"]), start=1)
+        for comparison in one["expects"] or [dict.fromkeys(_COMPARISON)]
+    )
 
 
 def _cell_contents(plans: list[Row], holdings: Holdings) -> dict[str, pa.Table]:

@@ -20,7 +20,7 @@ from pathlib import Path
 from lce_core.store.artifacts import Store
 from lce_core.store.identity import sha256_file
 from lce_core.store.odd_files import read_file
-from lce_core.store.planned import PLAN, read_plan
+from lce_core.store.planned import EXPECTATIONS, PLAN, read_plan
 from lce_core.store.records import RECORD, Record
 from lce_core.store.verification import VERIFICATIONS
 
@@ -38,8 +38,8 @@ class Maker:
 def state_digest(store: Store, maker: Maker, study: str | None = None) -> str:
     """Return the sha256 of everything that the catalog (or MLflow) is built from, in hex.
 
-    Plans, records and failures are hashed by content, the files that records name by size and
-    times, and the code by its source.
+    Plans, expectations, records and failures are hashed by content, the files that records name by
+    size and times, and the code by its source.
 
     Args:
       store: the store that is read.
@@ -63,7 +63,8 @@ def _code(maker: Maker) -> Iterator[tuple[str, str]]:
 
 
 def _all(home: Path) -> Iterator[tuple[object, ...]]:
-    patterns = ("studies/*/plan.json", "failures/*.json", f"{VERIFICATIONS}/*.json")
+    plans = (f"studies/*/{name}" for name in (PLAN, EXPECTATIONS))
+    patterns = (*plans, "failures/*.json", f"{VERIFICATIONS}/*.json")
     for path in sorted(path for pattern in patterns for path in home.glob(pattern)):
         # Every run rewrites its plan, so hash the content and not the modification time.
         yield path.relative_to(home).as_posix(), _sha256(_read(path))
@@ -74,7 +75,7 @@ def _all(home: Path) -> Iterator[tuple[object, ...]]:
 
 def _of_study(home: Path, study: str) -> Iterator[tuple[object, ...]]:
     file = home / "studies" / study / PLAN
-    yield study, _sha256(_read(file))
+    yield study, _sha256(_read(file)), _sha256(_read(file.with_name(EXPECTATIONS)))
     with contextlib.suppress(OSError, ValueError):  # a study without a plan has no artifacts here
         plan = read_plan(file)
         for planned in (*plan["cells"], *plan["trainings"]):

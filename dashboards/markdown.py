@@ -38,6 +38,7 @@ from dashboards.many_shot import pictured
 from dashboards.marks import LEGEND, MARKS, Place, place, verdicts
 from dashboards.pictures import picture
 from dashboards.plain_text import file_name, plain
+from dashboards.registered import registered
 from dashboards.sections import glance, positions, shots
 from lce_core import formats
 from lce_core.errors import SpecError
@@ -89,6 +90,8 @@ def _page(
     yield f"# {contents.study}\n"
     if hypothesis := contents.studies[0]["hypothesis"]:
         yield f"Hypothesis: {plain(hypothesis)}\n"
+    if when := registered(contents.registrations):
+        yield f"{when}\n"
     yield (
         f"{run['done']} of {run['cells']} cells are done, {seeds}, profile"
         f" {plain(run['profiles'] or '-')}. Target context:"

@@ -49,8 +49,9 @@ def fill_comparisons(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def _predicted(connection: duckdb.DuckDBPyConnection) -> Predicted:
+    """Return all expected comparisons except amendments, which were written after a result."""
     rows = connection.execute(
-        "SELECT study, base_model, benchmark, eval_length, method, frozen, other_method,"
-        " other_frozen FROM store.expectation"
+        "SELECT DISTINCT study, base_model, benchmark, eval_length, method, frozen, other_method,"
+        " other_frozen FROM expectations WHERE coalesce(results_before, 0) = 0"
     ).fetchall()
     return {(*row[:4], frozenset([(row[4], row[5]), (row[6], row[7])])) for row in rows}

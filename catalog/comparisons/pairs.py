@@ -10,7 +10,8 @@ and otherwise to other prompts on these checkpoints (`lce_core.statistics.contra
 are compared by their logarithms: training seeds change a perplexity by a factor.
 
 Each study and base model has two families of comparisons, each corrected for its size by Holm's
-procedure: those that the study file predicts (`expects`), and all others, which are exploratory.
+procedure: those that the study file predicted (`expects`) before the study's first result, and all
+others, which are exploratory.
 """
 
 from __future__ import annotations

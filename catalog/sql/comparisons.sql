@@ -134,7 +134,7 @@ COMMENT ON COLUMN paired_difference.verdict IS
 COMMENT ON COLUMN paired_difference.smallest_detectable IS
     'Smallest true difference that the test detects with 80 % power at Holm''s first and strictest step; NULL if none is detectable or all differences are 0.';
 COMMENT ON COLUMN paired_difference.family IS
-    'Comparisons that p_holm is corrected for: primary (all that the study file predicts) or exploratory (all others of the study and base model).';
+    'Comparisons that p_holm is corrected for: primary (all that the study file predicted before its first result) or exploratory (all others of the study and base model).';
 COMMENT ON COLUMN paired_difference.num_comparisons IS
     'Number of comparisons in the family that differ in their scores.';
 COMMENT ON COLUMN paired_difference.num_clusters IS
@@ -162,7 +162,31 @@ COMMENT ON COLUMN paired_difference.tasks IS 'Tasks that both methods have, sepa
 COMMENT ON COLUMN paired_difference.generalises_to IS
     'What p-value and interval generalise to: training seeds (and prompts, if all seeds answer the same ones), or prompts answered by these checkpoints.';
 
+CREATE VIEW registrations AS
+SELECT DISTINCT study, version, registered_at, results_before, hypothesis, sha256
+FROM history.registration
+ORDER BY study, version;
+
+COMMENT ON VIEW registrations IS
+    'Versions of a study''s hypothesis and expectations (`expects`). A run registers each new version before it computes anything.';
+COMMENT ON COLUMN registrations.version IS 'Number of the version, counted from 1.';
+COMMENT ON COLUMN registrations.registered_at IS 'Time at which a run first saw this version (UTC).';
+COMMENT ON COLUMN registrations.results_before IS
+    'Number of the study''s cells that were done at that time: 0 if the version was written before any result.';
+COMMENT ON COLUMN registrations.hypothesis IS
+    'Hypothesis of this version; NULL if the study states none.';
+COMMENT ON COLUMN registrations.sha256 IS 'Digest of hypothesis and expectations.';
+
 CREATE VIEW expectations AS
+WITH registered AS (
+    SELECT
+        study, base_model, method, frozen, other_method, other_frozen, benchmark, eval_length,
+        expected,
+        min(registered_at) AS registered_at,
+        min_by(results_before, version) AS results_before
+    FROM history.registration
+    GROUP BY ALL
+)
 SELECT
     e.study,
     e.entry,
@@ -187,8 +211,13 @@ SELECT
     d.p_holm,
     d.verdict,
     d.tasks,
-    d.family
+    d.family,
+    r.registered_at,
+    r.results_before
 FROM store.expectation e
+LEFT JOIN registered r
+    USING (study, base_model, method, frozen, other_method, other_frozen, benchmark, eval_length,
+           expected)
 LEFT JOIN paired_difference d
     USING (study, base_model, method, frozen, other_method, other_frozen, benchmark, eval_length)
 -- Several tasks count as their mean; the comparisons of single tasks with the base model do not.
@@ -222,6 +251,10 @@ COMMENT ON COLUMN expectations.tasks IS
     'Tasks that both methods have, separated by commas; NULL if not measured.';
 COMMENT ON COLUMN expectations.family IS
     'Comparisons that p_holm is corrected for, as in paired_difference; NULL if not measured.';
+COMMENT ON COLUMN expectations.registered_at IS
+    'Time at which a run first saw this expectation (UTC); NULL if unknown.';
+COMMENT ON COLUMN expectations.results_before IS
+    'Number of the study''s cells that were done at that time; NULL if unknown.';
 
 CREATE TABLE compared.effective_length (
     study VARCHAR NOT NULL,

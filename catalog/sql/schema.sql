@@ -43,6 +43,30 @@ CREATE TABLE store.expectation (
 COMMENT ON TABLE store.expectation IS
     'Comparisons that studies predict, one row per pair of methods, length and base model.';
 
+-- When this home first saw what. `logical_digest` excludes it: it does not depend on results.
+CREATE SCHEMA history;
+
+CREATE TABLE history.registration (
+    study VARCHAR NOT NULL,
+    version BIGINT NOT NULL,
+    registered_at TIMESTAMP NOT NULL,
+    sha256 VARCHAR NOT NULL,
+    results_before BIGINT NOT NULL,
+    hypothesis VARCHAR,
+    entry BIGINT,
+    text VARCHAR,
+    base_model VARCHAR,
+    method VARCHAR,
+    frozen BOOLEAN,
+    expected VARCHAR,
+    other_method VARCHAR,
+    other_frozen BOOLEAN,
+    benchmark VARCHAR,
+    eval_length BIGINT
+);
+COMMENT ON TABLE history.registration IS
+    'Versions of a study''s hypothesis and expectations, one row per version and comparison.';
+
 CREATE TABLE store.cell (
     study VARCHAR NOT NULL,
     position BIGINT NOT NULL,

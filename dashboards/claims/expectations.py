@@ -45,11 +45,16 @@ class Expectation:
     base_model: str
     text: str
     comparisons: tuple[Comparison, ...]
+    results_before: int = 0
+    """Number of the study's results when the last of these comparisons was registered; 0 if none
+    or unknown."""
 
     @property
     def summary(self) -> str:
-        """Number of comparisons by outcome, as `counted` formats it."""
-        return counted([self])
+        """Number of comparisons by outcome, as `counted` formats it, and a note on amendments."""
+        if not self.results_before:
+            return counted([self])
+        return f"{counted([self])}; added after {self.results_before:,} results, so exploratory"
 
 
 def counted(expected: Sequence[Expectation]) -> str:
@@ -86,6 +91,7 @@ def expectations(connection: duckdb.DuckDBPyConnection, study: str) -> list[Expe
             base_model,
             own[0]["text"],
             tuple(Comparison(row["outcome"], _finding(row, by_pair, views)) for row in own),
+            max(row["results_before"] or 0 for row in own),
         )
         for (base_model, _), group in groupby(rows, lambda row: (row["base_model"], row["entry"]))
         for own in [list(group)]

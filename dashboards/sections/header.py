@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from html import escape
 
 from dashboards.contents import Contents, Row
+from dashboards.registered import registered
 
 MOST_SENTENCES = 3
 """Number of findings that are always visible. Further ones are in a collapsed list."""
@@ -21,8 +22,10 @@ def section(contents: Contents, claims: Sequence[str]) -> str:
     hypothesis = contents.studies[0]["hypothesis"]
     parts = [f"<h1>{escape(contents.study)}</h1>"]
     if hypothesis:
+        when = escape(registered(contents.registrations))
+        note = f'<p class="note">{when}</p>' if when else ""
         parts.append(
-            f'<div class="hypothesis"><h2>Hypothesis</h2><p>{escape(hypothesis)}</p></div>'
+            f'<div class="hypothesis"><h2>Hypothesis</h2><p>{escape(hypothesis)}</p>{note}</div>'
         )
     if claims:
         sentences = "".join(f"<p>{escape(claim)}</p>" for claim in claims[:MOST_SENTENCES])

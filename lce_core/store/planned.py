@@ -1,23 +1,29 @@
-"""Read and write home/studies/<study>/plan.json, and keep the step ids of earlier plans.
+"""Read and write home/studies/<study>/plan.json, and keep what earlier plans contained.
 
 A new plan replaces the previous one. earlier.json lists the ids of steps that only earlier plans
 contain and whose artifacts are still in the store. `lce plan` reads it to explain which steps
 replaced them. `lce gc` keeps their artifacts only if input data of the last plan was missing.
+
+expectations.json lists each version of a study's hypothesis and expectations, with the time and the
+number of results at which a run first saw this version. Expectations of a version without results
+were written before the study could show anything; all later ones are amendments.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from lce_core.store.identity import ID_DIGITS
+from lce_core.store.identity import ID_DIGITS, fingerprint
 from lce_core.store.odd_files import read_mapping
 from lce_core.store.records import write_json
 
 PLAN = "plan.json"
 EARLIER = "earlier.json"
+EXPECTATIONS = "expectations.json"
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError)
 """Exceptions that a missing or damaged plan.json or earlier.json can cause."""
 
@@ -36,6 +42,12 @@ _COMPARISON = {
     **dict.fromkeys(("other_method", "benchmark"), str),
     **dict.fromkeys(("frozen", "other_frozen"), bool),
     **dict.fromkeys(("entry", "eval_length"), int),
+}
+_REGISTRATION = {
+    **dict.fromkeys(("at", "sha256"), str),
+    "results_before": int,
+    "hypothesis": _TEXT_OR_NONE,
+    "expects": list,
 }
 _PLAN = {
     "study": str,
@@ -68,6 +80,38 @@ def read_plan(file: Path) -> dict[str, Any]:
     for comparison in plan["expects"]:
         _require(comparison, _COMPARISON)
     return plan
+
+
+def register(folder: Path, plan: Mapping[str, Any], held: Collection[str]) -> None:
+    """Append a plan's hypothesis and expectations to expectations.json, if they are new.
+
+    Args:
+      folder: The study's folder, home/studies/<study>.
+      plan: The output of `StudyPlan.to_json`.
+      held: Ids of the steps whose artifacts are in the store.
+    """
+    found = registrations(folder)
+    content = {key: plan[key] for key in ("hypothesis", "expects")}
+    digest = fingerprint(content)
+    if found and found[-1]["sha256"] == digest:
+        return
+    results = {cell["cell"] for cell in plan["cells"]}.intersection(held)
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    new = {"at": now, "sha256": digest, "results_before": len(results), **content}
+    write_json(folder / EXPECTATIONS, {"registrations": [*found, new]})
+
+
+def registrations(folder: Path) -> list[dict[str, Any]]:
+    """Return the entries of expectations.json, oldest first; none if the file is unreadable."""
+    try:
+        found: list[dict[str, Any]] = read_mapping(folder / EXPECTATIONS)["registrations"]
+        for one in found:
+            _require(one, _REGISTRATION)
+            for comparison in one["expects"]:
+                _require(comparison, _COMPARISON)
+    except UNREADABLE:
+        return []
+    return found
 
 
 def _require(content: Any, types: Mapping[str, Any]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from lce_core.store.listing import Listing
 from lce_core.store.odd_files import make_folder, read_file, read_mapping, write_file
 from lce_core.store.plain_text import lone_surrogates, writable
-from lce_core.store.planned import PLAN, read_plan, replace_plan
+from lce_core.store.planned import PLAN, read_plan, register, registrations, replace_plan
 from lce_core.store.records import write_json
 
 LOCK = "study.lock"
@@ -25,9 +25,14 @@ class StudyFolders:
         self._artifacts = home / "artifacts"
 
     def save_plan(self, study: str, plan: Mapping[str, Any], source: str) -> None:
-        """Save a study's plan, which the catalog reads, and its study file's path (`source`)."""
-        folder = self._make_folder(study)
-        replace_plan(folder, plan, Listing(self._artifacts).ids)
+        """Save a study's plan, which the catalog reads, and its study file's path (`source`).
+
+        If the hypothesis or an expectation is new, register it with the time and the number of
+        results that the study already has.
+        """
+        folder, held = self._make_folder(study), Listing(self._artifacts).ids
+        register(folder, plan, held)
+        replace_plan(folder, plan, held)
         write_json(folder / _SOURCE, {"file": source})
 
     def keep_lock(self, study: str, text: str) -> None:
@@ -65,6 +70,10 @@ class StudyFolders:
                 what = f"{type(error).__name__}: {error}".splitlines()[0]
                 sys.stderr.write(f"lce: {path} is not a plan ({what}); its study is not shown\n")
         return plans
+
+    def registrations(self, study: str) -> list[dict[str, Any]]:
+        """Return each version of a study's hypothesis and expectations; see `planned`."""
+        return registrations(self._folder / study)
 
     def _make_folder(self, study: str) -> Path:
         return make_folder(self._folder / study)

@@ -18,7 +18,12 @@ from scipy import stats
 
 from catalog.comparisons.samples import aggregation_of
 from catalog.queries import logical_digest, run_query
-from tests.support.catalogs.answered_catalog import TRAINED, Answered, written
+from tests.support.catalogs.answered_catalog import (
+    TRAINED,
+    Answered,
+    registrations,
+    written,
+)
 
 SEEDS, TASKS, WINDOWS, PROMPTS = (0, 1, 2), ("code", "prose"), 24, 40
 LEVELS = {("none", True): 2.0, ("pi", False): 1.9, ("yarn", False): 1.6, ("twin", False): 1.6}
@@ -211,6 +216,30 @@ def test_holm_covers_all_comparisons_of_a_study_that_it_did_not_predict(tmp_path
             assert row["num_comparisons"] == len(rows)
     (outcome,) = {row["outcome"] for row in ask(path, "FROM expectations")}
     assert outcome == "undecided"
+
+
+def test_expectations_that_were_added_after_a_result_are_exploratory(tmp_path: Path) -> None:
+    expected = {
+        "entry": 0, "text": "yarn beats pi", "base_model": "toy_llama", "method": "yarn",
+        "frozen": False, "expected": "better", "other_method": "pi", "other_frozen": False,
+        "benchmark": "passkey", "eval_length": 512,
+    }  # fmt: skip
+    added = expected | {"entry": 1, "other_method": "none", "other_frozen": True}
+    registered = registrations((0, [expected]), (0, [expected]), (5, [added]))
+    path = written(
+        tmp_path / "c.duckdb", passkeys(), expects=[expected, added], registered=registered
+    )
+    first, second = ask(path, "FROM expectations")
+    assert (first["registered_at"], first["results_before"]) == (registered[0]["registered_at"], 0)
+    assert (second["registered_at"], second["results_before"]) == (
+        registered[2]["registered_at"],
+        5,
+    )
+    assert [row["family"] for row in (first, second)] == ["primary", "exploratory"]
+    unknown = written(tmp_path / "unknown.duckdb", passkeys(), expects=[expected, added])
+    assert {row["family"] for row in ask(unknown, "FROM expectations")} == {"primary"}
+    assert logical_digest(path) == logical_digest(unknown), "depends on results alone"
+    assert [row["results_before"] for row in ask(path, "FROM registrations")] == [0, 0, 5]
 
 
 def test_both_rows_of_a_pair_mirror_each_other(catalog) -> None:

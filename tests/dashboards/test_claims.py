@@ -22,8 +22,9 @@ import pytest
 
 from catalog.queries import open_catalog
 from dashboards.claims import Claim, claims, counted, expectations, headline
+from dashboards.registered import registered as in_words
 from lce_core.errors import SpecError
-from tests.support.catalogs.answered_catalog import Answered, written
+from tests.support.catalogs.answered_catalog import Answered, registrations, written
 from tests.support.catalogs.sample_store import compared
 
 YARN, TUNED_YARN, TUNED_PI = ("yarn", True), ("yarn", False), ("pi", False)
@@ -322,6 +323,19 @@ def test_each_comparison_of_an_expectation_has_its_outcome_and_its_claim(
     )
     assert counted([loss, passkeys, absent]) == (
         "3 of 6 confirmed, 1 contradicted, 1 undecided, 1 not measured"
+    )
+
+
+def test_an_expectation_that_was_added_after_results_says_so(tmp_path: Path) -> None:
+    registered = registrations((0, EXPECTS[:1]), (7, EXPECTS))
+    path = written(tmp_path / "c.duckdb", [*cells()], expects=EXPECTS, registered=registered)
+    with open_catalog(path) as connection:
+        loss, passkeys, _ = expectations(connection, "s")
+    assert "added" not in loss.summary.partition(";")[0]
+    assert passkeys.summary.endswith("; added after 7 results, so exploratory")
+    assert in_words(rows(path, "FROM registrations")) == (
+        "Registered 2026-01-02 00:00 UTC before the first result (sha256 1)."
+        " Changed 2026-01-03 00:00 UTC after 7 results (sha256 2)."
     )
 
 

@@ -193,6 +193,7 @@ def test_the_first_screen_has_the_hypothesis_and_the_findings(
 ) -> None:
     top = opened.page.inner_text("header")
     assert "Methods with exact attention keep retrieval & perplexity <beyond> 4x." in top
+    assert re.search(r"Registered 20\d\d-.* UTC after \d+ results \(sha256 \w{12}\)\.", top)
     with open_catalog(catalog) as connection:
         found = [claim.sentence for claim in headline(claims(connection, STUDY))]
     assert found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,19 @@ class Answered:
     a training run per method and seed."""
 
 
+def registrations(*versions: tuple[int, Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Rows of `history.registration`, a day apart: (results before, comparisons) of each version."""
+    first = datetime(2026, 1, 1)
+    return [
+        {
+            "study": "s", "version": number, "registered_at": first + timedelta(days=number),
+            "sha256": str(number), "results_before": results, "hypothesis": "h", **comparison,
+        }
+        for number, (results, comparisons) in enumerate(versions, start=1)
+        for comparison in comparisons
+    ]  # fmt: skip
+
+
 def written(
     path: Path,
     cells: Sequence[Answered],
@@ -48,10 +62,11 @@ def written(
     hypothesis: str = "h",
     expects: Sequence[dict[str, Any]] = (),
     trained: int | None = TRAINED,
+    registered: Sequence[dict[str, Any]] = (),
 ) -> Path:
     """The catalog of one study, `s`, with target context 512; `path` must be new.
 
-    `expects` holds comparisons as in a plan.
+    `expects` holds comparisons as in a plan, `registered` rows of `history.registration`.
     """
     study = {
         "study": "s", "hypothesis": hypothesis, "target_context": 512, "base_model": BASE_MODEL,
@@ -66,7 +81,8 @@ def written(
             if table == "cell" or cell.result not in shared:
                 rows.setdefault(table, []).extend(found)
         shared |= {cell.result} - {""}
-    write_tables({name: pa.Table.from_pylist(found) for name, found in rows.items()}, path)
+    tables = {name: pa.Table.from_pylist(found) for name, found in rows.items()}
+    write_tables(tables, path, pa.Table.from_pylist(list(registered)))
     return path
 
 

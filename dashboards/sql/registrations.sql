@@ -1,0 +1,1 @@
+FROM registrations WHERE study = $study ORDER BY version

@@ -1,0 +1,59 @@
+"""Each version of a study's expectations is registered with the number of results before it."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lce_core.store.planned import EXPECTATIONS, register, registrations
+
+PLAN: dict[str, Any] = {
+    "hypothesis": "YaRN wins.",
+    "expects": [],
+    "cells": [{"cell": name} for name in ("a", "b", None)],
+}
+COMPARISON = {
+    "entry": 0,
+    "text": "YaRN is better.",
+    "base_model": "toy_llama",
+    "method": "yarn",
+    "frozen": True,
+    "expected": "better",
+    "other_method": "pi",
+    "other_frozen": True,
+    "benchmark": "perplexity",
+    "eval_length": 512,
+}
+
+
+def test_a_version_is_registered_once_and_a_change_counts_the_results_before_it(
+    tmp_path: Path,
+) -> None:
+    register(tmp_path, PLAN, {"z"})
+    register(tmp_path, PLAN, {"a"})
+    changed = {**PLAN, "expects": [COMPARISON]}
+    register(tmp_path, changed, {"a", "z"})
+    register(tmp_path, {**PLAN, "hypothesis": None}, {"a", "b"})
+    found = registrations(tmp_path)
+    assert [one["results_before"] for one in found] == [0, 1, 2]
+    assert [one["expects"] for one in found] == [[], [COMPARISON], []]
+    assert [one["hypothesis"] for one in found] == ["YaRN wins.", "YaRN wins.", None]
+    assert len({one["sha256"] for one in found}) == 3
+    age = datetime.now(UTC) - datetime.fromisoformat(found[0]["at"])
+    assert timedelta(0) <= age < timedelta(minutes=1)
+
+
+@pytest.mark.parametrize(
+    "content", ["{", '{"registrations": [{"at": 3}]}', '{"registrations": [{}]}', "[]"]
+)
+def test_a_damaged_file_proves_nothing_and_is_replaced(tmp_path: Path, content: str) -> None:
+    (tmp_path / EXPECTATIONS).write_text(content)
+    assert registrations(tmp_path) == []
+    register(tmp_path, PLAN, {"a"})
+    (only,) = registrations(tmp_path)
+    assert only["results_before"] == 1
+    assert json.loads((tmp_path / EXPECTATIONS).read_text())["registrations"] == [only]
