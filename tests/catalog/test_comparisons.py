@@ -230,11 +230,9 @@ def test_expectations_that_were_added_after_a_result_are_exploratory(tmp_path: P
         tmp_path / "c.duckdb", passkeys(), expects=[expected, added], registered=registered
     )
     first, second = ask(path, "FROM expectations")
-    assert (first["registered_at"], first["results_before"]) == (registered[0]["registered_at"], 0)
-    assert (second["registered_at"], second["results_before"]) == (
-        registered[2]["registered_at"],
-        5,
-    )
+    for row, version, results in ((first, 0, 0), (second, 2, 5)):
+        assert row["registered_at"] == registered[version]["registered_at"]
+        assert row["results_before"] == results
     assert [row["family"] for row in (first, second)] == ["primary", "exploratory"]
     unknown = written(tmp_path / "unknown.duckdb", passkeys(), expects=[expected, added])
     assert {row["family"] for row in ask(unknown, "FROM expectations")} == {"primary"}
