@@ -43,7 +43,7 @@ class Answered:
 
 
 def registrations(*versions: tuple[int, Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """Rows of `history.registration` from (results before, comparisons) of versions, a day apart."""
+    """Rows of `history.registration`: versions as (results before, comparisons), a day apart."""
     first = datetime(2026, 1, 1)
     return [
         {
