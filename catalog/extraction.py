@@ -48,6 +48,7 @@ _COMPARISON = (
     "method",
     "frozen",
     "expected",
+    "margin",
     "other_method",
     "other_frozen",
     "benchmark",

@@ -162,6 +162,13 @@ COMMENT ON COLUMN paired_difference.tasks IS 'Tasks that both methods have, sepa
 COMMENT ON COLUMN paired_difference.generalises_to IS
     'What p-value and interval generalise to: training seeds (and prompts, if all seeds answer the same ones), or prompts answered by these checkpoints.';
 
+-- Largest disadvantage and advantage within a margin. A perplexity may be higher by the fraction
+-- `margin`, and lower by the same factor.
+CREATE MACRO worse_by(margin, unit, other) AS
+    CASE WHEN unit = 'perplexity' THEN margin * other ELSE margin END;
+CREATE MACRO better_by(margin, unit, other) AS
+    CASE WHEN unit = 'perplexity' THEN margin * other / (1 + margin) ELSE margin END;
+
 CREATE VIEW registrations AS
 SELECT DISTINCT study, version, registered_at, results_before, hypothesis, sha256
 FROM history.registration
@@ -181,11 +188,21 @@ CREATE VIEW expectations AS
 WITH registered AS (
     SELECT
         study, base_model, method, frozen, other_method, other_frozen, benchmark, eval_length,
-        expected,
+        expected, margin,
         min(registered_at) AS registered_at,
         min_by(results_before, version) AS results_before
     FROM history.registration
     GROUP BY ALL
+),
+measured AS (
+    -- Simultaneous intervals decide about margins, so that all conclusions of a family hold
+    -- together. `low` and `high` bound the advantage of the method; perplexities are compared by
+    -- their ratio.
+    SELECT
+        *,
+        CASE WHEN higher_is_better THEN ci_low ELSE 0 - ci_high END AS low,
+        CASE WHEN higher_is_better THEN ci_high ELSE 0 - ci_low END AS high
+    FROM paired_difference
 )
 SELECT
     e.study,
@@ -195,12 +212,23 @@ SELECT
     e.method,
     e.frozen,
     e.expected,
+    e.margin,
     e.other_method,
     e.other_frozen,
     e.benchmark,
     e.eval_length,
     CASE
         WHEN d.verdict IS NULL THEN 'not measured'
+        WHEN e.margin IS NOT NULL THEN CASE
+            WHEN d.verdict = 'the same' THEN 'confirmed'
+            WHEN d.low > 0 - worse_by(e.margin, d.unit, d.other_value)
+                AND (e.expected = 'not worse' OR d.high < better_by(e.margin, d.unit, d.other_value))
+                THEN 'confirmed'
+            WHEN d.high < 0 - worse_by(e.margin, d.unit, d.other_value)
+                OR (e.expected = 'equal' AND d.low > better_by(e.margin, d.unit, d.other_value))
+                THEN 'contradicted'
+            ELSE 'undecided'
+        END
         WHEN d.verdict = e.expected THEN 'confirmed'
         WHEN d.verdict IN ('better', 'worse') THEN 'contradicted'
         ELSE 'undecided'
@@ -212,14 +240,21 @@ SELECT
     d.verdict,
     d.tasks,
     d.family,
+    d.unit = 'perplexity' AS is_ratio,
     r.registered_at,
     r.results_before
 FROM store.expectation e
 LEFT JOIN registered r
-    USING (study, base_model, method, frozen, other_method, other_frozen, benchmark, eval_length,
-           expected)
-LEFT JOIN paired_difference d
-    USING (study, base_model, method, frozen, other_method, other_frozen, benchmark, eval_length)
+    ON r.study = e.study AND r.base_model = e.base_model AND r.method = e.method
+    AND r.frozen = e.frozen AND r.other_method = e.other_method
+    AND r.other_frozen = e.other_frozen AND r.benchmark = e.benchmark
+    AND r.eval_length = e.eval_length AND r.expected = e.expected
+    AND r.margin IS NOT DISTINCT FROM e.margin
+LEFT JOIN measured d
+    ON d.study = e.study AND d.base_model = e.base_model AND d.method = e.method
+    AND d.frozen = e.frozen AND d.other_method = e.other_method
+    AND d.other_frozen = e.other_frozen AND d.benchmark = e.benchmark
+    AND d.eval_length = e.eval_length
 -- Several tasks count as their mean; the comparisons of single tasks with the base model do not.
 QUALIFY d.tasks IS NULL OR len(string_split(d.tasks, ', ')) = max(len(string_split(d.tasks, ', ')))
     OVER (PARTITION BY e.rowid, d.profile)
@@ -230,13 +265,15 @@ COMMENT ON VIEW expectations IS
 COMMENT ON COLUMN expectations.entry IS 'Index of the entry in `expects`, counted from 0.';
 COMMENT ON COLUMN expectations.text IS 'Expectation in words.';
 COMMENT ON COLUMN expectations.expected IS
-    'Expected direction: the method is better or worse than the other method.';
+    'What is expected of the method: better or worse than the other, not worse by more than the margin, or equal within the margin.';
+COMMENT ON COLUMN expectations.margin IS
+    'Margin in the unit of the difference, or as a fraction of the other method''s perplexity; NULL for better and worse.';
 COMMENT ON COLUMN expectations.other_method IS
     'Label of the method with which the first one is compared.';
 COMMENT ON COLUMN expectations.other_frozen IS
     'True if the other method is applied without fine-tuning, false if the model was fine-tuned with it.';
 COMMENT ON COLUMN expectations.outcome IS
-    'confirmed or contradicted if the verdict is better or worse, undecided for any other verdict, not measured without a verdict.';
+    'For better and worse: confirmed or contradicted by the verdict. With a margin: confirmed if the interval lies within the margin, contradicted if beyond. Otherwise undecided, or not measured without a verdict.';
 COMMENT ON COLUMN expectations.difference IS
     'Mean of the method minus mean of the other, as in paired_difference; NULL if not measured.';
 COMMENT ON COLUMN expectations.ci_low IS
@@ -251,6 +288,8 @@ COMMENT ON COLUMN expectations.tasks IS
     'Tasks that both methods have, separated by commas; NULL if not measured.';
 COMMENT ON COLUMN expectations.family IS
     'Comparisons that p_holm is corrected for, as in paired_difference; NULL if not measured.';
+COMMENT ON COLUMN expectations.is_ratio IS
+    'True if the margin is a fraction of the other method''s score; NULL if not measured.';
 COMMENT ON COLUMN expectations.registered_at IS
     'Time at which a run first saw this expectation (UTC); NULL if unknown.';
 COMMENT ON COLUMN expectations.results_before IS

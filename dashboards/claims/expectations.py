@@ -103,10 +103,17 @@ def _finding(row: Row, by_pair: dict[tuple[object, ...], Claim], views: Views) -
     if row["verdict"] is not None:
         task = None if "," in row["tasks"] else row["tasks"]
         key = (row["base_model"], row["benchmark"], row["eval_length"], task, frozenset(pair))
-        return by_pair[key].text
+        return f"{by_pair[key].text}{_margin(row)}"
     where = wording.at(row["eval_length"], views.trained(row["base_model"]))
     names = " and ".join(variant_in_words(*method) for method in pair)
     return f"{where}, {names} on {row['benchmark']}"
+
+
+def _margin(row: Row) -> str:
+    if row["margin"] is None:
+        return ""
+    size = f"{100 * row['margin']:g} %" if row["is_ratio"] else f"{row['margin']:g}"
+    return f"; expected {row['expected']} within {size}"
 
 
 def _pair(claim: Claim) -> frozenset[object]:

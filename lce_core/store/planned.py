@@ -42,6 +42,7 @@ _COMPARISON = {
     **dict.fromkeys(("other_method", "benchmark"), str),
     **dict.fromkeys(("frozen", "other_frozen"), bool),
     **dict.fromkeys(("entry", "eval_length"), int),
+    "margin": (float, type(None)),
 }
 _REGISTRATION = {
     **dict.fromkeys(("at", "sha256"), str),

@@ -1,9 +1,9 @@
 """Expectations: comparisons of methods that an author predicts before the study runs.
 
 Each entry of `expects` in a study file names one variant (a method, tuned or not), the variants
-that it should score better or worse than, a benchmark and lengths. `comparisons` expands the
-entries into pairs of variants at one length. The plan contains these pairs; the catalog tests each
-of them.
+that it should score better than, worse than, not worse than or equal to, a benchmark and lengths.
+`comparisons` expands the entries into pairs of variants at one length. The plan contains these
+pairs; the catalog tests each of them.
 
 This module does not import torch.
 """
@@ -11,6 +11,7 @@ This module does not import torch.
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Annotated, Any, Literal
 
@@ -28,12 +29,15 @@ expand, because the plan file stores each comparison."""
 MAX_SAYS = 500
 """Maximum characters of an entry's `says`."""
 _MAX_NAME = 100
+_MARGIN = re.compile(r"(\d+(?:\.\d+)?) (%|accuracy|nats)")
+_UNITS = {"accuracy": "accuracy", "perplexity": "%", "nats": "nats"}
+"""Unit of `within` by unit of the benchmark. Perplexities are compared by their ratio."""
 
 VariantName = Annotated[str, Field(max_length=_MAX_NAME)]
 
 
 class Expectation(Section):
-    """An entry of `expects`: one variant should score better, or worse, than others.
+    """An entry of `expects`: how one variant should score compared with others.
 
     Names of variants are labels of methods, with "-tuned" appended for a tuned variant.
     """
@@ -41,9 +45,19 @@ class Expectation(Section):
     better: VariantName | None = None
     """Name of the variant that should score better."""
     worse: VariantName | None = None
-    """Name of the variant that should score worse. An entry has either `better` or `worse`."""
-    than: tuple[VariantName, ...] = Field(min_length=1, max_length=MAX_ENTRIES)
+    """Name of the variant that should score worse."""
+    not_worse: VariantName | None = None
+    """Name of the variant that should score at most `within` worse (non-inferiority)."""
+    equal: VariantName | None = None
+    """Name of the variant whose score should differ by at most `within` (equivalence). An entry has
+    exactly one of `better`, `worse`, `not_worse` and `equal`."""
+    than: tuple[VariantName, ...] = Field(default=(), max_length=MAX_ENTRIES)
     """Names of the variants to compare with. Each of them is compared separately."""
+    to: tuple[VariantName, ...] = Field(default=(), max_length=MAX_ENTRIES)
+    """The same for `equal`."""
+    within: str | None = Field(default=None, max_length=_MAX_NAME)
+    """Margin of `not_worse` and `equal` with its unit: "0.02 accuracy", "0.01 nats", or, for
+    perplexities, "2 %" of the other variant's."""
     benchmark: str = Field(max_length=_MAX_NAME)
     """Name of the benchmark. The comparison uses the mean score of its tasks."""
     lengths: tuple[int, ...] | None = Field(default=None, min_length=1, max_length=MAX_ENTRIES)
@@ -55,43 +69,102 @@ class Expectation(Section):
 
     @model_validator(mode="after")
     def _one_direction(self) -> Expectation:
-        if (self.better is None) == (self.worse is None):
+        given = [key for key in _DIRECTIONS if getattr(self, key) is not None]
+        if len(given) != 1:
             raise SpecError(
                 "better",
-                "both `better` and `worse`" if self.better else "neither `better` nor `worse`",
-                "exactly one of these keys",
-                "write `better: METHOD` or `worse: METHOD`",
+                " and ".join(f"`{key}`" for key in given) or "none of the keys that name a method",
+                f"exactly one of {', '.join(f'`{key}`' for key in _DIRECTIONS)}",
+                "write, for example, `better: METHOD`",
             )
-        if self.subject in self.than:
+        others, unused = ("to", "than") if self.equal else ("than", "to")
+        if getattr(self, unused) or not getattr(self, others):
             raise SpecError(
-                "than",
+                others,
+                f"`{unused}`" if getattr(self, unused) else "no methods",
+                f"`{others}` with the methods to compare with, because the entry has `{given[0]}`",
+                f"write `{others}: [METHOD]`",
+            )
+        if self.subject in self.others:
+            raise SpecError(
+                others,
                 f"{self.subject}, which would be compared with itself",
                 "other methods of the study",
-                "remove it from `than`",
+                f"remove it from `{others}`",
+            )
+        if (self.within is not None) != (given[0] in ("not_worse", "equal")):
+            raise SpecError(
+                "within",
+                self.within or "no margin",
+                "a margin with its unit for `not_worse` and `equal`, and none for other entries",
+                'write, for example, `within: "0.02 accuracy"`, or remove it',
             )
         return self
 
     @property
     def subject(self) -> str:
-        """Name of the variant that is expected to be better or worse."""
-        return self.better or self.worse or ""
+        """Name of the variant that is compared with `others`."""
+        return str(next(name for key in _DIRECTIONS if (name := getattr(self, key)) is not None))
 
     @property
-    def direction(self) -> Literal["better", "worse"]:
-        return "better" if self.better is not None else "worse"
+    def others(self) -> tuple[str, ...]:
+        """Names of the variants to compare with."""
+        return self.than or self.to
+
+    @property
+    def key(self) -> str:
+        """Key of the entry that names the subject: better, worse, not_worse or equal."""
+        return next(key for key in _DIRECTIONS if getattr(self, key) is not None)
+
+    @property
+    def direction(self) -> Direction:
+        return _DIRECTIONS[self.key]
+
+    def margin(self, where: str, unit: str) -> float | None:
+        """Return the margin as a number: an absolute difference, or a fraction of a perplexity.
+
+        Args:
+          where: place of the entry in the study file, for errors.
+          unit: unit of the benchmark.
+
+        Raises:
+          SpecError: if the margin has no unit, another unit than the benchmark's, or is 0.
+        """
+        if self.within is None:
+            return None
+        found, expected = _MARGIN.fullmatch(self.within.strip()), _UNITS.get(unit, unit)
+        if not found or found[2] != expected or not float(found[1]):
+            raise SpecError(
+                f"{where}.within",
+                self.within,
+                f"a positive number and the unit {expected}, because {self.benchmark} has the unit"
+                f" {unit}",
+                f'write, for example, `within: "{"2" if expected == "%" else "0.02"} {expected}"`',
+            )
+        return float(found[1]) / (100 if expected == "%" else 1)
 
     def text(self, variants: Mapping[str, tuple[str, bool]]) -> str:
         """Return `says`, or by default a sentence such as "yarn is better than pi on ruler".
 
         `variants` maps the name of each variant to its label and True if it is frozen.
         """
-        subject, *others = (variant_in_words(*variants[it]) for it in (self.subject, *self.than))
+        subject, *others = (variant_in_words(*variants[it]) for it in (self.subject, *self.others))
+        relation = f"{self.direction} {'to' if self.equal else 'than'}"
+        within = f" within {self.within}" if self.within else ""
         return self.says or (
-            f"{subject} is {self.direction} than {', '.join(others)}"
-            f" on {self.benchmark.replace('_', ' ')}"
+            f"{subject} is {relation} {', '.join(others)} on {self.benchmark.replace('_', ' ')}"
+            f"{within}"
         )
 
 
+Direction = Literal["better", "worse", "not worse", "equal"]
+_DIRECTIONS: dict[str, Direction] = {
+    "better": "better",
+    "worse": "worse",
+    "not_worse": "not worse",
+    "equal": "equal",
+}
+"""What a comparison expects, by the key that names the entry's subject."""
 Evaluated = Mapping[str, Mapping[str, Set[tuple[int, str]]]]
 """The pairs (length in tokens, task) that a study evaluates, by benchmark name and variant name."""
 
@@ -101,6 +174,7 @@ def comparisons(
     variants: Mapping[str, tuple[str, bool]],
     evaluated: Evaluated,
     base_models: Sequence[str],
+    units: Mapping[str, str],
 ) -> Iterator[dict[str, Any]]:
     """Expand a study's expectations: one comparison per pair of variants, length and base model.
 
@@ -109,10 +183,12 @@ def comparisons(
       variants: Label and True if the variant is frozen, by name of the variant.
       evaluated: The lengths and tasks that the study evaluates.
       base_models: Names of the study's base models.
+      units: Unit of each benchmark's default metric, by name.
 
     Yields:
       Mappings with the keys entry (index in `expects`), text, base_model, method, frozen, expected
-      ("better" or "worse"), other_method, other_frozen, benchmark and eval_length.
+      (a `Direction`), margin (see `Expectation.margin`), other_method, other_frozen, benchmark and
+      eval_length.
 
     Raises:
       SpecError: if an entry names a variant, benchmark, length or base model that is not in the
@@ -120,14 +196,14 @@ def comparisons(
     """
     for index, entry in enumerate(expects):
         where = f"expects[{index}]"
-        method, frozen = variants[_named(f"{where}.{entry.direction}", entry.subject, variants)]
+        method, frozen = variants[_named(f"{where}.{entry.key}", entry.subject, variants)]
         by_variant = evaluated[_named(f"{where}.benchmark", entry.benchmark, evaluated)]
         if entry.base_model is not None:
             _named(f"{where}.base_model", entry.base_model, base_models)
-        for name in entry.than:
-            _named(f"{where}.than", name, variants)
-        text = entry.text(variants)
-        for name in entry.than:
+        for name in entry.others:
+            _named(f"{where}.{'to' if entry.equal else 'than'}", name, variants)
+        text, margin = entry.text(variants), entry.margin(where, units[entry.benchmark])
+        for name in entry.others:
             other_method, other_frozen = variants[name]
             lengths = _shared_lengths(where, entry, by_variant, name)
             named = [entry.base_model] if entry.base_model else base_models
@@ -139,6 +215,7 @@ def comparisons(
                     "method": method,
                     "frozen": frozen,
                     "expected": entry.direction,
+                    "margin": margin,
                     "other_method": other_method,
                     "other_frozen": other_frozen,
                     "benchmark": entry.benchmark,

@@ -237,7 +237,8 @@ class StudySpec(BaseModel):
                 by_variant.setdefault(variant.name, set()).update(asked)
         variants = {one.name: (one.label, not one.is_tuned) for one in self.methods}
         base_models = [base.known_as for base in self.base_models]
-        return comparisons(self.expects, variants, evaluated, base_models)
+        units = {one.benchmark.plugin_name: one.benchmark.unit for one in self.benchmarks}
+        return comparisons(self.expects, variants, evaluated, base_models, units)
 
     @property
     def num_cells(self) -> int:

@@ -218,6 +218,45 @@ def test_holm_covers_all_comparisons_of_a_study_that_it_did_not_predict(tmp_path
     assert outcome == "undecided"
 
 
+@pytest.mark.parametrize(
+    ("unit", "shift", "expected", "margin", "outcome"),
+    [
+        ("accuracy", 0.0, "equal", 0.1, "confirmed"),
+        ("accuracy", 0.0, "equal", 0.001, "undecided"),
+        ("accuracy", 0.3, "equal", 0.1, "contradicted"),
+        ("accuracy", -0.3, "equal", 0.1, "contradicted"),
+        ("accuracy", 0.3, "not worse", 0.1, "confirmed"),
+        ("accuracy", -0.3, "not worse", 0.1, "contradicted"),
+        ("accuracy", -0.1, "not worse", 0.1, "undecided"),
+        ("perplexity", 0.0, "equal", 0.05, "confirmed"),
+        ("perplexity", 0.2, "equal", 0.05, "contradicted"),
+        ("perplexity", -0.2, "not worse", 0.05, "confirmed"),
+        ("perplexity", 0.2, "not worse", 0.05, "contradicted"),
+        ("perplexity", 0.2, "not worse", 0.3, "confirmed"),
+    ],
+)
+def test_a_margin_is_decided_by_the_interval(
+    unit: str, shift: float, expected: str, margin: float, outcome: str, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(4)
+    base = rng.normal(0.5, 0.1, 40)
+    cells = [
+        Answered(
+            name, True, 0, "b", "t", 512, scores,
+            float(np.exp(scores.mean()) if unit == "perplexity" else scores.mean()), unit=unit,
+            extra={"checkpoint": "pretrained"},
+        )
+        for name, scores in (("pi", base), ("yarn", base + shift + rng.normal(0, 0.02, 40)))
+    ]  # fmt: skip
+    compared = {
+        "entry": 0, "text": "-", "base_model": "toy_llama", "method": "yarn", "frozen": True,
+        "expected": expected, "margin": margin, "other_method": "pi", "other_frozen": True,
+        "benchmark": "b", "eval_length": 512,
+    }  # fmt: skip
+    (row,) = ask(written(tmp_path / "c.duckdb", cells, expects=[compared]), "FROM expectations")
+    assert row["outcome"] == outcome, row
+
+
 def test_expectations_that_were_added_after_a_result_are_exploratory(tmp_path: Path) -> None:
     expected = {
         "entry": 0, "text": "yarn beats pi", "base_model": "toy_llama", "method": "yarn",

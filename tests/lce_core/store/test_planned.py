@@ -23,6 +23,7 @@ COMPARISON = {
     "method": "yarn",
     "frozen": True,
     "expected": "better",
+    "margin": None,
     "other_method": "pi",
     "other_frozen": True,
     "benchmark": "perplexity",

@@ -122,6 +122,23 @@ def test_an_expectation_is_expanded_into_one_comparison_per_pair_and_length() ->
     assert compile_study(study, {}).to_json()["expects"] == list(study.comparisons())
 
 
+def test_a_margin_is_absolute_or_a_fraction_of_a_perplexity() -> None:
+    entries = [
+        {
+            "not_worse": "yarn-tuned",
+            "than": ["pi"],
+            "benchmark": "passkey",
+            "within": "0.02 accuracy",
+        },
+        {"equal": "yarn-tuned", "to": ["pi"], "benchmark": "perplexity", "within": "1.5 %"},
+    ]
+    found = list(parse_study(edited(expects=entries), "my.yaml").comparisons())
+    assert {(one["expected"], one["margin"], one["text"]) for one in found} == {
+        ("not worse", 0.02, "yarn tuned is not worse than pi on passkey within 0.02 accuracy"),
+        ("equal", 0.015, "yarn tuned is equal to pi on perplexity within 1.5 %"),
+    }
+
+
 def test_expectations_change_no_id() -> None:
     without, expecting = (
         compile_study(parse_study(edited(**changes), "my.yaml"), {})
@@ -137,12 +154,31 @@ def test_expectations_change_no_id() -> None:
         ({"better": None, "worse": "yarn_tuned"}, "expects[0].worse", "write 'yarn-tuned'"),
         ({"than": ["po"]}, "expects[0].than", "write 'pi'"),
         ({"than": ["yarn-tuned"]}, "expects[0].than", "compared with itself"),
-        ({"than": []}, "expects[0].than", "1 item"),
+        ({"than": []}, "expects[0].than", "got no methods"),
+        ({"to": ["pi"]}, "expects[0].than", "got `to`"),
+        ({"better": None, "equal": "yarn-tuned"}, "expects[0].to", "got `than`"),
+        ({"within": "0.1 accuracy"}, "expects[0].within", "none for other entries"),
+        ({"better": None, "not_worse": "yarn-tuned"}, "expects[0].within", "got no margin"),
+        (
+            {"better": None, "not_worse": "yarn-tuned", "within": "0.1"},
+            "expects[0].within",
+            "the unit accuracy",
+        ),
+        (
+            {"better": None, "not_worse": "yarn-tuned", "within": "2 %"},
+            "expects[0].within",
+            "the unit accuracy",
+        ),
+        (
+            {"better": None, "not_worse": "yarn-tuned", "within": "0 accuracy"},
+            "expects[0].within",
+            "a positive number",
+        ),
         ({"benchmark": "passkeys"}, "expects[0].benchmark", "write 'passkey'"),
         ({"lengths": [512, 500]}, "expects[0].lengths", "passkey at 500 tokens"),
         ({"base_model": "llama"}, "expects[0].base_model", "write 'toy_llama'"),
-        ({"worse": "pi"}, "expects[0].better", "both `better` and `worse`"),
-        ({"better": None}, "expects[0].better", "neither `better` nor `worse`"),
+        ({"worse": "pi"}, "expects[0].better", "got `better` and `worse`"),
+        ({"better": None}, "expects[0].better", "got none of the keys"),
         ({"says": "x" * 501}, "expects[0].says", "500 characters"),
         ({"tan": 1}, "expects[0].tan", "write 'than'"),
     ],

@@ -68,6 +68,7 @@ def compared(
     length: int,
     expected: str = "better",
     other: tuple[str, bool] = ("none", True),
+    margin: float | None = None,
 ) -> dict[str, Any]:
     """A comparison that a plan expects; methods are (label, frozen)."""
     return {
@@ -77,6 +78,7 @@ def compared(
         "method": method[0],
         "frozen": method[1],
         "expected": expected,
+        "margin": margin,
         "other_method": other[0],
         "other_frozen": other[1],
         "benchmark": benchmark,
