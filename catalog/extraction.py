@@ -137,7 +137,7 @@ def registered(store: Store) -> pa.Table:
     """
     return _table(
         {
-            "study": plan["study"],
+            "study": study,
             "version": version,
             "registered_at": _utc(one["at"]),
             "sha256": one["sha256"],
@@ -145,8 +145,8 @@ def registered(store: Store) -> pa.Table:
             "hypothesis": one["hypothesis"],
             **comparison,
         }
-        for plan in store.studies.plans()
-        for version, one in enumerate(store.studies.registrations(plan["study"]), start=1)
+        for study, versions in store.studies.registrations().items()
+        for version, one in enumerate(versions, start=1)
         for comparison in one["expects"] or [dict.fromkeys(_COMPARISON)]
     )
 

@@ -28,10 +28,10 @@ class Contents:
     study: str
     studies: list[Row]
     """One row per base model."""
-    registrations: list[Row]
-    """Versions of the hypothesis and the expectations, oldest first."""
     overview: list[Row]
     """One row per variant (method, frozen or tuned), in the study's order."""
+    registrations: list[Row]
+    """Versions of the hypothesis and the expectations, oldest first."""
     families: list[Row]
     """One row per variant, with its method family."""
     scores: list[Row]

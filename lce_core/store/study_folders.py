@@ -10,7 +10,14 @@ from typing import Any
 from lce_core.store.listing import Listing
 from lce_core.store.odd_files import make_folder, read_file, read_mapping, write_file
 from lce_core.store.plain_text import lone_surrogates, writable
-from lce_core.store.planned import PLAN, read_plan, register, registrations, replace_plan
+from lce_core.store.planned import (
+    EXPECTATIONS,
+    PLAN,
+    read_plan,
+    register,
+    registrations,
+    replace_plan,
+)
 from lce_core.store.records import write_json
 
 LOCK = "study.lock"
@@ -71,9 +78,13 @@ class StudyFolders:
                 sys.stderr.write(f"lce: {path} is not a plan ({what}); its study is not shown\n")
         return plans
 
-    def registrations(self, study: str) -> list[dict[str, Any]]:
-        """Return each version of a study's hypothesis and expectations; see `planned`."""
-        return registrations(self._folder / study)
+    def registrations(self) -> dict[str, list[dict[str, Any]]]:
+        """Return the versions of each study's hypothesis and expectations (see `planned`).
+
+        Lone surrogates are replaced, as in `plans`.
+        """
+        found = sorted(self._folder.glob(f"*/{EXPECTATIONS}"))
+        return {file.parent.name: writable(registrations(file.parent)) for file in found}
 
     def _make_folder(self, study: str) -> Path:
         return make_folder(self._folder / study)
