@@ -272,6 +272,8 @@ def test_the_link_of_lce_up_shows_the_deployments(
     link = services.address(home, server).replace("127.0.0.1", name)
     page.goto(link)
     page.wait_for_url("**/dashboard*")
+    # If a request of the dashboard is cut off, Prefect's page forgets its password.
+    page.wait_for_load_state("networkidle")
     page.goto(f"http://{name}:{server.port}/deployments")
     page.get_by_text("smollm2-quick").first.wait_for(timeout=60_000)
     assert "login" not in page.url
