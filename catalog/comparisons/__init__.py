@@ -4,6 +4,7 @@ SQL has no bootstrap and no exact test, so Python fills these tables (schema `co
 samples of done cells while the catalog is built. `queries.logical_digest` excludes them.
 
   samples            the scores of cells as arrays, aligned by prompt
+  aligned            scores of several methods on the same prompts
   pairs              every method against the others on the same prompts
   lengths            effective context length of each method
   orders             perplexity against downstream scores
