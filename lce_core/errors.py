@@ -10,6 +10,7 @@ LceError
 +-- ServiceError          a server (Prefect, MLflow) or browser is missing or does not start
 |   +-- PrefectMovedError the installed Prefect lacks an API that lce extends
 +-- WorkerLostError       a process ended in the middle of a step
++-- RunEndedError         the run ended in the middle of a unit, for example at Ctrl-C
 +-- ProcessFailedError    a launched process raised an unexpected exception
 +-- DefectError           an unexpected exception was raised: a bug in lce
 +-- StepsFailedError      some steps of a unit failed; its other steps are done
@@ -131,6 +132,10 @@ class WorkerLostError(LceError):
 
     fingerprint: str | None = None
     """Fingerprint of the step that the process was computing, if known."""
+
+
+class RunEndedError(LceError):
+    """A unit was cut off because its run ended, for example at Ctrl-C. It must not be retried."""
 
 
 class ProcessFailedError(LceError):

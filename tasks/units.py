@@ -37,6 +37,7 @@ def compute(
     Raises:
       StepsFailedError: if some steps failed. The other steps are done, or held by other processes.
       WorkerLostError: if the worker died.
+      RunEndedError: if the run ended meanwhile.
     """
     name, assists = unit["name"], unit["assists"]
     steps = [Step(**payload) for payload in unit["steps"]]
@@ -52,7 +53,7 @@ def compute(
         # A dead worker cannot report its error: record the failure for the step that was running.
         # Most often the kernel's OOM killer ended the worker.
         for step in steps:
-            if step.fingerprint == error.fingerprint and not (pool.is_closed or assists):
+            if step.fingerprint == error.fingerprint and not assists:
                 execution = pool.execution.model_dump(mode="json")
                 Store(pool.execution.home).failures.add(step, error, execution)
         raise

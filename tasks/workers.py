@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
-from lce_core.errors import SpecError
+from lce_core.errors import RunEndedError, SpecError, WorkerLostError
 from lce_core.execution import LOCAL, Execution
 from lce_core.store.steps import Step
 from tasks.gpus import leased_gpus, never, visible_gpus
@@ -34,7 +34,8 @@ POLL_SECONDS = 0.5
 class Pool:
     """The workers of a run: at most one for each GPU, or for each slot on a CPU.
 
-    `open` leases the GPUs. Leaving the `with` block ends all workers and releases the GPUs.
+    `open` leases the GPUs. Leaving the `with` block ends all workers and releases the GPUs. A closed
+    pool starts no worker: threads that still retry units would otherwise continue the run.
     """
 
     def __init__(self, execution: Execution) -> None:
@@ -111,13 +112,22 @@ class Pool:
         shared: bool = False,
         assists: bool = False,
     ) -> list[Event]:
-        """Compute the steps on a claimed slot; see `Worker.run`."""
+        """Compute the steps on a claimed slot; see `Worker.run`.
+
+        Raises:
+          WorkerLostError: if the worker died.
+          RunEndedError: if the pool is closed, or was closed meanwhile.
+        """
         try:
             worker = self._placed(slot, self._worker(slot), steps[0], on_event)
             ended = worker.run(steps, on_event, shared=shared, assists=assists)
             if worker.has_died:
                 self._discard(slot.places)
             return ended
+        except WorkerLostError:
+            self._discard(slot.places)
+            self._require_open()
+            raise
         except BaseException:
             self._discard(slot.places)
             raise
@@ -142,7 +152,17 @@ class Pool:
         finally:
             self._leases.close()
 
+    def _require_open(self) -> None:
+        if self.is_closed:
+            raise RunEndedError(
+                self.execution.home,
+                "a run that has ended",
+                "a running one",
+                "run the study again: lce continues where it stopped",
+            )
+
     def _worker(self, slot: Slot) -> Worker:
+        self._require_open()
         with self._lock:
             self._busy.add(slot.places)
             worker = self._workers.get(slot.places)
@@ -157,6 +177,7 @@ class Pool:
             worker = self._start(slot)
             with self._lock:
                 self._workers[slot.places] = worker
+            self._require_open()  # `close` does not end a worker that is added after its start
         return worker
 
     def _start(self, slot: Slot) -> Worker:

@@ -80,6 +80,24 @@ def test_an_interrupt_ends_with_one_line_and_no_process(
     wait_until(lambda: not survivors(marker), 30)
 
 
+def test_an_interrupt_ends_a_run_whose_steps_take_hours(
+    migrated: Path, text: Arguments, tmp_path: Path
+) -> None:
+    """Prefect retries a unit whose worker died; the retry must not start another worker."""
+    home, marker = new_home(migrated, tmp_path / "home"), new_marker()
+    how = tmp_path / "how.yaml"
+    how.write_text("checkpoint_seconds: 0.2\n", encoding="utf-8")
+    study = write_study(tmp_path, base_models=[{"name": "toy_llama", "steps": 1_000_000}])
+    run = start(home, "run", study, "--execution", str(how), *text, env=marked(home, marker))
+    wait_until(lambda: list(home.glob("progress/*/point-*/point.json")))
+    run.send_signal(signal.SIGTERM)
+    output = run.communicate(timeout=60)[0]
+    assert run.returncode == 130, output
+    assert "interrupted; the same command continues" in output
+    assert "Traceback" not in output
+    wait_until(lambda: not survivors(marker), 30)
+
+
 def test_a_full_disk_stops_the_run_and_keeps_what_is_done(
     migrated: Path, text: Arguments, tmp_path: Path
 ) -> None:

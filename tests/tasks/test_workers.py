@@ -21,7 +21,7 @@ import pytest
 
 from flows.runs.scheduling import Stop
 from flows.settings import make_execution
-from lce_core.errors import SpecError, WorkerLostError
+from lce_core.errors import RunEndedError, SpecError, WorkerLostError
 from lce_core.execution import Execution
 from lce_core.store.steps import Step
 from lce_core.study.plan import compile_study
@@ -202,13 +202,13 @@ def test_a_worker_that_is_asked_to_end_gives_its_lease_back_and_blames_no_step(
     text = next((tmp_path / "text").iterdir())
     text.unlink()
     os.mkfifo(text)  # which nobody writes to: the step waits for ever
-    pool, lost = Pool(execution).open(), []
+    pool, ended = Pool(execution).open(), []
     slot = taken(pool, step.kind)
 
     def run() -> None:
-        with pytest.raises(WorkerLostError) as raised:
+        with pytest.raises(RunEndedError) as raised:
             pool.run(slot, [step], lambda event: None)
-        lost.append(raised.value.fingerprint)
+        ended.append(raised.value.got)
 
     waiting = threading.Thread(target=run)
     waiting.start()
@@ -223,7 +223,7 @@ def test_a_worker_that_is_asked_to_end_gives_its_lease_back_and_blames_no_step(
         assert list(leases.glob("*.json"))
         pool.close()
         waiting.join(30)
-        assert lost == [None]
+        assert ended == ["a run that has ended"]
         assert list(leases.glob("*.json")) == []
         assert list((execution.home / "failures").glob("*")) == []
         assert list((execution.home / "artifacts").glob("*/.attempt*")) == []
