@@ -46,7 +46,7 @@ class Contents:
     benchmarks: list[Row]
     """Default metric by benchmark, length and method, mean over tasks and seeds."""
     intervals: list[Row]
-    """Default metric of each done cell, with its 95 % interval over samples."""
+    """Mean of each task over seeds, with its 95 % interval for other seeds and prompts."""
     differences: list[Row]
     """Scores that are significantly better or worse than the base model's on the same prompts."""
     depths: list[Row]

@@ -219,9 +219,8 @@ def _cell(
 
 def _interval(contents: Contents, row: Row) -> tuple[Any, Any]:
     axes = ("base_model", "method", "frozen", "benchmark", "task", "eval_length")
-    for found in select(contents.intervals, **{axis: row[axis] for axis in axes}):
-        return found["ci_low"], found["ci_high"]
-    return None, None
+    found = select(contents.intervals, **{axis: row[axis] for axis in axes})
+    return (found[0]["ci_low"], found[0]["ci_high"]) if found else (None, None)
 
 
 def _gaps(contents: Contents) -> Iterator[str]:

@@ -15,12 +15,13 @@ def registered(versions: Sequence[Row]) -> str:
     """
     return " ".join(
         f"{'Registered' if number == 0 else 'Changed'} {version['registered_at']:%Y-%m-%d %H:%M}"
-        f" UTC {_stage(version['results_before'])} (sha256 {version['sha256'][:12]})."
+        f" UTC {stage(version['results_before'])} (sha256 {version['sha256'][:12]})."
         for number, version in enumerate(versions)
     )
 
 
-def _stage(results: int) -> str:
+def stage(results: int) -> str:
+    """Return "before the first result", or "after 3 results"."""
     if not results:
         return "before the first result"
     return f"after {results:,} result{'s'[: results > 1]}"

@@ -16,6 +16,7 @@ from dashboards.claims.claim import Claim
 from dashboards.claims.found import claims
 from dashboards.claims.views import Views, first, other, read_views
 from dashboards.contents import Row
+from dashboards.registered import stage
 from lce_core.study.variants import variant_in_words
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class Expectation:
         """Number of comparisons by outcome, as `counted` formats it, and a note on amendments."""
         if not self.results_before:
             return counted([self])
-        return f"{counted([self])}; added after {self.results_before:,} results, so exploratory"
+        return f"{counted([self])}; added {stage(self.results_before)}, so exploratory"
 
 
 def counted(expected: Sequence[Expectation]) -> str:
