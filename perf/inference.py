@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -101,14 +102,18 @@ def trained_study(
             if method:
                 run = of_seed + rng.normal() * deviations[method] * error
                 scores = scores + run + 0.7 * rng.normal(size=num_prompts)
-            options = {"seeded": seeded, "aggregation": aggregation}
-            cells.append(cell(method, seed, scores, **options))  # type: ignore[arg-type]
+            cells.append(cell(method, seed, scores, seeded=seeded, aggregation=aggregation))
     return cells
 
 
 def frozen_study(scores: Numbers) -> list[Cell]:
     """Return a study of frozen methods with scores (methods, prompts), for a single seed."""
     return [cell(method, 0, own) for method, own in enumerate(scores)]
+
+
+def skewed_study(num_prompts: int, rng: np.random.Generator) -> list[Cell]:
+    """Draw a study of seven frozen methods whose scores are more and less skewed."""
+    return frozen_study(np.stack([lognormal(s, num_prompts, rng) for s in np.linspace(0.2, 1, 7)]))
 
 
 def false_differences(draw: Draw, num_studies: int) -> float:
@@ -208,8 +213,8 @@ def print_nulls(num_studies: int) -> None:
             deviations = np.full(num_methods, float(ratio))
             shares.append(
                 false_differences(
-                    lambda rng, d=deviations, o=options, m=num_methods: trained_study(  # type: ignore[misc]
-                        rng, num_methods=m, deviations=d, **o
+                    partial(
+                        trained_study, num_methods=num_methods, deviations=deviations, **options
                     ),
                     num_studies,
                 )
@@ -229,14 +234,12 @@ def print_hard_nulls(num_studies: int) -> None:
         ):
             yield (
                 f"9 methods, seeds vary differently: {label}",
-                lambda rng, d=deviations: trained_study(rng, num_methods=9, deviations=d * 2),  # type: ignore[misc]
+                partial(trained_study, num_methods=9, deviations=2 * deviations),
             )
         for number in (16, 120):
             yield (
                 f"7 frozen methods, skewed scores (lognormal 0.2 to 1), {number} prompts",
-                lambda rng, n=number: frozen_study(  # type: ignore[misc]
-                    np.stack([lognormal(s, n, rng) for s in np.linspace(0.2, 1, 7)])
-                ),
+                partial(skewed_study, number),
             )
         yield (
             "7 frozen methods, right or wrong, 28 prompts",
