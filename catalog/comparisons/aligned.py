@@ -85,7 +85,7 @@ class AlignedScores:
 
     @cached_property
     def originals(self) -> list[int]:
-        """For each method the first method with the same scores on all prompts, by index."""
+        """Index of the first method with the same scores on all prompts, for each method."""
         first: dict[bytes, int] = {}
         return [
             first.setdefault(self.scores[:, number].tobytes(), number)

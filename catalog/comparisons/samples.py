@@ -87,8 +87,7 @@ class Cell:
     """True if the prompts depend on the seed; also True if the cell has no record yet."""
     scored: SampleScores | None
     method_family: str | None
-    """What the method changes in the model ("interpolation", "base", ...); None if the method's
-    plug-in is not installed."""
+    """Family of the method, such as "interpolation"; None if its plug-in is not installed."""
     aggregation: Aggregation | None
     """How `value` follows from the scores of its samples; None if unknown or without scores."""
 

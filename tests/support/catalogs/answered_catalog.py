@@ -35,7 +35,6 @@ class Answered:
     seeded: bool = True
     exact_attention: bool = True
     unit: str = "accuracy"
-    interval: tuple[float | None, float | None] = (None, None)
     extra: dict[str, Any] = field(default_factory=dict)
     result: str = ""
     """Cells with the same name share one result of one checkpoint; empty: a result of its own, and
@@ -108,7 +107,7 @@ def _rows(short: str, position: int, cell: Answered) -> dict[str, list[dict[str,
     score = {
         "cell": short, "metric": cell.unit, "value": cell.value, "unit": cell.unit,
         "num_samples": len(cell.scores), "higher_is_better": cell.unit == "accuracy",
-        "is_default": True, "ci_low": cell.interval[0], "ci_high": cell.interval[1],
+        "is_default": True, "ci_low": None, "ci_high": None,
     }  # fmt: skip
     clusters = cell.clusters or [None] * len(cell.scores)
     samples = cell.samples or range(len(cell.scores))
