@@ -34,8 +34,8 @@ POLL_SECONDS = 0.5
 class Pool:
     """The workers of a run: at most one for each GPU, or for each slot on a CPU.
 
-    `open` leases the GPUs. Leaving the `with` block ends all workers and releases the GPUs. A closed
-    pool starts no worker: threads that still retry units would otherwise continue the run.
+    `open` leases the GPUs. Leaving the `with` block ends all workers and releases the GPUs. A
+    closed pool starts no worker: threads that retry units would otherwise continue the run.
     """
 
     def __init__(self, execution: Execution) -> None:
