@@ -160,8 +160,8 @@ def _legend(study: StudySpec, found: Sequence[_Columns], shown: Sequence[_Column
     lines.append("tuned: fine-tuned at the target context. Others: frozen.")
     lines.append("~: approximate attention.")
     for entry in study.methods:
-        if lengths := _own_lengths(entry):
-            lines.append(f"{_label(entry)}: {lengths}")
+        if settings := _own_settings(study, entry):
+            lines.append(f"{_label(entry)}: {settings}")
     return lines
 
 
@@ -170,10 +170,13 @@ def _label(entry: MethodEntry) -> str:
     return label if entry.method.exact_attention else f"{label} ~"
 
 
-def _own_lengths(entry: MethodEntry) -> str:
-    """Describe lengths that the entry sets and the study does not; "" if it sets none."""
+def _own_settings(study: StudySpec, entry: MethodEntry) -> str:
+    """Describe lengths that only the entry sets, and whose weights it has; "" if neither."""
     lengths = {"extended to": entry.target_context, "trained on rows of": entry.train_length}
-    return ", ".join(f"{what} {tokens} tokens" for what, tokens in lengths.items() if tokens)
+    parts = [f"{what} {tokens} tokens" for what, tokens in lengths.items() if tokens]
+    if source := study.weights_source_of(entry):
+        parts.insert(0, f"weights of {_label(source)}")
+    return ", ".join(parts)
 
 
 def _fitting(benchmarks: Sequence[_Columns], width: int) -> list[list[_Columns]]:

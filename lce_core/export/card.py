@@ -106,6 +106,7 @@ def _training(subject: Subject) -> str:
         return f"## Training\n\n{how}\n"
     spec = record.spec
     facts: dict[str, Any] = {
+        "method": ", ".join(f"{key} {value}" for key, value in spec["method"].items()),
         "steps": spec["num_steps"],
         "tokens per training row": spec["row_length"],
         "seed": spec["seed"],

@@ -182,7 +182,7 @@ class _SeedPlan:
                 for index, entry in enumerate(self.text.study.benchmarks)
                 if entry.evaluates(variant)
             ]
-            # A variant without benchmarks is trained only if another variant starts from it.
+            # A variant without benchmarks is trained only if another one needs its weights.
             if not asking:
                 continue
             checkpoint = None if self.text.base.absent else training.checkpoint(variant)
@@ -297,14 +297,28 @@ def _check(base_model: LanguageModel, variant: MethodEntry, study: StudySpec, wh
     except SpecError as error:
         place = f"{where} ({base_model.known_as}): {error.where}"
         raise error.within(place) from None
-    start = study.start_of(variant)
-    if start and (start.method.rotary or start.method.insertion(base_model.geometry)):
+    source = study.weights_source_of(variant)
+    for key, other in (("start_from", study.start_of(variant)), ("weights_of", source)):
+        if other and _adds_weights(other, base_model):
+            raise SpecError(
+                f"{where}.{key}",
+                f"{other.name}, whose method adds trained weights to those of the base model",
+                "a variant that trains only the weights of the base model",
+                f"name another variant, or remove `{key}`",
+            )
+    if source and _adds_weights(variant, base_model):
         raise SpecError(
-            f"{where}.start_from",
-            f"{start.name}, whose method adds trained weights to those of the base model",
-            "a variant that trains only the weights of the base model",
-            "start from another variant, or remove `start_from`",
+            f"{where}.weights_of",
+            f"weights of {source.name} for {variant.method.plugin_name}, which needs weights of its"
+            " own",
+            "a method that works with the weights of the base model alone",
+            "write `tuned: true` instead, or choose another method",
         )
+
+
+def _adds_weights(variant: MethodEntry, base_model: LanguageModel) -> bool:
+    method = variant.method
+    return bool(method.rotary or method.insertion(base_model.geometry))
 
 
 def _unavailable(

@@ -43,14 +43,17 @@ class PlannedTraining:
     def checkpoint(self, variant: MethodEntry) -> Step | None:
         """Return the training step that produces a variant's weights, and add it to `steps`.
 
-        For a frozen variant this is the training step of the base model. Return None if the study
-        does not train the weights: they are published, or a base model's from a folder or the hub.
+        For a frozen variant this is the training step of the base model, with `weights_of` that of
+        another variant. Return None if the study does not train the weights: they are published, or
+        a base model's from a folder or the hub.
 
         Raises:
           SpecError: if a run has fewer tokens than one optimizer step.
         """
         if variant.checkpoint is not None:
             return None
+        if source := self.text.study.weights_source_of(variant):
+            return self.checkpoint(source)
         if variant.name not in self._checkpoints:
             start = self.text.study.start_of(variant)
             base = self._base() if start is None else self.checkpoint(start)

@@ -72,6 +72,10 @@ class MethodEntry(Section):
     """Name of published weights to evaluate instead of training; pass their folder with
     `--model-folder NAME=FOLDER`."""
 
+    weights_of: str | None = None
+    """Name of another tuned variant, whose weights this entry evaluates with its own method and
+    parameters. The entry trains nothing."""
+
     @model_validator(mode="after")
     def _of_training(self) -> MethodEntry:
         for key in _OF_TRAINING:
@@ -93,12 +97,20 @@ class MethodEntry(Section):
                 "either published weights or weights that the study trains",
                 "remove `checkpoint` or `tuned`",
             )
+        if self.weights_of is not None and (self.tuned or self.checkpoint is not None):
+            other = "tuned: true" if self.tuned else f"checkpoint: {self.checkpoint}"
+            raise SpecError(
+                "weights_of",
+                f"weights_of: {self.weights_of} with {other}",
+                "one source of weights",
+                f"remove `weights_of` or `{other.partition(':')[0]}`",
+            )
         return self
 
     @model_validator(mode="after")
     def _trainable(self) -> MethodEntry:
         name = self.method.plugin_name
-        if self.is_tuned and self.method.training == "none":
+        if (self.tuned or self.checkpoint is not None) and self.method.training == "none":
             raise SpecError(
                 "tuned",
                 f"trained weights for {name}, which works at inference only",
@@ -124,7 +136,7 @@ class MethodEntry(Section):
     @property
     def is_tuned(self) -> bool:
         """True if the evaluated weights were fine-tuned, by the study or by others (published)."""
-        return self.tuned or self.checkpoint is not None
+        return self.tuned or self.checkpoint is not None or self.weights_of is not None
 
     @property
     def name(self) -> str:
@@ -200,7 +212,8 @@ class StudySpec(BaseModel):
 
     def train_length_of(self, variant: MethodEntry) -> int:
         """Return the length in tokens of the training rows in a tuned variant's last run."""
-        return variant.train_length or self.target_of(variant)
+        trained = self.weights_source_of(variant) or variant
+        return trained.train_length or self.target_of(trained)
 
     def train_tokens_of(self, variant: MethodEntry) -> int:
         """Return the number of tokens on which a tuned variant is trained.
@@ -224,8 +237,14 @@ class StudySpec(BaseModel):
 
     def start_of(self, variant: MethodEntry) -> MethodEntry | None:
         """Return the variant that `start_from` of `variant` names; None if it names none."""
-        named = {other.name: other for other in self.methods if other.tuned}
-        return None if variant.start_from is None else named[variant.start_from]
+        return self._tuned(variant.start_from)
+
+    def weights_source_of(self, variant: MethodEntry) -> MethodEntry | None:
+        """Return the variant that `weights_of` of `variant` names; None if it names none."""
+        return self._tuned(variant.weights_of)
+
+    def _tuned(self, name: str | None) -> MethodEntry | None:
+        return next((one for one in self.methods if one.tuned and one.name == name), None)
 
     def comparisons(self) -> Iterator[dict[str, Any]]:
         """Expand `expects` into pairs of variants; see `expectation.comparisons`."""
@@ -316,15 +335,16 @@ class StudySpec(BaseModel):
     @model_validator(mode="after")
     def _one_start(self) -> StudySpec:
         tuned = [variant.name for variant in self.methods if variant.tuned]
-        for index, variant in enumerate(self.methods):
-            if variant.start_from is not None and variant.start_from not in tuned:
-                known = variant.start_from in {other.name for other in self.methods}
+        for index, key in itertools.product(range(len(self.methods)), ("start_from", "weights_of")):
+            name = getattr(self.methods[index], key)
+            if name is not None and name not in tuned:
+                known = name in {other.name for other in self.methods}
                 problem = "which is not trained" if known else "which is not in the study"
                 raise SpecError(
-                    f"methods[{index}].start_from",
-                    f"{variant.start_from!r}, {problem}",
-                    "the name of a tuned entry of methods, such as yarn-tuned",
-                    did_you_mean(variant.start_from, tuned),
+                    f"methods[{index}].{key}",
+                    f"{name!r}, {problem}",
+                    "the name of an entry of methods with `tuned: true`, such as yarn-tuned",
+                    did_you_mean(name, tuned),
                 )
         for index, variant in enumerate(self.methods):
             path = [variant.name]

@@ -45,6 +45,19 @@ def _(_: Place) -> None:
     compile_study(parse_study(yaml.safe_dump({**TOY, "methods": methods}), "my.yaml"), {})
 
 
+@provokes(SpecError, "methods[1].weights_of: got clex-tuned")
+def _(_: Place) -> None:
+    methods = [{"name": "clex", "tuned": True}, {"name": "yarn", "weights_of": "clex-tuned"}]
+    compile_study(parse_study(yaml.safe_dump({**TOY, "methods": methods}), "my.yaml"), {})
+
+
+@provokes(SpecError, "weights of yarn-tuned for landmark")
+def _(_: Place) -> None:
+    landmark = {"name": "landmark", "block": 16, "train_length": 128, "weights_of": "yarn-tuned"}
+    methods = [{"name": "yarn", "tuned": True}, landmark]
+    compile_study(parse_study(yaml.safe_dump({**TOY, "methods": methods}), "my.yaml"), {})
+
+
 class _TheirModel(BaseModel):
     """A rule of somebody else's plug-in: one sentence, no parts."""
 

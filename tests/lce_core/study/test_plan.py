@@ -20,6 +20,7 @@ from flows.selection import select_cells
 from lce_core.errors import NonFiniteError, SpecError, UnavailableError
 from lce_core.store.artifacts import Attempt, Store
 from lce_core.store.steps import Step
+from lce_core.study.lock import lock_of
 from lce_core.study.plan import StudyPlan, compile_study
 from lce_core.study.progress import inspect
 from lce_core.study.study_file import parse_study
@@ -174,6 +175,35 @@ def test_a_run_starts_from_another_ones_weights_wherever_that_is_listed() -> Non
     assert order.index(runs["yarn-tuned"].fingerprint) < order.index(
         runs["yarn_2-tuned"].fingerprint
     )
+
+
+def test_weights_of_another_variant_are_evaluated_with_the_entrys_own_method() -> None:
+    trained = {**YARN, "train_length": 256}
+    other = {"name": "yarn", "label": "at_8", "scale": 8.0, "weights_of": "yarn-tuned"}
+    plan = planned(methods=[other, "none", trained], seeds=[0])
+    (training,) = finetunes(plan).values()
+    of: dict[tuple[str, bool], Any] = {(c.method, c.frozen): c for c in plan.cells}
+    assert set(of) == {("at_8", False), ("none", True), ("yarn", False)}
+    for name in ("at_8", "yarn"):
+        cell = of[name, False]
+        assert cell.checkpoint == training
+        assert cell.train_length == 256
+        assert cell.step.parents["checkpoint"] == training.fingerprint
+    assert of["at_8", False].step.spec["method"]["scale"] == 8.0
+    # The entry leaves the steps of the other variants unchanged.
+    assert set(planned(methods=["none", trained], seeds=[0]).steps) < set(plan.steps)
+    # A lock names both cells' parent.
+    lock = lock_of(plan)
+    lineage = lock.lineage(of["at_8", False].step.id)
+    assert lineage["checkpoint"] == lock.lineage(of["yarn", False].step.id)["checkpoint"]
+
+
+def test_weights_are_trained_for_an_entry_that_alone_is_evaluated() -> None:
+    (passkey,) = (one for one in TOY["benchmarks"] if one["name"] == "passkey")
+    other = {"name": "dynamic_yarn", "label": "other", "weights_of": "yarn-tuned"}
+    asked = {**passkey, "methods": ["none", "other-tuned"]}
+    plan = planned(methods=["none", YARN, other], benchmarks=[asked], seeds=[0])
+    assert set(finetunes(plan)) == {"yarn-tuned"}
 
 
 def test_a_benchmark_may_be_listed_twice_and_be_asked_of_some_methods_alone() -> None:

@@ -257,6 +257,28 @@ def test_what_an_entry_says_of_its_training_fits(entry: dict[str, object], messa
     assert message in refusal(edited(methods=methods))
 
 
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ({"weights_of": "yarn-tuned", "tuned": True}, "weights_of: yarn-tuned with tuned: true"),
+        ({"weights_of": "yarn-tuned", "checkpoint": "a"}, "remove `weights_of` or `checkpoint`"),
+        ({"weights_of": "yarn-tuned", "train_tokens": 4096}, "which is not trained"),
+        ({"weights_of": "yarn-tuned", "train_positions": "bf16"}, "which is not trained"),
+        ({"weights_of": "yarn-tunde"}, "write 'yarn-tuned'"),
+        ({"weights_of": "none"}, "got 'none', which is not trained"),
+        ({"weights_of": "other-tuned"}, "got 'other-tuned', which is not trained"),  # itself
+        ({"weights_of": "more-tuned"}, "got 'more-tuned', which is not trained"),  # a cycle
+    ],
+)
+def test_an_entry_takes_weights_only_from_a_trained_one(
+    entry: dict[str, object], message: str
+) -> None:
+    other = {"name": "pi", "label": "other", **entry}
+    more = {"name": "pi", "label": "more", "weights_of": "other-tuned"}
+    methods = [{"name": "yarn", "tuned": True}, other, more, "none"]
+    assert message in refusal(edited(methods=methods))
+
+
 def test_a_key_that_is_the_methods_own_parameter_is_the_methods() -> None:
     entry = {"name": "landmark", "block": 16, "train_length": 128, "top_k": 4, "tuned": True}
     (variant,) = parse_study(edited(methods=[entry]), "my.yaml").methods
