@@ -44,6 +44,7 @@ _AXES = (
 _COMPARISON = (
     "entry",
     "text",
+    "claim",
     "base_model",
     "method",
     "frozen",
@@ -117,7 +118,7 @@ def extract(store: Store) -> dict[str, pa.Table]:
         # read these marks.
         "study": _table(_study_rows(plans)),
         "expectation": _table(
-            {"study": plan["study"], **comparison}
+            {"study": plan["study"], "claim": None, **comparison}
             for plan in plans
             for comparison in plan["expects"]
         ),
@@ -143,6 +144,7 @@ def registered(store: Store) -> pa.Table:
             "sha256": one["sha256"],
             "results_before": one["results_before"],
             "hypothesis": one["hypothesis"],
+            "claim": None,
             **comparison,
         }
         for study, versions in store.studies.registrations().items()

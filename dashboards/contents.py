@@ -111,12 +111,17 @@ def rows_of(
     ]
     if study not in known:
         raise SpecError("study", repr(study), "a study of the catalog", did_you_mean(study, known))
-    found = {}
+    return {name: read(connection, sql, study=study) for name, sql in queries.items()}
+
+
+def read(connection: duckdb.DuckDBPyConnection, sql: str, **parameters: object) -> list[Row]:
+    """Run a query and return its rows as dicts.
+
+    Raises:
+      SpecError: if an earlier version of lce built the catalog.
+    """
     try:
-        for name, sql in queries.items():
-            answer = connection.execute(sql, {"study": study})
-            columns = [column[0] for column in answer.description or ()]
-            found[name] = [dict(zip(columns, row, strict=True)) for row in answer.fetchall()]
+        answer = connection.execute(sql, parameters)
     except (duckdb.CatalogException, duckdb.BinderException) as error:
         raise SpecError(
             "catalog",
@@ -124,7 +129,8 @@ def rows_of(
             "a catalog of this version of lce",
             "run `lce rebuild catalog`",
         ) from None
-    return found
+    columns = [column[0] for column in answer.description or ()]
+    return [dict(zip(columns, row, strict=True)) for row in answer.fetchall()]
 
 
 def select(rows: Sequence[Row], **values: object) -> list[Row]:

@@ -11,7 +11,8 @@ from catalog.comparisons.samples import Cell, Method, grouped
 from lce_core.statistics.holm import holm
 from lce_core.statistics.rank_agreement import RankAgreement, perplexity_agreement
 
-PERPLEXITY = "perplexity"
+PERPLEXITIES = ("perplexity", "perplexity_documents")
+"""Benchmarks that measure perplexity. The first one that a study has orders the methods."""
 FEWEST = 3
 """Minimum number of methods for a rank correlation."""
 
@@ -20,7 +21,6 @@ def perplexity_agreements(cells: list[Cell]) -> Iterator[dict[str, Any]]:
     """Yield `compared.perplexity_agreement`: rows per benchmark and length that has perplexities.
 
     Holm's correction is applied to all rows of a study and base model together.
-
     """
     for of_model in grouped(cells, lambda c: (c.study, c.base_model)):
         rows = list(_rows(of_model))
@@ -33,8 +33,10 @@ def perplexity_agreements(cells: list[Cell]) -> Iterator[dict[str, Any]]:
 
 def _rows(cells: list[Cell]) -> Iterator[dict[str, Any]]:
     for planned in grouped(cells, lambda c: c.eval_length):
-        losses = _means([cell for cell in planned if cell.benchmark == PERPLEXITY])
-        others = [cell for cell in planned if cell.benchmark != PERPLEXITY]
+        of_losses = [one for one in planned if one.benchmark in PERPLEXITIES]
+        name = min((one.benchmark for one in of_losses), default=None)
+        losses = _means([cell for cell in of_losses if cell.benchmark == name])
+        others = [cell for cell in planned if cell.benchmark not in PERPLEXITIES]
         kind = {cell.method: (cell.exact_attention, cell.method_family) for cell in planned}
         for of_benchmark in grouped(others, lambda c: c.benchmark):
             scores = _means(of_benchmark)

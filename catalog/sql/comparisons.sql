@@ -169,6 +169,51 @@ CREATE MACRO worse_by(margin, unit, other) AS
 CREATE MACRO better_by(margin, unit, other) AS
     CASE WHEN unit = 'perplexity' THEN margin * other / (1 + margin) ELSE margin END;
 
+CREATE TABLE compared.perplexity_agreement (
+    study VARCHAR NOT NULL,
+    base_model VARCHAR NOT NULL,
+    benchmark VARCHAR NOT NULL,
+    eval_length BIGINT NOT NULL,
+    methods VARCHAR NOT NULL,
+    num_methods BIGINT NOT NULL,
+    spearman DOUBLE,
+    spearman_low DOUBLE,
+    spearman_high DOUBLE,
+    kendall DOUBLE,
+    kendall_low DOUBLE,
+    kendall_high DOUBLE,
+    p_value DOUBLE,
+    p_holm DOUBLE
+);
+COMMENT ON TABLE compared.perplexity_agreement IS
+    'Rank correlations of perplexity and downstream scores.';
+
+CREATE VIEW perplexity_agreement AS FROM compared.perplexity_agreement ORDER BY rowid;
+
+COMMENT ON VIEW perplexity_agreement IS
+    'Rank correlation, over methods, of perplexity and downstream score (LCEG''s Figure 4), for all methods and for those with exact attention.';
+COMMENT ON COLUMN perplexity_agreement.benchmark IS 'Registered name of the downstream benchmark.';
+COMMENT ON COLUMN perplexity_agreement.methods IS
+    'Methods that are compared: all, or exact attention. The latter exists only if some method approximates attention; such methods can have low perplexity without reading the context.';
+COMMENT ON COLUMN perplexity_agreement.num_methods IS
+    'Number of methods with both scores over the usual tasks; methods with equal scores count once.';
+COMMENT ON COLUMN perplexity_agreement.spearman IS
+    'Spearman''s rank correlation, positive if methods with lower perplexity have higher downstream scores; NULL if all perplexities or all scores are equal.';
+COMMENT ON COLUMN perplexity_agreement.spearman_low IS
+    'Lower bound of the approximate 95 % interval of spearman over families of methods; NULL with fewer than five methods or four families.';
+COMMENT ON COLUMN perplexity_agreement.spearman_high IS
+    'Upper bound of the approximate 95 % interval of spearman over families of methods; NULL with fewer than five methods or four families.';
+COMMENT ON COLUMN perplexity_agreement.kendall IS
+    'Kendall''s tau-b, positive if methods with lower perplexity have higher downstream scores; NULL if all perplexities or all scores are equal.';
+COMMENT ON COLUMN perplexity_agreement.kendall_low IS
+    'Lower bound of the approximate 95 % interval of kendall over families of methods; NULL with fewer than five methods or four families.';
+COMMENT ON COLUMN perplexity_agreement.kendall_high IS
+    'Upper bound of the approximate 95 % interval of kendall over families of methods; NULL with fewer than five methods or four families.';
+COMMENT ON COLUMN perplexity_agreement.p_value IS
+    'Two-sided p-value, for the hypothesis of unrelated orders, by Kendall''s test or, if larger, a jackknife over families of methods; NULL if all perplexities or all scores are equal, or with fewer than four families.';
+COMMENT ON COLUMN perplexity_agreement.p_holm IS
+    'P-value after Holm''s correction for all rows of the study and base model.';
+
 CREATE VIEW registrations AS
 SELECT DISTINCT study, version, registered_at, results_before, hypothesis, sha256
 FROM history.registration
@@ -208,6 +253,7 @@ SELECT
     e.study,
     e.entry,
     e.text,
+    e.claim,
     e.base_model,
     e.method,
     e.frozen,
@@ -218,6 +264,12 @@ SELECT
     e.benchmark,
     e.eval_length,
     CASE
+        WHEN e.expected = 'predicts' THEN CASE
+            WHEN o.p_holm IS NULL OR o.kendall_low IS NULL THEN 'not measured'
+            WHEN o.p_holm > 0.05 OR o.kendall_low * o.kendall_high <= 0 THEN 'undecided'
+            WHEN o.kendall > 0 THEN 'confirmed'
+            ELSE 'contradicted'
+        END
         WHEN d.verdict IS NULL THEN 'not measured'
         WHEN e.margin IS NOT NULL THEN CASE
             WHEN d.verdict = 'the same' THEN 'confirmed'
@@ -236,7 +288,7 @@ SELECT
     d.difference,
     d.ci_low,
     d.ci_high,
-    d.p_holm,
+    coalesce(d.p_holm, o.p_holm) AS p_holm,
     d.verdict,
     d.tasks,
     d.family,
@@ -245,27 +297,64 @@ SELECT
     r.results_before
 FROM store.expectation e
 LEFT JOIN registered r
-    ON r.study = e.study AND r.base_model = e.base_model AND r.method = e.method
-    AND r.frozen = e.frozen AND r.other_method = e.other_method
-    AND r.other_frozen = e.other_frozen AND r.benchmark = e.benchmark
+    ON r.study = e.study AND r.base_model = e.base_model AND r.benchmark = e.benchmark
     AND r.eval_length = e.eval_length AND r.expected = e.expected
-    AND r.margin IS NOT DISTINCT FROM e.margin
+    AND (r.method, r.frozen, r.other_method, r.other_frozen, r.margin)
+        IS NOT DISTINCT FROM (e.method, e.frozen, e.other_method, e.other_frozen, e.margin)
 LEFT JOIN measured d
     ON d.study = e.study AND d.base_model = e.base_model AND d.method = e.method
     AND d.frozen = e.frozen AND d.other_method = e.other_method
     AND d.other_frozen = e.other_frozen AND d.benchmark = e.benchmark
     AND d.eval_length = e.eval_length
+LEFT JOIN (
+    -- Approximate attention can have a low perplexity without reading the context, so the methods
+    -- with exact attention decide if there are enough of them.
+    SELECT * FROM compared.perplexity_agreement
+    QUALIFY methods = max_by(methods, methods = 'exact attention' AND kendall_low IS NOT NULL)
+        OVER (PARTITION BY study, base_model, benchmark, eval_length)
+) o
+    ON e.expected = 'predicts' AND o.study = e.study AND o.base_model = e.base_model
+    AND o.benchmark = e.benchmark AND o.eval_length = e.eval_length
 -- Several tasks count as their mean; the comparisons of single tasks with the base model do not.
 QUALIFY d.tasks IS NULL OR len(string_split(d.tasks, ', ')) = max(len(string_split(d.tasks, ', ')))
     OVER (PARTITION BY e.rowid, d.profile)
 ORDER BY e.rowid;
 
+CREATE VIEW claims AS
+SELECT
+    claim,
+    study,
+    base_model,
+    count(*) AS num_comparisons,
+    count(*) FILTER (outcome = 'confirmed') AS num_confirmed,
+    count(*) FILTER (outcome = 'contradicted') AS num_contradicted,
+    count(*) FILTER (outcome = 'undecided') AS num_undecided,
+    count(*) FILTER (outcome = 'not measured') AS num_not_measured
+FROM expectations
+WHERE claim IS NOT NULL
+GROUP BY ALL
+ORDER BY claim, study, base_model;
+
+COMMENT ON VIEW claims IS
+    'Published claims that studies test (`claim` of an entry of `expects`), with the number of comparisons by outcome.';
+COMMENT ON COLUMN claims.claim IS 'Claim in words, as the study files write it.';
+COMMENT ON COLUMN claims.num_comparisons IS
+    'Number of comparisons with which the study tests the claim; the other counts add up to it.';
+COMMENT ON COLUMN claims.num_confirmed IS 'Number of comparisons with the outcome confirmed.';
+COMMENT ON COLUMN claims.num_contradicted IS
+    'Number of comparisons with the outcome contradicted.';
+COMMENT ON COLUMN claims.num_undecided IS 'Number of comparisons with the outcome undecided.';
+COMMENT ON COLUMN claims.num_not_measured IS
+    'Number of comparisons with the outcome not measured.';
+
 COMMENT ON VIEW expectations IS
     'Comparisons that a study''s `expects` predicts, each with its measured difference and outcome.';
 COMMENT ON COLUMN expectations.entry IS 'Index of the entry in `expects`, counted from 0.';
 COMMENT ON COLUMN expectations.text IS 'Expectation in words.';
+COMMENT ON COLUMN expectations.claim IS
+    'Published claim that the expectation tests; NULL if the study names none.';
 COMMENT ON COLUMN expectations.expected IS
-    'What is expected of the method: better or worse than the other, not worse by more than the margin, or equal within the margin.';
+    'What is expected of the method: better or worse than the other, not worse by more than the margin, or equal within the margin. predicts: perplexity orders the methods as the benchmark does (see perplexity_agreement), and the columns of methods are NULL.';
 COMMENT ON COLUMN expectations.margin IS
     'Margin in the unit of the difference, or as a fraction of the other method''s perplexity; NULL for better and worse.';
 COMMENT ON COLUMN expectations.other_method IS
@@ -338,51 +427,6 @@ COMMENT ON COLUMN effective_length.unit IS
 COMMENT ON COLUMN effective_length.higher_is_better IS
     'True if the threshold is a minimum (accuracy), false if it is a maximum (perplexity).';
 
-CREATE TABLE compared.perplexity_agreement (
-    study VARCHAR NOT NULL,
-    base_model VARCHAR NOT NULL,
-    benchmark VARCHAR NOT NULL,
-    eval_length BIGINT NOT NULL,
-    methods VARCHAR NOT NULL,
-    num_methods BIGINT NOT NULL,
-    spearman DOUBLE,
-    spearman_low DOUBLE,
-    spearman_high DOUBLE,
-    kendall DOUBLE,
-    kendall_low DOUBLE,
-    kendall_high DOUBLE,
-    p_value DOUBLE,
-    p_holm DOUBLE
-);
-COMMENT ON TABLE compared.perplexity_agreement IS
-    'Rank correlations of perplexity and downstream scores.';
-
-CREATE VIEW perplexity_agreement AS FROM compared.perplexity_agreement ORDER BY rowid;
-
-COMMENT ON VIEW perplexity_agreement IS
-    'Rank correlation, over methods, of perplexity and downstream score (LCEG''s Figure 4), for all methods and for those with exact attention.';
-COMMENT ON COLUMN perplexity_agreement.benchmark IS 'Registered name of the downstream benchmark.';
-COMMENT ON COLUMN perplexity_agreement.methods IS
-    'Methods that are compared: all, or exact attention. The latter exists only if some method approximates attention; such methods can have low perplexity without reading the context.';
-COMMENT ON COLUMN perplexity_agreement.num_methods IS
-    'Number of methods with both scores over the usual tasks; methods with equal scores count once.';
-COMMENT ON COLUMN perplexity_agreement.spearman IS
-    'Spearman''s rank correlation, positive if methods with lower perplexity have higher downstream scores; NULL if all perplexities or all scores are equal.';
-COMMENT ON COLUMN perplexity_agreement.spearman_low IS
-    'Lower bound of the approximate 95 % interval of spearman over families of methods; NULL with fewer than five methods or four families.';
-COMMENT ON COLUMN perplexity_agreement.spearman_high IS
-    'Upper bound of the approximate 95 % interval of spearman over families of methods; NULL with fewer than five methods or four families.';
-COMMENT ON COLUMN perplexity_agreement.kendall IS
-    'Kendall''s tau-b, positive if methods with lower perplexity have higher downstream scores; NULL if all perplexities or all scores are equal.';
-COMMENT ON COLUMN perplexity_agreement.kendall_low IS
-    'Lower bound of the approximate 95 % interval of kendall over families of methods; NULL with fewer than five methods or four families.';
-COMMENT ON COLUMN perplexity_agreement.kendall_high IS
-    'Upper bound of the approximate 95 % interval of kendall over families of methods; NULL with fewer than five methods or four families.';
-COMMENT ON COLUMN perplexity_agreement.p_value IS
-    'Two-sided p-value, for the hypothesis of unrelated orders, by Kendall''s test or, if larger, a jackknife over families of methods; NULL if all perplexities or all scores are equal, or with fewer than four families.';
-COMMENT ON COLUMN perplexity_agreement.p_holm IS
-    'P-value after Holm''s correction for all rows of the study and base model.';
-
 CREATE VIEW perplexity_vs_downstream AS
 SELECT
     d.study,
@@ -396,14 +440,16 @@ SELECT
     d.value
 FROM benchmark_by_length d
 JOIN benchmark_by_length p USING (study, base_model, method, frozen, eval_length)
-WHERE p.benchmark = 'perplexity' AND d.benchmark <> 'perplexity' AND d.higher_is_better
+WHERE starts_with(p.benchmark, 'perplexity') AND d.higher_is_better
     AND p.value IS NOT NULL AND d.value IS NOT NULL AND p.has_usual_tasks AND d.has_usual_tasks
+-- `perplexity` if the study has it, else `perplexity_documents`
+QUALIFY p.benchmark = min(p.benchmark) OVER (PARTITION BY d.study, d.base_model, d.eval_length)
 ORDER BY d.study, d.base_model, d.eval_length, d.benchmark, d.method, d.frozen;
 
 COMMENT ON VIEW perplexity_vs_downstream IS
     'Perplexity and downstream score of each method at the same length: the points behind perplexity_agreement.';
 COMMENT ON COLUMN perplexity_vs_downstream.perplexity IS
-    'Mean perplexity over tasks and seeds; lower is better.';
+    'Mean over tasks and seeds of the benchmark perplexity or, without it, perplexity_documents; lower is better.';
 COMMENT ON COLUMN perplexity_vs_downstream.benchmark IS
     'Registered name of the downstream benchmark.';
 COMMENT ON COLUMN perplexity_vs_downstream.value IS

@@ -31,18 +31,19 @@ CREATE TABLE store.expectation (
     study VARCHAR NOT NULL,
     entry BIGINT NOT NULL,
     text VARCHAR NOT NULL,
+    claim VARCHAR,
     base_model VARCHAR NOT NULL,
-    method VARCHAR NOT NULL,
-    frozen BOOLEAN NOT NULL,
+    method VARCHAR,
+    frozen BOOLEAN,
     expected VARCHAR NOT NULL,
     margin DOUBLE,
-    other_method VARCHAR NOT NULL,
-    other_frozen BOOLEAN NOT NULL,
+    other_method VARCHAR,
+    other_frozen BOOLEAN,
     benchmark VARCHAR NOT NULL,
     eval_length BIGINT NOT NULL
 );
 COMMENT ON TABLE store.expectation IS
-    'Comparisons that studies predict, one row per pair of methods, length and base model.';
+    'Comparisons that studies predict, one row per pair of methods, length and base model. Rows without methods concern the rank agreement of perplexity and the benchmark.';
 
 -- When this home first saw what. `logical_digest` excludes it: it does not depend on results.
 CREATE SCHEMA history;
@@ -56,6 +57,7 @@ CREATE TABLE history.registration (
     hypothesis VARCHAR,
     entry BIGINT,
     text VARCHAR,
+    claim VARCHAR,
     base_model VARCHAR,
     method VARCHAR,
     frozen BOOLEAN,

@@ -10,7 +10,8 @@ All numbers come from the views `paired_difference`, `effective_length`, `perple
 `expectations` and `studies`; none is computed here. A claim says "is better than" only if
 the view's verdict is `better`. If there is no significant difference, the claim states the smallest
 detectable one, or that the samples are too few.
-`python -m dashboards.claims` prints the claims; `lce claims STUDY` runs it.
+`python -m dashboards.claims` prints the claims; `lce claims STUDY` runs it. Without a study it
+prints the view `claims`: published claims and how the studies' comparisons turned out.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Print the findings of a study: `python -m dashboards.claims`. `lce claims` runs it.
+"""Print the findings of a study, or the published claims that all studies test.
+
+`lce claims` runs this module: `python -m dashboards.claims`.
 
 Exit codes are those of `lce`: 2, with one message, if the request is wrong, 3 if the catalog
 is damaged.
@@ -12,7 +14,9 @@ import sys
 import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
+from itertools import groupby
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from catalog.queries import as_store_error, open_catalog
 from dashboards.claims import (
@@ -24,10 +28,15 @@ from dashboards.claims import (
     headline,
     told_apart,
 )
+from dashboards.claims.expectations import outcomes_in_words
 from dashboards.claims.wording import CORRELATION, EFFECTIVE_CONTEXT, EXPLAINED
+from dashboards.contents import Row, read
 from lce_core.errors import SpecError
 from lce_core.store.unforeseen import explained
 from lce_core.terminal import WIDTH, guard_terminal
+
+if TYPE_CHECKING:
+    import duckdb
 
 ORDER = {"best": "Best", "order": "Perplexity and downstream scores"}
 """Topics printed if no method is given, in this order, with their headings."""
@@ -38,32 +47,45 @@ def main() -> int:
     guard_terminal()
     parser = argparse.ArgumentParser(prog="python -m dashboards.claims")
     parser.add_argument("--catalog", type=Path, required=True)
-    parser.add_argument("--study", required=True)
+    parser.add_argument("--study")
     parser.add_argument("--method")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     try:
         with open_catalog(arguments.catalog) as connection:
-            found = claims(connection, arguments.study)
-            expected = expectations(connection, arguments.study)
-            chosen = found if arguments.method is None else _of(found, arguments.method)
+            output = _printed(connection, arguments)
     except Exception as error:  # noqa: BLE001 - no state of the catalog may end in a traceback
         error_text = explained(as_store_error(error, arguments.catalog), arguments.catalog.parent)
         sys.stderr.write(f"lce: {error_text}\n")
         return 2 if isinstance(error_text, SpecError) else 3
-    if arguments.json:
-        sys.stdout.write(json.dumps([asdict(one) for one in chosen], indent=1) + "\n")
-    else:
-        lines = (
-            _all(chosen, expected)
-            if arguments.method is None
-            else [
-                *(_item(one.text) for one in told_apart(chosen)),
-                *textwrap.wrap(f"{EXPLAINED} {EFFECTIVE_CONTEXT}", WIDTH),
-            ]
-        )
-        sys.stdout.write("\n".join(lines) + "\n")
+    sys.stdout.write(f"{output}\n")
     return 0
+
+
+def _printed(connection: duckdb.DuckDBPyConnection, arguments: argparse.Namespace) -> str:
+    study, method = arguments.study, arguments.method
+    if study is None:
+        rows = read(connection, "FROM claims")
+        return json.dumps(rows, indent=1) if arguments.json else "\n".join(_published(rows))
+    found = claims(connection, study)
+    chosen = found if method is None else _of(found, method)
+    if arguments.json:
+        return json.dumps([asdict(one) for one in chosen], indent=1)
+    if method is None:
+        return "\n".join(_all(chosen, expectations(connection, study)))
+    items = [_item(one.text) for one in told_apart(chosen)]
+    return "\n".join([*items, *textwrap.wrap(f"{EXPLAINED} {EFFECTIVE_CONTEXT}", WIDTH)])
+
+
+def _published(rows: list[Row]) -> Iterator[str]:
+    """Yield each published claim with a line per study and base model."""
+    if not rows:
+        yield "no study in this home tests a published claim (`claim` of an entry of `expects`)"
+    for claim, group in groupby(rows, lambda row: row["claim"]):
+        yield textwrap.fill(claim, WIDTH)
+        yield from (
+            f"  {row['study']} ({row['base_model']}): {outcomes_in_words(row)}" for row in group
+        )
 
 
 def _of(found: list[Claim], method: str) -> list[Claim]:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 from dashboards.claims import wording
 from dashboards.claims.claim import Claim
@@ -60,12 +60,23 @@ class Expectation:
 
 def counted(expected: Sequence[Expectation]) -> str:
     """Return the number of comparisons by outcome, such as "3 of 4 confirmed, 1 undecided"."""
-    number: Counter[str] = Counter(one.outcome for entry in expected for one in entry.comparisons)
+    number = Counter(one.outcome for entry in expected for one in entry.comparisons)
+    return outcomes_in_words(
+        {
+            "num_comparisons": number.total(),
+            **{f"num_{one.replace(' ', '_')}": number[one] for one in get_args(Outcome)},
+        }
+    )
+
+
+def outcomes_in_words(row: Row) -> str:
+    """Return "3 of 4 confirmed, 1 undecided" from the columns of the view `claims`."""
     others = ("contradicted", "undecided", "not measured")
+    numbers = [(row[f"num_{one.replace(' ', '_')}"], one) for one in others]
     return ", ".join(
         [
-            f"{number['confirmed']} of {number.total()} confirmed",
-            *(f"{number[outcome]} {outcome}" for outcome in others if number[outcome]),
+            f"{row['num_confirmed']} of {row['num_comparisons']} confirmed",
+            *(f"{number} {outcome}" for number, outcome in numbers if number),
         ]
     )
 
@@ -84,7 +95,7 @@ def expectations(connection: duckdb.DuckDBPyConnection, study: str) -> list[Expe
     by_pair: dict[tuple[object, ...], Claim] = {
         (one.base_model, one.benchmark, one.eval_length, one.task, _pair(one)): one
         for one in claims(connection, study)
-        if one.topic in ("base", "pair")
+        if one.topic in ("base", "pair", "order")  # orders: all methods, then the exact ones
     }
     rows = sorted(views.expectations, key=lambda row: (row["base_model"], row["entry"]))
     return [
@@ -101,11 +112,13 @@ def expectations(connection: duckdb.DuckDBPyConnection, study: str) -> list[Expe
 
 def _finding(row: Row, by_pair: dict[tuple[object, ...], Claim], views: Views) -> str:
     pair = first(row), other(row)
-    if row["verdict"] is not None:
-        task = None if "," in row["tasks"] else row["tasks"]
-        key = (row["base_model"], row["benchmark"], row["eval_length"], task, frozenset(pair))
+    task = None if row["tasks"] is None or "," in row["tasks"] else row["tasks"]
+    key = (row["base_model"], row["benchmark"], row["eval_length"], task, frozenset(pair))
+    if row["outcome"] != "not measured":
         return f"{by_pair[key].text}{_margin(row)}"
     where = wording.at(row["eval_length"], views.trained(row["base_model"]))
+    if row["expected"] == "predicts":
+        return f"{where}, perplexity and {row['benchmark']}"
     names = " and ".join(variant_in_words(*method) for method in pair)
     return f"{where}, {names} on {row['benchmark']}"
 

@@ -11,6 +11,7 @@ import typer
 
 from flows.terminal import say
 from lce.commands.options import FOLDERS, Study, with_execution
+from lce_core.errors import SpecError
 from lce_core.execution import Execution
 from tasks.own_code import child_environment
 
@@ -63,17 +64,25 @@ def report(
 
 
 def claims(
-    study: Study,
+    study: Annotated[
+        str | None,
+        typer.Argument(
+            help="Name of a study, or a study file. Without it: published claims over all studies."
+        ),
+    ] = None,
     method: Annotated[
         str | None, typer.Option(help="Only claims about this method, against each other method.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON with all numbers.")] = False,
 ) -> None:
-    """Print the study's findings as sentences that significance tests support."""
+    """Print a study's findings as sentences that significance tests support."""
     from flows.settings import home, study_name
     from tasks.mending import mended
 
-    arguments = ["--catalog", str(mended(home())), "--study", study_name(study)]
+    if method and study is None:
+        raise SpecError("--method", method, "a study with this method", "name the study")
+    arguments = ["--catalog", str(mended(home()))]
+    arguments += ["--study", study_name(study)] if study else []
     arguments += ["--method", method] if method else []
     arguments += ["--json"] if as_json else []
     _show("dashboards.claims", *arguments)

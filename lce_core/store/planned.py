@@ -38,9 +38,9 @@ _CELL = {
 }
 _TRAINING = dict.fromkeys(("fingerprint", "checkpoint", "folder"), str)
 _COMPARISON = {
-    **dict.fromkeys(("text", "base_model", "method", "expected"), str),
-    **dict.fromkeys(("other_method", "benchmark"), str),
-    **dict.fromkeys(("frozen", "other_frozen"), bool),
+    **dict.fromkeys(("text", "base_model", "expected", "benchmark"), str),
+    **dict.fromkeys(("method", "other_method"), _TEXT_OR_NONE),
+    **dict.fromkeys(("frozen", "other_frozen"), (bool, type(None))),
     **dict.fromkeys(("entry", "eval_length"), int),
     "margin": (float, type(None)),
 }

@@ -3,7 +3,8 @@
 Each entry of `expects` in a study file names one variant (a method, tuned or not), the variants
 that it should score better than, worse than, not worse than or equal to, a benchmark and lengths.
 `comparisons` expands the entries into pairs of variants at one length. The plan contains these
-pairs; the catalog tests each of them.
+pairs; the catalog tests each of them. An entry with `predicts: perplexity` instead concerns all
+variants: those with a lower perplexity should have better scores.
 
 This module does not import torch.
 """
@@ -27,7 +28,8 @@ MAX_COMPARISONS = 10_000
 """Maximum number of comparisons (pairs of variants at one length) to which all entries of `expects`
 expand, because the plan file stores each comparison."""
 MAX_SAYS = 500
-"""Maximum characters of an entry's `says`."""
+"""Maximum characters of an entry's `says` or `claim`."""
+_PERPLEXITIES = {"perplexity", "perplexity_documents"}
 _MAX_NAME = 100
 _MARGIN = re.compile(r"(\d+(?:\.\d+)?) (%|accuracy|nats)")
 _UNITS = {"accuracy": "accuracy", "perplexity": "%", "nats": "nats"}
@@ -49,8 +51,10 @@ class Expectation(Section):
     not_worse: VariantName | None = None
     """Name of the variant that should score at most `within` worse (non-inferiority)."""
     equal: VariantName | None = None
-    """Name of the variant whose score should differ by at most `within` (equivalence). An entry has
-    exactly one of `better`, `worse`, `not_worse` and `equal`."""
+    """Name of the variant whose score should differ by at most `within` (equivalence)."""
+    predicts: Literal["perplexity"] | None = None
+    """Methods with a lower perplexity should have better scores on `benchmark` at the same length.
+    An entry has exactly one of `better`, `worse`, `not_worse`, `equal` and `predicts`."""
     than: tuple[VariantName, ...] = Field(default=(), max_length=MAX_ENTRIES)
     """Names of the variants to compare with. Each of them is compared separately."""
     to: tuple[VariantName, ...] = Field(default=(), max_length=MAX_ENTRIES)
@@ -66,6 +70,9 @@ class Expectation(Section):
     """Name of one of the study's base models. Defaults to all base models."""
     says: str | None = Field(default=None, min_length=1, max_length=MAX_SAYS)
     """Sentence that the report shows for this entry. Defaults to a sentence made from the keys."""
+    claim: str | None = Field(default=None, min_length=1, max_length=MAX_SAYS)
+    """Published claim that this entry tests, such as "LCEG: approximate attention is worse".
+    `lce claims` counts the outcomes of equal claims over all studies."""
 
     @model_validator(mode="after")
     def _one_direction(self) -> Expectation:
@@ -73,17 +80,19 @@ class Expectation(Section):
         if len(given) != 1:
             raise SpecError(
                 "better",
-                " and ".join(f"`{key}`" for key in given) or "none of the keys that name a method",
+                " and ".join(f"`{key}`" for key in given) or "none of the keys that say what",
                 f"exactly one of {', '.join(f'`{key}`' for key in _DIRECTIONS)}",
                 "write, for example, `better: METHOD`",
             )
-        others, unused = ("to", "than") if self.equal else ("than", "to")
-        if getattr(self, unused) or not getattr(self, others):
+        others = {"equal": "to", "predicts": ""}.get(given[0], "than")
+        unused = [key for key in ("than", "to") if key != others and getattr(self, key)]
+        if unused or (others and not getattr(self, others)):
             raise SpecError(
-                others,
-                f"`{unused}`" if getattr(self, unused) else "no methods",
-                f"`{others}` with the methods to compare with, because the entry has `{given[0]}`",
-                f"write `{others}: [METHOD]`",
+                others or unused[0],
+                f"`{unused[0]}`" if unused else "no methods",
+                f"{f'`{others}` with the' if others else 'no'} methods to compare with, because the"
+                f" entry has `{given[0]}`",
+                f"write `{others}: [METHOD]`" if others else f"remove `{unused[0]}`",
             )
         if self.subject in self.others:
             raise SpecError(
@@ -103,7 +112,7 @@ class Expectation(Section):
 
     @property
     def subject(self) -> str:
-        """Name of the variant that is compared with `others`."""
+        """Name of the variant that is compared with `others`; "perplexity" for `predicts`."""
         return str(next(name for key in _DIRECTIONS if (name := getattr(self, key)) is not None))
 
     @property
@@ -113,7 +122,7 @@ class Expectation(Section):
 
     @property
     def key(self) -> str:
-        """Key of the entry that names the subject: better, worse, not_worse or equal."""
+        """Key of the entry that names the subject: a key of `_DIRECTIONS`."""
         return next(key for key in _DIRECTIONS if getattr(self, key) is not None)
 
     @property
@@ -148,6 +157,9 @@ class Expectation(Section):
 
         `variants` maps the name of each variant to its label and True if it is frozen.
         """
+        if self.predicts:
+            benchmark = self.benchmark.replace("_", " ")
+            return self.says or f"Methods with a lower perplexity score better on {benchmark}"
         subject, *others = (variant_in_words(*variants[it]) for it in (self.subject, *self.others))
         relation = f"{self.direction} {'to' if self.equal else 'than'}"
         within = f" within {self.within}" if self.within else ""
@@ -157,12 +169,13 @@ class Expectation(Section):
         )
 
 
-Direction = Literal["better", "worse", "not worse", "equal"]
+Direction = Literal["better", "worse", "not worse", "equal", "predicts"]
 _DIRECTIONS: dict[str, Direction] = {
     "better": "better",
     "worse": "worse",
     "not_worse": "not worse",
     "equal": "equal",
+    "predicts": "predicts",
 }
 """What a comparison expects, by the key that names the entry's subject."""
 Evaluated = Mapping[str, Mapping[str, Set[tuple[int, str]]]]
@@ -178,6 +191,8 @@ def comparisons(
 ) -> Iterator[dict[str, Any]]:
     """Expand a study's expectations: one comparison per pair of variants, length and base model.
 
+    An entry with `predicts` has one comparison per length and base model, without variants.
+
     Args:
       expects: The entries of `expects`.
       variants: Label and True if the variant is frozen, by name of the variant.
@@ -186,9 +201,9 @@ def comparisons(
       units: Unit of each benchmark's default metric, by name.
 
     Yields:
-      Mappings with the keys entry (index in `expects`), text, base_model, method, frozen, expected
-      (a `Direction`), margin (see `Expectation.margin`), other_method, other_frozen, benchmark and
-      eval_length.
+      Mappings with the keys entry (index in `expects`), text, claim (if the entry has one),
+      base_model, method, frozen, expected (a `Direction`), margin (see `Expectation.margin`),
+      other_method, other_frozen, benchmark and eval_length.
 
     Raises:
       SpecError: if an entry names a variant, benchmark, length or base model that is not in the
@@ -196,31 +211,52 @@ def comparisons(
     """
     for index, entry in enumerate(expects):
         where = f"expects[{index}]"
-        method, frozen = variants[_named(f"{where}.{entry.key}", entry.subject, variants)]
         by_variant = evaluated[_named(f"{where}.benchmark", entry.benchmark, evaluated)]
         if entry.base_model is not None:
             _named(f"{where}.base_model", entry.base_model, base_models)
-        for name in entry.others:
-            _named(f"{where}.{'to' if entry.equal else 'than'}", name, variants)
-        text, margin = entry.text(variants), entry.margin(where, units[entry.benchmark])
-        for name in entry.others:
-            other_method, other_frozen = variants[name]
-            lengths = _shared_lengths(where, entry, by_variant, name)
-            named = [entry.base_model] if entry.base_model else base_models
+        for name in () if entry.predicts else (entry.subject, *entry.others):
+            key = entry.key if name == entry.subject else "to" if entry.equal else "than"
+            _named(f"{where}.{key}", name, variants)
+        margin = entry.margin(where, units[entry.benchmark])
+        named = [entry.base_model] if entry.base_model else base_models
+        for other in entry.others or (None,):
+            lengths = (
+                _predicted_lengths(where, entry, evaluated)
+                if other is None
+                else _shared_lengths(where, entry, by_variant, other)
+            )
+            subject = (None, None) if other is None else variants[entry.subject]
+            against = (None, None) if other is None else variants[other]
             for length, base_model in itertools.product(lengths, named):
                 yield {
                     "entry": index,
-                    "text": text,
+                    "text": entry.text(variants),
+                    **({"claim": entry.claim} if entry.claim else {}),
                     "base_model": base_model,
-                    "method": method,
-                    "frozen": frozen,
+                    "method": subject[0],
+                    "frozen": subject[1],
                     "expected": entry.direction,
                     "margin": margin,
-                    "other_method": other_method,
-                    "other_frozen": other_frozen,
+                    "other_method": against[0],
+                    "other_frozen": against[1],
                     "benchmark": entry.benchmark,
                     "eval_length": length,
                 }
+
+
+def _predicted_lengths(where: str, entry: Expectation, evaluated: Evaluated) -> Sequence[int]:
+    """Return the lengths at which the study evaluates both perplexity and the benchmark."""
+    losses, scores = (
+        {
+            length
+            for name in names & evaluated.keys()
+            for asked in evaluated[name].values()
+            for length, _ in asked
+        }
+        for names in (_PERPLEXITIES, {entry.benchmark} - _PERPLEXITIES)
+    )
+    both = losses & scores
+    return _lengths(where, entry, both, "both perplexity and an accuracy")
 
 
 def _shared_lengths(
@@ -228,19 +264,23 @@ def _shared_lengths(
 ) -> Sequence[int]:
     shared = by_variant.get(entry.subject, set()) & by_variant.get(other, set())
     both = {length for length, _ in shared}
-    missing = sorted(set(entry.lengths or ()) - both)
-    if missing or not both:
+    return _lengths(where, entry, both, f"both {entry.subject} and {other} on the same task")
+
+
+def _lengths(where: str, entry: Expectation, known: Set[int], what: str) -> Sequence[int]:
+    """Return the entry's lengths, or all known ones; refuse lengths that are not known."""
+    missing = sorted(set(entry.lengths or ()) - known)
+    if missing or not known:
         at = f" at {missing[0]} tokens" if missing else ""
         raise SpecError(
             f"{where}.lengths" if missing else f"{where}.benchmark",
-            f"{entry.benchmark}{at}, where the study does not evaluate both {entry.subject} and"
-            f" {other} on the same task",
-            f"a length at which it evaluates both: {', '.join(map(str, sorted(both)))}"
-            if both
-            else "a benchmark that evaluates both methods on one task at one length",
+            f"{entry.benchmark}{at}, where the study does not evaluate {what}",
+            f"a length at which it does: {', '.join(map(str, sorted(known)))}"
+            if known
+            else "a benchmark and length at which it does",
             "choose another length, or add the methods to this entry of `benchmarks`",
         )
-    return entry.lengths or sorted(both)
+    return entry.lengths or sorted(known)
 
 
 def _named(where: str, name: str, known: Sequence[str] | Mapping[str, object]) -> str:

@@ -8,6 +8,7 @@ are tried with one cell changed.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -431,22 +432,57 @@ def test_where_the_base_model_finds_nothing_nobody_holds_its_score(tmp_path: Pat
     assert ask(written(tmp_path / "catalog.duckdb", cells), "FROM effective_length") == []
 
 
-def orders(path: Path, *, missing: str = "", clean: int = 0, exact: bool = True) -> list[Any]:
+def orders(
+    path: Path,
+    *,
+    missing: str = "",
+    clean: int = 0,
+    exact: bool = True,
+    benchmark: str = "perplexity",
+    expects: Sequence[dict[str, Any]] = (),
+) -> list[Any]:
     """Of seven methods, the better the lower their perplexity; `clean` of them in that profile."""
     cells = []
     for number, name in enumerate(("none", "a", "b", "c", "d", "e", "f")):
         nll, right = [1.0 + 0.1 * number] * 2, 40 - 5 * number
         scores = [1.0] * right + [0.0] * (40 - right)
         whose = {"exact_attention": exact or number % 2 == 0}
-        cells.append(Answered(name, True, 0, "perplexity", "text", 512, nll,
+        cells.append(Answered(name, True, 0, benchmark, "text", 512, nll,
                               float(np.exp(nll[0])), unit="perplexity", **whose))  # fmt: skip
         extra = {"profile": "clean"} if number < clean else {}
         cells.append(Answered(name, True, 0, "passkey", "single", 512,
                               [] if name == missing else scores, right / 40, extra=extra,
                               **whose))  # fmt: skip
-    catalog = written(path, cells)
+    catalog = written(path, cells, expects=expects)
     points = ask(catalog, "FROM perplexity_vs_downstream")
     return [ask(catalog, "FROM perplexity_agreement"), len(points)]
+
+
+def test_a_published_claim_about_perplexity_is_tested_by_the_order_of_methods(
+    tmp_path: Path,
+) -> None:
+    claim = {
+        "entry": 0, "text": "it predicts", "claim": "LCEG: it predicts", "base_model": "toy_llama",
+        "expected": "predicts", "benchmark": "passkey", "eval_length": 512,
+    }  # fmt: skip
+    longer = claim | {"entry": 1, "eval_length": 1024}
+    path = tmp_path / "all.duckdb"
+    (row,), _ = orders(path, benchmark="perplexity_documents", expects=[claim, longer])
+    found, absent = ask(path, "FROM expectations")
+    # Seven methods in the same order: two-sided p of Kendall's tau = 2 / 7!
+    assert found["p_holm"] == row["p_holm"] == pytest.approx(2 / 5040)
+    assert (found["outcome"], found["method"], absent["outcome"]) == (
+        "confirmed", None, "not measured",
+    )  # fmt: skip
+    assert ask(path, "FROM claims") == [{
+        "claim": "LCEG: it predicts", "study": "s", "base_model": "toy_llama",
+        "num_comparisons": 2, "num_confirmed": 1, "num_contradicted": 0, "num_undecided": 0,
+        "num_not_measured": 1,
+    }]  # fmt: skip
+    # Four of the seven have exact attention, too few for an interval: all methods decide.
+    few = tmp_path / "few.duckdb"
+    orders(few, exact=False, expects=[claim])
+    assert ask(few, "FROM expectations")[0]["p_holm"] == pytest.approx(4 / 5040)  # Holm, 2 rows
 
 
 def test_an_order_of_methods_needs_no_base_model_and_is_of_the_points_that_are_shown(

@@ -326,6 +326,32 @@ def test_each_comparison_of_an_expectation_has_its_outcome_and_its_claim(
     )
 
 
+def test_the_command_counts_published_claims_over_all_studies(tmp_path: Path) -> None:
+    claim = {"entry": 9, "text": "t", "claim": "LCEG: perplexity predicts", "expected": "predicts",
+             "base_model": "toy_llama", "benchmark": "passkey", "eval_length": 512}  # fmt: skip
+    expects = [EXPECTS[0] | {"claim": "LCEG: tuned methods work"}, *EXPECTS[1:], claim]
+    path = written(tmp_path / "c.duckdb", [*cells()], expects=expects)
+    with open_catalog(path) as connection:
+        order = expectations(connection, "s")[-1].comparisons[0]
+        (sentence,) = (
+            one.text for one in claims(connection, "s")
+            if (one.topic, one.benchmark, one.eval_length) == ("order", "passkey", 512)
+            and "exact" not in one.text
+        )  # fmt: skip
+    assert order.text == f"{order.outcome}: {sentence}"
+    command = [sys.executable, "-m", "dashboards.claims", "--catalog", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.stdout == (
+        "LCEG: perplexity predicts\n"
+        f"  s (toy_llama): {int(order.outcome == 'confirmed')} of 1 confirmed"
+        f"{', 1 undecided' * (order.outcome == 'undecided')}\n"
+        "LCEG: tuned methods work\n"
+        "  s (toy_llama): 1 of 1 confirmed\n"
+    )
+    found = json.loads(subprocess.run([*command, "--json"], capture_output=True, text=True).stdout)
+    assert [row["num_confirmed"] for row in found] == [int(order.outcome == "confirmed"), 1]
+
+
 def test_an_expectation_that_was_added_after_results_says_so(tmp_path: Path) -> None:
     registered = registrations((0, EXPECTS[:1]), (7, EXPECTS))
     path = written(tmp_path / "c.duckdb", [*cells()], expects=EXPECTS, registered=registered)

@@ -139,6 +139,27 @@ def test_a_margin_is_absolute_or_a_fraction_of_a_perplexity() -> None:
     }
 
 
+def test_an_order_is_expected_where_the_study_has_perplexity_and_the_benchmark() -> None:
+    entry = {"predicts": "perplexity", "benchmark": "passkey", "claim": "LCEG: it predicts"}
+    found = list(parse_study(edited(expects=[entry]), "my.yaml").comparisons())
+    assert [one["eval_length"] for one in found] == [128, 256, 512, 1024]
+    assert found[0]["text"] == "Methods with a lower perplexity score better on passkey"
+    assert (found[0]["expected"], found[0]["method"], found[0]["other_method"]) == (
+        "predicts", None, None,
+    )  # fmt: skip
+    assert found[0]["claim"] == "LCEG: it predicts"
+    for changes, place, part in (
+        ({"benchmark": "perplexity"}, "expects[0].benchmark", "both perplexity and an accuracy"),
+        ({"lengths": [500]}, "expects[0].lengths", "passkey at 500 tokens"),
+        ({"than": ["pi"]}, "expects[0].than", "got `than`; expected no methods"),
+        ({"within": "0.1 accuracy"}, "expects[0].within", "none for other entries"),
+        ({"predicts": "ruler"}, "expects[0].predicts", "perplexity"),
+    ):
+        message = refusal(edited(expects=[entry | changes]))
+        assert f"{place}: got" in message, message
+        assert part in message, message
+
+
 def test_expectations_change_no_id() -> None:
     without, expecting = (
         compile_study(parse_study(edited(**changes), "my.yaml"), {})
