@@ -32,6 +32,8 @@ class Contents:
     """One row per variant (method, frozen or tuned), in the study's order."""
     registrations: list[Row]
     """Versions of the hypothesis and the expectations, oldest first."""
+    short_context: list[Row]
+    """Comparisons with the base model within its trained context; perplexities by their ratio."""
     families: list[Row]
     """One row per variant, with its method family."""
     scores: list[Row]

@@ -39,7 +39,7 @@ from dashboards.marks import LEGEND, MARKS, Place, place, verdicts
 from dashboards.pictures import picture
 from dashboards.plain_text import file_name, plain
 from dashboards.registered import registered
-from dashboards.sections import glance, positions, shots
+from dashboards.sections import glance, positions, short_context, shots
 from lce_core import formats
 from lce_core.errors import SpecError
 from lce_core.study.variants import variant_label
@@ -105,6 +105,7 @@ def _page(
         yield f"\n## {plain(base)}{on}\n"
         yield from _best(found, base, trained)
         yield from _expectations([entry for entry in expected if entry.base_model == base])
+        yield from _short_context(contents.of(base))
         yield from _base_model(contents.of(base), out)
     yield from _gaps(contents)
     yield from _origin(contents, out)
@@ -128,6 +129,19 @@ def _expectations(expected: Sequence[Expectation]) -> Iterator[str]:
     for entry in expected:
         yield f"- {plain(entry.text)} ({entry.summary})"
         yield from (f"  - **{one.outcome}**: {plain(one.finding)}" for one in entry.comparisons)
+    yield ""
+
+
+def _short_context(contents: Contents) -> Iterator[str]:
+    if not (rows := contents.short_context):
+        return
+    table = short_context.table(rows)
+    yield f"\n### {short_context.TITLE}\n"
+    yield f"{short_context.caption(rows)}\n"
+    yield f"| {' | '.join(table.columns)} |"
+    yield f"|---|{'---:|' * (len(table.columns) - 1)}"
+    for name, *cells in table.rows:
+        yield f"| {plain(str(name))} | {' | '.join(map(str, cells))} |"
     yield ""
 
 

@@ -29,6 +29,7 @@ from dashboards.sections import (
     origin,
     papers,
     positions,
+    short_context,
     shots,
     tasks,
     training,
@@ -39,6 +40,7 @@ from dashboards.writing import write_whole
 _PAGE = Path(__file__).parent / "page"
 _OF_A_BASE_MODEL: tuple[tuple[str, str, Callable[[Contents], str]], ...] = (
     ("glance", "At a glance", glance.section),
+    ("short-context", short_context.TITLE, short_context.section),
     ("length", "Score against length", against_length.section),
     ("needles", "Needles", depths.section),
     ("shots", "Many-shot", shots.section),

@@ -119,7 +119,7 @@ def skewed_study(num_prompts: int, rng: np.random.Generator) -> list[Cell]:
 def false_differences(draw: Draw, num_studies: int) -> float:
     """Return the share of null studies with at least one significant difference."""
     rng = np.random.default_rng(0)
-    found = (paired_differences(draw(rng), set()) for _ in range(num_studies))
+    found = (paired_differences(draw(rng), {}) for _ in range(num_studies))
     return float(np.mean([any(row["p_holm"] <= 0.05 for row in rows) for rows in found]))
 
 
@@ -127,7 +127,7 @@ def coverage(draw: Draw, difference: float, num_studies: int) -> float:
     """Return the share of intervals that contain the true difference of two methods."""
     rng, hits = np.random.default_rng(0), []
     for _ in range(num_studies):
-        (row,) = paired_differences(draw(rng), set())
+        (row,) = paired_differences(draw(rng), {})
         if row["ci_low"] is not None:  # methods with equal scores have no interval
             hits.append(row["ci_low"] <= difference <= row["ci_high"])
     return float(np.mean(hits))
@@ -149,7 +149,7 @@ def power(num_methods: int, num_studies: int) -> float:
         last = f"method {num_methods - 1}"
         (row,) = (
             row
-            for row in paired_differences(cells, set())
+            for row in paired_differences(cells, {})
             if row["method"] == last and row["other_method"] == "none"
         )
         return row

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from catalog.comparisons.lengths import effective_lengths
 from catalog.comparisons.orders import perplexity_agreements
-from catalog.comparisons.pairs import Predicted, paired_differences
+from catalog.comparisons.pairs import PRIMARY, SHORT_CONTEXT, Predicted, paired_differences
 from catalog.comparisons.positions import position_differences
 from catalog.comparisons.samples import Cell, read_cells
 from catalog.comparisons.seeds import seed_means
@@ -53,6 +53,11 @@ def _predicted(connection: duckdb.DuckDBPyConnection) -> Predicted:
     """Return all expected comparisons except amendments, which were written after a result."""
     rows = connection.execute(
         "SELECT DISTINCT study, base_model, benchmark, eval_length, method, frozen, other_method,"
-        " other_frozen FROM expectations WHERE coalesce(results_before, 0) = 0"
+        " other_frozen, entry IS NULL FROM expectations WHERE coalesce(results_before, 0) = 0"
     ).fetchall()
-    return {(*row[:4], frozenset([(row[4], row[5]), (row[6], row[7])])) for row in rows}
+    return {
+        (*row[:4], frozenset([(row[4], row[5]), (row[6], row[7])])): (
+            SHORT_CONTEXT if row[8] else PRIMARY
+        )
+        for row in rows
+    }

@@ -9,15 +9,16 @@ A difference generalises to other training seeds if at least one method was trai
 and otherwise to other prompts on these checkpoints (`lce_core.statistics.contrasts`). Perplexities
 are compared by their logarithms: training seeds change a perplexity by a factor.
 
-Each study and base model has two families of comparisons, each corrected for its size by Holm's
-procedure: those that the study file predicted (`expects`) before the study's first result, and all
-others, which are exploratory.
+Each study and base model has three families of comparisons, each corrected for its size by Holm's
+procedure: those that the study file predicted (`expects`) before the study's first result, those
+with the base model within its trained context that every study makes, and all others, which are
+exploratory.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
@@ -30,13 +31,15 @@ from catalog.comparisons.samples import BASE, Cell, Method, grouped
 from lce_core.statistics.contrasts import Contrast, adjust
 from lce_core.statistics.power import ALPHA
 
-PRIMARY, EXPLORATORY = "primary", "exploratory"
-"""Families of comparisons: those that the study file predicts, and all others."""
+PRIMARY, SHORT_CONTEXT, EXPLORATORY = "primary", "short context", "exploratory"
+"""Families of comparisons: those that the study file predicts, those with the base model within its
+trained context that every study makes, and all others."""
 
 Row = dict[str, Any]
 Pair = tuple[Method, Method]
-Predicted = Set[tuple[str, str, str, int, frozenset[Method]]]
-"""Study, base model, benchmark, length in tokens and the two methods of predicted comparisons."""
+Predicted = Mapping[tuple[str, str, str, int, frozenset[Method]], str]
+"""Families of predicted comparisons, by study, base model, benchmark, length in tokens and the two
+methods."""
 
 
 def paired_differences(cells: list[Cell], predicted: Predicted) -> Iterator[Row]:
@@ -177,7 +180,7 @@ def _family(one: _Compared, predicted: Predicted) -> str:
         [(row["method"], row["frozen"]), (row["other_method"], row["other_frozen"])]
     )
     where = (row["study"], row["base_model"], row["benchmark"], row["eval_length"])
-    return PRIMARY if one.is_whole and (*where, methods) in predicted else EXPLORATORY
+    return predicted.get((*where, methods), EXPLORATORY) if one.is_whole else EXPLORATORY
 
 
 def _adjusted(name: str, family: Sequence[_Compared]) -> Iterator[Row]:

@@ -134,7 +134,7 @@ COMMENT ON COLUMN paired_difference.verdict IS
 COMMENT ON COLUMN paired_difference.smallest_detectable IS
     'Smallest true difference that the test detects with 80 % power at Holm''s first and strictest step; NULL if none is detectable or all differences are 0.';
 COMMENT ON COLUMN paired_difference.family IS
-    'Comparisons that p_holm is corrected for: primary (all that the study file predicted before its first result) or exploratory (all others of the study and base model).';
+    'Comparisons that p_holm is corrected for: primary (all that the study file predicted before its first result), short context (those with the base model within its trained context, which every study makes) or exploratory (all others of the study and base model).';
 COMMENT ON COLUMN paired_difference.num_comparisons IS
     'Number of comparisons in the family that differ in their scores.';
 COMMENT ON COLUMN paired_difference.num_clusters IS
@@ -288,6 +288,7 @@ SELECT
     d.difference,
     d.ci_low,
     d.ci_high,
+    d.other_value,
     coalesce(d.p_holm, o.p_holm) AS p_holm,
     d.verdict,
     d.tasks,
@@ -348,8 +349,9 @@ COMMENT ON COLUMN claims.num_not_measured IS
     'Number of comparisons with the outcome not measured.';
 
 COMMENT ON VIEW expectations IS
-    'Comparisons that a study''s `expects` predicts, each with its measured difference and outcome.';
-COMMENT ON COLUMN expectations.entry IS 'Index of the entry in `expects`, counted from 0.';
+    'Comparisons that a study''s `expects` predicts, and the comparisons with the base model within its trained context that every study makes, each with its measured difference and outcome.';
+COMMENT ON COLUMN expectations.entry IS
+    'Index of the entry in `expects`, counted from 0; NULL for the comparisons that every study makes.';
 COMMENT ON COLUMN expectations.text IS 'Expectation in words.';
 COMMENT ON COLUMN expectations.claim IS
     'Published claim that the expectation tests; NULL if the study names none.';
@@ -369,6 +371,8 @@ COMMENT ON COLUMN expectations.ci_low IS
     'Lower bound of the difference''s 95 % interval, as in paired_difference.';
 COMMENT ON COLUMN expectations.ci_high IS
     'Upper bound of the difference''s 95 % interval, as in paired_difference.';
+COMMENT ON COLUMN expectations.other_value IS
+    'Mean of the other method, as in paired_difference; NULL if not measured.';
 COMMENT ON COLUMN expectations.p_holm IS
     'P-value after Holm''s correction for all comparisons in the family; NULL if not measured.';
 COMMENT ON COLUMN expectations.verdict IS

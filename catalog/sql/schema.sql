@@ -29,7 +29,7 @@ COMMENT ON TABLE store.study IS 'Studies as last planned, one row per base model
 
 CREATE TABLE store.expectation (
     study VARCHAR NOT NULL,
-    entry BIGINT NOT NULL,
+    entry BIGINT,
     text VARCHAR NOT NULL,
     claim VARCHAR,
     base_model VARCHAR NOT NULL,
@@ -43,7 +43,7 @@ CREATE TABLE store.expectation (
     eval_length BIGINT NOT NULL
 );
 COMMENT ON TABLE store.expectation IS
-    'Comparisons that studies predict, one row per pair of methods, length and base model. Rows without methods concern the rank agreement of perplexity and the benchmark.';
+    'Comparisons that studies predict, one row per pair of methods, length and base model. Rows without methods concern the rank agreement of perplexity and the benchmark; entry is NULL for comparisons with the base model within its trained context, which every study makes.';
 
 -- When this home first saw what. `logical_digest` excludes it: it does not depend on results.
 CREATE SCHEMA history;

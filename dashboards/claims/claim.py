@@ -50,8 +50,8 @@ class Claim:
     `order`."""
     p_holm: float | None = None
     family: str | None = None
-    """Comparisons that `p_holm` is corrected for: primary (predicted by the study file) or
-    exploratory."""
+    """Comparisons that `p_holm` is corrected for: primary (predicted by the study file), short
+    context (with the base model within its trained context) or exploratory."""
     num_samples: int | None = None
     """Number of independent prompts or documents."""
     num_seeds: int | None = None

@@ -97,7 +97,8 @@ def expectations(connection: duckdb.DuckDBPyConnection, study: str) -> list[Expe
         for one in claims(connection, study)
         if one.topic in ("base", "pair", "order")  # orders: all methods, then the exact ones
     }
-    rows = sorted(views.expectations, key=lambda row: (row["base_model"], row["entry"]))
+    own = (row for row in views.expectations if row["entry"] is not None)
+    rows = sorted(own, key=lambda row: (row["base_model"], row["entry"]))
     return [
         Expectation(
             base_model,

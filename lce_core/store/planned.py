@@ -41,7 +41,8 @@ _COMPARISON = {
     **dict.fromkeys(("text", "base_model", "expected", "benchmark"), str),
     **dict.fromkeys(("method", "other_method"), _TEXT_OR_NONE),
     **dict.fromkeys(("frozen", "other_frozen"), (bool, type(None))),
-    **dict.fromkeys(("entry", "eval_length"), int),
+    "eval_length": int,
+    "entry": (int, type(None)),
     "margin": (float, type(None)),
 }
 _REGISTRATION = {

@@ -2,9 +2,10 @@
 
 Each entry of `expects` in a study file names one variant (a method, tuned or not), the variants
 that it should score better than, worse than, not worse than or equal to, a benchmark and lengths.
-`comparisons` expands the entries into pairs of variants at one length. The plan contains these
-pairs; the catalog tests each of them. An entry with `predicts: perplexity` instead concerns all
-variants: those with a lower perplexity should have better scores.
+`comparisons` expands the entries into pairs of variants at one length. An entry with `predicts:
+perplexity` instead concerns all variants: those with a lower perplexity should have better scores.
+`in_trained_context` adds the comparisons with the base model that every study makes. The plan
+contains all of these comparisons; the catalog tests each of them.
 
 This module does not import torch.
 """
@@ -20,7 +21,7 @@ from pydantic import Field, model_validator
 
 from lce_core.errors import SpecError, did_you_mean
 from lce_core.recipe import Section
-from lce_core.study.variants import variant_in_words
+from lce_core.study.variants import CONTROL, variant_in_words
 
 MAX_ENTRIES = 100
 """Maximum number of entries of `expects`, and of names or lengths in one entry."""
@@ -34,6 +35,9 @@ _MAX_NAME = 100
 _MARGIN = re.compile(r"(\d+(?:\.\d+)?) (%|accuracy|nats)")
 _UNITS = {"accuracy": "accuracy", "perplexity": "%", "nats": "nats"}
 """Unit of `within` by unit of the benchmark. Perplexities are compared by their ratio."""
+
+MARGINS_IN_TRAINED_CONTEXT = ("2 %", "0.02 nats", "0.02 accuracy")
+"""Default margins of `in_trained_context`."""
 
 VariantName = Annotated[str, Field(max_length=_MAX_NAME)]
 
@@ -257,6 +261,65 @@ def _predicted_lengths(where: str, entry: Expectation, evaluated: Evaluated) -> 
     )
     both = losses & scores
     return _lengths(where, entry, both, "both perplexity and an accuracy")
+
+
+def in_trained_context(
+    expected: Sequence[Mapping[str, Any]],
+    margins: Sequence[str],
+    variants: Mapping[str, tuple[str, bool]],
+    evaluated: Evaluated,
+    contexts: Mapping[str, int | None],
+    units: Mapping[str, str],
+) -> Iterator[dict[str, Any]]:
+    """Yield the default comparisons: each variant is not worse than the base model.
+
+    Compare at the longest length within the base model's trained context at which both are
+    evaluated on the same task. Omit pairs that the study's own expectations compare there.
+
+    Args:
+      expected: The study's own comparisons, as `comparisons` yields them.
+      margins: Margins with units, each for benchmarks of this unit; other benchmarks are omitted.
+      variants: See `comparisons`, like `evaluated` and `units`.
+      contexts: Trained context in tokens by base model; None if unknown, which omits the model.
+
+    Yields:
+      Mappings as from `comparisons`, in which entry is None.
+    """
+    taken = {_pair(one) for one in expected}
+    of_unit = {margin.rpartition(" ")[2]: margin for margin in margins}
+    for (base_model, context), (benchmark, by_variant) in itertools.product(
+        contexts.items(), evaluated.items()
+    ):
+        within, base = of_unit.get(_UNITS.get(units[benchmark], "")), by_variant.get(CONTROL, set())
+        for name, own in by_variant.items():
+            lengths = [length for length, _ in own & base if length <= (context or 0)]
+            if within is None or name == CONTROL or not lengths:
+                continue
+            entry = Expectation(
+                not_worse=name, than=(CONTROL,), within=within, benchmark=benchmark,
+                lengths=(max(lengths),), base_model=base_model,
+            )  # fmt: skip
+            for one in comparisons([entry], variants, evaluated, [base_model], units):
+                if _pair(one) not in taken:
+                    yield {**one, "entry": None}
+
+
+def _pair(one: Mapping[str, Any]) -> tuple[object, ...]:
+    methods = (one["method"], one["frozen"]), (one["other_method"], one["other_frozen"])
+    return one["base_model"], one["benchmark"], one["eval_length"], frozenset(methods)
+
+
+def check_margins(where: str, margins: Sequence[str]) -> None:
+    """Raise SpecError unless each margin is a positive number with a unit, each unit once."""
+    found = [_MARGIN.fullmatch(margin) for margin in margins]
+    units = [one[2] for one in found if one and float(one[1])]
+    if len(set(units)) < len(margins):
+        raise SpecError(
+            where,
+            ", ".join(margins),
+            "positive numbers, each with another one of the units %, nats and accuracy",
+            f"write, for example, `{where}: [2 %, 0.02 accuracy]`, or [] for no comparisons",
+        )
 
 
 def _shared_lengths(

@@ -89,13 +89,13 @@ class StudyPlan:
         waited_for = {
             fingerprint for c in self.cells if c.step for fingerprint in c.step.parents.values()
         }
-        models = self.study.base_models
+        contexts = {m.known_as: _trained_context(m) for m in self.study.base_models}
         return {
             "study": self.study.study,
             "hypothesis": self.study.hypothesis,
-            "expects": list(self.study.comparisons()),
+            "expects": list(self.study.comparisons(contexts)),
             "target_context": self.study.target_context,
-            "base_contexts": {m.known_as: _trained_context(m) for m in models},
+            "base_contexts": contexts,
             "cells": [_cell_json(cell, self.waits_for_data(cell)) for cell in self.cells],
             "steps": [step.id for step in self.steps.values()],
             "kinds": {s.id: s.kind for s in self.steps.values() if s.fingerprint in waited_for},

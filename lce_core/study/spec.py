@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, model_validator
@@ -21,7 +21,15 @@ from lce_core.errors import SpecError, did_you_mean
 from lce_core.methods import Method
 from lce_core.models import MODELS, LanguageModel
 from lce_core.recipe import STRICT, Evaluation, Positions, Section, Training, Upsampling
-from lce_core.study.expectation import MAX_COMPARISONS, MAX_ENTRIES, Expectation, comparisons
+from lce_core.study.expectation import (
+    MARGINS_IN_TRAINED_CONTEXT,
+    MAX_COMPARISONS,
+    MAX_ENTRIES,
+    Expectation,
+    check_margins,
+    comparisons,
+    in_trained_context,
+)
 from lce_core.study.variants import variant_name
 
 _OF_TRAINING = ("train_length", "train_tokens", "training", "start_from")
@@ -201,6 +209,12 @@ class StudySpec(BaseModel):
     """Distinct seeds, 0 or more. Each seed trains and evaluates every variant once."""
     expects: tuple[Expectation, ...] = Field(default=(), max_length=MAX_ENTRIES)
     """Comparisons that the hypothesis predicts. They are not part of any fingerprint."""
+    short_context_margins: tuple[str, ...] = Field(
+        default=MARGINS_IN_TRAINED_CONTEXT, max_length=MAX_ENTRIES
+    )
+    """Margins by which a variant may score worse than the base model within the trained context:
+    "2 %" of a perplexity, "0.02 nats", "0.02 accuracy". A benchmark whose unit is not listed is not
+    compared. They are not part of any fingerprint."""
     upsampling: Upsampling = Upsampling()
     """Sampling of training text by document length."""
     evaluation: Evaluation = Evaluation()
@@ -246,8 +260,14 @@ class StudySpec(BaseModel):
     def _tuned(self, name: str | None) -> MethodEntry | None:
         return next((one for one in self.methods if one.tuned and one.name == name), None)
 
-    def comparisons(self) -> Iterator[dict[str, Any]]:
-        """Expand `expects` into pairs of variants; see `expectation.comparisons`."""
+    def comparisons(
+        self, contexts: Mapping[str, int | None] | None = None
+    ) -> Iterator[dict[str, Any]]:
+        """Expand `expects` into pairs of variants; see `expectation.comparisons`.
+
+        With `contexts`, the trained context in tokens of each base model, then yield the default
+        comparisons; see `expectation.in_trained_context`.
+        """
         evaluated: dict[str, dict[str, set[tuple[int, str]]]] = {}
         for entry in self.benchmarks:
             by_variant = evaluated.setdefault(entry.benchmark.plugin_name, {})
@@ -257,7 +277,16 @@ class StudySpec(BaseModel):
         variants = {one.name: (one.label, not one.is_tuned) for one in self.methods}
         base_models = [base.known_as for base in self.base_models]
         units = {one.benchmark.plugin_name: one.benchmark.unit for one in self.benchmarks}
-        return comparisons(self.expects, variants, evaluated, base_models, units)
+        found = list(
+            itertools.islice(
+                comparisons(self.expects, variants, evaluated, base_models, units),
+                MAX_COMPARISONS + 1,
+            )
+        )
+        yield from found
+        yield from in_trained_context(
+            found, self.short_context_margins, variants, evaluated, contexts or {}, units
+        )
 
     @property
     def num_cells(self) -> int:
@@ -389,6 +418,7 @@ class StudySpec(BaseModel):
 
     @model_validator(mode="after")
     def _testable(self) -> StudySpec:
+        check_margins("short_context_margins", self.short_context_margins)
         if any(itertools.islice(self.comparisons(), MAX_COMPARISONS, None)):
             raise SpecError(
                 "expects",

@@ -115,6 +115,8 @@ def _study(data: dict[str, Any], where: str) -> StudySpec:
     if "expects" in data:
         expectation = partial(_section, section=Expectation)
         fields["expects"] = _parsed(data["expects"], f"{at}expects", expectation)
+    if isinstance(margins := data.get("short_context_margins"), list):
+        fields["short_context_margins"] = tuple(margins)
     try:
         return StudySpec.model_validate(fields)
     except ValidationError as error:

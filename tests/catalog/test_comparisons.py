@@ -280,6 +280,28 @@ def test_expectations_that_were_added_after_a_result_are_exploratory(tmp_path: P
     assert [row["results_before"] for row in ask(path, "FROM registrations")] == [0, 0, 5]
 
 
+def test_default_comparisons_are_a_family_of_their_own(tmp_path: Path) -> None:
+    default = {
+        "entry": None, "text": "-", "base_model": "toy_llama", "frozen": False,
+        "expected": "not worse", "margin": 0.02, "other_method": "none", "other_frozen": True,
+        "benchmark": "passkey", "eval_length": 128,
+    }  # fmt: skip
+    expects = [default | {"method": name} for name in ("pi", "yarn", "twin")]
+    path = written(tmp_path / "c.duckdb", [*passkeys(), *passkeys(128)], expects=expects)
+    query = "FROM paired_difference WHERE family = 'short context' AND other_method = 'none'"
+    rows = ask(path, query)
+    assert {(row["method"], row["eval_length"]) for row in rows} == {
+        ("pi", 128), ("yarn", 128), ("twin", 128),
+    }  # fmt: skip
+    # yarn and twin have the same scores, which count once.
+    assert {row["num_comparisons"] for row in rows} == {2}
+    late = written(
+        tmp_path / "late.duckdb", passkeys(128), expects=expects,
+        registered=registrations((3, expects)),
+    )  # fmt: skip
+    assert {row["family"] for row in ask(late, "FROM expectations")} == {"exploratory"}
+
+
 def test_both_rows_of_a_pair_mirror_each_other(catalog) -> None:
     rows = ask(catalog, "FROM paired_difference WHERE benchmark = 'passkey'")
     keyed = {(r["eval_length"], r["method"], r["other_method"]): r for r in rows}

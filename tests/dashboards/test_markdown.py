@@ -18,6 +18,7 @@ from catalog.build import build_catalog
 from catalog.queries import open_catalog, run_query
 from dashboards.claims import claims, expectations, headline
 from dashboards.markdown import write_markdown
+from dashboards.sections.short_context import TITLE
 from lce_core import formats
 from lce_core.errors import SpecError
 from lce_core.store.artifacts import Store
@@ -95,6 +96,27 @@ def test_nll_differences_from_the_base_model_are_on_the_same_positions(
             fields for name, fields in written[title].items() if name.removesuffix(" ~") == label
         ]
         assert line[BANDS[row["band"]]].split(" ")[0] == f"{row['gain']:+.3f}"
+
+
+def test_verdicts_within_the_trained_context_are_those_of_the_catalog(
+    catalog: Path, folder: Path
+) -> None:
+    page = (folder / "README.md").read_text(encoding="utf-8").split(f"### {TITLE}\n")[1]
+    lines = [line.split("|")[1:-1] for line in page.split("\n\n")[1].splitlines()]
+    heads, *found = ([field.strip() for field in line] for line in lines)
+    assert heads == ["method", "passkey, 128 tokens"]  # made-up losses have no documents
+    words = {"confirmed": "not worse", "contradicted": "worse", "undecided": "undecided"}
+    outcomes = rows(catalog, "FROM expectations WHERE entry IS NULL")
+    assert len(outcomes) == 12
+    shown = {line[0]: dict(zip(heads, line, strict=True)) for line in found[1:]}
+    for row in outcomes:
+        cells = shown.get(row["method"] + " tuned" * (not row["frozen"]), {})
+        text = cells.get(f"{row['benchmark']}, 128 tokens", "")
+        if row["outcome"] == "not measured":
+            assert not text
+            continue
+        assert text.split(" ")[0].rstrip(",") == f"{row['difference']:+.3f}"
+        assert text.endswith(f", {words[row['outcome']]}")
 
 
 def test_unfinished_cells_and_an_unknown_trained_context_are_no_error(

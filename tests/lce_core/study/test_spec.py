@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -119,7 +120,46 @@ def test_an_expectation_is_expanded_into_one_comparison_per_pair_and_length() ->
     one = next(study.comparisons())
     assert one["text"] == "yarn tuned is better than pi, the base model on passkey"
     assert (one["base_model"], one["expected"]) == ("toy_llama", "better")
-    assert compile_study(study, {}).to_json()["expects"] == list(study.comparisons())
+    found = compile_study(study, {}).to_json()["expects"]
+    assert [one for one in found if one["entry"] is not None] == list(study.comparisons())
+
+
+def test_every_study_compares_its_methods_with_the_base_model_within_its_context() -> None:
+    def defaults(**changes: Any) -> set[tuple[Any, ...]]:
+        study = parse_study(edited(**changes), "my.yaml")
+        return {
+            (one["method"], one["frozen"], one["other_method"], one["other_frozen"],
+             one["expected"], one["benchmark"], one["eval_length"], one["margin"])
+            for one in study.comparisons({"toy_llama": 300})
+            if one["entry"] is None
+        }  # fmt: skip
+
+    benchmarks = [
+        {"name": "perplexity", "lengths": [128, 256, 512]},
+        {"name": "passkey", "lengths": [512]},
+        {"name": "passkey", "lengths": [128, 256], "methods": ["none", "pi"]},
+    ]
+    few = {"benchmarks": benchmarks, "methods": ["none", "pi", {"name": "yarn", "tuned": True}]}
+    both = ("none", True, "not worse")
+    losses = {
+        (*method, *both, "perplexity", 256, 0.02) for method in (("pi", True), ("yarn", False))
+    }
+    assert defaults(**few) == losses | {("pi", True, *both, "passkey", 256, 0.02)}
+    assert defaults(**few, short_context_margins=["0.1 accuracy"]) == {
+        ("pi", True, *both, "passkey", 256, 0.1)
+    }
+    assert defaults(short_context_margins=[]) == set()
+    own = {"equal": "none", "to": ["pi"], "benchmark": "passkey", "within": "0.3 accuracy"}
+    assert defaults(**few, expects=[own]) == losses
+    assert all(
+        one["entry"] is not None
+        for one in parse_study(edited(), "my.yaml").comparisons({"toy_llama": None})
+    )
+
+
+@pytest.mark.parametrize("margins", [["2"], ["0 %"], ["2 %", "3 %"], ["2 % accuracy"]])
+def test_margins_need_a_unit_each_and_a_size(margins: list[str]) -> None:
+    assert "short_context_margins: got" in refusal(edited(short_context_margins=margins))
 
 
 def test_a_margin_is_absolute_or_a_fraction_of_a_perplexity() -> None:
@@ -163,7 +203,7 @@ def test_an_order_is_expected_where_the_study_has_perplexity_and_the_benchmark()
 def test_expectations_change_no_id() -> None:
     without, expecting = (
         compile_study(parse_study(edited(**changes), "my.yaml"), {})
-        for changes in ({}, {"expects": [EXPECTED]})
+        for changes in ({}, {"expects": [EXPECTED], "short_context_margins": ["1 %"]})
     )
     assert list(without.steps) == list(expecting.steps)
 

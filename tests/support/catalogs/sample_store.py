@@ -61,7 +61,7 @@ METHODS = (
 
 
 def compared(
-    entry: int,
+    entry: int | None,
     text: str,
     method: tuple[str, bool],
     benchmark: str,
@@ -121,7 +121,20 @@ class Study:
                 compared(0, "yarn finds <needles>", ("yarn", False), "needle", length)
                 for length in LENGTHS
             ]
-            + [compared(1, "pi loses needles", ("pi", True), "needle", 1024, "worse")],
+            + [compared(1, "pi loses needles", ("pi", True), "needle", 1024, "worse")]
+            + [
+                compared(
+                    None,
+                    f"{one.label} is not worse",
+                    (one.label, one.frozen),
+                    benchmark,
+                    TRAINED,
+                    "not worse",
+                    margin=0.02,
+                )
+                for benchmark in ("perplexity", "passkey")
+                for one in METHODS[1:]
+            ],
             "target_context": TARGET,
             "base_contexts": {BASE: TRAINED},
             "cells": self.cells,

@@ -1,0 +1,71 @@
+"""Section: whether each method is worse than the base model within its trained context."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from html import escape
+
+from dashboards.contents import Contents, Row
+from dashboards.figure import Table, table_with_csv
+from lce_core import formats
+from lce_core.study.variants import variant_label
+
+TITLE = "Within the trained context"
+_VERDICTS = {"confirmed": "not worse", "contradicted": "worse", "undecided": "undecided"}
+
+
+def section(contents: Contents) -> str:
+    """Return a sentence and a table of methods by benchmarks; "" if nothing is compared.
+
+    Args:
+      contents: rows of one base model.
+    """
+    rows = contents.short_context
+    return f"<p>{escape(caption(rows))}</p>{table_with_csv(TITLE, table(rows))}" if rows else ""
+
+
+def caption(rows: Sequence[Row]) -> str:
+    """Return what the table compares, and the number of comparisons by verdict."""
+    number = Counter(_VERDICTS[row["outcome"]] for row in rows)
+    counts = ", ".join(f"{number[one]} {one}" for one in _VERDICTS.values() if number[one])
+    margins = " or ".join(dict.fromkeys(_size(row, row["margin"]) for row in rows))
+    late = sum(row["family"] != "short context" for row in rows)
+    note = f" {late} were added after a result, so they are exploratory." if late else ""
+    return (
+        "Each method minus the base model, at the longest evaluated length within its trained"
+        " context. Not worse: the simultaneous 95 % interval excludes a disadvantage of"
+        f" {margins}. Worse: the disadvantage is larger. {counts}.{note}"
+    )
+
+
+def table(rows: Sequence[Row]) -> Table:
+    """Return the table: a row per method, and a column per benchmark and length."""
+    columns = list(dict.fromkeys(map(_column, rows)))
+    cells = {(row["method"], row["frozen"], _column(row)): _cell(row) for row in rows}
+    methods = dict.fromkeys((row["method"], row["frozen"]) for row in rows)
+    return Table(
+        ("method", *columns),
+        [
+            (variant_label(*method), *(cells.get((*method, column), "") for column in columns))
+            for method in methods
+        ],
+    )
+
+
+def _column(row: Row) -> str:
+    return f"{row['benchmark'].replace('_', ' ')}, {row['eval_length']:,} tokens"
+
+
+def _cell(row: Row) -> str:
+    verdict = _VERDICTS[row["outcome"]]
+    if not row["is_ratio"]:
+        return f"{formats.difference(row['difference'], row['ci_low'], row['ci_high'])}, {verdict}"
+    number = f"{100 * row['difference']:+.1f}"
+    if row["ci_low"] is not None:
+        number += f" [{100 * row['ci_low']:+.1f}, {100 * row['ci_high']:+.1f}]"
+    return f"{number} %, {verdict}"
+
+
+def _size(row: Row, margin: float) -> str:
+    return f"{100 * margin:g} % of a perplexity" if row["is_ratio"] else f"{margin:g}"
