@@ -30,6 +30,7 @@ from lce_core.benchmarks import BENCHMARKS, Benchmark, CellRequest, CellResult
 from lce_core.benchmarks._prompted.retrieval import text_answers
 from lce_core.benchmarks.ruler import match
 from lce_core.benchmarks.ruler._tasks import new_tokens
+from lce_core.evaluation.continuations import continuation_log_likelihoods
 from lce_core.evaluation.decoding import generate
 from lce_core.evaluation.likelihood import window_scores
 from lce_core.evaluation.loss_cache import LossCache
@@ -90,6 +91,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         lambda: shared_prefixes(
             options, "many-shot, bf16", many_shots(2400, 200), 3, dtype=torch.bfloat16
         ),
+        lambda: shared_contexts(options, "8 questions, 4 choices each", 2048, 2),
         lambda: early_stop(options, "niah_single_1", 2048, 1.3),
         lambda: no_full_logits(options, 16384, 5),
     ):
@@ -173,6 +175,33 @@ def shared_prefixes(
     size = f"equal answers, {sum(map(len, prompts)):,} tokens"
     against = "one by one" if model.coarse else "batches"
     return _row(f"{name}: shared prefixes", against, (wall, cpu), target, size)
+
+
+def shared_contexts(
+    options: argparse.Namespace, name: str, length: int, target: float
+) -> dict[str, Any]:
+    """Time the scores of choices of 4 to 15 tokens with and without sharing the contexts."""
+    model, rng = _request(options, 512).model, np.random.default_rng(0)
+    contexts = rng.integers(256, size=(8, length))
+    sizes = rng.integers(4, 16, size=(8, 4))
+    texts = [
+        (context, rng.integers(256, size=size))
+        for context, some in zip(contexts, sizes, strict=True)
+        for size in some
+    ]
+
+    def scores(*, share: bool) -> list[tuple[float, bool]]:
+        return continuation_log_likelihoods(model, texts, batch_tokens=8192, share_prefixes=share)
+
+    wall, cpu, apart, together = ratios(
+        options, lambda: scores(share=False), lambda: scores(share=True)
+    )
+    error = max(abs(one - other) for (one, _), (other, _) in zip(apart, together, strict=True))
+    assert error < 1e-4, error
+    assert [greedy for _, greedy in apart] == [greedy for _, greedy in together]
+    return _row(
+        f"{name}: shared contexts", "batches", (wall, cpu), target, f"equal to {error:.0e} nats"
+    )
 
 
 def early_stop(

@@ -261,7 +261,8 @@ class Benchmark(Plugin):
         the model once. The default 1.0 means that no prompts share a prefix.
 
         Args:
-          prompt_tokens: mean length of a prompt.
+          prompt_tokens: mean length of a prompt; the cell's length if the benchmark generates no
+            answers.
         """
         return 1.0
 

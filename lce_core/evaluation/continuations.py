@@ -2,13 +2,18 @@
 
 Multiple-choice benchmarks score several short continuations of one context. Texts that differ only
 in their last token (one-token answers to one question) have the same input and are processed once.
-All texts of a forward pass have the same length, so there is no padding and no attention mask.
 Logits are computed only for the continuation.
+
+In fp32, texts with a common prefix (the choices of one question, questions with the same examples)
+share its keys and values if that saves more work than batching, as prompts do in
+`lce_core.evaluation.decoding`. Otherwise all texts of a forward pass have the same length, so there
+is no padding and no attention mask. In half precision, each text is processed alone in one pass.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,11 +21,14 @@ import torch
 
 from lce_core.errors import SpecError
 from lce_core.evaluation.greedy import finite_logits
-from lce_core.evaluation.passes import texts_together
-from lce_core.evaluation.shared_prefixes import TokenIds
+from lce_core.evaluation.packed_texts import PackedTexts, tail_of_chunks
+from lce_core.evaluation.passes import CHUNK, same_frequencies, texts_together
+from lce_core.evaluation.shared_prefixes import TokenIds, bundles, pays, reusable, sharing_order
 from lce_core.progress import Progress, no_progress
 
 if TYPE_CHECKING:
+    from transformers import DynamicCache
+
     from lce_core.extension.extended_model import ExtendedModel
 
 
@@ -30,6 +38,7 @@ def continuation_log_likelihoods(
     texts: Sequence[tuple[TokenIds, TokenIds]],
     *,
     batch_tokens: int,
+    share_prefixes: bool = True,
     report: Progress = no_progress,
 ) -> list[tuple[float, bool]]:
     """Return the log-probability of each continuation given its context.
@@ -37,8 +46,10 @@ def continuation_log_likelihoods(
     Args:
       model: the extended model; its frequencies are those for the full length of each text.
       texts: pairs (context, continuation) of token ids, at least one token each.
-      batch_tokens: maximum tokens per forward pass, which always has at least one text; in half
-        precision it has exactly one.
+      batch_tokens: maximum tokens per forward pass, which always has at least one text, and of the
+        tokens that further texts add to a shared cache; in half precision a pass has exactly one
+        text.
+      share_prefixes: True processes common prefixes only once if that is less work.
       report: called with (texts done, total texts) after each pass.
 
     Returns:
@@ -49,34 +60,73 @@ def continuation_log_likelihoods(
       SpecError: if a context or continuation is empty.
       NonFiniteError: if logits are NaN or infinite.
     """
+    inputs = distinct_inputs(texts)
+    ids = [one for one, _ in inputs]
+    tails = [max(len(texts[index][1]) for index in same) for _, same in inputs]
     scores: dict[int, tuple[float, bool]] = {}
-    for length, inputs in sorted(inputs_by_length(texts).items(), reverse=True):
-        model.begin_request(length + 1)
-        rows = texts_together(model, length, batch_tokens)
-        members = list(inputs.values())
-        for start in range(0, len(members), rows):
-            batch = members[start : start + rows]
-            ids = np.stack([np.concatenate(texts[same[0]])[:-1] for same in batch])
-            hidden = model.hidden_states(torch.from_numpy(ids).to(model.model.device))
-            for states, same in zip(hidden, batch, strict=True):
-                scores |= {
-                    index: score_continuation(model, states, texts[index][1]) for index in same
-                }
+    for group in same_frequencies(model, ids, 1):
+        members, ends = [ids[place] for place in group], [tails[place] for place in group]
+        model.begin_request(max(map(len, members)) + 1)
+        share = share_prefixes and not model.coarse and pays(members)
+        states_of = _sharing if share else _in_batches
+        for place, states in states_of(model, members, ends, batch_tokens):
+            for index in inputs[group[place]][1]:
+                scores[index] = score_continuation(model, states, texts[index][1])
             report(len(scores), len(texts))
     return [scores[index] for index in range(len(texts))]
 
 
-def inputs_by_length(
+def _in_batches(
+    model: ExtendedModel, inputs: Sequence[TokenIds], tails: Sequence[int], batch_tokens: int
+) -> Iterator[tuple[int, torch.Tensor]]:
+    """Yield the index of each input with the hidden states of its tail, longest inputs first."""
+    order = sorted(range(len(inputs)), key=lambda index: len(inputs[index]), reverse=True)
+    for length, same in groupby(order, key=lambda index: len(inputs[index])):
+        rows, members = texts_together(model, length, batch_tokens), list(same)
+        for start in range(0, len(members), rows):
+            batch = members[start : start + rows]
+            ids = np.stack([inputs[index] for index in batch])
+            hidden = model.hidden_states(torch.from_numpy(ids).to(model.model.device))
+            for index, states in zip(batch, hidden, strict=True):
+                yield index, states[-tails[index] :]
+
+
+def _sharing(
+    model: ExtendedModel, inputs: Sequence[TokenIds], tails: Sequence[int], batch_tokens: int
+) -> Iterator[tuple[int, torch.Tensor]]:
+    """Yield the index of each input with the hidden states of its tail; prefixes pass once."""
+    limit, chunk = batch_tokens if model.packs else 0, min(CHUNK, batch_tokens)
+    room = max(map(len, inputs))
+    cache: DynamicCache = model.new_cache(room)
+    held = np.empty(0, dtype=np.int64)
+    for bundle in bundles(inputs, sharing_order(inputs), limit, max(tails)):
+        first = bundle[0]
+        kept = reusable(held, inputs[first], tails[first])
+        model.cut_back(cache, kept)
+        held = inputs[bundle[-1]]
+        if len(bundle) == 1:
+            rest = torch.tensor(held[kept:], device=model.model.device)
+            yield first, tail_of_chunks(model, rest, cache, chunk, tails[first])
+        else:
+            ends = [tails[index] for index in bundle]
+            packed = PackedTexts(
+                model, [inputs[index] for index in bundle], cache, kept, chunk, ends
+            )
+            yield from zip(bundle, packed.tail_states(), strict=True)
+            cache = packed.cache_of(-1, len(held))
+
+
+def distinct_inputs(
     texts: Sequence[tuple[TokenIds, TokenIds]],
-) -> dict[int, dict[bytes, list[int]]]:
-    """Group the indices of the texts by the number of input tokens, then by the input itself.
+) -> list[tuple[TokenIds, list[int]]]:
+    """Return the distinct inputs, each with the indices of the texts that have it.
 
     The input is all token ids but the last, so texts that differ only in their last token share it.
 
     Raises:
       SpecError: if a context or continuation is empty.
     """
-    found: dict[int, dict[bytes, list[int]]] = {}
+    found: dict[bytes, list[int]] = {}
     for index, (context, continuation) in enumerate(texts):
         if not len(context) or not len(continuation):
             raise SpecError(
@@ -85,9 +135,9 @@ def inputs_by_length(
                 "at least 1 token of each",
                 "remove texts with an empty context or continuation",
             )
-        ids = np.concatenate([context, continuation[:-1]])
-        found.setdefault(len(ids), {}).setdefault(ids.tobytes(), []).append(index)
-    return found
+        ids = np.concatenate([context, continuation[:-1]], dtype=np.int64)
+        found.setdefault(ids.tobytes(), []).append(index)
+    return [(np.frombuffer(key, dtype=np.int64), same) for key, same in found.items()]
 
 
 def score_continuation(

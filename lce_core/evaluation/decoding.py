@@ -35,11 +35,11 @@ from lce_core.errors import SpecError
 from lce_core.evaluation import passes
 from lce_core.evaluation.greedy import Stop, greedy, stop_rule
 from lce_core.evaluation.packed_texts import PackedTexts
-from lce_core.evaluation.passes import CHUNK, batches, whole_pieces
+from lce_core.evaluation.passes import CHUNK, batches, same_frequencies, whole_pieces
 from lce_core.evaluation.shared_prefixes import (
     TokenIds,
     bundles,
-    num_distinct_tokens,
+    pays,
     reusable,
     sharing_order,
 )
@@ -49,11 +49,6 @@ if TYPE_CHECKING:
     from transformers import DynamicCache
 
     from lce_core.extension.extended_model import ExtendedModel
-
-_WORTH_SHARING = 2 / 3
-"""Prompts share a cache if processing common prefixes once leaves at most this fraction of all
-their tokens to process. The saving must make up for texts that then run one at a time instead of in
-batches."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +116,7 @@ def generate(
         batch_tokens = chunk = passes.PIECE
     settings = _Settings(max_new_tokens, ended, batch_tokens, chunk, share_prefixes)
     answers: dict[int, TokenIds] = {}
-    for group in _same_frequencies(model, texts, max_new_tokens):
+    for group in same_frequencies(model, texts, max_new_tokens):
         model.begin_request(max(len(texts[index]) for index in group) + max_new_tokens)
         decode = _decoder(model, texts, group, settings)
         for index, answer in decode(model, texts, group, settings):
@@ -130,27 +125,14 @@ def generate(
     return [answers[index] for index in range(len(texts))]
 
 
-def _same_frequencies(
-    model: ExtendedModel, texts: Sequence[TokenIds], max_new_tokens: int
-) -> list[list[int]]:
-    """Return the indices of the texts, grouped by equal frequencies and attention."""
-    keys = {length: model.request_key(length + max_new_tokens) for length in {*map(len, texts)}}
-    groups: dict[object, list[int]] = {}
-    for index, text in enumerate(texts):
-        groups.setdefault(keys[len(text)], []).append(index)
-    return list(groups.values())
-
-
 def _decoder(
     model: ExtendedModel, texts: Sequence[TokenIds], group: Sequence[int], settings: _Settings
 ) -> _Decoder:
     """Choose how to decode the prompts of a group: one by one, in batches or sharing prefixes."""
     if model.coarse:
         return _one_by_one
-    members = [texts[index] for index in group]
-    left = num_distinct_tokens(members, sharing_order(members))
-    pays = left <= _WORTH_SHARING * sum(map(len, members))
-    return _sharing if settings.share_prefixes and pays else _in_batches
+    share = settings.share_prefixes and pays([texts[index] for index in group])
+    return _sharing if share else _in_batches
 
 
 def _one_by_one(

@@ -42,6 +42,8 @@ class PackedTexts:
       cache: keys and values of the first `held` tokens of the first text; extended in place.
       held: number of cached tokens, less than the length of the first text.
       chunk: maximum tokens per forward pass.
+      tails: number of last tokens of each text whose hidden states `tail_states` returns; None
+        means one for every text.
     """
 
     def __init__(
@@ -51,10 +53,13 @@ class PackedTexts:
         cache: DynamicCache,
         held: int,
         chunk: int,
+        tails: Sequence[int] | None = None,
     ) -> None:
         self._model, self._cache, self._chunk = model, cache, chunk
         self._lengths = np.array([len(text) for text in texts])
-        shared = [0, *(reusable(before, text) for before, text in pairwise(texts))]
+        self._tails = [1] * len(texts) if tails is None else tails
+        later = zip(pairwise(texts), self._tails[1:], strict=True)
+        shared = [0, *(reusable(before, text, tail) for (before, text), tail in later)]
         own = [text[kept:] for text, kept in zip(texts, shared, strict=True)]
         seen, self._starts = _who_sees_what(shared, [len(segment) for segment in own])
         # (texts, keys) bool with a column for every token of all segments, cached or not.
@@ -64,6 +69,10 @@ class PackedTexts:
 
     def prefill(self) -> torch.Tensor:
         """Process all texts; return the hidden states (texts, hidden_size) of their last tokens."""
+        return torch.stack([states[-1] for states in self.tail_states()])
+
+    def tail_states(self) -> list[torch.Tensor]:
+        """Process all texts; return the hidden states (tail, hidden_size) of each text's tail."""
         ends = [*self._starts[1:], len(self._ids)]
         states = {}
         for first, last in self._passes(ends):
@@ -73,8 +82,9 @@ class PackedTexts:
             # A pass returns the states (some, hidden_size) of its last tokens only, so index from
             # its end.
             for text in range(first, last + 1):
-                states[text] = found[ends[text] - end - 1]
-        return torch.stack([states[text] for text in range(len(ends))])
+                stop = len(found) + ends[text] - end
+                states[text] = found[stop - self._tails[text] : stop]
+        return [states[text] for text in range(len(ends))]
 
     def follow(self, texts: Sequence[int], ids: torch.Tensor) -> torch.Tensor:
         """Process one more token of each given text.
@@ -134,15 +144,28 @@ class PackedTexts:
     def _alone(self, text: int, begin: int, end: int) -> torch.Tensor:
         before = int(self._seen[text, :begin].sum())
         own = self.cache_of(text, before)
-        for piece in self._ids[None, begin:end].split(self._chunk, dim=1):
-            states = self._model.hidden_states(piece, own)
+        states = tail_of_chunks(
+            self._model, self._ids[begin:end], own, self._chunk, self._tails[text]
+        )
         # Append the new keys to the shared cache, where the mask expects them.
         if own is not self._cache:
             layers: list[Any] = own.layers
             for index, layer in enumerate(layers):
                 new = (layer.keys[:, :, before:], layer.values[:, :, before:])
                 self._cache.update(*new, index)
-        return states[0]
+        return states
+
+
+def tail_of_chunks(
+    model: ExtendedModel, ids: torch.Tensor, cache: DynamicCache, chunk: int, tail: int
+) -> torch.Tensor:
+    """Process tokens (tokens,) after those in the cache, at most `chunk` per forward pass.
+
+    Returns:
+      Hidden states (tail, hidden_size) of the last `tail` tokens.
+    """
+    pieces = ids[None].split(chunk, dim=1)
+    return torch.cat([model.hidden_states(piece, cache)[0, -tail:] for piece in pieces])[-tail:]
 
 
 def _who_sees_what(

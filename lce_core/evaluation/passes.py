@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from lce_core.evaluation.shared_prefixes import TokenIds
     from lce_core.extension.extended_model import ExtendedModel
 
 CHUNK = 4096
@@ -34,6 +35,20 @@ def texts_together(model: ExtendedModel, length: int, batch_tokens: int) -> int:
     Half precision: 1. float32: as many as fit `batch_tokens`, at least 1.
     """
     return 1 if model.coarse else max(1, batch_tokens // length)
+
+
+def same_frequencies(
+    model: ExtendedModel, texts: Sequence[TokenIds], new_tokens: int
+) -> list[list[int]]:
+    """Return the indices of the texts, grouped by equal frequencies and attention.
+
+    The request of a text has `new_tokens` tokens more than the text.
+    """
+    keys = {length: model.request_key(length + new_tokens) for length in {*map(len, texts)}}
+    groups: dict[object, list[int]] = {}
+    for index, text in enumerate(texts):
+        groups.setdefault(keys[len(text)], []).append(index)
+    return list(groups.values())
 
 
 def batches(lengths: Sequence[int], batch_tokens: int, *, mixed: bool) -> Iterator[list[int]]:

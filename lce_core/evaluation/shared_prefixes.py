@@ -15,6 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 TokenIds = NDArray[np.int64]
+_WORTH_SHARING = 2 / 3
+"""Prompts share a cache if processing common prefixes once leaves at most this fraction of all
+their tokens to process. The saving must make up for texts that then run one at a time instead of in
+batches."""
 
 
 def common_prefix(first: TokenIds, second: TokenIds) -> int:
@@ -24,12 +28,13 @@ def common_prefix(first: TokenIds, second: TokenIds) -> int:
     return int(different[0]) if different.size else shorter
 
 
-def reusable(held: TokenIds, text: TokenIds) -> int:
+def reusable(held: TokenIds, text: TokenIds, tail: int = 1) -> int:
     """Return how many tokens of `text` need not be processed if a cache contains the text `held`.
 
-    The last token of `text` must always be processed, because its hidden state predicts the answer.
+    The last `tail` tokens of `text` must always be processed, because their hidden states are
+    needed. The last token's hidden state predicts the answer.
     """
-    return min(common_prefix(held, text), len(text) - 1)
+    return min(common_prefix(held, text), len(text) - tail)
 
 
 def sharing_order(prompts: Sequence[TokenIds]) -> list[int]:
@@ -49,6 +54,12 @@ def num_distinct_tokens(prompts: Sequence[TokenIds], order: Sequence[int]) -> in
         total += len(prompts[index]) - common_prefix(previous, prompts[index])
         previous = prompts[index]
     return total
+
+
+def pays(prompts: Sequence[TokenIds]) -> bool:
+    """Return True if processing common prefixes once saves enough work."""
+    left = num_distinct_tokens(prompts, sharing_order(prompts))
+    return left <= _WORTH_SHARING * sum(map(len, prompts))
 
 
 def bundles(

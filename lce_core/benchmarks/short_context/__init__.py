@@ -96,6 +96,17 @@ class ShortContext(Benchmark):
         """Predict the tokens: number of forward passes times their mean number of Llama tokens."""
         return self._requests(task) * min(TASKS[task].request_tokens, eval_length)
 
+    def distinct_share(self, task: str, prompt_tokens: float) -> float:
+        """Predict which fraction (0..1) of a cell's prompt tokens passes through the model.
+
+        The result is 1 for a length below the task's mean prompt, because prompts whose start is
+        cut off share no prefix.
+        """
+        definition = TASKS[task]
+        if definition.own_tokens is None or prompt_tokens < definition.request_tokens:
+            return 1.0
+        return definition.own_tokens / definition.request_tokens
+
     def num_independent(self, task: str, eval_length: int, held_out_tokens: int) -> int:
         return self._requests(task) // TASKS[task].requests
 
@@ -223,6 +234,15 @@ SOURCE = Source(
     " the answer, in the harness all but the last",
 )
 EVIDENCE = (
+    calls(
+        ShortContext.distinct_share,
+        0.273,
+        "by hand: 970 tokens of context and four endings of 30, of four times 1,000",
+        tolerance=1e-3,
+        parameters={},
+        task="hellaswag",
+        prompt_tokens=4096,
+    ),
     calls(best_choice, 0, "acc: the larger value", log_likelihoods=(-10.0, -12.0)),
     calls(
         best_choice,

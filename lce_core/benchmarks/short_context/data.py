@@ -40,6 +40,10 @@ class ShortTask:
     """Forward passes per question: one per choice, or the mean if questions differ in choices."""
     request_tokens: int
     """Estimated Llama tokens of one forward pass, for cost estimates."""
+    own_tokens: int | None = None
+    """Estimated Llama tokens that a forward pass adds to the prefixes that it shares with others:
+    the choices of a question share its context, and the questions of MMLU and TruthfulQA their
+    examples. None: the passes share too little."""
     num_shown: int = 0
     """Rows of the split with the solved examples; 0 if the task has no such split."""
     request_texts: Callable[[DataRow], Sequence[str]] | None = None
@@ -69,6 +73,7 @@ TASKS: Mapping[str, ShortTask] = {
         num_shown=285,
         requests=1,
         request_tokens=700,
+        own_tokens=117,
     ),
     "hellaswag": ShortTask(
         folder="hellaswag",
@@ -81,6 +86,7 @@ TASKS: Mapping[str, ShortTask] = {
         num_shown=39_905,
         requests=4,
         request_tokens=1000,
+        own_tokens=273,
     ),
     "arc_challenge": ShortTask(
         folder="arc",
@@ -95,6 +101,7 @@ TASKS: Mapping[str, ShortTask] = {
         num_shown=1_119,
         requests=4,
         request_tokens=1250,
+        own_tokens=318,
     ),
     "piqa": ShortTask(
         folder="piqa",
@@ -143,6 +150,7 @@ TASKS: Mapping[str, ShortTask] = {
         num_questions=817,
         requests=7,
         request_tokens=240,
+        own_tokens=23,
     ),
 }
 """Tasks by the harness's name, in the order in which tables show them."""

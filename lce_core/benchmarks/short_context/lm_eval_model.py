@@ -20,7 +20,7 @@ from lm_eval.models.utils import normalize_gen_kwargs, postprocess_generated_tex
 from lce_core.benchmarks import CellRequest
 from lce_core.benchmarks._prompted.retrieval import Prompt, TokenIds, encode, text_answers
 from lce_core.errors import SpecError, UnavailableError
-from lce_core.evaluation.continuations import continuation_log_likelihoods, inputs_by_length
+from lce_core.evaluation.continuations import continuation_log_likelihoods, distinct_inputs
 
 
 class ExtendedLM(TemplateLM):  # type: ignore[misc]
@@ -81,12 +81,12 @@ class ExtendedLM(TemplateLM):  # type: ignore[misc]
         self, requests: list[tuple[Any, TokenIds, TokenIds]], **_: Any
     ) -> list[tuple[float, bool]]:
         texts = [self._fitted(context, continuation) for _, context, continuation in requests]
-        for length, inputs in inputs_by_length(texts).items():
-            self.lengths += [length] * len(inputs)
+        self.lengths += [len(ids) for ids, _ in distinct_inputs(texts)]
         return continuation_log_likelihoods(
             self._request.model,
             texts,
             batch_tokens=self._request.batch_tokens,
+            share_prefixes=self._request.savings,
             report=self._request.report,
         )
 

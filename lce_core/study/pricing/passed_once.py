@@ -38,8 +38,9 @@ def shares_of_text(steps: Iterable[Step]) -> dict[str, float]:
             units.setdefault(CellSpec.unit(step), []).append((step, spec))
         elif spec.benchmark.fills_length or not _follows_length(spec):
             answers = spec.benchmark.answers(spec.task).number
-            tokens = spec.cost(step).tokens / answers if answers else 0.0
-            if tokens:
+            tokens = spec.cost(step).tokens / answers if answers else spec.eval_length
+            # In bf16, choices that are only scored share no prefix.
+            if tokens and (answers or spec.evaluation.precision != "bf16"):
                 found[step.fingerprint] = spec.benchmark.distinct_share(spec.task, tokens)
     for cells in units.values():
         found |= _windows_passed_once(sorted(cells, key=lambda cell: CellSpec.rank(cell[0])))

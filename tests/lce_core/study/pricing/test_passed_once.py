@@ -23,6 +23,7 @@ from lce_core.study.study_file import parse_study
 from lce_core.study.units import units_to_do
 from tests.support.architectures import save
 from tests.support.data.fixture_data import fixture_folders
+from tests.support.data.short_context_rows import made_up
 
 STUDY: dict[str, Any] = {
     "study": "shared",
@@ -130,3 +131,23 @@ def test_what_prompts_begin_with_passes_once(tiny: Path, text: Path, tmp_path: P
             assert (method, benchmark) == ("dynamic_pi", "many_shot")
             assert passed < 1.15
     assert shared == {"needle": 3, "many_shot": 2}
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_choices_pass_their_context_once_in_float32_only(
+    tiny: Path, text: Path, tmp_path: Path, precision: str
+) -> None:
+    data = {"text": text, **made_up("hellaswag", tmp_path / "h"), **made_up("piqa", tmp_path / "p")}
+    asked = [{"name": "short_context", "profile": "tiny", "lengths": [2048, 900]}]
+    evaluation = {"held_out_tokens": 4096, "precision": precision}
+    small = Small(tiny, data, tmp_path, benchmarks=asked, evaluation=evaluation, methods=["none"])
+    shares = shares_of_text(small.plan.steps.values())
+    steps = [cell.step for cell in small.plan.cells if cell.step and cell.step.spec["data"]]
+    found = {
+        (step.axes["task"], step.axes["eval_length"], shares.get(step.fingerprint))
+        for step in steps
+    }
+    # Prompts of 1,000 tokens are cut at 900. PIQA's contexts are as short as its choices.
+    share = 0.273 if precision == "fp32" else None
+    others = {("hellaswag", 900, None), ("piqa", 2048, None), ("piqa", 900, None)}
+    assert found == {("hellaswag", 2048, share), *others}
