@@ -40,7 +40,8 @@ class Small:
     def __init__(self, raw: dict[str, Any], folder: Path) -> None:
         for name in ("data", "home"):
             (folder / name).mkdir()
-        bases = [base.removeprefix(TINY) for base in raw["base_models"]]
+        named = [base for base in raw["base_models"] if isinstance(base, str)]
+        bases = [base.removeprefix(TINY) for base in named]
         models = tiny_models(bases, folder / "plugins", folder / "weights")
         # By way of JSON, because a study takes no aliases.
         study = parse_study(yaml.safe_dump(json.loads(json.dumps(raw))), "small.yaml")

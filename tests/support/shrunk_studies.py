@@ -1,8 +1,8 @@
 """Shipped studies in small: the same methods, benchmarks and tasks on tiny models and little text.
 
 `shrunk` divides contexts and rows by what makes 128 tokens of the base model's context, keeps the
-shortest and the longest window of text and one length of prompts, and trains for one step.
-`tiny_models` writes a base model of each architecture that is asked, with
+shortest and the longest window of text and one length of prompts, and trains for one step. Studies
+of the toy model keep their lengths and have fewer steps and prompts. `tiny_models` writes a base model of each architecture that is asked, with
 random weights and a real tokenizer. `study_folders` makes a stand-in of whatever a study reads, be
 it shrunk or not.
 """
@@ -64,8 +64,10 @@ _STAGES = {"abf_multi_stage": 3}
 def shrunk(name: str) -> dict[str, Any]:
     """The study file of this name for tiny forms of its base models, as a mapping."""
     study: dict[str, Any] = yaml.safe_load(study_path(name).read_text(encoding="utf-8"))
-    study.pop("expects", None)  # they name lengths of the whole study
     base_models = [_mapping(entry)["name"] for entry in study["base_models"]]
+    if base_models == ["toy_llama"]:
+        return _brief(study)
+    study.pop("expects", None)  # they name lengths of the whole study
     trained = max(MODELS.load(base).geometry.trained_context for base in base_models)
     factor = trained // CONTEXT
     methods = [_mapping(entry) for entry in study["methods"]]
@@ -94,6 +96,36 @@ def shrunk(name: str) -> dict[str, Any]:
             for number, entry in enumerate(study["benchmarks"])
         ],
         "evaluation": {"held_out_tokens": 2048},
+        "seeds": study["seeds"][:1],
+    }
+
+
+def _brief(study: dict[str, Any]) -> dict[str, Any]:
+    """Return a study of the toy model with one seed, few steps, prompts and little text.
+
+    Lengths and expectations stay.
+    """
+    step = 2 * study["target_context"]
+    methods = []
+    for entry in map(_mapping, study["methods"]):
+        own = {"train_tokens": 2 * step} if "train_tokens" in entry else {}
+        if "training" in entry:
+            own["training"] = {**entry["training"], "tokens_per_step": step}
+        methods.append({**entry, **own})
+    corpus = {"name": "jsonl_folder", "domain_names": ["code", "prose"], "held_out_percent": 40.0}
+    return {
+        **study,
+        "study": f"small-{study['study']}",
+        "train_tokens": 5 * step,  # a stage with a fifth of them takes a step
+        "base_models": [{"name": "toy_llama", "steps": 20}],
+        "corpus": corpus,
+        "training": {**study["training"], "tokens_per_step": step},
+        "methods": methods,
+        "benchmarks": [
+            {**entry, **({"num_samples": 2} if "num_samples" in entry else {})}
+            for entry in map(_mapping, study["benchmarks"])
+        ],
+        "evaluation": {"held_out_tokens": 4096},
         "seeds": study["seeds"][:1],
     }
 
