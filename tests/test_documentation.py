@@ -21,7 +21,7 @@ import typer.main
 from pydantic import BaseModel
 from typer.testing import CliRunner
 
-from flows.settings import shipped_studies
+from flows.settings import shipped_studies, study_path
 from lce.cli import app
 from lce.plugins.scaffolding import new_plugin
 from lce_core.benchmarks import BENCHMARKS
@@ -259,6 +259,26 @@ def kept_scores(study: str) -> dict[tuple[str, str, str, int, str], dict[str, st
             ): row
             for row in csv.DictReader(file)
         }
+
+
+COMPANIONS = sorted(
+    path.stem
+    for path in (ROOT / "docs" / "results").glob("*.md")
+    if path.stem in set(shipped_studies()) - {"toy"}
+)
+
+
+@pytest.mark.parametrize("study", COMPANIONS)
+def test_a_page_of_results_begins_with_the_studys_expectations(study: str) -> None:
+    page = text(f"docs/results/{study}.md")
+    assert len(page.splitlines()) <= 60
+    content = study_path(study).read_text(encoding="utf-8")
+    spec = parse_study(content, study)
+    sentences = [f"{number}. {entry.says}" for number, entry in enumerate(spec.expects, start=1)]
+    assert re.findall(r"^\d+\. .*$", page, flags=re.MULTILINE) == sentences
+    assert f"{len(list(spec.comparisons()))} comparisons" in page
+    results = text("docs/results/README.md")
+    assert f"]({study}.md)" in results
 
 
 @pytest.mark.parametrize("study", ["smollm2-quick", "smollm2-frozen"])

@@ -2,9 +2,9 @@
 
 `shrunk` divides contexts and rows by what makes 128 tokens of the base model's context, keeps the
 shortest and the longest window of text and one length of prompts, and trains for one step. Studies
-of the toy model keep their lengths and have fewer steps and prompts. `tiny_models` writes a base model of each architecture that is asked, with
-random weights and a real tokenizer. `study_folders` makes a stand-in of whatever a study reads, be
-it shrunk or not.
+of the toy model keep their lengths and have fewer steps and prompts. `tiny_models` writes a base
+model of each architecture that is asked, with random weights and a real tokenizer. `study_folders`
+makes a stand-in of whatever a study reads, be it shrunk or not.
 """
 
 from __future__ import annotations
