@@ -1,13 +1,20 @@
-"""Effective context length of each method, relative to its base model.
+"""Effective context length of each method, by three rules for the score that it must reach.
 
-As in RULER, the threshold follows from the base model's score within its trained context. A method
-holds a length if it keeps 90 % of that accuracy, or exceeds that perplexity by at most 10 %.
+  kept    90 % of the base model's accuracy, or 110 % of its perplexity, at the longest evaluated
+          length within its trained context; all other comparisons with the base model use this
+          length as well
+  ruler   an accuracy of 0.856, whatever the base model
+  nolima  85 % of the method's own base score, its highest accuracy at a length within the base
+          model's trained context. NoLiMa takes it over 250, 500 and 1,000 tokens
+
+Source: Hsieh et al. 2024 (arXiv:2404.06654, section 4; its score is the mean over 13 tasks);
+Modarressi et al. 2025 (arXiv:2502.05167, section 4).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,21 +23,33 @@ from catalog.comparisons.samples import BASE, Cell, grouped
 from lce_core.statistics.effective_length import Threshold, effective_length
 
 KEPT = 0.9
-"""Fraction of the base model's accuracy that a method must keep."""
+"""Fraction of the base model's accuracy that a method must keep, by the rule `kept`."""
 LOST = 1.1
-"""Maximum perplexity of a method, as a multiple of the base model's."""
+"""Maximum perplexity of a method, as a multiple of the base model's, by the rule `kept`."""
+RULER = 0.856
+"""Accuracy of Llama-2-7B at 4,096 tokens in RULER's Table 3."""
+NOLIMA = 0.85
+"""Fraction of its own base score that a method must keep, by the rule `nolima`."""
 
 
 def effective_lengths(cells: list[Cell]) -> Iterator[dict[str, Any]]:
-    """Yield a row of `compared.effective_length` per method and task with several done lengths."""
+    """Yield the rows of `compared.effective_length`: one per method, task and rule.
+
+    A method needs several done lengths.
+    """
     for group in grouped(cells, lambda c: (c.study, c.base_model, c.benchmark, c.task, c.profile)):
-        threshold = _threshold([cell for cell in group if cell.method == BASE])
-        if threshold is None:
-            continue
+        kept = _kept([cell for cell in group if cell.method == BASE])
         for own in grouped(group, lambda c: c.method):
             by_length = _done(own)
             if len(by_length) > 1:
-                yield _row(by_length, threshold)
+                accuracy = own[0].unit == "accuracy"
+                for rule, threshold in (
+                    ("kept", kept),
+                    ("ruler", RULER if accuracy else None),
+                    ("nolima", _nolima(by_length) if accuracy else None),
+                ):
+                    if threshold is not None:
+                        yield _row(by_length, threshold, rule)
 
 
 def _done(own: list[Cell]) -> dict[int, list[Cell]]:
@@ -49,7 +68,18 @@ def _done(own: list[Cell]) -> dict[int, list[Cell]]:
     return found
 
 
-def _threshold(base: Sequence[Cell]) -> Threshold | None:
+def _nolima(by_length: Mapping[int, list[Cell]]) -> Threshold | None:
+    """Return the threshold of the rule `nolima`; None without a base score above 0."""
+    found = [
+        Threshold(_all_scores(own), length, NOLIMA, clusters=_all_clusters(own))
+        for length, own in by_length.items()
+        if length <= (own[0].trained_context or 0)
+    ]
+    best = max(found, key=lambda one: one.value, default=None)
+    return best if best is not None and best.value > 0 else None
+
+
+def _kept(base: Sequence[Cell]) -> Threshold | None:
     """Return the score that a method must reach (accuracy) or stay below (loss, perplexity).
 
     It follows from the base model's mean over seeds at the longest evaluated length within its
@@ -61,8 +91,7 @@ def _threshold(base: Sequence[Cell]) -> Threshold | None:
     there = [one for one in within if one.eval_length == longest]
     if not there or any(one.aggregation is None for one in there):
         return None
-    first, scores = there[0], np.concatenate([_scores(one) for one in there])
-    clusters = [name for one in there for name in one.clusters()]
+    first, scores, clusters = there[0], _all_scores(there), _all_clusters(there)
     if first.higher_is_better:
         return Threshold(scores, longest, KEPT, clusters=clusters) if scores.mean() > 0 else None
     if first.unit == "nats" or first.aggregation == "power of mean":
@@ -70,20 +99,18 @@ def _threshold(base: Sequence[Cell]) -> Threshold | None:
     return Threshold(scores, longest, LOST, clusters=clusters)
 
 
-def _row(by_length: dict[int, list[Cell]], threshold: Threshold) -> dict[str, Any]:
+def _row(
+    by_length: dict[int, list[Cell]], threshold: Threshold | float, rule: str
+) -> dict[str, Any]:
     first = next(iter(by_length.values()))[0]
     assert first.higher_is_better is not None  # None only for unfinished cells
     found = effective_length(
-        {
-            length: np.concatenate([_scores(one) for one in own])
-            for length, own in by_length.items()
-        },
+        {length: _all_scores(own) for length, own in by_length.items()},
         threshold,
-        clusters={
-            at: [name for one in own for name in one.clusters()] for at, own in by_length.items()
-        },
+        clusters={length: _all_clusters(own) for length, own in by_length.items()},
         higher_is_better=first.higher_is_better,
     )
+    value = threshold.value if isinstance(threshold, Threshold) else threshold
     return {
         "study": first.study,
         "base_model": first.base_model,
@@ -99,12 +126,19 @@ def _row(by_length: dict[int, list[Cell]], threshold: Threshold) -> dict[str, An
         "longest": found.longest,
         "num_lengths": len(by_length),
         "num_seeds": max(len({cell.name for cell in own}) for own in by_length.values()),
-        "threshold": (
-            math.exp(threshold.value) if first.aggregation == "power of mean" else threshold.value
-        ),
+        "rule": rule,
+        "threshold": math.exp(value) if first.aggregation == "power of mean" else value,
         "unit": first.unit,
         "higher_is_better": first.higher_is_better,
     }
+
+
+def _all_scores(cells: Sequence[Cell]) -> Any:
+    return np.concatenate([_scores(cell) for cell in cells])
+
+
+def _all_clusters(cells: Sequence[Cell]) -> list[tuple[Any, ...]]:
+    return [name for cell in cells for name in cell.clusters()]
 
 
 def _scores(cell: Cell) -> Any:

@@ -401,6 +401,7 @@ CREATE TABLE compared.effective_length (
     longest BIGINT NOT NULL,
     num_lengths BIGINT NOT NULL,
     num_seeds BIGINT NOT NULL,
+    rule VARCHAR NOT NULL,
     threshold DOUBLE NOT NULL,
     unit VARCHAR,
     higher_is_better BOOLEAN NOT NULL,
@@ -412,7 +413,9 @@ COMMENT ON TABLE compared.effective_length IS 'Longest context lengths that meth
 CREATE VIEW effective_length AS FROM compared.effective_length ORDER BY rowid;
 
 COMMENT ON VIEW effective_length IS
-    'Longest context length up to which each method keeps nearly the base model''s score at the base model''s own length.';
+    'Longest context length up to which each method reaches a threshold, by three rules for it.';
+COMMENT ON COLUMN effective_length.rule IS
+    'kept: 90 % of the base model''s accuracy, or 110 % of its perplexity, at the longest evaluated length within its trained context. ruler: an accuracy of 0.856, as in RULER. nolima: 85 % of the method''s own highest accuracy within the trained context, as in NoLiMa.';
 COMMENT ON COLUMN effective_length.tokens IS
     'Longest evaluated length in tokens up to which the mean over seeds reaches the threshold at every length; 0 if none.';
 COMMENT ON COLUMN effective_length.ci_low IS
@@ -425,7 +428,7 @@ COMMENT ON COLUMN effective_length.num_lengths IS
     'Number of evaluated lengths up to the column longest.';
 COMMENT ON COLUMN effective_length.num_seeds IS 'Number of seeds behind the means.';
 COMMENT ON COLUMN effective_length.threshold IS
-    'Score that the method must reach: 90 % of the base model''s accuracy, or 110 % of its perplexity, at the longest evaluated length within its trained context.';
+    'Score that the method must reach by this rule.';
 COMMENT ON COLUMN effective_length.unit IS
     'Unit of the threshold: accuracy (0 to 1), perplexity or nats.';
 COMMENT ON COLUMN effective_length.higher_is_better IS

@@ -20,7 +20,7 @@ PERPLEXITY = "perplexity"
 _QUERIES = {
     "studies": "FROM studies WHERE study = $study",
     "pairs": "FROM paired_difference WHERE study = $study",
-    "lengths": "FROM effective_length WHERE study = $study",
+    "lengths": "FROM effective_length WHERE study = $study AND rule = 'kept'",
     "orders": "FROM perplexity_agreement WHERE study = $study",
     "expectations": "FROM expectations WHERE study = $study",
 }

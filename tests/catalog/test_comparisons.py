@@ -440,10 +440,42 @@ def test_the_base_models_threshold_follows_from_the_length_that_it_is_taken_at(
             done = (method, length) != ("none", missing)
             scores = right if done else []
             cells.append(Answered(method, True, 0, "passkey", "single", length, scores, 0.95))
-    rows = ask(written(tmp_path / "catalog.duckdb", cells), "FROM effective_length")
+    rows = ask(
+        written(tmp_path / "catalog.duckdb", cells), "FROM effective_length WHERE rule = 'kept'"
+    )
     row = next(row for row in rows if row["method"] == "pi")
     assert row["threshold"] == pytest.approx(0.855)
     assert (row["tokens"], row["higher_is_better"]) == (512, True)
+
+
+def test_rulers_and_nolimas_thresholds_are_those_computed_by_hand(tmp_path: Path) -> None:
+    cells = []
+    for method, by_length in {
+        "none": {64: 0.60, 128: 0.50, 256: 0.10},
+        "yarn": {64: 0.92, 128: 1.00, 256: 0.855, 512: 0.845},
+    }.items():
+        for length, share in by_length.items():
+            right = [1.0] * round(200 * share) + [0.0] * round(200 * (1 - share))
+            cells.append(Answered(method, True, 0, "passkey", "single", length, right, share))
+    rows = ask(written(tmp_path / "catalog.duckdb", cells), "FROM effective_length")
+    found = {
+        (row["method"], row["rule"]): (pytest.approx(row["threshold"]), row["tokens"])
+        for row in rows
+    }
+    assert found == {
+        # 90 % of the base model's 0.50 at its trained context of 128 tokens.
+        ("none", "kept"): (0.45, 128),
+        ("yarn", "kept"): (0.45, 512),
+        # 0.855 misses RULER's 0.856, and 0.60 misses it at the shortest length.
+        ("none", "ruler"): (0.856, 0),
+        ("yarn", "ruler"): (0.856, 128),
+        # 85 % of each method's own best within 128 tokens: 0.60 at 64 and 1.00 at 128.
+        ("none", "nolima"): (0.51, 64),
+        ("yarn", "nolima"): (0.85, 256),
+    }
+    (bounds,) = (row for row in rows if (row["method"], row["rule"]) == ("yarn", "nolima"))
+    # 0.855 of 200 answers is not surely above 85 %, nor 0.845 surely below it.
+    assert (bounds["ci_low"], bounds["ci_high"]) == (128, 512)
 
 
 def test_where_the_base_model_finds_nothing_nobody_holds_its_score(tmp_path: Path) -> None:
@@ -451,7 +483,8 @@ def test_where_the_base_model_finds_nothing_nobody_holds_its_score(tmp_path: Pat
         Answered(method, True, 0, "passkey", "single", length, [0.0] * 20, 0.0)
         for method in ("none", "pi") for length in (64, 128, 512)
     ]  # fmt: skip
-    assert ask(written(tmp_path / "catalog.duckdb", cells), "FROM effective_length") == []
+    rows = ask(written(tmp_path / "catalog.duckdb", cells), "FROM effective_length")
+    assert {(row["rule"], row["tokens"]) for row in rows} == {("ruler", 0)}
 
 
 def orders(
@@ -543,7 +576,8 @@ def test_the_effective_length_is_the_last_that_keeps_the_base_models_own_score(
                     method, True, 0, "perplexity", "code", length, nll, value, unit="perplexity"
                 )
             )
-    rows = ask(written(tmp_path / "catalog.duckdb", cells), "FROM effective_length")
+    path = written(tmp_path / "catalog.duckdb", cells)
+    rows = ask(path, "FROM effective_length WHERE rule = 'kept'")
     found = {(row["method"], row["benchmark"]): row for row in rows}
     keyed = {key: (row["ci_low"], row["tokens"], row["ci_high"]) for key, row in found.items()}
     # 0.9 of 0.9 is 0.81: 0.85 of 200 prompts is above it, but not surely.
