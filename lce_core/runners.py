@@ -37,7 +37,7 @@ from lce_core.extension.extending import extend
 from lce_core.extension.learned import LEARNED
 from lce_core.models import MODELS, LanguageModel
 from lce_core.progress import Report
-from lce_core.recipe import Positions
+from lce_core.recipe import TrainPositions
 from lce_core.store.artifacts import Attempt, Store
 from lce_core.store.cell_tables import ARRAYS_FILE, SAMPLES, SAMPLES_FILE, TOKEN_NLL, TOKEN_NLL_FILE
 from lce_core.store.plain_text import writable
@@ -157,7 +157,7 @@ class Runner:
     @_compute.register
     def _train(self, spec: TrainingSpec, attempt: Attempt) -> dict[str, Any]:
         method, target_context = None, spec.row_length
-        positions: Positions = "exact"
+        positions: TrainPositions = "exact"
         if isinstance(spec, FinetuneSpec):
             method, target_context = spec.method, spec.target_context
             positions = spec.train_positions

@@ -35,6 +35,9 @@ class RequestRotary(nn.Module):
         self.rotary_dim, self.identity = rotary_dim, identity
         self.table: RopeTable | None = None
         self.num_tokens = 0
+        self.span: int | None = None
+        """Number of positions over which the tokens of a request are spread; None if the positions
+        are those of the tokens."""
         self._skips_check = False
         self.stock_precision = False
         """True makes `forward` round cosines to the dtype of `x`, like transformers' own module."""

@@ -98,7 +98,7 @@ class ExtendedModel:
         Raises:
           UnavailableError: if the method does not support that many tokens.
         """
-        lengths = ContextLengths(self.trained, self.target, num_tokens)
+        lengths = ContextLengths(self.trained, self.target, self._rotary.span or num_tokens)
         reach = self.method.reach(self.geometry, lengths)
         if reach is not None and num_tokens > reach:
             raise UnavailableError(

@@ -21,6 +21,7 @@ from safetensors.torch import load_file
 from lce_core.attention import AttentionScheme
 from lce_core.attention.layers import keep_precision
 from lce_core.attention.registered import ATTENTION
+from lce_core.attention.skipwise import SkipwiseRotary
 from lce_core.attention.stock import STOCK
 from lce_core.errors import SpecError
 from lce_core.extension.extended_model import ExtendedModel, table_and_scheme
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
     from transformers import PreTrainedModel
 
-    from lce_core.recipe import Kernel, Positions, Rotation
+    from lce_core.recipe import Kernel, Rotation, TrainPositions
 
 
 def extend(
@@ -53,7 +54,7 @@ def extend(
     learned: Path | None = None,
     seed: int = 0,
     rotation: Rotation = "fp32",
-    positions: Positions = "exact",
+    positions: TrainPositions = "exact",
 ) -> ExtendedModel:
     """Apply `method` to `model` in place.
 
@@ -78,7 +79,8 @@ def extend(
       seed: seed of the initial values of these parameters.
       rotation: "fp32" makes layers rotate queries and keys in at least float32. "stock" rotates as
         in transformers, where most architectures round cosines to the model's dtype.
-      positions: rounding of positions when angles are computed (`RopeTable.positions`).
+      positions: rounding of positions when angles are computed (`RopeTable.positions`), or "pose"
+        for training rows whose positions skip (`lce_core.attention.skipwise`).
 
     Raises:
       SpecError: if the model's configuration differs from `base_model`, if the method's parameters
@@ -92,7 +94,11 @@ def extend(
     _, scheme = table_and_scheme(method, geometry, lengths, training=training)
     asked = (device or model.device, compute_dtype or model.dtype, kernel)
     name = scheme_kernel(scheme, *asked) if scheme else stock_kernel(*asked)
-    rotary = make_rotary(method, geometry, lengths, identity=scheme is not None, seed=seed)
+    rotary = (
+        SkipwiseRotary(geometry.rotary_dim, target)
+        if positions == "pose"
+        else make_rotary(method, geometry, lengths, identity=scheme is not None, seed=seed)
+    )
     rounds = ARCHITECTURES[model.config.model_type].rounds_cosines
     rotary.stock_precision = rotation == "stock" and rounds
     if learned is not None:
@@ -112,7 +118,7 @@ def extend(
         rotary,
         training=training,
         inserter=inserter,
-        positions=positions,
+        positions="exact" if positions == "pose" else positions,
     )
 
 

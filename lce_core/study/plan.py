@@ -297,6 +297,13 @@ def _check(base_model: LanguageModel, variant: MethodEntry, study: StudySpec, wh
     except SpecError as error:
         place = f"{where} ({base_model.known_as}): {error.where}"
         raise error.within(place) from None
+    if variant.train_positions == "pose" and variant.method.stages(lengths):
+        raise SpecError(
+            f"{where}.train_positions",
+            f"pose for {variant.method.plugin_name}, which trains in several runs",
+            "a method with one training run",
+            "leave out `train_positions`, or choose another method",
+        )
     source = study.weights_source_of(variant)
     for key, other in (("start_from", study.start_of(variant)), ("weights_of", source)):
         if other and _adds_weights(other, base_model):

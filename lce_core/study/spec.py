@@ -20,7 +20,7 @@ from lce_core.corpora import Corpus
 from lce_core.errors import SpecError, did_you_mean
 from lce_core.methods import Method
 from lce_core.models import MODELS, LanguageModel
-from lce_core.recipe import STRICT, Evaluation, Positions, Section, Training, Upsampling
+from lce_core.recipe import STRICT, Evaluation, Section, Training, TrainPositions, Upsampling
 from lce_core.study.expectation import (
     MARGINS_IN_TRAINED_CONTEXT,
     MAX_COMPARISONS,
@@ -59,9 +59,10 @@ class MethodEntry(Section):
     different labels, and so do several tuned ones."""
     tuned: bool = False
     """Fine-tune the base model with the method before evaluating."""
-    train_positions: Positions = "exact"
+    train_positions: TrainPositions = "exact"
     """What training rounds to bf16 when it computes RoPE angles: nothing (exact), token positions
-    (bf16), or positions, frequencies and angles (bf16_angles)."""
+    (bf16), or positions, frequencies and angles (bf16_angles). pose trains rows of `train_length`
+    tokens whose positions skip once, so that they reach the target context (PoSE)."""
     target_context: int | None = Field(default=None, gt=0)
     """Context length in tokens to which the variant extends the model. Defaults to the study's."""
     train_length: int | None = Field(default=None, gt=0)
@@ -138,6 +139,15 @@ class MethodEntry(Section):
                 f"{self.train_positions} for {name}, which is not trained",
                 "`train_positions` only in entries with `tuned: true`",
                 "add `tuned: true`, or leave out `train_positions`",
+            )
+        if self.train_positions == "pose" and (
+            self.method.rotary or not self.method.exact_attention
+        ):
+            raise SpecError(
+                "train_positions",
+                f"pose for {name}, which changes attention or draws positions of its own",
+                "a method that only changes frequencies",
+                "leave out `train_positions`, or choose another method",
             )
         return self
 
@@ -350,6 +360,13 @@ class StudySpec(BaseModel):
                     f"{training.state_precision} with precision {training.precision}",
                     f"{training.state_precision} only with `precision: bf16`",
                     "set precision: bf16 as well",
+                )
+            if variant.train_positions == "pose" and length >= self.target_of(variant):
+                raise SpecError(
+                    f"methods[{index}].train_length",
+                    f"{length} with train_positions: pose",
+                    f"rows shorter than the target context, {self.target_of(variant)}",
+                    "set train_length, for example, to the base model's trained context",
                 )
             if training.tokens_per_step % length:
                 rows = "target_context" if variant.train_length is None else "train_length"

@@ -19,7 +19,7 @@ from lce_core.data.sequences import Answers, Sequences
 from lce_core.errors import SpecError
 from lce_core.methods import METHODS, Method
 from lce_core.models import MODELS, LanguageModel
-from lce_core.recipe import Inference, Positions, Section, Training, Upsampling
+from lce_core.recipe import Inference, Section, Training, TrainPositions, Upsampling
 from lce_core.registry import Plugin, Registry
 from lce_core.statistics.estimates import INTERVALS
 from lce_core.store.steps import Step
@@ -180,7 +180,7 @@ class FinetuneSpec(TrainingSpec):
     method: SomeMethod
     target_context: int
     """Target context length in tokens."""
-    train_positions: Positions = "exact"
+    train_positions: TrainPositions = "exact"
 
     def cost(self, step: Step) -> StepCost:  # noqa: ARG002 - all of it is in the spec
         target, length = self.target_context, self.row_length

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from lce_core.devices import DeviceName, resolve_dtype
 from lce_core.execution import Checkpointing
-from lce_core.recipe import Positions, Training
+from lce_core.recipe import Training, TrainPositions
 from lce_core.store.identity import fingerprint
 from lce_core.training.recomputation import Kept
 
@@ -37,7 +37,7 @@ class TrainingJob(BaseModel):
     num_steps: int = Field(gt=0)
     row_length: int = Field(gt=1)
     target_context: int = Field(gt=0)
-    train_positions: Positions = "exact"
+    train_positions: TrainPositions = "exact"
     out: Path
     """Existing folder that receives the checkpoint `model/` and the loss log `loss.jsonl`."""
     resume: Path

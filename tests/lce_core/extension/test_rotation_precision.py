@@ -185,3 +185,22 @@ def test_a_run_trains_on_rounded_positions_and_is_another_run(name: str, tmp_pat
     assert len({tuple(losses(job)) for job in jobs}) == 3
     assert len({job.identity() for job in jobs}) == 3
     assert make(training, **fields).identity() == jobs[0].identity()
+
+
+@pytest.mark.slow
+def test_a_run_with_skipped_positions_is_another_run(tmp_path: Path) -> None:
+    make = job_maker(packed_rows(tmp_path, row_length=128), tmp_path)
+    fields: dict[str, Any] = {
+        "method": METHODS.parse({"name": "pi"}, "test").identity(),
+        "target_context": 512,
+        "row_length": 128,
+        "num_steps": 1,
+    }
+    jobs = [
+        make({"tokens_per_step": 512}, **fields, train_positions=kind) for kind in ("exact", "pose")
+    ]
+    with torch.enable_grad():
+        for job in jobs:
+            run(job, silent)
+    assert len({tuple(losses(job)) for job in jobs}) == 2
+    assert len({job.identity() for job in jobs}) == 2

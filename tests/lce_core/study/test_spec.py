@@ -384,3 +384,36 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
         parse_study("- a\n- b\n", "list.yaml")
     with pytest.raises(SpecError, match=r"name of a shipped study.*write 'toy'"):
         study_path("toyy")
+
+
+def test_pose_trains_short_rows_of_methods_that_only_change_frequencies() -> None:
+    def tuned(**changes: object) -> dict[str, object]:
+        return {"name": "yarn", "label": "y", "tuned": True, "train_positions": "pose"} | changes
+
+    study = parse_study(edited(methods=[tuned(train_length=128)]), "my.yaml")
+    assert study.methods[0].train_positions == "pose"
+    for entry, place, part in (
+        (
+            tuned(train_length=512),
+            "methods[0].train_length",
+            "shorter than the target context, 512",
+        ),
+        (tuned(), "methods[0].train_length", "512 with train_positions: pose"),
+        (
+            tuned(name="longlora", train_length=128),
+            "methods[0].train_positions",
+            "changes attention",
+        ),
+        (
+            tuned(name="clex", train_length=128),
+            "methods[0].train_positions",
+            "positions of its own",
+        ),
+        (tuned(name="yarn", tuned=False), "methods[0].train_positions", "which is not trained"),
+    ):
+        message = refusal(edited(methods=[entry]))
+        assert place in message, message
+        assert part in message, message
+    several = tuned(name="abf_multi_stage", train_length=128)
+    with pytest.raises(SpecError, match="trains in several runs"):
+        compile_study(parse_study(edited(methods=[several]), "my.yaml"), {})
