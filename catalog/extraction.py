@@ -55,6 +55,16 @@ _COMPARISON = (
     "benchmark",
     "eval_length",
 )
+_CHOICE = (
+    "choice",
+    "base_model",
+    "method",
+    "method_name",
+    "common_method",
+    "common_value",
+    "seed",
+    "field",
+)
 _MACHINE = ("host", "platform", "python", "cpu", "cpu_count", "instructions")
 _NUMBERS = (
     ("", "measured", ("tokens", "flops")),
@@ -123,6 +133,7 @@ def extract(store: Store) -> dict[str, pa.Table]:
             for comparison in plan["expects"]
         ),
         "cell": _table(_cell_rows(plans, holdings)),
+        "trial": _table(_trial_rows(plans, holdings)),
         "artifact": _table(_artifact_rows(holdings, environments)),
         "edge": _table(_edge_rows(holdings)),
         "environment": _table(_environment_rows(holdings, environments)),
@@ -229,7 +240,33 @@ def _cell_rows(plans: list[Row], holdings: Holdings) -> Iterator[Row]:
                 **cell_status(cell, holdings, plan["kinds"]),
                 **_measured(cell["cell"], holdings),
                 "family": _family(cell, holdings, installed),
+                "method_name": cell.get("method_name"),
+                "learning_rate": _learning_rate(cell, holdings),
             }
+
+
+def _learning_rate(cell: Row, holdings: Holdings) -> float | None:
+    """Return the planned learning rate, or the chosen one once the choice is done."""
+    choice = holdings.intact(cell["choice"]) if cell.get("choice") else None
+    if choice is not None and choice.result["field"] == "learning_rate":
+        return float(choice.result["value"])
+    planned = cell.get("learning_rate")
+    return None if planned is None else float(planned)
+
+
+def _trial_rows(plans: list[Row], holdings: Holdings) -> Iterator[Row]:
+    for plan in plans:
+        for choice in plan.get("choices", ()):
+            record = holdings.intact(choice["choice"])
+            found = record.result if record else {}
+            for number, value in enumerate(choice["values"]):
+                yield {
+                    "study": plan["study"],
+                    **{axis: choice[axis] for axis in _CHOICE},
+                    "value": float(value),
+                    "nll": found["nll"][number] if found else None,
+                    "chosen": found["trial"] == number if found else None,
+                }
 
 
 def _measured(short: str | None, holdings: Holdings) -> Row:

@@ -29,6 +29,7 @@ from lce_core.execution import Execution
 from lce_core.recipe import Evaluation, Training, Upsampling
 from lce_core.study.expectation import Expectation
 from lce_core.study.spec import BenchmarkEntry, MethodEntry, StudySpec
+from lce_core.study.tuning import Tune
 
 ROOT = Path(__file__).resolve().parent.parent
 FROM_ROOT = {
@@ -66,6 +67,7 @@ def study_keys() -> str:
             *_section("An entry of `benchmarks`", BenchmarkEntry, "benchmark", entry),
             *_section("An entry of `expects`", Expectation),
             *_section("`training`", Training),
+            *_section("`tune`", Tune),
             *_section("`upsampling`", Upsampling),
             *_section("`evaluation`", Evaluation),
             *_section(
@@ -87,7 +89,7 @@ def _section(title: str, model: type[BaseModel], plugin: str = "", note: str = "
     if plugin:
         yield f"| `name` | required | Registered name of the {plugin}. |"
     for key, field in model.model_fields.items():
-        if key == plugin:
+        if key in (plugin, "at_best"):  # `tune` sets at_best, no study file
             continue
         default = "required" if field.is_required() else _default(field.default)
         yield f"| `{key}` | {default} | {_one_line(field.description or '')} |"

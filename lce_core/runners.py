@@ -41,12 +41,14 @@ from lce_core.recipe import TrainPositions
 from lce_core.store.artifacts import Attempt, Store
 from lce_core.store.cell_tables import ARRAYS_FILE, SAMPLES, SAMPLES_FILE, TOKEN_NLL, TOKEN_NLL_FILE
 from lce_core.store.plain_text import writable
+from lce_core.store.records import Record, write_json
 from lce_core.store.steps import Step
 from lce_core.study.plugin_folders import own_plugins
 from lce_core.study.published import published_folder
 from lce_core.study.step_cost import StepCost
 from lce_core.study.step_kinds import (
     CellSpec,
+    ChoiceSpec,
     FinetuneSpec,
     HeldOutSpec,
     RowsSpec,
@@ -146,6 +148,8 @@ class Runner:
             base_model.tokenizer(self._model_folder(attempt.step, base_model)),
             tokens_per_domain=spec.tokens_per_domain,
             document_tokens=spec.document_tokens,
+            after_tokens=spec.after_tokens,
+            needed=spec.needed,
             folders=self._execution.data_folders,
             out=attempt.out,
             report=self._report,
@@ -161,12 +165,13 @@ class Runner:
         if isinstance(spec, FinetuneSpec):
             method, target_context = spec.method, spec.target_context
             positions = spec.train_positions
+        chosen = self._chosen(attempt.step)
         step, execution = attempt.step, self._execution
         self._unload()
         job = TrainingJob(
             base_model=spec.base_model.identity(),
             method=None if method is None else method.identity(),
-            training=spec.training,
+            training=spec.training.model_copy(update=chosen),
             from_scratch=method is None,
             base_folder=self._weights(step, "base", spec.base_model),
             rows=self._parent(step, "rows"),
@@ -186,7 +191,31 @@ class Runner:
             compile_layers=execution.compile_layers,
             plugin_folders=execution.plugin_folders,
         )
-        return run(job, self._report)
+        result = run(job, self._report)
+        return {**result, "chosen": chosen} if chosen else result
+
+    @_compute.register
+    def _choice(self, spec: ChoiceSpec, attempt: Attempt) -> dict[str, Any]:
+        """Choose the value with the lowest mean NLL; the first of several equal ones."""
+        nll = [
+            float(np.mean([self._nll(attempt.step, spec.role(n, one)) for one in spec.domains]))
+            for n in range(len(spec.values))
+        ]
+        best = int(np.argmin(nll))
+        result = {"field": spec.field, "value": spec.values[best], "trial": best, "nll": nll}
+        write_json(attempt.out / "choice.json", result)
+        return result
+
+    def _nll(self, step: Step, role: str) -> float:
+        scores = Record.read(self._parent(step, role)).result["scores"]
+        return float(np.log(next(s["value"] for s in scores if s["metric"] == "perplexity")))
+
+    def _chosen(self, step: Step) -> dict[str, Any]:
+        """Return the training setting that the parent `choice` replaces; {} without this parent."""
+        if "choice" not in step.parents:
+            return {}
+        result = Record.read(self._parent(step, "choice")).result
+        return {result["field"]: result["value"]}
 
     @_compute.register
     def _cell(self, spec: CellSpec, attempt: Attempt) -> dict[str, Any]:

@@ -33,6 +33,7 @@ from lce_core.registry import MARK
 from lce_core.study.expectation import Expectation
 from lce_core.study.spec import BenchmarkEntry, MethodEntry, StudySpec
 from lce_core.study.study_file import parse_study
+from lce_core.study.tuning import Tune
 from tests.support.repository import ROOT
 
 DOCUMENTS = sorted(
@@ -159,6 +160,7 @@ def test_the_site_has_a_section_for_everything_the_code_registers(
         BenchmarkEntry,
         Expectation,
         Training,
+        Tune,
         Upsampling,
         Evaluation,
         Execution,

@@ -48,7 +48,9 @@ SELECT
     data,
     train_length,
     target_context,
-    family
+    family,
+    method_name,
+    learning_rate
 FROM store.cell
 ORDER BY study, position;
 
@@ -77,6 +79,51 @@ COMMENT ON COLUMN cells.target_context IS
     'Context length in tokens to which the method extends the model.';
 COMMENT ON COLUMN cells.family IS
     'What the method changes: none, interpolation (RoPE frequencies), base (RoPE base), dynamic (either, depending on the request''s length) or approximate (attention); NULL for a plug-in that is not installed.';
+
+COMMENT ON COLUMN cells.method_name IS
+    'Registered name of the method, which entries with different labels share; NULL if an earlier version planned the study.';
+COMMENT ON COLUMN cells.learning_rate IS
+    'Peak learning rate with which the study fine-tuned the weights, the chosen one for a variant at its own best value; NULL if the study does not fine-tune them, or until the value is chosen.';
+
+CREATE VIEW trials AS
+SELECT
+    study,
+    base_model,
+    method,
+    method_name,
+    field,
+    value,
+    nll,
+    chosen,
+    chosen AND value IN (
+        min(value) OVER (PARTITION BY study, choice), max(value) OVER (PARTITION BY study, choice)
+    ) AS at_edge,
+    common_method,
+    common_value,
+    seed,
+    choice
+FROM store.trial
+ORDER BY store.trial.rowid;
+
+COMMENT ON VIEW trials IS
+    'Trials of a study''s `tune`: validation loss of each tuned method with each value of the grid.';
+COMMENT ON COLUMN trials.method IS
+    'Label of the variant that trains with the chosen value, as in the view cells.';
+COMMENT ON COLUMN trials.method_name IS 'Registered name of the method.';
+COMMENT ON COLUMN trials.field IS 'Tuned training setting, such as learning_rate.';
+COMMENT ON COLUMN trials.value IS 'Tried value of this setting.';
+COMMENT ON COLUMN trials.nll IS
+    'Mean negative log-likelihood on validation text in nats per token, domains weighted equally; NULL until all trials of the method are done.';
+COMMENT ON COLUMN trials.chosen IS
+    'True for the value with the lowest validation loss; NULL until all trials of the method are done.';
+COMMENT ON COLUMN trials.at_edge IS
+    'True if the chosen value is the smallest or largest of the grid, so that a better one may lie outside.';
+COMMENT ON COLUMN trials.common_method IS
+    'Label of the variant with the same method that trains with the study''s common value.';
+COMMENT ON COLUMN trials.common_value IS 'The study''s common value of this setting.';
+COMMENT ON COLUMN trials.seed IS 'Seed of the trials, none of the study''s seeds.';
+COMMENT ON COLUMN trials.choice IS
+    'Id of the step that chose the value: the first 12 hex digits of its fingerprint.';
 
 CREATE VIEW missing_cells AS
 SELECT

@@ -23,7 +23,9 @@ ours AS (
         any_value((a.spec->>'row_length')::DOUBLE) AS train_length,
         any_value((a.spec->'training'->>'tokens_per_step')::DOUBLE) AS step_tokens,
         any_value((a.spec->>'num_steps')::DOUBLE) AS num_steps,
-        any_value((a.spec->'training'->>'learning_rate')::DOUBLE) AS learning_rate
+        any_value(coalesce(
+            a.result->'chosen'->>'learning_rate', a.spec->'training'->>'learning_rate'
+        )::DOUBLE) AS learning_rate
     FROM store.cell c
     JOIN store.artifact a ON a.artifact = c.checkpoint AND a.kind = 'finetune'
     WHERE NOT c.frozen AND c.method IN (SELECT method FROM paper)

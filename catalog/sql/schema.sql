@@ -99,10 +99,29 @@ CREATE TABLE store.cell (
     prompt_tokens_min BIGINT,
     prompt_tokens_max BIGINT,
     data VARCHAR,
-    family VARCHAR
+    family VARCHAR,
+    method_name VARCHAR,
+    learning_rate DOUBLE
 );
 COMMENT ON TABLE store.cell IS
     'Planned cells with their state, one row per study and cell; position is the order in the study.';
+
+CREATE TABLE store.trial (
+    study VARCHAR NOT NULL,
+    choice VARCHAR NOT NULL,
+    base_model VARCHAR NOT NULL,
+    method VARCHAR NOT NULL,
+    method_name VARCHAR NOT NULL,
+    common_method VARCHAR NOT NULL,
+    common_value DOUBLE NOT NULL,
+    seed BIGINT NOT NULL,
+    field VARCHAR NOT NULL,
+    value DOUBLE NOT NULL,
+    nll DOUBLE,
+    chosen BOOLEAN
+);
+COMMENT ON TABLE store.trial IS
+    'Trials of training settings, one row per study, variant at its best value, and tried value.';
 
 CREATE TABLE store.score (
     cell VARCHAR NOT NULL,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from lce_core import formats
 from lce_core.study.pricing.time_left import Predicted, TimeLeft
-from lce_core.study.step_kinds import CellSpec
+from lce_core.study.step_kinds import is_reported
 from lce_core.study.units import Unit
 from tasks.progress_tracker import ProgressTracker
 
@@ -33,7 +33,7 @@ class RunProgress:
         """
         steps = [step for unit in units for step in unit.steps]
         self._left = TimeLeft(units, predicted, slots)
-        self._cells = {step.fingerprint for step in steps if step.kind == CellSpec.kind}
+        self._cells = {step.fingerprint for step in steps if is_reported(step)}
         self._num_cells, self._tracker = num_cells, tracker
         self._ended: set[str] = set()
 

@@ -163,7 +163,8 @@ def _by_method(found: Inspection) -> tuple[dict[Row, Counter[Change]], dict[Row,
         axes = step.axes
         if axes.get("method") is not None:
             tuned = step.kind == FinetuneSpec.kind or not axes["frozen"]
-            row = _row(axes["base_model"], axes["method"], tuned=tuned)
+            method = axes.get("chosen_for", axes["method"])  # trials count for their variant
+            row = _row(axes["base_model"], method, tuned=tuned)
             steps.setdefault(row, []).append(step)
     return counts, steps
 

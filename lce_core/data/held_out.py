@@ -8,7 +8,7 @@ document starts with the token that `tokenised.separator_of` returns, if any.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -70,6 +70,8 @@ def pack_held_out(
     *,
     tokens_per_domain: int,
     document_tokens: int | None = None,
+    after_tokens: int | None = None,
+    needed: Collection[str] | None = None,
     folders: Mapping[str, Path],
     out: Path,
     report: Report,
@@ -79,16 +81,22 @@ def pack_held_out(
 
     Documents are ordered by a hash of their names, so that the start of a stream is a fair sample
     of the split. Each document is cut after `document_tokens` tokens, if given, and the last one at
-    the limit of the domain. With `shards`, tokens come from token
-    shards and no text is read (see `token_pool`).
+    the limit of the domain. With `shards`, tokens come from token shards and no text is read (see
+    `token_pool`). With `after_tokens`, the documents of the stream with this limit are left out, so
+    that the two streams have no document in common. `needed` names the domains that must have text;
+    by default all.
 
     Returns:
       The manifest. A domain with less text than requested has fewer `tokens`.
 
     Raises:
       UnavailableError: if the corpus is neither on this machine nor on a reachable hub.
-      DataError: if text cannot be used, or a domain has no held-out text.
+      DataError: if text cannot be used, or a needed domain has no held-out text.
     """
+    beyond, fewer = "", ""
+    if after_tokens is not None:
+        beyond = f" beyond the {after_tokens:,} reported tokens"
+        fewer = "leave this domain out of `tune.domains`, lower evaluation.held_out_tokens, "
     vocabulary = len(tokenizer)
     parts: list[pa.Table] = []
     domains: list[dict[str, Any]] = []
@@ -103,15 +111,18 @@ def pack_held_out(
             if document_tokens is not None:
                 lengths = np.minimum(lengths, document_tokens)
             starts = np.cumsum(lengths) - lengths
+            if after_tokens is not None:
+                members, lengths = (a[starts >= after_tokens] for a in (members, lengths))
+                starts = np.cumsum(lengths) - lengths
             members, lengths, starts = (
                 a[starts < tokens_per_domain] for a in (members, lengths, starts)
             )
-            if not members.size:
+            if not members.size and domain in (corpus.domains() if needed is None else needed):
                 raise DataError(
                     f"{corpus.plugin_name}: domain {domain!r}",
-                    "no held-out text",
+                    f"no held-out text{beyond}",
                     "some held-out text in every domain",
-                    "add documents of this domain, or raise held_out_percent",
+                    f"{fewer}add documents of this domain, or raise held_out_percent",
                 )
             taken = 0
             with (out / _stream_file(number)).open("wb") as stream:
@@ -123,7 +134,13 @@ def pack_held_out(
                     taken += len(tokens)
             files |= file_digests(out, _stream_file(number))
             parts.append(
-                pa.table({"domain": [domain] * len(starts), "start": starts, "document": members})
+                pa.table(
+                    {
+                        "domain": pa.array([domain] * len(starts), pa.string()),
+                        "start": starts,
+                        "document": members,
+                    }
+                )
             )
             domains.append({"domain": domain, "tokens": taken, "documents": len(starts)})
     pq.write_table(pa.concat_tables(parts), out / "order.parquet")

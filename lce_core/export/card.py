@@ -111,6 +111,7 @@ def _training(subject: Subject) -> str:
         "tokens per training row": spec["row_length"],
         "seed": spec["seed"],
         **spec["training"],
+        **record.result.get("chosen", {}),
     }
     for key in ("tokens", "loss", "kernel", "device"):
         if key in record.result:

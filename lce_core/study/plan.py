@@ -25,7 +25,7 @@ from lce_core.study.planned_data import Base, Data, Steps, Text, add_step
 from lce_core.study.planned_training import PlannedTraining
 from lce_core.study.published import published_weights
 from lce_core.study.spec import BenchmarkEntry, MethodEntry, StudySpec
-from lce_core.study.step_kinds import CellSpec, TrainingSpec, kind_named
+from lce_core.study.step_kinds import CellSpec, ChoiceSpec, TrainingSpec, kind_named
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,13 @@ class PlannedCell:
     or if the training text or the base model is missing."""
     unavailable: str | None
     """Reason why the cell cannot be computed, such as missing input data. None if it can be."""
+    method_name: str = ""
+    """Registered name of the method, which entries with different labels can share."""
+    learning_rate: float | None = None
+    """Peak learning rate of the fine-tuning. None if the study does not fine-tune the weights, or
+    if the step `choice` determines it."""
+    choice: str | None = None
+    """Fingerprint of the step that chose one of the training settings; None if there is none."""
     expected: Step | None = None
     """If input data is missing: the step with a temporary fingerprint (see `StudyPlan.expected`).
     None if no data is missing, or if the cell could not be computed even with the data."""
@@ -108,6 +115,11 @@ class StudyPlan:
                     **{key: step.axes.get(key) for key in ("base_model", "method", "seed")},
                 }
                 for step in trained
+            ],
+            "choices": [
+                {"choice": step.id, **step.axes, **step.spec}
+                for step in self.steps.values()
+                if step.kind == ChoiceSpec.kind
             ],
         }
 
@@ -231,6 +243,8 @@ class _SeedPlan:
         return PlannedCell(
             **axes,
             target_context=target,
+            method_name=variant.method.plugin_name,
+            **_training_of(study, variant, checkpoint),
             step=step,
             checkpoint=checkpoint,
             unavailable=reason or absent,
@@ -344,6 +358,16 @@ def _unavailable(
     return entry.benchmark.unavailable(base_model, task, length)
 
 
+def _training_of(study: StudySpec, variant: MethodEntry, checkpoint: Step | None) -> dict[str, Any]:
+    variant = study.weights_source_of(variant) or variant
+    if not variant.tuned:
+        return {}
+    choice = checkpoint.parents.get(ChoiceSpec.kind) if checkpoint else None
+    if variant.at_best and study.tune is not None and study.tune.field == "learning_rate":
+        return {"choice": choice}
+    return {"choice": choice, "learning_rate": study.training_of(variant).learning_rate}
+
+
 def _trained_context(model: LanguageModel) -> int | None:
     return model.geometry.trained_context if model.is_known else None
 
@@ -352,7 +376,7 @@ def _cell_json(cell: PlannedCell, waits_for_data: bool) -> dict[str, Any]:
     axes = {
         name: getattr(cell, name)
         for name in PlannedCell.__dataclass_fields__
-        if name not in ("step", "checkpoint", "unavailable", "expected")
+        if name not in ("step", "checkpoint", "unavailable", "expected", "choice")
     }
     step, checkpoint = cell.step, cell.checkpoint
     return {
@@ -361,6 +385,7 @@ def _cell_json(cell: PlannedCell, waits_for_data: bool) -> dict[str, Any]:
         "cell": step.id if step else None,
         "folder": step.folder if step else None,
         "checkpoint": checkpoint.id if checkpoint else None,
+        "choice": cell.choice and cell.choice[:ID_DIGITS],
         "blocked_by": [parent[:ID_DIGITS] for parent in step.parents.values()] if step else [],
         "unavailable": cell.unavailable,
         "waits_for_data": waits_for_data,

@@ -128,6 +128,23 @@ class Text:
         )
         return add_step(steps, make_step(spec, self._name(), self._shards(steps), self._axes()))
 
+    def validation(self, steps: Steps) -> Step:
+        """Add the step that tokenizes validation text to `steps` and return it.
+
+        Its documents are held out and follow those of `held_out`, so no document is in both.
+        """
+        reported = self.held_out(steps)
+        tune, tokens = self.study.tune, self.study.evaluation.held_out_tokens
+        assert tune is not None, "only trials read validation text"
+        changes = {
+            "after_tokens": tokens,
+            "tokens_per_domain": tune.validation_tokens or tokens,
+            "needed": [*tune.domains] or None,
+        }
+        spec = HeldOutSpec.parse({**reported.spec, **changes})
+        name = f"{self._name()}-validation"
+        return add_step(steps, make_step(spec, name, self._shards(steps), self._axes()))
+
     def _shards(self, steps: Steps) -> dict[str, Step]:
         """Add the step that writes token shards and return it by its role as a parent.
 

@@ -8,7 +8,9 @@ runs, the plan contains each of these runs once.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from lce_core.errors import SpecError
 from lce_core.methods import Method
@@ -16,6 +18,7 @@ from lce_core.recipe import Training
 from lce_core.rope import ContextLengths
 from lce_core.store.steps import Step, make_step
 from lce_core.study.planned_data import Steps, Text, add_step
+from lce_core.study.planned_tuning import plan_choice
 from lce_core.study.spec import MethodEntry
 from lce_core.study.step_kinds import BaseSpec, FinetuneSpec
 
@@ -38,6 +41,8 @@ class PlannedTraining:
     seed: int
     steps: Steps
     """The planned steps, to which training steps and their data steps are added."""
+    axes: Mapping[str, Any] = field(default_factory=dict)
+    """Further axes of the fine-tuning steps."""
     _checkpoints: dict[str, Step | None] = field(default_factory=dict)
 
     def checkpoint(self, variant: MethodEntry) -> Step | None:
@@ -83,17 +88,27 @@ class PlannedTraining:
         trained = self.text.base_model.geometry.trained_context
         target, all_tokens = study.target_of(variant), study.train_tokens_of(variant)
         left = all_tokens
+        choice = self._choice(variant) if variant.at_best else None
         for number, stage in enumerate(
             variant.method.stages(ContextLengths(trained, target, target)), start=1
         ):
             tokens = int(stage.share * all_tokens)
             run = _Run(f"{variant.name}-stage{number}", stage.method, stage.context, stage.context)
-            base = self._finetune(variant, run, tokens, base)
+            base = self._finetune(variant, run, tokens, base, choice)
             left -= tokens
         run = _Run(variant.name, variant.method, target, study.train_length_of(variant))
-        return self._finetune(variant, run, left, base)
+        return self._finetune(variant, run, left, base, choice)
 
-    def _finetune(self, variant: MethodEntry, run: _Run, tokens: int, base: Step | None) -> Step:
+    def _choice(self, variant: MethodEntry) -> Step:
+        tune = self.text.study.tune
+        assert tune is not None, "only `tune` adds entries that train at their best value"
+        axes = {"chosen_for": variant.label}
+        trials = PlannedTraining(self.text, tune.seed, self.steps, axes)
+        return plan_choice(self.text, self.steps, variant, tune, trials.checkpoint)
+
+    def _finetune(
+        self, variant: MethodEntry, run: _Run, tokens: int, base: Step | None, choice: Step | None
+    ) -> Step:
         base_model, training = self.text.base_model, self.text.study.training_of(variant)
         num_steps = _num_steps(training, tokens)
         rows = self._rows(run.row_length, num_steps, training)
@@ -108,10 +123,11 @@ class PlannedTraining:
             seed=self.seed,
             train_positions=variant.train_positions,
         )
-        parents = {"rows": rows} if base is None else {"rows": rows, "base": base}
+        inputs = {"rows": rows, "base": base, "choice": choice}
+        parents = {role: step for role, step in inputs.items() if step is not None}
         axes = {"base_model": base_model.known_as, "method": variant.label, "seed": self.seed}
         full_name = f"{base_model.known_as}-{run.name}-s{self.seed}"
-        return add_step(self.steps, make_step(spec, full_name, parents, axes))
+        return add_step(self.steps, make_step(spec, full_name, parents, {**axes, **self.axes}))
 
     def _rows(self, row_length: int, num_steps: int, training: Training) -> Step:
         num_rows = num_steps * training.tokens_per_step // row_length

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from lce_core.benchmarks import Benchmark
 from lce_core.corpora import Corpus
@@ -21,6 +21,7 @@ from lce_core.errors import SpecError, did_you_mean
 from lce_core.methods import Method
 from lce_core.models import MODELS, LanguageModel
 from lce_core.recipe import STRICT, Evaluation, Section, Training, TrainPositions, Upsampling
+from lce_core.spec_errors import spec_error
 from lce_core.study.expectation import (
     MARGINS_IN_TRAINED_CONTEXT,
     MAX_COMPARISONS,
@@ -30,6 +31,7 @@ from lce_core.study.expectation import (
     comparisons,
     in_trained_context,
 )
+from lce_core.study.tuning import Tune, changed
 from lce_core.study.variants import variant_name
 
 _OF_TRAINING = ("train_length", "train_tokens", "training", "start_from")
@@ -80,7 +82,9 @@ class MethodEntry(Section):
     )
     """Name of published weights to evaluate instead of training; pass their folder with
     `--model-folder NAME=FOLDER`."""
-
+    at_best: bool = False
+    """Train with the value that `tune` chose for this variant. No key of a study file: `tune` adds
+    these entries."""
     weights_of: str | None = None
     """Name of another tuned variant, whose weights this entry evaluates with its own method and
     parameters. The entry trains nothing."""
@@ -225,6 +229,8 @@ class StudySpec(BaseModel):
     """Margins by which a variant may score worse than the base model within the trained context:
     "2 %" of a perplexity, "0.02 nats", "0.02 accuracy". A benchmark whose unit is not listed is not
     compared. They are not part of any fingerprint."""
+    tune: Tune | None = None
+    """Grid of one training setting, from which each tuned variant also gets its own best value."""
     upsampling: Upsampling = Upsampling()
     """Sampling of training text by document length."""
     evaluation: Evaluation = Evaluation()
@@ -347,6 +353,33 @@ class StudySpec(BaseModel):
         return self
 
     @model_validator(mode="after")
+    def _fair(self) -> StudySpec:
+        tune = self.tune
+        if tune is None:
+            return self
+        if self.training is None or not any(variant.at_best for variant in self.methods):
+            raise SpecError(
+                "tune",
+                "a study without tuned methods that share a training setting",
+                f"tuned methods, and `training` with their common {tune.field}",
+                "add `tuned: true` to a method and `training` to the study, or remove `tune`",
+            )
+        if tune.seed in self.seeds:
+            raise SpecError(
+                "tune.seed",
+                f"{tune.seed}, a seed of the study",
+                "another seed, so that no value is chosen on a reported run",
+                "choose another `seed` in `tune`",
+            )
+        _known_domains(tune.domains, self.corpus.domains())
+        for value in tune.values:
+            try:
+                changed(self.training, tune.field, value)
+            except ValidationError as error:
+                raise spec_error(error, "tune", Training) from None
+        return self
+
+    @model_validator(mode="after")
     def _whole_rows(self) -> StudySpec:
         for index, variant in enumerate(self.methods):
             if not variant.tuned:
@@ -453,6 +486,15 @@ def _missing_value(key: str, variant: MethodEntry) -> SpecError:
         f"a value for {variant.name}, which is trained",
         f"add `{key}` to the study or to this method",
     )
+
+
+def _known_domains(given: Sequence[str], known: Sequence[str]) -> None:
+    _refuse_repeats("tune.domains", given)
+    for domain in given:
+        if domain not in known:
+            raise SpecError(
+                "tune.domains", repr(domain), "domains of the corpus", did_you_mean(domain, known)
+            )
 
 
 def _refuse_repeats(what: str, values: Sequence[object]) -> None:

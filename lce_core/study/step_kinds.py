@@ -121,6 +121,11 @@ class HeldOutSpec(_TextSpec):
     tokens_per_domain: int
     document_tokens: int | None = None
     """Maximum tokens of a document; None for whole documents."""
+    after_tokens: int | None = None
+    """For validation text: leave out the documents of the reported text, which is the held-out text
+    with this many `tokens_per_domain`. None for the reported text itself."""
+    needed: list[str] | None = None
+    """Domains that must have text; None for all."""
 
 
 class TrainingSpec(StepSpec):
@@ -167,7 +172,8 @@ class FinetuneSpec(TrainingSpec):
     """Spec of a run that fine-tunes a base model with a method.
 
     The run starts from the weights of the parent step `base`. If it has no such parent, it starts
-    from the base model's weights, from a local folder or the hub.
+    from the base model's weights, from a local folder or the hub. A parent step `choice` replaces
+    the value of one field of `training`.
     """
 
     kind: ClassVar[str] = "finetune"
@@ -185,6 +191,31 @@ class FinetuneSpec(TrainingSpec):
     def cost(self, step: Step) -> StepCost:  # noqa: ARG002 - all of it is in the spec
         target, length = self.target_context, self.row_length
         return finetune_cost(self.base_model, self.method, target, self.num_tokens, length)
+
+
+class ChoiceSpec(StepSpec):
+    """Spec of a step that chooses the value of a training setting with the lowest validation NLL.
+
+    Its parents are cells: the trial of each value, scored on each domain of the validation text.
+    """
+
+    kind: ClassVar[str] = "choice"
+    version: ClassVar[int] = 1
+    order: ClassVar[int] = 5
+    submitted_as: ClassVar[str] = "evaluate"
+    place: ClassVar[tuple[str, ...]] = ("base_model", "method")
+
+    field: str
+    """Tuned field of `training`."""
+    values: list[float]
+    """The values tried, in the order of the trials."""
+    domains: list[str]
+    """Domains of the validation text, which count equally."""
+
+    @staticmethod
+    def role(number: int, domain: str) -> str:
+        """Return the role of the parent that scores trial `number` (from 0) on a domain."""
+        return f"trial_{number}_{domain}"
 
 
 class CellSpec(StepSpec):
@@ -315,6 +346,11 @@ def spec_of(step: Step) -> StepSpec:
       SpecError: if another version of the kind or of a plug-in wrote the spec.
     """
     return KINDS[step.kind].parse(step.spec)
+
+
+def is_reported(step: Step) -> bool:
+    """Return True for a cell of the study; False for other steps and for the cells of trials."""
+    return step.kind == CellSpec.kind and "chosen_for" not in step.axes
 
 
 def step_cost(step: Step) -> StepCost:

@@ -6,7 +6,7 @@ given value, the expected value and a remedy.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,7 +25,8 @@ from lce_core.store.plain_text import require_text, writable
 from lce_core.study.expectation import Expectation
 from lce_core.study.plain_yaml import beginning_of, plain_yaml
 from lce_core.study.recipes import resolved
-from lce_core.study.spec import BenchmarkEntry, MethodEntry, StudySpec
+from lce_core.study.spec import MAX_LABEL, BenchmarkEntry, MethodEntry, StudySpec
+from lce_core.study.tuning import BEST, Tune
 
 T = TypeVar("T")
 S = TypeVar("S", bound=Section)
@@ -112,6 +113,9 @@ def _study(data: dict[str, Any], where: str) -> StudySpec:
     for key, section in _SECTIONS.items():
         if key in data:
             fields[key] = _section(data[key], f"{at}{key}", section)
+    if "tune" in data:
+        common = fields.get("training"), fields["tune"].field
+        fields["methods"] = tuple(_with_best(fields["methods"], *common))
     if "expects" in data:
         expectation = partial(_section, section=Expectation)
         fields["expects"] = _parsed(data["expects"], f"{at}expects", expectation)
@@ -127,6 +131,7 @@ _SECTIONS: dict[str, type[Section]] = {
     "training": Training,
     "upsampling": Upsampling,
     "evaluation": Evaluation,
+    "tune": Tune,
 }
 
 
@@ -136,7 +141,7 @@ def _require_all(data: Mapping[str, Any], at: str) -> None:
             raise SpecError(f"{at}{key}", "nothing", "a value for this key", f"add `{key}:`")
 
 
-_OF_ENTRY = frozenset(MethodEntry.model_fields) - {"method"}
+_OF_ENTRY = frozenset(MethodEntry.model_fields) - {"method", "at_best"}
 """Keys of every entry of `methods`, whatever the method. A method's parameter of the same name
 takes precedence, such as `train_length` of landmark."""
 
@@ -157,6 +162,29 @@ def _method(entry: dict[str, Any], where: str, training: Mapping[str, Any]) -> M
             fields = {**recipe.of_entry(), **fields}
         fields["training"] = _section(changes, at, Training)
     return _validated(MethodEntry, {"method": method, **fields}, where)
+
+
+def _with_best(
+    methods: Sequence[MethodEntry], training: Training | None, field: str
+) -> Iterator[MethodEntry]:
+    """Yield the entries, each tuned one followed by its copy that trains with its own best value.
+
+    An entry whose own `training` sets another value than the study's has no copy.
+    """
+    for entry in methods:
+        yield entry
+        own = entry.training or training
+        if not entry.tuned or training is None or getattr(own, field) != getattr(training, field):
+            continue
+        label = f"{entry.label}{BEST}"
+        if len(label) > MAX_LABEL:
+            raise SpecError(
+                "tune",
+                f"label {label} of {len(label)} characters",
+                f"at most {MAX_LABEL} characters, {len(BEST)} of them for {BEST!r}",
+                f"give {entry.name} a shorter `label`",
+            )
+        yield entry.model_copy(update={"label": label, "at_best": True})
 
 
 def _benchmark(entry: dict[str, Any], where: str) -> BenchmarkEntry:

@@ -18,7 +18,10 @@ from typing import Any
 from lce_core.store.steps import Step
 from lce_core.study.plan import StudyPlan
 from lce_core.study.progress import StepState
-from lce_core.study.step_kinds import BaseSpec, kind_named
+from lce_core.study.step_kinds import BaseSpec, ChoiceSpec, kind_named
+
+_TRIALS = -1
+"""Wave of the trials of `tune`: before the first seed, whose index is 0."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +54,10 @@ class Unit:
 def units_to_do(plan: StudyPlan, states: Mapping[str, StepState]) -> list[Unit]:
     """Group the missing steps of a plan into units, in the order in which the units should start.
 
-    Data steps and base models come first, because other steps wait for them. Then come all units
-    of the first seed, so that its methods can be compared early, then those of the second seed, and
-    so on. Within a seed, kinds follow `StepSpec.order`, so that parents precede children.
+    Data steps and base models come first, because other steps wait for them. Then come the trials
+    of `tune` and the choices among them, for the same reason. Then come all units of the first
+    seed, so that its methods can be compared early, then those of the second seed, and so on.
+    Within a seed, kinds follow `StepSpec.order`, so that parents precede children.
     """
     groups: dict[tuple[object, ...], list[Step]] = {}
     for step in plan.steps.values():
@@ -104,7 +108,10 @@ def dependents(units: Iterable[Unit], lost: set[str]) -> list[Unit]:
 
 
 def _first_seeds(plan: StudyPlan) -> dict[str, int]:
-    """Return, by step fingerprint, the index of the first seed with a cell that needs the step."""
+    """Return, by step fingerprint, the index of the first seed with a cell that needs the step.
+
+    The steps of trials, which no seed's runs may overtake, have -1.
+    """
     found: dict[str, int] = {}
     for cell in sorted(plan.cells, key=lambda cell: plan.study.seeds.index(cell.seed)):
         needed = [step.fingerprint for step in (cell.step, cell.checkpoint) if step]
@@ -113,12 +120,18 @@ def _first_seeds(plan: StudyPlan) -> dict[str, int]:
             if fingerprint in plan.steps and fingerprint not in found:
                 found[fingerprint] = plan.study.seeds.index(cell.seed)
                 needed += plan.steps[fingerprint].parents.values()
+    of_trials = [name for name, step in plan.steps.items() if step.kind == ChoiceSpec.kind]
+    while of_trials:
+        fingerprint = of_trials.pop()
+        if found.get(fingerprint) != _TRIALS:
+            found[fingerprint] = _TRIALS
+            of_trials += plan.steps[fingerprint].parents.values()
     return found
 
 
 def _wave(unit: Unit, seed: Mapping[str, int]) -> int:
     if kind_named(unit.kind).order <= BaseSpec.order:
-        return -1
+        return _TRIALS - 1
     return min(seed[step.fingerprint] for step in unit.steps)
 
 

@@ -40,11 +40,13 @@ def compiled(folder: Path) -> dict[str, StudyPlan]:
     study = yaml.safe_load((ROOT / "flows" / "studies" / "smoke.yaml").read_text(encoding="utf-8"))
     study["corpus"] = {"name": "jsonl_folder", **TEXT}
     spec = parse_study(yaml.safe_dump(study), "smoke.yaml")
+    tuned = yaml.safe_dump({**study, "tune": {"learning_rate": [1.0e-4, 1.0e-3]}})
     streamed = {**study, "corpus": {"name": "streamed", "domain_names": ["code"]}}
     folders = {"text": text}
     return {
         "smoke": compile_study(spec, folders),
         "smoke, weights in a folder": compile_study(spec, folders, {"toy_llama": weights}),
+        "smoke, with tune": compile_study(parse_study(tuned, "t.yaml"), folders),
         "smoke, streamed": compile_study(parse_study(yaml.safe_dump(streamed), "s.yaml"), folders),
     }
 
