@@ -96,8 +96,8 @@ class LongEval(PromptBenchmark):
     num_samples: int | None = Field(default=None, gt=0)
     """Generated prompts per cell; None means 50 (faithful, fast), 100 (clean), 120 (tiny)."""
     cases: Literal["generated", "published"] | None = None
-    """Use generated prompts or LongChat's published ones; None means published in faithful if
-    `data_folders` contains `long_eval`, else generated."""
+    """Use generated prompts or LongChat's published ones; None means published in faithful without
+    `num_samples` if `data_folders` contains `long_eval`, else generated."""
 
     @model_validator(mode="after")
     def _settings_have_effect(self) -> LongEval:
@@ -164,7 +164,8 @@ class LongEval(PromptBenchmark):
 
     def _reads_published(self, folders: Mapping[str, Path]) -> bool:
         if self.cases is None:
-            return self.profile == "faithful" and PUBLISHED.name in folders
+            generates = self.profile != "faithful" or self.num_samples is not None
+            return not generates and PUBLISHED.name in folders
         return self.cases == "published"
 
 

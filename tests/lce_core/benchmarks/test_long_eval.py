@@ -198,6 +198,7 @@ def test_other_profiles_generate_lines_unless_told_otherwise(cases: Path) -> Non
     assert len(_prompts(_benchmark(cases="published"), request)) == 3
     generated = _benchmark(profile="faithful", cases="generated", num_samples=5)
     assert len(_prompts(generated, request)) == 5
+    assert len(_prompts(_benchmark(profile="faithful", num_samples=5), request)) == 5
     with pytest.raises(
         UnavailableError, match=r"'long_eval': got no folder of this name.*LongChat"
     ):
