@@ -69,6 +69,12 @@ def three_digits(number: float) -> str:
     return f"{number:,.0f}" if abs(number) >= 99.95 else f"{number:.3g}"
 
 
+def two_digits(number: int) -> str:
+    """Format a whole number with two significant digits, rounded up: "7", "24", "1,300"."""
+    size = 10 ** max(0, len(str(number)) - 2)
+    return f"{-(-number // size) * size:,}"
+
+
 def count(number: float) -> str:
     """Format a number with three digits and a suffix: "950", "65.5k", "1.05M", "3B"."""
     for size, unit in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")):

@@ -8,7 +8,8 @@ families and corrections are part of the measurement. Prints Markdown tables for
   the mean over prompts;
 - null studies whose methods vary differently between seeds, and skewed scores;
 - coverage of the 95 % interval of a single difference;
-- power at the smallest detectable difference that studies report (80 % expected).
+- power at the smallest detectable difference that studies report, and of studies with as many
+  documents or seeds as an undecided one reports to need (80 % expected).
 
     python perf/inference.py [--studies 400]
 """
@@ -167,6 +168,59 @@ def power(num_methods: int, num_studies: int) -> float:
     return float(np.mean(found))
 
 
+def documents(rng: np.random.Generator, number: int, *, exact: bool) -> list[Cell]:
+    """Draw two frozen methods whose scores differ by 0.5 standard deviations on average.
+
+    If `exact`, mean and standard deviation of the differences are the true ones.
+    """
+    gaps = rng.normal(size=number)
+    if exact:
+        gaps = (gaps - gaps.mean()) / gaps.std(ddof=1)
+    return frozen_study(np.stack([np.zeros(number), gaps + 0.5]))
+
+
+def seeds(rng: np.random.Generator, number: int, *, exact: bool) -> list[Cell]:
+    """Draw three trained methods, of which the last is better by 1.5 standard deviations of a run.
+
+    If `exact`, the means and the pooled variance between seeds are the true ones.
+    """
+    runs = rng.normal(size=(number, 3))
+    if exact:
+        runs -= runs.mean(axis=0)
+        rest = runs - runs.mean(axis=1, keepdims=True)
+        runs /= np.sqrt((rest**2).sum() / (2 * (number - 1)))
+    runs[:, 2] += 1.5
+    noise = np.repeat([-0.1, 0.1], 4)
+    return [
+        cell(method + 1, seed, noise + runs[seed, method], seeded=True)
+        for seed in range(number)
+        for method in range(3)
+    ]
+
+
+def needed_power(draw: Callable[..., list[Cell]], number: int, num_studies: int) -> float:
+    """Return how often studies decide that have as many units as undecided ones report to need.
+
+    Args:
+      draw: draws a study; the comparison of its first and last method counts.
+      number: documents or seeds of the undecided studies, whose estimates are the true values.
+      num_studies: number of undecided studies; each is repeated once with the number it reports.
+    """
+    rng, found = np.random.default_rng(0), []
+
+    def compared(cells: list[Cell]) -> dict[str, Any]:
+        first, last = cells[0].method, cells[-1].method
+        rows = paired_differences(cells, {})
+        (row,) = (r for r in rows if {r["method"], r["other_method"]} == {first[0], last[0]})
+        return row
+
+    for _ in range(num_studies):
+        needed = compared(draw(rng, number, exact=True))["num_needed"]
+        row = compared(draw(rng, needed, exact=False))
+        found.append(row["p_value"] <= 0.05 / row["num_comparisons"])
+    return float(np.mean(found))
+
+
 def lognormal(sigma: float, size: Any, rng: np.random.Generator) -> Numbers:
     """Draw from a lognormal distribution, shifted to the mean 0."""
     return np.exp(rng.normal(size=size) * sigma) - float(np.exp(sigma**2 / 2))
@@ -273,6 +327,9 @@ def main() -> None:
     print("\n| study | power |\n|---|--:|")
     for methods in (3, 7):
         print(f"| {methods} methods, 3 seeds | {percent(power(methods, number))} |", flush=True)
+    for label, draw, units in (("6 documents", documents, 6), ("3 seeds", seeds, 3)):
+        share = needed_power(draw, units, number)
+        print(f"| undecided with {label}, then as many as needed | {percent(share)} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -14,12 +14,19 @@ samples of done cells while the catalog is built. `queries.logical_digest` exclu
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from catalog.comparisons.lengths import effective_lengths
 from catalog.comparisons.orders import perplexity_agreements
-from catalog.comparisons.pairs import PRIMARY, SHORT_CONTEXT, Predicted, paired_differences
+from catalog.comparisons.pairs import (
+    PRIMARY,
+    SHORT_CONTEXT,
+    Predicted,
+    Prediction,
+    paired_differences,
+)
 from catalog.comparisons.positions import position_differences
 from catalog.comparisons.samples import Cell, read_cells
 from catalog.comparisons.seeds import seed_means
@@ -40,7 +47,9 @@ def fill_comparisons(connection: duckdb.DuckDBPyConnection) -> None:
 
     cells = read_cells(connection)
     tables = {name: rows_of(cells) for name, rows_of in _TABLES.items()}
-    tables["paired_difference"] = paired_differences(cells, _predicted(connection))
+    pairs = list(paired_differences(cells, _predicted(connection)))
+    tables["margin"] = itertools.chain.from_iterable(row.pop("margins") for row in pairs)
+    tables["paired_difference"] = iter(pairs)
     tables["nll_difference"] = position_differences(connection)
     for name, found in tables.items():
         if rows := list(found):
@@ -50,14 +59,18 @@ def fill_comparisons(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def _predicted(connection: duckdb.DuckDBPyConnection) -> Predicted:
-    """Return all expected comparisons except amendments, which were written after a result."""
+    """Return all expected comparisons; amendments, written after a result, are exploratory."""
     rows = connection.execute(
-        "SELECT DISTINCT study, base_model, benchmark, eval_length, method, frozen, other_method,"
-        " other_frozen, entry IS NULL FROM expectations WHERE coalesce(results_before, 0) = 0"
+        "SELECT study, base_model, benchmark, eval_length, method, frozen, other_method,"
+        " other_frozen, expected, margin, entry IS NULL, coalesce(results_before, 0) > 0"
+        " FROM expectations WHERE method IS NOT NULL"
     ).fetchall()
-    return {
-        (*row[:4], frozenset([(row[4], row[5]), (row[6], row[7])])): (
-            SHORT_CONTEXT if row[8] else PRIMARY
-        )
-        for row in rows
-    }
+    found: dict[Any, Prediction] = {}
+    for *where, method, frozen, other, other_frozen, expected, margin, is_default, is_late in rows:
+        methods = frozenset([(method, frozen), (other, other_frozen)])
+        one = found.setdefault((*where, methods), Prediction())
+        if not is_late:
+            one.family = SHORT_CONTEXT if is_default else PRIMARY
+        if margin is not None:
+            one.margins.append(((method, frozen), expected, margin))
+    return found

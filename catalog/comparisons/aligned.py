@@ -166,6 +166,7 @@ class AlignedScores:
             self._added_error(first, second),
             seed_error=seed_error,
             seed_freedom=freedom,
+            num_seeds=len(self.by_seed),
             is_crossed=self.by_seed_and_cluster is not None,
         )
 

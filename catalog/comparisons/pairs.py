@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import combinations
 from typing import Any
@@ -37,13 +37,28 @@ trained context that every study makes, and all others."""
 
 Row = dict[str, Any]
 Pair = tuple[Method, Method]
-Predicted = Mapping[tuple[str, str, str, int, frozenset[Method]], str]
-"""Families of predicted comparisons, by study, base model, benchmark, length in tokens and the two
-methods."""
+
+
+@dataclass
+class Prediction:
+    """What a study predicts of two methods on a benchmark at one length."""
+
+    family: str = EXPLORATORY
+    margins: list[tuple[Method, str, float]] = field(default_factory=list)
+    """Predictions with a margin: method that is compared with the other one, relation ("not worse"
+    or "equal") and margin."""
+
+
+Predicted = Mapping[tuple[str, str, str, int, frozenset[Method]], Prediction]
+"""Predictions by study, base model, benchmark, length in tokens and the two methods."""
+_NOTHING = Prediction()
 
 
 def paired_differences(cells: list[Cell], predicted: Predicted) -> Iterator[Row]:
-    """Yield rows of `compared.paired_difference`: each pair once, the base model always second."""
+    """Yield rows of `compared.paired_difference`: each pair once, the base model always second.
+
+    The key `margins` of each row lists rows of `compared.margin`.
+    """
     for of_model in grouped(cells, lambda c: (c.study, c.base_model)):
         found = [
             compared
@@ -53,9 +68,11 @@ def paired_differences(cells: list[Cell], predicted: Predicted) -> Iterator[Row]
         ]
         families: dict[str, list[_Compared]] = {}
         for one in found:
-            families.setdefault(_family(one, predicted), []).append(one)
+            families.setdefault(_prediction(one, predicted).family, []).append(one)
         for name, family in families.items():
-            yield from _adjusted(name, family)
+            for one, row, alpha in _adjusted(name, family):
+                margins = _prediction(one, predicted).margins
+                yield {**row, "margins": [_margin(one, alpha, *each) for each in margins]}
 
 
 def _comparisons(cells: Sequence[Cell]) -> Iterator[tuple[frozenset[Part], bool, list[Pair]]]:
@@ -174,19 +191,20 @@ def _shared_columns(known: AlignedScores, tasks: list[str]) -> Row:
     }
 
 
-def _family(one: _Compared, predicted: Predicted) -> str:
+def _prediction(one: _Compared, predicted: Predicted) -> Prediction:
     row = one.row
     methods = frozenset(
         [(row["method"], row["frozen"]), (row["other_method"], row["other_frozen"])]
     )
     where = (row["study"], row["base_model"], row["benchmark"], row["eval_length"])
-    return predicted.get((*where, methods), EXPLORATORY) if one.is_whole else EXPLORATORY
+    return predicted.get((*where, methods), _NOTHING) if one.is_whole else _NOTHING
 
 
-def _adjusted(name: str, family: Sequence[_Compared]) -> Iterator[Row]:
+def _adjusted(name: str, family: Sequence[_Compared]) -> Iterator[tuple[_Compared, Row, float]]:
     """Yield the rows of a family with corrected p-values and simultaneous intervals.
 
-    Comparisons of the same scores count once, and methods with equal scores are not compared.
+    The number is the probability of error of the row's interval alone. Comparisons of the same
+    scores count once, and methods with equal scores are not compared.
     """
     distinct: dict[tuple[Any, ...], Contrast] = {}
     for one in family:
@@ -200,7 +218,8 @@ def _adjusted(name: str, family: Sequence[_Compared]) -> Iterator[Row]:
             low, high = -high, -low
         alpha = ALPHA / max(1, len(distinct)) if found is None else found.alpha
         scaled = partial(_in_metric, one)
-        yield {
+        is_open = found is not None and found.p_holm > ALPHA
+        row = {
             **one.row,
             "ci_low": scaled(low),
             "ci_high": scaled(high),
@@ -209,7 +228,34 @@ def _adjusted(name: str, family: Sequence[_Compared]) -> Iterator[Row]:
             "family": name,
             "num_comparisons": len(distinct),
             "smallest_detectable": scaled(one.contrast.detectable(alpha)),
+            "num_needed": one.contrast.num_needed(alpha) if is_open else None,
         }
+        yield one, row, alpha
+
+
+def _margin(one: _Compared, alpha: float, method: Method, expected: str, margin: float) -> Row:
+    """Return a row of `compared.margin`."""
+    row = one.row
+    methods = [(row["method"], row["frozen"]), (row["other_method"], row["other_frozen"])]
+    other = methods[methods.index(method) - 1]
+    is_first = method == methods[0]
+    # Positive if `method` is better.
+    gain = one.contrast if is_first == row["higher_is_better"] else -one.contrast
+    limit = math.log1p(margin) if one.is_ratio else margin
+    bounds = [-limit]
+    if expected == "equal":
+        bounds = [-limit, limit] if abs(gain.value) < limit else [math.copysign(limit, gain.value)]
+    where = ("study", "base_model", "benchmark", "profile", "eval_length")
+    return {
+        **{key: row[key] for key in where},
+        "method": method[0],
+        "frozen": method[1],
+        "other_method": other[0],
+        "other_frozen": other[1],
+        "expected": expected,
+        "margin": margin,
+        "num_needed": gain.num_needed(alpha, bounds),
+    }
 
 
 def _in_metric(one: _Compared, difference: float | None) -> float | None:

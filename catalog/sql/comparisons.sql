@@ -38,10 +38,28 @@ CREATE TABLE compared.paired_difference (
     num_seeds BIGINT NOT NULL,
     num_better BIGINT NOT NULL,
     num_worse BIGINT NOT NULL,
-    smallest_detectable DOUBLE
+    smallest_detectable DOUBLE,
+    num_needed BIGINT
 );
 COMMENT ON TABLE compared.paired_difference IS
     'Differences between two methods on the same prompts, each pair once; the base model is always second.';
+
+CREATE TABLE compared.margin (
+    study VARCHAR NOT NULL,
+    base_model VARCHAR NOT NULL,
+    benchmark VARCHAR NOT NULL,
+    profile VARCHAR,
+    eval_length BIGINT NOT NULL,
+    method VARCHAR NOT NULL,
+    frozen BOOLEAN NOT NULL,
+    other_method VARCHAR NOT NULL,
+    other_frozen BOOLEAN NOT NULL,
+    expected VARCHAR NOT NULL,
+    margin DOUBLE NOT NULL,
+    num_needed BIGINT
+);
+COMMENT ON TABLE compared.margin IS
+    'Predictions with a margin, with the number of training seeds or documents that would decide them.';
 
 CREATE VIEW paired_difference AS
 WITH both_ways AS (
@@ -89,6 +107,7 @@ SELECT
         ELSE 'no difference found'
     END AS verdict,
     smallest_detectable,
+    num_needed,
     generalises_to,
     family,
     num_comparisons,
@@ -133,6 +152,8 @@ COMMENT ON COLUMN paired_difference.verdict IS
     'better or worse (p_holm up to 0.05), the same (equal on every document), no difference found (not significant) or too few (too few documents or prompts for any significant difference).';
 COMMENT ON COLUMN paired_difference.smallest_detectable IS
     'Smallest true difference that the test detects with 80 % power at Holm''s first and strictest step; NULL if none is detectable or all differences are 0.';
+COMMENT ON COLUMN paired_difference.num_needed IS
+    'If the comparison is undecided: the number of training seeds (generalises_to is training seeds) or else of independent documents or prompts with which the test finds a true difference of this size with 80 % power. NULL above 10,000, or if the spread is unknown.';
 COMMENT ON COLUMN paired_difference.family IS
     'Comparisons that p_holm is corrected for: primary (all that the study file predicted before its first result), short context (those with the base model within its trained context, which every study makes) or exploratory (all others of the study and base model).';
 COMMENT ON COLUMN paired_difference.num_comparisons IS
@@ -294,6 +315,12 @@ SELECT
     d.tasks,
     d.family,
     d.unit = 'perplexity' AS is_ratio,
+    d.generalises_to,
+    CASE
+        WHEN outcome <> 'undecided' THEN NULL
+        WHEN e.margin IS NULL THEN d.num_needed
+        ELSE m.num_needed
+    END AS num_needed,
     r.registered_at,
     r.results_before
 FROM store.expectation e
@@ -307,6 +334,11 @@ LEFT JOIN measured d
     AND d.frozen = e.frozen AND d.other_method = e.other_method
     AND d.other_frozen = e.other_frozen AND d.benchmark = e.benchmark
     AND d.eval_length = e.eval_length
+LEFT JOIN (SELECT DISTINCT * FROM compared.margin) m
+    ON m.study = d.study AND m.base_model = d.base_model AND m.benchmark = d.benchmark
+    AND m.profile IS NOT DISTINCT FROM d.profile AND m.eval_length = d.eval_length
+    AND m.method = d.method AND m.frozen = d.frozen AND m.other_method = d.other_method
+    AND m.other_frozen = d.other_frozen AND m.expected = e.expected AND m.margin = e.margin
 LEFT JOIN (
     -- Approximate attention can have a low perplexity without reading the context, so the methods
     -- with exact attention decide if there are enough of them.
@@ -383,6 +415,10 @@ COMMENT ON COLUMN expectations.family IS
     'Comparisons that p_holm is corrected for, as in paired_difference; NULL if not measured.';
 COMMENT ON COLUMN expectations.is_ratio IS
     'True if the margin is a fraction of the other method''s score; NULL if not measured.';
+COMMENT ON COLUMN expectations.generalises_to IS
+    'What the comparison generalises to, as in paired_difference; NULL if not measured.';
+COMMENT ON COLUMN expectations.num_needed IS
+    'If the outcome is undecided: the number of training seeds or documents (see generalises_to) that would decide it with 80 % power if the true difference equals the measured one; NULL above 10,000, or if the spread is unknown.';
 COMMENT ON COLUMN expectations.registered_at IS
     'Time at which a run first saw this expectation (UTC); NULL if unknown.';
 COMMENT ON COLUMN expectations.results_before IS

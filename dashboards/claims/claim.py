@@ -56,6 +56,9 @@ class Claim:
     """Number of independent prompts or documents."""
     num_seeds: int | None = None
     smallest_detectable: float | None = None
+    num_needed: int | None = None
+    """Number of training seeds or else of independent samples that would decide an undecided
+    comparison with 80 % power, if the true difference equals the measured one."""
     at_target: bool = False
     """True at the benchmark's longest evaluated length that does not exceed the target context."""
 

@@ -128,7 +128,10 @@ def _margin(row: Row) -> str:
     if row["margin"] is None:
         return ""
     size = f"{100 * row['margin']:g} %" if row["is_ratio"] else f"{row['margin']:g}"
-    return f"; expected {row['expected']} within {size}"
+    needed = wording.needed(row) if row["outcome"] == "undecided" else ""
+    return f"; expected {row['expected']} within {size}" + (
+        f": {needed} would decide (80 % power)" if needed else ""
+    )
 
 
 def _pair(claim: Claim) -> frozenset[object]:

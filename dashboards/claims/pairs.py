@@ -60,6 +60,7 @@ def _pair(row: Row, trained: int | None, several: bool) -> Claim:
         num_samples=row["num_clusters"],
         num_seeds=row["num_seeds"],
         smallest_detectable=row["smallest_detectable"],
+        num_needed=row["num_needed"],
     )
 
 
@@ -70,6 +71,8 @@ def _said(row: Row, several: bool) -> str:
     limit = row["smallest_detectable"]
     detectable = "" if limit is None else f"; {wording.detectable(limit, row)}"
     evidence = f"{wording.averaged(row)}; {formats.p_value(row['p_holm'])}"
+    found = wording.needed(row) if row["difference"] else ""
+    needed = f"; {found} would show this difference (80 % power)" if found else ""
     if row["verdict"] == "better":
         return (
             f"{ours} is better than {theirs}{wording.restricted(row)}: its {what} is {gap},"
@@ -83,9 +86,9 @@ def _said(row: Row, several: bool) -> str:
     if row["verdict"] == "too few":
         return (
             f"{wording.too_few(samples)} to compare {ours} with {theirs}; on average over these,"
-            f" the {what} of {ours} is {gap}"
+            f" the {what} of {ours} is {gap}{needed}"
         )
     return (
         f"no significant difference between {ours} and {theirs}: the {what} of {ours} is {gap},"
-        f" {evidence}{detectable}"
+        f" {evidence}{detectable}{needed}"
     )

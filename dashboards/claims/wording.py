@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lce_core import formats
+from lce_core.statistics.power import MOST_NEEDED
 
 MOST_NAMED = 4
 """A sentence names this many methods of a longer list and counts the others."""
@@ -20,7 +21,8 @@ EXPLAINED = (
     " windows of text; all from one document count as one sample. A result on these checkpoints"
     " may differ with other training seeds; all other results of tuned methods generalise to other"
     " seeds. The smallest detectable difference is the one that the test finds in four of five"
-    " studies; smaller ones may exist."
+    " studies; smaller ones may exist. The number of seeds or samples that would show a difference"
+    " assumes that the true difference equals the measured one."
 )
 """Explanation of the sentences about pairs and best methods."""
 CORRELATION = (
@@ -107,6 +109,16 @@ def too_few(number: int) -> str:
 def detectable(difference: float, row: Mapping[str, Any]) -> str:
     """Return the clause with the smallest detectable difference, in the unit of the row."""
     return f"smallest detectable difference: {formats.rounded(difference)}{unit(row)}"
+
+
+def needed(row: Mapping[str, Any]) -> str:
+    """Return how many seeds or samples decide: "about 24 independent samples"; "" if unknown."""
+    number, unit = row["num_needed"], "training seeds"
+    if row["generalises_to"] != unit:
+        unit = "independent samples"
+    if number is not None:
+        return f"about {formats.two_digits(number)} {unit}"
+    return "" if row["verdict"] == "too few" else f"more than {MOST_NEEDED:,} {unit}"
 
 
 def listed(names: Sequence[str]) -> str:

@@ -13,6 +13,10 @@ from lce_core.study.variants import variant_label
 
 TITLE = "Within the trained context"
 _VERDICTS = {"confirmed": "not worse", "contradicted": "worse", "undecided": "undecided"}
+_NEEDED = (
+    " n: training seeds of a tuned method, or else documents or prompts, that would decide with"
+    " 80 % power if the true difference equals the measured one."
+)
 
 
 def section(contents: Contents) -> str:
@@ -36,6 +40,7 @@ def caption(rows: Sequence[Row]) -> str:
         "Each method minus the base model, at the longest evaluated length within its trained"
         " context. Not worse: the simultaneous 95 % interval excludes a disadvantage of"
         f" {margins}. Worse: the disadvantage is larger. {counts}.{note}"
+        f"{_NEEDED if number['undecided'] else ''}"
     )
 
 
@@ -59,6 +64,8 @@ def _column(row: Row) -> str:
 
 def _cell(row: Row) -> str:
     verdict = _VERDICTS[row["outcome"]]
+    if row["num_needed"] is not None:
+        verdict += f" (n = {formats.two_digits(row['num_needed'])})"
     if not row["is_ratio"]:
         return f"{formats.difference(row['difference'], row['ci_low'], row['ci_high'])}, {verdict}"
     number = f"{100 * row['difference']:+.1f}"

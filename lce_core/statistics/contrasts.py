@@ -20,7 +20,14 @@ from scipy import optimize, special
 
 from lce_core.statistics.holm import holm
 from lce_core.statistics.mcnemar import exact_mcnemar
-from lce_core.statistics.power import ALPHA, detectable_fraction, detectable_shift
+from lce_core.statistics.power import (
+    ALPHA,
+    POWER,
+    approximate_power,
+    detectable_fraction,
+    detectable_shift,
+    fewest,
+)
 
 FEWEST_CLUSTERS = 6
 """Minimum number of clusters for a 95 % interval: all of five clusters lie on one side of the true
@@ -54,6 +61,8 @@ class Contrast:
     """Standard error from training seeds; 0 if both methods have one training run."""
     seed_freedom: float = math.inf
     """Degrees of freedom of `seed_error`."""
+    num_seeds: int = 1
+    """Number of training seeds."""
     is_crossed: bool = False
     """True if the runs of all seeds answered the same clusters, so that these need to suffice."""
     discordant: tuple[int, int] | None = None
@@ -135,6 +144,51 @@ class Contrast:
             return shift * self.cluster_error
         discordance = sum(self.discordant) / self.num_clusters
         return detectable_fraction(shift, self.num_clusters, discordance)
+
+    def num_needed(self, alpha: float = ALPHA, bounds: Sequence[float] = (0.0,)) -> int | None:
+        """Return how many seeds or clusters would decide, if the true difference were `value`.
+
+        With this number, 4 of 5 studies find a difference on the same side of every bound as
+        `value`. It is a number of training seeds, which answer the same clusters as now, if
+        `seed_error` is positive, and otherwise a number of clusters.
+
+        Args:
+          alpha: largest p-value that counts as a finding.
+          bounds: differences from which the true one must be told apart: 0, or margins.
+
+        Returns:
+          More than the present number; None above `MOST_NEEDED`, or if the spread is unknown.
+        """
+        if self._lacks_clusters() or (not self.seed_error and self.num_clusters < 2):
+            return None
+        gaps = [abs(self.value - bound) for bound in bounds]
+
+        def suffices(number: int) -> bool:
+            error, freedom = self._planned(number)
+            if not self.seed_error and 2.0 ** (1 - number) > alpha:
+                return False
+            found = [
+                approximate_power(gap / error, freedom, alpha) if error else float(gap > 0)
+                for gap in gaps
+            ]
+            return sum(found) >= len(found) - 1 + POWER
+
+        now = self.num_seeds if self.seed_error else self.num_clusters
+        return fewest(suffices, now + 1)
+
+    def _planned(self, number: int) -> tuple[float, float]:
+        """Return standard error and degrees of freedom with this number of seeds or clusters."""
+        if not self.seed_error:
+            error = self.cluster_error * math.sqrt(self.num_clusters / number)
+            if self.discordant is not None:
+                error = self._agresti_min()[1] * math.sqrt((self.num_clusters + 2) / number)
+            return error, number - 1
+        of_seeds = self.seed_error * math.sqrt(self.num_seeds / number)
+        freedom = self.seed_freedom * (number - 1) / (self.num_seeds - 1)
+        error = math.hypot(of_seeds, self.cluster_error)
+        # Satterthwaite 1946 (Biometrics Bulletin 2, 110-114).
+        parts = of_seeds**4 / freedom + self.cluster_error**4 / max(1, self.num_clusters - 1)
+        return error, error**4 / parts
 
     def __neg__(self) -> Contrast:
         """Return the difference of the two methods in the other order."""

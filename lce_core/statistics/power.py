@@ -7,12 +7,13 @@ standard deviations of the documents' differences.
 
 from __future__ import annotations
 
+import bisect
 import math
 from collections.abc import Callable
 from functools import cache
 
 import numpy as np
-from scipy import optimize, stats
+from scipy import optimize, special, stats
 
 ALPHA = 0.05
 POWER = 0.8
@@ -20,6 +21,8 @@ UNRELATED = 0.5
 """Fraction of prompts that exactly one of two methods answers right, if the methods are independent
 and each answers half of the prompts right. Equally good methods with positively correlated answers
 disagree on fewer prompts."""
+MOST_NEEDED = 10_000
+"""Largest number of documents or training seeds that `fewest` returns."""
 _LARGEST_SHIFT = 1e4
 _UNLIKELY = 1e-9
 _POINTS = 20_001
@@ -140,6 +143,34 @@ def detectable_fraction(shift: float, num_prompts: int, discordance: float) -> f
     square = shift**2 / num_prompts
     seen = math.sqrt(square * discordance / (1 + square))
     return square / (1 + square) if seen >= discordance else seen
+
+
+def approximate_power(shift: float, freedom: float, alpha: float = ALPHA) -> float:
+    """Return about the probability that a t-test finds a difference in the direction of its mean.
+
+    It is faster than `mean_power`, and at most 0.03 off from three degrees of freedom on.
+
+    Args:
+      shift: true mean in standard errors, 0 or more.
+      freedom: degrees of freedom of the standard error.
+      alpha: largest p-value (two-sided) that counts as a finding.
+
+    Source: Abramowitz and Stegun 1964, equation 26.7.10 (normal approximation of noncentral t).
+    """
+    limit = -float(special.stdtrit(freedom, alpha / 2))
+    scale = math.sqrt(1 + limit**2 / (2 * freedom))
+    return float(special.ndtr((shift - limit * (1 - 1 / (4 * freedom))) / scale))
+
+
+def fewest(suffices: Callable[[int], bool], first: int) -> int | None:
+    """Return the smallest number from `first` to `MOST_NEEDED` that suffices; None if none does.
+
+    If a number suffices, all larger ones must do so as well.
+    """
+    if first > MOST_NEEDED or not suffices(MOST_NEEDED):
+        return None
+    numbers = range(first, MOST_NEEDED + 1)
+    return numbers[bisect.bisect_left(numbers, True, key=suffices)]
 
 
 def _smallest(chance: Callable[[float], float], largest: float, power: float) -> float | None:

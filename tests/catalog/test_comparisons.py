@@ -19,6 +19,8 @@ from scipy import stats
 
 from catalog.comparisons.samples import aggregation_of
 from catalog.queries import logical_digest, run_query
+from lce_core.statistics.contrasts import Contrast
+from lce_core.statistics.power import mean_power
 from tests.support.catalogs.answered_catalog import (
     TRAINED,
     Answered,
@@ -256,6 +258,33 @@ def test_a_margin_is_decided_by_the_interval(
     }  # fmt: skip
     (row,) = ask(written(tmp_path / "c.duckdb", cells, expects=[compared]), "FROM expectations")
     assert row["outcome"] == outcome, row
+    if outcome != "undecided":
+        assert row["num_needed"] is None
+        return
+    gaps = np.array(cells[1].scores) - np.array(cells[0].scores)
+    ends = (-margin, margin) if expected == "equal" and abs(gaps.mean()) < margin else (-margin,)
+    pilot = Contrast(gaps.mean(), 40, stats.sem(gaps))
+    assert row["num_needed"] == pilot.num_needed(bounds=ends)
+    assert row["num_needed"] is None or row["num_needed"] > 40
+
+
+def test_six_documents_are_too_few_and_say_how_many_would_do(tmp_path: Path) -> None:
+    gaps = np.array([0.1, 0.3, -0.1, 0.2, 0.4])
+    cells = [
+        Answered(
+            name, True, 0, "b", "t", 512, scores, float(scores.mean()), unit="nats",
+            extra={"checkpoint": "pretrained"},
+        )
+        for name, scores in (("none", np.zeros(5)), ("yarn", gaps))
+    ]  # fmt: skip
+    rows = ask(written(tmp_path / "c.duckdb", cells), "FROM paired_difference")
+    effect = abs(gaps.mean()) / gaps.std(ddof=1)
+    for row in rows:
+        assert row["verdict"] == "too few"
+        assert row["generalises_to"] == "prompts"
+        number = row["num_needed"]
+        assert mean_power(number, effect) >= 0.79
+        assert number == 6 or mean_power(number - 1, effect) < 0.81
 
 
 def test_expectations_that_were_added_after_a_result_are_exploratory(tmp_path: Path) -> None:

@@ -145,7 +145,8 @@ def test_without_a_significant_difference_the_detectable_one_is_stated(found) ->
         " and the base model: the accuracy on passkey of lm_infinite is higher by"
         f" {gap} [{low} to {high}], mean over 2 training seeds and 120 independent"
         f" samples; p_Holm = {claim.p_holm:.2f}; smallest detectable difference:"
-        f" {claim.smallest_detectable:.3f}"
+        f" {claim.smallest_detectable:.3f}; about {claim.num_needed} training seeds would show this"
+        " difference (80 % power)"
     )
     same = one(found, "yarn tuned", "pi tuned", "passkey")
     assert same.text == (
@@ -162,7 +163,8 @@ def test_too_few_samples_are_stated_whatever_the_difference(tmp_path: Path) -> N
     assert re.fullmatch(
         r"at 512 tokens \(4 times the trained context\), 3 independent samples are too few to"
         r" compare yarn tuned with the base model; on average over these, the perplexity of yarn"
-        r" tuned is lower by \d\.\d\d",
+        r" tuned is lower by \d\.\d\d; about \d+ independent samples would show this difference"
+        r" \(80 % power\)",
         claim.text,
     )
 
@@ -391,11 +393,36 @@ def test_seeds_that_disagree_and_too_few_samples_leave_an_expectation_undecided(
     (entry,) = expected(tmp_path / "seeds.duckdb", changed, comparison)
     assert entry.comparisons[0].outcome == "undecided"
     assert "no significant difference" in entry.comparisons[0].finding
+    assert re.search(
+        r"; about [\d,]+ training seeds would show this difference \(80 % power\)$",
+        entry.comparisons[0].finding,
+    )
     few = cells(seeds=(0,), windows=3)
     comparison = compared(0, "YaRN is better.", ("yarn", False), "perplexity", 512)
     (entry,) = expected(tmp_path / "few.duckdb", few, comparison)
     assert entry.comparisons[0].outcome == "undecided"
     assert "are too few to compare" in entry.comparisons[0].finding
+    assert re.search(r"about \d+ independent samples would show", entry.comparisons[0].finding)
+
+
+def test_an_undecided_margin_says_how_many_samples_would_decide(tmp_path: Path) -> None:
+    comparison = compared(
+        0, "YaRN loses little.", YARN, "perplexity", 512, "not worse", ("dynamic_yarn", True), 0.001
+    )
+    own = np.random.default_rng(1)
+    changed = [
+        replace(cell, scores=(nll := cell.scores + own.normal(0, 0.02, WINDOWS)),
+                value=float(np.exp(nll.mean())))
+        if (cell.method, cell.benchmark) == ("dynamic_yarn", "perplexity") else cell
+        for cell in cells()
+    ]  # fmt: skip
+    (entry,) = expected(tmp_path / "c.duckdb", changed, comparison)
+    assert entry.comparisons[0].outcome == "undecided"
+    assert re.search(
+        r"; expected not worse within 0.1 %: (about|more than) [\d,]+ (training seeds|independent"
+        r" samples) would decide \(80 % power\)$",
+        entry.comparisons[0].finding,
+    )
 
 
 def test_a_missing_study_and_an_older_catalog_raise_spec_errors(catalog, tmp_path: Path) -> None:

@@ -10,11 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from lce_core.statistics.contrasts import Contrast
+from lce_core.statistics.contrasts import Contrast, skewness
 from lce_core.statistics.mcnemar import exact_mcnemar
 from lce_core.statistics.power import (
+    approximate_power,
     detectable_effect,
     detectable_share,
+    fewest,
     mcnemar_power,
     mean_power,
 )
@@ -128,6 +130,82 @@ def test_compared_means_could_show_their_effect_times_their_spread() -> None:
     seen = Contrast(0.5, 30, cluster_error=0.2).detectable(0.01)
     assert seen == pytest.approx(effect * 0.2 * math.sqrt(30))
     assert Contrast(0.5, 7, cluster_error=0.2).detectable(0.01) is None
+
+
+def test_an_undecided_comparison_needs_the_documents_that_are_printed() -> None:
+    # G*Power 3.1 manual, as above: d 0.5 needs 34 pairs.
+    for number in (6, 12):
+        assert Contrast(0.5, number, cluster_error=1 / math.sqrt(number)).num_needed() == 34
+    assert Contrast(0.0, 12, cluster_error=0.3).num_needed() is None
+    assert Contrast(1e-3, 12, cluster_error=0.3).num_needed() is None, "more than 10,000"
+    assert Contrast(0.5, 1).num_needed() is None, "one document has no spread"
+    assert Contrast(0.5, 4).num_needed() == 6, "the first number that can be significant"
+    assert (
+        Contrast(0.5, 4, seed_error=1.0, seed_freedom=2, num_seeds=3, is_crossed=True).num_needed()
+        is None
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("alpha", [0.05, 0.005])
+def test_studies_of_the_number_that_is_needed_decide_in_four_of_five(alpha: float) -> None:
+    rng, runs = np.random.default_rng(1), 1000
+
+    def decided(found: list[Contrast], low: float = -math.inf, high: float = math.inf) -> int:
+        return sum(
+            one.p_value() <= alpha if math.isinf(low) else low < bounds[0] and bounds[1] < high
+            for one in found
+            if (bounds := one.interval(alpha)) is not None
+        )
+
+    def of_documents(number: int, mean: float) -> list[Contrast]:
+        drawn = rng.normal(mean, 1.0, size=(runs, number))
+        return [Contrast(g.mean(), number, stats.sem(g), skewness(g)) for g in drawn]
+
+    pilot = Contrast(0.4, 10, cluster_error=1 / math.sqrt(10))
+    needed = pilot.num_needed(alpha)
+    between(decided(of_documents(needed, 0.4)), runs, 0.7, 0.9)
+    # Not worse than 0.2 below, and equal within 0.5 or 0.8.
+    for low, high in ((-0.2, math.inf), (-0.5, 0.5), (-0.8, 0.8)):
+        needed = pilot.num_needed(alpha, [one for one in (low, high) if not math.isinf(one)])
+        between(decided(of_documents(needed, 0.4), low, high), runs, 0.7, 0.9)
+
+    share = np.array([0.3, 0.15, 0.55])
+    wins, losses = 12, 6
+    needed = Contrast(0.15, 40, discordant=(wins, losses)).num_needed(alpha)
+    drawn = rng.multinomial(needed, share, size=runs)
+    found = [Contrast((a - b) / needed, needed, discordant=(int(a), int(b))) for a, b, _ in drawn]
+    between(decided(found), runs, 0.7, 0.9)
+
+    # Seven methods whose runs vary by 1, on 60 shared prompts that add a standard error of 0.2.
+    pilot = Contrast(1.5, 60, 0.2, 0.0, math.sqrt(2 / 3), 12, num_seeds=3, is_crossed=True)
+    needed = pilot.num_needed(alpha)
+    freedom = 6 * (needed - 1)
+    found = [
+        Contrast(
+            gap, 60, 0.2 * math.sqrt(rng.chisquare(59) / 59), 0.0,
+            math.sqrt(2 / needed * rng.chisquare(freedom) / freedom), freedom,
+        )
+        for gap in 1.5 + rng.normal(0.0, math.hypot(0.2, math.sqrt(2 / needed)), runs)
+    ]  # fmt: skip
+    between(decided(found), runs, 0.7, 0.9)
+    crossed = Contrast(0.5, 60, 0.3, 0.0, 0.2, 12, num_seeds=3, is_crossed=True)
+    assert crossed.num_needed(alpha) is None, "no number of seeds replaces prompts"
+
+
+@pytest.mark.parametrize("freedom", [3, 8, 60])
+@pytest.mark.parametrize("shift", [0.5, 2.0, 4.0])
+def test_the_approximate_power_is_that_of_the_noncentral_t(freedom: int, shift: float) -> None:
+    for alpha in (0.05, 0.001):
+        expected = stats.nct.sf(stats.t.isf(alpha / 2, freedom), freedom, shift)
+        assert approximate_power(shift, freedom, alpha) == pytest.approx(expected, abs=0.03)
+
+
+@given(st.integers(2, 12_000), st.integers(2, 12_000))
+def test_the_fewest_is_the_first_that_suffices(first: int, enough: int) -> None:
+    expected = max(first, enough)
+    found = fewest(lambda number: number >= enough, first)
+    assert found == (expected if expected <= 10_000 else None)
 
 
 def test_five_prompts_can_show_no_difference_at_all() -> None:
