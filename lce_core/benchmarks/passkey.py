@@ -27,7 +27,6 @@ from lce_core.benchmarks import (
     KeyForm,
     Profile,
     Prompt,
-    PromptBenchmark,
     PromptForm,
     Source,
     blank_prompt,
@@ -36,16 +35,29 @@ from lce_core.benchmarks import (
     strata,
 )
 from lce_core.benchmarks._prompted.filling import too_long
+from lce_core.benchmarks._prompted.wordings import Worded, wording_of
 from lce_core.evaluation.metrics import first_integer, has_complete_integer
 
-INSTRUCTION = (
+INSTRUCTIONS = (
     "There is an important info hidden inside a lot of irrelevant text. Find it and memorize them."
-    " I will quiz you about the important information there."
+    " I will quiz you about the important information there.",
+    "The following text contains one number that matters. Read all of it; a question follows.",
+    "Text:",
+)
+FACTS = (
+    "The pass key is {key}. Remember it. {key} is the pass key.",
+    "The number to remember is {key}. Do not forget it: {key}.",
+    "Secret code: {key}.",
 )
 GARBAGE = (
     "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again. "
 )
-QUESTION = "What is the pass key? The pass key is"
+QUESTIONS = (
+    "What is the pass key? The pass key is",
+    "Which number did you have to remember? The number to remember is",
+    "Secret code:",
+)
+"""Instruction, sentence with the key, and question by wording; the first is the reference's."""
 NEW_TOKENS = 10
 FAITHFUL_STEP = 128
 """Characters of filler that YaRN's script adds per step."""
@@ -66,7 +78,7 @@ class PasskeyKeys(KeyForm):
         return [100 * share for share in strata(draws)]
 
 
-class Passkey(PromptBenchmark):
+class Passkey(Worded):
     """Passkey retrieval: the score is the fraction of prompts answered with the hidden key."""
 
     forms: ClassVar[Mapping[Profile, PromptForm]] = {
@@ -123,17 +135,19 @@ class Passkey(PromptBenchmark):
         # At another depth, the split of the filler can cost a token more than when it was measured.
         while True:
             before = round(share * garbage)
-            ids = encode(request, prompt_text(key, before, garbage - before))
+            wording = wording_of(request.task)
+            ids = encode(request, prompt_text(key, before, garbage - before, wording))
             if len(ids) + NEW_TOKENS <= request.eval_length or garbage == 0:
                 return Prompt(np.array(ids, dtype=np.int64), str(key), 100 * share)
             garbage = max(0, garbage - step)
 
 
-def prompt_text(key: int, num_before: int, num_after: int) -> str:
+def prompt_text(key: int, num_before: int, num_after: int, wording: int = 0) -> str:
     """Return the prompt for `key`, with `num_before` and `num_after` characters of filler."""
     repeated = GARBAGE * (1 + max(num_before, num_after) // len(GARBAGE))
-    fact = f"The pass key is {key}. Remember it. {key} is the pass key."
-    return "\n".join([INSTRUCTION, repeated[:num_before], fact, repeated[:num_after], QUESTION])
+    fact = FACTS[wording].format(key=key)
+    parts = INSTRUCTIONS[wording], repeated[:num_before], fact, repeated[:num_after]
+    return "\n".join([*parts, QUESTIONS[wording]])
 
 
 def expected_tokens(num_garbage: int) -> float:
@@ -143,10 +157,11 @@ def expected_tokens(num_garbage: int) -> float:
 
 def _garbage_that_fits(request: CellRequest, step: int) -> int:
     """Return the most filler characters, a multiple of `step`, that leave room for the answer."""
-    budget = request.eval_length - NEW_TOKENS
+    budget, wording = request.eval_length - NEW_TOKENS, wording_of(request.task)
 
     def prompt_tokens(garbage: int) -> int:
-        return len(encode(request, prompt_text(50000, garbage // 2, garbage - garbage // 2)))
+        halves = garbage // 2, garbage - garbage // 2
+        return len(encode(request, prompt_text(50000, *halves, wording)))
 
     minimum = prompt_tokens(0)
     if minimum > budget:

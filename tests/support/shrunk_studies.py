@@ -122,7 +122,7 @@ def _brief(study: dict[str, Any]) -> dict[str, Any]:
         "training": {**study["training"], "tokens_per_step": step},
         "methods": methods,
         "benchmarks": [
-            {**entry, **({"num_samples": 2} if "num_samples" in entry else {})}
+            {**entry, **{key: 1 for key in ("num_samples", "trials") if key in entry}}
             for entry in map(_mapping, study["benchmarks"])
         ],
         "evaluation": {"held_out_tokens": 4096},

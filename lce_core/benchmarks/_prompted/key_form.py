@@ -26,6 +26,7 @@ from lce_core.benchmarks._prompted.retrieval import (
     key_samples,
     key_task_reason,
 )
+from lce_core.benchmarks._prompted.wordings import key_frame
 from lce_core.models import LanguageModel
 
 
@@ -42,7 +43,8 @@ class KeyForm(PromptForm):
         return self.num_distractors
 
     def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
-        return key_task_reason(base_model, self.distractors(base_model, task), eval_length)
+        distractors = self.distractors(base_model, task)
+        return key_task_reason(base_model, distractors, eval_length, key_frame(task))
 
     def prompts(self, benchmark: PromptBenchmark, request: CellRequest) -> tuple[Prompt, ...]:
         """Build all prompts of the cell. They are not cached, because building them is cheap."""
@@ -56,7 +58,8 @@ class KeyForm(PromptForm):
         """
         draws = benchmark.draws(request)
         distractors = self.distractors(request.base_model, request.task)
-        return key_prompts(request, distractors, self.depths(draws), draws)
+        frame = key_frame(request.task)
+        return key_prompts(request, distractors, self.depths(draws), draws, frame=frame)
 
     def depths(self, draws: Sequence[np.random.Generator]) -> list[float]:
         """Draw for each prompt the position of the key token to retrieve, in per cent of the text.

@@ -89,9 +89,15 @@ def random_slice(streams: list[Stream], num_tokens: int, rng: np.random.Generato
 
 
 def key_task_reason(
-    base_model: LanguageModel, num_distractors: int, eval_length: int
+    base_model: LanguageModel,
+    num_distractors: int,
+    eval_length: int,
+    frame: tuple[str, str] = ("", ""),
 ) -> str | None:
     """Return why a prompt with 1 + num_distractors key tokens cannot be built; None if it can.
+
+    `frame` is the text before each key token and before the query token, at most one token for each
+    character.
 
     Possible reasons: the model has no key tokens or too few families, or `eval_length` is too
     small.
@@ -104,11 +110,12 @@ def key_task_reason(
             f"a prompt needs keys of {num_distractors + 1} families; base model"
             f" {base_model.plugin_name} has {keys.families}"
         )
-    minimum = MIN_TEXT + num_distractors + 3
+    words = (num_distractors + 1) * len(frame[0]) + len(frame[1])
+    minimum = MIN_TEXT + num_distractors + 3 + words
     if eval_length < minimum:
         return (
             f"eval_length {eval_length}: the task needs at least {minimum} tokens"
-            f" ({num_distractors + 1} keys, query, answer and {MIN_TEXT} tokens of text)"
+            f" ({num_distractors + 1} keys, query, answer and {MIN_TEXT + words} tokens of text)"
         )
     return None
 
@@ -119,6 +126,7 @@ def key_prompts(
     depths: Sequence[float],
     draws: Sequence[np.random.Generator],
     streams: list[Stream] | None = None,
+    frame: tuple[str, str] = ("", ""),
 ) -> list[Prompt]:
     """Build one prompt for each of `depths`: text with inserted key tokens, then one query token.
 
@@ -131,13 +139,16 @@ def key_prompts(
       draws: one random generator per prompt.
       streams: token streams from which the text is cut; None means all held-out domains that are
         long enough.
+      frame: text before each key token, and text before the query token.
 
     Raises:
       UnavailableError: if `streams` is None and every held-out domain is too short.
     """
     keys = request.base_model.keys
     assert keys is not None, "unavailable() refuses base models without keys"
-    num_tokens = request.eval_length - num_distractors - 3
+    before_key, before_query = (encode(request, part, special_tokens=False) for part in frame)
+    added = (num_distractors + 1) * len(before_key) + len(before_query)
+    num_tokens = request.eval_length - num_distractors - 3 - added
     if streams is None:
         streams = long_streams(request, num_tokens)
     prompts = []
@@ -147,7 +158,10 @@ def key_prompts(
         ids = key_ids(keys, families, rng.integers(keys.members, size=len(families)))
         places = rng.integers(num_tokens + 1, size=len(families))
         places[0] = round(depth / 100 * num_tokens)
-        prompt_ids = np.append(np.insert(text, places, ids), keys.first_query + families[0])
+        hidden = np.concatenate([[*before_key, key] for key in ids])
+        filled = np.insert(text, np.repeat(places, len(before_key) + 1), hidden)
+        prompt_ids = np.concatenate([filled, before_query, [keys.first_query + families[0]]])
+        prompt_ids = prompt_ids.astype(np.int64)
         prompts.append(Prompt(prompt_ids, token_name(request, int(ids[0])), depth))
     return prompts
 

@@ -47,6 +47,7 @@ from lce_core.benchmarks import (
 from lce_core.benchmarks._data import DataSet
 from lce_core.benchmarks._essays import ESSAYS
 from lce_core.benchmarks._prompted.retrieval import key_prompts
+from lce_core.benchmarks._prompted.wordings import TASKS, Worded, key_frame
 from lce_core.benchmarks.needle.text import (
     FACTS,
     NEW_TOKENS,
@@ -85,14 +86,15 @@ class NeedleKeys(KeyForm):
             )
 
     def build(self, benchmark: PromptBenchmark, request: CellRequest) -> list[Prompt]:
-        place = ("needle", request.task, request.eval_length, request.seed)
+        place = ("needle", TASKS[0], request.eval_length, request.seed)
         trials = benchmark.num_prompts(request.task) // len(DEPTHS)
         grid = [(depth, trial) for depth in DEPTHS for trial in range(trials)]
         draws = [generator(*place, depth, trial) for depth, trial in grid]
-        return key_prompts(request, 0, [depth for depth, _ in grid], draws)
+        depths = [depth for depth, _ in grid]
+        return key_prompts(request, 0, depths, draws, frame=key_frame(request.task))
 
 
-class Needle(PromptBenchmark):
+class Needle(Worded):
     """Needle in a haystack: the score is the fraction of needles found, over a grid of depths."""
 
     forms: ClassVar[Mapping[Profile, PromptForm]] = {
@@ -165,7 +167,7 @@ class Needle(PromptBenchmark):
         return not self._reads_essays()
 
     def build(self, request: CellRequest) -> list[Prompt]:
-        place = ("needle", request.task, request.eval_length, request.seed)
+        place = ("needle", TASKS[0], request.eval_length, request.seed)
         trials = range(self.num_prompts(request.task) // len(DEPTHS))
         # A trial uses one haystack for all depths, so that only the depth differs.
         draws = [generator(*place, trial) for trial in trials]

@@ -10,6 +10,7 @@ from lce_core.benchmarks import CellRequest
 from lce_core.benchmarks._essays import essays
 from lce_core.benchmarks._prompted.filling import too_long
 from lce_core.benchmarks._prompted.retrieval import Prompt, encode, long_streams, random_slice
+from lce_core.benchmarks._prompted.wordings import wording_of
 from lce_core.errors import UnavailableError
 from lce_core.models import LanguageModel
 
@@ -75,7 +76,7 @@ def needle_prompt(
     for _ in range(_ROUNDS):
         context = _with_needle(request, needle, haystack[:num_tokens], depth)
         text = request.tokenizer.decode(context, skip_special_tokens=not bos_leak)
-        ids = encode(request, _frame(str(text), fact.question))
+        ids = encode(request, _frame(str(text), fact.question, wording_of(request.task)))
         excess = len(ids) + NEW_TOKENS - request.eval_length
         if excess <= 0:
             return Prompt(np.array(ids, dtype=np.int64), fact.answer, float(depth))
@@ -160,11 +161,15 @@ def _with_needle(
     return haystack[:place] + needle + haystack[place:]
 
 
-def _frame(context: str, question: str) -> str:
+def _frame(context: str, question: str, wording: int = 0) -> str:
+    """Return the prompt around a text: LCEG's (0), or one in other words (1, 2)."""
     return (
         f"<|im_start|> This is a very long story book: <book> {context} </book>.\n"
-        f" Based on the content of the book, Question: {question}\nAnswer:"
-    )
+        f" Based on the content of the book, Question: {question}\nAnswer:",
+        f"Read the text and answer the question after it.\n\n{context}\n\n"
+        f"Question: {question}\nAnswer:",
+        f"Text:\n{context}\n\nQ: {question} Answer in one sentence.\nA:",
+    )[wording]
 
 
 def _period_ids(request: CellRequest) -> set[int]:

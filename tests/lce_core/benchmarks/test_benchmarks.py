@@ -401,3 +401,66 @@ def test_rows_are_read_alike_from_all_formats(tmp_path: Path) -> None:
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
     for name in ("a.jsonl", "a.json", "a.parquet"):
         assert list(read_rows(tmp_path / name, ("text", "label"))) == rows
+
+
+# Wordings
+
+
+@pytest.mark.parametrize("name", ["passkey", "needle"])
+def test_wordings_hide_the_same_keys_at_the_same_depths(name: str) -> None:
+    one, three = (_benchmark(name, profile="tiny", wordings=n) for n in (1, 3))
+    assert one.tasks() == ("single",)
+    assert three.tasks() == ("single", "wording_1", "wording_2")
+    assert "wordings" not in one.identity()
+    requests = [replace(_request(three, 100), task=task) for task in three.tasks()]
+    found = [three.prompts(request) for request in requests]  # type: ignore[attr-defined]
+    published = one.prompts(_request(one, 100))  # type: ignore[attr-defined]
+    assert [p.ids.tolist() for p in found[0]] == [p.ids.tolist() for p in published]
+    frames = ("", ""), ("\n", "\n"), (" Key: ", " Key? ")
+    for request, prompts, (before_key, before_query) in zip(requests, found, frames, strict=True):
+        assert [p.depth for p in prompts] == [p.depth for p in published]
+        assert [p.reference for p in prompts] == [p.reference for p in published]
+        for prompt in prompts:
+            assert len(prompt.ids) == 99
+            text = request.tokenizer.decode(prompt.ids)
+            assert text.count(f"{before_key}{prompt.reference}") == 1
+            family = prompt.reference[5]
+            assert text.endswith(f"{before_query}<query-{family}>")
+
+
+def test_a_wording_with_words_needs_a_longer_prompt() -> None:
+    benchmark = _benchmark("passkey", profile="tiny", wordings=3)
+    # 16 tokens of text, 4 keys, query and answer; 4 x 6 + 6 characters of words
+    for task, least in (("single", 22), ("wording_1", 27), ("wording_2", 52)):
+        assert benchmark.unavailable(TOY, task, least) is None
+        assert f"at least {least} tokens" in str(benchmark.unavailable(TOY, task, least - 1))
+
+
+@pytest.mark.parametrize("task", ["single", "wording_1", "wording_2"])
+def test_each_wording_of_the_passkey_prompt_says_the_key_and_fits(
+    task: str, bpe: PreTrainedTokenizerFast
+) -> None:
+    benchmark = _benchmark("passkey", num_samples=4, wordings=3)
+    request = replace(_request(benchmark, 700, tokenizer=bpe), task=task)
+    keys = []
+    for prompt in benchmark.prompts(request):  # type: ignore[attr-defined]
+        assert prompt.reference in bpe.decode(prompt.ids, skip_special_tokens=True)
+        assert 660 <= len(prompt.ids) <= 690
+        keys.append(prompt.reference)
+    published = benchmark.prompts(_request(benchmark, 700, tokenizer=bpe))  # type: ignore[attr-defined]
+    assert keys == [prompt.reference for prompt in published]
+
+
+@pytest.mark.parametrize("task", ["wording_1", "wording_2"])
+def test_each_wording_of_the_needle_prompt_holds_needle_and_question(
+    task: str, bpe: PreTrainedTokenizerFast
+) -> None:
+    parameters = {"haystack": "held_out", "trials": 1, "needles": 1, "wordings": 3}
+    benchmark = _benchmark("needle", **parameters)
+    request = replace(_request(benchmark, 700, tokenizer=bpe), task=task)
+    for prompt in benchmark.prompts(request):  # type: ignore[attr-defined]
+        text = bpe.decode(prompt.ids, skip_special_tokens=True)
+        assert text.count(LCEG.answer) == 1
+        assert text.count(LCEG.question) == 1
+        assert "<book>" not in text
+        assert len(prompt.ids) <= 650

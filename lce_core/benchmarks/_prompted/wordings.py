@@ -1,0 +1,44 @@
+"""Wordings of a retrieval prompt as tasks: the same keys at the same depths, asked in other words.
+
+`Worded` gives a benchmark the parameter `wordings`. Its tasks are "single" (the published prompt),
+"wording_1" and "wording_2". Random draws do not depend on the wording, so a method's scores differ
+between tasks only by the wording.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from pydantic import Field
+
+from lce_core.benchmarks._base import CellRequest
+from lce_core.benchmarks._prompted.benchmark import PromptBenchmark
+
+TASKS = ("single", "wording_1", "wording_2")
+_KEY_FRAMES = (("", ""), ("\n", "\n"), (" Key: ", " Key? "))
+
+
+class Worded(PromptBenchmark):
+    """Base class of benchmarks whose prompts have three wordings."""
+
+    wordings: int = Field(default=1, ge=1, le=len(TASKS))
+    """Number of wordings, each a task of its own: "single" is the published prompt, "wording_1" and
+    "wording_2" ask for the same keys at the same depths in other words."""
+
+    def tasks(self) -> tuple[str, ...]:
+        return TASKS[: self.wordings]
+
+    def draws(self, request: CellRequest) -> list[np.random.Generator]:
+        """Return one random generator per sample, the same ones for all wordings."""
+        return super().draws(replace(request, task=TASKS[0]))
+
+
+def key_frame(task: str) -> tuple[str, str]:
+    """Return the text before each key token and before the query token, for profile tiny."""
+    return _KEY_FRAMES[TASKS.index(task)] if task in TASKS else _KEY_FRAMES[0]
+
+
+def wording_of(task: str) -> int:
+    """Return the number of a task's wording, 0 for the published prompt."""
+    return TASKS.index(task)
