@@ -117,10 +117,10 @@ def _build(store: Store, path: Path, state: str) -> None:
     the older state, and the next refresh builds again.
     """
     # These modules import pyarrow, which only this function needs.
-    from catalog.extraction import extract, registered
+    from catalog.extraction import extract, history
 
     with _aside(path) as aside:
-        write_tables(extract(store), aside, registered(store))
+        write_tables(extract(store), aside, history(store))
         if why := catalog_damage(path) or _opened_for_writing(path):
             set_aside(path, why)
         aside.replace(path)
@@ -148,22 +148,25 @@ def _aside(path: Path) -> Iterator[Path]:
 
 
 def write_tables(
-    tables: Mapping[str, pa.Table], path: Path, registered: pa.Table | None = None
+    tables: Mapping[str, pa.Table],
+    path: Path,
+    history: Mapping[str, pa.Table] | None = None,
 ) -> None:
     """Write a new catalog to `path`, with all views and the comparisons of methods.
 
     Args:
       tables: rows of the tables in schema `store`, by table name (see `extraction.extract`).
       path: file to write; an existing file is overwritten.
-      registered: rows of `history.registration`; None for none.
+      history: rows of the tables in schema `history`, by table name; None for none.
     """
     from catalog.comparisons import fill_comparisons  # imports scipy, which readers do not need
 
     path.write_bytes(_without_rows())
     with _attached(path) as connection:
         filled = {f"store.{name}": table for name, table in tables.items()}
-        if registered is not None and registered.num_rows:
-            filled["history.registration"] = registered
+        for name, table in (history or {}).items():
+            if table.num_rows:
+                filled[f"history.{name}"] = table
         for name, table in filled.items():
             connection.register("rows_to_insert", table)
             connection.execute(f"INSERT INTO {name} BY NAME FROM rows_to_insert")

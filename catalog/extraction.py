@@ -142,11 +142,21 @@ def extract(store: Store) -> dict[str, pa.Table]:
     return {name: table for name, table in tables.items() if table.num_rows}
 
 
-def registered(store: Store) -> pa.Table:
-    """Return a row per version of a study's expectations and comparison in it.
+def history(store: Store) -> dict[str, pa.Table]:
+    """Return the rows of the tables in schema `history`, by table name.
 
     A version without comparisons has one row in which all columns of the comparison are NULL.
     """
+    tested = (
+        {"study": plan["study"], "tested_at": _utc(look["at"]), **comparison}
+        for plan in store.studies.plans()
+        for look in store.studies.looks(plan)
+        for comparison in look["comparisons"]
+    )
+    return {"registration": _registrations(store), "look": _table(tested)}
+
+
+def _registrations(store: Store) -> pa.Table:
     return _table(
         {
             "study": study,
@@ -156,6 +166,7 @@ def registered(store: Store) -> pa.Table:
             "results_before": one["results_before"],
             "hypothesis": one["hypothesis"],
             "claim": None,
+            "looks": one.get("looks"),
             **comparison,
         }
         for study, versions in store.studies.registrations().items()
@@ -225,6 +236,7 @@ def _study_rows(plans: list[Row]) -> Iterator[Row]:
                 "target_context": plan["target_context"],
                 "base_model": base,
                 "trained_context": plan["base_contexts"].get(base),
+                "looks": plan.get("looks"),
             }
 
 
@@ -232,6 +244,8 @@ def _cell_rows(plans: list[Row], holdings: Holdings) -> Iterator[Row]:
     installed = frozenset(METHODS.names())  # reads the plug-in folders, so do it once
     for plan in plans:
         for position, cell in enumerate(plan["cells"]):
+            if cell.get("settled"):
+                continue
             yield {
                 "study": plan["study"],
                 "position": position,

@@ -20,7 +20,7 @@ from pathlib import Path
 from lce_core.store.artifacts import Store
 from lce_core.store.identity import sha256_file
 from lce_core.store.odd_files import read_file
-from lce_core.store.planned import EXPECTATIONS, PLAN, read_plan
+from lce_core.store.planned import EXPECTATIONS, LOOKS, PLAN, read_plan
 from lce_core.store.records import RECORD, Record
 from lce_core.store.verification import VERIFICATIONS
 
@@ -63,7 +63,7 @@ def _code(maker: Maker) -> Iterator[tuple[str, str]]:
 
 
 def _all(home: Path) -> Iterator[tuple[object, ...]]:
-    plans = (f"studies/*/{name}" for name in (PLAN, EXPECTATIONS))
+    plans = (f"studies/*/{name}" for name in (PLAN, EXPECTATIONS, LOOKS))
     patterns = (*plans, "failures/*.json", f"{VERIFICATIONS}/*.json")
     for path in sorted(path for pattern in patterns for path in home.glob(pattern)):
         # Every run rewrites its plan, so hash the content and not the modification time.
@@ -75,7 +75,8 @@ def _all(home: Path) -> Iterator[tuple[object, ...]]:
 
 def _of_study(home: Path, study: str) -> Iterator[tuple[object, ...]]:
     file = home / "studies" / study / PLAN
-    yield study, _sha256(_read(file)), _sha256(_read(file.with_name(EXPECTATIONS)))
+    beside = (file.with_name(name) for name in (EXPECTATIONS, LOOKS))
+    yield study, _sha256(_read(file)), *(_sha256(_read(one)) for one in beside)
     with contextlib.suppress(OSError, ValueError):  # a study without a plan has no artifacts here
         plan = read_plan(file)
         for planned in (*plan["cells"], *plan["trainings"]):

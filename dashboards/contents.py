@@ -34,6 +34,8 @@ class Contents:
     """Versions of the hypothesis and the expectations, oldest first."""
     short_context: list[Row]
     """Comparisons with the base model within its trained context; perplexities by their ratio."""
+    settled: list[Row]
+    """Variants whose comparisons the looks have all settled, the first settled first."""
     families: list[Row]
     """One row per variant, with its method family."""
     scores: list[Row]

@@ -90,7 +90,7 @@ def _page(
     yield f"# {contents.study}\n"
     if hypothesis := contents.studies[0]["hypothesis"]:
         yield f"Hypothesis: {plain(hypothesis)}\n"
-    if when := registered(contents.registrations):
+    if when := registered(contents.registrations, contents.settled):
         yield f"{when}\n"
     yield (
         f"{run['done']} of {run['cells']} cells are done, {seeds}, profile"

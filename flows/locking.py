@@ -53,7 +53,7 @@ def write_lock(study: str, execution: Execution, file: Path | None) -> Path:
     request = compile_request(study, execution)
     if is_file(path):
         _require_data_of_locked(path, read_lock(path, request.plan.study.study), request)
-    lock = lock_of(request.plan)
+    lock = lock_of(request.whole)
     try:
         _replace(path, lock.text())
     except OSError as error:
@@ -68,7 +68,7 @@ def write_lock(study: str, execution: Execution, file: Path | None) -> Path:
     kinds = Counter(step.kind for step in lock.steps.values())
     counted = ", ".join(f"{number:,} {kind}" for kind, number in sorted(kinds.items()))
     say(f"{path}: {len(lock.steps):,} ids ({counted or 'none'})")
-    if without := sum(cell.step is None for cell in request.plan.cells):
+    if without := sum(cell.step is None for cell in request.whole.cells):
         say(f"{without:,} cells have no id on this machine: `lce plan {study}` gives the reasons")
     return path
 
@@ -90,7 +90,7 @@ def check_lock(study: str, execution: Execution, file: Path | None) -> bool:
             f"write the lock with `lce lock {study}`, or give its path with --file",
         )
     lock = read_lock(path, request.plan.study.study)
-    changes, unchecked = lock_changes(lock, request.plan)
+    changes, unchecked = lock_changes(lock, request.whole)
     for change in changes:
         say(_line(change))
     say(_summary(path, changes, len(lock.steps)))
@@ -142,7 +142,7 @@ def compare_with_lock(request: Request, store: Store) -> str | None:
     except DataError as error:
         return f"note: {error}"
     store.studies.keep_lock(lock.study, lock.text())
-    changes, _ = lock_changes(lock, request.plan)
+    changes, _ = lock_changes(lock, request.whole)
     if not changes:
         return None
     return f"note: {_summary(path, changes, len(lock.steps))}; `lce lock --check` lists them"
@@ -150,8 +150,8 @@ def compare_with_lock(request: Request, store: Store) -> str | None:
 
 def _require_data_of_locked(path: Path, old: Lock, request: Request) -> None:
     """Raise SpecError if a step in `old` now has no id because its data is missing."""
-    missing = {(step.kind, step.name) for step in request.plan.expected.values()}
-    missing -= {(step.kind, step.name) for step in request.plan.steps.values()}
+    missing = {(step.kind, step.name) for step in request.whole.expected.values()}
+    missing -= {(step.kind, step.name) for step in request.whole.steps.values()}
     if lost := [step for step in old.steps.values() if (step.kind, step.name) in missing]:
         raise SpecError(
             f"{path}",

@@ -15,6 +15,7 @@ from rich.console import Console
 from flows.driver import drive, require_complete
 from flows.process_end import ProcessEnd
 from flows.run_context import RunContext
+from flows.runs.looking import look
 from flows.runs.run_progress import RunProgress
 from flows.runs.scheduling import Stop, Submit, UnitResult
 from flows.runs.threads import in_threads
@@ -67,17 +68,25 @@ def pull_studies(
     for work in run.works:
         for note in work.notes:
             console.print(note)
-    lines = LogLines(console, run.progress())
-    lines.log(f"{', '.join(run.names)}: {lines.progress}, {len(run.units):,} units to do")
     # Several workers may run on one host, so the process id is part of the name.
     host = f"{socket.gethostname()} {os.getpid()}"
     with stopped_by_sigterm(grace) as stop:
-        submit = lines.logged(in_threads(run.pool, run.tracker, stop), stop)
-        try:
-            summary = drive(run, submit, lines, host=host, waits=waits, stop=stop)
-        finally:
-            if end:
-                end.skips_handlers = run.pool.head.is_lost
+        while True:
+            lines = LogLines(console, run.progress())
+            lines.log(f"{', '.join(run.names)}: {lines.progress}, {len(run.units):,} units to do")
+            submit = lines.logged(in_threads(run.pool, run.tracker, stop), stop)
+            try:
+                summary = drive(run, submit, lines, host=host, waits=waits, stop=stop)
+            finally:
+                if end:
+                    end.skips_handlers = run.pool.head.is_lost
+            if stop.is_set() or summary.held:
+                break
+            looked = look(run)
+            for line in looked.lines:
+                lines.log(line)
+            if not looked.goes_on:
+                break
     if stop.is_set():
         lines.log("stopped by SIGTERM; other workers can compute the unfinished units")
         raise KeyboardInterrupt

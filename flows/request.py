@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 from flows.settings import open_study
 from lce_core.execution import Execution
+from lce_core.store.artifacts import Store
 from lce_core.store.file_facts import FileFacts
+from lce_core.study.looks import without_settled
 from lce_core.study.plan import StudyPlan, compile_study
 
 
@@ -18,6 +20,9 @@ class Request:
     """Name of a shipped study, or path of a study file."""
     execution: Execution
     plan: StudyPlan
+    """The plan without the later seeds of methods that a look has settled."""
+    whole: StudyPlan
+    """The plan with all seeds of all methods."""
     where: str
     """The study's file as error messages name it: NAME.yaml if shipped, else the path."""
 
@@ -31,5 +36,8 @@ def compile_request(study: str, execution: Execution) -> Request:
     """
     spec, where = open_study(study, execution)
     with FileFacts(execution.home).in_use():
-        plan = compile_study(spec, execution.data_folders, execution.model_folders, where)
-    return Request(study, execution, plan, where)
+        whole = compile_study(spec, execution.data_folders, execution.model_folders, where)
+    plan = whole
+    if spec.looks:
+        plan = without_settled(whole, Store(execution.home).studies.looks(whole.to_json()))
+    return Request(study, execution, plan, whole, where)

@@ -25,11 +25,14 @@ class RunContext:
     """
 
     def __init__(self, works: Sequence[Work]) -> None:
-        self.works = tuple(works)
         self.execution = works[0].request.execution
-        self.pool = Pool(self.execution)
         self.tracker = ProgressTracker()
+        self.start(works)
         self.outcome = Outcome()
+
+    def start(self, works: Sequence[Work]) -> None:
+        """Set the work of each study, and create workers for it; used again after a look."""
+        self.works, self.pool = tuple(works), Pool(self.execution)
 
     @property
     def names(self) -> list[str]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from lce_core.errors import SpecError, did_you_mean
 from lce_core.execution import Execution
 from lce_core.store.artifacts import Store
@@ -45,25 +43,7 @@ def select_cells(plan: StudyPlan, select: str) -> StudyPlan:
             f"axis values that occur together in a cell of {plan.study.study}",
             "leave out an axis; `lce status` shows the study's cells",
         )
-    return with_cells(plan, cells)
-
-
-def with_cells(plan: StudyPlan, cells: Sequence[PlannedCell]) -> StudyPlan:
-    """Return the plan with only `cells` and all steps that these cells need.
-
-    The steps in `StudyPlan.expected`, whose input data is missing, are reduced in the same way.
-    """
-    known = {**plan.expected, **plan.steps}
-    needed: set[str] = set()
-    waiting = [one.fingerprint for cell in cells for one in (cell.step, cell.expected) if one]
-    while waiting:
-        fingerprint = waiting.pop()
-        if fingerprint not in needed:
-            needed.add(fingerprint)
-            waiting.extend(known[fingerprint].parents.values())
-    steps = {name: step for name, step in plan.steps.items() if name in needed}
-    expected = {name: step for name, step in plan.expected.items() if name in needed}
-    return StudyPlan(plan.study, steps, tuple(cells), expected)
+    return plan.with_cells(cells)
 
 
 def require_work(plan: StudyPlan, where: str) -> None:

@@ -21,6 +21,7 @@ from flows.runs.deployed import is_deployed
 from flows.runs.display import ArtifactDisplay, Display, TerminalDisplay
 from flows.runs.first_seed import FirstSeedDisplay
 from flows.runs.interrupts import sigterm_interrupts
+from flows.runs.looking import look
 from flows.runs.run_progress import RunProgress
 from flows.runs.submitting import through_prefect
 from flows.settings import make_execution
@@ -88,13 +89,27 @@ def _compute(run: RunContext) -> dict[str, Any]:
     if work.chosen:
         get_run_logger().info("\n".join(work.chosen))
     home = run.execution.home
-    display = FirstSeedDisplay(_display(run.progress()), work.wanted, work.units, home)
-    submit = through_prefect(run.pool, run.tracker)
-    summary = drive(run, submit, display, host=socket.gethostname(), tracks_training=True)
+    while True:
+        (work,) = run.works
+        display = FirstSeedDisplay(_display(run.progress()), work.wanted, work.units, home)
+        submit = through_prefect(run.pool, run.tracker)
+        summary = drive(run, submit, display, host=socket.gethostname(), tracks_training=True)
+        looked = look(run)
+        for line in looked.lines:
+            _tell(line)
+        if not looked.goes_on:
+            break
     study = work.wanted.study.study
     counts = record_study(str(home), study)
     require_complete(run, summary)
     return {"study": study, "computed": run.tracker.computed, "cells": counts}
+
+
+def _tell(line: str) -> None:
+    if is_deployed():
+        get_run_logger().info(line)
+    else:
+        Terminal(file=sys.stderr).print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def _display(progress: RunProgress) -> Display:

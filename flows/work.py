@@ -20,6 +20,7 @@ from lce_core.store.artifacts import Store
 from lce_core.store.failure_notes import folders_of
 from lce_core.store.file_system import require_fit
 from lce_core.store.sweeping import sweep
+from lce_core.study.looks import next_look, up_to_look
 from lce_core.study.plan import StudyPlan
 from lce_core.study.pricing.time_left import Predicted
 from lce_core.study.progress import StepState, inspect
@@ -48,7 +49,8 @@ class Work:
 
     request: Request
     wanted: StudyPlan
-    """The request's plan, reduced to the selected cells that fit into the budget."""
+    """The request's plan, reduced to the selected cells that fit into the budget. Without selection
+    and budget, a study with looks is reduced to the seeds up to its next look."""
     states: dict[str, StepState]
     """State in the store of each step of `wanted`, by fingerprint; taken before the run."""
     swept: tuple[str, ...] = ()
@@ -57,6 +59,8 @@ class Work:
     """Lines for the user about the blocks within the budget; empty without a budget."""
     notes: tuple[str, ...] = ()
     """Notes for the user about a reused study name, or about differences from the study's lock."""
+    look: int | None = None
+    """Number of the look after this work, counted from 1; None if nothing is tested after it."""
 
     @cached_property
     def units(self) -> list[Unit]:
@@ -141,17 +145,20 @@ def preflight(
 def _checked(request: Request, options: RunOptions, store: Store) -> Work:
     """Check a study and choose its steps. Write only accepted plug-in changes to the store."""
     execution = request.execution
-    wanted = select_cells(request.plan, options.select)
+    wanted, look = select_cells(request.plan, options.select), None
     require_work(request.plan, request.where)
     require_models(request.plan, execution)
     check_plugin_changes(wanted, execution, accept=options.accept_plugin_change)
+    if (looks := request.plan.study.looks) and not options.select and not options.budget:
+        look = next_look(looks, store.studies.looks(request.plan.to_json()))
+        wanted = up_to_look(wanted, look) if look else wanted
     folders = folders_of(execution.model_dump(mode="json"))
     states = inspect(wanted, store, folders, retry_failed=options.retry_failed)
     chosen: Iterable[str] = ()
     if options.budget:
         blocks = within_budget(wanted, states, execution, options.budget)
         wanted, chosen = blocks.plan, blocks.lines()
-    return Work(request, wanted, states, chosen=tuple(chosen))
+    return Work(request, wanted, states, chosen=tuple(chosen), look=look)
 
 
 def _saved(work: Work, store: Store) -> Work:
@@ -169,5 +176,11 @@ def _saved(work: Work, store: Store) -> Work:
         )
     if note := compare_with_lock(request, store):
         notes.append(note)
-    store.studies.save_plan(name, request.plan.to_json(), request.where)
+    plan = request.plan.to_json()
+    if "looks" in plan and store.studies.has_other_looks(plan):
+        notes.append(
+            "note: hypothesis, expectations or looks have changed since the last look;"
+            " earlier looks do not count"
+        )
+    store.studies.save_plan(name, plan, request.where)
     return replace(work, notes=tuple(notes))

@@ -9,7 +9,9 @@ families and corrections are part of the measurement. Prints Markdown tables for
 - null studies whose methods vary differently between seeds, and skewed scores;
 - coverage of the 95 % interval of a single difference;
 - power at the smallest detectable difference that studies report, and of studies with as many
-  documents or seeds as an undecided one reports to need (80 % expected).
+  documents or seeds as an undecided one reports to need (80 % expected);
+- looks: null studies that are tested after some of their seeds, with the levels of `looks` and with
+  0.05 at each look, and the power that looks cost.
 
     python perf/inference.py [--studies 400]
 """
@@ -18,14 +20,16 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from catalog.comparisons.pairs import paired_differences
+from catalog.comparisons.pairs import PRIMARY, Looks, Predicted, Prediction, paired_differences
 from catalog.comparisons.samples import Aggregation, Cell, SampleScores
+from lce_core.statistics.holm import holm
 
 Numbers = NDArray[np.float64]
 Draw = Callable[[np.random.Generator], list[Cell]]
@@ -249,6 +253,87 @@ def pair(distribution: str, number: int) -> tuple[Draw, float]:
     return draw, 0.5 - (0.25 + 0.15) if distribution == "binary" else 0.0
 
 
+def shares_with_claims(draw: Draw, after: tuple[int, ...], num_studies: int) -> list[float]:
+    """Return how often a study claims a difference of its last method from the base model.
+
+    Args:
+      draw: draws all seeds of a study; every method is compared with the base model.
+      after: number of seeds at each look.
+      num_studies: number of simulated studies.
+
+    Returns:
+      The shares of studies with a claim about the last method, and about any method: at some look
+      with the levels of looks, at some look with 0.05 at each, and with one test after all seeds.
+    """
+    rng, claimed = np.random.default_rng(0), []
+    looks = {"study": Looks(after, {})}
+    for _ in range(num_studies):
+        cells = draw(rng)
+        methods = list(dict.fromkeys(one.method for one in cells))
+        pairs = [frozenset([methods[0], other]) for other in methods[1:]]
+        predicted: Predicted = {
+            ("study", "model", "benchmark", 1024, pair): Prediction(PRIMARY) for pair in pairs
+        }
+        spent: list[list[bool]] = []
+        naive: list[list[bool]] = []
+        for number in after:
+            part = [one for one in cells if one.seed < number]
+            found = paired_differences(part, predicted, looks)
+            rows = [row for row in found if row["family"] == PRIMARY]
+            is_last = [row["method"] == methods[-1][0] for row in rows]
+            for kept, values in (
+                (spent, np.array([row["p_holm"] for row in rows])),
+                (naive, holm([row["p_value"] for row in rows])),
+            ):
+                kept.append([bool(np.any(values[is_last] <= 0.05)), bool(np.any(values <= 0.05))])
+        shares = np.any(spent, axis=0), np.any(naive, axis=0), naive[-1]
+        claimed.append(np.stack(shares, axis=1).ravel())
+    return list(np.mean(claimed, axis=0).tolist())
+
+
+def looked_at(ratio: float | None, shift: float = 0.0) -> Draw:
+    """Return how to draw a study of six seeds: three methods and the base model, or a frozen pair.
+
+    Args:
+      ratio: standard deviation between seeds, as in `trained_study`; None for two frozen methods
+        that each seed compares on 40 prompts of its own.
+      shift: advantage of the last method, in standard errors of a mean over prompts.
+    """
+
+    def draw(rng: np.random.Generator) -> list[Cell]:
+        if ratio is None:
+            return [
+                replace(
+                    cell(method, seed, rng.normal(size=40), seeded=True), checkpoint=f"{method}"
+                )
+                for seed in range(6)
+                for method in (0, 1)
+            ]
+        cells = trained_study(rng, num_methods=4, deviations=np.full(4, ratio), num_seeds=6)
+        return [
+            cell(3, one.seed, one.scored.scores + shift / np.sqrt(40))
+            if one.method == ("method 3", False) and one.scored
+            else one
+            for one in cells
+        ]
+
+    return draw
+
+
+def print_looks(num_studies: int) -> None:
+    print(
+        "\n| looks | tests | frozen pair | ratio 0 | 0.5 | 1 | 2 | 3 | power |\n"
+        "|---|---|--:|--:|--:|--:|--:|--:|--:|"
+    )
+    for after in ((2, 4, 6), (3, 6)):
+        draws = [looked_at(ratio) for ratio in (None, 0, 0.5, 1, 2, 3)]
+        shares = [shares_with_claims(draw, after, num_studies)[3:] for draw in draws]
+        shares.append(shares_with_claims(looked_at(1, 4.0), after, num_studies)[:3])
+        for place, tests in enumerate(("levels of `looks`", "0.05 at each", "last only")):
+            found = [percent(share[place]) for share in shares]
+            print("|", " | ".join([", ".join(map(str, after)), tests, *found]), "|", flush=True)
+
+
 def percent(value: float) -> str:
     return f"{100 * value:.1f} %"
 
@@ -330,6 +415,7 @@ def main() -> None:
     for label, draw, units in (("6 documents", documents, 6), ("3 seeds", seeds, 3)):
         share = needed_power(draw, units, number)
         print(f"| undecided with {label}, then as many as needed | {percent(share)} |", flush=True)
+    print_looks(number)
 
 
 if __name__ == "__main__":

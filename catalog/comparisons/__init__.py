@@ -23,6 +23,7 @@ from catalog.comparisons.orders import perplexity_agreements
 from catalog.comparisons.pairs import (
     PRIMARY,
     SHORT_CONTEXT,
+    Looks,
     Predicted,
     Prediction,
     paired_differences,
@@ -47,7 +48,7 @@ def fill_comparisons(connection: duckdb.DuckDBPyConnection) -> None:
 
     cells = read_cells(connection)
     tables = {name: rows_of(cells) for name, rows_of in _TABLES.items()}
-    pairs = list(paired_differences(cells, _predicted(connection)))
+    pairs = list(paired_differences(cells, _predicted(connection), _looks(connection)))
     tables["margin"] = itertools.chain.from_iterable(row.pop("margins") for row in pairs)
     tables["paired_difference"] = iter(pairs)
     tables["nll_difference"] = position_differences(connection)
@@ -73,4 +74,25 @@ def _predicted(connection: duckdb.DuckDBPyConnection) -> Predicted:
             one.family = SHORT_CONTEXT if is_default else PRIMARY
         if margin is not None:
             one.margins.append(((method, frozen), expected, margin))
+    return found
+
+
+def _looks(connection: duckdb.DuckDBPyConnection) -> dict[str, Looks]:
+    """Return the looks of each study that declares some, with the comparisons that they settled."""
+    studies = connection.execute("SELECT DISTINCT study, looks FROM store.study").fetchall()
+    found = {study: Looks(tuple(looks), {}) for study, looks in studies if looks}
+    settled: dict[str, dict[Any, list[int | None]]] = {study: {} for study in found}
+    for study, *place, method, frozen, other_method, other_frozen, num_seeds in connection.execute(
+        "SELECT study, base_model, benchmark, eval_length, method, frozen, other_method,"
+        " other_frozen, settled_seeds FROM expectations"
+    ).fetchall():
+        key = (study, *place, frozenset([(method, frozen), (other_method, other_frozen)]))
+        settled.setdefault(study, {}).setdefault(key, []).append(num_seeds)
+    for study, looks in found.items():
+        # A pair with several expectations is settled when all of them are.
+        looks.settled.update(
+            (key, max(one for one in numbers if one is not None))
+            for key, numbers in settled[study].items()
+            if None not in numbers
+        )
     return found

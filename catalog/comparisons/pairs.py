@@ -13,14 +13,20 @@ Each study and base model has three families of comparisons, each corrected for 
 procedure: those that the study file predicted (`expects`) before the study's first result, those
 with the base model within its trained context that every study makes, and all others, which are
 exploratory.
+
+A study with `looks` tests each comparison over the seeds of the last look that both methods have
+finished, at the level of this look. A comparison that a look has settled keeps the seeds of that
+look. The levels hold for any reason to test at one look rather than another, so that exploratory
+comparisons with methods that were dropped early are covered as well.
 """
 
 from __future__ import annotations
 
+import bisect
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from itertools import combinations
 from typing import Any
 
@@ -30,6 +36,7 @@ from catalog.comparisons.aligned import AlignedScores, Part, aligned
 from catalog.comparisons.samples import BASE, Cell, Method, grouped
 from lce_core.statistics.contrasts import Contrast, adjust
 from lce_core.statistics.power import ALPHA
+from lce_core.statistics.spending import look_levels
 
 PRIMARY, SHORT_CONTEXT, EXPLORATORY = "primary", "short context", "exploratory"
 """Families of comparisons: those that the study file predicts, those with the base model within its
@@ -37,6 +44,8 @@ trained context that every study makes, and all others."""
 
 Row = dict[str, Any]
 Pair = tuple[Method, Method]
+Key = tuple[str, str, str, int, frozenset[Method]]
+"""Study, base model, benchmark, length in tokens and the two methods of a comparison."""
 
 
 @dataclass
@@ -49,45 +58,103 @@ class Prediction:
     or "equal") and margin."""
 
 
-Predicted = Mapping[tuple[str, str, str, int, frozenset[Method]], Prediction]
-"""Predictions by study, base model, benchmark, length in tokens and the two methods."""
+Predicted = Mapping[Key, Prediction]
 _NOTHING = Prediction()
 
 
-def paired_differences(cells: list[Cell], predicted: Predicted) -> Iterator[Row]:
+@dataclass(frozen=True)
+class Looks:
+    """The looks of one study: numbers of seeds after which it tests its comparisons."""
+
+    after: tuple[int, ...]
+    """Number of seeds at each look, increasing; the last one is all seeds."""
+    settled: dict[Key, int]
+    """Number of seeds at the look that settled a comparison, for those that are settled."""
+
+    @cached_property
+    def levels(self) -> list[float]:
+        return look_levels(self.after)
+
+    def parts(
+        self, over: Set[Part], done: Set[Part], seeds: Sequence[int], most: int | None
+    ) -> Set[Part]:
+        """Return the parts up to the last look whose parts are all done; up to look 1 if none is.
+
+        Args:
+          over: parts that are planned for both methods.
+          done: parts that are done for both methods.
+          seeds: the study's seeds in the order in which they are computed.
+          most: number of seeds of the look that settled the comparison; None if none has.
+        """
+        for number in sorted(self.after, reverse=True):
+            up_to = {part for part in over if part[1] in seeds[:number]}
+            has_all = len({seed for _, seed in up_to}) == number and up_to <= done
+            if has_all and number <= (most or number):
+                return up_to
+        return {part for part in over if part[1] in seeds[: self.after[0]]}
+
+
+def paired_differences(
+    cells: list[Cell], predicted: Predicted, looks: Mapping[str, Looks] | None = None
+) -> Iterator[Row]:
     """Yield rows of `compared.paired_difference`: each pair once, the base model always second.
 
     The key `margins` of each row lists rows of `compared.margin`.
+
+    Args:
+      cells: the cells of any number of studies.
+      predicted: what the studies predict.
+      looks: the looks of the studies that have some, by study.
     """
     for of_model in grouped(cells, lambda c: (c.study, c.base_model)):
+        where = (of_model[0].study, of_model[0].base_model)
+        own, seeds = (looks or {}).get(where[0]), list(dict.fromkeys(c.seed for c in of_model))
         found = [
             compared
             for group in grouped(of_model, lambda c: (c.benchmark, c.profile, c.eval_length))
-            for parts, is_whole, pairs in _comparisons(group)
+            for parts, is_whole, pairs in _comparisons(group, own, seeds)
             for compared in _compare(group, parts, is_whole, pairs)
         ]
         families: dict[str, list[_Compared]] = {}
         for one in found:
             families.setdefault(_prediction(one, predicted).family, []).append(one)
+        tested = {one.key for one in found}
+        untested = [
+            prediction.family
+            for key, prediction in predicted.items()
+            if key[:2] == where and key not in tested
+        ]
         for name, family in families.items():
-            for one, row, alpha in _adjusted(name, family):
+            # Without looks, comparisons are claimed only when the study is complete.
+            num_untested = untested.count(name) if own and name != EXPLORATORY else 0
+            for one, row, alpha in _adjusted(name, family, own, num_untested):
                 margins = _prediction(one, predicted).margins
                 yield {**row, "margins": [_margin(one, alpha, *each) for each in margins]}
 
 
-def _comparisons(cells: Sequence[Cell]) -> Iterator[tuple[frozenset[Part], bool, list[Pair]]]:
+def _comparisons(
+    cells: Sequence[Cell], looks: Looks | None, seeds: Sequence[int]
+) -> Iterator[tuple[frozenset[Part], bool, list[Pair]]]:
     """Yield sets of (task, seed) with the pairs of methods to compare over exactly that set.
 
     The boolean is True if the set has all tasks that the two methods share. In a pair with the base
     model, the base model is second.
     """
     planned: dict[Method, set[Part]] = {}
+    done: dict[Method, set[Part]] = {}
     for cell in cells:
         planned.setdefault(cell.method, set()).add(cell.part)
+        if cell.aggregation is not None:
+            done.setdefault(cell.method, set()).add(cell.part)
+    where = (cells[0].study, cells[0].base_model, cells[0].benchmark, cells[0].eval_length)
     found: dict[tuple[frozenset[Part], bool], list[Pair]] = {}
     for first, second in combinations(planned, 2):
         pair = (second, first) if first == BASE else (first, second)
         over = frozenset(planned[first] & planned[second])
+        if looks:
+            both = done.get(first, set()) & done.get(second, set())
+            most = looks.settled.get((*where, frozenset(pair)))
+            over = frozenset(looks.parts(over, both, seeds, most))
         found.setdefault((over, True), []).append(pair)
         tasks = dict.fromkeys(task for task, _ in sorted(over))
         if pair[1] == BASE and len(tasks) > 1:
@@ -103,6 +170,8 @@ class _Compared:
 
     row: Row
     contrast: Contrast
+    num_seeds: int
+    """Number of the study's seeds that the comparison covers."""
     is_whole: bool
     """True if the comparison covers all tasks that the two methods share."""
     same_as: tuple[Any, ...]
@@ -113,6 +182,13 @@ class _Compared:
     """True if `contrast` is of logarithms."""
 
     @property
+    def key(self) -> Key:
+        row = self.row
+        methods = [(row["method"], row["frozen"]), (row["other_method"], row["other_frozen"])]
+        where = row["study"], row["base_model"], row["benchmark"], row["eval_length"]
+        return *where, frozenset(methods)
+
+    @property
     def is_same(self) -> bool:
         """True if both methods have the same scores."""
         return not self.row["num_better"] + self.row["num_worse"]
@@ -121,7 +197,13 @@ class _Compared:
 def _compare(
     cells: Sequence[Cell], parts: frozenset[Part], is_whole: bool, pairs: list[Pair]
 ) -> Iterator[_Compared]:
-    methods = list(dict.fromkeys(method for pair in pairs for method in pair))
+    planned: dict[Method, set[Part]] = {}
+    for cell in cells:
+        planned.setdefault(cell.method, set()).add(cell.part)
+    # Pool the variances of all methods with these parts, even of those that a look compares
+    # over more seeds.
+    with_all = (method for method, own in planned.items() if parts <= own)
+    methods = list(dict.fromkeys((*(method for pair in pairs for method in pair), *with_all)))
     tasks = list(dict.fromkeys(one.task for one in cells if one.task in dict(parts)))
     for known in aligned(cells, sorted(parts), methods):
         place = {method: number for number, method in enumerate(known.methods)}
@@ -167,6 +249,7 @@ def _compared(known: AlignedScores, same: Row, is_whole: bool, one: int, other: 
     return _Compared(
         row,
         contrast,
+        len(seeds),
         is_whole,
         (known, *sorted(originals)),
         originals[0] > originals[1],
@@ -192,31 +275,34 @@ def _shared_columns(known: AlignedScores, tasks: list[str]) -> Row:
 
 
 def _prediction(one: _Compared, predicted: Predicted) -> Prediction:
-    row = one.row
-    methods = frozenset(
-        [(row["method"], row["frozen"]), (row["other_method"], row["other_frozen"])]
-    )
-    where = (row["study"], row["base_model"], row["benchmark"], row["eval_length"])
-    return predicted.get((*where, methods), _NOTHING) if one.is_whole else _NOTHING
+    return predicted.get(one.key, _NOTHING) if one.is_whole else _NOTHING
 
 
-def _adjusted(name: str, family: Sequence[_Compared]) -> Iterator[tuple[_Compared, Row, float]]:
+def _adjusted(
+    name: str, family: Sequence[_Compared], looks: Looks | None, num_untested: int
+) -> Iterator[tuple[_Compared, Row, float]]:
     """Yield the rows of a family with corrected p-values and simultaneous intervals.
 
     The number is the probability of error of the row's interval alone. Comparisons of the same
     scores count once, and methods with equal scores are not compared.
     """
     distinct: dict[tuple[Any, ...], Contrast] = {}
+    tested: dict[tuple[Any, ...], _Look] = {}
     for one in family:
+        tested.setdefault(one.same_as, _look_of(one, looks))
         if not one.is_same:
             distinct.setdefault(one.same_as, -one.contrast if one.is_mirrored else one.contrast)
-    adjusted = dict(zip(distinct, adjust(list(distinct.values())), strict=True))
+    levels = [tested[same].level for same in distinct]
+    corrected = adjust(list(distinct.values()), levels, num_untested)
+    adjusted = dict(zip(distinct, corrected, strict=True))
+    number = len(distinct) + num_untested
     for one in family:
         found = adjusted.get(one.same_as)
         low, high = (None, None) if found is None else (found.low, found.high)
         if low is not None and high is not None and one.is_mirrored:
             low, high = -high, -low
-        alpha = ALPHA / max(1, len(distinct)) if found is None else found.alpha
+        look = tested[one.same_as]
+        alpha = look.level / max(1, number) if found is None else found.alpha
         scaled = partial(_in_metric, one)
         is_open = found is not None and found.p_holm > ALPHA
         row = {
@@ -226,9 +312,12 @@ def _adjusted(name: str, family: Sequence[_Compared]) -> Iterator[tuple[_Compare
             "p_value": one.contrast.p_value(),
             "p_holm": 1.0 if found is None else found.p_holm,
             "family": name,
-            "num_comparisons": len(distinct),
+            "num_comparisons": number,
             "smallest_detectable": scaled(one.contrast.detectable(alpha)),
             "num_needed": one.contrast.num_needed(alpha) if is_open else None,
+            "look": look.number,
+            "look_seeds": look.num_seeds,
+            "level": look.level,
         }
         yield one, row, alpha
 
@@ -256,6 +345,23 @@ def _margin(one: _Compared, alpha: float, method: Method, expected: str, margin:
         "margin": margin,
         "num_needed": gain.num_needed(alpha, bounds),
     }
+
+
+@dataclass(frozen=True)
+class _Look:
+    """The look at which a comparison is tested."""
+
+    level: float = ALPHA
+    number: int | None = None
+    """Number of the look, counted from 1; None in a study without looks."""
+    num_seeds: int | None = None
+
+
+def _look_of(one: _Compared, looks: Looks | None) -> _Look:
+    if looks is None:
+        return _Look()
+    place = min(bisect.bisect_left(looks.after, one.num_seeds), len(looks.after) - 1)
+    return _Look(looks.levels[place], place + 1, looks.after[place])
 
 
 def _in_metric(one: _Compared, difference: float | None) -> float | None:

@@ -5,6 +5,7 @@ SELECT
     target_context,
     base_model,
     trained_context,
+    looks,
     (SELECT count(*) FROM store.cell c
      WHERE c.study = s.study AND c.base_model = s.base_model) AS num_cells,
     (SELECT count(*) FROM store.cell c
@@ -19,6 +20,8 @@ COMMENT ON COLUMN studies.target_context IS
     'Context length in tokens to which methods extend the model, unless cells has another for a method.';
 COMMENT ON COLUMN studies.trained_context IS
     'Context length in tokens with which the base model was trained; NULL if unknown.';
+COMMENT ON COLUMN studies.looks IS
+    'Numbers of seeds after which the study tests its expectations; NULL for all seeds only.';
 COMMENT ON COLUMN studies.num_cells IS 'Number of the study''s planned cells on this base model.';
 COMMENT ON COLUMN studies.num_done IS
     'Number of the study''s cells on this base model that are done.';

@@ -39,7 +39,10 @@ CREATE TABLE compared.paired_difference (
     num_better BIGINT NOT NULL,
     num_worse BIGINT NOT NULL,
     smallest_detectable DOUBLE,
-    num_needed BIGINT
+    num_needed BIGINT,
+    look BIGINT,
+    look_seeds BIGINT,
+    level DOUBLE NOT NULL
 );
 COMMENT ON TABLE compared.paired_difference IS
     'Differences between two methods on the same prompts, each pair once; the base model is always second.';
@@ -126,7 +129,10 @@ SELECT
     exact_attention,
     other_exact_attention,
     tasks,
-    profile
+    profile,
+    look,
+    look_seeds,
+    level
 FROM both_ways
 ORDER BY study, base_model, benchmark, eval_length, tasks, method, frozen, other_method, other_frozen;
 
@@ -147,7 +153,7 @@ COMMENT ON COLUMN paired_difference.ci_high IS
 COMMENT ON COLUMN paired_difference.p_value IS
     'Two-sided p-value of this comparison alone, for the hypothesis of no difference.';
 COMMENT ON COLUMN paired_difference.p_holm IS
-    'P-value after Holm''s correction for all comparisons in the family. Comparisons of the same scores count once.';
+    'P-value after the corrections for looks (p_value * 0.05 / level) and, by Holm, for all comparisons in the family. Comparisons of the same scores count once.';
 COMMENT ON COLUMN paired_difference.verdict IS
     'better or worse (p_holm up to 0.05), the same (equal on every document), no difference found (not significant) or too few (too few documents or prompts for any significant difference).';
 COMMENT ON COLUMN paired_difference.smallest_detectable IS
@@ -164,6 +170,12 @@ COMMENT ON COLUMN paired_difference.num_samples IS
     'Number of scored prompts or text windows of each method, over all seeds.';
 COMMENT ON COLUMN paired_difference.num_seeds IS
     'Number of common training runs; seeds with the same checkpoints count as one.';
+COMMENT ON COLUMN paired_difference.look IS
+    'Number of the look that tests the comparison, counted from 1: the last one whose seeds are done for both methods, or the look that settled it. NULL if the study has no looks.';
+COMMENT ON COLUMN paired_difference.look_seeds IS
+    'Number of the study''s seeds at this look; NULL if the study has no looks.';
+COMMENT ON COLUMN paired_difference.level IS
+    'Share of the 0.05 that this look may spend; 0.05 if the study has no looks.';
 COMMENT ON COLUMN paired_difference.lowest IS 'Difference in the seed in which it is lowest.';
 COMMENT ON COLUMN paired_difference.highest IS 'Difference in the seed in which it is highest.';
 COMMENT ON COLUMN paired_difference.num_better IS
@@ -236,7 +248,7 @@ COMMENT ON COLUMN perplexity_agreement.p_holm IS
     'P-value after Holm''s correction for all rows of the study and base model.';
 
 CREATE VIEW registrations AS
-SELECT DISTINCT study, version, registered_at, results_before, hypothesis, sha256
+SELECT DISTINCT study, version, registered_at, results_before, hypothesis, looks, sha256
 FROM history.registration
 ORDER BY study, version;
 
@@ -248,13 +260,15 @@ COMMENT ON COLUMN registrations.results_before IS
     'Number of the study''s cells that were done at that time: 0 if the version was written before any result.';
 COMMENT ON COLUMN registrations.hypothesis IS
     'Hypothesis of this version; NULL if the study states none.';
-COMMENT ON COLUMN registrations.sha256 IS 'Digest of hypothesis and expectations.';
+COMMENT ON COLUMN registrations.looks IS
+    'Numbers of seeds after which the comparisons are tested; NULL for all seeds only.';
+COMMENT ON COLUMN registrations.sha256 IS 'Digest of hypothesis, expectations and looks.';
 
 CREATE VIEW expectations AS
 WITH registered AS (
     SELECT
         study, base_model, method, frozen, other_method, other_frozen, benchmark, eval_length,
-        expected, margin,
+        expected, margin, looks,
         min(registered_at) AS registered_at,
         min_by(results_before, version) AS results_before
     FROM history.registration
@@ -285,6 +299,7 @@ SELECT
     e.benchmark,
     e.eval_length,
     CASE
+        WHEN l.settled_as IS NOT NULL THEN l.settled_as
         WHEN e.expected = 'predicts' THEN CASE
             WHEN o.p_holm IS NULL OR o.kendall_low IS NULL THEN 'not measured'
             WHEN o.p_holm > 0.05 OR o.kendall_low * o.kendall_high <= 0 THEN 'undecided'
@@ -322,13 +337,29 @@ SELECT
         ELSE m.num_needed
     END AS num_needed,
     r.registered_at,
-    r.results_before
+    r.results_before,
+    d.look,
+    d.level,
+    d.look_seeds AS num_seeds,
+    l.num_seeds AS settled_seeds,
+    l.tested_at AS settled_at
 FROM store.expectation e
+LEFT JOIN (SELECT DISTINCT study, looks FROM store.study) s ON s.study = e.study
 LEFT JOIN registered r
     ON r.study = e.study AND r.base_model = e.base_model AND r.benchmark = e.benchmark
     AND r.eval_length = e.eval_length AND r.expected = e.expected
     AND (r.method, r.frozen, r.other_method, r.other_frozen, r.margin)
         IS NOT DISTINCT FROM (e.method, e.frozen, e.other_method, e.other_frozen, e.margin)
+    AND r.looks IS NOT DISTINCT FROM s.looks
+LEFT JOIN (
+    SELECT * EXCLUDE (outcome), outcome AS settled_as FROM history.look
+    WHERE outcome IN ('confirmed', 'contradicted')
+) l
+    ON l.study = e.study AND l.base_model = e.base_model AND l.method = e.method
+    AND l.frozen = e.frozen AND l.other_method = e.other_method
+    AND l.other_frozen = e.other_frozen AND l.benchmark = e.benchmark
+    AND l.eval_length = e.eval_length AND l.expected = e.expected
+    AND l.margin IS NOT DISTINCT FROM e.margin
 LEFT JOIN measured d
     ON d.study = e.study AND d.base_model = e.base_model AND d.method = e.method
     AND d.frozen = e.frozen AND d.other_method = e.other_method
@@ -423,6 +454,14 @@ COMMENT ON COLUMN expectations.registered_at IS
     'Time at which a run first saw this expectation (UTC); NULL if unknown.';
 COMMENT ON COLUMN expectations.results_before IS
     'Number of the study''s cells that were done at that time; NULL if unknown.';
+COMMENT ON COLUMN expectations.look IS 'Number of the look, as in paired_difference.';
+COMMENT ON COLUMN expectations.level IS 'Level of the look, as in paired_difference.';
+COMMENT ON COLUMN expectations.num_seeds IS
+    'Number of the study''s seeds at the look; NULL if the study has no looks.';
+COMMENT ON COLUMN expectations.settled_seeds IS
+    'Number of seeds of the look that settled the comparison, so that later seeds do not change its outcome; NULL if none has.';
+COMMENT ON COLUMN expectations.settled_at IS
+    'Time of the look that settled the comparison (UTC); NULL if none has.';
 
 CREATE TABLE compared.effective_length (
     study VARCHAR NOT NULL,

@@ -23,7 +23,8 @@ CREATE TABLE store.study (
     hypothesis VARCHAR,
     target_context BIGINT NOT NULL,
     base_model VARCHAR NOT NULL,
-    trained_context BIGINT
+    trained_context BIGINT,
+    looks BIGINT[]
 );
 COMMENT ON TABLE store.study IS 'Studies as last planned, one row per base model.';
 
@@ -55,6 +56,7 @@ CREATE TABLE history.registration (
     sha256 VARCHAR NOT NULL,
     results_before BIGINT NOT NULL,
     hypothesis VARCHAR,
+    looks BIGINT[],
     entry BIGINT,
     text VARCHAR,
     claim VARCHAR,
@@ -70,6 +72,27 @@ CREATE TABLE history.registration (
 );
 COMMENT ON TABLE history.registration IS
     'Versions of a study''s hypothesis and expectations, one row per version and comparison.';
+
+CREATE TABLE history.look (
+    study VARCHAR NOT NULL,
+    tested_at TIMESTAMP NOT NULL,
+    base_model VARCHAR NOT NULL,
+    method VARCHAR NOT NULL,
+    frozen BOOLEAN NOT NULL,
+    expected VARCHAR NOT NULL,
+    margin DOUBLE,
+    other_method VARCHAR NOT NULL,
+    other_frozen BOOLEAN NOT NULL,
+    benchmark VARCHAR NOT NULL,
+    eval_length BIGINT NOT NULL,
+    look BIGINT NOT NULL,
+    num_seeds BIGINT NOT NULL,
+    level DOUBLE NOT NULL,
+    p_holm DOUBLE NOT NULL,
+    outcome VARCHAR NOT NULL
+);
+COMMENT ON TABLE history.look IS
+    'Outcomes that looks at a study''s present expectations recorded, one row per look and comparison.';
 
 CREATE TABLE store.cell (
     study VARCHAR NOT NULL,

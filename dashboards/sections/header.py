@@ -22,7 +22,7 @@ def section(contents: Contents, claims: Sequence[str]) -> str:
     hypothesis = contents.studies[0]["hypothesis"]
     parts = [f"<h1>{escape(contents.study)}</h1>"]
     if hypothesis:
-        when = escape(registered(contents.registrations))
+        when = escape(registered(contents.registrations, contents.settled))
         note = f'<p class="note">{when}</p>' if when else ""
         parts.append(
             f'<div class="hypothesis"><h2>Hypothesis</h2><p>{escape(hypothesis)}</p>{note}</div>'

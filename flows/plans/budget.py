@@ -21,7 +21,6 @@ from typing import Any, Literal, get_args
 
 from flows.plans.amounts import GPU_HOURS_OF, error_of
 from flows.plans.pricing import Price, Prices, device_here, prices_of
-from flows.selection import with_cells
 from lce_core import formats
 from lce_core.errors import SpecError
 from lce_core.execution import Execution
@@ -192,7 +191,7 @@ def within_budget(
             "raise the budget, or reduce the blocks with --select",
         )
     chosen = {id(cell) for cell in (*done, *(c for block in taken for c in block.cells))}
-    part = with_cells(plan, [cell for cell in plan.cells if id(cell) in chosen])
+    part = plan.with_cells([cell for cell in plan.cells if id(cell) in chosen])
     return Chosen(budget, part, tuple(taken), tuple(left_out), costs.price(taken), spent, device)
 
 
@@ -235,7 +234,7 @@ class _BlockCosts:
         The price is in the budget's unit. The steps include the training of the block's methods.
         """
         if id(block) not in self._cache:
-            part = with_cells(self._plan, block.cells)
+            part = self._plan.with_cells(block.cells)
             steps = [
                 s for s in part.steps.values() if self._states[s.fingerprint].state == "missing"
             ]

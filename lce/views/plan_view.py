@@ -23,6 +23,7 @@ from flows.plans.pricing import Prices, prices_of, time_left
 from flows.terminal import Terminal, plain_table
 from lce.views.planning import Inspection
 from lce_core import formats
+from lce_core.statistics.spending import looks_in_words
 from lce_core.store.steps import Step
 from lce_core.study.plan_diff import in_short
 from lce_core.study.progress import Change
@@ -195,6 +196,9 @@ def _totals(found: Inspection, prices: Prices) -> Iterator[str]:
                 time = "" if prices.is_calibrated else f", {hours_of(seconds, prices)}"
                 line = f"  of that at most {answers} generated tokens{time}"
                 yield f"{line}: finished answers stop earlier"
+    if looks := found.plan.study.looks:
+        yield f"looks at {looks_in_words(looks)}: a run stops computing settled methods, so"
+        yield "  it costs at most what is shown"
     yield f"time: of {device_of(prices, 1)}"
     if prices.speed.device == "cpu" and prices.total(_priced_steps(found)).seconds > LONG_SECONDS:
         yield "      --device-type a100, h100 or h200 gives GPU-hours"

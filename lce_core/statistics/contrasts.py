@@ -251,22 +251,34 @@ class Adjusted:
     """Probability of error of this interval alone."""
 
 
-def adjust(family: Sequence[Contrast]) -> list[Adjusted]:
+def adjust(
+    family: Sequence[Contrast], levels: Sequence[float] | None = None, num_untested: int = 0
+) -> list[Adjusted]:
     """Correct a family of comparisons for their number, by Holm's procedure.
 
     In at least 95 % of studies all intervals of the family include their true difference.
+
+    Args:
+      family: the comparisons.
+      levels: level of the look at which each comparison is tested (`spending.look_levels`); 0.05
+        for all in a study without looks.
+      num_untested: number of comparisons of the family that have no result yet.
 
     Source: Holm 1979 (Scandinavian Journal of Statistics 6, 65-70); Strassburger and Bretz 2008
     (Statistics in Medicine 27, 4914-4927: intervals that agree with it).
     """
     if not family:
         return []
-    adjusted = holm([one.p_value() for one in family]).tolist()
-    num_undecided = sum(p_holm > ALPHA for p_holm in adjusted)
+    levels = levels or [ALPHA] * len(family)
+    raw = [
+        min(1.0, one.p_value() * (ALPHA / level)) for one, level in zip(family, levels, strict=True)
+    ]
+    adjusted = holm([*raw, *[1.0] * num_untested]).tolist()
+    size, num_undecided = len(adjusted), sum(p_holm > ALPHA for p_holm in adjusted)
     found = []
-    for one, p_holm in zip(family, adjusted, strict=True):
+    for one, level, p_holm in zip(family, levels, adjusted, strict=False):
         decided = p_holm <= ALPHA
-        alpha = ALPHA / (len(family) if decided or not num_undecided else num_undecided)
+        alpha = level / (size if decided or not num_undecided else num_undecided)
         bounds = one.interval(alpha)
         if bounds is None:
             found.append(Adjusted(p_holm, None, None, alpha))

@@ -7,6 +7,9 @@ replaced them. `lce gc` keeps their artifacts only if input data of the last pla
 expectations.json lists each version of a study's hypothesis and expectations, with the time and the
 number of results at which a run first saw this version. Expectations of a version without results
 were written before the study could show anything; all later ones are amendments.
+
+looks.json lists the looks of a study with `looks`: time, look, version of the expectations, and the
+outcome of each comparison. Only looks at the plan's own version count.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from lce_core.store.records import write_json
 PLAN = "plan.json"
 EARLIER = "earlier.json"
 EXPECTATIONS = "expectations.json"
+LOOKS = "looks.json"
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError)
 """Exceptions that a missing or damaged plan.json or earlier.json can cause."""
 
@@ -50,6 +54,13 @@ _REGISTRATION = {
     "results_before": int,
     "hypothesis": _TEXT_OR_NONE,
     "expects": list,
+}
+_LOOK = {"at": str, "sha256": str, "look": int, "seeds": int, "comparisons": list}
+_TESTED = {
+    **{name: kind for name, kind in _COMPARISON.items() if name not in ("entry", "text")},
+    "outcome": str,
+    **dict.fromkeys(("look", "num_seeds"), int),
+    **dict.fromkeys(("level", "p_holm"), float),
 }
 _PLAN = {
     "study": str,
@@ -81,6 +92,8 @@ def read_plan(file: Path) -> dict[str, Any]:
         _require(training, _TRAINING)
     for comparison in plan["expects"]:
         _require(comparison, _COMPARISON)
+    if not all(isinstance(number, int) for number in plan.get("looks", ())):
+        raise ValueError(f"no valid value for the key 'looks': {plan['looks']!r}")
     return plan
 
 
@@ -93,14 +106,56 @@ def register(folder: Path, plan: Mapping[str, Any], held: Collection[str]) -> No
       held: Ids of the steps whose artifacts are in the store.
     """
     found = registrations(folder)
-    content = {key: plan[key] for key in ("hypothesis", "expects")}
-    digest = fingerprint(content)
+    content, digest = _registered(plan)
     if found and found[-1]["sha256"] == digest:
         return
     results = {cell["cell"] for cell in plan["cells"]}.intersection(held)
     now = datetime.now(UTC).isoformat(timespec="seconds")
     new = {"at": now, "sha256": digest, "results_before": len(results), **content}
     write_json(folder / EXPECTATIONS, {"registrations": [*found, new]})
+
+
+def _registered(plan: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+    """Return what is registered of a plan, and its digest."""
+    content = {key: plan[key] for key in ("hypothesis", "expects", "looks") if key in plan}
+    return content, fingerprint(content)
+
+
+def looks(folder: Path, plan: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the looks at the plan's hypothesis and expectations, oldest first."""
+    _, digest = _registered(plan)
+    return [one for one in all_looks(folder) if one["sha256"] == digest]
+
+
+def all_looks(folder: Path) -> list[dict[str, Any]]:
+    """Return all entries of looks.json, oldest first; none if the file is unreadable."""
+    try:
+        found: list[dict[str, Any]] = read_mapping(folder / LOOKS)["looks"]
+        for one in found:
+            _require(one, _LOOK)
+            for comparison in one["comparisons"]:
+                _require(comparison, _TESTED)
+    except UNREADABLE:
+        return []
+    return found
+
+
+def record_look(
+    folder: Path, plan: Mapping[str, Any], look: int, comparisons: Iterable[Mapping[str, Any]]
+) -> None:
+    """Append a look with the outcome of each comparison to looks.json.
+
+    Args:
+      folder: The study's folder, home/studies/<study>.
+      plan: The output of `StudyPlan.to_json`.
+      look: Number of the look, counted from 1.
+      comparisons: The tested comparisons, with the keys of `_TESTED`.
+    """
+    _, digest = _registered(plan)
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    new = {"at": now, "sha256": digest, "look": look, "seeds": plan["looks"][look - 1]}
+    kept = [{name: one[name] for name in _TESTED} for one in comparisons]
+    write_json(folder / LOOKS, {"looks": [*all_looks(folder), {**new, "comparisons": kept}]})
 
 
 def registrations(folder: Path) -> list[dict[str, Any]]:

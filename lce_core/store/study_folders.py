@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,10 @@ from lce_core.store.plain_text import lone_surrogates, writable
 from lce_core.store.planned import (
     EXPECTATIONS,
     PLAN,
+    all_looks,
+    looks,
     read_plan,
+    record_look,
     register,
     registrations,
     replace_plan,
@@ -85,6 +88,20 @@ class StudyFolders:
         """
         found = sorted(self._folder.glob(f"*/{EXPECTATIONS}"))
         return {file.parent.name: writable(registrations(file.parent)) for file in found}
+
+    def looks(self, plan: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Return the looks at a plan's expectations that runs have recorded, oldest first."""
+        return looks(self._folder / plan["study"], plan) if "looks" in plan else []
+
+    def has_other_looks(self, plan: Mapping[str, Any]) -> bool:
+        """Return True if all recorded looks are at other expectations than the plan's."""
+        return bool(all_looks(self._folder / plan["study"])) and not self.looks(plan)
+
+    def record_look(
+        self, plan: Mapping[str, Any], look: int, comparisons: Iterable[Mapping[str, Any]]
+    ) -> None:
+        """Record the outcomes of a look, counted from 1, so that later runs keep them."""
+        record_look(self._make_folder(plan["study"]), plan, look, comparisons)
 
     def _make_folder(self, study: str) -> Path:
         return make_folder(self._folder / study)

@@ -8,7 +8,7 @@ plan's steps in a store.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -67,6 +67,8 @@ class PlannedCell:
     expected: Step | None = None
     """If input data is missing: the step with a temporary fingerprint (see `StudyPlan.expected`).
     None if no data is missing, or if the cell could not be computed even with the data."""
+    settled: bool = False
+    """True if a look has settled all comparisons of the method, so that this seed is not needed."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,23 @@ class StudyPlan:
         """Return True if the cell has no id because input data or its base model is missing."""
         return cell.expected is not None or cell.base_model not in self.known_models
 
+    def with_cells(self, cells: Sequence[PlannedCell]) -> StudyPlan:
+        """Return the plan with only `cells` and all steps that these cells need.
+
+        The steps in `expected`, whose input data is missing, are reduced in the same way.
+        """
+        known = {**self.expected, **self.steps}
+        needed: set[str] = set()
+        waiting = [one.fingerprint for cell in cells for one in (cell.step, cell.expected) if one]
+        while waiting:
+            fingerprint = waiting.pop()
+            if fingerprint not in needed:
+                needed.add(fingerprint)
+                waiting.extend(known[fingerprint].parents.values())
+        steps = {name: step for name, step in self.steps.items() if name in needed}
+        expected = {name: step for name, step in self.expected.items() if name in needed}
+        return StudyPlan(self.study, steps, tuple(cells), expected)
+
     def to_json(self) -> dict[str, Any]:
         """Return the content of `plan.json`, from which the catalog reads cells and trainings."""
         trained = [s for s in self.steps.values() if issubclass(kind_named(s.kind), TrainingSpec)]
@@ -101,6 +120,7 @@ class StudyPlan:
             "study": self.study.study,
             "hypothesis": self.study.hypothesis,
             "expects": list(self.study.comparisons(contexts)),
+            **({"looks": list(self.study.looks)} if self.study.looks else {}),
             "target_context": self.study.target_context,
             "base_contexts": contexts,
             "cells": [_cell_json(cell, self.waits_for_data(cell)) for cell in self.cells],
@@ -376,7 +396,7 @@ def _cell_json(cell: PlannedCell, waits_for_data: bool) -> dict[str, Any]:
     axes = {
         name: getattr(cell, name)
         for name in PlannedCell.__dataclass_fields__
-        if name not in ("step", "checkpoint", "unavailable", "expected", "choice")
+        if name not in ("step", "checkpoint", "unavailable", "expected", "choice", "settled")
     }
     step, checkpoint = cell.step, cell.checkpoint
     return {
@@ -389,4 +409,5 @@ def _cell_json(cell: PlannedCell, waits_for_data: bool) -> dict[str, Any]:
         "blocked_by": [parent[:ID_DIGITS] for parent in step.parents.values()] if step else [],
         "unavailable": cell.unavailable,
         "waits_for_data": waits_for_data,
+        **({"settled": True} if cell.settled else {}),
     }

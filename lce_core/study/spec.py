@@ -42,6 +42,8 @@ MAX_LABEL = 64
 """Maximum characters of a label. An artifact's folder name, which file systems limit to 255 bytes,
 contains two labels: those of the base model and of the method."""
 MAX_SEEDS = 1000
+MIN_LOOK = 2
+"""Minimum number of seeds at a look: one seed does not show how much seeds vary."""
 MAX_CELLS = 250_000
 """Maximum number of cells of a study. Planning 248,400 cells takes 172 s and 1.3 GB of memory on
 two busy cores. Both grow with the number of cells."""
@@ -231,6 +233,10 @@ class StudySpec(BaseModel):
     compared. They are not part of any fingerprint."""
     tune: Tune | None = None
     """Grid of one training setting, from which each tuned variant also gets its own best value."""
+    looks: tuple[int, ...] | None = Field(default=None, min_length=1)
+    """Numbers of seeds after which a run tests the comparisons in `expects`, such as [2, 4, 6]. The
+    last one is the number of seeds. Methods whose comparisons are all settled are not computed for
+    later seeds. By default the comparisons are tested once, after all seeds."""
     upsampling: Upsampling = Upsampling()
     """Sampling of training text by document length."""
     evaluation: Evaluation = Evaluation()
@@ -464,6 +470,31 @@ class StudySpec(BaseModel):
                             "change methods, tasks or lengths of one of the two entries",
                         )
                     seen[cell] = index
+        return self
+
+    @model_validator(mode="after")
+    def _looks(self) -> StudySpec:
+        if not (looks := self.looks):
+            return self
+        number, steps = len(self.seeds), itertools.pairwise(looks)
+        problems = {
+            "looks of a study without `expects` of methods": all(
+                one.predicts for one in self.expects
+            ),
+            f"{looks[0]}, too few seeds for a test": looks[0] < MIN_LOOK,
+            "numbers that do not increase": any(after <= before for before, after in steps),
+            f"a look after the end: {looks[-1]} of {number} seeds": looks[-1] > number,
+            f"{looks[-1]} as the last look at {number} seeds": looks[-1] < number,
+        }
+        for problem in (text for text, is_so in problems.items() if is_so):
+            raise SpecError(
+                "looks",
+                problem,
+                f"increasing numbers of seeds from {MIN_LOOK} to all {number} seeds, and `expects`"
+                " with the comparisons that each look tests",
+                f"write, for example, `looks: [{max(MIN_LOOK, number // 2)}, {number}]`, add"
+                " `expects`, or remove `looks`",
+            )
         return self
 
     @model_validator(mode="after")

@@ -116,6 +116,8 @@ def _study(data: dict[str, Any], where: str) -> StudySpec:
     if "tune" in data:
         common = fields.get("training"), fields["tune"].field
         fields["methods"] = tuple(_with_best(fields["methods"], *common))
+    if data.get("looks") is not None:
+        fields["looks"] = _tuple(data["looks"], f"{at}looks")
     if "expects" in data:
         expectation = partial(_section, section=Expectation)
         fields["expects"] = _parsed(data["expects"], f"{at}expects", expectation)

@@ -287,6 +287,70 @@ def test_six_documents_are_too_few_and_say_how_many_would_do(tmp_path: Path) -> 
         assert number == 6 or mean_power(number - 1, effect) < 0.81
 
 
+def expected_against_none(method: str) -> dict[str, Any]:
+    return {
+        "entry": 0, "text": f"{method} wins.", "base_model": "toy_llama", "method": method,
+        "frozen": False, "expected": "better", "margin": None, "other_method": "none",
+        "other_frozen": True, "benchmark": "passkey", "eval_length": 512,
+    }  # fmt: skip
+
+
+def against_none(path: Path) -> dict[str, dict[str, Any]]:
+    rows = ask(path, "FROM paired_difference WHERE other_method = 'none' AND task IS NOT NULL")
+    return {row["method"]: row for row in rows}
+
+
+def test_a_comparison_is_tested_at_the_last_look_that_both_methods_have_finished(
+    tmp_path: Path,
+) -> None:
+    unfinished = [
+        replace(cell, scores=[]) if (cell.method, cell.seed) == ("yarn", 2) else cell
+        for cell in passkeys()
+    ]
+    early = [cell for cell in passkeys() if cell.seed < 2]
+    expects = [expected_against_none(method) for method in ("pi", "yarn")]
+    registered = [row | {"looks": [2, 3]} for row in registrations((0, expects))]
+    options: dict[str, Any] = {"expects": expects, "registered": registered, "looks": [2, 3]}
+    found = against_none(written(tmp_path / "looks.duckdb", unfinished, **options))
+    after_two = against_none(written(tmp_path / "two.duckdb", early))
+    after_all = against_none(written(tmp_path / "all.duckdb", unfinished))
+    assert [found[name]["look"] for name in ("pi", "yarn", "twin")] == [2, 1, 2]
+    assert [found[name]["look_seeds"] for name in ("pi", "yarn", "twin")] == [3, 2, 3]
+    assert found["yarn"]["p_value"] == pytest.approx(after_two["yarn"]["p_value"])
+    assert found["pi"]["p_value"] == pytest.approx(after_all["pi"]["p_value"])
+    # Lan and DeMets 1983, at two of three seeds.
+    first = 2 * stats.norm.sf(stats.norm.ppf(0.975) / np.sqrt(2 / 3))
+    for name, level in (("pi", 0.05 - first), ("yarn", first)):
+        assert found[name]["level"] == pytest.approx(level)
+        assert found[name]["family"] == "primary"
+    raised = sorted(row["p_value"] * 0.05 / row["level"] for row in (found["pi"], found["yarn"]))
+    corrected = sorted(found[name]["p_holm"] for name in ("pi", "yarn"))
+    assert corrected == pytest.approx([2 * raised[0], max(2 * raised[0], raised[1])])
+
+    pi = {name: value for name, value in expects[0].items() if name not in ("entry", "text")}
+    settled = {
+        "study": "s", "tested_at": registered[0]["registered_at"], **pi, "look": 1,
+        "num_seeds": 2, "level": first, "p_holm": 0.001, "outcome": "confirmed",
+    }  # fmt: skip
+    path = written(tmp_path / "settled.duckdb", unfinished, tested=[settled], **options)
+    assert against_none(path)["pi"]["look_seeds"] == 2
+    assert against_none(path)["pi"]["p_value"] == pytest.approx(after_two["pi"]["p_value"])
+    (outcome,) = ask(path, "SELECT outcome, settled_seeds FROM expectations WHERE method = 'pi'")
+    assert outcome == {"outcome": "confirmed", "settled_seeds": 2}
+
+
+def test_looks_that_were_changed_after_a_result_make_all_comparisons_exploratory(
+    tmp_path: Path,
+) -> None:
+    expects = [expected_against_none("pi")]
+    before, after = registrations((0, expects), (5, expects))
+    registered = [before | {"looks": None}, after | {"looks": [2, 3]}]
+    path = written(
+        tmp_path / "c.duckdb", passkeys(), expects=expects, registered=registered, looks=[2, 3]
+    )
+    assert against_none(path)["pi"]["family"] == "exploratory"
+
+
 def test_expectations_that_were_added_after_a_result_are_exploratory(tmp_path: Path) -> None:
     expected = {
         "entry": 0, "text": "yarn beats pi", "base_model": "toy_llama", "method": "yarn",

@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -364,6 +365,17 @@ def test_an_expectation_that_was_added_after_results_says_so(tmp_path: Path) -> 
     assert in_words(rows(path, "FROM registrations")) == (
         "Registered 2026-01-02 00:00 UTC before the first result (sha256 1)."
         " Changed 2026-01-03 00:00 UTC after 7 results (sha256 2)."
+    )
+
+
+def test_the_looks_of_a_registration_are_named_with_the_methods_that_they_settled() -> None:
+    version = {
+        "registered_at": datetime(2026, 1, 2), "results_before": 0, "sha256": "1", "looks": [3, 6],
+    }  # fmt: skip
+    settled = [{"method": "yarn", "frozen": False, "num_seeds": 3}]
+    assert in_words([version], settled).endswith(
+        "(sha256 1). Looks at 3 and 6 seeds (levels 0.0056, 0.044); settled: yarn tuned after 3"
+        " seeds."
     )
 
 

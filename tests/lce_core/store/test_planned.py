@@ -9,7 +9,14 @@ from typing import Any
 
 import pytest
 
-from lce_core.store.planned import EXPECTATIONS, register, registrations
+from lce_core.store.planned import (
+    EXPECTATIONS,
+    LOOKS,
+    looks,
+    record_look,
+    register,
+    registrations,
+)
 
 PLAN: dict[str, Any] = {
     "hypothesis": "YaRN wins.",
@@ -58,3 +65,16 @@ def test_a_damaged_file_proves_nothing_and_is_replaced(tmp_path: Path, content: 
     (only,) = registrations(tmp_path)
     assert only["results_before"] == 1
     assert json.loads((tmp_path / EXPECTATIONS).read_text())["registrations"] == [only]
+
+
+def test_only_looks_at_the_plans_own_expectations_count(tmp_path: Path) -> None:
+    plan = {**PLAN, "expects": [COMPARISON], "looks": [2, 3]}
+    tested = {**COMPARISON, "outcome": "confirmed", "look": 1, "num_seeds": 2}
+    record_look(tmp_path, plan, 1, [{**tested, "level": 0.016, "p_holm": 0.01}])
+    (only,) = looks(tmp_path, plan)
+    assert (only["look"], only["seeds"]) == (1, 2)
+    assert only["comparisons"][0]["outcome"] == "confirmed"
+    for changed in ({"looks": [2, 4]}, {"expects": []}, {"hypothesis": "PI wins."}):
+        assert looks(tmp_path, {**plan, **changed}) == []
+    (tmp_path / LOOKS).write_text('{"looks": [{"at": 3}]}')
+    assert looks(tmp_path, plan) == []

@@ -417,3 +417,29 @@ def test_pose_trains_short_rows_of_methods_that_only_change_frequencies() -> Non
     several = tuned(name="abf_multi_stage", train_length=128)
     with pytest.raises(SpecError, match="trains in several runs"):
         compile_study(parse_study(edited(methods=[several]), "my.yaml"), {})
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"looks": [2, 3]}, "looks of a study without `expects` of methods"),
+        ({"looks": [1, 3], "expects": [EXPECTED]}, "1, too few seeds for a test"),
+        ({"looks": [3, 3], "expects": [EXPECTED]}, "numbers that do not increase"),
+        ({"looks": [2, 4], "expects": [EXPECTED]}, "a look after the end: 4 of 3 seeds"),
+        ({"looks": [2], "expects": [EXPECTED]}, "2 as the last look at 3 seeds"),
+        ({"looks": [], "expects": [EXPECTED]}, "a list with at least one entry"),
+        ({"looks": ["two"], "expects": [EXPECTED]}, "looks"),
+    ],
+)
+def test_looks_that_cannot_test_are_refused(changes: dict[str, Any], problem: str) -> None:
+    assert problem in refusal(edited(**changes))
+
+
+def test_looks_change_no_id() -> None:
+    without, looking = (
+        compile_study(parse_study(edited(expects=[EXPECTED], **changes), "my.yaml"), {})
+        for changes in ({}, {"looks": [2, 3]})
+    )
+    assert list(without.steps) == list(looking.steps)
+    assert "looks" not in without.to_json()
+    assert looking.to_json()["looks"] == [2, 3]

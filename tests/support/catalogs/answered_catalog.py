@@ -62,14 +62,17 @@ def written(
     expects: Sequence[dict[str, Any]] = (),
     trained: int | None = TRAINED,
     registered: Sequence[dict[str, Any]] = (),
+    looks: Sequence[int] | None = None,
+    tested: Sequence[dict[str, Any]] = (),
 ) -> Path:
     """The catalog of one study, `s`, with target context 512; `path` must be new.
 
-    `expects` holds comparisons as in a plan, `registered` rows of `history.registration`.
+    `expects` holds comparisons as in a plan, `registered` rows of `history.registration`,
+    `tested` rows of `history.look`.
     """
     study = {
         "study": "s", "hypothesis": hypothesis, "target_context": 512, "base_model": BASE_MODEL,
-        "trained_context": trained,
+        "trained_context": trained, "looks": looks and list(looks),
     }  # fmt: skip
     rows: dict[str, list[dict[str, Any]]] = {"study": [study]}
     if expects:
@@ -81,7 +84,8 @@ def written(
                 rows.setdefault(table, []).extend(found)
         shared |= {cell.result} - {""}
     tables = {name: pa.Table.from_pylist(found) for name, found in rows.items()}
-    write_tables(tables, path, pa.Table.from_pylist(list(registered)))
+    history = {"registration": list(registered), "look": list(tested)}
+    write_tables(tables, path, {name: pa.Table.from_pylist(own) for name, own in history.items()})
     return path
 
 

@@ -1,0 +1,11 @@
+WITH sides AS (
+    SELECT base_model, method, frozen, settled_seeds FROM expectations WHERE study = $study
+    UNION ALL
+    SELECT base_model, other_method, other_frozen, settled_seeds FROM expectations
+    WHERE study = $study
+)
+SELECT base_model, method, frozen, max(settled_seeds) AS num_seeds
+FROM sides
+GROUP BY base_model, method, frozen
+HAVING count(*) = count(settled_seeds)
+ORDER BY num_seeds, base_model, method, frozen

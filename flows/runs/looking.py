@@ -1,0 +1,100 @@
+"""Looks of a run: test a study's comparisons after some of its seeds, and drop settled methods.
+
+A run computes a study with `looks` in stages: the seeds up to the next look, the tests, then the
+seeds up to the look after it. The store keeps the outcome of each look, from which every later run
+and `lce plan` omit the same cells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from flows.run_context import RunContext
+from flows.work import RunOptions, Work, preflight
+from lce_core.store.artifacts import Store
+from lce_core.study.looks import (
+    SETTLED,
+    key_of,
+    settled_comparisons,
+    settled_methods,
+    tested_at_looks,
+)
+from lce_core.study.variants import variant_label
+from tasks.projections import refresh
+from tasks.questions import read
+
+_COLUMNS = (
+    *("base_model", "method", "frozen", "other_method", "other_frozen", "benchmark"),
+    *("eval_length", "expected", "margin", "outcome", "look", "num_seeds", "level", "p_holm"),
+)
+# A study's name is kebab-case, so it needs no quoting.
+_TESTED = (
+    f"SELECT {', '.join(_COLUMNS)} FROM expectations WHERE study = '{{study}}'"
+    " AND family = 'primary' AND look IS NOT NULL"
+)
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What the looks after a stage of a run have found."""
+
+    lines: tuple[str, ...]
+    """A line for the user per study that was tested."""
+    goes_on: bool
+    """True if the run has a next stage."""
+
+
+def look(run: RunContext) -> Looked:
+    """Test the comparisons of the run's studies that have reached a look, and record the outcomes.
+
+    Failed cells do not stop a look: their comparisons stay open. If seeds are left, give the run
+    the work of its next stage.
+    """
+    reached = [work for work in run.works if work.look]
+    if not reached:
+        return Looked((), goes_on=False)
+    store = refresh(run.execution.home)
+    lines = tuple(_tested(work, store) for work in reached)
+    goes_on = any(work.look != len(work.wanted.study.looks or ()) for work in reached)
+    if goes_on:
+        studies = [work.request.study for work in run.works]
+        # Looks belong to runs without --select and --budget, so no option is left to repeat.
+        run.start(preflight(studies, run.execution, RunOptions()))
+    return Looked(lines, goes_on)
+
+
+def _tested(work: Work, store: Store) -> str:
+    """Record a study's look, unless another run has, and return a line for the user."""
+    plan, number = work.request.plan.to_json(), work.look
+    assert number is not None
+    before = store.studies.looks(plan)
+    if all(one["look"] != number for one in before):
+        settled = settled_comparisons(before)
+        rows = read(store.home, _TESTED.format(study=plan["study"]))
+        found = [dict(zip(_COLUMNS, row, strict=True)) for row in rows]
+        tested = [one for one in _one_each(found) if key_of(one) not in settled]
+        store.studies.record_look(plan, number, tested)
+    after = store.studies.looks(plan)
+    methods = settled_methods(plan["expects"], after)
+    several = len(work.wanted.study.base_models) > 1
+    names = [
+        variant_label(method, frozen) + f" ({base_model})" * several
+        for (base_model, method, frozen), at in methods.items()
+        if at == number
+    ]
+    total = len(tested_at_looks(plan["expects"]))
+    settled_now = f"settled: {', '.join(names)}" if names else "no method is settled"
+    return (
+        f"{plan['study']}: look {number} after {plan['looks'][number - 1]} seeds:"
+        f" {len(settled_comparisons(after))} of {total} comparisons settled so far; {settled_now}"
+    )
+
+
+def _one_each(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return a row per comparison; of a benchmark's several profiles one that is not settled."""
+    found: dict[tuple[Any, ...], Mapping[str, Any]] = {}
+    for row in sorted(rows, key=lambda row: row["outcome"] not in SETTLED, reverse=True):
+        found.setdefault(key_of(row), row)
+    return list(found.values())

@@ -1,0 +1,102 @@
+"""Which methods a study with `looks` need not compute for later seeds, because a look settled them.
+
+A comparison is settled when a look confirms or contradicts its expectation. A method is settled
+when all its comparisons with one base model are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from lce_core.study.plan import PlannedCell, StudyPlan
+
+SETTLED = ("confirmed", "contradicted")
+"""Outcomes after which a comparison is final."""
+_SIDES = (("method", "frozen"), ("other_method", "other_frozen"))
+_COMPARISON = (
+    *("base_model", "method", "frozen", "other_method", "other_frozen"),
+    *("benchmark", "eval_length", "expected", "margin"),
+)
+
+Variant = tuple[str, str, bool]
+"""Base model, label of the method, and True if it is frozen."""
+Looks = Iterable[Mapping[str, Any]]
+"""Recorded looks (`lce_core.store.planned.looks`)."""
+
+
+def key_of(comparison: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return what identifies a comparison in a plan's `expects` and in a recorded look."""
+    return tuple(comparison[name] for name in _COMPARISON)
+
+
+def tested_at_looks(expects: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the comparisons of a plan that looks test: those of methods that the study expects.
+
+    These are neither rank agreements nor the comparisons that every study makes.
+    """
+    return [one for one in expects if one["entry"] is not None and one["method"] is not None]
+
+
+def settled_comparisons(looks: Looks) -> dict[tuple[Any, ...], int]:
+    """Return the number of the look that settled each settled comparison, by `key_of`."""
+    return {
+        key_of(one): max(look["look"], one["look"])
+        for look in looks
+        for one in look["comparisons"]
+        if one["outcome"] in SETTLED
+    }
+
+
+def settled_methods(expects: Iterable[Mapping[str, Any]], looks: Looks) -> dict[Variant, int]:
+    """Return the number of the look that settled the last comparison of each settled method."""
+    settled = settled_comparisons(looks)
+    found: dict[Variant, list[int | None]] = {}
+    for one in tested_at_looks(expects):
+        for method, frozen in _SIDES:
+            variant = (one["base_model"], one[method], one[frozen])
+            found.setdefault(variant, []).append(settled.get(key_of(one)))
+    return {
+        variant: max(number for number in numbers if number is not None)
+        for variant, numbers in found.items()
+        if None not in numbers
+    }
+
+
+def without_settled(plan: StudyPlan, looks: Looks) -> StudyPlan:
+    """Return the plan without the later seeds of settled methods; their cells are unavailable."""
+    after, seeds = plan.study.looks or (), plan.study.seeds
+    methods = settled_methods(plan.study.comparisons(), looks)
+    if not methods:
+        return plan
+
+    def reduced(cell: PlannedCell) -> PlannedCell:
+        look = methods.get((cell.base_model, cell.method, cell.frozen))
+        if look is None or seeds.index(cell.seed) < after[look - 1]:
+            return cell
+        reason = f"settled at look {look} ({after[look - 1]} seeds)"
+        return replace(
+            cell,
+            step=None,
+            checkpoint=None,
+            choice=None,
+            expected=None,
+            unavailable=reason,
+            settled=True,
+        )
+
+    return plan.with_cells([reduced(cell) for cell in plan.cells])
+
+
+def up_to_look(plan: StudyPlan, look: int) -> StudyPlan:
+    """Return the plan with only the seeds up to a look, counted from 1."""
+    seeds = plan.study.seeds[: (plan.study.looks or ())[look - 1]]
+    return plan.with_cells([cell for cell in plan.cells if cell.seed in seeds])
+
+
+def next_look(study_looks: Sequence[int], looks: Looks) -> int | None:
+    """Return the number of the first look that is not recorded; None if all are."""
+    recorded = {look["look"] for look in looks}
+    numbers = range(1, len(study_looks) + 1)
+    return next((number for number in numbers if number not in recorded), None)

@@ -1,0 +1,213 @@
+"""A study with looks drops a settled method, and every later command knows it from the store.
+
+Strategy: workers compute a tiny study of a plug-in benchmark that scripts which share of prompts a
+method answers right: pi nearly all, the base model and ntk_aware one in ten. Its state in the
+middle of a look is made by removing files, as a killed process leaves it.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from flows.pulling import pull_studies
+from flows.request import compile_request
+from flows.settings import make_execution
+from flows.work import RunOptions, preflight
+from lce.views import plan_view, planning
+from lce_core.execution import Execution
+from lce_core.store.artifacts import Store
+from lce_core.study.looks import settled_methods
+from tasks.questions import read
+from tests.support.studies import SMOKE, library_text
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+BENCHMARK = '''
+"""Prompts of which a method answers a fixed share right."""
+from typing import ClassVar
+import numpy as np
+import torch
+from lce_core.benchmarks import Benchmark, CellResult, Form, Sample, Sequences, Source, score
+from lce_core.statistics.estimates import wilson
+
+VERSION = 1
+SOURCE = Source(paper="own", place="tests", reference="own")
+EVIDENCE = ()
+
+
+class Guesses(Benchmark):
+    """Share of right answers."""
+
+    unit: ClassVar[str] = "accuracy"
+    seeded: ClassVar[bool] = True
+    default_metric: ClassVar[str] = "right"
+    forms: ClassVar = {"tiny": Form("answers without a model")}
+
+    def tasks(self):
+        return ("all",)
+
+    def num_tokens(self, task, eval_length, held_out_tokens):
+        return 100
+
+    def evaluate(self, request):
+        request.model.begin_request(100)  # a pass gives the cell a cost
+        request.model.hidden_states(torch.ones(1, 100, dtype=torch.long))
+        name = request.model.method.plugin_name
+        right = np.arange(100) < (90 if name == "pi" else 10)
+        np.random.default_rng([request.seed, len(name)]).shuffle(right)
+        samples = tuple(
+            Sample(index, 1, float(one), None, "yes", "yes") for index, one in enumerate(right)
+        )
+        found = score("right", wilson(int(right.sum()), 100), higher_is_better=True)
+        return CellResult((found,), samples, sequences=Sequences.of([1] * 100))
+
+
+BENCHMARK = Guesses
+'''
+EXPECTS = [
+    {"better": name, "than": ["none"], "benchmark": "guesses"} for name in ("pi", "ntk_aware")
+]
+STUDY: dict[str, Any] = SMOKE | {
+    "study": "looked",
+    "corpus": {"name": "jsonl_folder", "domain_names": ["code"], "held_out_percent": 30},
+    "base_models": [{"name": "toy_llama", "steps": 1}],
+    "methods": ["none", "pi", "ntk_aware"],
+    "benchmarks": [{"name": "guesses", "profile": "tiny", "lengths": [128]}],
+    "seeds": [3, 0, 1],
+    "expects": EXPECTS,
+    "looks": [2, 3],
+}
+DONE = "SELECT method, seed FROM cells WHERE status = 'done' ORDER BY ALL"
+OUTCOMES = (
+    "SELECT method, outcome, look, num_seeds, settled_seeds, p_holm FROM expectations"
+    " ORDER BY method"
+)
+
+
+class Looked:
+    """The tiny study, computed once."""
+
+    def __init__(self, folder: Path) -> None:
+        plugins = folder / "plugins" / "benchmarks"
+        plugins.mkdir(parents=True)
+        (plugins / "guesses.py").write_text(BENCHMARK, encoding="utf-8")
+        library_text(folder / "text")
+        self.file = folder / "study.yaml"
+        self.folder = folder
+        self.write()
+        pull_studies([str(self.file)], self.execution("home"), RunOptions())
+
+    def write(self, **changes: Any) -> None:
+        self.file.write_text(yaml.safe_dump({**STUDY, **changes}), encoding="utf-8")
+
+    def execution(self, home: str) -> Execution:
+        return make_execution(
+            {
+                "home": self.folder / home,
+                "device": "cpu",
+                "slots": 1,
+                "data_folders": {"text": self.folder / "text"},
+                "plugin_folders": (self.folder / "plugins",),
+            }
+        )
+
+    def copy(self, name: str) -> Execution:
+        shutil.copytree(self.folder / "home", self.folder / name)
+        return self.execution(name)
+
+
+@pytest.fixture(scope="module")
+def looked(tmp_path_factory: pytest.TempPathFactory) -> Looked:
+    return Looked(tmp_path_factory.mktemp("looked"))
+
+
+def recorded(home: Path) -> list[dict[str, Any]]:
+    found = json.loads((home / "studies" / "looked" / "looks.json").read_text())["looks"]
+    return [{name: value for name, value in one.items() if name != "at"} for one in found]
+
+
+def test_a_method_is_dropped_at_the_look_that_settles_it(looked: Looked) -> None:
+    home = looked.folder / "home"
+    # The base model stays, because the comparison of ntk_aware is open.
+    kept = [(name, seed) for name in ("none", "ntk_aware") for seed in (0, 1, 3)]
+    assert read(home, DONE) == sorted([*kept, ("pi", 0), ("pi", 3)])
+    ntk, pi = read(home, OUTCOMES)
+    assert ntk[:5] == ("ntk_aware", "undecided", 2, 3, None)
+    assert pi[:5] == ("pi", "confirmed", 1, 2, 2)
+    assert pi[5] < 1e-6
+    first, second = recorded(home)
+    assert [(one["look"], one["seeds"]) for one in (first, second)] == [(1, 2), (2, 3)]
+    outcomes = [
+        [(c["method"], c["outcome"]) for c in one["comparisons"]] for one in (first, second)
+    ]
+    assert [sorted(one) for one in outcomes] == [
+        [("ntk_aware", "undecided"), ("pi", "confirmed")],
+        [("ntk_aware", "undecided")],
+    ]
+
+
+def test_the_plan_shows_looks_and_why_cells_are_left_out(
+    looked: Looked, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = planning.inspect_study(str(looked.file), looked.execution("home"))
+    assert found.change_counts() == {"done": 8, "unavailable": 1}
+    plan_view.show(found, every_cell=False)
+    shown = capsys.readouterr().out
+    assert "x 1 cell pi on guesses: settled at look 1 (2 seeds)" in shown
+    assert "looks at 2 and 3 seeds (levels 0.016, 0.034)" in shown
+
+
+def test_a_killed_run_is_resumed_with_the_same_decisions(looked: Looked) -> None:
+    execution = looked.copy("killed")
+    home = execution.home
+    # Killed before the first look: no outcome is recorded, and no cell of the last seed is done.
+    (home / "studies" / "looked" / "looks.json").unlink()
+    for cell in (home / "artifacts" / "cell").glob("*-s1-*"):
+        shutil.rmtree(cell)
+    plan = compile_request(str(looked.file), execution).plan
+    assert sum(cell.settled for cell in plan.cells) == 0  # nothing recorded, nothing dropped
+    pull_studies([str(looked.file)], execution, RunOptions())
+    assert recorded(home) == recorded(looked.folder / "home")
+    assert read(home, DONE) == read(looked.folder / "home", DONE)
+    assert read(home, OUTCOMES) == read(looked.folder / "home", OUTCOMES)
+
+
+def test_looks_at_other_expectations_do_not_count(looked: Looked) -> None:
+    execution = looked.copy("amended")
+    try:
+        looked.write(expects=EXPECTS[:1])
+        plan = compile_request(str(looked.file), execution).plan
+        assert not any(cell.settled for cell in plan.cells)
+        (work,) = preflight([str(looked.file)], execution, RunOptions())
+        assert any("earlier looks do not count" in note for note in work.notes)
+        assert work.look == 1
+        assert {cell.seed for cell in work.wanted.cells} == {3, 0}
+    finally:
+        looked.write()
+
+
+def test_a_selection_computes_what_it_names_and_tests_nothing(looked: Looked) -> None:
+    execution = looked.copy("selected")
+    (execution.home / "studies" / "looked" / "looks.json").unlink()
+    (work,) = preflight([str(looked.file)], execution, RunOptions(select="seed=1"))
+    assert work.look is None
+    assert {cell.seed for cell in work.wanted.cells} == {1}
+
+
+def test_a_variant_is_settled_when_its_last_open_comparison_is(looked: Looked) -> None:
+    plan = compile_request(str(looked.file), looked.execution("home")).plan.to_json()
+    looks = Store(looked.folder / "home").studies.looks(plan)
+    assert settled_methods(plan["expects"], looks) == {("toy_llama", "pi", True): 1}
+    for one in looks[1]["comparisons"]:
+        one["outcome"] = "contradicted"
+    assert settled_methods(plan["expects"], looks) == {
+        ("toy_llama", "pi", True): 1,
+        ("toy_llama", "none", True): 2,
+        ("toy_llama", "ntk_aware", True): 2,
+    }
