@@ -59,6 +59,10 @@ class Contents:
     """Many-shot accuracy by number of examples in the prompt, with intervals."""
     trainings: list[Row]
     """Training loss by number of tokens, averaged into 32 bins, mean over seeds."""
+    trials: list[Row]
+    """Validation loss of each tuned method with each value of the study's `tune`."""
+    own_best: list[Row]
+    """Scores of each tuned method at the common and at its own best value of the tuned setting."""
     papers: list[Row]
     """The study's values next to those printed in papers."""
     agreement: list[Row]

@@ -11,6 +11,10 @@ from lce_core import formats
 Value = str | int | float | bool | None
 
 
+class Best(float):
+    """A number that a table shows in bold."""
+
+
 @dataclass(frozen=True)
 class Table:
     """The unrounded values of a figure, as column names and rows."""
@@ -68,5 +72,7 @@ def _cell(value: Value) -> str:
     if isinstance(value, int):
         return f'<td class="number" data-value="{value}">{value:,}</td>'
     if isinstance(value, float):
-        return f'<td class="number" data-value="{value!r}">{formats.score(value)}</td>'
+        number = formats.score(value)
+        number = f"<b>{number}</b>" if isinstance(value, Best) else number
+        return f'<td class="number" data-value="{float(value)!r}">{number}</td>'
     return f"<td>{escape(value)}</td>"

@@ -33,6 +33,7 @@ from dashboards.sections import (
     shots,
     tasks,
     training,
+    tuning,
 )
 from dashboards.sections import expectations as expected_section
 from dashboards.writing import write_whole
@@ -47,6 +48,7 @@ _OF_A_BASE_MODEL: tuple[tuple[str, str, Callable[[Contents], str]], ...] = (
     ("positions", "Loss by position", positions.section),
     ("downstream", "Perplexity and downstream", downstream.section),
     ("tasks", "Task by task", tasks.section),
+    ("tuning", "Tuning", tuning.section),
     ("training", "Training", training.section),
     ("papers", "Papers", papers.section),
     ("cost", "Cost", cost.section),

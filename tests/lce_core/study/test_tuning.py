@@ -7,6 +7,8 @@ transformers computes from the trials' checkpoints.
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,9 @@ from transformers import AutoModelForCausalLM
 
 from catalog.build import build_catalog
 from catalog.queries import run_query
+from dashboards.contents import read_contents
+from dashboards.report import report_page
+from dashboards.sections import tuning
 from flows.settings import make_execution
 from lce_core.data.held_out import HeldOutText
 from lce_core.errors import DataError, SpecError
@@ -248,3 +253,26 @@ def test_the_catalog_has_each_trial_and_the_rate_that_was_used(
         ("pi", False, "pi", common),
         ("pi_best", False, "pi", 2.0e-3),
     ]
+
+
+@pytest.mark.slow
+def test_the_report_shows_each_trial_and_both_results(computed: tuple[StudyPlan, Store]) -> None:
+    _, store = computed
+    catalog = build_catalog(store)
+    page = report_page(catalog, "fair")
+    section = page[page.index('<section id="tuning">') :].partition("</section>")[0]
+    nll = run_query(catalog, "SELECT nll FROM trials WHERE method = 'pi_best' AND chosen")[1][0][0]
+    assert re.findall(r'data-value="([^"]*)"><b>', section)[1] == repr(nll)
+    assert tuning.AT_EDGE not in section
+    contents = read_contents(catalog, "fair")
+    places = [(row["benchmark"], row["eval_length"], row["method"]) for row in contents.own_best]
+    assert sorted(places) == [("perplexity", 128, "none"), ("perplexity", 128, "pi")]
+    asked = "SELECT method, value FROM benchmark_by_length WHERE NOT frozen"
+    values = dict(run_query(catalog, asked)[1])
+    for row in contents.own_best:
+        assert row["common_score"] == values[row["method"]]
+        assert row["own_score"] == values[f"{row['method']}_best"]
+        assert row["own_rank"] in (1, 2)
+    edge = [{**row, "at_edge": row["chosen"]} for row in contents.trials]
+    table = tuning.trials(replace(contents, trials=edge))
+    assert [row[-1] for row in table.rows] == [tuning.AT_EDGE] * 2
