@@ -13,9 +13,9 @@ from contextlib import contextmanager, suppress
 from rich.console import Console
 
 from flows.driver import drive, require_complete
+from flows.looking import look
 from flows.process_end import ProcessEnd
 from flows.run_context import RunContext
-from flows.runs.looking import look
 from flows.runs.run_progress import RunProgress
 from flows.runs.scheduling import Stop, Submit, UnitResult
 from flows.runs.threads import in_threads
