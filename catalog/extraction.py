@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict
 
 from catalog.holdings import Holdings, take_stock
+from catalog.long_perplexity import long_perplexities
 from catalog.status import cell_status
 from lce_core.errors import DataError, LceError
 from lce_core.methods import METHODS
@@ -135,6 +136,7 @@ def extract(store: Store) -> dict[str, pa.Table]:
         "cell": _table(_cell_rows(plans, holdings)),
         "trial": _table(_trial_rows(plans, holdings)),
         "artifact": _table(_artifact_rows(holdings, environments)),
+        "long_perplexity": _table(long_perplexities(plans, holdings)),
         "edge": _table(_edge_rows(holdings)),
         "environment": _table(_environment_rows(holdings, environments)),
         "verification": _table(_verification_rows(store)),

@@ -57,3 +57,22 @@ COMMENT ON COLUMN nll_by_position.value_of_done IS
     'Mean over the seeds that are done, even if some are missing, in nats per token; not comparable with other means.';
 COMMENT ON COLUMN nll_by_position.missing IS
     'Status, number and reason of the seeds that are not done; NULL if all are done.';
+
+CREATE VIEW long_perplexity AS
+FROM store.long_perplexity
+ORDER BY study, base_model, task, eval_length, method, frozen, seed;
+
+COMMENT ON VIEW long_perplexity IS
+    'LongPPL (arXiv:2410.23771) with the unmodified base model as evaluator, within its trained context: perplexity of the tokens that this model predicts much better with long context than with short context. Not the published variant, whose evaluator is Llama-3.1-8B.';
+COMMENT ON COLUMN long_perplexity.value IS
+    'Perplexity over the key tokens; lower is better. NULL if no key token has enough context at this length.';
+COMMENT ON COLUMN long_perplexity.ci_low IS
+    'Lower bound of the 95 % interval over documents, for these key tokens; NULL below six documents.';
+COMMENT ON COLUMN long_perplexity.ci_high IS
+    'Upper bound of the 95 % interval over documents, for these key tokens; NULL below six documents.';
+COMMENT ON COLUMN long_perplexity.num_key_tokens IS
+    'Number of key tokens: the long context raises their log-probability by more than 2 nats, to more than -2.';
+COMMENT ON COLUMN long_perplexity.evaluator_tokens IS
+    'Window length, in tokens, of the evaluator''s long context.';
+COMMENT ON COLUMN long_perplexity.short_tokens IS
+    'Minimum number of tokens before a key token in the evaluator''s short context (4,096 in the paper).';

@@ -182,6 +182,25 @@ CREATE TABLE store.token_nll (
 COMMENT ON TABLE store.token_nll IS
     'Mean negative log-likelihood of done cells by bin of token positions.';
 
+CREATE TABLE store.long_perplexity (
+    study VARCHAR NOT NULL,
+    base_model VARCHAR NOT NULL,
+    method VARCHAR NOT NULL,
+    frozen BOOLEAN NOT NULL,
+    seed BIGINT NOT NULL,
+    task VARCHAR NOT NULL,
+    profile VARCHAR,
+    eval_length BIGINT NOT NULL,
+    value DOUBLE,
+    ci_low DOUBLE,
+    ci_high DOUBLE,
+    num_key_tokens BIGINT NOT NULL,
+    evaluator_tokens BIGINT NOT NULL,
+    short_tokens BIGINT NOT NULL
+);
+COMMENT ON TABLE store.long_perplexity IS
+    'LongPPL of done perplexity cells, from the losses of their tokens.';
+
 CREATE TABLE store.loss (
     checkpoint VARCHAR NOT NULL,
     step BIGINT NOT NULL,

@@ -1,7 +1,7 @@
 """File names and Parquet schemas of a cell's artifact (the result of one benchmark evaluation).
 
-`lce_core.runners` writes the files. The catalog reads the two Parquet tables. lce does not read the
-array file; it is for users' own programs.
+`lce_core.runners` writes the files. The catalog reads the two Parquet tables, and the losses in the
+array file for LongPPL.
 """
 
 from __future__ import annotations
