@@ -27,8 +27,19 @@ def plan(
     json_form: Annotated[bool, typer.Option("--json", help="Print every cell as JSON.")] = False,
     cells: Annotated[bool, typer.Option("--cells", help="Print a line for every cell.")] = False,
     power: Annotated[
-        bool, typer.Option("--power", help="Print the smallest detectable differences.")
+        bool,
+        typer.Option(
+            "--power", help="Print detectable differences and costs by number of seeds and prompts."
+        ),
     ] = False,
+    detect: Annotated[
+        str | None,
+        typer.Option(help='With --power: the cheapest design for a difference, "0.05 accuracy".'),
+    ] = None,
+    variance_ratio: Annotated[
+        float,
+        typer.Option(help="With --power: variation between seeds, in standard errors of prompts."),
+    ] = 1.0,
     device_type: Annotated[
         str | None,
         typer.Option(help="Predict times for a100, h100, h200 or cpu. Default: this machine."),
@@ -39,9 +50,12 @@ def plan(
 ) -> None:
     """Show what `lce run` would compute, why, and how long it takes; compute nothing."""
     from flows.plans.budget import within_budget
-    from lce.views import plan_view, planning
+    from flows.plans.pricing import prices_of
+    from lce.views import designs, plan_view, planning
     from lce.views import power as visible
 
+    options = designs.Options.of(detect, variance_ratio)
+    power = power or options != designs.Options()
     found = planning.inspect_study(study, how, select, accept_plugin_change=accept_plugin_change)
     chosen = None
     if budget:
@@ -53,6 +67,8 @@ def plan(
             output["budget"] = chosen.to_json()
         if power:
             output["power"] = visible.as_json(found.plan)
+            prices = prices_of(found.plan, found.states, how, device_type)
+            output["designs"] = designs.as_json(found.plan, prices, options)
         say(json.dumps(output, indent=1))
         return
     plan_view.show(found, every_cell=cells, device=device_type)
@@ -60,6 +76,8 @@ def plan(
         say(line)
     if power:
         say("\n".join(visible.lines(found.plan)))
+        prices = prices_of(found.plan, found.states, how, device_type)
+        say("\n".join(designs.lines(found.plan, prices, options)))
 
 
 @with_execution(*FOLDERS)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import textwrap
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any
@@ -11,6 +12,7 @@ from lce_core.benchmarks import Benchmark
 from lce_core.statistics.power import UNRELATED, detectable_effect, detectable_share
 from lce_core.study.plan import PlannedCell, StudyPlan
 from lce_core.study.spec import BenchmarkEntry
+from lce_core.terminal import WIDTH
 
 HEADING = (
     "smallest difference between two methods that a paired test detects with 80 %\n"
@@ -73,8 +75,7 @@ def visible_differences(plan: StudyPlan) -> Iterator[Visible]:
             num_comparisons = len({(cell.method, cell.frozen) for cell in evaluated}) - 1
             seeds = len({cell.seed for cell in evaluated}) if entry.benchmark.seeded else 1
             counts = [
-                seeds
-                * _independent(entry.benchmark, task, length, study.evaluation.held_out_tokens)
+                seeds * independent(entry.benchmark, task, length, study.evaluation.held_out_tokens)
                 for task in tasks
             ]
             if num_comparisons > 0:
@@ -88,21 +89,31 @@ def as_json(plan: StudyPlan) -> list[dict[str, Any]]:
 
 
 def lines(plan: StudyPlan) -> Iterator[str]:
-    """Yield a heading, one line for each benchmark and length, and a caveat."""
+    """Yield a heading, what each benchmark detects at which lengths, and a caveat."""
     yield HEADING
+    lengths: dict[tuple[str, str], list[int]] = {}
     for one in visible_differences(plan):
         number = len(one.tasks)
         tasks = f"{number} tasks" if number > NAMED_TASKS else ", ".join(one.tasks)
         alone, first = (_shown(one, gap) for gap in (one.difference, one.difference_of_family))
         family = f"; {first} as one of {one.num_comparisons}" if one.num_comparisons > 1 else ""
-        yield (
-            f"{one.benchmark} {one.profile} {one.eval_length} ({tasks}; {one.num_samples:,}"
-            f" samples): {alone}{family}"
-        )
+        found = f"({tasks}; {one.num_samples:,} samples): {alone}{family}"
+        lengths.setdefault((f"{one.benchmark} {one.profile}", found), []).append(one.eval_length)
+    for (name, found), own in lengths.items():
+        line = f"{name} {', '.join(map(str, own))} {found}"
+        yield from textwrap.wrap(line, WIDTH, subsequent_indent="    ", break_on_hyphens=False)
     yield CAVEAT
 
 
-def _independent(benchmark: Benchmark, task: str, length: int, held_out_tokens: int) -> int:
+def equal_weights(counts: Sequence[int]) -> int:
+    """Return how many equally weighted samples give a mean over tasks with these samples each.
+
+    The variance of a mean over k tasks with n_i samples is proportional to sum(1 / n_i) / k**2.
+    """
+    return int(len(counts) ** 2 / sum(1 / one for one in counts) + 1e-6) if all(counts) else 0
+
+
+def independent(benchmark: Benchmark, task: str, length: int, held_out_tokens: int) -> int:
     text = benchmark.text_tokens(task, held_out_tokens)
     return benchmark.num_independent(task, length, text)
 
@@ -111,10 +122,8 @@ def _visible(
     entry: BenchmarkEntry, length: int, counts: dict[str, int], num_comparisons: int
 ) -> Visible:
     is_share = entry.benchmark.unit == "accuracy"
-    # The variance of a mean over k tasks with n_i samples is proportional to sum(1 / n_i) / k**2.
-    # One sample of `worth` equally weighted values has the same variance.
     numbers = counts.values()
-    worth = int(len(counts) ** 2 / sum(1 / one for one in numbers)) if all(numbers) else 0
+    worth = equal_weights(list(numbers))
     return Visible(
         entry.benchmark.plugin_name,
         entry.benchmark.profile,

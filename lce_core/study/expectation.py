@@ -30,7 +30,7 @@ MAX_COMPARISONS = 10_000
 expand, because the plan file stores each comparison."""
 MAX_SAYS = 500
 """Maximum characters of an entry's `says` or `claim`."""
-_PERPLEXITIES = {"perplexity", "perplexity_documents"}
+PERPLEXITIES = {"perplexity", "perplexity_documents"}
 _MAX_NAME = 100
 _MARGIN = re.compile(r"(\d+(?:\.\d+)?) (%|accuracy|nats)")
 _UNITS = {"accuracy": "accuracy", "perplexity": "%", "nats": "nats"}
@@ -257,7 +257,7 @@ def _predicted_lengths(where: str, entry: Expectation, evaluated: Evaluated) -> 
             for asked in evaluated[name].values()
             for length, _ in asked
         }
-        for names in (_PERPLEXITIES, {entry.benchmark} - _PERPLEXITIES)
+        for names in (PERPLEXITIES, {entry.benchmark} - PERPLEXITIES)
     )
     both = losses & scores
     return _lengths(where, entry, both, "both perplexity and an accuracy")

@@ -1,0 +1,144 @@
+"""`lce plan --power`: designs with other numbers of seeds and prompts, their costs and their text.
+
+Studies are compiled without any data. Costs are compared with those of plans that have these seeds.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from flows.plans.pricing import Prices
+from flows.request import compile_request
+from flows.settings import make_execution
+from lce.cli import app
+from lce.views.designs import Costs, Options, as_json, cheapest, groups, lines
+from lce_core.errors import SpecError
+from lce_core.statistics.designs import Design, detectable_difference
+from lce_core.statistics.power import detectable_tau
+from lce_core.study.plan import StudyPlan
+from lce_core.study.pricing.device_types import DEVICE_TYPES
+from lce_core.study.pricing.speed import from_data_sheet
+
+STUDY: dict[str, Any] = {
+    "study": "mine",
+    "hypothesis": "none",
+    "target_context": 8192,
+    "train_tokens": 655360,
+    "training": {"learning_rate": 2.0e-5, "tokens_per_step": 65536},
+    "corpus": {"name": "jsonl_folder", "folder": "text"},
+    "base_models": ["llama2_7b"],
+    "methods": ["none", "self_extend", {"name": "yarn", "tuned": True},
+                {"name": "pi", "tuned": True}, {"name": "ntk_32k", "tuned": True}],
+    "evaluation": {"precision": "bf16", "held_out_tokens": 65536},
+    "benchmarks": [
+        {"name": "passkey", "lengths": [4096, 8192], "num_samples": 40},
+        {"name": "perplexity", "profile": "fast", "domains": ["prose"], "lengths": [8192]},
+    ],
+    "expects": [
+        {"better": "yarn-tuned", "than": ["pi-tuned"], "benchmark": "passkey", "claim": "YaRN"},
+        {"better": "self_extend", "than": ["none"], "benchmark": "perplexity"},
+        {"not_worse": "pi-tuned", "than": ["none"], "benchmark": "passkey", "lengths": [4096],
+         "within": "0.15 accuracy"},
+        {"predicts": "perplexity", "benchmark": "passkey"},
+    ],
+    "seeds": [0, 1],
+}  # fmt: skip
+
+
+def planned(tmp_path: Path, **changes: Any) -> StudyPlan:
+    file = tmp_path / "study.yaml"
+    study = {key: value for key, value in {**STUDY, **changes}.items() if value is not None}
+    file.write_text(yaml.safe_dump(study), encoding="utf-8")
+    execution = make_execution({"home": tmp_path / "home", "device": "cpu", "slots": 1})
+    return compile_request(str(file), execution).plan
+
+
+def priced(plan: StudyPlan) -> Prices:
+    return Prices(plan, from_data_sheet(DEVICE_TYPES["h100"]))
+
+
+def test_the_cost_of_a_number_of_seeds_is_that_of_a_plan_with_these_seeds(tmp_path: Path) -> None:
+    plan = planned(tmp_path)
+    costs = Costs(plan, priced(plan))
+    for number in (1, 2, 5):
+        other = planned(tmp_path, seeds=[*range(number)])
+        whole = priced(other).total(other.expected.values())
+        found = costs.of(number, 1)
+        assert found["flops"] == pytest.approx(whole.cost.all_flops, rel=1e-6)
+        assert found["hours"] == pytest.approx(whole.seconds / 3600, rel=1e-6)
+    training, cells = (
+        sum(priced(plan).of(one).cost.all_flops for one in plan.expected.values() if one.kind in of)
+        for of in (("finetune",), ("cell",))
+    )
+    assert costs.of(2, 3)["flops"] == pytest.approx(training + 3 * cells)
+    assert costs.unit == "H100-hours"
+
+
+def test_each_benchmark_with_its_predictions_is_a_group(tmp_path: Path) -> None:
+    trained, frozen, margin = groups(planned(tmp_path))
+    # Two comparisons about YaRN (4,096 and 8,192 tokens), one of losses, one with a margin.
+    assert {one.alpha for one in (trained, frozen, margin)} == {0.05 / 4}
+    assert (trained.texts, trained.lengths) == (("YaRN",), (4096, 8192))
+    assert trained.design == margin.design == Design(40, True, True, 3)
+    assert frozen.design == Design(65536 // 8192, False, False, 0)
+    assert (frozen.unit, margin.margin) == ("sd", 0.15)
+    found = groups(planned(tmp_path, expects=None))
+    # Four methods at two lengths of passkey and one of perplexity, against the base model.
+    assert {(one.benchmark, one.design.num_trained, one.alpha) for one in found} == {
+        (name, number, 0.05 / 12) for name in ("passkey", "perplexity") for number in (0, 3)
+    }
+
+
+def test_the_cheapest_design_detects_the_difference_and_no_cheaper_one_does(
+    tmp_path: Path,
+) -> None:
+    plan = planned(tmp_path)
+    costs, (one, *_) = Costs(plan, priced(plan)), groups(plan)
+    seeds, times = cheapest(one, costs, 0.2, 1.0)
+    assert seeds > 1, "one training run shows nothing about others"
+    assert one.detectable(seeds, times, 1.0) <= 0.2
+    for other in ((s, t) for s in range(2, 11) for t in (1, 2, 4, 8)):
+        if costs.of(*other)["flops"] < costs.of(seeds, times)["flops"]:
+            assert (one.detectable(*other, 1.0) or 1) > 0.2
+    assert cheapest(one, costs, 1e-4, 1.0) is None
+
+
+def test_options_need_a_unit_that_the_study_has(tmp_path: Path) -> None:
+    for wrong in ("0.05", "0 accuracy", "5 %"):
+        with pytest.raises(SpecError, match="--detect: got"):
+            Options.of(wrong, 1.0)
+    with pytest.raises(SpecError, match="--variance-ratio: got -1"):
+        Options.of(None, -1)
+    plan = planned(tmp_path, expects=STUDY["expects"][:1])
+    with pytest.raises(SpecError, match="expected a unit of this study's comparisons: accuracy"):
+        list(lines(plan, priced(plan), Options.of("0.5 sd", 1.0)))
+
+
+def test_text_and_json_have_the_same_numbers_in_80_columns(tmp_path: Path, monkeypatch) -> None:
+    plan = planned(tmp_path)
+    shown = [*lines(plan, priced(plan), Options())]
+    assert max(map(len, shown)) <= 80
+    found = as_json(plan, priced(plan), Options())
+    first = found["comparisons"][0]
+    values = {(one["seeds"], one["prompts"]): one["difference"] for one in first["detectable"]}
+    assert values[3, 2] == detectable_difference(Design(40, True, True, 3), 3, 2, 0.05 / 4, 1.0)
+    row = next(line for line in shown[shown.index("  - YaRN") :] if "prompts x2" in line)
+    assert row.split()[2:] == [
+        "none" if values[n, 2] is None else f"{values[n, 2]:.3f}{'*' * (n == 1)}"
+        for n in (1, 2, 3, 5, 8)
+    ]
+    (ranks,) = found["rank_correlations"]
+    # With exact attention: the base model, yarn, pi and ntk_32k, fewer than five; so all count.
+    assert (ranks["num_methods"], ranks["kendall"]) == (5, detectable_tau(5))
+    monkeypatch.setenv("LCE_HOME", str(tmp_path / "home"))
+    command = ["plan", str(tmp_path / "study.yaml"), "--detect", "0.1 accuracy", "--json"]
+    told = CliRunner().invoke(app, command, catch_exceptions=False).stdout
+    (cheap,) = json.loads(told)["designs"]["comparisons"][0]["cheapest"]
+    assert cheap["difference"] == 0.1
+    assert cheap["seeds"] > 1
