@@ -9,6 +9,7 @@ samples of done cells while the catalog is built. `queries.logical_digest` exclu
   lengths            effective context length of each method
   orders             perplexity against downstream scores
   seeds              means with intervals for other seeds and prompts
+  depths             retrieved keys of every method by depth and distance
   positions          losses of every method against the base model's, by position
 """
 
@@ -18,6 +19,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from catalog.comparisons.depths import retrieval_by_depth
 from catalog.comparisons.lengths import effective_lengths
 from catalog.comparisons.orders import perplexity_agreements
 from catalog.comparisons.pairs import (
@@ -52,6 +54,7 @@ def fill_comparisons(connection: duckdb.DuckDBPyConnection) -> None:
     tables["margin"] = itertools.chain.from_iterable(row.pop("margins") for row in pairs)
     tables["paired_difference"] = iter(pairs)
     tables["nll_difference"] = position_differences(connection)
+    tables["retrieval_by_depth"] = retrieval_by_depth(connection)
     for name, found in tables.items():
         if rows := list(found):
             connection.register("rows_to_insert", pa.Table.from_pylist(rows))

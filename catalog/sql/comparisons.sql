@@ -570,3 +570,49 @@ COMMENT ON COLUMN nll_against_base.ci_high IS
     'Upper bound of the difference''s 95 % interval, by bootstrap over bins: for other tokens of this text, not for other texts. NULL with one bin.';
 COMMENT ON COLUMN nll_against_base.num_bins IS
     'Number of bins of positions in which both have a value.';
+
+CREATE TABLE compared.retrieval_by_depth (
+    study VARCHAR NOT NULL,
+    base_model VARCHAR NOT NULL,
+    method VARCHAR NOT NULL,
+    frozen BOOLEAN NOT NULL,
+    benchmark VARCHAR NOT NULL,
+    task VARCHAR NOT NULL,
+    profile VARCHAR,
+    eval_length BIGINT NOT NULL,
+    depth_from BIGINT NOT NULL,
+    distance DOUBLE NOT NULL,
+    accuracy DOUBLE NOT NULL,
+    accuracy_low DOUBLE,
+    accuracy_high DOUBLE,
+    margin DOUBLE NOT NULL,
+    margin_low DOUBLE,
+    margin_high DOUBLE,
+    num_samples BIGINT NOT NULL,
+    num_clusters BIGINT NOT NULL,
+    num_seeds BIGINT NOT NULL
+);
+COMMENT ON TABLE compared.retrieval_by_depth IS 'Retrieved keys by depth and distance.';
+
+CREATE VIEW retrieval_by_depth AS FROM compared.retrieval_by_depth ORDER BY rowid;
+
+COMMENT ON VIEW retrieval_by_depth IS
+    'Keys that each method retrieves by their depth and distance, for benchmarks that compare the right key with absent keys (multi_key); over all seeds that are done.';
+COMMENT ON COLUMN retrieval_by_depth.depth_from IS
+    'First depth of the bin, in per cent of the context; a bin is 20 % wide.';
+COMMENT ON COLUMN retrieval_by_depth.distance IS
+    'Mean number of tokens between the key and the answer.';
+COMMENT ON COLUMN retrieval_by_depth.accuracy IS
+    'Fraction of questions whose greedy answer is the right key.';
+COMMENT ON COLUMN retrieval_by_depth.accuracy_low IS
+    'Lower bound of the accuracy''s 95 % interval over documents; NULL below six documents.';
+COMMENT ON COLUMN retrieval_by_depth.accuracy_high IS
+    'Upper bound of the accuracy''s 95 % interval over documents; NULL below six documents.';
+COMMENT ON COLUMN retrieval_by_depth.margin IS
+    'Mean log-probability of the right key minus that of absent keys, in nats; 0 means that the text does not help.';
+COMMENT ON COLUMN retrieval_by_depth.margin_low IS
+    'Lower bound of the margin''s 95 % interval over documents; NULL below six documents.';
+COMMENT ON COLUMN retrieval_by_depth.margin_high IS
+    'Upper bound of the margin''s 95 % interval over documents; NULL below six documents.';
+COMMENT ON COLUMN retrieval_by_depth.num_samples IS 'Number of questions in the bin.';
+COMMENT ON COLUMN retrieval_by_depth.num_clusters IS 'Number of documents that the questions are about.';

@@ -11,7 +11,8 @@ Metrics:
   accuracy  fraction of questions whose greedy answer has the right key as its first integer
   margin    log-probability of the right key minus the mean log-probability of keys that the text
             does not contain, in nats; 0 means that the text did not help. It distinguishes methods
-            even if all their greedy answers are wrong, or all are right
+            even if all their greedy answers are wrong, or all are right. The catalog's view
+            `retrieval_by_depth` has accuracy and margin by depth and distance
   nll       mean negative log-likelihood in nats of the text's tokens, without the inserted
             sentences and the token after each, from the same forward pass; `token_nll` contains
             the mean by position
