@@ -198,6 +198,16 @@ def test_weights_of_another_variant_are_evaluated_with_the_entrys_own_method() -
     assert lineage["checkpoint"] == lock.lineage(of["yarn", False].step.id)["checkpoint"]
 
 
+def test_the_weights_method_and_parameters_of_another_variant_are_its_cells() -> None:
+    again = {"name": "yarn", "label": "again", "weights_of": "yarn-tuned"}
+    plan = planned(methods=["none", YARN, again], seeds=[0])
+    fingerprints_of: dict[str, list[str]] = {}
+    for cell in plan.cells:
+        if cell.step:
+            fingerprints_of.setdefault(cell.method, []).append(cell.step.fingerprint)
+    assert fingerprints_of["again"] == fingerprints_of["yarn"]
+
+
 def test_weights_are_trained_for_an_entry_that_alone_is_evaluated() -> None:
     (passkey,) = (one for one in TOY["benchmarks"] if one["name"] == "passkey")
     other = {"name": "dynamic_yarn", "label": "other", "weights_of": "yarn-tuned"}
