@@ -176,6 +176,7 @@ class Runner:
             base_folder=self._weights(step, "base", spec.base_model),
             rows=self._parent(step, "rows"),
             seed=spec.seed,
+            data_seed=spec.data_seed,
             num_steps=spec.num_steps,
             row_length=spec.row_length,
             target_context=target_context,

@@ -77,7 +77,7 @@ class PlannedTraining:
             training=recipe.training,
             num_steps=num_steps,
             row_length=recipe.sequence_length,
-            seed=self.seed,
+            **self._seeds(),
         )
         axes = {"base_model": base_model.known_as, "method": None, "seed": self.seed}
         name = f"{base_model.known_as}-s{self.seed}"
@@ -120,7 +120,7 @@ class PlannedTraining:
             training=training,
             num_steps=num_steps,
             row_length=run.row_length,
-            seed=self.seed,
+            **self._seeds(),
             train_positions=variant.train_positions,
         )
         inputs = {"rows": rows, "base": base, "choice": choice}
@@ -131,7 +131,18 @@ class PlannedTraining:
 
     def _rows(self, row_length: int, num_steps: int, training: Training) -> Step:
         num_rows = num_steps * training.tokens_per_step // row_length
-        return self.text.rows(self.steps, row_length, num_rows, self.seed)
+        seeds = self._seeds()
+        seed = seeds.get("data_seed", seeds["seed"])
+        return self.text.rows(self.steps, row_length, num_rows, seed)
+
+    def _seeds(self) -> dict[str, int]:
+        """Return the fields `seed` (initial weights) and, if it differs, `data_seed`."""
+        study = self.text.study
+        if study.seeds_vary == "all" or self.seed == study.seeds[0]:
+            return {"seed": self.seed}
+        if study.seeds_vary == "data":
+            return {"seed": study.seeds[0], "data_seed": self.seed}
+        return {"seed": self.seed, "data_seed": study.seeds[0]}
 
 
 def _num_steps(training: Training, tokens: int) -> int:

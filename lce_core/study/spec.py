@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
@@ -223,6 +223,9 @@ class StudySpec(BaseModel):
     """Benchmarks to evaluate, each with its lengths and tasks."""
     seeds: tuple[int, ...] = Field(min_length=1, max_length=MAX_SEEDS)
     """Distinct seeds, 0 or more. Each seed trains and evaluates every variant once."""
+    seeds_vary: Literal["all", "data", "weights"] = "all"
+    """What differs between the training runs of two seeds: everything, only the training data
+    (choice and order of rows), or only the random initial weights. The rest has the first seed."""
     expects: tuple[Expectation, ...] = Field(default=(), max_length=MAX_ENTRIES)
     """Comparisons that the hypothesis predicts. They are not part of any fingerprint."""
     short_context_margins: tuple[str, ...] = Field(
@@ -346,6 +349,13 @@ class StudySpec(BaseModel):
             wrong = next(seed for seed in self.seeds if not 0 <= seed < 1 << 63)
             raise SpecError("seeds", wrong, "seeds from 0 to 2^63 - 1", "choose another seed")
         _refuse_repeats("seeds", self.seeds)
+        if self.seeds_vary == "weights" and any(b.pretraining() is None for b in self.base_models):
+            raise SpecError(
+                "seeds_vary",
+                "weights, with a base model whose weights the study does not train",
+                "`seeds_vary: weights` only with base models that start from random weights",
+                "use `seeds_vary: data`, or leave it out",
+            )
         _refuse_repeats("base_models", [base.known_as for base in self.base_models])
         for base in self.base_models:
             if base.known_as != base.plugin_name and base.known_as in MODELS.names():

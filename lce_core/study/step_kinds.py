@@ -143,6 +143,8 @@ class TrainingSpec(StepSpec):
     row_length: int
     """Length of a training row in tokens."""
     seed: int
+    data_seed: int | None = None
+    """Seed of the order of rows and of random choices per row, such as positions. None: `seed`."""
 
     @staticmethod
     def curve_of(kind: str) -> str:

@@ -34,6 +34,8 @@ class TrainingJob(BaseModel):
     rows: Path
     """Folder of the packed training rows (sequences of `row_length` token ids)."""
     seed: int = Field(ge=0)
+    data_seed: int | None = Field(default=None, ge=0)
+    """Seed of the order of rows and of random choices per row. None: `seed`."""
     num_steps: int = Field(gt=0)
     row_length: int = Field(gt=1)
     target_context: int = Field(gt=0)
@@ -58,6 +60,11 @@ class TrainingJob(BaseModel):
     """Precision of weights, gradients and moments if the study allows both; None means fp32."""
     compile_layers: bool = False
     plugin_folders: tuple[Path, ...] = ()
+
+    @property
+    def seed_of_rows(self) -> int:
+        """Seed of the order of rows and of random choices per row."""
+        return self.seed if self.data_seed is None else self.data_seed
 
     @property
     def rows_per_step(self) -> int:
@@ -102,4 +109,6 @@ class TrainingJob(BaseModel):
         payload = self.model_dump(mode="json", include={*what, "target_context"})
         if self.train_positions != "exact":
             payload["train_positions"] = self.train_positions
+        if self.data_seed is not None:
+            payload["data_seed"] = self.data_seed
         return fingerprint({**payload, "training": self.training.identity()})

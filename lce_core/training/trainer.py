@@ -177,7 +177,7 @@ class Trainer:
             processes must save a resume point now.
         """
         job, accelerator = self.job, self.accelerator
-        rows = rows_of_step(job.seed, step, job.rows_per_step, len(self.rows))
+        rows = rows_of_step(job.seed_of_rows, step, job.rows_per_step, len(self.rows))
         mine = share(rows, accelerator.process_index, accelerator.num_processes, self.micro_rows)
         batches = [self._read(part) for part in mine]
         # Read all micro-batches before the first pass: the loss is a mean over the tokens of all
@@ -200,7 +200,7 @@ class Trainer:
         total = torch.zeros((), device=self.device)
         for part, (tokens, weights) in zip(mine, batches, strict=True):
             if self.extended:
-                self.extended.begin_rows(row_seeds(job.seed, step, _rows_or_dummy(part)))
+                self.extended.begin_rows(row_seeds(job.seed_of_rows, step, _rows_or_dummy(part)))
             # Tokens and weights have shape (rows, row_length). All passes but the last only
             # accumulate gradients; accumulate() delays the gradient exchange and the update until
             # the last pass.

@@ -1,0 +1,93 @@
+"""`seeds_vary` separates the seed of the training data from the seed of the initial weights.
+
+Tiny runs are trained with the real runner; losses and weights show which of the two differ.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file
+
+from flows.settings import make_execution
+from lce_core.errors import SpecError
+from lce_core.models import MODELS
+from lce_core.runners import Runner
+from lce_core.store.artifacts import Store
+from lce_core.study.plan import StudyPlan, compile_study
+from lce_core.study.study_file import parse_study
+from tests.support.studies import TINY, library_text
+
+STUDY: dict[str, Any] = TINY | {
+    "methods": ["none"],
+    "base_models": [{"name": "toy_llama", "steps": 1}],
+    "seeds": [3, 4],
+}
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("corpus") / "text"
+    library_text(folder)
+    return folder
+
+
+def planned(text: Path, **changes: Any) -> StudyPlan:
+    study = parse_study(yaml.safe_dump({**STUDY, **changes}), "seeds.yaml")
+    return compile_study(study, {"text": text})
+
+
+def seeds(plan: StudyPlan) -> list[tuple[int, int | None, int]]:
+    """Of each run: seed of the weights, seed of the order of rows, seed of the choice of rows."""
+    return [
+        (s.spec["seed"], s.spec.get("data_seed"), plan.steps[s.parents["rows"]].spec["seed"])
+        for s in plan.steps.values()
+        if s.kind == "base"
+    ]
+
+
+def test_each_seed_has_its_own_data_and_weights_unless_the_study_fixes_one(text: Path) -> None:
+    assert seeds(planned(text)) == [(3, None, 3), (4, None, 4)]
+    assert seeds(planned(text, seeds_vary="data")) == [(3, None, 3), (3, 4, 4)]
+    assert seeds(planned(text, seeds_vary="weights")) == [(3, None, 3), (4, 3, 3)]
+
+
+def test_the_first_seed_is_the_same_run_in_each_form(text: Path) -> None:
+    plans = [planned(text, seeds_vary=vary) for vary in ("all", "data", "weights")]
+    first = [next(s for s in plan.steps.values() if s.kind == "base") for plan in plans]
+    assert len({step.fingerprint for step in first}) == 1
+
+
+def test_weights_cannot_vary_if_the_study_does_not_draw_them(text: Path) -> None:
+    with pytest.raises(SpecError, match="a base model whose weights the study does not train"):
+        planned(text, base_models=["smollm2_135m"], seeds_vary="weights")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("vary", ["data", "weights"])
+def test_runs_differ_only_in_what_varies(vary: str, text: Path, tmp_path: Path) -> None:
+    plan, store = planned(text, seeds_vary=vary), Store(tmp_path / "home")
+    store.prepare()
+    options = {"home": store.home, "device": "cpu", "data_folders": {"text": text}}
+    runner = Runner(store, make_execution(options), lambda event: None)
+    found, losses = [], []
+    for step in plan.steps.values():
+        if step.kind in ("rows", "base"):
+            runner.ensure(step)
+        if step.kind == "base":
+            folder = store.path(step)
+            found.append(load_file(next(folder.glob("**/model.safetensors"))))
+            lines = (folder / "loss.jsonl").read_text(encoding="utf-8").splitlines()
+            losses.append(json.loads(lines[0])["loss"])
+    drawn = [MODELS.load("toy_llama")().initialise(seed).state_dict() for seed in (3, 4)]
+    name = "model.embed_tokens.weight"
+    # One step with warmup moves a weight by far less than two random draws differ.
+    far = torch.dist(drawn[0][name], drawn[1][name])
+    moved = torch.dist(found[0][name], found[1][name])
+    assert (moved < far / 10) == (vary == "data")
+    assert losses[0] != losses[1]
