@@ -327,7 +327,12 @@ def print_looks(num_studies: int) -> None:
     )
     for after in ((2, 4, 6), (3, 6)):
         draws = [looked_at(ratio) for ratio in (None, 0, 0.5, 1, 2, 3)]
-        shares = [shares_with_claims(draw, after, num_studies)[3:] for draw in draws]
+        # The frozen pair is quick to draw.
+        numbers = [8 * num_studies, *[num_studies] * 5]
+        shares = [
+            shares_with_claims(draw, after, number)[3:]
+            for draw, number in zip(draws, numbers, strict=True)
+        ]
         shares.append(shares_with_claims(looked_at(1, 4.0), after, num_studies)[:3])
         for place, tests in enumerate(("levels of `looks`", "0.05 at each", "last only")):
             found = [percent(share[place]) for share in shares]

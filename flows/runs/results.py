@@ -149,8 +149,8 @@ def _legend(study: StudySpec, found: Sequence[_Columns], shown: Sequence[_Column
         lines.append("*: best of the column, among methods whose cells are all done.")
     if any(columns.has(_OTHER_TASKS) for columns in shown):
         lines.append(
-            f"{_OTHER_TASKS}: a mean over other tasks than most of the column; do not compare it."
-            f" Scores by task:\n  lce report {name} --format md"
+            f"{_OTHER_TASKS}: a mean over other tasks or seeds than most of the column; do not"
+            f" compare it. Scores by task:\n  lce report {name} --format md"
         )
     if any(columns.has("/") for columns in shown):
         lines.append(

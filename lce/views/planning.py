@@ -17,6 +17,7 @@ from lce_core.store.artifacts import Store
 from lce_core.store.failure_notes import folders_of
 from lce_core.store.lease import Holder, holders
 from lce_core.store.steps import Step
+from lce_core.study.looks import without_settled
 from lce_core.study.plan import PlannedCell, StudyPlan
 from lce_core.study.plan_diff import Orphan, compare
 from lce_core.study.progress import Change, StepState, inspect
@@ -54,9 +55,11 @@ class Inspection:
         return change_lines({name: self.states[name] for name in self.plan.steps})
 
     def again(self) -> Inspection:
-        """Return a copy with the current states, read from the store."""
-        folders = folders_of(self.execution.model_dump(mode="json"))
-        return replace(self, states=inspect(self.plan, self.store, folders))
+        """Return a copy with the current states and looks, read from the store."""
+        folders, plan = folders_of(self.execution.model_dump(mode="json")), self.plan
+        if plan.study.looks:
+            plan = without_settled(plan, self.store.studies.looks(plan.to_json()))
+        return replace(self, plan=plan, states=inspect(plan, self.store, folders))
 
     def running(self) -> dict[str, Holder]:
         """Return the process that computes each running step, by the step's fingerprint."""

@@ -21,6 +21,7 @@ from lce_core.errors import SpecError
 from lce_core.store.lease import Holder
 from lce_core.study.pricing.time_left import Running
 from lce_core.study.states import STATES
+from lce_core.study.variants import variant_label
 from lce_core.terminal import WIDTH
 
 REFRESH_SECONDS = 2.0
@@ -59,6 +60,11 @@ def status_lines(
     for fingerprint, holder in running.items():
         yield f"  running  {found.plan.steps[fingerprint].name}  {_where(holder)}"
     yield from grid_lines(found, running, WIDTH, SIGNS if unicode else ASCII)
+    yield from dict.fromkeys(
+        f"{variant_label(cell.method, cell.frozen)}: {cell.unavailable}"
+        for cell in found.plan.cells
+        if cell.settled
+    )
     if waiting := _waiting(found):
         yield f"{waiting:,} cells have an unknown state, because their data is not on this machine"
     failures = list(_failures(found))

@@ -19,12 +19,12 @@ from flows.pulling import pull_studies
 from flows.request import compile_request
 from flows.settings import make_execution
 from flows.work import RunOptions, preflight
-from lce.views import plan_view, planning
+from lce.views import plan_view, planning, status_view
 from lce_core.execution import Execution
 from lce_core.store.artifacts import Store
 from lce_core.study.looks import settled_methods
 from tasks.questions import read
-from tests.support.studies import SMOKE, library_text
+from tests.support.studies import SMOKE, library_text, start, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -156,6 +156,8 @@ def test_the_plan_shows_looks_and_why_cells_are_left_out(
     looked: Looked, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = planning.inspect_study(str(looked.file), looked.execution("home"))
+    lines = list(status_view.status_lines(found, status_view._prices(found), {}, unicode=False))
+    assert "pi: settled at look 1 (2 seeds)" in lines
     assert found.change_counts() == {"done": 8, "unavailable": 1}
     plan_view.show(found, every_cell=False)
     shown = capsys.readouterr().out
@@ -170,9 +172,17 @@ def test_a_killed_run_is_resumed_with_the_same_decisions(looked: Looked) -> None
     (home / "studies" / "looked" / "looks.json").unlink()
     for cell in (home / "artifacts" / "cell").glob("*-s1-*"):
         shutil.rmtree(cell)
-    plan = compile_request(str(looked.file), execution).plan
-    assert sum(cell.settled for cell in plan.cells) == 0  # nothing recorded, nothing dropped
+    watched = planning.inspect_study(str(looked.file), execution)
+    assert watched.change_counts() == {"done": 6, "new": 3}
+    options = ("--data-folder", f"text={looked.folder / 'text'}", "--slots", "1")
+    plugins = ("--plugins", str(looked.folder / "plugins"))
+    # Killed again, right after the first look.
+    killed = start(home, "worker", str(looked.file), *options, *plugins)
+    wait_until((home / "studies" / "looked" / "looks.json").exists)
+    killed.kill()
+    killed.communicate()
     pull_studies([str(looked.file)], execution, RunOptions())
+    assert watched.again().change_counts() == {"done": 8, "unavailable": 1}
     assert recorded(home) == recorded(looked.folder / "home")
     assert read(home, DONE) == read(looked.folder / "home", DONE)
     assert read(home, OUTCOMES) == read(looked.folder / "home", OUTCOMES)

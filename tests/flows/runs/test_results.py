@@ -106,7 +106,9 @@ def test_a_mean_over_other_tasks_than_most_of_its_column_is_marked(tmp_path: Pat
         "pi            4.00!  4.00!",
         "yarn         10.00  10.00",
     ]
-    assert "!: a mean over other tasks than most of the column; do not compare it" in lines[7]
+    assert (
+        "!: a mean over other tasks or seeds than most of the column; do not compare it" in lines[7]
+    )
 
 
 def test_the_table_keeps_80_columns_with_any_number_of_cells(tmp_path: Path) -> None:
