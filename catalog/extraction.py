@@ -147,7 +147,8 @@ def extract(store: Store) -> dict[str, pa.Table]:
 def history(store: Store) -> dict[str, pa.Table]:
     """Return the rows of the tables in schema `history`, by table name.
 
-    A version without comparisons has one row in which all columns of the comparison are NULL.
+    In `registration`, a version without comparisons has one row in which all columns of the
+    comparison are NULL.
     """
     tested = (
         {"study": plan["study"], "tested_at": _utc(look["at"]), **comparison}

@@ -7,20 +7,21 @@ evaluator model:
 
 LongPPL = exp(-mean over key tokens of log p(x | context)) of the evaluated method. The published
 variant takes Llama-3.1-8B (or a 72B model) over the whole text as its evaluator. Here the evaluator
-is the study's own base model, unmodified and within its trained context, so key tokens need some
-context but never more than this. Values are comparable between methods and lengths of one base
-model, and not with published ones.
+is the study's own base model, unmodified and within its trained context, so key tokens never need
+more context than the trained one. Values are comparable between methods and lengths of one base
+model, but not with published values.
 
-The losses are those of cells of the benchmark `perplexity`, which need no pass of their own:
+The losses come from cells of the benchmark `perplexity`, so LongPPL needs no forward pass:
 
   long    the unmodified base model at its longest length within the trained context
   short   the unmodified base model at its longest length of at most half of that, with a stride
           below the length. In the last `stride` tokens of a window, a token has length - stride to
           length - 1 tokens before it. The authors' windows have length 5,120 and stride 1,024
-  method  any method at least as long as `long`
+  method  any method, at the length of `long` or a larger one
 
 Of each window only the last `stride` tokens count, so every token of the text counts once. A token
-is compared only if its short context lies in its long context, and this in the method's context.
+counts only if its long context contains its short context, and the method's context contains its
+long context.
 
 Source: Fang et al. 2024 (arXiv:2410.23771); constants as in github.com/PKU-ML/LongPPL@1decd2a.
 """
@@ -110,7 +111,7 @@ def long_perplexities(plans: list[dict[str, Any]], holdings: Holdings) -> Iterat
             try:
                 rows = list(_rows(cells, trained, holdings))
             except (OSError, ValueError, SafetensorError):
-                continue  # arrays in the form of an older version of the benchmark
+                continue  # an older version of the benchmark stored other arrays
             yield from ({"study": plan["study"], **row} for row in rows)
 
 

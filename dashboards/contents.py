@@ -33,9 +33,10 @@ class Contents:
     registrations: list[Row]
     """Versions of the hypothesis and the expectations, oldest first."""
     short_context: list[Row]
-    """Comparisons with the base model within its trained context; perplexities by their ratio."""
+    """Comparisons with the base model within its trained context; for perplexities, the relative
+    difference."""
     settled: list[Row]
-    """Variants whose comparisons the looks have all settled, the first settled first."""
+    """Variants whose comparisons looks have all settled, by the number of seeds at that time."""
     families: list[Row]
     """One row per variant, with its method family."""
     scores: list[Row]

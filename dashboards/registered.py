@@ -1,4 +1,4 @@
-"""Sentences that say when a study's expectations were registered, and which looks tested them."""
+"""Sentences on when a run registered a study's expectations, and on the looks that tested them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lce_core.study.variants import variant_label
 
 
 def registered(versions: Sequence[Row], settled: Sequence[Row] = ()) -> str:
-    """Return when each version was registered, whether before the first result, and the looks.
+    """Return when each version was registered, if that was before any result, and the looks.
 
     Args:
       versions: rows of the view `registrations` for one study, oldest first.

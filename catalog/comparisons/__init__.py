@@ -81,7 +81,7 @@ def _predicted(connection: duckdb.DuckDBPyConnection) -> Predicted:
 
 
 def _looks(connection: duckdb.DuckDBPyConnection) -> dict[str, Looks]:
-    """Return the looks of each study that declares some, with the comparisons that they settled."""
+    """Return the looks of each study with `looks`, and the comparisons that they settled."""
     studies = connection.execute("SELECT DISTINCT study, looks FROM store.study").fetchall()
     found = {study: Looks(tuple(looks), {}) for study, looks in studies if looks}
     settled: dict[str, dict[Any, list[int | None]]] = {study: {} for study in found}

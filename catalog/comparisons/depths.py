@@ -1,4 +1,4 @@
-"""Accuracy and margin of retrieved keys by depth and distance, with intervals over documents.
+"""Accuracy and margin of key retrieval by depth and distance, with intervals over documents.
 
 Only benchmarks that compare the right answer with wrong ones (`multi_key`) have rows. The questions
 about one document are one cluster.
@@ -36,7 +36,7 @@ _SAMPLES = f"""
 def retrieval_by_depth(connection: duckdb.DuckDBPyConnection) -> Iterator[dict[str, Any]]:
     """Yield rows of `compared.retrieval_by_depth`: one per method, task, length and bin of depths.
 
-    Done cells of all seeds count together.
+    Each row pools the done cells of all seeds.
     """
     names = (*_AXES, "depth_from")
     rows = connection.execute(_SAMPLES).fetchall()

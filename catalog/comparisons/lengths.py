@@ -1,13 +1,12 @@
 """Effective context length of each method, by three rules for the score that it must reach.
 
   kept    90 % of the base model's accuracy, or 110 % of its perplexity, at the longest evaluated
-          length within its trained context; all other comparisons with the base model use this
-          length as well
+          length within its trained context
   ruler   an accuracy of 0.856, whatever the base model
   nolima  85 % of the method's own base score, its highest accuracy at a length within the base
-          model's trained context. NoLiMa takes it over 250, 500 and 1,000 tokens
+          model's trained context. NoLiMa's base lengths are 250, 500 and 1,000 tokens
 
-Source: Hsieh et al. 2024 (arXiv:2404.06654, section 4; its score is the mean over 13 tasks);
+Source: Hsieh et al. 2024 (arXiv:2404.06654, section 4; RULER's score is the mean over 13 tasks);
 Modarressi et al. 2025 (arXiv:2502.05167, section 4).
 """
 
@@ -35,7 +34,7 @@ NOLIMA = 0.85
 def effective_lengths(cells: list[Cell]) -> Iterator[dict[str, Any]]:
     """Yield the rows of `compared.effective_length`: one per method, task and rule.
 
-    A method needs several done lengths.
+    Methods with fewer than two done lengths have no row.
     """
     for group in grouped(cells, lambda c: (c.study, c.base_model, c.benchmark, c.task, c.profile)):
         kept = _kept([cell for cell in group if cell.method == BASE])

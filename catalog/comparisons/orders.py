@@ -12,7 +12,7 @@ from lce_core.statistics.holm import holm
 from lce_core.statistics.rank_agreement import RankAgreement, perplexity_agreement
 
 PERPLEXITIES = ("perplexity", "perplexity_documents")
-"""Benchmarks that measure perplexity. The first one that a study has orders the methods."""
+"""Benchmarks that measure perplexity. The first one evaluated at a length orders the methods."""
 FEWEST = 3
 """Minimum number of methods for a rank correlation."""
 

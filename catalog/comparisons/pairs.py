@@ -16,8 +16,8 @@ exploratory.
 
 A study with `looks` tests each comparison over the seeds of the last look that both methods have
 finished, at the level of this look. A comparison that a look has settled keeps the seeds of that
-look. The levels hold for any reason to test at one look rather than another, so that exploratory
-comparisons with methods that were dropped early are covered as well.
+look. The levels are valid whatever decides at which look a comparison is tested. They therefore
+also cover exploratory comparisons with methods that were dropped early.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ Key = tuple[str, str, str, int, frozenset[Method]]
 
 @dataclass
 class Prediction:
-    """What a study predicts of two methods on a benchmark at one length."""
+    """A study's predictions about two methods on one benchmark at one length."""
 
     family: str = EXPLORATORY
     margins: list[tuple[Method, str, float]] = field(default_factory=list)
-    """Predictions with a margin: method that is compared with the other one, relation ("not worse"
-    or "equal") and margin."""
+    """One tuple per prediction with a margin: the method that is compared with the other one, the
+    relation ("not worse" or "equal") and the margin."""
 
 
 Predicted = Mapping[Key, Prediction]
@@ -69,7 +69,7 @@ class Looks:
     after: tuple[int, ...]
     """Number of seeds at each look, increasing; the last one is all seeds."""
     settled: dict[Key, int]
-    """Number of seeds at the look that settled a comparison, for those that are settled."""
+    """Number of seeds at the look that settled a comparison, for each settled comparison."""
 
     @cached_property
     def levels(self) -> list[float]:
@@ -78,13 +78,13 @@ class Looks:
     def parts(
         self, over: Set[Part], done: Set[Part], seeds: Sequence[int], most: int | None
     ) -> Set[Part]:
-        """Return the parts up to the last look whose parts are all done; up to look 1 if none is.
+        """Return the parts up to the last look that is done, or up to look 1 if no look is done.
 
         Args:
           over: parts that are planned for both methods.
           done: parts that are done for both methods.
           seeds: the study's seeds in the order in which they are computed.
-          most: number of seeds of the look that settled the comparison; None if none has.
+          most: number of seeds of the look that settled the comparison; None if it is open.
         """
         for number in sorted(self.after, reverse=True):
             up_to = {part for part in over if part[1] in seeds[:number]}
@@ -104,7 +104,7 @@ def paired_differences(
     Args:
       cells: the cells of any number of studies.
       predicted: what the studies predict.
-      looks: the looks of the studies that have some, by study.
+      looks: the looks by study; a study without `looks` has no entry.
     """
     for of_model in grouped(cells, lambda c: (c.study, c.base_model)):
         where = (of_model[0].study, of_model[0].base_model)
@@ -125,7 +125,8 @@ def paired_differences(
             if key[:2] == where and key not in tested
         ]
         for name, family in families.items():
-            # Without looks, comparisons are claimed only when the study is complete.
+            # With looks, Holm's correction also counts comparisons without a result, because others
+            # may be settled before these are computed.
             num_untested = untested.count(name) if own and name != EXPLORATORY else 0
             for one, row, alpha in _adjusted(name, family, own, num_untested):
                 margins = _prediction(one, predicted).margins
@@ -283,8 +284,8 @@ def _adjusted(
 ) -> Iterator[tuple[_Compared, Row, float]]:
     """Yield the rows of a family with corrected p-values and simultaneous intervals.
 
-    The number is the probability of error of the row's interval alone. Comparisons of the same
-    scores count once, and methods with equal scores are not compared.
+    The last element of each tuple is the probability of error of the row's interval alone.
+    Comparisons of the same scores count once, and methods with equal scores are not compared.
     """
     distinct: dict[tuple[Any, ...], Contrast] = {}
     tested: dict[tuple[Any, ...], _Look] = {}

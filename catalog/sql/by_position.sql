@@ -63,7 +63,7 @@ FROM store.long_perplexity
 ORDER BY study, base_model, task, eval_length, method, frozen, seed;
 
 COMMENT ON VIEW long_perplexity IS
-    'LongPPL (arXiv:2410.23771) with the unmodified base model as evaluator, within its trained context: perplexity of the tokens that this model predicts much better with long context than with short context. Not the published variant, whose evaluator is Llama-3.1-8B.';
+    'LongPPL (arXiv:2410.23771): perplexity of the key tokens, which the unmodified base model, within its trained context, predicts much better with long context than with short context. The published variant selects key tokens with Llama-3.1-8B instead.';
 COMMENT ON COLUMN long_perplexity.value IS
     'Perplexity over the key tokens; lower is better. NULL if no key token has enough context at this length.';
 COMMENT ON COLUMN long_perplexity.ci_low IS

@@ -21,7 +21,7 @@ COMMENT ON COLUMN studies.target_context IS
 COMMENT ON COLUMN studies.trained_context IS
     'Context length in tokens with which the base model was trained; NULL if unknown.';
 COMMENT ON COLUMN studies.looks IS
-    'Numbers of seeds after which the study tests its expectations; NULL for all seeds only.';
+    'Numbers of seeds after which the study tests its expectations; NULL if it tests them only after all seeds.';
 COMMENT ON COLUMN studies.num_cells IS 'Number of the study''s planned cells on this base model.';
 COMMENT ON COLUMN studies.num_done IS
     'Number of the study''s cells on this base model that are done.';
@@ -86,7 +86,7 @@ COMMENT ON COLUMN cells.family IS
 COMMENT ON COLUMN cells.method_name IS
     'Registered name of the method, which entries with different labels share; NULL if an earlier version planned the study.';
 COMMENT ON COLUMN cells.learning_rate IS
-    'Peak learning rate with which the study fine-tuned the weights, the chosen one for a variant at its own best value; NULL if the study does not fine-tune them, or until the value is chosen.';
+    'Peak learning rate with which the study fine-tuned the weights; for a variant at its own best value, the chosen rate. NULL if the study does not fine-tune the weights, or until the rate is chosen.';
 
 CREATE VIEW trials AS
 SELECT
@@ -124,7 +124,7 @@ COMMENT ON COLUMN trials.at_edge IS
 COMMENT ON COLUMN trials.common_method IS
     'Label of the variant with the same method that trains with the study''s common value.';
 COMMENT ON COLUMN trials.common_value IS 'The study''s common value of this setting.';
-COMMENT ON COLUMN trials.seed IS 'Seed of the trials, none of the study''s seeds.';
+COMMENT ON COLUMN trials.seed IS 'Seed of the trials, which differs from every seed of the study.';
 COMMENT ON COLUMN trials.choice IS
     'Id of the step that chose the value: the first 12 hex digits of its fingerprint.';
 

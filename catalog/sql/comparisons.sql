@@ -153,13 +153,13 @@ COMMENT ON COLUMN paired_difference.ci_high IS
 COMMENT ON COLUMN paired_difference.p_value IS
     'Two-sided p-value of this comparison alone, for the hypothesis of no difference.';
 COMMENT ON COLUMN paired_difference.p_holm IS
-    'P-value after the corrections for looks (p_value * 0.05 / level) and, by Holm, for all comparisons in the family. Comparisons of the same scores count once.';
+    'P-value after the correction for looks (p_value * 0.05 / level) and Holm''s correction for all comparisons in the family. Comparisons of the same scores count once.';
 COMMENT ON COLUMN paired_difference.verdict IS
     'better or worse (p_holm up to 0.05), the same (equal on every document), no difference found (not significant) or too few (too few documents or prompts for any significant difference).';
 COMMENT ON COLUMN paired_difference.smallest_detectable IS
     'Smallest true difference that the test detects with 80 % power at Holm''s first and strictest step; NULL if none is detectable or all differences are 0.';
 COMMENT ON COLUMN paired_difference.num_needed IS
-    'If the comparison is undecided: the number of training seeds (generalises_to is training seeds) or else of independent documents or prompts with which the test finds a true difference of this size with 80 % power. NULL above 10,000, or if the spread is unknown.';
+    'For an undecided comparison: the number of training seeds (if generalises_to is training seeds) or else of independent documents or prompts with which the test detects a true difference of this size with 80 % power. NULL for other comparisons, above 10,000, or if the spread is unknown.';
 COMMENT ON COLUMN paired_difference.family IS
     'Comparisons that p_holm is corrected for: primary (all that the study file predicted before its first result), short context (those with the base model within its trained context, which every study makes) or exploratory (all others of the study and base model).';
 COMMENT ON COLUMN paired_difference.num_comparisons IS
@@ -175,7 +175,7 @@ COMMENT ON COLUMN paired_difference.look IS
 COMMENT ON COLUMN paired_difference.look_seeds IS
     'Number of the study''s seeds at this look; NULL if the study has no looks.';
 COMMENT ON COLUMN paired_difference.level IS
-    'Share of the 0.05 that this look may spend; 0.05 if the study has no looks.';
+    'Significance level of this look: the part of 0.05 that it may spend; 0.05 if the study has no looks.';
 COMMENT ON COLUMN paired_difference.lowest IS 'Difference in the seed in which it is lowest.';
 COMMENT ON COLUMN paired_difference.highest IS 'Difference in the seed in which it is highest.';
 COMMENT ON COLUMN paired_difference.num_better IS
@@ -261,7 +261,7 @@ COMMENT ON COLUMN registrations.results_before IS
 COMMENT ON COLUMN registrations.hypothesis IS
     'Hypothesis of this version; NULL if the study states none.';
 COMMENT ON COLUMN registrations.looks IS
-    'Numbers of seeds after which the comparisons are tested; NULL for all seeds only.';
+    'Numbers of seeds after which the study tests the comparisons; NULL if it tests them only after all seeds.';
 COMMENT ON COLUMN registrations.sha256 IS 'Digest of hypothesis, expectations and looks.';
 
 CREATE VIEW expectations AS
@@ -419,9 +419,9 @@ COMMENT ON COLUMN expectations.text IS 'Expectation in words.';
 COMMENT ON COLUMN expectations.claim IS
     'Published claim that the expectation tests; NULL if the study names none.';
 COMMENT ON COLUMN expectations.expected IS
-    'What is expected of the method: better or worse than the other, not worse by more than the margin, or equal within the margin. predicts: perplexity orders the methods as the benchmark does (see perplexity_agreement), and the columns of methods are NULL.';
+    'What is expected of the method: better or worse than the other, not worse by more than the margin, or equal within the margin. predicts means that perplexity orders the methods as the benchmark does (see perplexity_agreement); the columns of methods are then NULL.';
 COMMENT ON COLUMN expectations.margin IS
-    'Margin in the unit of the difference, or as a fraction of the other method''s perplexity; NULL for better and worse.';
+    'Margin in the unit of the difference, or as a fraction of the other method''s perplexity; NULL for better, worse and predicts.';
 COMMENT ON COLUMN expectations.other_method IS
     'Label of the method with which the first one is compared.';
 COMMENT ON COLUMN expectations.other_frozen IS
@@ -449,7 +449,7 @@ COMMENT ON COLUMN expectations.is_ratio IS
 COMMENT ON COLUMN expectations.generalises_to IS
     'What the comparison generalises to, as in paired_difference; NULL if not measured.';
 COMMENT ON COLUMN expectations.num_needed IS
-    'If the outcome is undecided: the number of training seeds or documents (see generalises_to) that would decide it with 80 % power if the true difference equals the measured one; NULL above 10,000, or if the spread is unknown.';
+    'For the outcome undecided: the number of training seeds or documents (see generalises_to) that would decide the expectation with 80 % power if the true difference equals the measured one. NULL for other outcomes, above 10,000, or if the spread is unknown.';
 COMMENT ON COLUMN expectations.registered_at IS
     'Time at which a run first saw this expectation (UTC); NULL if unknown.';
 COMMENT ON COLUMN expectations.results_before IS
@@ -459,9 +459,9 @@ COMMENT ON COLUMN expectations.level IS 'Level of the look, as in paired_differe
 COMMENT ON COLUMN expectations.num_seeds IS
     'Number of the study''s seeds at the look; NULL if the study has no looks.';
 COMMENT ON COLUMN expectations.settled_seeds IS
-    'Number of seeds of the look that settled the comparison, so that later seeds do not change its outcome; NULL if none has.';
+    'Number of seeds of the look that settled the comparison, so that later seeds do not change its outcome; NULL if no look has.';
 COMMENT ON COLUMN expectations.settled_at IS
-    'Time of the look that settled the comparison (UTC); NULL if none has.';
+    'Time of the look that settled the comparison (UTC); NULL if no look has.';
 
 CREATE TABLE compared.effective_length (
     study VARCHAR NOT NULL,
@@ -488,7 +488,7 @@ COMMENT ON TABLE compared.effective_length IS 'Longest context lengths that meth
 CREATE VIEW effective_length AS FROM compared.effective_length ORDER BY rowid;
 
 COMMENT ON VIEW effective_length IS
-    'Longest context length up to which each method reaches a threshold, by three rules for it.';
+    'Longest context length up to which each method reaches a threshold, for three definitions of the threshold (column rule).';
 COMMENT ON COLUMN effective_length.rule IS
     'kept: 90 % of the base model''s accuracy, or 110 % of its perplexity, at the longest evaluated length within its trained context. ruler: an accuracy of 0.856, as in RULER. nolima: 85 % of the method''s own highest accuracy within the trained context, as in NoLiMa.';
 COMMENT ON COLUMN effective_length.tokens IS
@@ -531,7 +531,7 @@ ORDER BY d.study, d.base_model, d.eval_length, d.benchmark, d.method, d.frozen;
 COMMENT ON VIEW perplexity_vs_downstream IS
     'Perplexity and downstream score of each method at the same length: the points behind perplexity_agreement.';
 COMMENT ON COLUMN perplexity_vs_downstream.perplexity IS
-    'Mean over tasks and seeds of the benchmark perplexity or, without it, perplexity_documents; lower is better.';
+    'Mean over tasks and seeds of the benchmark perplexity or, if the study does not evaluate that at this length, perplexity_documents; lower is better.';
 COMMENT ON COLUMN perplexity_vs_downstream.benchmark IS
     'Registered name of the downstream benchmark.';
 COMMENT ON COLUMN perplexity_vs_downstream.value IS
@@ -592,12 +592,13 @@ CREATE TABLE compared.retrieval_by_depth (
     num_clusters BIGINT NOT NULL,
     num_seeds BIGINT NOT NULL
 );
-COMMENT ON TABLE compared.retrieval_by_depth IS 'Retrieved keys by depth and distance.';
+COMMENT ON TABLE compared.retrieval_by_depth IS
+    'Accuracy and margin of key retrieval by depth and distance.';
 
 CREATE VIEW retrieval_by_depth AS FROM compared.retrieval_by_depth ORDER BY rowid;
 
 COMMENT ON VIEW retrieval_by_depth IS
-    'Keys that each method retrieves by their depth and distance, for benchmarks that compare the right key with absent keys (multi_key); over all seeds that are done.';
+    'Accuracy and margin with which each method retrieves keys, by depth and distance of the key, over all done seeds. For benchmarks that compare the right key with absent keys (multi_key).';
 COMMENT ON COLUMN retrieval_by_depth.depth_from IS
     'First depth of the bin, in per cent of the context; a bin is 20 % wide.';
 COMMENT ON COLUMN retrieval_by_depth.distance IS

@@ -44,7 +44,7 @@ CREATE TABLE store.expectation (
     eval_length BIGINT NOT NULL
 );
 COMMENT ON TABLE store.expectation IS
-    'Comparisons that studies predict, one row per pair of methods, length and base model. Rows without methods concern the rank agreement of perplexity and the benchmark; entry is NULL for comparisons with the base model within its trained context, which every study makes.';
+    'Comparisons that studies predict, one row per pair of methods, length and base model. Rows without methods are about the rank agreement of perplexity and the benchmark; entry is NULL for comparisons with the base model within its trained context, which every study makes.';
 
 -- When this home first saw what. `logical_digest` excludes it: it does not depend on results.
 CREATE SCHEMA history;
@@ -92,7 +92,7 @@ CREATE TABLE history.look (
     outcome VARCHAR NOT NULL
 );
 COMMENT ON TABLE history.look IS
-    'Outcomes that looks at a study''s present expectations recorded, one row per look and comparison.';
+    'Outcomes recorded by the looks at the current version of a study''s expectations, one row per look and comparison.';
 
 CREATE TABLE store.cell (
     study VARCHAR NOT NULL,

@@ -11,7 +11,7 @@ All numbers come from the views `paired_difference`, `effective_length`, `perple
 the view's verdict is `better`. If there is no significant difference, the claim states the smallest
 detectable one, or that the samples are too few.
 `python -m dashboards.claims` prints the claims; `lce claims STUDY` runs it. Without a study it
-prints the view `claims`: published claims and how the studies' comparisons turned out.
+prints the view `claims`: each published claim, with the outcomes of the comparisons that test it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Print the findings of a study, or the published claims that all studies test.
+"""Print the findings of a study, or the published claims with the outcomes of all studies.
 
 `lce claims` runs this module: `python -m dashboards.claims`.
 

@@ -14,8 +14,8 @@ from lce_core.study.variants import variant_label
 TITLE = "Within the trained context"
 _VERDICTS = {"confirmed": "not worse", "contradicted": "worse", "undecided": "undecided"}
 _NEEDED = (
-    " n: training seeds of a tuned method, or else documents or prompts, that would decide with"
-    " 80 % power if the true difference equals the measured one."
+    " n: number of training seeds (tuned methods) or else of documents or prompts that would decide"
+    " with 80 % power if the true difference equals the measured one."
 )
 
 
@@ -39,7 +39,7 @@ def caption(rows: Sequence[Row]) -> str:
     return (
         "Each method minus the base model, at the longest evaluated length within its trained"
         " context. Not worse: the simultaneous 95 % interval excludes a disadvantage of"
-        f" {margins}. Worse: the disadvantage is larger. {counts}.{note}"
+        f" {margins}. Worse: the whole interval exceeds this disadvantage. {counts}.{note}"
         f"{_NEEDED if number['undecided'] else ''}"
     )
 

@@ -15,7 +15,9 @@ AT_EDGE = "the best value is at the edge of the grid"
 
 
 def section(contents: Contents) -> str:
-    """Return response curves, the losses of all trials, and both results; "" without trials.
+    """Return response curves, the losses of all trials and the scores at both values.
+
+    Return "" without trials.
 
     Args:
       contents: rows of one base model.
@@ -39,8 +41,8 @@ def section(contents: Contents) -> str:
         return shown
     return (
         f"{shown}<p>Each method at the common {field} and at its own best one, with its rank among"
-        " these methods. Verdict: own best compared with common, over the study's seeds.</p>"
-        + table_with_csv("own best", own_best(contents))
+        " these methods. Verdict: its own best value compared with the common one, over the study's"
+        " seeds.</p>" + table_with_csv("own best", own_best(contents))
     )
 
 

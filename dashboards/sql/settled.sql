@@ -1,3 +1,5 @@
+-- Variants whose comparisons looks have all settled, with the number of seeds at the last of these
+-- looks.
 WITH sides AS (
     SELECT base_model, method, frozen, settled_seeds FROM expectations WHERE study = $study
     UNION ALL
