@@ -38,10 +38,10 @@ _TESTED = (
 
 @dataclass(frozen=True)
 class Looked:
-    """What the looks after a stage of a run have found."""
+    """Result of the looks after one stage of a run."""
 
     lines: tuple[str, ...]
-    """A line for the user per study that was tested."""
+    """One line for the user per tested study."""
     goes_on: bool
     """True if the run has a next stage."""
 
@@ -60,13 +60,13 @@ def look(run: RunContext) -> Looked:
     goes_on = any(work.look != len(work.wanted.study.looks or ()) for work in reached)
     if goes_on:
         studies = [work.request.study for work in run.works]
-        # Looks belong to runs without --select and --budget, so no option is left to repeat.
+        # Runs with --select or --budget have no looks. Other options act on the first stage only.
         run.start(preflight(studies, run.execution, RunOptions()))
     return Looked(lines, goes_on)
 
 
 def _tested(work: Work, store: Store) -> str:
-    """Record a study's look, unless another run has, and return a line for the user."""
+    """Record a study's look, unless another run has recorded it; return a line for the user."""
     plan, number = work.request.plan.to_json(), work.look
     assert number is not None
     before = store.studies.looks(plan)
@@ -93,7 +93,10 @@ def _tested(work: Work, store: Store) -> str:
 
 
 def _one_each(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return a row per comparison; of a benchmark's several profiles one that is not settled."""
+    """Return one row per comparison.
+
+    With several profiles of a benchmark, prefer a profile in which the comparison is open.
+    """
     found: dict[tuple[Any, ...], Mapping[str, Any]] = {}
     for row in sorted(rows, key=lambda row: row["outcome"] not in SETTLED, reverse=True):
         found.setdefault(key_of(row), row)

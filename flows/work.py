@@ -60,7 +60,7 @@ class Work:
     notes: tuple[str, ...] = ()
     """Notes for the user about a reused study name, or about differences from the study's lock."""
     look: int | None = None
-    """Number of the look after this work, counted from 1; None if nothing is tested after it."""
+    """Number of the look that follows this work, counted from 1; None if no look follows."""
 
     @cached_property
     def units(self) -> list[Unit]:

@@ -135,7 +135,7 @@ class WorkerLostError(LceError):
 
 
 class RunEndedError(LceError):
-    """A unit was cut off because its run ended, for example at Ctrl-C. It must not be retried."""
+    """The run ended in the middle of a unit, for example at Ctrl-C. Nothing may retry the unit."""
 
 
 class ProcessFailedError(LceError):

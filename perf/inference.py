@@ -8,8 +8,8 @@ families and corrections are part of the measurement. Prints Markdown tables for
   the mean over prompts;
 - null studies whose methods vary differently between seeds, and skewed scores;
 - coverage of the 95 % interval of a single difference;
-- power at the smallest detectable difference that studies report, and of studies with as many
-  documents or seeds as an undecided one reports to need (80 % expected);
+- power at the smallest detectable difference that studies report, and power of new studies with the
+  number of documents or seeds that an undecided study states (80 % expected);
 - looks: null studies that are tested after some of their seeds, with the levels of `looks` and with
   0.05 at each look, and the power that looks cost.
 
@@ -203,12 +203,12 @@ def seeds(rng: np.random.Generator, number: int, *, exact: bool) -> list[Cell]:
 
 
 def needed_power(draw: Callable[..., list[Cell]], number: int, num_studies: int) -> float:
-    """Return how often studies decide that have as many units as undecided ones report to need.
+    """Return how often new studies decide if they have the number that an undecided study states.
 
     Args:
       draw: draws a study; the comparison of its first and last method counts.
       number: documents or seeds of the undecided studies, whose estimates are the true values.
-      num_studies: number of undecided studies; each is repeated once with the number it reports.
+      num_studies: number of undecided studies; for each, one new study has the stated number.
     """
     rng, found = np.random.default_rng(0), []
 
@@ -292,7 +292,9 @@ def shares_with_claims(draw: Draw, after: tuple[int, ...], num_studies: int) -> 
 
 
 def looked_at(ratio: float | None, shift: float = 0.0) -> Draw:
-    """Return how to draw a study of six seeds: three methods and the base model, or a frozen pair.
+    """Return a function that draws a study of six seeds.
+
+    The study has three trained methods and the base model, or two frozen methods.
 
     Args:
       ratio: standard deviation between seeds, as in `trained_study`; None for two frozen methods

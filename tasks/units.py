@@ -37,7 +37,7 @@ def compute(
     Raises:
       StepsFailedError: if some steps failed. The other steps are done, or held by other processes.
       WorkerLostError: if the worker died.
-      RunEndedError: if the run ended meanwhile.
+      RunEndedError: if the run ended before the unit.
     """
     name, assists = unit["name"], unit["assists"]
     steps = [Step(**payload) for payload in unit["steps"]]

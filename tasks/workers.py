@@ -116,7 +116,7 @@ class Pool:
 
         Raises:
           WorkerLostError: if the worker died.
-          RunEndedError: if the pool is closed, or was closed meanwhile.
+          RunEndedError: if the pool was closed before or during the computation.
         """
         try:
             worker = self._placed(slot, self._worker(slot), steps[0], on_event)
@@ -157,7 +157,7 @@ class Pool:
             raise RunEndedError(
                 self.execution.home,
                 "a run that has ended",
-                "a running one",
+                "a run that is still active",
                 "run the study again: lce continues where it stopped",
             )
 
@@ -177,7 +177,7 @@ class Pool:
             worker = self._start(slot)
             with self._lock:
                 self._workers[slot.places] = worker
-            self._require_open()  # `close` does not end a worker that is added after its start
+            self._require_open()  # `close` may have run before the worker was listed
         return worker
 
     def _start(self, slot: Slot) -> Worker:

@@ -171,7 +171,10 @@ def _label(entry: MethodEntry) -> str:
 
 
 def _own_settings(study: StudySpec, entry: MethodEntry) -> str:
-    """Describe lengths that only the entry sets, and whose weights it has; "" if neither."""
+    """Describe lengths that only this entry sets, and the entry whose weights it uses.
+
+    Return "" if there is nothing to describe.
+    """
     lengths = {"extended to": entry.target_context, "trained on rows of": entry.train_length}
     parts = [f"{what} {tokens} tokens" for what, tokens in lengths.items() if tokens]
     if source := study.weights_source_of(entry):

@@ -34,11 +34,17 @@ def plan(
     ] = False,
     detect: Annotated[
         str | None,
-        typer.Option(help='With --power: the cheapest design for a difference, "0.05 accuracy".'),
+        typer.Option(
+            help='Print the cheapest design that detects a difference, such as "0.05 accuracy".'
+            " Implies --power."
+        ),
     ] = None,
     variance_ratio: Annotated[
         float,
-        typer.Option(help="With --power: variation between seeds, in standard errors of prompts."),
+        typer.Option(
+            help="Assumed standard deviation between seeds, in standard errors over one seed's"
+            " prompts. Implies --power."
+        ),
     ] = 1.0,
     device_type: Annotated[
         str | None,

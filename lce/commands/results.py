@@ -67,7 +67,7 @@ def claims(
     study: Annotated[
         str | None,
         typer.Argument(
-            help="Name of a study, or a study file. Without it: published claims over all studies."
+            help="Name of a study, or a study file. Default: published claims, over all studies."
         ),
     ] = None,
     method: Annotated[
@@ -80,7 +80,12 @@ def claims(
     from tasks.mending import mended
 
     if method and study is None:
-        raise SpecError("--method", method, "a study with this method", "name the study")
+        raise SpecError(
+            "--method",
+            f"{method} without a study",
+            "a study that evaluates this method",
+            "write `lce claims STUDY --method METHOD`",
+        )
     arguments = ["--catalog", str(mended(home()))]
     arguments += ["--study", study_name(study)] if study else []
     arguments += ["--method", method] if method else []

@@ -1,4 +1,4 @@
-"""`lce plan --power`: what other numbers of training seeds and prompts detect, and what they cost.
+"""`lce plan --power`: differences that other numbers of seeds and prompts detect, and their cost.
 
 Columns are numbers of seeds, rows multiples of the planned prompts. The comparisons are those of
 `expects` or, if there are none, every method with the base model.
@@ -40,10 +40,10 @@ _TAUS = (0.5, 0.7)
 
 @dataclass(frozen=True)
 class Options:
-    """What the user assumes and wants to detect."""
+    """The variances that the user assumes, and the differences that the user wants to detect."""
 
     ratio: float = 1.0
-    """See `detectable_difference`. In `docs/statistics.md` false differences are measured for
+    """See `detectable_difference`. `docs/statistics.md` has the rates of false differences for
     ratios from 0 to 3."""
     targets: Mapping[str, tuple[float, ...]] = field(default_factory=lambda: _TARGETS)
 
@@ -211,7 +211,7 @@ def _is_trained(own: Mapping[str, PlannedCell], of_seed: set[str]) -> bool:
 def cheapest(group: Group, costs: Costs, target: float, ratio: float) -> tuple[int, int] | None:
     """Return seeds and multiple of prompts of the cheapest design that detects `target`.
 
-    One seed does not suffice for trained methods. None if no searched design suffices.
+    For trained methods, a design has at least two seeds. None if no searched design suffices.
     """
     fits = (
         (num_seeds, times)
@@ -308,8 +308,9 @@ def lines(plan: StudyPlan, prices: Prices, options: Options) -> Iterator[str]:
             "choose the other unit",
         )
     yield from textwrap.wrap(
-        "Other designs: seeds (columns) and times the planned prompts (rows) of the whole study."
-        " Smallest differences with 80 % power, at the first step of Holm's correction for"
+        "Other designs of the whole study: number of seeds (columns) and multiple of the planned"
+        " prompts (rows). Smallest differences detected with 80 % power, at the first step of"
+        " Holm's correction for"
         f" {round(ALPHA / found[0].alpha) if found else 0} comparisons. Assumed:"
         " between training seeds a difference varies"
         f" {options.ratio:g} times as much as its standard error over one seed's prompts"
@@ -361,8 +362,9 @@ def _rank_lines(claim: Mapping[str, Any]) -> Iterator[str]:
     detects = "none" if limit is None else f"{limit:.2f} or more"
     yield from textwrap.wrap(
         f"{claim['text']} ({claim['benchmark']} at {claim['eval_length']} tokens): Kendall's tau"
-        f" over {claim['num_methods']} methods; detectable: {detects}. Seeds and prompts only make"
-        f" scores exact; a tau of {needed}, from different families",
+        f" over {claim['num_methods']} methods; detectable: {detects}. More seeds"
+        f" and prompts make scores more exact but do not replace methods; a tau of {needed}, from"
+        " different families",
         WIDTH,
     )
 

@@ -36,8 +36,8 @@ class RequestRotary(nn.Module):
         self.table: RopeTable | None = None
         self.num_tokens = 0
         self.span: int | None = None
-        """Number of positions over which the tokens of a request are spread; None if the positions
-        are those of the tokens."""
+        """Number of positions over which the tokens of a request are spread; None if each token has
+        its own index as position."""
         self._skips_check = False
         self.stock_precision = False
         """True makes `forward` round cosines to the dtype of `x`, like transformers' own module."""

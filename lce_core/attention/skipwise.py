@@ -2,12 +2,12 @@
 
 A row is cut into two chunks. The first keeps its positions; those of the second are shifted by a
 random number, so that the row ends anywhere up to the target context. Over many rows every distance
-of the target context occurs, at the cost of rows as short as the trained context.
+of the target context occurs, although each row is only as long as the trained context.
 
 Source: Zhu et al. 2023, arXiv:2309.10400, section 3.2; lengths and shifts are drawn as in
-https://github.com/dwzhu-pku/PoSE/tree/a3d4ba8, src/train_pose.py. Unlike there, a row is continuous
-text: the reference also leaves out text between the chunks, which in its ablation made no
-difference.
+https://github.com/dwzhu-pku/PoSE/tree/a3d4ba8, src/train_pose.py. Here a row is
+continuous text; the reference also leaves out text between the chunks, which made no difference in
+its ablation.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ def _in_batches(
 def _sharing(
     model: ExtendedModel, inputs: Sequence[TokenIds], tails: Sequence[int], batch_tokens: int
 ) -> Iterator[tuple[int, torch.Tensor]]:
-    """Yield the index of each input with the hidden states of its tail; prefixes pass once."""
+    """Yield the index of each input with the hidden states of its tail; share common prefixes."""
     limit, chunk = batch_tokens if model.packs else 0, min(CHUNK, batch_tokens)
     room = max(map(len, inputs))
     cache: DynamicCache = model.new_cache(room)

@@ -42,7 +42,7 @@ def same_frequencies(
 ) -> list[list[int]]:
     """Return the indices of the texts, grouped by equal frequencies and attention.
 
-    The request of a text has `new_tokens` tokens more than the text.
+    A text's request is `new_tokens` tokens longer than the text.
     """
     keys = {length: model.request_key(length + new_tokens) for length in {*map(len, texts)}}
     groups: dict[object, list[int]] = {}

@@ -157,7 +157,7 @@ class Contrast:
           bounds: differences from which the true one must be told apart: 0, or margins.
 
         Returns:
-          More than the present number; None above `MOST_NEEDED`, or if the spread is unknown.
+          A number above the present one; None above `MOST_NEEDED`, or if the spread is unknown.
         """
         if self._lacks_clusters() or (not self.seed_error and self.num_clusters < 2):
             return None

@@ -33,7 +33,7 @@ class Design:
 def detectable_difference(
     design: Design, num_seeds: int, times: int, alpha: float, ratio: float = 1.0
 ) -> float | None:
-    """Return the smallest difference that is found with 80 % power; None if there is none.
+    """Return the smallest difference that a test detects with 80 % power; None if it detects none.
 
     With one seed, the result holds for these checkpoints only.
 

@@ -148,7 +148,7 @@ def detectable_fraction(shift: float, num_prompts: int, discordance: float) -> f
 
 
 def detectable_tau(num_methods: int, *, alpha: float = ALPHA, power: float = POWER) -> float | None:
-    """Return the smallest Kendall's tau that a test finds; None below `FEWEST_RANKED` methods.
+    """Return the smallest Kendall's tau that a test detects; None below `FEWEST_RANKED` methods.
 
     Noise of the scores makes a measured tau smaller than the true one, so this is a lower limit.
 
@@ -161,9 +161,9 @@ def detectable_tau(num_methods: int, *, alpha: float = ALPHA, power: float = POW
 
 
 def approximate_power(shift: float, freedom: float, alpha: float = ALPHA) -> float:
-    """Return about the probability that a t-test finds a difference in the direction of its mean.
+    """Approximate the probability that a t-test finds a difference in the direction of its mean.
 
-    It is faster than `mean_power`, and at most 0.03 off from three degrees of freedom on.
+    This is faster than `mean_power`. The error is at most 0.03 from three degrees of freedom on.
 
     Args:
       shift: true mean in standard errors, 0 or more.

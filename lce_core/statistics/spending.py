@@ -15,7 +15,7 @@ def look_levels(looks: Sequence[int]) -> list[float]:
 
     After the fraction t of the seeds, tests may have spent 2 - 2 Phi(1.96 / sqrt(t)) of the 0.05:
     almost nothing at the first look, most at the last one, as O'Brien and Fleming's boundaries do.
-    A look's level is what it may spend more than the look before.
+    The level of a look is the part that it may spend in addition to the looks before it.
 
     These levels split the 0.05 as Bonferroni's correction does, so they hold for t tests, for any
     dependence between looks, and for any reason to stop adding seeds: `p * 0.05 / level` is a valid

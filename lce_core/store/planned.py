@@ -116,7 +116,7 @@ def register(folder: Path, plan: Mapping[str, Any], held: Collection[str]) -> No
 
 
 def _registered(plan: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-    """Return what is registered of a plan, and its digest."""
+    """Return the registered part of a plan (hypothesis, expectations, looks), and its digest."""
     content = {key: plan[key] for key in ("hypothesis", "expects", "looks") if key in plan}
     return content, fingerprint(content)
 

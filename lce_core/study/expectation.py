@@ -62,7 +62,7 @@ class Expectation(Section):
     than: tuple[VariantName, ...] = Field(default=(), max_length=MAX_ENTRIES)
     """Names of the variants to compare with. Each of them is compared separately."""
     to: tuple[VariantName, ...] = Field(default=(), max_length=MAX_ENTRIES)
-    """The same for `equal`."""
+    """Names of the variants to compare with, for `equal`. Each of them is compared separately."""
     within: str | None = Field(default=None, max_length=_MAX_NAME)
     """Margin of `not_worse` and `equal` with its unit: "0.02 accuracy", "0.01 nats", or, for
     perplexities, "2 %" of the other variant's."""
@@ -84,7 +84,7 @@ class Expectation(Section):
         if len(given) != 1:
             raise SpecError(
                 "better",
-                " and ".join(f"`{key}`" for key in given) or "none of the keys that say what",
+                " and ".join(f"`{key}`" for key in given) or "none of the keys below",
                 f"exactly one of {', '.join(f'`{key}`' for key in _DIRECTIONS)}",
                 "write, for example, `better: METHOD`",
             )
@@ -126,7 +126,7 @@ class Expectation(Section):
 
     @property
     def key(self) -> str:
-        """Key of the entry that names the subject: a key of `_DIRECTIONS`."""
+        """Name of the key whose value is the subject: one of `_DIRECTIONS`, such as "better"."""
         return next(key for key in _DIRECTIONS if getattr(self, key) is not None)
 
     @property
@@ -317,7 +317,7 @@ def check_margins(where: str, margins: Sequence[str]) -> None:
         raise SpecError(
             where,
             ", ".join(margins),
-            "positive numbers, each with another one of the units %, nats and accuracy",
+            "positive numbers with the units %, nats and accuracy, each unit at most once",
             f"write, for example, `{where}: [2 %, 0.02 accuracy]`, or [] for no comparisons",
         )
 
@@ -331,7 +331,11 @@ def _shared_lengths(
 
 
 def _lengths(where: str, entry: Expectation, known: Set[int], what: str) -> Sequence[int]:
-    """Return the entry's lengths, or all known ones; refuse lengths that are not known."""
+    """Return the entry's lengths, or by default all known ones.
+
+    Raises:
+      SpecError: if a length is not known, or none is.
+    """
     missing = sorted(set(entry.lengths or ()) - known)
     if missing or not known:
         at = f" at {missing[0]} tokens" if missing else ""

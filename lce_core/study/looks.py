@@ -1,4 +1,4 @@
-"""Which methods a study with `looks` need not compute for later seeds, because a look settled them.
+"""Leave out methods of a study with `looks` for later seeds, once a look has settled them.
 
 A comparison is settled when a look confirms or contradicts its expectation. A method is settled
 when all its comparisons with one base model are.
@@ -34,7 +34,7 @@ def key_of(comparison: Mapping[str, Any]) -> tuple[Any, ...]:
 def tested_at_looks(expects: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return the comparisons of a plan that looks test: those of methods that the study expects.
 
-    These are neither rank agreements nor the comparisons that every study makes.
+    Rank agreements and the comparisons that every study makes are excluded.
     """
     return [one for one in expects if one["entry"] is not None and one["method"] is not None]
 

@@ -131,7 +131,8 @@ class Text:
     def validation(self, steps: Steps) -> Step:
         """Add the step that tokenizes validation text to `steps` and return it.
 
-        Its documents are held out and follow those of `held_out`, so no document is in both.
+        Its documents follow those of `held_out` in the held-out split, so the two share no
+        document.
         """
         reported = self.held_out(steps)
         tune, tokens = self.study.tune, self.study.evaluation.held_out_tokens

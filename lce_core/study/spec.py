@@ -43,7 +43,7 @@ MAX_LABEL = 64
 contains two labels: those of the base model and of the method."""
 MAX_SEEDS = 1000
 MIN_LOOK = 2
-"""Minimum number of seeds at a look: one seed does not show how much seeds vary."""
+"""Minimum number of seeds at a look: one seed does not show the variance between seeds."""
 MAX_CELLS = 250_000
 """Maximum number of cells of a study. Planning 248,400 cells takes 172 s and 1.3 GB of memory on
 two busy cores. Both grow with the number of cells."""
@@ -235,7 +235,7 @@ class StudySpec(BaseModel):
     "2 %" of a perplexity, "0.02 nats", "0.02 accuracy". A benchmark whose unit is not listed is not
     compared. They are not part of any fingerprint."""
     tune: Tune | None = None
-    """Grid of one training setting, from which each tuned variant also gets its own best value."""
+    """Grid of one training setting. A second copy of each tuned variant uses its best value."""
     looks: tuple[int, ...] | None = Field(default=None, min_length=1)
     """Numbers of seeds after which a run tests the comparisons in `expects`, such as [2, 4, 6]. The
     last one is the number of seeds. Methods whose comparisons are all settled are not computed for
@@ -488,7 +488,7 @@ class StudySpec(BaseModel):
             return self
         number, steps = len(self.seeds), itertools.pairwise(looks)
         problems = {
-            "looks of a study without `expects` of methods": all(
+            "looks in a study whose `expects` compares no methods": all(
                 one.predicts for one in self.expects
             ),
             f"{looks[0]}, too few seeds for a test": looks[0] < MIN_LOOK,

@@ -110,7 +110,7 @@ def dependents(units: Iterable[Unit], lost: set[str]) -> list[Unit]:
 def _first_seeds(plan: StudyPlan) -> dict[str, int]:
     """Return, by step fingerprint, the index of the first seed with a cell that needs the step.
 
-    The steps of trials, which no seed's runs may overtake, have -1.
+    The steps of trials have -1, because they start before the runs of every seed.
     """
     found: dict[str, int] = {}
     for cell in sorted(plan.cells, key=lambda cell: plan.study.seeds.index(cell.seed)):

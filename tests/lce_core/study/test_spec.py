@@ -422,7 +422,7 @@ def test_pose_trains_short_rows_of_methods_that_only_change_frequencies() -> Non
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"looks": [2, 3]}, "looks of a study without `expects` of methods"),
+        ({"looks": [2, 3]}, "looks in a study whose `expects` compares no methods"),
         ({"looks": [1, 3], "expects": [EXPECTED]}, "1, too few seeds for a test"),
         ({"looks": [3, 3], "expects": [EXPECTED]}, "numbers that do not increase"),
         ({"looks": [2, 4], "expects": [EXPECTED]}, "a look after the end: 4 of 3 seeds"),
