@@ -1,4 +1,4 @@
-"""What a command is asked to do: a study, the settings of its computation, and the plan."""
+"""Request of a command: a study, the settings of its computation, and the plan."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class Work:
-    """What a run has to do for one study: the selected cells' plan, and the state of its steps."""
+    """Work of a run for one study: the plan of the selected cells, and the state of its steps."""
 
     request: Request
     wanted: StudyPlan

@@ -184,7 +184,7 @@ def documents(rng: np.random.Generator, number: int, *, exact: bool) -> list[Cel
 
 
 def seeds(rng: np.random.Generator, number: int, *, exact: bool) -> list[Cell]:
-    """Draw three trained methods, of which the last is better by 1.5 standard deviations of a run.
+    """Draw three trained methods; the last one is better by 1.5 standard deviations of a run.
 
     If `exact`, the means and the pooled variance between seeds are the true ones.
     """
@@ -329,7 +329,7 @@ def print_looks(num_studies: int) -> None:
     )
     for after in ((2, 4, 6), (3, 6)):
         draws = [looked_at(ratio) for ratio in (None, 0, 0.5, 1, 2, 3)]
-        # The frozen pair is quick to draw.
+        # Drawing frozen pairs is cheap, so more of them are drawn.
         numbers = [8 * num_studies, *[num_studies] * 5]
         shares = [
             shares_with_claims(draw, after, number)[3:]

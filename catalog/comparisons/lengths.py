@@ -28,7 +28,7 @@ LOST = 1.1
 RULER = 0.856
 """Accuracy of Llama-2-7B at 4,096 tokens in RULER's Table 3."""
 NOLIMA = 0.85
-"""Fraction of its own base score that a method must keep, by the rule `nolima`."""
+"""Fraction of a method's own base score that the method must keep, by the rule `nolima`."""
 
 
 def effective_lengths(cells: list[Cell]) -> Iterator[dict[str, Any]]:

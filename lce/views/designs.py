@@ -55,7 +55,9 @@ class Options:
           SpecError: if `detect` is not a number with a unit, or the ratio is negative.
         """
         if not 0 <= ratio < 1e3:
-            raise SpecError("--variance-ratio", ratio, "a number from 0 to 1,000", "choose another")
+            raise SpecError(
+                "--variance-ratio", ratio, "a number from 0 to 1,000", "choose such a number"
+            )
         if detect is None:
             return Options(ratio)
         found = _TARGET.fullmatch(detect.strip())
@@ -305,7 +307,7 @@ def lines(plan: StudyPlan, prices: Prices, options: Options) -> Iterator[str]:
             "--detect",
             ", ".join(options.targets),
             f"a unit of this study's comparisons: {found[0].unit}",
-            "choose the other unit",
+            "give the difference in this unit",
         )
     yield from textwrap.wrap(
         "Other designs of the whole study: number of seeds (columns) and multiple of the planned"

@@ -64,8 +64,8 @@ class MethodEntry(Section):
     tuned: bool = False
     """Fine-tune the base model with the method before evaluating."""
     train_positions: TrainPositions = "exact"
-    """What training rounds to bf16 when it computes RoPE angles: nothing (exact), token positions
-    (bf16), or positions, frequencies and angles (bf16_angles). pose trains rows of `train_length`
+    """Rounding to bf16 when training computes RoPE angles: none (exact), of token positions (bf16),
+    or of positions, frequencies and angles (bf16_angles). pose trains rows of `train_length`
     tokens whose positions skip once, so that they reach the target context (PoSE)."""
     target_context: int | None = Field(default=None, gt=0)
     """Context length in tokens to which the variant extends the model. Defaults to the study's."""
@@ -224,8 +224,8 @@ class StudySpec(BaseModel):
     seeds: tuple[int, ...] = Field(min_length=1, max_length=MAX_SEEDS)
     """Distinct seeds, 0 or more. Each seed trains and evaluates every variant once."""
     seeds_vary: Literal["all", "data", "weights"] = "all"
-    """What differs between the training runs of two seeds: everything, only the training data
-    (choice and order of rows), or only the random initial weights. The rest has the first seed."""
+    """Parts of the training runs that follow the seed: all, only the training data (choice and
+    order of rows), or only the random initial weights. The other part uses the first seed."""
     expects: tuple[Expectation, ...] = Field(default=(), max_length=MAX_ENTRIES)
     """Comparisons that the hypothesis predicts. They are not part of any fingerprint."""
     short_context_margins: tuple[str, ...] = Field(
@@ -354,7 +354,7 @@ class StudySpec(BaseModel):
                 "seeds_vary",
                 "weights, with a base model whose weights the study does not train",
                 "`seeds_vary: weights` only with base models that start from random weights",
-                "use `seeds_vary: data`, or leave it out",
+                "write `seeds_vary: data`, or leave out `seeds_vary`",
             )
         _refuse_repeats("base_models", [base.known_as for base in self.base_models])
         for base in self.base_models:

@@ -122,8 +122,8 @@ class HeldOutSpec(_TextSpec):
     document_tokens: int | None = None
     """Maximum tokens of a document; None for whole documents."""
     after_tokens: int | None = None
-    """For validation text: leave out the documents of the reported text, which is the held-out text
-    with this many `tokens_per_domain`. None for the reported text itself."""
+    """`tokens_per_domain` of the reported text, whose documents this validation text leaves out.
+    None for the reported text itself."""
     needed: list[str] | None = None
     """Domains that must have text; None for all."""
 
@@ -144,7 +144,8 @@ class TrainingSpec(StepSpec):
     """Length of a training row in tokens."""
     seed: int
     data_seed: int | None = None
-    """Seed of the order of rows and of random choices per row, such as positions. None: `seed`."""
+    """Seed of the order of rows and of random choices per row, such as positions; by default
+    `seed`."""
 
     @staticmethod
     def curve_of(kind: str) -> str:

@@ -35,7 +35,7 @@ class TrainingJob(BaseModel):
     """Folder of the packed training rows (sequences of `row_length` token ids)."""
     seed: int = Field(ge=0)
     data_seed: int | None = Field(default=None, ge=0)
-    """Seed of the order of rows and of random choices per row. None: `seed`."""
+    """Seed of the order of rows and of random choices per row. None means `seed`."""
     num_steps: int = Field(gt=0)
     row_length: int = Field(gt=1)
     target_context: int = Field(gt=0)
