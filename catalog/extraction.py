@@ -151,9 +151,9 @@ def history(store: Store) -> dict[str, pa.Table]:
     comparison are NULL.
     """
     tested = (
-        {"study": plan["study"], "tested_at": _utc(look["at"]), **comparison}
-        for plan in store.studies.plans()
-        for look in store.studies.looks(plan)
+        {"study": study, "tested_at": _utc(look["at"]), **comparison}
+        for study, looks in store.studies.latest_looks().items()
+        for look in looks
         for comparison in look["comparisons"]
     )
     return {"registration": _registrations(store), "look": _table(tested)}

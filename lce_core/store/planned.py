@@ -92,8 +92,10 @@ def read_plan(file: Path) -> dict[str, Any]:
         _require(training, _TRAINING)
     for comparison in plan["expects"]:
         _require(comparison, _COMPARISON)
-    if not all(isinstance(number, int) for number in plan.get("looks", ())):
-        raise ValueError(f"no valid value for the key 'looks': {plan['looks']!r}")
+    if "looks" in plan:
+        _require(plan, {"looks": list})
+        for number in plan["looks"]:
+            _require({"looks": number}, {"looks": int})
     return plan
 
 

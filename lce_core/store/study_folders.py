@@ -12,6 +12,7 @@ from lce_core.store.odd_files import make_folder, read_file, read_mapping, write
 from lce_core.store.plain_text import lone_surrogates, writable
 from lce_core.store.planned import (
     EXPECTATIONS,
+    LOOKS,
     PLAN,
     all_looks,
     looks,
@@ -92,6 +93,15 @@ class StudyFolders:
     def looks(self, plan: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Return the looks at a plan's expectations that runs have recorded, oldest first."""
         return looks(self._folder / plan["study"], plan) if "looks" in plan else []
+
+    def latest_looks(self) -> dict[str, list[dict[str, Any]]]:
+        """Return the looks of each study at its last registered expectations, oldest first."""
+        found = {}
+        for file in sorted(self._folder.glob(f"*/{LOOKS}")):
+            digests = [version["sha256"] for version in registrations(file.parent)]
+            own = [one for one in all_looks(file.parent) if one["sha256"] in digests[-1:]]
+            found[file.parent.name] = writable(own)
+        return found
 
     def has_other_looks(self, plan: Mapping[str, Any]) -> bool:
         """Return True if all recorded looks are at other expectations than the plan's."""
