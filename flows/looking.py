@@ -1,4 +1,4 @@
-"""Looks of a run: test a study's comparisons after some of its seeds, and drop settled methods.
+"""Looks (interim analyses): test comparisons after some of the seeds, and drop settled methods.
 
 A run computes a study with `looks` in stages: the seeds up to the next look, the tests, then the
 seeds up to the look after it. The store keeps the outcome of each look, from which every later run

@@ -39,8 +39,9 @@ EFFECTIVE_CONTEXT = (
 OUTCOMES = (
     "The study file names these comparisons (expects). Confirmed: the methods differ significantly"
     " in the expected direction. Contradicted: the methods differ significantly in the other"
-    " direction. With a margin, confirmed means that the interval lies within the margin, and"
-    " contradicted that it lies beyond. Undecided: neither, or too few samples. Not measured: no"
+    " direction. With a margin, confirmed means that the interval excludes differences (not worse:"
+    " disadvantages) larger than the margin, and contradicted that it contains only such. Undecided:"
+    " neither, or too few samples. Not measured: no"
     " results of both methods on the same prompts."
 )
 """Explanation of the outcomes of expectations."""
