@@ -40,9 +40,9 @@ OUTCOMES = (
     "The study file names these comparisons (expects). Confirmed: the methods differ significantly"
     " in the expected direction. Contradicted: the methods differ significantly in the other"
     " direction. With a margin, confirmed means that the interval excludes differences (not worse:"
-    " disadvantages) larger than the margin, and contradicted that it contains only such. Undecided:"
-    " neither, or too few samples. Not measured: no"
-    " results of both methods on the same prompts."
+    " disadvantages) larger than the margin, and contradicted that it contains only such."
+    " Undecided: neither, or too few samples. Not measured: no results of both methods on the same"
+    " prompts."
 )
 """Explanation of the outcomes of expectations."""
 
