@@ -92,7 +92,7 @@ CREATE TABLE history.look (
     outcome VARCHAR NOT NULL
 );
 COMMENT ON TABLE history.look IS
-    'Outcomes recorded by the looks at the current version of a study''s expectations, one row per look and comparison.';
+    'Outcomes recorded by the looks at the last registered version of a study''s expectations, one row per look and comparison.';
 
 CREATE TABLE store.cell (
     study VARCHAR NOT NULL,
