@@ -110,7 +110,6 @@ SELECT
         ELSE 'no difference found'
     END AS verdict,
     smallest_detectable,
-    num_needed,
     generalises_to,
     family,
     num_comparisons,
@@ -132,7 +131,8 @@ SELECT
     profile,
     look,
     look_seeds,
-    level
+    level,
+    num_needed
 FROM both_ways
 ORDER BY study, base_model, benchmark, eval_length, tasks, method, frozen, other_method, other_frozen;
 
