@@ -110,6 +110,7 @@ SELECT
         ELSE 'no difference found'
     END AS verdict,
     smallest_detectable,
+    num_needed,
     generalises_to,
     family,
     num_comparisons,
@@ -131,8 +132,7 @@ SELECT
     profile,
     look,
     look_seeds,
-    level,
-    num_needed
+    level
 FROM both_ways
 ORDER BY study, base_model, benchmark, eval_length, tasks, method, frozen, other_method, other_frozen;
 
