@@ -191,7 +191,7 @@ BENCHMARK_FAULTS: dict[str, tuple[str, tuple[Change, ...], benchmarks.BenchmarkC
     ),
     "the answer stands beside the needle too": (
         "passkey",
-        (("[INSTRUCTION, repeated", '[f"{INSTRUCTION} {key}", repeated'),),
+        (("parts = INSTRUCTIONS[wording],", 'parts = f"{INSTRUCTIONS[wording]} {key}",'),),
         benchmarks.check_hidden,
     ),
     "depths run backwards": (
@@ -202,7 +202,7 @@ BENCHMARK_FAULTS: dict[str, tuple[str, tuple[Change, ...], benchmarks.BenchmarkC
     "no room for the answer": (
         "passkey",
         (
-            ("budget = request.eval_length - NEW_TOKENS", "budget = request.eval_length"),
+            ("wording = request.eval_length - NEW_TOKENS", "wording = request.eval_length"),
             ("len(ids) + NEW_TOKENS <=", "len(ids) <="),
         ),
         benchmarks.check_prompts,
