@@ -32,6 +32,7 @@ from lce_core.errors import (
     DefectError,
     LceError,
     ProcessFailedError,
+    RunEndedError,
     ServiceError,
     StoreError,
     StudyIncompleteError,
@@ -57,7 +58,14 @@ for command in (
 app.add_typer(rebuild, name="rebuild")
 app.add_typer(rope, name="rope")
 
-INFRASTRUCTURE = (ServiceError, StoreError, WorkerLostError, ProcessFailedError, DefectError)
+INFRASTRUCTURE = (
+    ServiceError,
+    StoreError,
+    WorkerLostError,
+    RunEndedError,
+    ProcessFailedError,
+    DefectError,
+)
 """Errors of servers, workers, the store or lce itself; they lead to exit code 3."""
 
 INTERRUPTED = 130

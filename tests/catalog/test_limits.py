@@ -54,7 +54,7 @@ from catalog.apart import answer_apart
 from lce_core.errors import SpecError
 for sql in json.load(sys.stdin):
     try:
-        answer_apart(Path(sys.argv[1]), sql, 8, memory=int(sys.argv[2]))
+        answer_apart(Path(sys.argv[1]), sql, 60, memory=int(sys.argv[2]))
         said = None
     except SpecError as error:
         said = str(error)

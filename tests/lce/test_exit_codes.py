@@ -22,6 +22,7 @@ CODES = {
     "ServiceError": 3,
     "PrefectMovedError": 3,
     "WorkerLostError": 3,
+    "RunEndedError": 3,
     "ProcessFailedError": 3,
     "DefectError": 3,
 }
