@@ -89,7 +89,8 @@ class Cell:
     method_family: str | None
     """Family of the method, such as "interpolation"; None if its plug-in is not installed."""
     aggregation: Aggregation | None
-    """How `value` follows from the scores of its samples; None if unknown or without scores."""
+    """Rule by which `value` follows from the scores of its samples; None if unknown or without
+    scores."""
 
     @property
     def part(self) -> tuple[str, int]:

@@ -20,7 +20,8 @@ from lce.views.power import equal_weights, independent
 from lce_core import formats
 from lce_core.errors import SpecError
 from lce_core.statistics.designs import Design, detectable_difference
-from lce_core.statistics.power import ALPHA, FEWEST_RANKED, detectable_tau, fewest
+from lce_core.statistics.power import ALPHA, detectable_tau, fewest
+from lce_core.statistics.rank_agreement import FEWEST_METHODS
 from lce_core.study.expectation import PERPLEXITIES
 from lce_core.study.plan import PlannedCell, StudyPlan
 from lce_core.study.pricing.device_types import DEVICE_TYPES
@@ -244,7 +245,7 @@ def rank_claims(plan: StudyPlan) -> Iterator[dict[str, Any]]:
         both = losses & scores
         exact = [one for one in both if one[2]]
         # As in the view `expectations`: exact attention decides if there are enough such methods.
-        number = len(exact) if len(exact) >= FEWEST_RANKED else len(both)
+        number = len(exact) if len(exact) >= FEWEST_METHODS else len(both)
         yield {
             "text": one.get("claim") or one["text"],
             "benchmark": one["benchmark"],
@@ -372,7 +373,7 @@ def _rank_lines(claim: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _methods_for(tau: float) -> int | None:
-    return fewest(lambda number: (detectable_tau(number) or 1.0) <= tau, FEWEST_RANKED)
+    return fewest(lambda number: (detectable_tau(number) or 1.0) <= tau, FEWEST_METHODS)
 
 
 def _rows(shown: Callable[[int, int], str]) -> Iterator[str]:

@@ -295,11 +295,11 @@ class SeedVariances:
     """Variance between the training runs of each method that was trained once per seed."""
 
     paired: Numbers
-    """For a difference of two such methods with the same seeds: each method's variance without what
-    all methods of a seed have in common, shape (methods,)."""
+    """Variance of each method without the part that all methods of a seed share, shape (methods,).
+    It applies to a difference of two methods that were trained with the same seeds."""
     paired_freedom: float
     alone: Numbers
-    """For a difference from a method with a single run: each method's whole variance."""
+    """Whole variance of each method, for a difference from a method with a single run."""
     alone_freedom: float
 
 

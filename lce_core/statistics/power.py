@@ -15,14 +15,14 @@ from functools import cache
 import numpy as np
 from scipy import optimize, special, stats
 
+from lce_core.statistics.rank_agreement import FEWEST_METHODS
+
 ALPHA = 0.05
 POWER = 0.8
 UNRELATED = 0.5
 """Fraction of prompts that exactly one of two methods answers right, if the methods are independent
 and each answers half of the prompts right. Equally good methods with positively correlated answers
 disagree on fewer prompts."""
-FEWEST_RANKED = 5
-"""Smallest number of methods with which a rank correlation can be significant."""
 MOST_NEEDED = 10_000
 """Largest number of documents or training seeds that `fewest` returns."""
 _LARGEST_SHIFT = 1e4
@@ -148,13 +148,13 @@ def detectable_fraction(shift: float, num_prompts: int, discordance: float) -> f
 
 
 def detectable_tau(num_methods: int, *, alpha: float = ALPHA, power: float = POWER) -> float | None:
-    """Return the smallest Kendall's tau that a test detects; None below `FEWEST_RANKED` methods.
+    """Return the smallest Kendall's tau that a test detects; None below `FEWEST_METHODS` methods.
 
     Noise of the scores makes a measured tau smaller than the true one, so this is a lower limit.
 
     Source: Fieller, Hartley and Pearson 1957 (Biometrika 44, 470-481): variance of Fisher's z.
     """
-    if num_methods < FEWEST_RANKED:
+    if num_methods < FEWEST_METHODS:
         return None
     quantiles = special.ndtri(1 - alpha / 2) + special.ndtri(power)
     return math.tanh(float(quantiles) * math.sqrt(0.437 / (num_methods - 4)))
