@@ -487,6 +487,7 @@ class StudySpec(BaseModel):
         if not (looks := self.looks):
             return self
         number, steps = len(self.seeds), itertools.pairwise(looks)
+        example = sorted({max(MIN_LOOK, number // 2), max(MIN_LOOK, number)})
         problems = {
             "looks in a study whose `expects` compares no methods": all(
                 one.predicts for one in self.expects
@@ -502,7 +503,7 @@ class StudySpec(BaseModel):
                 problem,
                 f"increasing numbers of seeds from {MIN_LOOK} to all {number} seeds, and `expects`"
                 " with the comparisons that each look tests",
-                f"write, for example, `looks: [{max(MIN_LOOK, number // 2)}, {number}]`, add"
+                f"write, for example, `looks: {example}` with at least {example[-1]} seeds, add"
                 " `expects`, or remove `looks`",
             )
         return self

@@ -443,3 +443,12 @@ def test_looks_change_no_id() -> None:
     assert list(without.steps) == list(looking.steps)
     assert "looks" not in without.to_json()
     assert looking.to_json()["looks"] == [2, 3]
+
+
+def test_the_looks_that_a_refusal_proposes_are_allowed() -> None:
+    for seeds in ([0], [0, 1], [0, 1, 2, 3]):
+        wrong = {"expects": [EXPECTED], "seeds": seeds, "looks": [2, 9]}
+        proposed = refusal(edited(**wrong)).partition("`looks: ")[2].partition("`")[0]
+        looks = json.loads(proposed)
+        allowed = wrong | {"looks": looks, "seeds": [*range(max(looks[-1], len(seeds)))]}
+        assert parse_study(edited(**allowed), "my.yaml").looks == tuple(looks)
