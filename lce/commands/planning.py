@@ -72,18 +72,18 @@ def plan(
         if chosen:
             output["budget"] = chosen.to_json()
         if power:
-            output["power"] = visible.as_json(found.plan)
+            output["power"] = visible.as_json(found.plan, how.data_folders)
             prices = prices_of(found.plan, found.states, how, device_type)
-            output["designs"] = designs.as_json(found.plan, prices, options)
+            output["designs"] = designs.as_json(found.plan, prices, options, how.data_folders)
         say(json.dumps(output, indent=1))
         return
     plan_view.show(found, every_cell=cells, device=device_type)
     for line in chosen.lines() if chosen else ():
         say(line)
     if power:
-        say("\n".join(visible.lines(found.plan)))
+        say("\n".join(visible.lines(found.plan, how.data_folders)))
         prices = prices_of(found.plan, found.states, how, device_type)
-        say("\n".join(designs.lines(found.plan, prices, options)))
+        say("\n".join(designs.lines(found.plan, prices, options, how.data_folders)))
 
 
 @with_execution(*FOLDERS)

@@ -6,6 +6,7 @@ Columns are numbers of seeds, rows multiples of the planned prompts. The compari
 
 from __future__ import annotations
 
+import math
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -16,7 +17,7 @@ from typing import Any
 from flows.plans.amounts import GPU_HOURS_OF, gpu_seconds
 from flows.plans.pricing import Prices
 from lce.views.plan_view import LONG_SECONDS
-from lce.views.power import equal_weights, independent
+from lce.views.power import NO_FOLDERS, Folders, equal_weights, independent, model_named
 from lce_core import formats
 from lce_core.errors import SpecError
 from lce_core.statistics.designs import Design, detectable_difference
@@ -86,8 +87,15 @@ class Group:
     alpha: float
     """Level of Holm's first and strictest step."""
     margin: float | None
+    most_times: float
+    """Largest multiple of the planned prompts for which the data sets have rows or documents."""
+    assumed: tuple[str, ...]
+    """Data sets that are not on this machine and count with their published size."""
 
     def detectable(self, num_seeds: int, times: int, ratio: float) -> float | None:
+        """Return the difference that a design detects; None if none, or if it exceeds the data."""
+        if times > self.most_times:
+            return None
         return detectable_difference(self.design, num_seeds, times, self.alpha, ratio)
 
 
@@ -147,8 +155,13 @@ def seed_dependent(plan: StudyPlan) -> set[str]:
     return {name for name in steps if depends(name)}
 
 
-def groups(plan: StudyPlan) -> Iterator[Group]:
-    """Yield the comparisons of `expects`, or by default those with the base model."""
+def groups(plan: StudyPlan, folders: Folders = NO_FOLDERS) -> Iterator[Group]:
+    """Yield the comparisons of `expects`, or by default those with the base model.
+
+    Args:
+      plan: the study's plan.
+      folders: the user's folder of each data set.
+    """
     study, of_seed = plan.study, seed_dependent(plan)
     entries = {
         (entry.benchmark.plugin_name, task, length, one.label, not one.is_tuned): entry.benchmark
@@ -175,10 +188,23 @@ def groups(plan: StudyPlan) -> Iterator[Group]:
         if not (tasks := [task for task in ours if task in theirs]):
             continue
         benchmark = entries[*where[1:2], tasks[0], where[2], one["method"], one["frozen"]]
+        base_model = model_named(study, where[0])
         counts = [
-            independent(benchmark, task, where[2], study.evaluation.held_out_tokens)
-            for task in tasks
+            independent(study, benchmark, base_model, task, where[2], folders) for task in tasks
         ]
+        limits = [
+            available / number
+            for task, number in zip(tasks, counts, strict=True)
+            if (available := benchmark.data_samples(base_model, task, where[2], folders))
+        ]
+        assumed = sorted(
+            {
+                data.name
+                for task in tasks
+                for data in benchmark.reads(task)
+                if not data.is_in(folders)
+            }
+        )
         trained = {name for name, own in cells[where].items() if _is_trained(own, of_seed)}
         design = Design(
             equal_weights(counts),
@@ -186,12 +212,14 @@ def groups(plan: StudyPlan) -> Iterator[Group]:
             benchmark.seeded,
             len(trained) if _is_trained(ours, of_seed) or _is_trained(theirs, of_seed) else 0,
         )
-        lengths, texts = found.setdefault((one["benchmark"], design, one["margin"]), ({}, {}))
+        data = min(limits, default=math.inf), tuple(assumed)
+        key = (one["benchmark"], design, one["margin"], data)
+        lengths, texts = found.setdefault(key, ({}, {}))
         lengths[one["eval_length"]] = None
         texts[one.get("claim") or one["text"]] = None
-    for (name, design, margin), (lengths, texts) in found.items():
+    for (name, design, margin, data), (lengths, texts) in found.items():
         unit = "accuracy" if design.is_share else "sd"
-        yield Group(tuple(texts), name, design, unit, tuple(sorted(lengths)), alpha, margin)
+        yield Group(tuple(texts), name, design, unit, tuple(sorted(lengths)), alpha, margin, *data)
 
 
 def _against_base(cells: Mapping[Any, Mapping[Any, object]]) -> Iterator[dict[str, Any]]:
@@ -255,7 +283,9 @@ def rank_claims(plan: StudyPlan) -> Iterator[dict[str, Any]]:
         }
 
 
-def as_json(plan: StudyPlan, prices: Prices, options: Options) -> dict[str, Any]:
+def as_json(
+    plan: StudyPlan, prices: Prices, options: Options, folders: Folders = NO_FOLDERS
+) -> dict[str, Any]:
     costs, ratio = Costs(plan, prices), options.ratio
     return {
         "variance_ratio": ratio,
@@ -271,6 +301,8 @@ def as_json(plan: StudyPlan, prices: Prices, options: Options) -> dict[str, Any]
                 "unit": one.unit,
                 "num_prompts": one.design.num_prompts,
                 "num_trained": one.design.num_trained,
+                "most_prompts": one.most_times if one.most_times < math.inf else None,
+                "missing_data": one.assumed,
                 "alpha": one.alpha,
                 "detectable": [
                     {"seeds": seeds, "prompts": times, "difference": found}
@@ -285,7 +317,7 @@ def as_json(plan: StudyPlan, prices: Prices, options: Options) -> dict[str, Any]
                     for found in [cheapest(one, costs, target, ratio)]
                 ],
             }
-            for one in groups(plan)
+            for one in groups(plan, folders)
         ],
         "rank_correlations": [*rank_claims(plan)],
     }
@@ -296,13 +328,15 @@ def _targets(one: Group, options: Options) -> tuple[float, ...]:
     return own + options.targets.get(one.unit, ())
 
 
-def lines(plan: StudyPlan, prices: Prices, options: Options) -> Iterator[str]:
+def lines(
+    plan: StudyPlan, prices: Prices, options: Options, folders: Folders = NO_FOLDERS
+) -> Iterator[str]:
     """Yield the cost of each design, what it detects in each comparison, and the cheapest one.
 
     Raises:
       SpecError: if no comparison has the unit of the difference to detect.
     """
-    costs, found = Costs(plan, prices), [*groups(plan)]
+    costs, found = Costs(plan, prices), [*groups(plan, folders)]
     if found and not any(one.unit in options.targets for one in found):
         raise SpecError(
             "--detect",
@@ -339,10 +373,14 @@ def _group(one: Group, costs: Costs, options: Options) -> Iterator[str]:
         f" {one.unit}",
         WIDTH,
     )
+    for line in _data_limits(one):
+        yield from textwrap.wrap(line, WIDTH, initial_indent="  ", subsequent_indent="  ")
     for text in one.texts:
         yield from textwrap.wrap(text, WIDTH, initial_indent="  - ", subsequent_indent="    ")
 
     def size(num_seeds: int, times: int) -> str:
+        if times > one.most_times:
+            return "no data "
         found = one.detectable(num_seeds, times, options.ratio)
         star = "*" if num_seeds == 1 and one.design.num_trained else " "
         return "none " if found is None else f"{found:.3f}{star}"
@@ -355,8 +393,15 @@ def _group(one: Group, costs: Costs, options: Options) -> Iterator[str]:
             f"{found[0]} seed{'s'[: found[0] > 1]}, prompts x{found[1]}, {costs.shown(*found)}"
             f" ({costs.of(*found)['flops']:.3g} FLOPs)"
             if found
-            else "no design with 30 seeds and prompts x64 or less"
+            else f"no design with 30 seeds and prompts x{min(64, one.most_times):.3g} or less"
         )
+
+
+def _data_limits(one: Group) -> Iterator[str]:
+    if one.assumed:
+        yield (f"Not on this machine, so its published size is assumed: {', '.join(one.assumed)}")
+    if one.most_times < _SEARCHED[-1][1]:
+        yield f"Limited by data: at most {one.most_times:.3g} times the planned prompts exist"
 
 
 def _rank_lines(claim: Mapping[str, Any]) -> Iterator[str]:

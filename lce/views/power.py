@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from lce_core.benchmarks import Benchmark
+from lce_core.models import LanguageModel
 from lce_core.statistics.power import UNRELATED, detectable_effect, detectable_share
 from lce_core.study.plan import PlannedCell, StudyPlan
-from lce_core.study.spec import BenchmarkEntry
+from lce_core.study.spec import BenchmarkEntry, StudySpec
 from lce_core.terminal import WIDTH
 
+Folders = Mapping[str, Path]
+NO_FOLDERS: Folders = MappingProxyType({})
+"""No data set is on this machine, so that all of them count as published."""
 HEADING = (
     "smallest difference between two methods that a paired test detects with 80 %\n"
     f"power: in accuracy, if methods disagree on {UNRELATED:.0%} of the prompts; in losses, in\n"
@@ -53,11 +59,15 @@ class Visible:
     detect (alpha = 0.05 / num_comparisons); None if the samples are too few to detect any."""
 
 
-def visible_differences(plan: StudyPlan) -> Iterator[Visible]:
+def visible_differences(plan: StudyPlan, folders: Folders = NO_FOLDERS) -> Iterator[Visible]:
     """Yield the smallest detectable difference for each benchmark and length, in study order.
 
     Skip a benchmark and length with only one method, or whose tasks are all unavailable. Only cells
     in the plan count, so a plan reduced by --select or --budget can detect less.
+
+    Args:
+      plan: the study's plan.
+      folders: the user's folder of each data set.
     """
     study = plan.study
     possible: dict[tuple[str, str, int], list[PlannedCell]] = {}
@@ -74,25 +84,26 @@ def visible_differences(plan: StudyPlan) -> Iterator[Visible]:
             tasks = [task for task in entry.tasks if any(cell.task == task for cell in evaluated)]
             num_comparisons = len({(cell.method, cell.frozen) for cell in evaluated}) - 1
             seeds = len({cell.seed for cell in evaluated}) if entry.benchmark.seeded else 1
-            counts = [
-                seeds * independent(entry.benchmark, task, length, study.evaluation.held_out_tokens)
-                for task in tasks
-            ]
             if num_comparisons > 0:
+                base_model = model_named(study, evaluated[0].base_model)
+                counts = [
+                    seeds * independent(study, entry.benchmark, base_model, task, length, folders)
+                    for task in tasks
+                ]
                 yield _visible(
                     entry, length, dict(zip(tasks, counts, strict=True)), num_comparisons
                 )
 
 
-def as_json(plan: StudyPlan) -> list[dict[str, Any]]:
-    return [asdict(one) for one in visible_differences(plan)]
+def as_json(plan: StudyPlan, folders: Folders = NO_FOLDERS) -> list[dict[str, Any]]:
+    return [asdict(one) for one in visible_differences(plan, folders)]
 
 
-def lines(plan: StudyPlan) -> Iterator[str]:
+def lines(plan: StudyPlan, folders: Folders = NO_FOLDERS) -> Iterator[str]:
     """Yield a heading, what each benchmark detects at which lengths, and a caveat."""
     yield HEADING
     lengths: dict[tuple[str, str], list[int]] = {}
-    for one in visible_differences(plan):
+    for one in visible_differences(plan, folders):
         number = len(one.tasks)
         tasks = f"{number} tasks" if number > NAMED_TASKS else ", ".join(one.tasks)
         alone, first = (_shown(one, gap) for gap in (one.difference, one.difference_of_family))
@@ -113,9 +124,23 @@ def equal_weights(counts: Sequence[int]) -> int:
     return int(len(counts) ** 2 / sum(1 / one for one in counts) + 1e-6) if all(counts) else 0
 
 
-def independent(benchmark: Benchmark, task: str, length: int, held_out_tokens: int) -> int:
-    text = benchmark.text_tokens(task, held_out_tokens)
-    return benchmark.num_independent(task, length, text)
+def independent(
+    study: StudySpec,
+    benchmark: Benchmark,
+    base_model: LanguageModel,
+    task: str,
+    length: int,
+    folders: Folders,
+) -> int:
+    """Return the independent samples of a cell: no more than its data set has."""
+    text = benchmark.text_tokens(task, study.evaluation.held_out_tokens)
+    number = benchmark.num_independent(task, length, text)
+    available = benchmark.data_samples(base_model, task, length, folders)
+    return number if available is None else min(number, available)
+
+
+def model_named(study: StudySpec, name: str) -> LanguageModel:
+    return next(model for model in study.base_models if model.known_as == name)
 
 
 def _visible(

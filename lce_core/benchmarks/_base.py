@@ -282,6 +282,23 @@ class Benchmark(Plugin):
         """
         return self.answers(task).number
 
+    def data_samples(
+        self,
+        base_model: LanguageModel,
+        task: str,
+        eval_length: int,
+        data_folders: Mapping[str, Path],
+    ) -> int | None:
+        """Return how many independent samples a task's data set has, for `lce plan --power`.
+
+        The files in `data_folders` count, or the published data set if they are missing. The
+        default None means that one seed can draw any number of samples.
+
+        Raises:
+          DataError: if a data set cannot be read.
+        """
+        return None
+
     def answers(self, task: str) -> Answers:
         """Return the number of answers that a cell generates and the maximum tokens of an answer.
 

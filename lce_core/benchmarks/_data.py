@@ -106,6 +106,20 @@ class DataSet:
                 f" write {json.dumps({part: got})} into the file {SUBSET} in its folder",
             )
 
+    def is_in(self, folders: Mapping[str, Path]) -> bool:
+        """Return True if `files` finds the data set's files."""
+        try:
+            return bool(self.files(folders))
+        except UnavailableError:
+            return False
+
+    def num_rows(self, folders: Mapping[str, Path], part: str, published: int) -> int:
+        """Return the rows of a file or split: `published`, or what the file `SUBSET` declares."""
+        try:
+            return self._declared_rows(folders).get(part, published)
+        except (KeyError, UnavailableError):  # not on this machine
+            return published
+
     def recorded_name(self, folders: Mapping[str, Path]) -> str:
         """Return the data set's name, followed by " (subset)" if its folder has a file `SUBSET`."""
         return f"{self.name} (subset)" if self._declared_rows(folders) else self.name

@@ -138,6 +138,18 @@ class PerplexityDocuments(TextBenchmark):
             return sum(map(bool, self._limited(self.published_documents(task))))
         return super().num_independent(task, eval_length, held_out_tokens)
 
+    def data_samples(
+        self,
+        base_model: LanguageModel,
+        task: str,
+        eval_length: int,
+        data_folders: Mapping[str, Path],
+    ) -> int | None:
+        """Return a data set's number of documents; None for a domain."""
+        if task not in self.data_sets:
+            return None
+        return len(self.all_documents(base_model, task, data_folders, self._minimum(task)))
+
     def published_documents(self, task: str) -> list[int]:
         """Predict the tokens of each document: the published mean, or the minimum if larger."""
         least = self._minimum(task)

@@ -121,6 +121,32 @@ class TextBenchmark(Benchmark):
         """
         return min(self.token_limit() or held_out_tokens, held_out_tokens) // eval_length
 
+    def data_samples(
+        self,
+        base_model: LanguageModel,
+        task: str,
+        eval_length: int,
+        data_folders: Mapping[str, Path],
+    ) -> int | None:
+        """Return the number of windows without overlap in a data set; None for a domain."""
+        if task not in self.data_sets:
+            return None
+        return sum(self.all_documents(base_model, task, data_folders)) // eval_length
+
+    def all_documents(
+        self,
+        base_model: LanguageModel,
+        task: str,
+        data_folders: Mapping[str, Path],
+        at_least: int = 1,
+    ) -> list[int]:
+        """Estimate the tokens of each document of a data set: of its files, or as published."""
+        try:
+            return document_tokens(base_model, task, data_folders, at_least=at_least)
+        except UnavailableError:
+            number, mean_tokens = PUBLISHED_SIZES[task]
+            return [mean_tokens] * number
+
     def published_documents(self, task: str) -> list[int]:
         """Predict the tokens of each document that a task reads: the published mean for all."""
         number, mean_tokens = PUBLISHED_SIZES[task]

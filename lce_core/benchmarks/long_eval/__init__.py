@@ -121,6 +121,16 @@ class LongEval(PromptBenchmark):
     def reads(self, task: str) -> tuple[DataSet, ...]:
         return (PUBLISHED,) if self.cases == "published" else ()
 
+    def data_samples(
+        self,
+        base_model: LanguageModel,
+        task: str,
+        eval_length: int,
+        data_folders: Mapping[str, Path],
+    ) -> int | None:
+        """Return the number of published prompts; None for generated ones."""
+        return PUBLISHED_CASES if self.cases == "published" else None
+
     def data_names(self, task: str, data_folders: Mapping[str, Path]) -> tuple[str, ...]:
         read = (PUBLISHED,) if self._reads_published(data_folders) else ()
         return tuple(data_set.recorded_name(data_folders) for data_set in read)

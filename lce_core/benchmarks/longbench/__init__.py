@@ -125,6 +125,16 @@ class LongBench(PromptBenchmark):
             for index in self._chosen(len(sizes))
         )
 
+    def data_samples(
+        self,
+        base_model: LanguageModel,
+        task: str,
+        eval_length: int,
+        data_folders: Mapping[str, Path],
+    ) -> int:
+        """Return the number of rows of the task's file."""
+        return data_set(task).num_rows(data_folders, f"{task}.jsonl", TASKS[task].num_rows)
+
     def rows(self, request: CellRequest) -> list[LongBenchRow]:
         """Return the task's rows, or `num_samples` of them evenly spaced over the file.
 

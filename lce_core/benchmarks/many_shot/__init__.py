@@ -55,7 +55,14 @@ from lce_core.benchmarks.many_shot.demonstrations import (
     num_shots,
     prompt_text,
 )
-from lce_core.benchmarks.many_shot.trec import CLASSES, TREC, drawn_questions, trec_questions
+from lce_core.benchmarks.many_shot.trec import (
+    CLASSES,
+    NUM_QUESTIONS,
+    NUM_REPEATED,
+    TREC,
+    drawn_questions,
+    trec_questions,
+)
 from lce_core.errors import SpecError
 from lce_core.models import LanguageModel
 
@@ -167,6 +174,23 @@ class ManyShot(PromptBenchmark):
         size = _prompt_bytes(num_shots(task), TREC.seen(data_folders))
         expected = min(eval_length, round(size / base_model.bytes_per_token))
         return Sequences({expected: self.num_prompts(task)})
+
+    def data_samples(
+        self,
+        base_model: LanguageModel,
+        task: str,
+        eval_length: int,
+        data_folders: Mapping[str, Path],
+    ) -> int | None:
+        """Return the number of (permutation, test question) pairs; None in `tiny`.
+
+        The ten published test questions that are also in the train file do not count.
+        """
+        if not self.form.in_words:
+            return None
+        published = NUM_QUESTIONS["test.txt"]
+        number = TREC.num_rows(data_folders, "test.txt", published)
+        return self.orders() * (number - NUM_REPEATED if number == published else number)
 
     def build(self, request: CellRequest) -> list[Prompt]:
         """Build all prompts of the cell, permutation by permutation.

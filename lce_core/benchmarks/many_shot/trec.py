@@ -18,6 +18,8 @@ TREC = DataSet(
     " train_5500.label and TREC_10.label of Li and Roth",
 )
 NUM_QUESTIONS = {"train.txt": 5452, "test.txt": 500}
+NUM_REPEATED = 10
+"""Number of published test questions that are also in the train file; they are left out."""
 LABELS = {
     "ABBR:abb": "Abbreviation",
     "ABBR:exp": "Expression abbreviated",

@@ -26,6 +26,7 @@ sample's number alone.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import ClassVar, Literal, cast
 
 from pydantic import Field
@@ -41,7 +42,7 @@ from lce_core.benchmarks import (
     calls,
 )
 from lce_core.benchmarks._data import DataSet
-from lce_core.benchmarks.ruler._documents import XQUAD
+from lce_core.benchmarks.ruler._documents import NUM_QUESTIONS, XQUAD
 from lce_core.benchmarks.ruler._drafts import RULER_SEED, Draw, RulerPrompt, TextTask
 from lce_core.benchmarks.ruler._search import Search
 from lce_core.benchmarks.ruler._tasks import (
@@ -56,6 +57,7 @@ from lce_core.benchmarks.ruler._tasks import (
 from lce_core.benchmarks.ruler._token_form import KEY_TASKS, RulerKeys
 from lce_core.benchmarks.ruler._units import InUnits
 from lce_core.evaluation.metrics import string_match_all, string_match_part
+from lce_core.models import LanguageModel
 
 Sizes = Literal["v1", "search"]
 Permutations = Literal["fixed", "per_sample"]
@@ -108,6 +110,20 @@ class Ruler(PromptBenchmark):
     def reads(self, task: str) -> tuple[DataSet, ...]:
         data = data_set(task, self.haystack, self.questions) if self.form.in_words else None
         return () if data is None else (data,)
+
+    def data_samples(
+        self,
+        base_model: LanguageModel,
+        task: str,
+        eval_length: int,
+        data_folders: Mapping[str, Path],
+    ) -> int | None:
+        """Return the number of questions of qa_1 or qa_2; None for generated tasks."""
+        (data, *_) = self.reads(task) or (None,)
+        if data is None or data.name not in NUM_QUESTIONS:
+            return None
+        (file, *_) = data.patterns
+        return data.num_rows(data_folders, file, NUM_QUESTIONS[data.name])
 
     def reads_held_out(self, task: str) -> bool:
         return self.haystack == "held_out" and reads_running_text(task)

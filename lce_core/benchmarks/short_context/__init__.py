@@ -137,6 +137,17 @@ class ShortContext(Benchmark):
             for size in sizes[index]
         )
 
+    def data_samples(
+        self,
+        base_model: LanguageModel,
+        task: str,
+        eval_length: int,
+        data_folders: Mapping[str, Path],
+    ) -> int:
+        """Return the number of rows of the split with the questions."""
+        split, data = list(TASKS[task].splits.items())[-1]
+        return data.num_rows(data_folders, split, TASKS[task].num_questions)
+
     def reads(self, task: str) -> tuple[DataSet, ...]:
         return tuple(TASKS[task].splits.values())
 

@@ -6,6 +6,7 @@ Studies are compiled without any data. Costs are compared with those of plans th
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -142,3 +143,51 @@ def test_text_and_json_have_the_same_numbers_in_80_columns(tmp_path: Path, monke
     (cheap,) = json.loads(told)["designs"]["comparisons"][0]["cheapest"]
     assert cheap["difference"] == 0.1
     assert cheap["seeds"] > 1
+
+
+def test_no_design_has_more_books_or_rows_than_the_data_set(tmp_path: Path) -> None:
+    folders = {name: tmp_path / name for name in ("pg19", "longbench")}
+    for folder in folders.values():
+        folder.mkdir()
+    for number in range(7):
+        (folders["pg19"] / f"{number}.txt").write_text("Once upon a time. " * 9000)
+    (folders["longbench"] / "trec.jsonl").write_text("")
+    (folders["longbench"] / "subset.json").write_text('{"trec.jsonl": 80}')
+    books = {"name": "perplexity_documents", "profile": "fast", "domains": [], "lengths": [8192]}
+    plan = planned(
+        tmp_path,
+        methods=["none", "self_extend"],
+        expects=None,
+        benchmarks=[
+            {**books, "data_sets": ["pg19"], "max_documents": 5},
+            {"name": "longbench", "tasks": ["trec"], "lengths": [8192], "num_samples": 50},
+            {"name": "ruler", "tasks": ["qa_1"], "lengths": [8192], "num_samples": 2000},
+            {"name": "passkey", "lengths": [8192], "num_samples": 40},
+        ],
+    )
+    known = {one.benchmark: one for one in groups(plan, folders)}
+    limits = {name: (one.design.num_prompts, one.most_times) for name, one in known.items()}
+    assert limits == {
+        "perplexity_documents": (5, 7 / 5),
+        "longbench": (50, 80 / 50),
+        "ruler": (2000, 5928 / 2000),
+        "passkey": (40, math.inf),
+    }
+    assert known["ruler"].detectable(1, 2, 1.0) is not None
+    for name in ("perplexity_documents", "longbench"):
+        assert known[name].detectable(1, 2, 1.0) is None
+    costs = Costs(plan, priced(plan))
+    assert known["passkey"].detectable(1, 64, 1.0) is not None, "generated prompts have no limit"
+    assert cheapest(known["passkey"], costs, 0.1, 1.0) is not None
+    assert cheapest(known["longbench"], costs, 0.1, 1.0) is None
+    shown = "\n".join(lines(plan, priced(plan), Options(), folders))
+    assert "Limited by data: at most 1.6 times the planned prompts exist" in shown
+    assert "Not on this machine, so its published size is assumed: squad" in shown
+    (missing,) = {one.design.num_prompts for one in groups(plan) if one.benchmark == "longbench"}
+    assert missing == 50
+    fewer = planned(
+        tmp_path, expects=None, methods=["none", "self_extend"],
+        benchmarks=[{**books, "data_sets": ["pg19"]}],
+    )  # fmt: skip
+    assert [one.design.num_prompts for one in groups(fewer, folders)] == [7]
+    assert [one.design.num_prompts for one in groups(fewer)] == [100]
