@@ -32,6 +32,8 @@ class AttentionInputs:
     held: PreallocatedLayer | None = None
     """Key-value cache of this layer for all heads, which also stores rotated keys. None if the
     forward pass uses no cache."""
+    layer: int = 0
+    """Index of this layer in the model; the first layer has index 0."""
     part: tuple[int, int] = (0, 1)
     """(index, number): the model's heads are split into `number` equal groups, and the tensors hold
     group `index`."""

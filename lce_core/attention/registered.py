@@ -76,7 +76,7 @@ def _attention(
     # Under autocast the identity rotary module leaves queries and keys in float32.
     query, key = query.to(value.dtype), key.to(value.dtype)
     first_query = key.shape[2] - query.shape[2]
-    inputs = AttentionInputs(query, key, value, table, first_query, scaling, held)
+    inputs = AttentionInputs(query, key, value, table, first_query, scaling, held, module.layer_idx)
     number = 1 if query.requires_grad or not scheme.heads_alike else num_parts(inputs)
     if number == 1:
         return _kernel(scheme)(scheme, inputs).transpose(1, 2).contiguous(), None

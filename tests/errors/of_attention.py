@@ -28,6 +28,7 @@ def forward(name: str = "self_extend") -> Any:
 
 class _Module:
     lce_scheme: ClassVar[Any] = (GroupedNeighbour(window=8, group=4), TABLE)
+    layer_idx = 0
 
 
 def attention(mask: Any = None, dropout: float = 0.0, *, gradients: bool = False) -> None:
