@@ -90,10 +90,11 @@ def _kept(one: PluginFile, data_folders: Mapping[str, Path]) -> bool:
         return {name: folder for name, folder in data_folders.items() if name in names}
 
     say(f"{one.place}/{one.name}")
-    faults = 0
+    checks: dict[str, str] = {}
     for finding in findings(one.registry, one.name, data):
         say(f"{'FAIL' if finding.fault else 'ok  '} {finding.check}: {finding.about}")
         if finding.fault:
-            say(f"     {finding.fault}")
-            faults += 1
-    return not faults
+            # A fault such as a negative frequency fails most checks; print its message once.
+            first = checks.setdefault(finding.fault, finding.check)
+            say(f"     {finding.fault if first == finding.check else f'as in {first}'}")
+    return not checks

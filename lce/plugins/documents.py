@@ -210,7 +210,9 @@ def _exported(method: Method, geometry: RopeGeometry) -> str:
 def _form(form: StockForm) -> str:
     stated = form.rope_parameters
     shown = ", ".join(
-        f"`{key}` {stated[key]:.6g}" for key in ("rope_theta", "factor") if key in stated
+        f"`{key}` {stated[key]:.6g}"
+        for key in ("rope_theta", "factor", "partial_rotary_factor")
+        if key in stated
     )
     pairs = f", {len(stated['long_factor'])} divisors" if "long_factor" in stated else ""
     only = form.only_at is None and form.follows_up_to is not None

@@ -16,6 +16,7 @@ from dashboards.charts.scales import Scale
 from lce.rope.inspection import Inspection
 from lce_core.rope import Frequencies
 from lce_core.rope.bound import discrimination_runs
+from lce_core.rope.inspection import Head, Pair
 
 WIDTH, HEIGHT = 900, 860  # pixels
 LEFT, RIGHT, UPPER, LOWER = 92, 760, (110, 410), (490, 800)  # edges of the two plots
@@ -66,7 +67,8 @@ def _subject(found: Inspection) -> str:
 def _wavelengths(found: Inspection) -> Iterator[str]:
     base, request = found.base.pairs, found.lengths.request
     heads = () if found.changes_attention_alone else found.heads
-    largest = max(pair.wavelength_after for head in (found.base, *heads) for pair in head.pairs)
+    shown = [pair.wavelength_after for head in (found.base, *heads) for pair in _rotated(head)]
+    largest = max(shown)
     top, bottom = UPPER
     y = Scale(1, max(largest, request) * 1.3, bottom, top, logarithmic=True)
     x = Scale(0, max(1, len(base) - 1), LEFT + 10, RIGHT - 10)
@@ -82,15 +84,23 @@ def _wavelengths(found: Inspection) -> Iterator[str]:
     yield from _named_lines(lines)
     yield _curve([(x(pair.pair), y(pair.wavelength_before)) for pair in base], "base")
     for head in heads:
-        points = [(x(pair.pair), y(pair.wavelength_after)) for pair in head.pairs]
-        yield _curve(points, _class(heads))
+        points = [(x(pair.pair), y(pair.wavelength_after)) for pair in _rotated(head)]
+        if points:
+            yield _curve(points, _class(heads))
         if len(heads) == 1:
-            for (px, py), pair in zip(points, head.pairs, strict=True):
+            for (px, py), pair in zip(points, _rotated(head), strict=True):
                 kind = " extrapolated" if pair.state == "extrapolated" else ""
                 yield f'<circle class="dot{kind}" cx="{px:.1f}" cy="{py:.1f}" r="2.6"/>'
     if len(heads) == 1 and heads[0].num("extrapolated"):
         name = "red: reaches angles never trained"
         yield _label(RIGHT, top - 16, name, "extrapolated", anchor="end")
+    elif len(heads) == 1 and (count := heads[0].num("no rotation")):
+        yield _label(RIGHT, top - 16, f"no rotation: {count} pairs", anchor="end")
+
+
+def _rotated(head: Head) -> list[Pair]:
+    """Return the pairs with a finite wavelength; a pair that is not rotated has no point."""
+    return [pair for pair in head.pairs if pair.state != "no rotation"]
 
 
 def _margins(found: Inspection) -> Iterator[str]:

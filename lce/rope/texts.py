@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict
 from typing import Any
 
@@ -23,8 +24,8 @@ from lce_core.rope.inspection import Head
 
 LEGEND = """\
 Wavelengths in tokens. State: unchanged, interpolated (slower rotation),
-accelerated (faster), or extrapolated (the request reaches angles beyond those
-of the trained context)."""
+accelerated (faster), no rotation (frequency 0, infinite wavelength), or
+extrapolated (the request reaches angles beyond those of the trained context)."""
 STARRED = "* wavelength above L_theta: less than one rotation within the bound."
 
 
@@ -115,7 +116,10 @@ def show(found: Inspection, head: Head | None) -> None:
 
 
 def as_json(found: Inspection, head: Head | None) -> dict[str, Any]:
-    """Return the inspection as JSON values, with the pairs of `head`, or of all heads if None."""
+    """Return the inspection as JSON values, with the pairs of `head`, or of all heads if None.
+
+    JSON has no infinity, so the wavelength of a pair that is not rotated becomes None.
+    """
     heads = found.heads if head is None else (head,)
     return {
         "method": found.method.identity(),
@@ -126,8 +130,14 @@ def as_json(found: Inspection, head: Head | None) -> dict[str, Any]:
         "attention": None if found.scheme is None else type(found.scheme).__name__,
         "notes": found.notes,
         "base_model": {"bound": found.base.bound, "num_negative": found.base.num_negative},
-        "heads": [] if found.changes_attention_alone else [asdict(one) for one in heads],
+        "heads": []
+        if found.changes_attention_alone
+        else [asdict(one, dict_factory=_finite) for one in heads],
     }
+
+
+def _finite(items: list[tuple[str, Any]]) -> dict[str, Any]:
+    return {key: None if value == math.inf else value for key, value in items}
 
 
 def _pairs(head: Head, found: Inspection) -> Table:
@@ -140,9 +150,9 @@ def _pairs(head: Head, found: Inspection) -> Table:
     for pair in head.pairs:
         table.add_row(
             str(pair.pair),
-            f"{pair.wavelength_before:,.1f}",
-            f"{pair.wavelength_after:,.1f}",
-            f"{pair.wavelength_after / pair.wavelength_before:.3f}",
+            _short(pair.wavelength_before, 1),
+            _short(pair.wavelength_after, 1),
+            _short(pair.wavelength_after / pair.wavelength_before, 3),
             _turns(pair.turns_trained),
             _turns(pair.turns_request),
             pair.state + (" *" if pair.beyond_bound else ""),
@@ -153,18 +163,18 @@ def _pairs(head: Head, found: Inspection) -> Table:
 def _heads(found: Inspection) -> Table:
     table = plain_table((), (
         "head", "slowest\nwavelength", "ratio to\nbefore", "\nL_theta", "\nB_m < 0",
-        "un-\nchanged", "inter-\npolated", "accel-\nerated", "extra-\npolated",
+        "un-\nchanged", "inter-\npolated", "accel-\nerated", "no ro-\ntation", "extra-\npolated",
     ))  # fmt: skip
     for head in found.heads:
         last = head.pairs[-1]
         table.add_row(
             str(head.head),
-            f"{last.wavelength_after:,.0f}",
-            f"{last.wavelength_after / last.wavelength_before:.2f}",
+            _short(last.wavelength_after, 0),
+            _short(last.wavelength_after / last.wavelength_before, 2),
             _tokens(head.bound),
             f"{head.num_negative:,}",
-            *(str(head.num(state)) for state in ("unchanged", "interpolated")),
-            *(str(head.num(state)) for state in ("accelerated", "extrapolated")),
+            *(str(head.num(state)) for state in ("unchanged", "interpolated", "accelerated")),
+            *(str(head.num(state)) for state in ("no rotation", "extrapolated")),
         )
     return table
 
@@ -174,6 +184,11 @@ def _bound_line(name: str, head: Head, request: int) -> str:
         f"{name}: L_theta {_tokens(head.bound)}; B_m < 0 at {head.num_negative:,} of"
         f" {request + 1:,} distances"
     )
+
+
+def _short(value: float, digits: int) -> str:
+    # Ten integer digits fit the table; longer numbers are rounded to three significant digits.
+    return f"{value:,.{digits}f}" if value < 1e10 else f"{value:.3g}"
 
 
 def _tokens(bound: int | None) -> str:

@@ -26,9 +26,9 @@ from lce_core.methods import METHODS, Method
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
 PLAIN = "default"
-TYPES = (PLAIN, "linear", "dynamic", "llama3", "yarn", "longrope")
+TYPES = (PLAIN, "linear", "dynamic", "llama3", "yarn", "longrope", "proportional")
 """Values of `rope_type` that lce can read. `statement` writes "longrope" if no other type fits,
-because it can express any table."""
+because it can express any table whose pairs all rotate."""
 _TRAINED = "original_max_position_embeddings"
 """Key of the trained context in tokens, before RoPE was scaled for a longer one."""
 
@@ -112,6 +112,11 @@ def stated_table(
                 # LongRoPE (arXiv:2402.13753) sharpens attention by the scale it extends to.
                 attention = math.sqrt(1 + math.log(factor) / math.log(trained)) if factor > 1 else 1
             return RopeTable(own / np.asarray(factors, dtype=np.float64), float(attention))
+        case "proportional":
+            # This share counts frequencies that are not 0. The heads stay rotated as a whole.
+            rotated = int(parameters.get("partial_rotary_factor", 1.0) * geometry.rotary_dim // 2)
+            kept = np.arange(geometry.num_pairs) < rotated
+            return RopeTable(kept * own / float(parameters.get("factor", 1.0)))
     return RopeTable(own)
 
 
@@ -130,12 +135,26 @@ def statement(
       lengths: lengths for which the method computed the table.
       table: the table to reproduce, with `inv_freq` of shape (pairs,).
       context: `max_position_embeddings` of the configuration, in tokens.
+
+    Raises:
+      SpecError: if the table has pairs without rotation, and no `rope_type` can express them.
     """
     found = next(
-        parameters
-        for parameters in _forms(method, geometry, lengths, table, context)
-        if agrees(stated_table(parameters, geometry, context, context), table, _AGREEMENT)
+        (
+            parameters
+            for parameters in _forms(method, geometry, lengths, table, context)
+            if agrees(stated_table(parameters, geometry, context, context), table, _AGREEMENT)
+        ),
+        None,
     )
+    if found is None:
+        raise SpecError(
+            f"{method.plugin_name}.rope_table",
+            f"{np.sum(table.inv_freq == 0)} of {geometry.num_pairs} pairs without rotation",
+            "a frequency above 0 for every pair. Heads that rotate as a whole, without an attention"
+            " factor, may also have the frequencies of one base, the lowest of them set to 0",
+            "evaluate it with `lce run`, which supports it",
+        )
     if geometry.rotary_dim < geometry.head_dim:
         found["partial_rotary_factor"] = geometry.rotary_dim / geometry.head_dim
     return found
@@ -149,6 +168,9 @@ def _forms(
     context: int,
 ) -> Iterator[dict[str, Any]]:
     own, dim = geometry.inv_freq(), geometry.rotary_dim
+    if not table.inv_freq.all():
+        yield from _proportional(geometry, table)
+        return
     if table.attention_factor == 1.0:
         yield {"rope_type": PLAIN, "rope_theta": geometry.theta}
         if dim > 2:
@@ -174,6 +196,23 @@ def _forms(
         # it does not know them.
         longrope |= {f"{kind}_mscale": table.attention_factor for kind in ("short", "long")}
     yield longrope
+
+
+def _proportional(geometry: RopeGeometry, table: RopeTable) -> Iterator[dict[str, Any]]:
+    """Yield entries of type "proportional", which sets the lowest frequencies to 0."""
+    kept = int(np.count_nonzero(table.inv_freq))
+    if table.attention_factor != 1.0 or geometry.rotary_dim < geometry.head_dim:
+        return
+    # transformers rounds share * head_dim / 2 down, so a share just below its fraction is raised.
+    share = kept / geometry.num_pairs
+    if int(share * geometry.rotary_dim // 2) < kept:
+        share = math.nextafter(share, 1)
+    thetas = [geometry.theta]
+    if kept > 1:
+        last = kept - 1
+        thetas.append(_rounded(table.inv_freq[last] ** (-geometry.num_pairs / last)))
+    for theta in thetas:
+        yield {"rope_type": "proportional", "rope_theta": theta, "partial_rotary_factor": share}
 
 
 def _yarn(

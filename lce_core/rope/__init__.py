@@ -93,9 +93,10 @@ class RopeTable:
     """Frequencies and softmax factor that a method uses for one request length.
 
     `inv_freq` has shape (pairs,) if all heads share their frequencies, or (heads, pairs) for
-    methods with one base per head. `attention_factor` multiplies both queries and keys, so every
-    attention score is multiplied by its square. With partial rotary this includes the unrotated
-    elements, because the square is applied to the softmax scaling.
+    methods with one base per head. A frequency of 0 leaves its pair unrotated. `attention_factor`
+    multiplies both queries and keys, so every attention score is multiplied by its square. With
+    partial rotary this includes the unrotated elements, because the square is applied to the
+    softmax scaling.
     """
 
     inv_freq: Frequencies
@@ -112,11 +113,11 @@ class RopeTable:
                 "inv_freq in float64 of shape (pairs,) or (heads, pairs)",
                 "compute frequencies in numpy float64",
             )
-        if not (np.isfinite(self.inv_freq).all() and (self.inv_freq > 0).all()):
+        if not (np.isfinite(self.inv_freq).all() and (self.inv_freq >= 0).all()):
             raise SpecError(
                 "rope table",
-                "a zero, negative or non-finite frequency",
-                "positive and finite inverse frequencies",
+                "a negative or non-finite frequency",
+                "finite inverse frequencies of at least 0, where 0 leaves a pair unrotated",
                 "check the method's scale and base",
             )
         if not (math.isfinite(self.attention_factor) and self.attention_factor > 0):

@@ -1,9 +1,9 @@
 """Describe the effect of a method on each rotated pair, for `lce rope`.
 
-The wavelength of a pair is 2 pi / inv_freq, the number of tokens for one full turn. Training
-covered the angles that a pair reaches within the trained context: all angles if the pair makes at
-least one full turn, otherwise an arc. If a pair turns beyond this arc within a request, it
-extrapolates.
+The wavelength of a pair is 2 pi / inv_freq, the number of tokens for one full turn. It is infinite
+for a pair of frequency 0, which is not rotated. Training covered the angles that a pair reaches
+within the trained context: all angles if the pair makes at least one full turn, otherwise an arc.
+If a pair turns beyond this arc within a request, it extrapolates.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import numpy as np
 from lce_core.rope import ContextLengths, Frequencies
 from lce_core.rope.bound import bounded_length, count_negative
 
-State = Literal["unchanged", "interpolated", "accelerated", "extrapolated"]
+State = Literal["unchanged", "interpolated", "accelerated", "extrapolated", "no rotation"]
 """How a method changes a pair. Its frequency is equal to the base model's ("unchanged"), lower
-("interpolated") or higher ("accelerated"). "extrapolated" takes precedence over these: within the
-request, the pair reaches angles that training never covered."""
+("interpolated"), higher ("accelerated") or 0 ("no rotation"). "extrapolated" takes precedence over
+these: within the request, the pair reaches angles that training never covered."""
 
 _ROUNDING = 1e-9
 """Relative difference below which two frequencies or angles count as equal."""
@@ -36,7 +36,7 @@ class Pair:
     wavelength_before: float
     """Wavelength in the base model, in tokens."""
     wavelength_after: float
-    """Wavelength with the method, in tokens."""
+    """Wavelength with the method, in tokens; infinite if the pair is not rotated."""
     turns_trained: float
     """Number of turns within the trained context, in the base model."""
     turns_request: float
@@ -86,7 +86,7 @@ def inspect_frequencies(
 def _pair(
     index: int, before: float, after: float, lengths: ContextLengths, bound: int | None
 ) -> Pair:
-    wavelength = math.tau / after
+    wavelength = math.tau / after if after else math.inf
     return Pair(
         index,
         math.tau / before,
@@ -99,6 +99,8 @@ def _pair(
 
 
 def _state(before: float, after: float, lengths: ContextLengths) -> State:
+    if after == 0:
+        return "no rotation"
     seen, reached = lengths.trained * before, lengths.request * after
     if seen < math.tau and reached > seen * (1 + _ROUNDING):
         return "extrapolated"

@@ -193,6 +193,8 @@ def _check_rope(
     geometry = base_model.geometry
     try:
         share = float(stated.get("partial_rotary_factor", geometry.rotary_dim / geometry.head_dim))
+        if stated["rope_type"] == "proportional":
+            share = 1.0  # whole heads rotate; the key there counts frequencies above 0
         context = int(config.get("max_position_embeddings") or geometry.trained_context)
         is_plain = stated["rope_type"] == PLAIN and _close(stated["rope_theta"], geometry.theta)
         with np.errstate(all="ignore"):  # non-finite values make `stated_table` or `agrees` fail

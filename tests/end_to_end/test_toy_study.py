@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from catalog.queries import logical_digest, run_query
-from lce_core.methods import METHODS
+from flows.settings import study_path
+from lce_core.study.study_file import load_study
 from tests.support.studies import lce
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(3000)]
@@ -25,6 +26,8 @@ LOSSES = """
     FROM trainings t JOIN (SELECT DISTINCT checkpoint, method FROM scores WHERE NOT frozen) USING
     (checkpoint) WHERE method = '{method}'
 """
+
+METHODS_OF_TOY = {entry.method.plugin_name for entry in load_study(study_path("toy")).methods}
 
 Table = dict[str, dict[int, float]]
 
@@ -62,7 +65,7 @@ def test_every_cell_is_done(home: Path) -> None:
 def test_every_method_and_every_synthetic_benchmark_takes_part(home: Path) -> None:
     sql = "SELECT DISTINCT {} FROM scores WHERE study = 'toy'"
     _, methods = run_query(home / "catalog.duckdb", sql.format("method"))
-    assert {name for (name,) in methods} == set(METHODS.names())
+    assert {name for (name,) in methods} == METHODS_OF_TOY
     _, benchmarks = run_query(home / "catalog.duckdb", sql.format("benchmark"))
     synthetic = {"perplexity", "nll_by_position", "needle", "passkey", "ruler", "long_eval"}
     assert {name for (name,) in benchmarks} == {*synthetic, "many_shot"}
@@ -151,4 +154,4 @@ def test_its_catalog_is_rebuilt_equal_and_its_report_has_every_method(home: Path
     lce(home, "rebuild", "catalog")
     assert logical_digest(home / "catalog.duckdb") == before
     page = Path(lce(home, "report", "toy").strip()).read_text(encoding="utf-8")
-    assert [name for name in METHODS.names() if name not in page] == []
+    assert [name for name in METHODS_OF_TOY if name not in page] == []

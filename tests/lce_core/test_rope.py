@@ -12,7 +12,7 @@ import pytest
 from lce_core.errors import SpecError
 from lce_core.methods import METHODS
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
-from lce_core.rope.bound import count_negative, first_negative
+from lce_core.rope.bound import count_negative, discrimination, first_negative
 
 
 def geometry(rotary_dim: int = 128, theta: float = 1e4) -> RopeGeometry:
@@ -106,14 +106,28 @@ def test_an_impossible_geometry_is_refused(change: dict[str, int]) -> None:
     [
         np.ones(4, dtype=np.float32),
         np.ones((1, 2, 4)),
-        np.array([1.0, 0.0]),
-        np.array([1.0, -0.1]),
+        np.array([1.0, -1e-9]),
         np.array([1.0, np.nan]),
+        np.array([np.inf, 1.0]),
     ],
 )
-def test_a_table_that_is_not_positive_float64_is_refused(inv_freq: np.ndarray) -> None:
+def test_a_table_with_negative_infinite_or_float32_values_is_refused(
+    inv_freq: np.ndarray,
+) -> None:
     with pytest.raises(SpecError, match="rope table"):
         RopeTable(inv_freq)
+
+
+def test_a_pair_without_rotation_adds_one_to_every_sum_of_cosines() -> None:
+    turning = np.array([1.0, 0.3])
+    table = RopeTable(np.append(turning, 0.0))
+    distances = np.arange(5000)
+    expected = np.cos(np.outer(distances, turning)).sum(axis=1) + 1
+    np.testing.assert_allclose(discrimination(table.inv_freq, distances), expected, rtol=1e-12)
+    negative = np.flatnonzero(expected < 0)
+    assert first_negative(table.inv_freq, 4999) == negative[0]
+    assert count_negative(table.inv_freq, 4999) == len(negative)
+    assert first_negative(np.zeros(4), 4999) is None
 
 
 @pytest.mark.parametrize("factor", [0.0, -1.0, float("inf"), float("nan")])

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mpmath import mp, mpf
 from transformers import LlamaConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
@@ -22,10 +23,10 @@ from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
 EXTENSIONS = (
     "pi", "ntk_aware", "ntk_frozen", "ntk_32k", "ntk_64k", "ntk_by_parts", "yarn", "dynamic_pi",
-    "dynamic_ntk_aware", "dynamic_yarn", "rope_base_method_2", "clex",
+    "dynamic_ntk_aware", "dynamic_yarn", "rope_base_method_2", "clex", "llama3",
 )  # fmt: skip
 
-STATIC = ("pi", "ntk_aware", "ntk_by_parts", "yarn", "rope_base_method_2")
+STATIC = ("pi", "ntk_aware", "ntk_by_parts", "yarn", "rope_base_method_2", "llama3")
 """Extensions with a scale of their own."""
 
 unhurried = settings(max_examples=60)
@@ -144,6 +145,47 @@ def test_dynamic_ntk_equals_a_fresh_transformers_dynamic_with_factor_one(
     lengths = ContextLengths(context, 4 * context, length)
     table = make("dynamic_ntk_aware").rope_table(geometry, lengths)
     np.testing.assert_allclose(table.inv_freq, expected, rtol=1e-5)
+
+
+@unhurried
+@given(dims, bases, contexts, scales, st.floats(0.5, 2), st.floats(2.5, 8))
+def test_llama3_equals_transformers_llama3(
+    dim: int, base: float, context: int, scale: float, low: float, high: float
+) -> None:
+    geometry = shape(dim, base, context)
+    expected, attention_factor = reference(
+        "llama3", geometry, factor=scale, low_freq_factor=low, high_freq_factor=high,
+        original_max_position_embeddings=context,
+    )  # fmt: skip
+    method = make("llama3", scale=scale, beta_slow=low, beta_fast=high)
+    table = method.rope_table(geometry, ContextLengths(context, context, 1))
+    np.testing.assert_allclose(table.inv_freq, expected, rtol=1e-5)
+    assert table.attention_factor == attention_factor == 1
+
+
+@unhurried
+@given(dims, bases, contexts, st.integers(1, 64))
+def test_llama3_equals_its_published_rule_in_40_digits(
+    dim: int, base: float, context: int, ratio: int
+) -> None:
+    """The rule tells three cases of wavelengths apart; the method mixes along a ramp."""
+
+    def scaled(pair: int) -> mpf:
+        frequency = mpf(base) ** (-mpf(2 * pair) / dim)
+        wavelength = 2 * mp.pi / frequency
+        if wavelength < mpf(context) / 4:
+            return frequency
+        if wavelength > context:
+            return frequency / ratio
+        smooth = (context / wavelength - 1) / 3
+        return (1 - smooth) * frequency / ratio + smooth * frequency
+
+    with mp.workdps(40):
+        expected = [float(scaled(pair)) for pair in range(dim // 2)]
+    geometry, lengths = shape(dim, base, context), ContextLengths(context, ratio * context, 1)
+    np.testing.assert_allclose(
+        make("llama3").rope_table(geometry, lengths).inv_freq, expected, rtol=1e-12
+    )
 
 
 @unhurried
@@ -332,6 +374,8 @@ def test_dynamic_methods_depend_on_length_where_they_say_so(
         ({"name": "dynamic_yarn", "beta_slow": 21.0}, r"dynamic_yarn\.beta_slow"),
         ({"name": "ntk_by_parts", "beta_slow": 21.0}, r"ntk_by_parts\.beta_slow"),
         ({"name": "ntk_by_parts", "scale": 0.5}, r"ntk_by_parts\.scale"),
+        ({"name": "llama3", "scale": 0.5}, r"llama3\.scale"),
+        ({"name": "llama3", "beta_slow": 21.0, "beta_fast": 32.0}, r"llama3\.beta_slow"),
         ({"name": "rope_base_method_2", "scale": 0.5}, r"rope_base_method_2\.scale"),
         ({"name": "rope_base_method_2", "split": 16}, "below 16, .*from 1 to 15"),
         ({"name": "lm_infinite", "window": 129}, "trained context of 128 tokens"),
