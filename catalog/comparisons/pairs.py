@@ -284,8 +284,8 @@ def _adjusted(
 ) -> Iterator[tuple[_Compared, Row, float]]:
     """Yield the rows of a family with corrected p-values and simultaneous intervals.
 
-    The last element of each tuple is the probability of error of the row's interval alone.
-    Comparisons of the same scores count once, and methods with equal scores are not compared.
+    The last element of each tuple is the probability of error with which further seeds or prompts
+    would be tested: at the last look, if the study has looks. Comparisons of the same scores count once, and methods with equal scores are not compared.
     """
     distinct: dict[tuple[Any, ...], Contrast] = {}
     tested: dict[tuple[Any, ...], _Look] = {}
@@ -304,6 +304,7 @@ def _adjusted(
             low, high = -high, -low
         look = tested[one.same_as]
         alpha = look.level / max(1, number) if found is None else found.alpha
+        later = alpha * look.last_level / look.level
         scaled = partial(_in_metric, one)
         is_open = found is not None and found.p_holm > ALPHA
         row = {
@@ -315,12 +316,12 @@ def _adjusted(
             "family": name,
             "num_comparisons": number,
             "smallest_detectable": scaled(one.contrast.detectable(alpha)),
-            "num_needed": one.contrast.num_needed(alpha) if is_open else None,
+            "num_needed": one.contrast.num_needed(later) if is_open else None,
             "look": look.number,
             "look_seeds": look.num_seeds,
             "level": look.level,
         }
-        yield one, row, alpha
+        yield one, row, later
 
 
 def _margin(one: _Compared, alpha: float, method: Method, expected: str, margin: float) -> Row:
@@ -356,13 +357,15 @@ class _Look:
     number: int | None = None
     """Number of the look, counted from 1; None in a study without looks."""
     num_seeds: int | None = None
+    last_level: float = ALPHA
+    """Level of the study's last look."""
 
 
 def _look_of(one: _Compared, looks: Looks | None) -> _Look:
     if looks is None:
         return _Look()
     place = min(bisect.bisect_left(looks.after, one.num_seeds), len(looks.after) - 1)
-    return _Look(looks.levels[place], place + 1, looks.after[place])
+    return _Look(looks.levels[place], place + 1, looks.after[place], looks.levels[-1])
 
 
 def _in_metric(one: _Compared, difference: float | None) -> float | None:

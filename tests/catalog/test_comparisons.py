@@ -339,6 +339,39 @@ def test_a_comparison_is_tested_at_the_last_look_that_both_methods_have_finished
     assert outcome == {"outcome": "confirmed", "settled_seeds": 2}
 
 
+def test_an_early_look_says_how_many_seeds_would_decide_at_the_level_of_the_last_look(
+    tmp_path: Path,
+) -> None:
+    gains = {0: 0.05, 1: 0.08, 2: 0.11}
+    cells = [
+        Answered(
+            name, frozen, seed, "passkey", "t", 512, scores, float(scores.mean()), unit="nats",
+            extra={"checkpoint": "pretrained" if frozen else f"{name}-{seed}"},
+        )
+        for seed, gain in gains.items()
+        for name, frozen, scores in (
+            ("none", True, np.linspace(0, 1, 20)),
+            ("pi", False, np.linspace(0, 1, 20) + gain),
+        )
+    ]  # fmt: skip
+    expects = [expected_against_none("pi")]
+    registered = [row | {"looks": [3, 60]} for row in registrations((0, expects))]
+    path = written(
+        tmp_path / "c.duckdb", cells, expects=expects, registered=registered, looks=[3, 60]
+    )
+    found = against_none(path)["pi"]
+    assert (found["look"], found["p_holm"] > 0.05) == (1, True)
+    gap, spread = np.mean([*gains.values()]), np.std([*gains.values()], ddof=1)
+
+    def power(number: int) -> float:
+        shift, quantile = gap / spread * np.sqrt(number), stats.t.ppf(0.975, number - 1)
+        return float(stats.nct.sf(quantile, number - 1, shift))
+
+    # The last look has almost the whole level of 0.05; the first one would need far more seeds.
+    assert power(found["num_needed"]) >= 0.78
+    assert power(found["num_needed"] - 2) < 0.8
+
+
 def test_looks_that_were_changed_after_a_result_make_all_comparisons_exploratory(
     tmp_path: Path,
 ) -> None:
