@@ -1,4 +1,4 @@
-"""How the process of an `lce` command ends."""
+"""`ProcessEnd`, through which a command tells the entry point how its process must exit."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass
 class ProcessEnd:
-    """How the process of a command must exit.
+    """Exit code that the process of a command must have.
 
     `lce run` and `lce worker` set the field, and the entry point of `lce` reads it afterwards.
     """

@@ -30,7 +30,7 @@ from tasks.slots import Slot
 from tasks.work_queue import Claim
 
 LINE_SECONDS = 60.0
-"""While no unit starts or finishes, print the progress at this interval."""
+"""Interval at which a worker prints its progress while no unit starts or finishes."""
 
 
 def pull_studies(

@@ -24,7 +24,7 @@ Checkpointing = Annotated[
 
 
 class Execution(BaseModel):
-    """How a machine runs a study: folders, workers, devices and memory.
+    """Settings of the machine that runs a study: folders, workers, devices and memory.
 
     Every record of a result contains these settings. No step's id depends on them.
     """
@@ -42,9 +42,9 @@ class Execution(BaseModel):
     """Maximum number of simultaneous steps other than training runs; null means `slots`. Each uses
     one GPU."""
     engine: str = LOCAL
-    """Where workers run. local: this machine. ray: the Ray cluster at $RAY_ADDRESS or, if it is not
-    set, a Ray cluster on this machine. ray:HOST:PORT: the Ray cluster with this head node. With
-    Ray, `slots` counts the simultaneous steps in the whole cluster."""
+    """Machines on which workers run. local: this machine. ray: the Ray cluster at $RAY_ADDRESS or,
+    if it is not set, a Ray cluster on this machine. ray:HOST:PORT: the Ray cluster with this head
+    node. With Ray, `slots` counts the simultaneous steps in the whole cluster."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Device for training and evaluation; auto uses GPUs if torch finds any."""
     processes: int = Field(default=1, ge=1)

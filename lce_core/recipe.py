@@ -94,15 +94,16 @@ class Upsampling(Section):
 
 
 class Inference(Section):
-    """How a model runs during evaluation."""
+    """Settings of the evaluated model: precision, attention kernels and RoPE arithmetic."""
 
     precision: Precision = "fp32"
     """Precision of the model: fp32 or bf16."""
     kernel: Kernel = "auto"
     """Family of attention kernels: auto, sdpa or flash."""
     rotation: Rotation | None = None
-    """How RoPE rotates queries and keys if `precision` is bf16. fp32 (the default): rotate in fp32
-    and round the result once. stock: round cosines and sines to bf16 first, as transformers does.
+    """Arithmetic of RoPE's rotation of queries and keys if `precision` is bf16. fp32 (the default)
+    rotates in fp32 and rounds the result once; stock first rounds cosines and sines to bf16, as
+    transformers does.
     Methods whose own attention function rotates always rotate in fp32."""
 
     @model_validator(mode="before")

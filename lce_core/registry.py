@@ -39,7 +39,7 @@ rejects a file that still contains it."""
 
 @dataclass(frozen=True)
 class Source:
-    """Where a plug-in's definition comes from."""
+    """Paper and reference code that define a plug-in."""
 
     paper: str
     """arXiv id ("arXiv:2309.00071"), "doi:...", a page ("https://..."), or "own"."""

@@ -21,7 +21,7 @@ from lce_core.store.odd_files import odd_kind
 CHECK_SECONDS = 1.0
 """Time limit of the page check. A 1 GB database takes 0.5 s if its file is in the page cache."""
 LOCK_SECONDS = 1.0
-"""How long to wait for a locked database; after that it counts as usable."""
+"""Time to wait for a locked database; after that the database counts as usable."""
 
 _START = b"SQLite format 3\0"
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)

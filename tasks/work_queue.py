@@ -81,8 +81,8 @@ class WorkQueue:
         }
         self._attempts = store.failures.attempts()
         self._retries: dict[str, tuple[float, float]] = {}
-        """By step id: the time (monotonic) before which a held step is not retried, and the length
-        of that wait in seconds."""
+        """Time (monotonic) before which a held step is not retried, and the length of that wait in
+        seconds, by the step's id."""
         self._next_poll = time.monotonic() + POLL_SECONDS
 
     def claim(self, fits: Callable[[Unit], bool]) -> Claim | None:

@@ -32,7 +32,7 @@ model on a CPU a tenth faster (docs/performance.md)."""
 
 
 END_SECONDS = 10.0
-"""How long to wait for a worker to release the lease of its running step and exit."""
+"""Time in which a worker must release the lease of its running step and exit."""
 
 
 class Worker(ABC):
@@ -101,7 +101,7 @@ class Worker(ABC):
     @property
     @abstractmethod
     def account(self) -> str:
-        """Where to read why the worker died: the path of a log, or a command (`ray status`)."""
+        """Path of the log, or command (`ray status`), that tells why the worker died."""
 
     @property
     @abstractmethod

@@ -26,7 +26,7 @@ from tasks.worker_process import Worker, WorkerProcess
 Event = Mapping[str, Any]
 
 _LEAVE_SECONDS = 5.0
-"""Before disconnecting from Ray, wait at most this long for threads that still use Ray."""
+"""Time to wait, before disconnecting from Ray, for threads that still use Ray."""
 POLL_SECONDS = 0.5
 """Interval between checks whether Ray has found a node for a slot's actor."""
 

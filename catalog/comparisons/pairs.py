@@ -285,7 +285,8 @@ def _adjusted(
     """Yield the rows of a family with corrected p-values and simultaneous intervals.
 
     The last element of each tuple is the probability of error with which further seeds or prompts
-    would be tested: at the last look, if the study has looks. Comparisons of the same scores count once, and methods with equal scores are not compared.
+    would be tested (at the last look, if the study has looks). Comparisons of the same scores count
+    once, and methods with equal scores are not compared.
     """
     distinct: dict[tuple[Any, ...], Contrast] = {}
     tested: dict[tuple[Any, ...], _Look] = {}

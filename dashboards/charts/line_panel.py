@@ -53,7 +53,7 @@ class Axes:
     marks: bool = True
     """True to draw a mark at each point; False to draw only lines. Tooltips work in both cases."""
     counted: str = "seed"
-    """What each point is a mean over, in the singular, for tooltips: "seed" or "cell"."""
+    """Unit, in the singular, over which each point is a mean, for tooltips: "seed" or "cell"."""
     legend_lines: int = 3
     """Number of rows of the figure's longest legend. All panels reserve this height."""
 

@@ -31,7 +31,7 @@ class Gap:
     """Number of finished seeds."""
     num_planned: int
     missing: str
-    """Which seeds are unfinished, and why."""
+    """Names of the unfinished seeds, with the reason."""
 
 
 @dataclass(frozen=True)

@@ -35,13 +35,13 @@ LONGEST_WAIT_SECONDS = 8.0
 """While a run can only wait for steps of other processes, it polls at intervals that grow from
 `FIRST_WAIT_SECONDS` to this value."""
 HELP_AGAIN_SECONDS = 60.0
-"""After a helper failed or computed no part of a step, no helper starts on it for this long."""
+"""Time without a new helper on a step, after a helper failed or computed no part of the step."""
 
 _STOP_SECONDS = 0.1
 """Poll interval of `Stop.wait`."""
 
 UnitResult = Mapping[str, Any] | BaseException
-"""What `tasks.units.compute` returned for a unit, or the exception that it raised."""
+"""Result of `tasks.units.compute` for a unit, or the exception that the call raised."""
 
 
 class Submit(Protocol):
@@ -158,7 +158,7 @@ class Scheduler:
         self._running: dict[str, _Running] = {}
         self._waits_for_gpus = False
         self._next_help: dict[str, float] = {}
-        """By step id: the time (monotonic) before which no helper starts on the step."""
+        """Time (monotonic) before which no helper starts on a step, by the step's id."""
 
     def run(self) -> RunSummary:
         """Run all units, and return the summary when all have ended or `stop` is over.

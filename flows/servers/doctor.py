@@ -49,7 +49,7 @@ class Check:
     ok: bool
     detail: str
     remedy: str = ""
-    """What the user should do; shown only if the check failed."""
+    """Remedy for the user; shown only if the check failed."""
 
 
 def doctor(home: Path) -> list[Check]:

@@ -19,7 +19,7 @@ from lce_core.terminal import WIDTH
 
 Folders = Mapping[str, Path]
 NO_FOLDERS: Folders = MappingProxyType({})
-"""No data set is on this machine, so that all of them count as published."""
+"""Folders of a machine without data sets, on which all of them count as published."""
 HEADING = (
     "smallest difference between two methods that a paired test detects with 80 %\n"
     f"power: in accuracy, if methods disagree on {UNRELATED:.0%} of the prompts; in losses, in\n"

@@ -29,7 +29,7 @@ PRICE_SECONDS = 30.0
 """Interval at which `watch` corrects the predicted time left by the times of finished steps. It is
 long because each correction reads many records."""
 LINE_SECONDS = 60.0
-"""If the output is not a terminal, `watch` prints a line at least this often."""
+"""Longest time between two lines of `watch`, if the output is not a terminal."""
 STUCK_SECONDS = 30.0
 """`watch` ends when only failed steps are left and no step ran for this time. This is longer than a
 run pauses before it retries a failed step (at most 10 s with the default of three attempts)."""

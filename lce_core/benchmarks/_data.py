@@ -45,7 +45,7 @@ class DataSet:
     patterns: tuple[str, ...]
     """Globs of the data set's files within the folder."""
     origin: str
-    """Where the user can get the files, for error messages."""
+    """Web address or package from which the user can get the files, for error messages."""
 
     def files(self, folders: Mapping[str, Path]) -> list[Path]:
         """Return the paths of all files, sorted.

@@ -44,8 +44,8 @@ class Method(Plugin):
     """True if every token attends to all earlier tokens at their true distances, in training and at
     inference."""
     training: ClassVar[Literal["none", "optional", "required"]] = "optional"
-    """Whether a study can fine-tune a model with the method: "none" if the method works only at
-    inference, "required" if it works only after fine-tuning, else "optional"."""
+    """Role of fine-tuning: "none" if the method works only at inference, "required" if it works
+    only after fine-tuning, else "optional"."""
     rotary: ClassVar[str | None] = None
     """Import path "module:class" of a rotary module with trained parameters; None for methods whose
     frequencies are not trained. The class is called with (method, geometry, lengths, seed=...). The

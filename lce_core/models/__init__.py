@@ -80,7 +80,7 @@ class KeyVocabulary:
 
 @dataclass(frozen=True)
 class Pretraining:
-    """How a study trains a base model from scratch, if the model has no published weights."""
+    """Settings for training a base model without published weights from scratch."""
 
     training: Training
     sequence_length: int

@@ -27,7 +27,7 @@ _FILES: Mapping[Files, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "tokenizer": (_TOKENIZER, ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")),
     "config": (("config.json",), ("config.json",)),
 }
-"""For each purpose: globs of the files to download, and globs of the files that show whether a
+"""Globs, for each purpose, of the files to download and of the files that show whether a
 cached copy suffices. One match is enough. The check is necessary because planning downloads only
 config.json, so a cached repository may lack the other files."""
 _CONTEXT = "max_position_embeddings"

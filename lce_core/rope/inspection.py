@@ -19,9 +19,9 @@ from lce_core.rope import ContextLengths, Frequencies
 from lce_core.rope.bound import bounded_length, count_negative
 
 State = Literal["unchanged", "interpolated", "accelerated", "extrapolated", "no rotation"]
-"""How a method changes a pair. Its frequency is equal to the base model's ("unchanged"), lower
-("interpolated"), higher ("accelerated") or 0 ("no rotation"). "extrapolated" takes precedence over
-these: within the request, the pair reaches angles that training never covered."""
+"""Effect of a method on a pair. The pair's frequency is equal to the base model's ("unchanged"),
+lower ("interpolated"), higher ("accelerated") or 0 ("no rotation"). "extrapolated" takes precedence
+over these: within the request, the pair reaches angles that training never covered."""
 
 _ROUNDING = 1e-9
 """Relative difference below which two frequencies or angles count as equal."""

@@ -66,8 +66,8 @@ class Contrast:
     is_crossed: bool = False
     """True if the runs of all seeds answered the same clusters, so that these need to suffice."""
     discordant: tuple[int, int] | None = None
-    """For independent prompts with scores of 0 and 1: number of prompts that only the first method
-    and that only the second method answers right."""
+    """Number of prompts that only the first method, and that only the second method answers right.
+    None unless prompts are independent and scores are 0 or 1."""
 
     def p_value(self, hypothesis: float = 0.0) -> float:
         """Return the two-sided p-value of the hypothesis that the true difference is this one.

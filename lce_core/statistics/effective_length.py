@@ -38,7 +38,7 @@ class EffectiveLength:
 
 @dataclass(frozen=True)
 class Threshold:
-    """What a mean score must reach: `factor` times the base model's mean score, plus `shift`."""
+    """Score that a mean must reach: `factor` times the base model's mean score, plus `shift`."""
 
     scores: NDArray[np.float64]
     """Scores of the base model's prompts (n,)."""

@@ -52,7 +52,7 @@ class RankAgreement:
 
 @dataclass(frozen=True)
 class PerplexityAgreement:
-    """How well low perplexity predicts good downstream scores of methods, at one context length."""
+    """Rank correlations of low perplexity with good downstream scores, at one context length."""
 
     all_methods: RankAgreement
     exact_methods: RankAgreement

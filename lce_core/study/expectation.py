@@ -181,7 +181,7 @@ _DIRECTIONS: dict[str, Direction] = {
     "equal": "equal",
     "predicts": "predicts",
 }
-"""What a comparison expects, by the key that names the entry's subject."""
+"""Expected outcome of a comparison, by the key that names the entry's subject."""
 Evaluated = Mapping[str, Mapping[str, Set[tuple[int, str]]]]
 """The pairs (length in tokens, task) that a study evaluates, by benchmark name and variant name."""
 

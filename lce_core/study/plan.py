@@ -65,8 +65,9 @@ class PlannedCell:
     choice: str | None = None
     """Fingerprint of the step that chose one of the training settings; None if there is none."""
     expected: Step | None = None
-    """If input data is missing: the step with a temporary fingerprint (see `StudyPlan.expected`).
-    None if no data is missing, or if the cell could not be computed even with the data."""
+    """Step of a cell whose input data is missing, with a temporary fingerprint (see
+    `StudyPlan.expected`). None if no data is missing, or if the cell could not be computed even
+    with the data."""
     settled: bool = False
     """True if a look has settled all comparisons of the method, so that this seed is not needed."""
 

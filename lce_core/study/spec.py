@@ -205,7 +205,7 @@ class StudySpec(BaseModel):
     study: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=MAX_NAME)
     """Name of the study: lower-case letters, digits and hyphens."""
     hypothesis: str
-    """What the author expects to find, written before the study runs."""
+    """Findings that the author expects, written before the study runs."""
     target_context: int = Field(gt=0)
     """Context length in tokens to which the methods extend the base models."""
     train_tokens: int | None = Field(default=None, gt=0)

@@ -23,7 +23,7 @@ from tasks.slots import Slot, Slots
 REACH_SECONDS = 5.0
 """Timeout for connecting to the cluster's head node."""
 LOST_SECONDS = 30.0
-"""If the head node does not answer for this long, the run treats the cluster as lost."""
+"""Time without an answer of the head node after which the run treats the cluster as lost."""
 _SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",
     # Without this, a Ray call after shutdown would start a new cluster.

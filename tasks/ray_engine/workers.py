@@ -13,7 +13,7 @@ from tasks.slots import Slot
 from tasks.worker_process import END_SECONDS, Event, Worker
 
 _REPLY_SECONDS = 5.0
-"""If an actor sends nothing for this long, check whether the head node still answers."""
+"""Time without a message of an actor after which lce checks that the head node answers."""
 
 
 class RayWorker(Worker):
@@ -71,7 +71,7 @@ class RayWorker(Worker):
 
     @property
     def account(self) -> str:
-        """Where to read why the worker died: "LOG of HOST"; `ray status` if its actor was lost."""
+        """Log that tells why the worker died: "LOG of HOST"; `ray status` if its actor was lost."""
         return f"`ray status` ({self._why_lost})" if self._why_lost else self._where
 
     @property

@@ -104,7 +104,7 @@ def _notes(found: Points, by: Sequence[str], y: Measure) -> None:
 
 @dataclass(frozen=True)
 class _Axes:
-    """What a chart shows on its axes, by colour (`hue`) and by panel.
+    """Columns that a chart shows on its axes, by colour (`hue`) and by panel.
 
     The horizontal axis is either the dimension or the measure; the other of the two is None.
     """

@@ -34,7 +34,7 @@ DEFAULT_SPAN = 256
 """Default width in tokens of a bin of positions (`nll_by_position`, `multi_key`), and default
 number of tokens that `perplexity_last` scores at the end of a window (`perplexity`)."""
 SMALL_BYTES = 64 * 10**6
-"""By default a cell stores the NLL of every token if the float16 array has at most this size."""
+"""Largest float16 array of token NLLs, in bytes, that a cell stores by default."""
 
 Arrays = dict[str, NDArray[Any]]
 

@@ -17,7 +17,7 @@ RULER_SEED = 42
 """RULER's `random_seed`, to which the study's seed is added."""
 
 Retry = Literal["redrawn smaller", "redrawn", "smaller"]
-"""What RULER does with a prompt that is too long: draw a new one a step smaller, draw a new one of
+"""RULER's reaction to a prompt that is too long: draw a new one a step smaller, draw a new one of
 the same size, or shrink the same draw by a step."""
 
 

@@ -31,7 +31,7 @@ _BLOCK = 1 << 22
 
 @dataclass(frozen=True)
 class RowBlock:
-    """Those rows of one block of noise that this process holds."""
+    """The rows of one block of noise that this process holds."""
 
     number: int
     """Number of the block within the whole tensor."""
