@@ -93,6 +93,8 @@ class TokenGraphs:
         self._is_warm = False
         self._key: object = None
         self._pass: _Pass | None = None
+        self.replayed_tokens = 0
+        """Tokens of replayed passes, which call no module and thus none of its hooks."""
 
     def states(self, ids: torch.Tensor, cache: PreallocatedCache) -> torch.Tensor:
         """Process the next token of each text; return last hidden states (batch, 1, hidden_size).
@@ -118,6 +120,8 @@ class TokenGraphs:
             # Free the old recording first: the new one may need its memory.
             self._pass = None
             self._pass, self._key = self._record(ids, cache), key
+        else:
+            self.replayed_tokens += len(ids)
         return self._pass.of(ids, cache)
 
     def _record(self, ids: torch.Tensor, cache: PreallocatedCache) -> _Pass:

@@ -102,9 +102,9 @@ class Passed:
 def counted(model: ExtendedModel) -> Iterator[Passed]:
     """Count the tokens that pass through the model inside the `with` block.
 
-    Replayed CUDA graphs (`ExtendedModel.replay_tokens`) are not counted.
+    Tokens of replayed CUDA graphs (`ExtendedModel.replay_tokens`) are added at the end of the block.
     """
-    passed = Passed()
+    passed, replayed_before = Passed(), model.replayed_tokens
 
     def count(_: object, inputs: tuple[Any, ...]) -> None:
         passed.tokens += inputs[0].numel()
@@ -114,3 +114,4 @@ def counted(model: ExtendedModel) -> Iterator[Passed]:
         yield passed
     finally:
         hook.remove()
+        passed.tokens += model.replayed_tokens - replayed_before

@@ -156,6 +156,11 @@ class ExtendedModel:
         if self._hands_layers_over:
             self._graphs = TokenGraphs(self.model.get_decoder(), self._rotary, recorder)
 
+    @property
+    def replayed_tokens(self) -> int:
+        """Number of tokens that replayed CUDA graphs have processed so far."""
+        return self._graphs.replayed_tokens if self._graphs else 0
+
     def begin_rows(self, seeds: NDArray[np.uint64]) -> None:
         """Pass the seeds of the training rows in the next forward pass to the rotary module.
 

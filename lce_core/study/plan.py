@@ -86,8 +86,8 @@ class StudyPlan:
 
     @cached_property
     def known_models(self) -> frozenset[str]:
-        """Names of the base models with at least one cell that has a planned or expected step."""
-        return frozenset(cell.base_model for cell in self.cells if cell.step or cell.expected)
+        """Names of the base models whose configuration is on this machine or was fetched."""
+        return frozenset(one.known_as for one in self.study.base_models if one.is_known)
 
     def waits_for_data(self, cell: PlannedCell) -> bool:
         """Return True if the cell has no id because input data or its base model is missing."""

@@ -126,10 +126,12 @@ def fitted(finished: Sequence[Finished], calibrate: Callable[[], Rates]) -> Spee
     """Fit the cost model of this machine's CPU to finished steps.
 
     `calibrate` returns rates for what the finished steps do not show: for training if no training
-    run has finished, for evaluation if no cell has, for decoding if no cell generated tokens.
+    run has finished, for evaluation if no cell has, for decoding if no cell generated tokens. Cells
+    that reused all losses of other cells passed no token and show nothing.
     """
     kinds = {kind: [one for one in finished if one.kind == kind] for kind in _GUESSED_SECONDS}
-    trained, evaluated = kinds["base"] + kinds["finetune"], kinds["cell"]
+    trained = kinds["base"] + kinds["finetune"]
+    evaluated = [one for one in kinds["cell"] if one.cost.flops]
     beside = dict(_GUESSED_SECONDS)
     for kind in ("tokens", "rows", "held_out"):
         if kinds[kind]:

@@ -16,6 +16,7 @@ from lce_core.attention.token_graphs import CudaRecorder, Recorder
 from lce_core.contracts.tiny_models import BASES, TARGET, fits, stock, tokens
 from lce_core.errors import SpecError
 from lce_core.evaluation.decoding import generate
+from lce_core.evaluation.passes import counted
 from lce_core.extension.extended_model import ExtendedModel
 from lce_core.extension.extending import extend
 from lce_core.models import LanguageModel
@@ -72,6 +73,17 @@ def test_replayed_passes_give_the_states_of_plain_ones(name: str) -> None:
         assert torch.equal(one_by_one(plain, ids, 14), one_by_one(recorded, ids, 14))
     assert isinstance(recorder, OperationRecorder)
     assert recorder.num_recordings
+
+
+def test_replayed_tokens_are_counted_like_plain_ones() -> None:
+    numbers = []
+    for model in pair(BASE, "yarn")[:2]:
+        model.begin_request(30)
+        with counted(model) as passed:
+            one_by_one(model, tokens(30, batch=3, seed=0), 14)
+        numbers.append(passed.tokens)
+    # Three texts up to token 20, then two.
+    assert numbers == [3 * 20 + 2 * 10] * 2
 
 
 @over_places

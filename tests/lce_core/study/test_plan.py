@@ -326,6 +326,14 @@ def test_cells_beyond_a_methods_reach_are_rows_with_their_reason() -> None:
     assert all(cell.step is None for cell in plan.cells if cell.eval_length > 320)
 
 
+def test_a_model_without_any_cell_within_reach_waits_for_no_data() -> None:
+    methods = [{"name": "self_extend", "window": 64, "group": 4}]
+    passkey = {"name": "passkey", "profile": "tiny", "lengths": [512], "num_samples": 2}
+    plan = planned(methods=methods, benchmarks=[passkey])
+    assert {cell.step for cell in plan.cells} == {None}
+    assert not any(map(plan.waits_for_data, plan.cells))
+
+
 def test_a_corpus_out_of_reach_makes_every_cell_unavailable() -> None:
     plan = planned(corpus={"name": "jsonl_folder"})
     assert plan.steps == {}

@@ -88,6 +88,14 @@ def test_what_nothing_was_measured_of_is_guessed() -> None:
     assert speed.seconds("cell", StepCost(1, 1e10)) == pytest.approx(2.0)
 
 
+def test_cells_that_passed_no_token_say_nothing_about_the_speed() -> None:
+    reused = [finished("cell", StepCost(0, 0.0), 0.1) for _ in range(3)]
+    assert fitted(reused, lambda: GUESS).evaluation == GUESS
+    computed = [finished("cell", StepCost(1, 1e10), 2.0)]
+    with_both, alone = (fitted(cells, lambda: GUESS) for cells in (computed + reused, computed))
+    assert with_both == alone
+
+
 def test_busy_threads_of_the_same_process_do_not_move_the_timed_product() -> None:
     """At the start of a run Prefect's client, imports and servers share its process."""
     alone = timed_matmul.__wrapped__()
