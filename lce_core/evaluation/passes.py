@@ -102,7 +102,7 @@ class Passed:
 def counted(model: ExtendedModel) -> Iterator[Passed]:
     """Count the tokens that pass through the model inside the `with` block.
 
-    Tokens of replayed CUDA graphs (`ExtendedModel.replay_tokens`) are added at the end of the block.
+    Tokens of replayed CUDA graphs (`ExtendedModel.replay_tokens`) are added as the block ends.
     """
     passed, replayed_before = Passed(), model.replayed_tokens
 

@@ -145,7 +145,9 @@ def all_looks(folder: Path) -> list[dict[str, Any]]:
 def record_look(
     folder: Path, plan: Mapping[str, Any], look: int, comparisons: Iterable[Mapping[str, Any]]
 ) -> None:
-    """Append a look with the outcome of each comparison to looks.json.
+    """Append a look with the outcome of each comparison to looks.json, unless it is there.
+
+    Several hosts may test the same look; the first outcomes are final.
 
     Args:
       folder: The study's folder, home/studies/<study>.
@@ -154,10 +156,13 @@ def record_look(
       comparisons: The tested comparisons, with the keys of `_TESTED`.
     """
     _, digest = _registered(plan)
+    found = all_looks(folder)
+    if any((one["sha256"], one["look"]) == (digest, look) for one in found):
+        return
     now = datetime.now(UTC).isoformat(timespec="seconds")
     new = {"at": now, "sha256": digest, "look": look, "seeds": plan["looks"][look - 1]}
     kept = [{name: one[name] for name in _TESTED} for one in comparisons]
-    write_json(folder / LOOKS, {"looks": [*all_looks(folder), {**new, "comparisons": kept}]})
+    write_json(folder / LOOKS, {"looks": [*found, {**new, "comparisons": kept}]})
 
 
 def registrations(folder: Path) -> list[dict[str, Any]]:

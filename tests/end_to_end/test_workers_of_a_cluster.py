@@ -9,7 +9,6 @@ import contextlib
 import re
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import psutil
@@ -23,6 +22,7 @@ from tests.support.studies import (
     TINY_STEPS,
     computed,
     environment,
+    on_host,
     results,
     start,
     wait_until,
@@ -32,25 +32,6 @@ from tests.support.studies import (
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 Arguments = tuple[str, ...]
-NAMED = """
-import socket, sys
-name = sys.argv.pop(1)
-socket.gethostname = lambda: name
-from lce.cli import main
-main()
-"""
-
-
-def on_host(
-    name: str, home: Path, *arguments: str, env: dict[str, str] | None = None
-) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", NAMED, name, "worker", *arguments],
-        env=env or environment(home),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
 
 
 def has_pending(process: psutil.Process, number: signal.Signals) -> bool:

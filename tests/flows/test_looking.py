@@ -24,7 +24,7 @@ from lce_core.execution import Execution
 from lce_core.store.artifacts import Store
 from lce_core.study.looks import settled_methods
 from tasks.questions import read
-from tests.support.studies import SMOKE, library_text, start, wait_until
+from tests.support.studies import SMOKE, computed, library_text, on_host, start, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -186,6 +186,32 @@ def test_a_killed_run_is_resumed_with_the_same_decisions(looked: Looked) -> None
     assert recorded(home) == recorded(looked.folder / "home")
     assert read(home, DONE) == read(looked.folder / "home", DONE)
     assert read(home, OUTCOMES) == read(looked.folder / "home", OUTCOMES)
+
+
+def test_two_hosts_make_the_same_looks_as_one(looked: Looked) -> None:
+    home = looked.folder / "shared"
+    options = ("--data-folder", f"text={looked.folder / 'text'}", "--slots", "1")
+    command = (str(looked.file), *options, "--plugins", str(looked.folder / "plugins"))
+    hosts = [on_host(name, home, *command) for name in ("one", "two")]
+    outputs = [host.communicate(timeout=500)[0] for host in hosts]
+    assert [host.returncode for host in hosts] == [0, 0], outputs
+    first, second = "look 1 after 2 seeds: 1 of 2", "look 2 after 3 seeds: 1 of 2"
+    assert [(first in output, second in output) for output in outputs] == [(True, True)] * 2, (
+        outputs
+    )
+    single = looked.folder / "home"
+    assert recorded(home) == recorded(single)
+    assert sum(map(computed, outputs)) == len(list(Store(single).records()))
+    assert read(home, DONE) == read(single, DONE)
+    assert read(home, OUTCOMES) == read(single, OUTCOMES)
+
+
+def test_a_look_is_recorded_once(looked: Looked) -> None:
+    execution = looked.copy("twice")
+    plan = compile_request(str(looked.file), execution).plan.to_json()
+    studies, before = Store(execution.home).studies, recorded(execution.home)
+    studies.record_look(plan, 1, before[1]["comparisons"])
+    assert recorded(execution.home) == before
 
 
 def test_looks_at_other_expectations_do_not_count(looked: Looked) -> None:

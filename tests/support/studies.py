@@ -74,6 +74,28 @@ def start(home: Path, *arguments: str, **how: Any) -> subprocess.Popen[str]:
     return subprocess.Popen([*LCE, *arguments], stderr=subprocess.STDOUT, **settings)
 
 
+NAMED = """
+import socket, sys
+name = sys.argv.pop(1)
+socket.gethostname = lambda: name
+from lce.cli import main
+main()
+"""
+
+
+def on_host(
+    name: str, home: Path, *arguments: str, env: dict[str, str] | None = None
+) -> subprocess.Popen[str]:
+    """Start `lce worker` with this host name, so that other hosts judge its leases by their age."""
+    return subprocess.Popen(
+        [sys.executable, "-c", NAMED, name, "worker", *arguments],
+        env=env or environment(home),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
 def library_text(folder: Path) -> None:
     """Writes half a megabyte of the standard library as text files into a new folder."""
     folder.mkdir()
