@@ -8,6 +8,7 @@ so code that only describes methods does not import torch.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -16,9 +17,10 @@ from typing import ClassVar
 class AttentionScheme:
     """Base class of attention schemes, for methods that change more than the RoPE frequencies.
 
-    Subclasses add sizes as fields and set `kernel` to the import path of a function. The function
-    is called with the scheme and `lce_core.attention.inputs.AttentionInputs` and returns the
-    attention output (batch, heads, queries, head_dim).
+    Subclasses add sizes as fields, set `kernel` to the import path of a function and define
+    `distance`. The function is called with the scheme and
+    `lce_core.attention.inputs.AttentionInputs` and returns the attention output (batch, heads,
+    queries, head_dim). `lce check` compares it with dense attention at the declared distances.
     """
 
     kernel: ClassVar[str]
@@ -32,6 +34,26 @@ class AttentionScheme:
     uses_flash: ClassVar[bool] = True
     """True if the kernel uses `lce_core.attention.flash`, False if it uses plain matrix products.
     """
+    one_softmax: ClassVar[bool] = True
+    """True if the weights of a query are one softmax over the keys that `distance` makes visible.
+    False if they follow another rule; `lce check` then cannot compare the kernel with dense
+    attention, and the method must be approximate."""
+
+    def distance(self, query: int, key: int) -> float | None:
+        """Return the relative position at which a query scores a key; None if it is not visible.
+
+        Arguments are positions in the text. Subclasses must define this function.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no function distance(query, key)")
+
+    def distances_of(
+        self, layer: int, head: int, num_heads: int
+    ) -> Callable[[int, int], float | None]:
+        """Return the function `distance` of one of the `num_heads` query heads of a layer.
+
+        Override it if layers or heads follow different rules.
+        """
+        return self.distance
 
     def mean_keys(self, length: float) -> float:
         """Return the mean number of keys that a query reads in a sequence of `length` tokens.

@@ -19,7 +19,8 @@ from lce_core.rope import RopeTable
 class Placement:
     """Rule for the rotation of keys: the key at position p is rotated to p // group.
 
-    With a ceiling, the key is rotated backwards by ceiling - p // group instead. Equal placements
+    With a ceiling, the key is rotated backwards by ceiling - p // group instead. With a period, it
+    is rotated to p % period, and the other rules must be left at their defaults. Equal placements
     give bitwise equal rotated keys, no matter how many keys one call rotates.
     """
 
@@ -30,6 +31,8 @@ class Placement:
     ceiling: int | None = None
     """Position at which all queries are treated to be: the queries stay unrotated, and each key is
     rotated backwards by its distance to the ceiling. None rotates keys to p // group."""
+    period: int | None = None
+    """Number of tokens after which positions start again at 0; None for positions that go on."""
 
     def rotate(
         self, keys: torch.Tensor, seen: slice, part: tuple[int, int] = (0, 1)
@@ -42,6 +45,13 @@ class Placement:
           part: (index, number): the keys belong to group `index` of `number` equal groups of heads.
         """
         rotation = Rotation(self.table, keys, part)
+        if self.period is not None:
+            turned = torch.empty_like(keys)
+            for start in range(seen.start // self.period * self.period, seen.stop, self.period):
+                first, stop = max(start, seen.start), min(start + self.period, seen.stop)
+                some = slice(first - seen.start, stop - seen.start)
+                turned[:, :, some] = rotation(keys[:, :, some], slice(first - start, stop - start))
+            return turned
         if self.ceiling is None:
             return rotation(keys, seen, group=self.group)
         places = torch.arange(seen.start, seen.stop, device=keys.device) // self.group

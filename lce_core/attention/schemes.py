@@ -10,7 +10,9 @@ difference.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 from lce_core.attention import AttentionScheme
@@ -169,6 +171,11 @@ class ShiftedSparse(AttentionScheme):
         same = (query + shift) // self.group == (key + shift) // self.group
         return query - key if same and key <= query else None
 
+    def distances_of(
+        self, layer: int, head: int, num_heads: int
+    ) -> Callable[[int, int], int | None]:
+        return partial(self.distance, shifted=head >= num_heads // 2)
+
     def mean_keys(self, length: float) -> float:
         if length < self.group:
             return length / 2
@@ -191,6 +198,7 @@ class GroupedSoftmax(AttentionScheme):
     kernel: ClassVar[str] = "lce_core.attention.landmark:attend"
     differentiable: ClassVar[bool] = True
     uses_flash: ClassVar[bool] = False
+    one_softmax: ClassVar[bool] = False
 
     def distance(self, query: int, key: int) -> int | None:
         """Return query - key, or None if the key comes after the query."""
@@ -211,6 +219,7 @@ class BlockRetrieval(AttentionScheme):
 
     kernel: ClassVar[str] = "lce_core.attention.retrieval:attend"
     uses_flash: ClassVar[bool] = False
+    one_softmax: ClassVar[bool] = False
 
     def distance(self, query: int, key: int) -> int | None:
         """Return query - key within the query's chunk; None for later keys and for earlier chunks.

@@ -3,7 +3,7 @@
 LambdaShaped, CacheSinks, GroupedNeighbour and Rectified score the last `window` tokens at their
 true distance. The four schemes differ in the keys before the window, called far keys: which of them
 a query sees, and how they are rotated. Each kernel in this module therefore computes only the
-attention to far keys, and `_attend_near_and_far` adds the window. No key is scored twice, and no
+attention to far keys, and `attend_near_and_far` adds the window. No key is scored twice, and no
 (queries, keys) tensor exists, so memory is linear in the text. The window costs queries x window
 query-key pairs. Far keys cost in addition:
 
@@ -45,7 +45,7 @@ def lambda_shaped(scheme: LambdaShaped, inputs: AttentionInputs) -> torch.Tensor
     def far(later: AttentionInputs) -> Iterator[Partial]:
         return _attend_first_tokens(window, first, later, group=first, ceiling=window)
 
-    return _attend_near_and_far(window, far, inputs)
+    return attend_near_and_far(window, far, inputs)
 
 
 def cache_sinks(scheme: CacheSinks, inputs: AttentionInputs) -> torch.Tensor:
@@ -60,7 +60,7 @@ def cache_sinks(scheme: CacheSinks, inputs: AttentionInputs) -> torch.Tensor:
         last = scheme.num_sinks + scheme.window - 1
         return _attend_first_tokens(scheme.window, scheme.num_sinks, later, ceiling=last)
 
-    return _attend_near_and_far(scheme.window, far, inputs)
+    return attend_near_and_far(scheme.window, far, inputs)
 
 
 def grouped_neighbour(scheme: GroupedNeighbour, inputs: AttentionInputs) -> torch.Tensor:
@@ -82,7 +82,7 @@ def grouped_neighbour(scheme: GroupedNeighbour, inputs: AttentionInputs) -> torc
         )
         return (part,)
 
-    return _attend_near_and_far(scheme.window, far, inputs)
+    return attend_near_and_far(scheme.window, far, inputs)
 
 
 def rectified(scheme: Rectified, inputs: AttentionInputs) -> torch.Tensor:
@@ -107,7 +107,7 @@ def rectified(scheme: Rectified, inputs: AttentionInputs) -> torch.Tensor:
             keys = later.placed(Placement(table), slice(0, num_far))
         return (attend_causal(query, keys, later.value[:, :, :num_far], later.scaling),)
 
-    return _attend_near_and_far(scheme.window, far, inputs)
+    return attend_near_and_far(scheme.window, far, inputs)
 
 
 @lru_cache(maxsize=4)
@@ -117,7 +117,7 @@ def _slowed(table: RopeTable, leak: int) -> RopeTable:
     return replace(table, inv_freq=table.inv_freq / leak)
 
 
-def _attend_near_and_far(window: int, far: Far, inputs: AttentionInputs) -> torch.Tensor:
+def attend_near_and_far(window: int, far: Far, inputs: AttentionInputs) -> torch.Tensor:
     """Attend to the window, then merge in the keys before it; (batch, heads, queries, head_dim).
 
     Args:

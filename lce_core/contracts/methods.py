@@ -14,7 +14,9 @@ from typing import get_args
 import numpy as np
 import torch
 
+from lce_core.attention.schemes import FullCausal
 from lce_core.contracts import plugins
+from lce_core.contracts.dense import as_if_dense, in_pieces, same_as_dense
 from lce_core.contracts.method_trials import (
     FAR,
     Example,
@@ -61,8 +63,12 @@ def check_form(plugin: type[Method], example: Example) -> None:
     plugins.check_source(plugin)
     plugins.check_description(plugin)
     plugins.check_identity(METHODS, plugin, example)
-    assert plugin.family in get_args(Family)
-    assert plugin.exact_attention == (plugin.family != "approximate")
+    family, families = getattr(plugin, "family", None), get_args(Family)
+    assert family in families, f"family is {family!r}; expected one of {', '.join(families)}"
+    assert plugin.exact_attention == (family != "approximate"), (
+        f"exact_attention is {plugin.exact_attention} in the family {family!r}; set"
+        f" exact_attention = {not plugin.exact_attention}, or choose another family"
+    )
 
 
 def check_evidence(plugin: type[Method], example: Example) -> None:
@@ -113,13 +119,19 @@ def check_unextended_table(plugin: type[Method], example: Example) -> None:
 
 
 def check_length_dependence(plugin: type[Method], example: Example) -> None:
-    """Check that `length_dependent` is True at lengths where one more token changes the table."""
+    """Check that `length_dependent` is True where one more token changes table or attention."""
     method = built(plugin, example)
     for base in fitting(method):
-        tables = [method.rope_table(base.geometry, at(length)) for length in range(1, 3 * TARGET)]
-        for length, (shorter, longer) in enumerate(pairwise(tables), start=2):
-            assert same(shorter, longer) or method.length_dependent(base.geometry, at(length)), (
-                f"the frequencies change at {length} tokens, but length_dependent is False"
+        lengths = [at(length) for length in range(1, 3 * TARGET)]
+        tables = [method.rope_table(base.geometry, one) for one in lengths]
+        attentions = [method.attention(base.geometry, one) for one in lengths]
+        for one, table, attention in zip(
+            lengths[1:], pairwise(tables), pairwise(attentions), strict=True
+        ):
+            changed = not same(*table) or attention[0] != attention[1]
+            assert not changed or method.length_dependent(base.geometry, one), (
+                f"frequencies or attention change at {one.request} tokens, but length_dependent is"
+                " False"
             )
 
 
@@ -197,6 +209,46 @@ def check_causality(plugin: type[Method], example: Example) -> None:
                 f"{name_of(base)}: the token at {changed} changes an earlier output"
             )
             assert not torch.equal(after[:, changed], before[:, changed])
+
+
+def check_attention(plugin: type[Method], example: Example) -> None:
+    """Check that attention equals dense attention at the declared distances, cached or not.
+
+    A method with its own attention declares distances by `distance` of its scheme. A method without
+    one, or with exact attention, must compute plain rotary attention with its RoPE table.
+    """
+    method = built(plugin, example)
+    for base in fitting(method):
+        geometry, reach = base.geometry, method.reach(base.geometry, at(TARGET)) or TARGET
+        ids = tokens(min(reach, TARGET))
+        plain = extend(stock(base), base, method, target=TARGET)
+        plain.begin_request(ids.shape[1])
+        table = plain.model.model.rotary_emb.table if method.rotary else None
+        lengths = at(ids.shape[1])
+        uses = {"inference": method.attention(geometry, lengths)}
+        if method.training != "none":
+            uses["training"] = method.training_attention(geometry, lengths)
+        for use, declared in uses.items():
+            training = use == "training"
+            if training and declared == uses["inference"]:
+                continue
+            scheme = declared or FullCausal()
+            if not scheme.one_softmax:
+                assert not method.exact_attention, f"{use}: exact attention is one softmax"
+                continue
+            # Four layers, because a kernel may treat every second or fourth layer differently.
+            models = (stock(base, layers=4) for _ in range(2))
+            found, dense = (
+                extend(model, base, one, target=TARGET, training=training)
+                for model, one in zip(
+                    models, (method, as_if_dense(method, scheme, table)), strict=True
+                )
+            )
+            expected = logits(dense, ids)
+            where = f"{name_of(base)}, {use}: not the dense attention of {scheme}"
+            same_as_dense(logits(found, ids), expected, where)
+            if not training:
+                same_as_dense(in_pieces(found, ids), expected, f"{where}, over a cache")
 
 
 def check_sees_all(plugin: type[Method], example: Example) -> None:
@@ -307,6 +359,7 @@ CHECKS: tuple[MethodCheck, ...] = (
     check_distances,
     check_reach,
     check_causality,
+    check_attention,
     check_sees_all,
     check_cached,
     check_order,

@@ -104,9 +104,9 @@ class Method(Plugin):
         return None
 
     def length_dependent(self, geometry: RopeGeometry, lengths: ContextLengths) -> bool:
-        """Return True if the frequencies depend on `lengths.request`, the length of the request.
+        """Return True if frequencies or attention depend on `lengths.request`, a request's length.
 
-        False where all shorter requests share one table, such as up to the trained context.
+        False where all shorter requests share both, such as up to the trained context.
         """
         return False
 

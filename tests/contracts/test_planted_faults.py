@@ -56,6 +56,44 @@ def kernel(fault: str) -> tuple[Change, ...]:
 
 
 RIGHT_KERNEL = kernel("pass")
+BIASED = (
+    (
+        "METHOD = NtkAware\n",
+        '''
+
+@dataclass(frozen=True)
+class Biased(FullCausal):
+    """Full attention whose scores fall with the distance, as in ALiBi."""
+
+    kernel: ClassVar[str] = f"{__name__}:attend"
+
+
+def attend(scheme, inputs):
+    import torch
+
+    rotate, shared = inputs.rotation(), inputs.query.shape[1] // inputs.key.shape[1]
+    query = rotate(inputs.query, slice(inputs.first_query, inputs.length))
+    key = rotate(inputs.key, slice(0, inputs.length)).repeat_interleave(shared, dim=1)
+    places = torch.arange(inputs.length)
+    apart = places[inputs.first_query :, None] - places
+    scores = query @ key.transpose(-1, -2) * inputs.scaling - 0.1 * apart
+    weights = scores.masked_fill(apart < 0, -torch.inf).softmax(-1)
+    return weights @ inputs.value.repeat_interleave(shared, dim=1)
+
+
+METHOD = NtkAware
+''',
+    ),
+    (
+        "    def check(",
+        "    def attention(self, geometry, lengths):\n        return Biased()\n\n    def check(",
+    ),
+    (
+        "from lce_core.evidence import",
+        "from dataclasses import dataclass\nfrom typing import ClassVar\n\n"
+        "from lce_core.attention.schemes import FullCausal\nfrom lce_core.evidence import",
+    ),
+)
 SCORER = "return float(first_integer(answer) == int(prompt.reference))"
 ROWS = "((0, 71), (3750, 1073), (240_000, 64_071))"
 TABLE = "RopeTable(geometry.inv_freq() / self.scale_for(lengths))"
@@ -133,6 +171,42 @@ METHOD_FAULTS: dict[str, tuple[str, tuple[Change, ...], methods.MethodCheck]] = 
         "dynamic_pi",
         (("return lengths.request > lengths.trained", "return False"),),
         methods.check_length_dependence,
+    ),
+    "queries one place too near to all earlier chunks": (
+        "dca",
+        (("slice(scheme.chunk, scheme.chunk + 1)", "slice(scheme.chunk - 1, scheme.chunk)"),),
+        methods.check_attention,
+    ),
+    "a key that two parts of the attention count": (
+        "dca",
+        (
+            (
+                "previous = slice(start - period, start)",
+                "previous = slice(start - period, start + 1)",
+            ),
+        ),
+        methods.check_attention,
+    ),
+    "other distances in the last layer": (
+        "string",
+        (("scheme.near - scheme.window\n", "scheme.near - scheme.window - (inputs.layer == 3)\n"),),
+        methods.check_attention,
+    ),
+    "other distances over a cache": (
+        "string",
+        (
+            (
+                "scheme.near - scheme.window\n",
+                "scheme.near - scheme.window - (inputs.held is not None)\n",
+            ),
+        ),
+        methods.check_attention,
+    ),
+    "a bias of scores called a change of base": ("ntk_aware", BIASED, methods.check_attention),
+    "a family that does not exist": (
+        "pi",
+        (('family = "interpolation"', 'family = "scaling"'),),
+        methods.check_form,
     ),
     "a window called exact": (
         "lm_infinite",

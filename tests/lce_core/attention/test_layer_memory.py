@@ -23,6 +23,8 @@ from lce_core.attention.schemes import (
     LambdaShaped,
     Rectified,
 )
+from lce_core.methods.dca import DualChunk
+from lce_core.methods.string import Shifted
 from lce_core.rope import RopeTable
 
 LENGTH, HEADS, HEAD_DIM = 131_072, 32, 128
@@ -34,6 +36,8 @@ SMALL: list[Any] = [
     Rectified(32),
     Rectified(32, 4),
     FullCausal(),
+    DualChunk(96, 8),
+    Shifted(600, 8),
 ]
 over_schemes = pytest.mark.parametrize("scheme", SMALL, ids=str)
 

@@ -27,6 +27,8 @@ from lce_core.attention.schemes import (
     Rectified,
     ShiftedSparse,
 )
+from lce_core.methods.dca import DualChunk
+from lce_core.methods.string import Shifted
 from lce_core.rope import RopeTable
 from tests.support.on_devices import Place, over_places
 from tests.support.oracles.dense_attention import dense
@@ -45,6 +47,8 @@ SCHEMES: list[Any] = [
     Rectified(24),
     Rectified(24, 4),
     ShiftedSparse(32),
+    DualChunk(24, 4),
+    Shifted(24, 4),
 ]
 """Those that are one softmax over distances."""
 over_schemes = pytest.mark.parametrize("scheme", SCHEMES, ids=str)

@@ -107,6 +107,8 @@ def test_yarn_equals_a_stock_yarn_model(base: LanguageModel, name: str) -> None:
         ("streaming_llm", {"window": 5, "num_sinks": 3}, 8),
         ("rerope", {"window": 15}, TRAINED),
         ("rerope", {"window": 3, "leak": 1}, TRAINED),
+        ("dca", {}, 11),
+        ("dca", {"chunk": 14, "window": 7}, 14),
     ],
 )
 def test_identity_settings_equal_the_base_model(

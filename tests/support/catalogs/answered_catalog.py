@@ -93,7 +93,7 @@ def _rows(short: str, position: int, cell: Answered) -> dict[str, list[dict[str,
     planned = {
         "study": "s", "position": position, "cell": short, "base_model": BASE_MODEL,
         "method": cell.method, "frozen": cell.frozen, "exact_attention": cell.exact_attention,
-        "seed": cell.seed, "checkpoint": cell.result or f"{cell.method}-{cell.frozen}-{cell.seed}",
+        "seed": cell.seed, "kind": BENCHMARKS.load(cell.benchmark).kind, "checkpoint": cell.result or f"{cell.method}-{cell.frozen}-{cell.seed}",
         "benchmark": cell.benchmark, "task": cell.task,
         "eval_length": cell.eval_length, "profile": "tiny", "attempts": 1,
         "status": "done" if len(cell.scores) else "missing",

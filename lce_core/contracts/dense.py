@@ -1,0 +1,119 @@
+"""Dense attention from declared distances, with which the checks compare a method's kernel.
+
+Every pair of a query and a key is rotated by its relative position in float64. The code shares
+nothing with the kernels, which rotate queries and keys separately, by absolute positions.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, ClassVar
+
+import torch
+
+from lce_core.attention import AttentionScheme
+from lce_core.attention.inputs import AttentionInputs
+from lce_core.contracts.tiny_models import VOCABULARY
+from lce_core.extension.extended_model import ExtendedModel
+from lce_core.methods import Method, TokenInsertion
+from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
+
+
+@dataclass(frozen=True)
+class Dense(AttentionScheme):
+    """The distances of another scheme, without its kernel."""
+
+    declared: AttentionScheme
+    """Scheme whose `distances_of` the kernel reads."""
+
+    kernel: ClassVar[str] = f"{__name__}:attend"
+    heads_alike: ClassVar[bool] = False
+    uses_flash: ClassVar[bool] = False
+
+
+def attend(scheme: Dense, inputs: AttentionInputs) -> torch.Tensor:
+    """Return softmax attention over all visible keys (batch, heads, queries, head_dim).
+
+    Time and memory are quadratic in the length of the text.
+    """
+    query, heads = inputs.query, inputs.query.shape[1]
+    shared = heads // inputs.key.shape[1]
+    outputs = []
+    for head in range(heads):
+        distance = scheme.declared.distances_of(inputs.layer, head, heads)
+        relative = [
+            [distance(i, j) for j in range(inputs.length)]
+            for i in range(inputs.first_query, inputs.length)
+        ]
+        hidden = torch.tensor([[steps is None for steps in row] for row in relative])
+        steps = torch.tensor([[one or 0.0 for one in row] for row in relative]).double()
+        inv_freq = inputs.table.inv_freq
+        row = torch.from_numpy(inv_freq if inv_freq.ndim == 1 else inv_freq[head])
+        key = inputs.key[:, head // shared]
+        scores = _scores(query[:, head], key, steps[..., None] * row) * inputs.scaling
+        weights = scores.masked_fill(hidden, -math.inf).softmax(-1)
+        outputs.append(weights @ inputs.value[:, head // shared])
+    return torch.stack(outputs, dim=1)
+
+
+def _scores(query: torch.Tensor, key: torch.Tensor, angles: torch.Tensor) -> torch.Tensor:
+    """Return products (batch, queries, keys) of queries and keys that are `angles` apart.
+
+    Args:
+      query: (batch, queries, head_dim), unrotated.
+      key: (batch, keys, head_dim), unrotated.
+      angles: (queries, keys, pairs) relative angle of each pair of elements.
+    """
+    pairs = angles.shape[-1]
+    q1, q2, q_rest = query[:, :, None].tensor_split((pairs, 2 * pairs), dim=-1)
+    k1, k2, k_rest = key[:, None].tensor_split((pairs, 2 * pairs), dim=-1)
+    along, across = q1 * k1 + q2 * k2, q1 * k2 - q2 * k1
+    turned = along * angles.cos() + across * angles.sin()
+    products: torch.Tensor = turned.sum(-1) + (q_rest * k_rest).sum(-1)
+    return products
+
+
+def as_if_dense(method: Method, scheme: AttentionScheme, table: RopeTable | None = None) -> Method:
+    """Return a method that computes `scheme` by dense attention, with the same RoPE table.
+
+    `table` replaces the table of the method; None keeps it.
+    """
+
+    class Twin(Method):
+        def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
+            return table or method.rope_table(geometry, lengths)
+
+        def attention(self, *_: object) -> Dense:
+            return Dense(scheme)
+
+        def insertion(self, geometry: RopeGeometry) -> TokenInsertion | None:
+            return method.insertion(geometry)
+
+    return Twin()
+
+
+def in_pieces(extended: ExtendedModel, ids: torch.Tensor) -> torch.Tensor:
+    """Return the logits (batch, length, VOCABULARY) of a text that is read in pieces over a cache.
+
+    The cache is the one of evaluation, which also stores rotated keys. Half of the text is read at
+    once, then single tokens alternate with pieces of four tokens.
+    """
+    length = ids.shape[1]
+    extended.begin_request(length)
+    cache, head = extended.new_cache(length), extended.model.get_output_embeddings()
+    edges = [0]
+    for size in (length // 2, *[1, 4] * length):
+        edges.append(min(length, edges[-1] + size))
+    parts = [extended.hidden_states(ids[:, a:b], cache) for a, b in pairwise(edges) if a < b]
+    whole: Any = head(torch.cat(parts, dim=1))
+    joined: torch.Tensor = whole[..., :VOCABULARY]
+    return joined
+
+
+def same_as_dense(found: torch.Tensor, expected: torch.Tensor, where: str) -> None:
+    """Assert that logits (batch, tokens, vocabulary) agree up to rounding of float64."""
+    apart = (found - expected).abs().amax(dim=(0, 2))
+    wrong = (apart > 1e-8).nonzero().flatten().tolist()
+    assert not wrong, f"{where}; off by {apart.max():.3g}, first at the query at {wrong[0]}"

@@ -1,0 +1,152 @@
+"""STRING: far distances shifted down, onto those that occur often in training.
+
+Design: the base model's own frequencies. In a request of n tokens, distances below S = shift * n
+stay, and a distance d >= S becomes d - S + window, so the largest distances never occur. Distances
+stay below the trained context C in requests of up to about (C - window) / (1 - shift) tokens.
+Longer requests are computed too, as without a method. Queries and keys are multiplied by
+0.1 ln 2 + 1.
+
+Source: An et al. 2024, arXiv:2410.18745.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from pydantic import Field
+
+from lce_core.attention import AttentionScheme
+from lce_core.errors import SpecError
+from lce_core.evidence import value
+from lce_core.methods import Method
+from lce_core.registry import Examples, Source
+from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
+
+if TYPE_CHECKING:
+    import torch
+
+    from lce_core.attention.inputs import AttentionInputs
+    from lce_core.attention.partial import Partial
+
+FACTOR = 0.1 * math.log(2) + 1
+"""Factor of queries and keys at every length."""
+
+
+@dataclass(frozen=True)
+class Shifted(AttentionScheme):
+    """True distances below `near`; larger distances are shifted down."""
+
+    near: int
+    """Smallest distance that is shifted (S), in tokens."""
+    window: int
+    """Distance of the token that is `near` tokens before the query; at most `near`."""
+
+    kernel: ClassVar[str] = f"{__name__}:attend"
+
+    def distance(self, query: int, key: int) -> int | None:
+        """Return query - key below `near`, and query - key - near + window from `near` on.
+
+        Return None if the key comes after the query.
+        """
+        if key > query:
+            return None
+        between = query - key
+        return between if between < self.near else between - self.near + self.window
+
+
+def attend(scheme: Shifted, inputs: AttentionInputs) -> torch.Tensor:
+    """Return the attention output of Shifted (batch, heads, queries, head_dim).
+
+    For far keys, queries are rotated near - window positions back. This is causal attention whose
+    last query sees all far keys.
+    """
+    from lce_core.attention.flash import attend_causal
+    from lce_core.attention.placement import Placement
+    from lce_core.attention.windowed import attend_near_and_far
+
+    back = scheme.near - scheme.window
+
+    def far(later: AttentionInputs) -> tuple[Partial]:
+        num_far = later.length - scheme.near
+        places = slice(later.first_query - back, later.length - back)
+        part = attend_causal(
+            later.rotation()(later.query, places),
+            later.placed(Placement(later.table), slice(0, num_far)),
+            later.value[:, :, :num_far],
+            later.scaling,
+        )
+        return (part,)
+
+    return attend_near_and_far(scheme.near, far, inputs)
+
+
+class String(Method):
+    """Attention whose far distances are shifted down, for inference."""
+
+    family = "approximate"
+    exact_attention = False
+    training = "none"
+
+    shift: float = Field(default=0.33, gt=0, lt=1)
+    """Smallest distance that is shifted, as a fraction of the request's length."""
+    window: int | None = Field(default=None, ge=0)
+    """Smallest distance after the shift, in tokens; None means the smaller of 128 and 1/32 of the
+    trained context. In a request so short that `shift` times its length is at most this number,
+    nothing is shifted."""
+
+    def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
+        return RopeTable(geometry.inv_freq(), FACTOR)
+
+    def attention(self, geometry: RopeGeometry, lengths: ContextLengths) -> Shifted:
+        window = max(1, min(128, geometry.trained_context // 32))
+        window = window if self.window is None else self.window
+        near = max(1, int(self.shift * lengths.request))
+        return Shifted(near=near, window=min(window, near))
+
+    def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
+        if self.window is not None and self.window >= geometry.trained_context:
+            raise SpecError(
+                "string.window",
+                self.window,
+                f"at most {geometry.trained_context - 1}, the largest distance in the model's"
+                " training",
+                "write a smaller window, or remove the key",
+            )
+
+    def length_dependent(self, geometry: RopeGeometry, lengths: ContextLengths) -> bool:
+        return True
+
+
+METHOD = String
+SOURCE = Source(
+    paper="arXiv:2410.18745",
+    place="section 4; shift 0.33, window 128 and the factor from the reference",
+    reference="github.com/HKUNLP/STRING@216cc2f04cee147e8c3cfaa15723b182ecbe321e",
+    differs="the token at distance S counts once, at its shifted distance, as in the reference's"
+    " decoding. The reference's prefill counts it twice, at distances S and W. Nothing is shifted"
+    " in requests with S <= W, where the reference would increase distances",
+)
+EVIDENCE = (
+    value("attention_factor", 1.0693147, "0.1 ln 2 + 1, by hand"),
+    value(
+        "distance",
+        (2702, 128, 129, 5616, None),
+        "8,192 tokens: S = int(2703.36) = 2703, W = 128, by hand",
+        positions=((8000, 5298), (8000, 5297), (8000, 5296), (8191, 0), (5, 6)),
+        request=8192,
+    ),
+    value(
+        "distance",
+        (32767, 32896, 128),
+        "131,072 tokens, shift 0.5 and window 128: S = 65536, by hand",
+        positions=((32767, 0), (98304, 0), (65536, 0)),
+        shift=0.5,
+        window=128,
+        request=131072,
+    ),
+    value("reach", None, "the method limits no length"),
+)
+EXAMPLES: Examples = ({}, {"shift": 0.25, "window": 2})
+VERSION = 1

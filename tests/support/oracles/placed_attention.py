@@ -1,0 +1,93 @@
+"""Attention in numpy where each query has several positions, one for each kind of key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+
+from lce_core.attention.inputs import AttentionInputs
+from lce_core.rope import RopeTable
+
+SCALING = 0.3
+States = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+
+
+def random_states(tokens: int) -> States:
+    """Queries of four heads, keys and values of two; three of four pairs rotate."""
+    generator = torch.Generator().manual_seed(tokens)
+    query, key, value = (
+        torch.randn(2, heads, tokens, 8, generator=generator, dtype=torch.float64)
+        for heads in (4, 2, 2)
+    )
+    return query, key, value
+
+
+def attended(
+    parts: Sequence[torch.Tensor],
+    inv_freq: np.ndarray,
+    queries: Sequence[np.ndarray],
+    kinds: np.ndarray,
+    keys: np.ndarray,
+) -> np.ndarray:
+    """Causal softmax attention (batch, heads, tokens, head_dim).
+
+    Args:
+      parts: queries, keys and values as `AttentionInputs` has them.
+      inv_freq: (pairs,)
+      queries: positions (tokens,) of the queries, for each kind of key.
+      kinds: (queries, keys) index into `queries` of each pair.
+      keys: positions (tokens,) of the keys.
+    """
+    query, key, value = (part.numpy() for part in parts)
+    shared = query.shape[1] // key.shape[1]
+    key, value = key.repeat(shared, axis=1), value.repeat(shared, axis=1)
+    plain = 2 * len(inv_freq)
+    unrotated = query[..., plain:] @ key[..., plain:].swapaxes(-1, -2)
+    conjugate = turned(key, keys, inv_freq).conj().swapaxes(-1, -2)
+    scores = [(turned(query, places, inv_freq) @ conjugate).real for places in queries]
+    chosen = np.choose(kinds, scores) + unrotated
+    exponents = np.where(np.tri(len(keys), dtype=bool), chosen * SCALING, -np.inf)
+    powers = np.exp(exponents - exponents.max(-1, keepdims=True))
+    weighted: np.ndarray = powers / powers.sum(-1, keepdims=True) @ value
+    return weighted
+
+
+def turned(states: np.ndarray, places: np.ndarray, inv_freq: np.ndarray) -> np.ndarray:
+    """The rotated pairs as complex numbers (batch, heads, tokens, pairs)."""
+    pairs = len(inv_freq)
+    numbers = states[..., :pairs] + 1j * states[..., pairs : 2 * pairs]
+    found: np.ndarray = numbers * np.exp(1j * places[:, None] * inv_freq)
+    return found
+
+
+def in_chunks(
+    kernel: Callable[..., torch.Tensor],
+    scheme: Any,
+    parts: States,
+    rope: RopeTable,
+    cuts: list[int],
+) -> torch.Tensor:
+    """Outputs of a kernel that reads a text in pieces, as decoding does."""
+    query, key, value = parts
+    edges = [0, *cuts, query.shape[2]]
+    return torch.cat(
+        [
+            kernel(
+                scheme,
+                AttentionInputs(
+                    query[:, :, start:stop],
+                    key[:, :, :stop],
+                    value[:, :, :stop],
+                    rope,
+                    start,
+                    SCALING,
+                ),
+            )
+            for start, stop in pairwise(edges)
+        ],
+        dim=2,
+    )
