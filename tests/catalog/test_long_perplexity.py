@@ -8,6 +8,7 @@ tests use thresholds that some tokens reach.
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import duckdb
 import numpy as np
 import pytest
 import torch
+import yaml
 
 from catalog.build import build_catalog
 from catalog.long_perplexity import TokenLosses, key_tokens, token_losses
@@ -24,6 +26,7 @@ from lce_core.extension.extending import extend
 from lce_core.methods import METHODS
 from tests.support.architectures import save
 from tests.support.cells import TOY, request
+from tests.support.repository import ROOT
 from tests.support.small_study import Small, written_text
 
 ALPHA, BETA = 0.005, -8.0
@@ -110,11 +113,14 @@ def test_the_view_has_each_method_at_each_length(
     model = save("llama", tmp_path / "model", max_position_embeddings=512)
     (tmp_path / "text").mkdir()
     text = written_text(tmp_path / "text")
+    page = (ROOT / "docs" / "catalog.md").read_text(encoding="utf-8")
+    (documented,) = re.findall(r"### LongPPL.*?```yml\n(.*?)```", page, flags=re.DOTALL)
+    # The documented entries, for a sixteenth of the context.
     asked = [
-        {"name": "perplexity", "profile": "fast", "domains": ["code"], "lengths": [512, 1024]},
-        {"name": "perplexity", "profile": "fast", "domains": ["code"], "lengths": [128],
-         "stride": 64, "last": 64, "methods": ["none"]},
-    ]  # fmt: skip
+        entry | {"lengths": [length // 16 for length in entry["lengths"]], "last": 16}
+        for entry in yaml.safe_load(documented)["benchmarks"]
+    ]
+    asked[1]["stride"] //= 16
     methods = ["none", {"name": "self_extend", "window": 256, "group": 16}]
     small = Small(model, {"text": text}, tmp_path / "home", benchmarks=asked, methods=methods)
     small.run()
@@ -125,8 +131,8 @@ def test_the_view_has_each_method_at_each_length(
             " FROM long_perplexity"
         ).fetchall()
     assert [row[:4] for row in rows] == [
-        ("none", 512, 512, 64), ("self_extend", 512, 512, 64),
-        ("none", 1024, 512, 64), ("self_extend", 1024, 512, 64),
+        ("none", 512, 512, 192), ("self_extend", 512, 512, 192),
+        ("none", 1024, 512, 192), ("self_extend", 1024, 512, 192),
     ]  # fmt: skip
     # The evaluator's windows of 512 tokens lie within those of 1,024, so the key tokens are equal.
     (number,) = {row[4] for row in rows}
