@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict
 from catalog.holdings import Holdings, take_stock
 from catalog.long_perplexity import long_perplexities
 from catalog.status import cell_status
+from lce_core.benchmarks import BENCHMARKS
 from lce_core.errors import DataError, LceError
 from lce_core.methods import METHODS
 from lce_core.store.artifacts import Store
@@ -244,7 +245,8 @@ def _study_rows(plans: list[Row]) -> Iterator[Row]:
 
 
 def _cell_rows(plans: list[Row], holdings: Holdings) -> Iterator[Row]:
-    installed = frozenset(METHODS.names())  # reads the plug-in folders, so do it once
+    # These calls read the plug-in folders, so do them once.
+    installed, benchmarks = frozenset(METHODS.names()), frozenset(BENCHMARKS.names())
     for plan in plans:
         for position, cell in enumerate(plan["cells"]):
             if cell.get("settled"):
@@ -257,6 +259,7 @@ def _cell_rows(plans: list[Row], holdings: Holdings) -> Iterator[Row]:
                 **cell_status(cell, holdings, plan["kinds"]),
                 **_measured(cell["cell"], holdings),
                 "family": _family(cell, holdings, installed),
+                "kind": cell.get("kind") or _kind(cell["benchmark"], benchmarks),
                 "method_name": cell.get("method_name"),
                 "learning_rate": _learning_rate(cell, holdings),
             }
@@ -307,6 +310,11 @@ def _family(cell: Row, holdings: Holdings, installed: Container[str]) -> str | N
     name = str(method["name"]) if isinstance(method, Mapping) else cell["method"]
     # A method from a user's own folder may not be installed on this machine.
     return METHODS.load(name).family if name in installed else None
+
+
+def _kind(benchmark: str, installed: Container[str]) -> str | None:
+    """Return what the benchmark measures, for studies that an earlier version planned."""
+    return BENCHMARKS.load(benchmark).kind if benchmark in installed else None
 
 
 def _artifact_rows(holdings: Holdings, environments: Mapping[str, str]) -> Iterator[Row]:

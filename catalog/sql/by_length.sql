@@ -6,6 +6,7 @@ WITH means AS (
     SELECT
         study, base_model, method, frozen, benchmark, task, eval_length, exact_attention,
         any_value(metric) AS metric,
+        any_value(kind) AS kind,
         any_value(unit) AS unit,
         any_value(higher_is_better) AS higher_is_better,
         if_complete(avg(value), count(value), count(*)) AS value,
@@ -49,7 +50,8 @@ SELECT
     CASE WHEN value IS NOT NULL THEN rank() OVER (
         PARTITION BY study, base_model, eval_length, task_set, value IS NULL
         ORDER BY best_first(value, higher_is_better)
-    ) END AS rank
+    ) END AS rank,
+    kind
 FROM means
 LEFT JOIN gaps USING (study, base_model, method, frozen, benchmark, task, eval_length)
 ORDER BY study, position;
@@ -79,6 +81,7 @@ CREATE VIEW benchmark_by_length AS
 WITH means AS (
     SELECT
         study, base_model, method, frozen, benchmark, eval_length, exact_attention,
+        any_value(kind) AS kind,
         any_value(unit) AS unit,
         any_value(higher_is_better) AS higher_is_better,
         if_complete(avg(value), count(value), count(*)) AS value,
@@ -144,7 +147,8 @@ SELECT
     task_set = first_value(task_set) OVER (
         PARTITION BY study, base_model, benchmark, eval_length
         ORDER BY num_of_set DESC, position
-    ) AS has_usual_tasks
+    ) AS has_usual_tasks,
+    kind
 FROM ranked
 LEFT JOIN gaps USING (study, base_model, method, frozen, benchmark, eval_length)
 ORDER BY study, position;

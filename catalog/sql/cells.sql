@@ -53,7 +53,8 @@ SELECT
     target_context,
     family,
     method_name,
-    learning_rate
+    learning_rate,
+    kind
 FROM store.cell
 ORDER BY study, position;
 

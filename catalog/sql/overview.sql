@@ -12,9 +12,6 @@ shown AS (
     FROM benchmark_by_length b
     JOIN store.study s USING (study, base_model)
     WHERE b.eval_length = s.target_context
-        AND b.benchmark IN (
-            'perplexity', 'needle', 'passkey', 'many_shot', 'longbench', 'ruler'
-        )
     UNION ALL
     SELECT b.*, b.benchmark || '_longest' AS name
     FROM benchmark_by_length b
@@ -33,6 +30,9 @@ means AS (
         any_value(value) FILTER (name = 'perplexity_longest') AS perplexity_longest,
         any_value(value) FILTER (name = 'needle_longest') AS needle_longest,
         any_value(value) FILTER (name = 'passkey_longest') AS passkey_longest,
+        map_from_entries(
+            list((name, value) ORDER BY name) FILTER (value IS NOT NULL)
+        ) AS value_by_benchmark,
         map_from_entries(
             list((name, value_of_done) ORDER BY name) FILTER (missing IS NOT NULL AND num_done > 0)
         ) AS value_of_done,
@@ -99,7 +99,8 @@ SELECT
     num_unavailable,
     value_of_done,
     missing,
-    task_set
+    task_set,
+    value_by_benchmark
 FROM methods
 LEFT JOIN longest USING (study)
 LEFT JOIN means USING (study, base_model, method, frozen)
@@ -134,8 +135,10 @@ COMMENT ON COLUMN overview.num_missing IS
 COMMENT ON COLUMN overview.num_unavailable IS
     'Number of the method''s cells at all lengths that cannot be computed.';
 COMMENT ON COLUMN overview.value_of_done IS
-    'Mean over the cells that are done, by name of each column that is NULL because cells are missing; not comparable with other means.';
+    'Mean over the cells that are done, by name, for the benchmarks of which cells are missing; not comparable with other means.';
+COMMENT ON COLUMN overview.value_by_benchmark IS
+    'Mean of every benchmark at the target context by its name, and of perplexity, needle and passkey at longest_length by name_longest; without benchmarks of which cells are missing.';
 COMMENT ON COLUMN overview.missing IS
-    'Status, cells and reason of everything behind these columns that is not done; NULL if all is done.';
+    'Status, cells and reason of everything behind value_by_benchmark that is not done; NULL if all is done.';
 COMMENT ON COLUMN overview.task_set IS
-    'Id of the set of planned tasks, profiles and seeds behind each mean, by column name, as in task_sets.';
+    'Id of the set of planned tasks, profiles and seeds behind each mean, by name as in value_by_benchmark, as in task_sets.';

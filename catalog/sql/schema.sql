@@ -123,6 +123,7 @@ CREATE TABLE store.cell (
     prompt_tokens_max BIGINT,
     data VARCHAR,
     family VARCHAR,
+    kind VARCHAR,
     method_name VARCHAR,
     learning_rate DOUBLE
 );

@@ -50,16 +50,16 @@ def claims(connection: duckdb.DuckDBPyConnection, study: str) -> list[Claim]:
 def headline(found: Sequence[Claim]) -> list[Claim]:
     """Return at most three claims per base model that summarize the study.
 
-    All are at the target context: the best method by perplexity, the best at the benchmark with the
-    most samples, and whether perplexity predicts that benchmark. If there are several base models,
-    each sentence names its own.
+    All are at the target context: the best method by the loss on text, the best at the benchmark
+    with the most samples, and whether perplexity predicts that benchmark. If there are several base
+    models, each sentence names its own.
     """
     chosen: list[Claim] = []
     for base_model in dict.fromkeys(one.base_model for one in found):
         own = [one for one in found if one.base_model == base_model and one.at_target]
         best = [one for one in own if one.topic == "best"]
-        losses = [one for one in best if one.benchmark == PERPLEXITY]
-        answered = [one for one in best if one.benchmark not in (PERPLEXITY, "nll_by_position")]
+        losses = [one for one in best if one.kind == "text"]
+        answered = [one for one in best if one.kind != "text"]
         second = max(answered, key=lambda one: one.num_samples or 0, default=None)
         orders = [
             one
@@ -94,9 +94,9 @@ def firsts(found: Sequence[Claim], base_model: str, trained: int | None) -> dict
 
 
 def _marked(found: list[Claim], views: Views) -> list[Claim]:
-    """Return the claims with `at_target` set.
+    """Return the claims with `kind` and `at_target` set.
 
-    It is True at the longest length of a benchmark that does not exceed the target context.
+    `at_target` is True at the longest length of a benchmark within the target context.
     """
     longest: dict[tuple[str, str], int] = {}
     for one in found:
@@ -104,8 +104,13 @@ def _marked(found: list[Claim], views: Views) -> list[Claim]:
         if length <= views.target(one.base_model):
             key = one.base_model, one.benchmark
             longest[key] = max(length, longest.get(key, 0))
+    kinds = {row["benchmark"]: row["kind"] for row in views.kinds}
     return [
-        replace(one, at_target=one.eval_length == longest.get((one.base_model, one.benchmark), 0))
+        replace(
+            one,
+            kind=kinds.get(one.benchmark),
+            at_target=one.eval_length == longest.get((one.base_model, one.benchmark), 0),
+        )
         for one in found
     ]
 

@@ -22,6 +22,7 @@ _QUERIES = {
     "pairs": "FROM paired_difference WHERE study = $study",
     "lengths": "FROM effective_length WHERE study = $study AND rule = 'kept'",
     "orders": "FROM perplexity_agreement WHERE study = $study",
+    "kinds": "SELECT DISTINCT benchmark, kind FROM cells WHERE study = $study",
     "expectations": "FROM expectations WHERE study = $study",
 }
 
@@ -34,6 +35,8 @@ class Views:
     pairs: list[Row]
     lengths: list[Row]
     orders: list[Row]
+    kinds: list[Row]
+    """What each benchmark measures (columns `benchmark`, `kind`)."""
     expectations: list[Row]
 
     def trained(self, base_model: str) -> int | None:

@@ -1,28 +1,39 @@
-"""Section: share of needles found by length and depth, one grid per method."""
+"""Section: share of needles found by length and depth, one grid per benchmark task and method."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from dashboards.charts.depth_grid import depth_grid_svg
-from dashboards.contents import Contents
+from dashboards.contents import Contents, Row, select
 from dashboards.families import Variant, ordered
 from dashboards.figure import Table, figure
 from lce_core.study.variants import weights_label
 
 
 def section(contents: Contents) -> str:
-    """Return a figure with the grids of all methods; "" if there are no needle results.
+    """Return a figure with the grids of all methods for each task; "" if there are no results.
 
     Args:
       contents: rows of one base model.
     """
-    rows = contents.depths
-    if not rows:
-        return ""
+    found = dict.fromkeys((row["benchmark"], row["task"]) for row in contents.depths)
+    alone = len(found) == 1
+    return "".join(
+        _figure(
+            "" if alone else f": {benchmark}/{task}".replace("_", " "),
+            ordered(contents),
+            select(contents.depths, benchmark=benchmark, task=task),
+        )
+        for benchmark, task in found
+    )
+
+
+def _figure(of: str, methods: Sequence[Variant], rows: Sequence[Row]) -> str:
     lengths = sorted({row["eval_length"] for row in rows})
     depths = sorted({row["depth"] for row in rows})
-    order = ordered(contents)
     pictures = []
-    for one in order:
+    for one in methods:
         mine = {
             (row["eval_length"], row["depth"]): row["value"]
             for row in rows
@@ -48,4 +59,4 @@ def section(contents: Contents) -> str:
         "Columns: length in tokens. Rows: position of the needle, from the start of the text to its"
         " end. A stronger colour means that more needles were found."
     )
-    return figure("Needles by length and depth", caption, pictures, table, "grids")
+    return figure(f"Needles by length and depth{of}", caption, pictures, table, "grids")

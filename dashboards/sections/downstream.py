@@ -24,7 +24,7 @@ def section(contents: Contents) -> str:
     rows = [
         row for row in comparable(contents.benchmarks, contents.scores) if row["value"] is not None
     ]
-    texts = [row for row in rows if row["benchmark"].partition("\n")[0] == "perplexity"]
+    texts = [row for row in rows if row["unit"] == "perplexity"]
     target = contents.studies[0]["target_context"]
     base = controls(contents)
     found = [*families(contents), *([Family("control", NO_EXTENSION, base)] if base else [])]

@@ -1,4 +1,4 @@
-"""Section: heat maps of perplexity and retrieval by method and length, and families by rank."""
+"""Section: heat maps of scores by method and length, one per kind, and families by rank."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from dashboards.figure import Table, figure
 from lce_core import formats
 from lce_core.study.variants import weights_label
 
-RETRIEVAL = ("needle", "passkey", "long_eval", "ruler")
+MEASURES = ("perplexity", "retrieval", "reasoning", "understanding")
+"""Heat maps in this order: perplexities of running text, then the kinds of benchmarks with scores.
+Many-shot learning has a section of its own."""
 WORST = 1.5
 """Perplexities of at least this many times the best in their column have the worst colour."""
 PADDING = 42.0
@@ -33,18 +35,15 @@ def section(contents: Contents) -> str:
       contents: rows of one base model.
     """
     trained = contents.studies[0]["trained_context"]
-    won = {name: _won(contents, name) for name in ("perplexity", "retrieval")}
+    won = {name: _won(contents, name) for name in MEASURES}
     ordered = _ordered(contents, won)
     rows = comparable(contents.benchmarks, contents.scores)
     parts: list[str] = []
     widths: list[float] = []
-    for name, benchmarks in (("perplexity", ("perplexity",)), ("retrieval", RETRIEVAL)):
-        begun = {row["benchmark"] for row in rows if row["value_of_done"] is not None}
-        shown = [
-            row
-            for row in rows
-            if row["benchmark"].partition("\n")[0] in benchmarks and row["benchmark"] in begun
-        ]
+    # Rows without a result have no unit, so the measure of a benchmark is that of its results.
+    begun = {row["benchmark"]: _measure(row) for row in rows if row["value_of_done"] is not None}
+    for name in MEASURES:
+        shown = [row for row in rows if begun.get(row["benchmark"]) == name]
         if shown:
             picture, width = _map(name, shown, ordered, won[name], trained)
             parts.append(picture)
@@ -56,6 +55,11 @@ def section(contents: Contents) -> str:
     if sum(widths) > WIDEST:
         columns = "minmax(0, 1fr)"
     return f'<div class="glance" style="--columns: {columns}">{"".join(parts)}</div>{standing}'
+
+
+def _measure(row: Row) -> str | None:
+    """Return the heat map that shows a row with a result."""
+    return str(row["unit"]) if row["kind"] == "text" else row["kind"]
 
 
 def _won(contents: Contents, measure: str) -> dict[Variant, float]:
@@ -137,10 +141,16 @@ def heat_map(
       won: share of comparisons that each variant wins; empty to omit this column.
       trained: trained context in tokens, at which a line is drawn; None for no line.
     """
-    names = list(dict.fromkeys(row["benchmark"] for row in rows))
-    # Retrieval benchmarks come in a fixed order; others keep the study's.
-    rank = {name: number for number, name in enumerate(RETRIEVAL)}
-    names.sort(key=lambda one: rank.get(one.partition("\n")[0], -1))
+    kinds = {row["benchmark"]: row["kind"] for row in rows}
+    lengths = {
+        one: sorted({row["eval_length"] for row in select(rows, benchmark=one)}) for one in kinds
+    }
+    # Retrieval benchmarks come last, those with the most lengths first.
+    retrieval = {one: (-len(lengths[one]), one) for one in kinds if kinds[one] == "retrieval"}
+    names = [
+        *(one for one in kinds if one not in retrieval),
+        *sorted(retrieval, key=retrieval.__getitem__),
+    ]
     fields = {}
     for one in names:
         for row in select(rows, benchmark=one):
@@ -156,13 +166,7 @@ def heat_map(
         for family in ordered
         if (members := tuple(one for one in family.variants if one in asked))
     ]
-    blocks = [
-        BenchmarkColumns(
-            benchmark_label(one),
-            tuple(sorted({row["eval_length"] for row in select(rows, benchmark=one)})),
-        )
-        for one in names
-    ]
+    blocks = [BenchmarkColumns(benchmark_label(one), tuple(lengths[one])) for one in names]
     return HeatMap(title, blocks, shown, fields, won, trained)
 
 

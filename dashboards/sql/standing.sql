@@ -2,12 +2,12 @@
 -- task and length beyond the trained context at which both have a value. A tie counts as half a win.
 WITH shown AS (
     SELECT s.*,
-        CASE s.benchmark WHEN 'perplexity' THEN 'perplexity' ELSE 'retrieval' END AS measure
+        CASE s.kind WHEN 'text' THEN 'perplexity' ELSE s.kind END AS measure
     FROM score_by_length s
     JOIN studies t USING (study, base_model)
     WHERE s.study = $study AND s.value IS NOT NULL
         AND s.eval_length > coalesce(t.trained_context, 0)
-        AND s.benchmark IN ('perplexity', 'needle', 'passkey', 'long_eval', 'ruler')
+        AND s.kind <> 'learning' AND (s.kind <> 'text' OR s.unit = 'perplexity')
 )
 SELECT a.base_model, a.method, a.frozen, a.measure,
     avg(

@@ -14,6 +14,7 @@ from lce_core.benchmarks._base import (
     CellRequest,
     CellResult,
     Form,
+    Kind,
     Profile,
     Sample,
     Score,
@@ -27,6 +28,7 @@ from lce_core.benchmarks._prompted.benchmark import (
     strata,
 )
 from lce_core.benchmarks._prompted.key_form import KeyForm
+from lce_core.benchmarks._prompted.label_form import LabelForm, LabelPrompt
 from lce_core.benchmarks._prompted.retrieval import (
     Prompt,
     blank_prompt,
@@ -48,6 +50,9 @@ __all__ = [
     "Examples",
     "Form",
     "KeyForm",
+    "Kind",
+    "LabelForm",
+    "LabelPrompt",
     "Profile",
     "Prompt",
     "PromptBenchmark",

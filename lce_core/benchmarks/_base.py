@@ -35,6 +35,11 @@ Profile = Literal["faithful", "clean", "fast", "tiny"]
 """Variant of a benchmark. "faithful" reproduces the papers' scripts, "clean" avoids their known
 flaws, "fast" is "clean" with fewer samples, and "tiny" has tasks that toy models can learn."""
 
+Kind = Literal["text", "retrieval", "reasoning", "understanding", "learning"]
+"""What a benchmark measures: the loss on running "text", "retrieval" of stated facts, "reasoning"
+over several facts, "understanding" of documents, or "learning" from examples in the prompt. Reports
+group benchmarks by kind."""
+
 
 @dataclass(frozen=True)
 class Score:
@@ -143,6 +148,8 @@ class Form:
 class Benchmark(Plugin):
     """Base class of all benchmarks. A subclass's fields are the parameters that a study can set."""
 
+    kind: ClassVar[Kind]
+    """What the benchmark measures; the catalog's column `kind`."""
     unit: ClassVar[str]
     """Unit of the scores: "perplexity", "nats" or "accuracy" (0..1)."""
     seeded: ClassVar[bool]

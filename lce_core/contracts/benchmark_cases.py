@@ -171,12 +171,12 @@ def alike(one: Sequence[Prompt], other: Sequence[Prompt]) -> bool:
 
 
 def occurrences(prompt: Prompt, request: CellRequest, *, in_words: bool) -> list[float]:
-    """Return the positions of the reference answer in the prompt, from 0 (start) to 1 (end)."""
+    """Return the positions of the prompt's evidence, or else its reference, from 0 to 1."""
     if not in_words:
         key = request.tokenizer.convert_tokens_to_ids(prompt.reference)
         return [int(place) / len(prompt.ids) for place in np.flatnonzero(prompt.ids == key)]
     text = str(request.tokenizer.decode(prompt.ids, skip_special_tokens=True))
-    pattern = rf"(?<!\w){re.escape(prompt.reference)}(?!\w)"
+    pattern = rf"(?<!\w){re.escape(prompt.evidence or prompt.reference)}(?!\w)"
     return [match.start() / len(text) for match in re.finditer(pattern, text)]
 
 

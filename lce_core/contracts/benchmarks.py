@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from lce_core.benchmarks import (
     Benchmark,
     CellRequest,
     CellResult,
+    Kind,
     PromptBenchmark,
     TextBenchmark,
 )
@@ -60,6 +61,9 @@ def check_form(case: Case) -> None:
     plugins.check_identity(BENCHMARKS, case.plugin, parameters)
     assert case.plugin.unit in RANGES, (
         f"got the unit {case.plugin.unit!r}; expected one of {', '.join(RANGES)}"
+    )
+    assert case.plugin.kind in get_args(Kind), (
+        f"got the kind {case.plugin.kind!r}; expected one of {', '.join(get_args(Kind))}"
     )
     assert isinstance(case.plugin.seeded, bool)
     assert case.benchmark.tasks(), "tasks() returns no task"
@@ -158,7 +162,8 @@ def check_independent(case: Case) -> None:
 def check_hidden(case: Case) -> None:
     """Check that a reference with a depth occurs at a single place of the prompt.
 
-    A key token must occur exactly once. Text may repeat a reference within 10 % of the prompt.
+    A key token must occur exactly once. Text may repeat a reference within 10 % of the prompt. If
+    the prompt has `evidence`, this text must occur, and the reference may also stand elsewhere.
     """
     for task in case.benchmark.tasks():
         request = roomy(request_for(case, task))
@@ -168,8 +173,10 @@ def check_hidden(case: Case) -> None:
             places = occurrences(prompt, request, in_words=case.in_words)
             if not case.in_words:
                 assert len(places) == 1, f"{task}: the key occurs {len(places)} times"
+            stated = prompt.evidence or prompt.reference
+            assert places or not prompt.evidence, f"{task}: the prompt lacks {stated!r}"
             assert not places or places[-1] - places[0] <= 0.1, (
-                f"{task}: {prompt.reference!r} occurs from {places[0]:.0%} to {places[-1]:.0%} of"
+                f"{task}: {stated!r} occurs from {places[0]:.0%} to {places[-1]:.0%} of"
                 f" the prompt; expected only one place, at its depth of {prompt.depth:.0f} %"
             )
 

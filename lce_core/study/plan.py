@@ -14,7 +14,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from lce_core.benchmarks import Benchmark
+from lce_core.benchmarks import Benchmark, Kind
 from lce_core.errors import SpecError, UnavailableError
 from lce_core.models import LanguageModel
 from lce_core.rope import ContextLengths
@@ -59,6 +59,8 @@ class PlannedCell:
     """Reason why the cell cannot be computed, such as missing input data. None if it can be."""
     method_name: str = ""
     """Registered name of the method, which entries with different labels can share."""
+    kind: Kind | None = None
+    """What the benchmark measures (`Benchmark.kind`)."""
     learning_rate: float | None = None
     """Peak learning rate of the fine-tuning. None if the study does not fine-tune the weights, or
     if the step `choice` determines it."""
@@ -265,6 +267,7 @@ class _SeedPlan:
             **axes,
             target_context=target,
             method_name=variant.method.plugin_name,
+            kind=entry.benchmark.kind,
             **_training_of(study, variant, checkpoint),
             step=step,
             checkpoint=checkpoint,

@@ -268,6 +268,11 @@ BENCHMARK_FAULTS: dict[str, tuple[str, tuple[Change, ...], benchmarks.BenchmarkC
         (("parts = INSTRUCTIONS[wording],", 'parts = f"{INSTRUCTIONS[wording]} {key}",'),),
         benchmarks.check_hidden,
     ),
+    "the evidence is in no prompt": (
+        "babilong",
+        (("evidence=one.evidence", 'evidence="nowhere to be found"'),),
+        benchmarks.check_hidden,
+    ),
     "depths run backwards": (
         "passkey",
         (("str(key), 100 * share)", "str(key), 100 - 100 * share)"),),

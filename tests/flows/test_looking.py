@@ -44,6 +44,7 @@ EVIDENCE = ()
 class Guesses(Benchmark):
     """Share of right answers."""
 
+    kind: ClassVar[str] = "understanding"
     unit: ClassVar[str] = "accuracy"
     seeded: ClassVar[bool] = True
     default_metric: ClassVar[str] = "right"
@@ -137,6 +138,11 @@ def test_a_method_is_dropped_at_the_look_that_settles_it(looked: Looked) -> None
     # The base model stays, because the comparison of ntk_aware is open.
     kept = [(name, seed) for name in ("none", "ntk_aware") for seed in (0, 1, 3)]
     assert read(home, DONE) == sorted([*kept, ("pi", 0), ("pi", 3)])
+
+
+def test_the_catalog_has_the_kind_that_a_plug_in_declares(looked: Looked) -> None:
+    home = looked.folder / "home"
+    assert read(home, "SELECT DISTINCT kind FROM cells") == [("understanding",)]
     ntk, pi = read(home, OUTCOMES)
     assert ntk[:5] == ("ntk_aware", "undecided", 2, 3, None)
     assert pi[:5] == ("pi", "confirmed", 1, 2, 2)

@@ -18,6 +18,7 @@ from lce_core.benchmarks._base import (
     CellRequest,
     CellResult,
     Form,
+    Kind,
     Profile,
     Sample,
     Score,
@@ -107,6 +108,7 @@ class PromptBenchmark(Benchmark):
     this rule off, and `slack_tokens` allows shorter prompts.
     """
 
+    kind: ClassVar[Kind] = "retrieval"
     unit: ClassVar[str] = "accuracy"
     fills_length: ClassVar[bool] = True
     otherwise: ClassVar[str] = ""

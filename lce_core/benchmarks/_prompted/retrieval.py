@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +35,10 @@ class Prompt:
     reference: str
     depth: float | None = None
     """Position of the text that contains the answer, in per cent of the context; None if the answer
-    has no single position."""
+    has no single position. Reports draw a grid of depths if all depths are whole numbers."""
+    evidence: str = field(default="", kw_only=True)
+    """Text at `depth` that contains the answer, if the prompt has the answer in other places too,
+    such as a list of labels. Empty: the text is `reference` itself."""
 
     @property
     def right_answers(self) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from lce_core.benchmarks._base import Benchmark, CellRequest, Form, Profile, Sample
+from lce_core.benchmarks._base import Benchmark, CellRequest, Form, Kind, Profile, Sample
 from lce_core.benchmarks._data import DataSet
 from lce_core.benchmarks._text.documents import (
     DATA_SETS,
@@ -70,6 +70,7 @@ class TextBenchmark(Benchmark):
     `forms`, `num_tokens` and `evaluate`. `evaluate` scores windows of the tokens from `stream`.
     """
 
+    kind: ClassVar[Kind] = "text"
     seeded: ClassVar[bool] = False
     scores_text: ClassVar[bool] = True
     forms: ClassVar[Mapping[Profile, TextForm]]

@@ -26,6 +26,7 @@ from pydantic import Field
 
 from lce_core.benchmarks import (
     CellRequest,
+    Kind,
     Profile,
     Prompt,
     PromptBenchmark,
@@ -69,6 +70,7 @@ class LongBench(PromptBenchmark):
     # The documents determine the lengths of the prompts.
     fills_length: ClassVar[bool] = False
     default_metric: ClassVar[str] = "score"
+    kind: ClassVar[Kind] = "understanding"
     forms: ClassVar[Mapping[Profile, PromptForm]] = {
         "faithful": PromptForm(
             "prompts shortened to the length, which the answer exceeds, as in LCEG"

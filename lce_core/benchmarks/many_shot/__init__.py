@@ -33,6 +33,7 @@ from lce_core.benchmarks import (
     CellRequest,
     CellResult,
     Examples,
+    Kind,
     Profile,
     Prompt,
     PromptBenchmark,
@@ -74,6 +75,7 @@ QUESTION_TOKENS = 21.73
 class ManyShot(PromptBenchmark):
     """Many-shot learning: the score is the mean over questions, each asked after k examples."""
 
+    kind: ClassVar[Kind] = "learning"
     forms: ClassVar[Mapping[Profile, ShotForm]] = {
         "faithful": ShotForm(
             "200 questions after one permutation of the examples; long prompts lose their middle,"

@@ -37,6 +37,7 @@ from lce_core.benchmarks import (
     CellRequest,
     CellResult,
     Form,
+    Kind,
     Profile,
     Sample,
     Score,
@@ -67,6 +68,7 @@ class QuestionForm(Form):
 class ShortContext(Benchmark):
     """Accuracy on six tasks whose prompts fit into the trained context of most models."""
 
+    kind: ClassVar[Kind] = "understanding"
     unit: ClassVar[Literal["accuracy"]] = "accuracy"
     seeded: ClassVar[bool] = False
     default_metric: ClassVar[str] = "accuracy"

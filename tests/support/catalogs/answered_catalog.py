@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from catalog.build import write_tables
+from lce_core.benchmarks import BENCHMARKS
 
 BASE_MODEL, TRAINED = "toy_llama", 128
 
@@ -32,6 +33,10 @@ class Answered:
     """Empty: every prompt is its own."""
     samples: Sequence[int] = ()
     """Empty: numbered from 0."""
+    depths: Sequence[float] = ()
+    """Empty: the answers have no depth."""
+    kind: str = ""
+    """What a benchmark measures that is not shipped; empty: as the shipped benchmark declares."""
     seeded: bool = True
     exact_attention: bool = True
     unit: str = "accuracy"
@@ -93,7 +98,8 @@ def _rows(short: str, position: int, cell: Answered) -> dict[str, list[dict[str,
     planned = {
         "study": "s", "position": position, "cell": short, "base_model": BASE_MODEL,
         "method": cell.method, "frozen": cell.frozen, "exact_attention": cell.exact_attention,
-        "seed": cell.seed, "kind": BENCHMARKS.load(cell.benchmark).kind, "checkpoint": cell.result or f"{cell.method}-{cell.frozen}-{cell.seed}",
+        "seed": cell.seed, "kind": cell.kind or BENCHMARKS.load(cell.benchmark).kind,
+        "checkpoint": cell.result or f"{cell.method}-{cell.frozen}-{cell.seed}",
         "benchmark": cell.benchmark, "task": cell.task,
         "eval_length": cell.eval_length, "profile": "tiny", "attempts": 1,
         "status": "done" if len(cell.scores) else "missing",
@@ -115,9 +121,12 @@ def _rows(short: str, position: int, cell: Answered) -> dict[str, list[dict[str,
     }  # fmt: skip
     clusters = cell.clusters or [None] * len(cell.scores)
     samples = cell.samples or range(len(cell.scores))
+    depths = cell.depths or [None] * len(cell.scores)
     asked = [
         {"cell": short, "sample": number, "eval_length": cell.eval_length, "score": float(value),
-         "cluster": cluster}
-        for number, value, cluster in zip(samples, cell.scores, clusters, strict=True)
+         "cluster": cluster, "depth": depth}
+        for number, value, cluster, depth in zip(
+            samples, cell.scores, clusters, depths, strict=True
+        )
     ]  # fmt: skip
     return {"cell": [planned], "artifact": [artifact], "score": [score], "sample": asked}

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from catalog.build import write_tables
+from lce_core.benchmarks import BENCHMARKS
 
 TARGET = 512
 """Context in tokens that the methods of every study extend to."""
@@ -62,6 +63,7 @@ def written(folder: Path, drawn: list[list[Cell]]) -> Path:
                     "position": position,
                     "cell": short,
                     "base_model": "toy_llama",
+                    "kind": BENCHMARKS.load(cell.benchmark).kind,
                     "exact_attention": True,
                     "reason": HOLES.get(cell.status),
                     "attempts": 1,

@@ -1,0 +1,226 @@
+"""BABILong: simple facts scattered in a long text, and questions that need one to three of them.
+
+The tasks have the form of bAbI's tasks 1 to 5: one, two and three supporting facts, relations of
+two arguments and of three. The sentences of a story are inserted at random positions of held-out
+text, in their order. `num_questions` questions about one story share the forward pass over its
+text.
+
+Metrics:
+
+  accuracy  fraction of right answers by BABILong's rule: the first sentence of the generated answer
+            names the right label and no other, apart from labels that the question names
+  choice    fraction of questions whose right label is more likely than every other label
+  margin    log-probability of the right label minus the mean of the other labels', in nats; 0 means
+            that the text did not help
+
+`clean` has 100 stories per task, `fast` 20. Intervals resample stories.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from lce_core.benchmarks import (
+    CellRequest,
+    Examples,
+    Kind,
+    LabelForm,
+    LabelPrompt,
+    Profile,
+    Prompt,
+    PromptBenchmark,
+    Source,
+    calls,
+    encode,
+    generator,
+)
+from lce_core.benchmarks._prompted.filling import too_long
+from lce_core.benchmarks._prompted.retrieval import MIN_TEXT, TokenIds, long_streams, random_slice
+from lce_core.benchmarks.babilong.stories import LABELS, Question, story
+
+NEW_TOKENS = 20
+"""Maximum tokens of an answer, as in BABILong's runs of base models."""
+QUESTION_TOKENS = 30
+"""Approximate tokens that pass through the model for one question and its labels, for costs."""
+_RULES = (
+    "Answer the question about persons, places and things with one word, from the facts in the text"
+    " below. The latest fact holds."
+)
+_EXAMPLES = {
+    "qa1": ("Ann went to the cellar. Bob went to the attic. Where is Ann?", "cellar"),
+    "qa2": ("Ann went to the cellar. Ann took the lamp. Where is the lamp?", "cellar"),
+    "qa3": (
+        "Ann went to the cellar. Ann took the lamp. Ann went to the attic. Where was the lamp"
+        " before the attic?",
+        "cellar",
+    ),
+    "qa4": ("The cellar is east of the attic. What is east of the attic?", "cellar"),
+    "qa5": ("Ann gave the lamp to Bob. Who gave the lamp to Bob?", "Ann"),
+}
+
+
+class BabiLong(PromptBenchmark):
+    """Reasoning over facts in a long text: the score is the fraction of right answers."""
+
+    kind: ClassVar[Kind] = "reasoning"
+    forms: ClassVar[Mapping[Profile, LabelForm]] = {
+        "clean": LabelForm("100 stories in held-out text", num_samples=100),
+        "fast": LabelForm("20 stories in held-out text", num_samples=20),
+    }
+    answer_tokens: ClassVar[int] = NEW_TOKENS
+    prompt_class: ClassVar[type[Prompt]] = LabelPrompt
+
+    num_stories: int | None = Field(default=None, gt=0)
+    """Stories per task; None means 100 (clean), 20 (fast)."""
+    max_facts: int = Field(default=20, ge=8)
+    """Most sentences of a story; a story has at least half as many. Stories of qa4 have two."""
+    num_questions: int = Field(default=2, gt=0, le=2)
+    """Questions per story."""
+
+    def tasks(self) -> tuple[str, ...]:
+        return tuple(LABELS)
+
+    def stories(self) -> int:
+        return self.num_stories or self.form.num_samples
+
+    def num_prompts(self, task: str) -> int:
+        return self.stories() * self.num_questions
+
+    def num_independent(self, task: str, eval_length: int, held_out_tokens: int) -> int:
+        return self.stories()
+
+    def distinct_share(self, task: str, prompt_tokens: float) -> float:
+        """Predict which fraction (0..1) of a cell's prompt tokens passes through the model.
+
+        Each story's text passes once, and each further question after it.
+        """
+        once = prompt_tokens + (self.num_questions - 1) * min(prompt_tokens, QUESTION_TOKENS)
+        return once / (self.num_questions * prompt_tokens)
+
+    def reads_held_out(self, task: str) -> bool:
+        return True
+
+    def draws(self, request: CellRequest) -> list[np.random.Generator]:
+        """Return one random generator per story."""
+        place = (self.plugin_name, request.task, request.eval_length, request.seed)
+        return [generator(*place, index) for index in range(self.stories())]
+
+    def build(self, request: CellRequest) -> list[LabelPrompt]:
+        """Build all prompts of the cell, story by story.
+
+        Raises:
+          UnavailableError: if a story leaves too few tokens for text, or the held-out text is too
+            short.
+        """
+        streams = long_streams(request, request.eval_length)
+        return [
+            prompt
+            for rng in self.draws(request)
+            for prompt in self._about(request, random_slice(streams, request.eval_length, rng), rng)
+        ]
+
+    def _about(
+        self, request: CellRequest, text: np.ndarray, rng: np.random.Generator
+    ) -> list[LabelPrompt]:
+        """Scatter the sentences of one story in `text`, and return a prompt for each question."""
+        task = request.task
+        sentences, questions = story(task, self.max_facts, self.num_questions, rng)
+        facts = [_ids(request, f"\n{sentence}\n") for sentence in sentences]
+        head = np.array(encode(request, prompt_head(task)), dtype=np.int64)
+        asked = [_ids(request, question_text(one.text)) for one in questions]
+        spent = len(head) + sum(map(len, facts)) + max(map(len, asked)) + NEW_TOKENS
+        room = request.eval_length - spent
+        if room < MIN_TEXT:
+            raise too_long(request, "a story, a question and its answer", spent + MIN_TEXT)
+        cuts = np.sort(rng.integers(room + 1, size=len(facts)))
+        parts = np.split(text[:room].astype(np.int64), cuts)
+        pieces = [piece for pair in zip(parts, facts, strict=False) for piece in pair]
+        context = np.concatenate([head, *pieces, parts[-1]])
+        return [
+            LabelPrompt(
+                np.concatenate([context, ids]),
+                one.answer,
+                float(100 * cuts[sentences.index(one.evidence)] / room),
+                evidence=one.evidence,
+                labels=labels(task, one),
+                context_tokens=len(context),
+            )
+            for one, ids in zip(questions, asked, strict=True)
+        ]
+
+    def slack_tokens(self, request: CellRequest) -> int:
+        """Return 8 tokens: a text leaves room for its longest question, others are shorter."""
+        return 8
+
+    def score_answer(self, task: str, prompt: Prompt, answer: str) -> float:
+        known = prompt.labels if isinstance(prompt, LabelPrompt) else LABELS[task]
+        return only_label(answer, prompt.reference, known)
+
+    def complete(self, task: str, prompt: Prompt, answer: str) -> bool:
+        """Return True once the first sentence has ended."""
+        return "." in answer
+
+    def cluster(self, index: int, prompt: Prompt) -> str:
+        return f"story-{index // self.num_questions}"
+
+
+def labels(task: str, question: Question) -> tuple[str, ...]:
+    """Return the labels that can answer a question: those of the task that it does not name."""
+    named = question.text.lower()
+    return tuple(label for label in LABELS[task] if label.lower() not in named)
+
+
+def only_label(answer: str, reference: str, possible: Sequence[str]) -> float:
+    """Return 1 if the answer's first sentence contains the reference and no other possible label.
+
+    Case is ignored. A label counts wherever its letters occur, even within a word. The text after
+    "<context>" or "<example>", with which a model begins another example, is ignored.
+
+    Source: compare_answers in babilong/metrics.py of github.com/booydar/babilong@7a6efee.
+    """
+    sentence = answer.lower().split(".")[0].split("<context>")[0].split("<example>")[0]
+    found = {label for label in possible if label.lower() in sentence}
+    return float(found == {reference})
+
+
+def prompt_head(task: str) -> str:
+    """Return the text before the context: instruction, a solved example and the opening tag."""
+    asked, answer = _EXAMPLES[task]
+    return f"{_RULES}\n\n<example>\n{asked}\nAnswer: {answer}.\n</example>\n\n<context>\n"
+
+
+def question_text(question: str) -> str:
+    """Return the text after the context: the closing tag and the question."""
+    return f"\n</context>\n\nQuestion: {question}\nAnswer:"
+
+
+def _ids(request: CellRequest, text: str) -> TokenIds:
+    return np.array(encode(request, text, special_tokens=False), dtype=np.int64)
+
+
+BENCHMARK = BabiLong
+SOURCE = Source(
+    paper="arXiv:2406.10149",
+    place="section 2, tasks qa1 to qa5; stories: arXiv:1502.05698, tasks 1 to 5",
+    reference="github.com/booydar/babilong@7a6efee29f5cac03c3c410e6799c80fd2ffe3610",
+    differs="stories, instructions and examples are made here; the text is the study's held-out"
+    " text; several questions about one story share its text; answers are single words; the"
+    " length includes the answer's tokens; generation stops after the first sentence",
+)
+EVIDENCE = tuple(
+    calls(only_label, expected, origin, answer=answer, reference=reference, possible=possible)
+    for answer, reference, possible, expected, origin in (
+        (" The office.", "office", ("garden", "office"), 1.0, "compare_answers by hand"),
+        (" OFFICE. Or garden.", "office", ("garden", "office"), 1.0, "only the first sentence"),
+        (" office or garden", "office", ("garden", "office"), 0.0, "two labels"),
+        (" garden", "office", ("garden", "office"), 0.0, "another label"),
+        (" mary<example> fred", "Mary", ("Fred", "Mary"), 1.0, "text after the tag is ignored"),
+        ("", "office", ("garden", "office"), 0.0, "no label"),
+    )
+)
+EXAMPLES: Examples = ({"num_stories": 2, "max_facts": 10},)
+VERSION = 1

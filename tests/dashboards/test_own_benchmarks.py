@@ -1,0 +1,75 @@
+"""Benchmarks of plug-in folders appear in overview, glance, depths and claims by their kind alone.
+
+The catalog has two benchmarks that are not shipped, `first_number` (retrieval) and `sums`
+(reasoning), beside perplexity.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from catalog.queries import open_catalog, run_query
+from dashboards.claims import claims, headline
+from dashboards.contents import Contents, read_contents
+from dashboards.sections import depths, glance
+from tests.support.catalogs.answered_catalog import Answered, written
+
+METHODS = {"none": 0.0, "pi": 0.25, "yarn": 0.75}
+
+
+@pytest.fixture(scope="module")
+def catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    cells = []
+    for method, share in METHODS.items():
+        for length in (128, 512):
+            right = [float(index < share * 40) for index in range(40)]
+            cells += [
+                Answered(method, True, 0, "perplexity", "code", length, [5.0 - share] * 40,
+                         5.0 - share, unit="perplexity"),
+                Answered(method, True, 0, "first_number", "single", length, right, share,
+                         depths=[25.0 * (index % 5) for index in range(40)], kind="retrieval"),
+                Answered(method, True, 0, "sums", "two", length, right, share,
+                         depths=[1.5 * index for index in range(40)], kind="reasoning"),
+            ]  # fmt: skip
+    return written(tmp_path_factory.mktemp("own") / "catalog.duckdb", cells)
+
+
+@pytest.fixture(scope="module")
+def contents(catalog: Path) -> Contents:
+    return read_contents(catalog, "s").of("toy_llama")
+
+
+def test_the_overview_has_their_means_at_the_target_context(catalog: Path) -> None:
+    _, rows = run_query(catalog, "SELECT method, value_by_benchmark FROM overview")
+    assert {method: (means["first_number"], means["sums"]) for method, means in rows} == {
+        method: (share, share) for method, share in METHODS.items()
+    }
+
+
+def test_each_kind_has_a_heat_map_and_a_share_of_comparisons_won(contents: Contents) -> None:
+    shown = glance.section(contents)
+    assert re.findall(r'data-block="([^"]+)"', shown)
+    assert [name for name in glance.MEASURES if f'data-figure="{name.capitalize()}"' in shown] == [
+        "perplexity",
+        "retrieval",
+        "reasoning",
+    ]
+    won = {(row["measure"], row["method"]): row["won"] for row in contents.standing}
+    for measure in ("perplexity", "retrieval", "reasoning"):
+        assert [won[measure, method] for method in METHODS] == [0.0, 0.5, 1.0]
+
+
+def test_only_depths_on_a_grid_of_whole_per_cents_have_a_picture(contents: Contents) -> None:
+    assert {row["benchmark"] for row in contents.depths} == {"first_number"}
+    assert {row["depth"] for row in contents.depths} == {0.0, 25.0, 50.0, 75.0, 100.0}
+    assert "Needles by length and depth" in depths.section(contents)
+
+
+def test_the_headline_names_the_best_at_text_and_at_another_kind(catalog: Path) -> None:
+    with open_catalog(catalog) as connection:
+        found = claims(connection, "s")
+    assert {one.kind for one in found} == {"text", "retrieval", "reasoning"}
+    assert [one.kind for one in headline(found)][:2] == ["text", "retrieval"]

@@ -1,0 +1,90 @@
+"""Labels of several tokens compared by likelihood: against whole texts passed without a cache.
+
+Models are random and float64, so a difference is a mistake and not rounding.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from lce_core.benchmarks import LabelForm, LabelPrompt, PromptBenchmark
+from lce_core.benchmarks._prompted.label_form import LabelSample
+from lce_core.evaluation.passes import counted
+from lce_core.extension.extending import extend
+from tests.support.cells import TOY
+from tests.support.cells import request as cell
+from tests.support.extended_models import method
+
+LABELS = ("garden", "hall", "a")
+LENGTH = 200
+
+
+class Named(PromptBenchmark):
+    """Two questions about each of two texts; the answers are never generated right."""
+
+    forms = {"clean": LabelForm("two texts")}  # noqa: RUF012
+    answer_tokens = 8
+
+    def score_answer(self, task, prompt, answer):
+        return 0.0
+
+    def cluster(self, index, prompt):
+        return f"text-{index // 2}"
+
+
+def prompts() -> list[LabelPrompt]:
+    rng = np.random.default_rng(5)
+    texts = rng.integers(256, size=(2, 150))
+    return [
+        LabelPrompt(
+            np.concatenate([text, rng.integers(256, size=size)]),
+            label,
+            labels=LABELS,
+            context_tokens=150,
+        )
+        for text in texts
+        for size, label in ((7, "garden"), (20, "a"))
+    ]
+
+
+@pytest.mark.parametrize("name", ["none", "dynamic_yarn"])
+@torch.no_grad()
+def test_margins_are_those_of_whole_texts_and_a_context_passes_once(name: str) -> None:
+    model = extend(TOY.initialise(3).double().eval(), TOY, method(name), target=256)
+    benchmark = Named()
+    request = replace(cell(benchmark, LENGTH), model=model)
+    with counted(model) as shared:
+        samples = benchmark.form.samples(benchmark, request, prompts())
+    with counted(model) as apart:
+        alone = benchmark.form.samples(benchmark, replace(request, savings=False), prompts())
+    assert apart.tokens - shared.tokens >= 2 * 150
+    model.begin_request(LENGTH)
+    for sample, other, prompt in zip(samples, alone, prompts(), strict=True):
+        found = {}
+        for label in LABELS:
+            ids = np.array(request.tokenizer.encode(f" {label}", add_special_tokens=False))
+            text = torch.from_numpy(np.concatenate([prompt.ids, ids]))
+            states = model.hidden_states(text[None])[0]
+            logits = model.model.get_output_embeddings()(states).log_softmax(-1)
+            rows = logits[len(prompt.ids) - 1 : -1]
+            found[label] = float(rows.gather(-1, text[len(prompt.ids) :, None]).sum())
+        right = found.pop(prompt.reference)
+        assert isinstance(sample, LabelSample)
+        assert sample.margin == pytest.approx(right - np.mean([*found.values()]), abs=1e-5)
+        assert other.margin == pytest.approx(sample.margin, abs=1e-6)
+        best = max(found, key=found.__getitem__)
+        assert sample.likeliest == (prompt.reference if right > found[best] else best)
+
+
+def test_metrics_are_means_over_the_questions() -> None:
+    samples = [
+        LabelSample(0, 9, 1.0, reference="a", likeliest="a", margin=2.0),
+        LabelSample(1, 9, 0.0, reference="a", likeliest="hall", margin=-1.0),
+    ]
+    benchmark = Named()
+    scores = {score.metric: score.value for score in benchmark.form.scores(benchmark, samples)}
+    assert scores == {"accuracy": 0.5, "choice": 0.5, "margin": 0.5}

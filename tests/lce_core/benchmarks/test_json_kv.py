@@ -1,0 +1,54 @@
+"""json_kv: prompts read back as JSON, and HELMET's normalised substring match written out."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from lce_core.benchmarks.json_kv import substring_exact_match
+from lce_core.contracts.benchmark_cases import words_tokenizer
+from tests.support.cells import benchmark, request
+
+KEY = "Key: "
+VALUE = "Corresponding value:"
+
+
+@pytest.mark.parametrize("length", [900, 2000])
+def test_the_dictionary_holds_the_asked_pair_at_its_depth_and_both_examples(length: int) -> None:
+    asked = benchmark("json_kv", num_samples=6)
+    tokenizer = words_tokenizer()
+    depths = []
+    for prompt in asked.build(request(asked, length, tokenizer=tokenizer)):
+        text = tokenizer.decode(prompt.ids, skip_special_tokens=True)
+        head, instruction, rest = text.partition("\n\nExtract the value")
+        pairs = json.loads(head.removeprefix("JSON data:\n"))
+        assert instruction
+        *solved, last = rest.split("\n\n")[1:]
+        assert len(solved) == 2
+        for example in solved:
+            key, value = example.removeprefix(KEY).split(f"\n{VALUE} ")
+            assert pairs[key] == value
+        key = last.removeprefix(KEY).removesuffix(f"\n{VALUE}")
+        assert pairs[key] == prompt.reference
+        place = list(pairs).index(key)
+        assert place == pytest.approx(prompt.depth / 100 * (len(pairs) - 1), abs=1)
+        assert key not in [example.split()[1] for example in solved]
+        depths.append(prompt.depth)
+        assert len(prompt.ids) + 100 <= length < len(prompt.ids) + 100 + 120
+    assert depths == [0, 20, 40, 60, 80, 100]
+
+
+@pytest.mark.parametrize(
+    ("answer", "score"),
+    [
+        (' "0A1b-22".', 1.0),
+        ("the 0a1b22", 1.0),
+        ("Corresponding value: 0a1b-22\nKey: 7", 1.0),
+        ("0a1b-23", 0.0),
+        ("0a1b 22", 0.0),
+        ("", 0.0),
+    ],
+)
+def test_case_punctuation_and_articles_do_not_count(answer: str, score: float) -> None:
+    assert substring_exact_match(answer, "0a1b-22") == score
