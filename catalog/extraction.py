@@ -19,7 +19,6 @@ from pydantic import BaseModel, ConfigDict
 from catalog.holdings import Holdings, take_stock
 from catalog.long_perplexity import long_perplexities
 from catalog.status import cell_status
-from lce_core.benchmarks import BENCHMARKS
 from lce_core.errors import DataError, LceError
 from lce_core.methods import METHODS
 from lce_core.store.artifacts import Store
@@ -75,6 +74,14 @@ _NUMBERS = (
 )
 """Columns that are read from a cell's result, as (prefix of the column name, key in the result,
 keys inside it): column `predicted_tokens` contains `result["predicted"]["tokens"]`."""
+_KINDS_OF_OLD_PLANS = {
+    **dict.fromkeys(("perplexity", "perplexity_documents", "nll_by_position"), "text"),
+    **dict.fromkeys(("needle", "passkey", "ruler", "long_eval", "multi_key"), "retrieval"),
+    **dict.fromkeys(("longbench", "short_context"), "understanding"),
+    "many_shot": "learning",
+}
+"""`Benchmark.kind` by name, for plans without this key. This package does not load benchmarks,
+because they import transformers."""
 _UNREADABLE = (OSError, ValueError, KeyError, LceError, pa.ArrowException)
 
 
@@ -245,8 +252,7 @@ def _study_rows(plans: list[Row]) -> Iterator[Row]:
 
 
 def _cell_rows(plans: list[Row], holdings: Holdings) -> Iterator[Row]:
-    # These calls read the plug-in folders, so do them once.
-    installed, benchmarks = frozenset(METHODS.names()), frozenset(BENCHMARKS.names())
+    installed = frozenset(METHODS.names())  # reads the plug-in folders, so do it once
     for plan in plans:
         for position, cell in enumerate(plan["cells"]):
             if cell.get("settled"):
@@ -259,7 +265,7 @@ def _cell_rows(plans: list[Row], holdings: Holdings) -> Iterator[Row]:
                 **cell_status(cell, holdings, plan["kinds"]),
                 **_measured(cell["cell"], holdings),
                 "family": _family(cell, holdings, installed),
-                "kind": cell.get("kind") or _kind(cell["benchmark"], benchmarks),
+                "kind": cell.get("kind", _KINDS_OF_OLD_PLANS.get(cell["benchmark"])),
                 "method_name": cell.get("method_name"),
                 "learning_rate": _learning_rate(cell, holdings),
             }
@@ -310,11 +316,6 @@ def _family(cell: Row, holdings: Holdings, installed: Container[str]) -> str | N
     name = str(method["name"]) if isinstance(method, Mapping) else cell["method"]
     # A method from a user's own folder may not be installed on this machine.
     return METHODS.load(name).family if name in installed else None
-
-
-def _kind(benchmark: str, installed: Container[str]) -> str | None:
-    """Return what the benchmark measures, for studies that an earlier version planned."""
-    return BENCHMARKS.load(benchmark).kind if benchmark in installed else None
 
 
 def _artifact_rows(holdings: Holdings, environments: Mapping[str, str]) -> Iterator[Row]:
