@@ -328,7 +328,13 @@ def test_the_example_study_is_read_without_complaint() -> None:
 
 
 NEW = {"method": "root", "benchmark": "first_number"}
-"""The plug-ins that docs/plugins.md shows whole, in this order."""
+"""The plug-ins with marked lines that docs/plugins.md shows whole."""
+
+
+def example_of(name: str) -> str:
+    """The whole plug-in of docs/plugins.md whose class has this name."""
+    (found,) = (one for one in examples("docs/plugins.md", "python") if f"\nclass {name}(" in one)
+    return found
 
 
 def run_code(code: str, *arguments: Path) -> subprocess.CompletedProcess[str]:
@@ -362,7 +368,7 @@ def fill_in(file: Path, example: str) -> list[str]:
 def test_a_new_file_with_its_marked_lines_filled_in_is_the_example(
     kind: str, tmp_path: Path
 ) -> None:
-    example = dict(zip(NEW, examples("docs/plugins.md", "python"), strict=True))[kind]
+    example = example_of("".join(part.capitalize() for part in NEW[kind].split("_")))
     file = new_file(kind, tmp_path)
     assert fill_in(file, example)
     assert file.read_text(encoding="utf-8") == example
@@ -385,7 +391,7 @@ def test_a_new_file_is_refused_at_its_first_marked_line(kind: str, tmp_path: Pat
 @pytest.mark.slow
 def test_the_example_method_is_a_whole_plug_in(tmp_path: Path) -> None:
     file = new_file("method", tmp_path)
-    fill_in(file, examples("docs/plugins.md", "python")[0])
+    fill_in(file, example_of("Root"))
     done = run_code(
         """
 import sys, pathlib
@@ -409,10 +415,27 @@ main()
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_the_example_of_attention_is_what_new_writes_and_passes_the_check(tmp_path: Path) -> None:
+    arguments = ["new", "method", "capped", "--attention", "--folder", str(tmp_path)]
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0, done.output
+    file = tmp_path / "methods" / "capped.py"
+    assert file.read_text(encoding="utf-8") == example_of("Capped")
+    code = "import sys; sys.argv = ['lce', 'check', sys.argv[1]]; from lce.cli import main; main()"
+    checked = run_code(code, file)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    assert "ok   attention: " in checked.stdout
+
+
+def test_only_a_method_has_attention(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="--attention only for a method"):
+        new_plugin("benchmark", "mine", tmp_path, attention=True)
+
+
 @pytest.mark.slow
 def test_the_example_benchmark_is_a_whole_plug_in(tmp_path: Path) -> None:
     file = new_file("benchmark", tmp_path)
-    fill_in(file, examples("docs/plugins.md", "python")[1])
+    fill_in(file, example_of("FirstNumber"))
     done = run_code(
         """
 import sys, pathlib

@@ -94,13 +94,21 @@ def new(
     folder: Annotated[
         Path, typer.Option(help="Folder of plug-ins, as for `lce run --plugins`.")
     ] = Path("plugins"),
+    attention: Annotated[
+        bool,
+        typer.Option("--attention", help="Write a method with its own attention, as an example."),
+    ] = False,
 ) -> None:
     """Write a template for a new method or benchmark; the lines to fill in are marked."""
     from lce.plugins.scaffolding import new_plugin
     from lce_core.registry import MARK
 
-    file = new_plugin(kind, name, folder)
-    say(f"{file}\nFill in every line marked {MARK!r} and remove the marks. Then:")
+    file = new_plugin(kind, name, folder, attention=attention)
+    if attention:
+        todo = "This method is complete. Change its scheme, kernel, SOURCE and EVIDENCE. Then:"
+    else:
+        todo = f"Fill in every line marked {MARK!r} and remove the marks. Then:"
+    say(f"{file}\n{todo}")
     say(f"  lce check {file}\n  lce run STUDY --plugins {folder}")
 
 

@@ -1,4 +1,4 @@
-"""`lce new`: create the file of a plug-in from a template, with the lines to fill in marked."""
+"""`lce new`: create the file of a plug-in from a template: a complete example or marked lines."""
 
 from __future__ import annotations
 
@@ -16,19 +16,28 @@ KINDS: dict[str, Registry[Any]] = {"method": METHODS, "benchmark": BENCHMARKS}
 TEMPLATES = Path(__file__).parent / "templates"
 
 
-def new_plugin(kind: str, name: str, folder: Path) -> Path:
+def new_plugin(kind: str, name: str, folder: Path, *, attention: bool = False) -> Path:
     """Create FOLDER/methods/NAME.py or FOLDER/benchmarks/NAME.py from a template; return its path.
 
     Args:
       kind: "method" or "benchmark".
       name: name of the plug-in in study files.
       folder: folder of plug-ins, as for `--plugins`; created if it does not exist.
+      attention: write a method with its own attention scheme. This file is complete.
 
     Raises:
-      SpecError: if the kind is unknown, the name is invalid or in use, or the file exists.
+      SpecError: if the kind is unknown or has no attention, the name is invalid or in use, or the
+        file exists.
     """
     if kind not in KINDS:
         raise SpecError("lce new", repr(kind), " or ".join(KINDS), "write one of these two kinds")
+    if attention and kind != "method":
+        raise SpecError(
+            "lce new",
+            f"{kind} --attention",
+            "--attention only for a method",
+            "leave --attention out, or write `lce new method NAME --attention`",
+        )
     registry = KINDS[kind]
     if not name.isidentifier() or keyword.iskeyword(name) or name[0] == "_":
         raise SpecError(
@@ -45,7 +54,8 @@ def new_plugin(kind: str, name: str, folder: Path) -> Path:
             "choose another name",
         )
     file = folder / f"{kind}s" / f"{name}.py"
-    content = Template((TEMPLATES / f"{kind}.py.txt").read_text(encoding="utf-8"))
+    template = TEMPLATES / f"{'attention' if attention else kind}.py.txt"
+    content = Template(template.read_text(encoding="utf-8"))
     class_name = "".join(part.capitalize() for part in name.split("_"))
     file.parent.mkdir(parents=True, exist_ok=True)
     try:
