@@ -19,7 +19,7 @@ families and corrections are part of the measurement. Prints Markdown tables for
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -81,6 +81,7 @@ def trained_study(
     aggregation: Aggregation = "mean",
     num_seeds: int = 3,
     num_prompts: int = 40,
+    runs: Sequence[int] | None = None,
 ) -> list[Cell]:
     """Draw a study of tuned methods and the base model, all with the expected score 0.
 
@@ -93,6 +94,8 @@ def trained_study(
       aggregation: "mean", or "power of mean" for perplexities, whose logarithms have these scores.
       num_seeds: training runs of each tuned method.
       num_prompts: prompts of each cell.
+      runs: number of the training run that each method evaluates; its own by default. Methods of
+        one run share its deviation and add half as much of their own.
     """
     error = 1 / np.sqrt(num_prompts)
     hard, own = rng.normal(size=num_prompts), rng.normal(size=(num_methods, num_prompts)) * 0.7
@@ -102,12 +105,17 @@ def trained_study(
             hard = rng.normal(size=num_prompts)
             own = rng.normal(size=(num_methods, num_prompts)) * 0.7
         of_seed = rng.normal() * deviations[-1] * error
+        of_run = rng.normal(size=num_methods) if runs else np.zeros(num_methods)
         for method in range(num_methods):
             scores = hard + own[method]
             if method:
-                run = of_seed + rng.normal() * deviations[method] * error
+                own_run = rng.normal() if not runs else of_run[runs[method]] + rng.normal() / 2
+                run = of_seed + own_run * deviations[method] * error
                 scores = scores + run + 0.7 * rng.normal(size=num_prompts)
-            cells.append(cell(method, seed, scores, seeded=seeded, aggregation=aggregation))
+            drawn = cell(method, seed, scores, seeded=seeded, aggregation=aggregation)
+            if runs and method:
+                drawn = replace(drawn, checkpoint=f"run {runs[method]}-{seed}")
+            cells.append(drawn)
     return cells
 
 
@@ -381,6 +389,11 @@ def print_hard_nulls(num_studies: int) -> None:
             yield (
                 f"9 methods, seeds vary differently: {label}",
                 partial(trained_study, num_methods=9, deviations=2 * deviations),
+            )
+        for label, runs in (("two runs", (0, *[1] * 4, *[2] * 4)), ("one run", (0, *[1] * 8))):
+            yield (
+                f"8 methods evaluate the weights of {label}",
+                partial(trained_study, num_methods=9, deviations=np.full(9, 2.0), runs=runs),
             )
         for number in (16, 120):
             yield (

@@ -76,7 +76,7 @@ class AlignedScores:
 
     @cached_property
     def runs(self) -> list[tuple[str | None, ...]]:
-        """Checkpoints of each method, by seed; equal ones are one training run."""
+        """Checkpoints of each method; equal ones are one training run."""
         first = [int(np.argmax(self.seeds == seed)) for seed in np.unique(self.seeds)]
         return [
             tuple(self.cells[part][method].checkpoint for part in first)
@@ -102,8 +102,16 @@ class AlignedScores:
         ]
 
     @cached_property
-    def variances(self) -> SeedVariances:
-        return seed_variances(self.by_seed[:, self.trained])
+    def variances(self) -> list[tuple[list[int], SeedVariances]]:
+        """Groups of methods of `trained`, with how much their scores vary between seeds.
+
+        Each group but the last evaluates the same checkpoints, so that its variances omit what
+        these have in common. The last group contains all methods.
+        """
+        runs = [self.runs[method] for method in self.trained]
+        groups = [[m for m in self.trained if self.runs[m] == one] for one in dict.fromkeys(runs)]
+        found = [(group, seed_variances(self.by_seed[:, group])) for group in groups]
+        return [*found, (self.trained, seed_variances(self.by_seed[:, self.trained], runs))]
 
     @cached_property
     def by_cluster(self) -> Numbers:
@@ -178,17 +186,18 @@ class AlignedScores:
 
     def _seed_error(self, first: int, second: int) -> tuple[float, float]:
         """Return standard error and degrees of freedom from training seeds; (0, inf) without."""
-        place = {method: number for number, method in enumerate(self.trained)}
-        one, other = (place.get(self.originals[method]) for method in (first, second))
-        num_seeds = len(self.by_seed)
-        if one is None and other is None:
+        pair = [self.originals[method] for method in (first, second)]
+        trained = [method for method in pair if method in self.trained]
+        if not trained:
             return 0.0, math.inf
-        found = self.variances
-        if one is None or other is None:
-            alone = one if one is not None else other
-            return math.sqrt(found.alone[alone] / num_seeds), found.alone_freedom
-        variance = found.paired[one] + found.paired[other]
-        return math.sqrt(variance / num_seeds), found.paired_freedom
+        if len(trained) == 1:
+            methods, found = self.variances[-1]
+            variances, freedom = found.alone, found.alone_freedom
+        else:
+            methods, found = next(one for one in self.variances if {*trained} <= {*one[0]})
+            variances, freedom = found.paired, found.paired_freedom
+        variance = sum(float(variances[methods.index(method)]) for method in trained)
+        return math.sqrt(variance / len(self.by_seed)), freedom
 
     def _added_error(self, first: int, second: int) -> float:
         """Return the standard error from prompts beyond what the spread of the seeds contains."""

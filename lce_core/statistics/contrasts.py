@@ -11,7 +11,7 @@ family of them for multiple comparisons. `seed_variances` estimates how much tra
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -303,7 +303,7 @@ class SeedVariances:
     alone_freedom: float
 
 
-def seed_variances(values: Numbers) -> SeedVariances:
+def seed_variances(values: Numbers, runs: Sequence[Hashable] | None = None) -> SeedVariances:
     """Estimate how much each method's score varies between training seeds.
 
     Three seeds alone say little about a method's variance, so the variances of all methods are
@@ -312,26 +312,32 @@ def seed_variances(values: Numbers) -> SeedVariances:
     of studies, and with this rule in 6 % (`perf/inference.py`).
 
     Args:
-      values: score of each training run, shape (seeds, methods); at least two of each. Methods with
+      values: score of each training run, shape (seeds, methods); at least two seeds. Methods with
         equal scores are counted once, so leave the others out.
+      runs: name of each method's training runs. Methods with equal names evaluate the same
+        checkpoints, so together they have the weight and the degrees of freedom of one method.
 
     Source: Searle, Casella and McCulloch 1992, Variance Components, chapter 4; Satterthwaite 1946
     (Biometrics Bulletin 2, 110-114: degrees of freedom of a sum of two variances).
     """
     num_seeds, num_methods = values.shape
     assert num_seeds > 1, values.shape
+    names: list[Hashable] = [*(range(num_methods) if runs is None else runs)]
+    num_runs = len(set(names))
+    weights = np.array([1 / names.count(name) for name in names]) / num_runs
     around = values - values.mean(axis=0)
-    own = around.var(axis=0, ddof=0) * num_seeds / (num_seeds - 1)
-    if num_methods == 1:
+    own = (around**2).sum(axis=0) / (num_seeds - 1)
+    if num_runs == 1:
+        own = np.maximum(own, own @ weights)
         return SeedVariances(own, num_seeds - 1, own, num_seeds - 1)
-    shared = around.mean(axis=1)
+    shared = around @ weights
     rest = around - shared[:, None]
-    freedom = (num_methods - 1) * (num_seeds - 1)
-    pooled = float((rest**2).sum()) / freedom
-    single = (rest**2).sum(axis=0) / (num_seeds - 1) * num_methods / (num_methods - 1)
+    freedom = (num_runs - 1) * (num_seeds - 1)
+    single = (rest**2).sum(axis=0) / (num_seeds - 1) * num_runs / (num_runs - 1)
+    pooled = float(single @ weights)
     # The whole variance of a run is that of its method and that of its seed.
-    of_seed = num_methods * float((shared**2).sum()) / (num_seeds - 1)
-    parts = (num_methods - 1) / num_methods * pooled, of_seed / num_methods
+    of_seed = num_runs * float((shared**2).sum()) / (num_seeds - 1)
+    parts = (num_runs - 1) / num_runs * pooled, of_seed / num_runs
     whole = sum(parts)
     spread = parts[0] ** 2 / freedom + parts[1] ** 2 / (num_seeds - 1)
     return SeedVariances(

@@ -194,6 +194,37 @@ def test_windows_that_all_seeds_share_add_their_own_part(catalog: Path) -> None:
     assert (low, high) == pytest.approx((gaps.mean() - half(alpha), gaps.mean() + half(alpha)))
 
 
+def test_two_evaluations_of_the_same_checkpoints_are_compared_by_what_they_do_not_share(
+    tmp_path: Path,
+) -> None:
+    training = {0: 0.3, 1: -0.4, 2: 0.2}  # deviation of the shared run of each seed, in nats
+    cells = [
+        replace(
+            cell,
+            scores=cell.scores + training[cell.seed],
+            value=cell.value * math.exp(training[cell.seed]),
+            extra={"checkpoint": f"shared-{cell.seed}"},
+        )
+        if cell.method in ("pi", "yarn")
+        else cell
+        for cell in losses()
+        if cell.task == "code"
+    ]
+    row = pair(written(tmp_path / "catalog.duckdb", cells), "yarn", "pi", "true")
+    ours, theirs = (scores_of(name, "code", cells) for name in ("yarn", "pi"))
+    gaps = ours - theirs
+    of_seeds = gaps.mean(axis=1).var(ddof=1) / 3
+    left = gaps - gaps.mean(axis=1, keepdims=True) - gaps.mean(axis=0) + gaps.mean()
+    square_left = (left**2).sum() / (2 * (WINDOWS - 1))
+    of_windows = max(0, 3 * gaps.mean(axis=0).var(ddof=1) - square_left) / gaps.size
+    p_value = row["p_value"]
+    half = math.hypot(
+        stats.t.ppf(1 - p_value / 2, 2) * math.sqrt(of_seeds),
+        stats.t.ppf(1 - p_value / 2, WINDOWS - 1) * math.sqrt(of_windows),
+    )
+    assert half == pytest.approx(abs(gaps.mean()), rel=1e-4)
+
+
 def test_holm_covers_all_comparisons_of_a_study_that_it_did_not_predict(tmp_path: Path) -> None:
     predicted = {
         "entry": 0, "text": "yarn beats pi", "base_model": "toy_llama", "method": "yarn",

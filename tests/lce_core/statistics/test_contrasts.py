@@ -162,6 +162,16 @@ def test_a_method_that_varies_more_keeps_its_own_variance() -> None:
     assert len(set(np.delete(found.paired, 3))) == 1
 
 
+def test_evaluations_of_one_checkpoint_weigh_as_one_method() -> None:
+    values = np.random.default_rng(5).normal(size=(4, 5))
+    alone = seed_variances(values)
+    repeated = seed_variances(np.c_[values, values[:, [4, 4]]], ["a", "b", "c", "d", *"eee"])
+    assert repeated.paired == pytest.approx(np.r_[alone.paired, alone.paired[[4, 4]]])
+    assert repeated.alone == pytest.approx(np.r_[alone.alone, alone.alone[[4, 4]]])
+    assert repeated.paired_freedom == alone.paired_freedom
+    assert repeated.alone_freedom == pytest.approx(alone.alone_freedom)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [6, 20, 120])
 @pytest.mark.parametrize("sigma", [0.0, 0.5])
