@@ -99,7 +99,8 @@ def _map(
     caption = (
         f"{better.capitalize()} is better. Frame: best in its column, if at most {MOST_FRAMES}"
         " methods share the value. <i>Won</i>: share of comparisons with other methods that a"
-        f" method wins{beyond}. Methods are sorted by this share."
+        f" method wins{beyond}. A family's methods are sorted by their mean share over all"
+        " maps."
     )
     legend = _legend("best in its column" if name == "perplexity" else "1", name)
     table = Table(

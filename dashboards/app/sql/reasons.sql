@@ -6,7 +6,7 @@ SELECT base_model, status, reason,
         ORDER BY variant_label(method, frozen)
     ) AS methods,
     string_agg(DISTINCT benchmark, ', ' ORDER BY benchmark) AS benchmarks,
-    string_agg(DISTINCT eval_length::VARCHAR, ' ' ORDER BY eval_length::VARCHAR) AS lengths
+    array_to_string(list_sort(list(DISTINCT eval_length)), ', ') AS lengths
 FROM missing_cells
 WHERE study = $study
 GROUP BY base_model, status, reason

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import altair as alt
@@ -18,6 +19,11 @@ from dashboards.families import Variant
 _ROW_PIXELS = 24
 WIDTH = 446
 _ALL = "all"
+_MOST_DEPTHS = 20
+"""Number of different depths above which rows are ranges of depths: some benchmarks draw a new
+depth for each prompt."""
+_RANGE = 10
+"""Width of a range of depths in per cent."""
 
 
 def page(chosen: Chosen) -> None:
@@ -43,9 +49,9 @@ def page(chosen: Chosen) -> None:
     )
     has_depth = any(one["has_depth"] for one in mine)
     depths = sorted({one["depth"] for one in found}) if has_depth else []
-    depth = row.selectbox(
-        "Depth in %", [_ALL, *map(_short, depths)], key="depth", bind="query-params", width=150
-    )
+    name_of = _range if len(depths) > _MOST_DEPTHS else _short
+    names = list(dict.fromkeys(map(name_of, depths)))
+    depth = row.selectbox("Depth in %", [_ALL, *names], key="depth", bind="query-params", width=150)
     if found:
         st.caption(
             "Mean scores over all seeds; empty if a seed is not done. Click a field to select it."
@@ -54,8 +60,13 @@ def page(chosen: Chosen) -> None:
         _methods(maps, found, list(variants))
         if depths:
             mine = [one for one in found if Variant.of(one) == variants[label]]
-            _depths(maps, mine, label, depths)
-    _answers(chosen, variants[label], benchmark, task, length, depth)
+            fields = _means(mine, "depth", lambda one: name_of(one["depth"]))
+            if fields:
+                goes = {"depth": "depth", "length": "length"}
+                _grid(maps, f"{label}, by depth in %", fields, "depth", names, goes)
+            else:
+                maps.caption(f"{label} has no length at which all seeds are done.")
+    _answers(chosen, variants[label], benchmark, task, length, (depth, name_of))
 
 
 def _name(row: Row) -> str:
@@ -68,40 +79,28 @@ def _name(row: Row) -> str:
 
 
 def _methods(place: DeltaGenerator, found: list[Row], order: list[str]) -> None:
+    fields = _means(found, "method", lambda row: Variant.of(row).label)
+    order = [label for label in order if any(field["method"] == label for field in fields)]
+    goes = {"method": "method", "length": "length"}
+    _grid(place, "Methods", fields, "method", order, goes)
+
+
+def _means(found: list[Row], column: str, name: Callable[[Row], str]) -> list[dict[str, Any]]:
+    """Return the fields of a heat map: the mean over samples by `name` and length."""
     sums: dict[tuple[str, int], list[tuple[float, int]]] = {}
     for row in found:
-        key = (Variant.of(row).label, row["eval_length"])
-        sums.setdefault(key, []).append((row["value"], row["num_samples"]))
-    fields = [
+        sums.setdefault((name(row), row["eval_length"]), []).append(
+            (row["value"], row["num_samples"])
+        )
+    return [
         {
-            "method": label,
+            column: label,
             "length": length,
             "value": sum(value * number for value, number in parts) / sum(n for _, n in parts),
             "samples": sum(number for _, number in parts),
         }
         for (label, length), parts in sums.items()
     ]
-    order = [label for label in order if any(field["method"] == label for field in fields)]
-    goes = {"method": "method", "length": "length"}
-    _grid(place, "Methods", fields, "method", order, goes)
-
-
-def _depths(place: DeltaGenerator, found: list[Row], label: str, depths: list[float]) -> None:
-    fields = [
-        {
-            "length": row["eval_length"],
-            "depth": _short(row["depth"]),
-            "value": row["value"],
-            "samples": row["num_samples"],
-        }
-        for row in found
-    ]
-    if not fields:
-        place.caption(f"{label} has no length at which all seeds are done.")
-        return
-    order = [_short(depth) for depth in depths]
-    goes = {"depth": "depth", "length": "length"}
-    _grid(place, f"{label}, by depth in %", fields, "depth", order, goes)
 
 
 def _grid(
@@ -164,8 +163,24 @@ def _grid(
 
 
 def _answers(
-    chosen: Chosen, one: Variant, benchmark: str, task: str, length: int, depth: str
+    chosen: Chosen,
+    one: Variant,
+    benchmark: str,
+    task: str,
+    length: int,
+    at: tuple[str, Callable[[float], str]],
 ) -> None:
+    """Show the table of answers and the selected answer.
+
+    Args:
+      chosen: the study and its catalog.
+      one: the method.
+      benchmark: name of the benchmark.
+      task: task of the benchmark.
+      length: context length in tokens.
+      at: the chosen depth, or `_ALL`, and the function that names the depth of an answer.
+    """
+    depth, name_of = at
     found = chosen.rows(
         "answers",
         method=one.method,
@@ -175,7 +190,9 @@ def _answers(
         eval_length=length,
     )
     if depth != _ALL:
-        found = [row for row in found if row["depth"] is not None and _short(row["depth"]) == depth]
+        found = [
+            row for row in found if row["depth"] is not None and name_of(row["depth"]) == depth
+        ]
     if not found:
         st.info("No answers here: these cells are not done.")
         return
@@ -195,6 +212,11 @@ def _answers(
 
 def _short(depth: float) -> str:
     return f"{depth:.4g}"
+
+
+def _range(depth: float) -> str:
+    first = min(int(depth // _RANGE) * _RANGE, 100 - _RANGE)
+    return f"{first} to {first + _RANGE}"
 
 
 def _answer(chosen: Chosen, row: Row) -> None:

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pytest
 from streamlit.testing.v1 import AppTest
@@ -107,6 +108,9 @@ def test_the_matrix_counts_every_cell_and_gives_every_reason(catalog: Path) -> N
     reasons = {row[0] for row in asked(catalog, "SELECT DISTINCT reason FROM missing_cells")}
     expected, missing = (table.value for table in app.dataframe)
     assert set(missing["why"]) == reasons
+    lengths = [[int(one) for one in row.split(", ")] for row in missing["lengths"]]
+    assert lengths == [sorted(row) for row in lengths]
+    assert max(map(len, lengths)) > 1
     outcomes = asked(catalog, "SELECT text, eval_length, outcome FROM expectations")
     assert outcomes
     shown_outcomes = expected[["expectation", "length", "outcome"]].values.tolist()
@@ -153,6 +157,28 @@ def test_answers_of_a_method_are_those_of_its_cells(catalog: Path) -> None:
     assert rows
     columns = ["seed", "sample", "answer", "reference"]
     assert sorted(map(tuple, table[columns].values.tolist())) == rows
+
+
+def test_depths_that_differ_by_prompt_are_ranges(tmp_path: Path) -> None:
+    right = [float(number % 3 == 0) for number in range(60)]
+    cells = [
+        Answered("none", True, seed, "passkey", "single", 512, right, sum(right) / 60)
+        for seed in (0, 1)
+    ]
+    path = written(tmp_path / "catalog.duckdb", cells)
+    with duckdb.connect(path) as connection:
+        connection.execute(
+            "UPDATE store.sample SET prediction = 'a', reference = 'a', depth = 100 * sample / 59"
+        )
+    app = shown(opened(path, "answers"))
+    depths = {field["depth"]: field for field in drawn(app) if "depth" in field}
+    assert list(depths) == [f"{first} to {first + 10}" for first in range(0, 100, 10)]
+    assert sum(field["samples"] for field in depths.values()) == 2 * 60
+    # 100 * 54 / 59 is the first depth above 90 %.
+    last = right[54:]
+    assert depths["90 to 100"]["value"] == pytest.approx(sum(last) / len(last))
+    app = shown(app.selectbox(key="depth").set_value("90 to 100").run())
+    assert sorted(app.dataframe[0].value["sample"]) == sorted(2 * [*range(54, 60)])
 
 
 def test_comparisons_are_those_of_the_catalog(catalog: Path) -> None:
