@@ -248,6 +248,7 @@ def _study_rows(plans: list[Row]) -> Iterator[Row]:
                 "base_model": base,
                 "trained_context": plan["base_contexts"].get(base),
                 "looks": plan.get("looks"),
+                "match": plan.get("match", "tokens"),
             }
 
 
@@ -268,6 +269,8 @@ def _cell_rows(plans: list[Row], holdings: Holdings) -> Iterator[Row]:
                 "kind": cell.get("kind", _KINDS_OF_OLD_PLANS.get(cell["benchmark"])),
                 "method_name": cell.get("method_name"),
                 "learning_rate": _learning_rate(cell, holdings),
+                "train_tokens": cell.get("train_tokens"),
+                "train_flops": cell.get("train_flops"),
             }
 
 

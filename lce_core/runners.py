@@ -23,7 +23,7 @@ from safetensors.numpy import save_file
 from lce_core.attention.token_graphs import CudaRecorder
 from lce_core.benchmarks import CellRequest, CellResult
 from lce_core.corpora import StreamedCorpus
-from lce_core.data.held_out import HeldOutText, pack_held_out
+from lce_core.data.held_out import HeldOutText, pack_held_out, require_window
 from lce_core.data.packing import pack_rows
 from lce_core.data.shards import write_shards
 from lce_core.devices import resolve_device, resolve_dtype
@@ -165,8 +165,9 @@ class Runner:
         if isinstance(spec, FinetuneSpec):
             method, target_context = spec.method, spec.target_context
             positions = spec.train_positions
-        chosen = self._chosen(attempt.step)
         step, execution = attempt.step, self._execution
+        chosen = self._chosen(step)
+        self._require_validation(step)
         self._unload()
         job = TrainingJob(
             base_model=spec.base_model.identity(),
@@ -217,6 +218,13 @@ class Runner:
             return {}
         result = Record.read(self._parent(step, "choice")).result
         return {result["field"]: result["value"]}
+
+    def _require_validation(self, step: Step) -> None:
+        """Before a trial of `tune` trains, check that its validation text has a whole window."""
+        if text := step.axes.get("validation"):
+            folder = self._artifact(step, "validation text", text)
+            needed = Record.read(folder).spec.get("needed")
+            require_window(folder, needed, step.axes["window"])
 
     @_compute.register
     def _cell(self, spec: CellSpec, attempt: Attempt) -> dict[str, Any]:
@@ -301,11 +309,14 @@ class Runner:
         return self._model_folder(step, base_model)
 
     def _parent(self, step: Step, role: str) -> Path:
-        folder = self._store.find(step.parents[role])
+        return self._artifact(step, role, step.parents[role])
+
+    def _artifact(self, step: Step, role: str, fingerprint: str) -> Path:
+        folder = self._store.find(fingerprint)
         if folder is None:
             raise StoreError(
                 step.folder,
-                f"no undamaged artifact of its {role} {step.parents[role][:12]}",
+                f"no undamaged artifact of its {role} {fingerprint[:12]}",
                 "every input of the step in the store",
                 "run the study again, which recomputes this input",
             )

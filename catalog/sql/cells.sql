@@ -6,6 +6,7 @@ SELECT
     base_model,
     trained_context,
     looks,
+    match,
     (SELECT count(*) FROM store.cell c
      WHERE c.study = s.study AND c.base_model = s.base_model) AS num_cells,
     (SELECT count(*) FROM store.cell c
@@ -22,6 +23,8 @@ COMMENT ON COLUMN studies.trained_context IS
     'Context length in tokens with which the base model was trained; NULL if unknown.';
 COMMENT ON COLUMN studies.looks IS
     'Numbers of seeds after which the study tests its expectations; NULL if it tests them only after all seeds.';
+COMMENT ON COLUMN studies.match IS
+    'Training budget that is equal for all tuned methods: tokens, or flops.';
 COMMENT ON COLUMN studies.num_cells IS 'Number of the study''s planned cells on this base model.';
 COMMENT ON COLUMN studies.num_done IS
     'Number of the study''s cells on this base model that are done.';
@@ -54,7 +57,9 @@ SELECT
     family,
     method_name,
     learning_rate,
-    kind
+    kind,
+    train_tokens,
+    train_flops
 FROM store.cell
 ORDER BY study, position;
 
@@ -88,6 +93,10 @@ COMMENT ON COLUMN cells.method_name IS
     'Registered name of the method, which entries with different labels share; NULL if an earlier version planned the study.';
 COMMENT ON COLUMN cells.learning_rate IS
     'Peak learning rate with which the study fine-tuned the weights; for a variant at its own best value, the chosen rate. NULL if the study does not fine-tune the weights, or until the rate is chosen.';
+COMMENT ON COLUMN cells.train_tokens IS
+    'Tokens of the method''s own training runs with one seed; NULL if the study does not fine-tune the weights, or if an earlier version planned it.';
+COMMENT ON COLUMN cells.train_flops IS
+    'FLOPs of these training runs by the cost model, without recomputed activations; NULL where train_tokens is.';
 
 CREATE VIEW trials AS
 SELECT

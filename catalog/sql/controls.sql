@@ -169,11 +169,12 @@ facts AS (
     JOIN trained t ON t.checkpoint = d.checkpoint
     JOIN store.artifact a ON a.artifact = d.checkpoint
     JOIN places p ON p.environment = a.environment
+    JOIN store.study s ON s.study = d.study AND s.base_model = d.base_model
     LEFT JOIN store.edge e ON e.child = d.checkpoint AND e.role = 'rows'
     LEFT JOIN store.artifact r ON r.artifact = e.parent
     CROSS JOIN LATERAL (
         VALUES
-            ('training tokens', 'tuned', t.tokens::VARCHAR),
+            ('training tokens', CASE WHEN s.match = 'tokens' THEN 'tuned' END, t.tokens::VARCHAR),
             ('training recipe', 'tuned', (a.spec->'training')::VARCHAR),
             ('training length', 'tuned', d.train_length::VARCHAR),
             ('training positions', 'tuned', coalesce(a.spec->>'train_positions', 'exact')),

@@ -24,7 +24,8 @@ CREATE TABLE store.study (
     target_context BIGINT NOT NULL,
     base_model VARCHAR NOT NULL,
     trained_context BIGINT,
-    looks BIGINT[]
+    looks BIGINT[],
+    match VARCHAR NOT NULL
 );
 COMMENT ON TABLE store.study IS 'Studies as last planned, one row per base model.';
 
@@ -125,7 +126,9 @@ CREATE TABLE store.cell (
     family VARCHAR,
     kind VARCHAR,
     method_name VARCHAR,
-    learning_rate DOUBLE
+    learning_rate DOUBLE,
+    train_tokens BIGINT,
+    train_flops DOUBLE
 );
 COMMENT ON TABLE store.cell IS
     'Planned cells with their state, one row per study and cell; position is the order in the study.';

@@ -7,6 +7,12 @@ from dashboards.families import Variant
 from dashboards.figure import Table, table_with_csv
 from lce_core.study.variants import weights_label
 
+_MATCHED = {
+    "tokens": " Training tokens are matched, except where an entry sets its own number.",
+    "flops": " Training FLOPs are matched, up to whole optimizer steps.",
+}
+"""Sentence about the matched training budget, by the study's `match`."""
+
 
 def section(contents: Contents) -> str:
     """Return a table of time, tokens and FLOPs by method, in the study's order.
@@ -19,14 +25,16 @@ def section(contents: Contents) -> str:
         return ""
     table = Table(
         (
-            "method", "weights", "cells", "training (s)", "evaluation (s)", "evaluated tokens",
-            "evaluation FLOPs",
+            "method", "weights", "cells", "training tokens", "training FLOPs", "training (s)",
+            "evaluation (s)", "evaluated tokens", "evaluation FLOPs",
         ),
         [
             (
                 one.method,
                 weights_label(one.frozen),
                 known[one]["cells"],
+                known[one]["train_tokens"],
+                known[one]["train_flops"],
                 known[one]["training_seconds"],
                 known[one]["evaluation_seconds"],
                 known[one]["tokens"],
@@ -36,8 +44,12 @@ def section(contents: Contents) -> str:
             if one in known
         ],
     )  # fmt: skip
+    matched = ""
+    if any(row["train_tokens"] for row in known.values()):
+        matched = _MATCHED[contents.studies[0]["match"]]
     return (
         "<p>Seconds are summed over seeds. The machines, listed under Origin, may have done other"
-        " work at the same time. Training: the last training run of each method. FLOPs are"
-        f" estimates of the cost model.</p>{table_with_csv('cost', table)}"
+        " work at the same time. FLOPs are estimates of the cost model. Training tokens and FLOPs:"
+        " one seed, all runs of the method. Training seconds: the last run of the method."
+        f"{matched}</p>{table_with_csv('cost', table)}"
     )

@@ -3,7 +3,9 @@ WITH evaluated AS (
         count(*) FILTER (status = 'done') AS cells,
         sum(seconds) AS evaluation_seconds,
         sum(tokens)::BIGINT AS tokens,
-        sum(flops) AS flops
+        sum(flops) AS flops,
+        any_value(train_tokens) AS train_tokens,
+        any_value(train_flops) AS train_flops
     FROM (
         -- Seeds with the same cell id share one result; count its cost once.
         SELECT DISTINCT ON (base_model, method, frozen, cell) *

@@ -22,6 +22,7 @@ from flows.plans.amounts import (
 from flows.plans.pricing import Prices, prices_of, time_left
 from flows.terminal import Terminal, plain_table
 from lce.views.planning import Inspection
+from lce.views.training_table import training_table
 from lce_core import formats
 from lce_core.statistics.spending import looks_in_words
 from lce_core.store.steps import Step
@@ -66,6 +67,8 @@ def show(found: Inspection, *, every_cell: bool, device: str | None = None) -> N
     console = Terminal()
     prices = prices_of(found.plan, found.states, found.execution, device)
     console.print(_table(found, prices))
+    if (trained := training_table(found.plan)) is not None:
+        console.print(trained)
     plugin_lines = (line for sentence in found.plugin_lines() for line in _wrapped(sentence))
     for line in (*plugin_lines, *difference_lines(found), *_totals(found, prices)):
         console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -147,6 +147,7 @@ def as_json(found: Inspection, device: str | None = None) -> dict[str, Any]:
         "corrected": prices.is_calibrated,
         "changed_plugins": found.plugin_lines(),
         **({"looks": list(looks)} if (looks := plan.study.looks) else {}),
+        "match": plan.study.match,
         "to_do": _json(prices.total(found.to_do()), prices),
         "expected": _json(prices.total(found.expected_only()), prices),
         "whole": _json(prices.total(plan.steps.values()), prices),

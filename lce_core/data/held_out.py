@@ -28,6 +28,11 @@ from lce_core.progress import Report
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+_MORE_TEXT = "add documents of this domain, or raise held_out_percent"
+_MORE_VALIDATION_TEXT = (
+    f"leave this domain out of `tune.domains`, lower evaluation.held_out_tokens, {_MORE_TEXT}"
+)
+
 
 @dataclass(frozen=True, eq=False)
 class HeldOutText:
@@ -93,10 +98,9 @@ def pack_held_out(
       UnavailableError: if the corpus is neither on this machine nor on a reachable hub.
       DataError: if text cannot be used, or a needed domain has no held-out text.
     """
-    beyond, fewer = "", ""
+    beyond, remedy = "", _MORE_TEXT
     if after_tokens is not None:
-        beyond = f" beyond the {after_tokens:,} reported tokens"
-        fewer = "leave this domain out of `tune.domains`, lower evaluation.held_out_tokens, "
+        beyond, remedy = f" beyond the {after_tokens:,} reported tokens", _MORE_VALIDATION_TEXT
     vocabulary = len(tokenizer)
     parts: list[pa.Table] = []
     domains: list[dict[str, Any]] = []
@@ -122,7 +126,7 @@ def pack_held_out(
                     f"{corpus.plugin_name}: domain {domain!r}",
                     f"no held-out text{beyond}",
                     "some held-out text in every domain",
-                    f"{fewer}add documents of this domain, or raise held_out_percent",
+                    remedy,
                 )
             taken = 0
             with (out / _stream_file(number)).open("wb") as stream:
@@ -152,6 +156,25 @@ def pack_held_out(
     }
     write_manifest(out, manifest)
     return manifest
+
+
+def require_window(validation: Path, needed: Collection[str] | None, tokens: int) -> None:
+    """Raise DataError if the validation text of a domain is shorter than one window.
+
+    Args:
+      validation: The folder that `pack_held_out` wrote.
+      needed: Domains whose text is scored; None for all.
+      tokens: Number of tokens of the window.
+    """
+    for entry in read_manifest(validation)["domains"]:
+        domain = entry["domain"]
+        if entry["tokens"] < tokens and (needed is None or domain in needed):
+            raise DataError(
+                f"validation text of domain {domain!r}",
+                f"{entry['tokens']:,} tokens",
+                f"at least {tokens:,} tokens, one window at the target context",
+                _MORE_VALIDATION_TEXT,
+            )
 
 
 def _stream_file(domain: int) -> str:

@@ -25,6 +25,7 @@ from lce_core.study.planned_data import Base, Data, Steps, Text, add_step
 from lce_core.study.planned_training import PlannedTraining
 from lce_core.study.published import published_weights
 from lce_core.study.spec import BenchmarkEntry, MethodEntry, StudySpec
+from lce_core.study.step_cost import StepCost
 from lce_core.study.step_kinds import CellSpec, ChoiceSpec, TrainingSpec, kind_named
 
 
@@ -64,6 +65,11 @@ class PlannedCell:
     learning_rate: float | None = None
     """Peak learning rate of the fine-tuning. None if the study does not fine-tune the weights, or
     if the step `choice` determines it."""
+    train_tokens: int | None = None
+    """Tokens of the method's own training runs. None if the study does not fine-tune the
+    weights."""
+    train_flops: float | None = None
+    """FLOPs of the method's own training runs by the cost model; None where `train_tokens` is."""
     choice: str | None = None
     """Fingerprint of the step that chose one of the training settings; None if there is none."""
     expected: Step | None = None
@@ -124,6 +130,7 @@ class StudyPlan:
             "hypothesis": self.study.hypothesis,
             "expects": list(self.study.comparisons(contexts)),
             **({"looks": list(self.study.looks)} if self.study.looks else {}),
+            **({"match": self.study.match} if self.study.match != "tokens" else {}),
             "target_context": self.study.target_context,
             "base_contexts": contexts,
             "cells": [_cell_json(cell, self.waits_for_data(cell)) for cell in self.cells],
@@ -208,9 +215,12 @@ class _SeedPlan:
     folders: Mapping[str, Path]
     """Folders of data sets, by the names that the user gave."""
 
-    def cells(self) -> Iterator[PlannedCell]:
+    @cached_property
+    def _training(self) -> PlannedTraining:
         steps = self.expected if self.text.corpus.absent else self.steps
-        training = PlannedTraining(self.text, self.seed, steps)
+        return PlannedTraining(self.text, self.seed, steps)
+
+    def cells(self) -> Iterator[PlannedCell]:
         for variant in self.text.study.methods:
             asking = [
                 (index, entry)
@@ -220,7 +230,7 @@ class _SeedPlan:
             # A variant without benchmarks is trained only if another one needs its weights.
             if not asking:
                 continue
-            checkpoint = None if self.text.base.absent else training.checkpoint(variant)
+            checkpoint = None if self.text.base.absent else self._training.checkpoint(variant)
             for index, entry in asking:
                 for task in entry.tasks:
                     data = self.data[index, task]
@@ -268,7 +278,7 @@ class _SeedPlan:
             target_context=target,
             method_name=variant.method.plugin_name,
             kind=entry.benchmark.kind,
-            **_training_of(study, variant, checkpoint),
+            **_training_of(study, variant, checkpoint, self._training.costs),
             step=step,
             checkpoint=checkpoint,
             unavailable=reason or absent,
@@ -382,14 +392,23 @@ def _unavailable(
     return entry.benchmark.unavailable(base_model, task, length)
 
 
-def _training_of(study: StudySpec, variant: MethodEntry, checkpoint: Step | None) -> dict[str, Any]:
+def _training_of(
+    study: StudySpec,
+    variant: MethodEntry,
+    checkpoint: Step | None,
+    costs: Mapping[str, StepCost],
+) -> dict[str, Any]:
     variant = study.weights_source_of(variant) or variant
     if not variant.tuned:
         return {}
-    choice = checkpoint.parents.get(ChoiceSpec.kind) if checkpoint else None
-    if variant.at_best and study.tune is not None and study.tune.field == "learning_rate":
-        return {"choice": choice}
-    return {"choice": choice, "learning_rate": study.training_of(variant).learning_rate}
+    found: dict[str, Any] = {
+        "choice": checkpoint.parents.get(ChoiceSpec.kind) if checkpoint else None
+    }
+    if cost := costs.get(variant.name):
+        found |= {"train_tokens": cost.tokens, "train_flops": cost.flops}
+    if not (variant.at_best and study.tune is not None and study.tune.field == "learning_rate"):
+        found["learning_rate"] = study.training_of(variant).learning_rate
+    return found
 
 
 def _trained_context(model: LanguageModel) -> int | None:

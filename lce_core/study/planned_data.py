@@ -135,11 +135,11 @@ class Text:
         document.
         """
         reported = self.held_out(steps)
-        tune, tokens = self.study.tune, self.study.evaluation.held_out_tokens
+        tune = self.study.tune
         assert tune is not None, "only trials read validation text"
         changes = {
-            "after_tokens": tokens,
-            "tokens_per_domain": tune.validation_tokens or tokens,
+            "after_tokens": self.study.evaluation.held_out_tokens,
+            "tokens_per_domain": self.study.validation_tokens,
             "needed": [*tune.domains] or None,
         }
         spec = HeldOutSpec.parse({**reported.spec, **changes})

@@ -8,11 +8,10 @@ runs, the plan contains each of these runs once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from lce_core.errors import SpecError
 from lce_core.methods import Method
 from lce_core.recipe import Training
 from lce_core.rope import ContextLengths
@@ -20,7 +19,9 @@ from lce_core.store.steps import Step, make_step
 from lce_core.study.planned_data import Steps, Text, add_step
 from lce_core.study.planned_tuning import plan_choice
 from lce_core.study.spec import MethodEntry
+from lce_core.study.step_cost import StepCost, finetune_cost, total_cost
 from lce_core.study.step_kinds import BaseSpec, FinetuneSpec
+from lce_core.study.training_budget import reference_flops, steps_for_flops, steps_for_tokens
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,9 @@ class PlannedTraining:
     """The planned steps, to which training steps and their data steps are added."""
     axes: Mapping[str, Any] = field(default_factory=dict)
     """Further axes of the fine-tuning steps."""
+    costs: dict[str, StepCost] = field(default_factory=dict)
+    """Tokens and FLOPs of each tuned variant's own runs, by the variant's name. The training of the
+    weights from which the first run starts is not included."""
     _checkpoints: dict[str, Step | None] = field(default_factory=dict)
 
     def checkpoint(self, variant: MethodEntry) -> Step | None:
@@ -70,7 +74,7 @@ class PlannedTraining:
         recipe = base_model.pretraining()
         if recipe is None:
             return None
-        num_steps = _num_steps(recipe.training, recipe.num_tokens)
+        [num_steps] = steps_for_tokens(recipe.num_tokens, (), recipe.training.tokens_per_step)
         rows = self._rows(recipe.sequence_length, num_steps, recipe.training)
         spec = BaseSpec(
             base_model=base_model,
@@ -84,33 +88,62 @@ class PlannedTraining:
         return add_step(self.steps, make_step(spec, name, {"rows": rows}, axes))
 
     def _chain(self, variant: MethodEntry, base: Step | None) -> Step:
-        study = self.text.study
-        trained = self.text.base_model.geometry.trained_context
-        target, all_tokens = study.target_of(variant), study.train_tokens_of(variant)
-        left = all_tokens
+        study, base_model = self.text.study, self.text.base_model
+        target = study.target_of(variant)
+        lengths = ContextLengths(base_model.geometry.trained_context, target, target)
+        stages = variant.method.stages(lengths)
+        runs = [
+            _Run(f"{variant.name}-stage{number}", stage.method, stage.context, stage.context)
+            for number, stage in enumerate(stages, start=1)
+        ]
+        runs.append(_Run(variant.name, variant.method, target, study.train_length_of(variant)))
         choice = self._choice(variant) if variant.at_best else None
-        for number, stage in enumerate(
-            variant.method.stages(ContextLengths(trained, target, target)), start=1
-        ):
-            tokens = int(stage.share * all_tokens)
-            run = _Run(f"{variant.name}-stage{number}", stage.method, stage.context, stage.context)
-            base = self._finetune(variant, run, tokens, base, choice)
-            left -= tokens
-        run = _Run(variant.name, variant.method, target, study.train_length_of(variant))
-        return self._finetune(variant, run, left, base, choice)
+        per_step = [self._step_cost(variant, run) for run in runs]
+        counts = self._num_steps(variant, [stage.share for stage in stages], per_step)
+        self.costs[variant.name] = total_cost(
+            [cost.scaled(count) for cost, count in zip(per_step, counts, strict=True)]
+        )
+        for run, num_steps in zip(runs, counts, strict=True):
+            base = self._finetune(variant, run, num_steps, base, choice)
+        assert base is not None, "the last run has a step"
+        return base
+
+    def _step_cost(self, variant: MethodEntry, run: _Run) -> StepCost:
+        """Return the cost of one optimizer step of a run."""
+        tokens = self.text.study.training_of(variant).tokens_per_step
+        return finetune_cost(self.text.base_model, run.method, run.target, tokens, run.row_length)
+
+    def _num_steps(
+        self, variant: MethodEntry, shares: Sequence[float], per_step: Sequence[StepCost]
+    ) -> list[int]:
+        """Return the number of optimizer steps of each run, by the study's `match`."""
+        study = self.text.study
+        tokens = study.train_tokens_of(variant)
+        if study.match == "tokens":
+            return steps_for_tokens(tokens, shares, per_step[0].tokens)
+        flops = reference_flops(self.text.base_model, tokens, study.target_context)
+        return steps_for_flops(flops, shares, [cost.flops for cost in per_step])
 
     def _choice(self, variant: MethodEntry) -> Step:
         tune = self.text.study.tune
         assert tune is not None, "only `tune` adds entries that train at their best value"
-        axes = {"chosen_for": variant.label}
+        axes = {
+            "chosen_for": variant.label,
+            "validation": self.text.validation(self.steps).fingerprint,
+            "window": self.text.study.target_of(variant),
+        }
         trials = PlannedTraining(self.text, tune.seed, self.steps, axes)
         return plan_choice(self.text, self.steps, variant, tune, trials.checkpoint)
 
     def _finetune(
-        self, variant: MethodEntry, run: _Run, tokens: int, base: Step | None, choice: Step | None
+        self,
+        variant: MethodEntry,
+        run: _Run,
+        num_steps: int,
+        base: Step | None,
+        choice: Step | None,
     ) -> Step:
         base_model, training = self.text.base_model, self.text.study.training_of(variant)
-        num_steps = _num_steps(training, tokens)
         rows = self._rows(run.row_length, num_steps, training)
         spec = FinetuneSpec(
             base_model=base_model,
@@ -143,14 +176,3 @@ class PlannedTraining:
         if study.seeds_vary == "data":
             return {"seed": study.seeds[0], "data_seed": self.seed}
         return {"seed": self.seed, "data_seed": study.seeds[0]}
-
-
-def _num_steps(training: Training, tokens: int) -> int:
-    if tokens < training.tokens_per_step:
-        raise SpecError(
-            "train_tokens",
-            f"{tokens} tokens for one training run",
-            f"at least one step of training, {training.tokens_per_step} tokens",
-            "increase train_tokens or reduce training.tokens_per_step",
-        )
-    return tokens // training.tokens_per_step

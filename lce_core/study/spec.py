@@ -210,7 +210,11 @@ class StudySpec(BaseModel):
     """Context length in tokens to which the methods extend the base models."""
     train_tokens: int | None = Field(default=None, gt=0)
     """Number of tokens on which each tuned variant is trained, rounded down to whole optimizer
-    steps."""
+    steps. With `match: flops` it sets the FLOPs instead."""
+    match: Literal["tokens", "flops"] = "tokens"
+    """Training budget that is equal for all tuned variants. tokens: `train_tokens`, unless an entry
+    has its own. flops: what `train_tokens` tokens cost with the unmodified model's full attention
+    in rows of `target_context` tokens, to the nearest whole number of optimizer steps."""
     corpus: Corpus
     """Source of training and held-out text."""
     base_models: tuple[LanguageModel, ...] = Field(min_length=1)
@@ -256,6 +260,8 @@ class StudySpec(BaseModel):
 
     def train_tokens_of(self, variant: MethodEntry) -> int:
         """Return the number of tokens on which a tuned variant is trained.
+
+        With `match: flops` these are the tokens whose FLOPs with full attention it gets.
 
         Raises:
           SpecError: if neither the variant nor the study sets `train_tokens`.
@@ -312,6 +318,11 @@ class StudySpec(BaseModel):
         yield from in_trained_context(
             found, self.short_context_margins, variants, evaluated, contexts or {}, units
         )
+
+    @property
+    def validation_tokens(self) -> int:
+        """Maximum tokens per domain of the text that scores the trials of `tune`."""
+        return (self.tune and self.tune.validation_tokens) or self.evaluation.held_out_tokens
 
     @property
     def num_cells(self) -> int:
@@ -388,11 +399,43 @@ class StudySpec(BaseModel):
                 "choose another `seed` in `tune`",
             )
         _known_domains(tune.domains, self.corpus.domains())
+        window = max(self.target_of(variant) for variant in self.methods if variant.at_best)
+        if self.validation_tokens < window:
+            raise SpecError(
+                "tune.validation_tokens",
+                self.validation_tokens,
+                f"at least {window}, one window at the longest target context of the trials",
+                "raise `validation_tokens` in `tune`",
+            )
         for value in tune.values:
             try:
                 changed(self.training, tune.field, value)
             except ValidationError as error:
                 raise spec_error(error, "tune", Training) from None
+        return self
+
+    @model_validator(mode="after")
+    def _matched(self) -> StudySpec:
+        if self.match == "tokens":
+            return self
+        tuned = [variant for variant in self.methods if variant.tuned]
+        if not tuned or self.train_tokens is None:
+            missing = "`train_tokens`" if tuned else "tuned methods"
+            raise SpecError(
+                "match",
+                f"flops in a study without {missing}",
+                "tuned methods, and `train_tokens` of the study, whose FLOPs each of them gets",
+                f"add {missing}, or remove `match`",
+            )
+        for variant in tuned:
+            if variant.train_tokens is not None:
+                raise SpecError(
+                    "match",
+                    f"flops, and train_tokens {variant.train_tokens} of {variant.name}",
+                    "one budget for all tuned methods, from the study's `train_tokens`",
+                    "remove `train_tokens` of the entry (if its `recipe` sets it, write"
+                    " `train_tokens: null`), or remove `match`",
+                )
         return self
 
     @model_validator(mode="after")

@@ -44,7 +44,8 @@ class Tune(Section):
     """Seed of the trials. The study must not have it among its `seeds`, so that no trial is a
     reported run."""
     train_tokens: int | None = Field(default=None, gt=0)
-    """Training tokens of a trial. Defaults to those of the variant's reported runs."""
+    """Training tokens of a trial; with `match: flops` the tokens whose FLOPs a trial gets. Defaults
+    to those of the variant's reported runs."""
     validation_tokens: int | None = Field(default=None, gt=0)
     """Tokens of validation text per domain. Defaults to `evaluation.held_out_tokens`."""
     domains: tuple[str, ...] = ()

@@ -37,8 +37,14 @@ class Unit:
 
     @cached_property
     def needs(self) -> frozenset[str]:
-        """Fingerprints of the steps whose results this unit reads."""
-        return frozenset(parent for step in self.steps for parent in step.parents.values())
+        """Fingerprints of the steps that must be done before this unit starts.
+
+        A trial of `tune` also waits for the validation text that scores it, so that no trial trains
+        if there is none.
+        """
+        texts = (step.axes.get("validation") for step in self.steps)
+        parents = (parent for step in self.steps for parent in step.parents.values())
+        return frozenset(filter(None, (*parents, *texts)))
 
     @property
     def is_divisible(self) -> bool:

@@ -1,4 +1,4 @@
-"""Fixtures of tests that disturb a study: the small one, finished once in the whole suite.
+"""Fixtures that the whole suite makes once: the small study, finished, and its text.
 
 They are loaded with every test, on machines too that have nothing to run a study with: so what they
 need is imported where they need it.
@@ -47,3 +47,11 @@ def finished(made_once: Callable[[str, Callable[[Path], None]], Path], migrated:
 def text(finished: Path) -> tuple[str, str]:
     """The arguments that say where the small study's text lies."""
     return ("--data-folder", f"text={finished.parent / 'text'}")
+
+
+@pytest.fixture(scope="session")
+def library(made_once: Callable[[str, Callable[[Path], None]], Path]) -> Path:
+    """A folder with half a megabyte of the standard library as text files."""
+    from tests.support.studies import library_text
+
+    return made_once("library", lambda folder: library_text(folder / "text")) / "text"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -24,6 +25,8 @@ import yaml
 
 from catalog.queries import run_query
 from flows.settings import STUDIES
+from lce_core.study.plan import StudyPlan, compile_study
+from lce_core.study.study_file import parse_study
 from tasks.tracking.database import artifact_root, database, has_usable_database
 from tests.support.forked_commands import Ended, shared_forks
 
@@ -103,6 +106,12 @@ def library_text(folder: Path) -> None:
     for source in sorted((*library.glob("json/*.py"), *library.glob("email/*.py"))):
         name = f"{source.parent.name}-{source.stem}.txt"
         (folder / name).write_text(source.read_text(encoding="utf-8"), encoding="utf-8")
+
+
+def compiled(study: Mapping[str, Any], text: Path) -> StudyPlan:
+    """The plan of a study whose corpus is the folder `text`."""
+    written = yaml.safe_dump(json.loads(json.dumps(study)))  # JSON repeats what YAML would alias
+    return compile_study(parse_study(written, "study.yaml"), {"text": text})
 
 
 def write_study(folder: Path, study: Mapping[str, Any] = TINY, **changes: Any) -> str:

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 import torch
-import yaml
 from safetensors.torch import load_file
 
 from flows.settings import make_execution
@@ -19,9 +18,8 @@ from lce_core.errors import SpecError
 from lce_core.models import MODELS
 from lce_core.runners import Runner
 from lce_core.store.artifacts import Store
-from lce_core.study.plan import StudyPlan, compile_study
-from lce_core.study.study_file import parse_study
-from tests.support.studies import TINY, library_text
+from lce_core.study.plan import StudyPlan
+from tests.support.studies import TINY, compiled
 
 STUDY: dict[str, Any] = TINY | {
     "methods": ["none"],
@@ -30,16 +28,8 @@ STUDY: dict[str, Any] = TINY | {
 }
 
 
-@pytest.fixture(scope="module")
-def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("corpus") / "text"
-    library_text(folder)
-    return folder
-
-
-def planned(text: Path, **changes: Any) -> StudyPlan:
-    study = parse_study(yaml.safe_dump({**STUDY, **changes}), "seeds.yaml")
-    return compile_study(study, {"text": text})
+def planned(library: Path, **changes: Any) -> StudyPlan:
+    return compiled({**STUDY, **changes}, library)
 
 
 def seeds(plan: StudyPlan) -> list[tuple[int, int | None, int]]:
@@ -51,29 +41,29 @@ def seeds(plan: StudyPlan) -> list[tuple[int, int | None, int]]:
     ]
 
 
-def test_each_seed_has_its_own_data_and_weights_unless_the_study_fixes_one(text: Path) -> None:
-    assert seeds(planned(text)) == [(3, None, 3), (4, None, 4)]
-    assert seeds(planned(text, seeds_vary="data")) == [(3, None, 3), (3, 4, 4)]
-    assert seeds(planned(text, seeds_vary="weights")) == [(3, None, 3), (4, 3, 3)]
+def test_each_seed_has_its_own_data_and_weights_unless_the_study_fixes_one(library: Path) -> None:
+    assert seeds(planned(library)) == [(3, None, 3), (4, None, 4)]
+    assert seeds(planned(library, seeds_vary="data")) == [(3, None, 3), (3, 4, 4)]
+    assert seeds(planned(library, seeds_vary="weights")) == [(3, None, 3), (4, 3, 3)]
 
 
-def test_the_first_seed_is_the_same_run_in_each_form(text: Path) -> None:
-    plans = [planned(text, seeds_vary=vary) for vary in ("all", "data", "weights")]
+def test_the_first_seed_is_the_same_run_in_each_form(library: Path) -> None:
+    plans = [planned(library, seeds_vary=vary) for vary in ("all", "data", "weights")]
     first = [next(s for s in plan.steps.values() if s.kind == "base") for plan in plans]
     assert len({step.fingerprint for step in first}) == 1
 
 
-def test_weights_cannot_vary_if_the_study_does_not_draw_them(text: Path) -> None:
+def test_weights_cannot_vary_if_the_study_does_not_draw_them(library: Path) -> None:
     with pytest.raises(SpecError, match="a base model whose weights the study does not train"):
-        planned(text, base_models=["smollm2_135m"], seeds_vary="weights")
+        planned(library, base_models=["smollm2_135m"], seeds_vary="weights")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("vary", ["data", "weights"])
-def test_runs_differ_only_in_what_varies(vary: str, text: Path, tmp_path: Path) -> None:
-    plan, store = planned(text, seeds_vary=vary), Store(tmp_path / "home")
+def test_runs_differ_only_in_what_varies(vary: str, library: Path, tmp_path: Path) -> None:
+    plan, store = planned(library, seeds_vary=vary), Store(tmp_path / "home")
     store.prepare()
-    options = {"home": store.home, "device": "cpu", "data_folders": {"text": text}}
+    options = {"home": store.home, "device": "cpu", "data_folders": {"text": library}}
     runner = Runner(store, make_execution(options), lambda event: None)
     found, losses = [], []
     for step in plan.steps.values():

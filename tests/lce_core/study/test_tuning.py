@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
-import yaml
 from torch.nn.functional import cross_entropy
 from transformers import AutoModelForCausalLM
 
@@ -31,9 +30,10 @@ from lce_core.errors import DataError, SpecError
 from lce_core.runners import Runner
 from lce_core.store.artifacts import Store
 from lce_core.store.records import Record
-from lce_core.study.plan import StudyPlan, compile_study
-from lce_core.study.study_file import parse_study
-from tests.support.studies import TINY, library_text
+from lce_core.study.plan import StudyPlan
+from lce_core.study.progress import StepState
+from lce_core.study.units import dependents, units_to_do
+from tests.support.studies import TINY, compiled
 
 RATES = [1.0e-5, 2.0e-3, 1.0]
 """The last one is so high that a trial with it cannot be the best."""
@@ -51,28 +51,16 @@ STUDY: dict[str, Any] = TINY | {
 }
 
 
-@pytest.fixture(scope="module")
-def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("corpus") / "text"
-    library_text(folder)
-    return folder
-
-
-def planned(text: Path, **changes: Any) -> StudyPlan:
-    return compiled({**STUDY, **changes}, text)
-
-
-def compiled(study: dict[str, Any], text: Path) -> StudyPlan:
-    written = yaml.safe_dump(json.loads(json.dumps(study)))  # JSON repeats what YAML would alias
-    return compile_study(parse_study(written, "fair.yaml"), {"text": text})
+def planned(library: Path, **changes: Any) -> StudyPlan:
+    return compiled({**STUDY, **changes}, library)
 
 
 @pytest.fixture(scope="module")
-def computed(text: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[StudyPlan, Store]:
+def computed(library: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[StudyPlan, Store]:
     """The study with all its steps in a store, parents first."""
-    plan, store = planned(text), Store(tmp_path_factory.mktemp("home"))
+    plan, store = planned(library), Store(tmp_path_factory.mktemp("home"))
     store.prepare()
-    options = {"home": store.home, "device": "cpu", "data_folders": {"text": text}}
+    options = {"home": store.home, "device": "cpu", "data_folders": {"text": library}}
     runner = Runner(store, make_execution(options), lambda event: None)
     assert {runner.ensure(step) for step in plan.steps.values()} == {"computed"}
     store.studies.save_plan("fair", plan.to_json(), "fair.yaml")
@@ -85,8 +73,8 @@ def folder_of(store: Store, fingerprint: str) -> Path:
     return folder
 
 
-def test_every_tuned_method_gets_the_same_trials(text: Path) -> None:
-    plan = planned(text)
+def test_every_tuned_method_gets_the_same_trials(library: Path) -> None:
+    plan = planned(library)
     trials = [step for step in plan.steps.values() if "_trial" in step.name]
     runs = [step for step in trials if step.kind == "finetune"]
     settings = [
@@ -102,9 +90,9 @@ def test_every_tuned_method_gets_the_same_trials(text: Path) -> None:
     assert len(runs) == len(scored) == 6
 
 
-def test_a_method_stands_in_the_study_with_the_common_and_with_its_own_value(text: Path) -> None:
-    plan = planned(text)
-    without = compiled({key: value for key, value in STUDY.items() if key != "tune"}, text)
+def test_a_method_stands_in_the_study_with_the_common_and_with_its_own_value(library: Path) -> None:
+    plan = planned(library)
+    without = compiled({key: value for key, value in STUDY.items() if key != "tune"}, library)
     names = [variant.name for variant in plan.study.methods]
     assert names == ["none", "none-tuned", "none_best-tuned", "pi-tuned", "pi_best-tuned"]
     assert set(without.steps) < set(plan.steps)
@@ -113,19 +101,19 @@ def test_a_method_stands_in_the_study_with_the_common_and_with_its_own_value(tex
     assert {cell.seed for cell in plan.cells} == set(STUDY["seeds"])
 
 
-def test_names_at_the_best_value_can_be_used_in_the_study_file(text: Path) -> None:
+def test_names_at_the_best_value_can_be_used_in_the_study_file(library: Path) -> None:
     expects = [{"better": "pi_best-tuned", "than": ["none_best-tuned"], "benchmark": "perplexity"}]
     methods = [*STUDY["methods"], {"name": "yarn", "tuned": True, "start_from": "pi_best-tuned"}]
-    plan = planned(text, expects=expects, methods=methods)
+    plan = planned(library, expects=expects, methods=methods)
     starts = {s.name: s.parents["base"] for s in plan.steps.values() if s.kind == "finetune"}
     at_tuning_seed = plan.steps[starts["toy_llama-yarn_trial1-tuned-s1000"]]
     assert at_tuning_seed.name == "toy_llama-pi_best-tuned-s1000"
     assert plan.to_json()["expects"][0]["method"] == "pi_best"
 
 
-def test_an_entry_with_another_value_of_its_own_keeps_it(text: Path) -> None:
+def test_an_entry_with_another_value_of_its_own_keeps_it(library: Path) -> None:
     own = {"name": "pi", "tuned": True, "training": {"learning_rate": 0.1}}
-    plan = planned(text, methods=[{"name": "none", "tuned": True}, own])
+    plan = planned(library, methods=[{"name": "none", "tuned": True}, own])
     names = [variant.name for variant in plan.study.methods]
     assert names == ["none-tuned", "none_best-tuned", "pi-tuned"]
 
@@ -146,6 +134,11 @@ def test_an_entry_with_another_value_of_its_own_keeps_it(text: Path) -> None:
         ({"learning_rate": RATES}, {"methods": ["none"]}, "got a study without tuned methods"),
         ({"learning_rate": RATES, "train_tokens": 10}, {}, "10 tokens for one training run"),
         (
+            {"learning_rate": RATES, "validation_tokens": 127},
+            {},
+            "tune.validation_tokens: got 127; expected at least 128, one window",
+        ),
+        (
             {"learning_rate": RATES},
             {"methods": [{"name": "pi", "label": "p" * 60, "tuned": True}]},
             "characters",
@@ -153,10 +146,10 @@ def test_an_entry_with_another_value_of_its_own_keeps_it(text: Path) -> None:
     ],
 )
 def test_a_search_that_would_not_be_fair_is_refused(
-    tune: dict[str, Any], other: dict[str, Any], named: str, text: Path
+    tune: dict[str, Any], other: dict[str, Any], named: str, library: Path
 ) -> None:
     with pytest.raises(SpecError) as raised:
-        planned(text, tune=tune, **other)
+        planned(library, tune=tune, **other)
     assert named in str(raised.value)
 
 
@@ -219,16 +212,47 @@ def test_no_document_is_both_validation_text_and_reported_text(
 
 @pytest.mark.slow
 def test_without_text_beyond_the_reported_text_nothing_is_chosen(
-    text: Path, tmp_path: Path
+    library: Path, tmp_path: Path
 ) -> None:
-    plan = planned(text, evaluation={"held_out_tokens": 10**7})
+    plan = planned(library, evaluation={"held_out_tokens": 10**7})
     store = Store(tmp_path / "home")
     store.prepare()
-    options = {"home": store.home, "device": "cpu", "data_folders": {"text": text}}
+    options = {"home": store.home, "device": "cpu", "data_folders": {"text": library}}
     runner = Runner(store, make_execution(options), lambda event: None)
     step = next(s for s in plan.steps.values() if s.name.endswith("-validation"))
     with pytest.raises(DataError, match="no held-out text beyond the 10,000,000 reported tokens"):
         runner.ensure(step)
+
+
+def test_trials_wait_for_the_validation_text_and_fall_with_it(library: Path) -> None:
+    plan = planned(library)
+    units = units_to_do(plan, {name: StepState("missing", "") for name in plan.steps})
+    text = next(name for name, s in plan.steps.items() if s.name.endswith("-validation"))
+    trials = {unit.name for unit in units if "_trial" in unit.name}
+    assert len(trials) == 12
+    assert trials < {unit.name for unit in dependents(units, {text})}
+    common = [unit for unit in units if unit.name.endswith("pi-tuned-s0")]
+    assert [unit.kind for unit in common] == ["finetune"]
+    assert not dependents(common, {text})
+
+
+@pytest.mark.slow
+def test_no_trial_trains_if_validation_text_is_shorter_than_a_window(
+    library: Path, tmp_path: Path
+) -> None:
+    corpus = planned(library).study.corpus
+    held_out = [file for file in library.iterdir() if corpus.split(file.name) == "held_out"]
+    # Documents have 100 tokens, and only the last one starts after the reported text.
+    few = {"held_out_tokens": 100 * (len(held_out) - 1), "held_out_document_tokens": 100}
+    plan = planned(library, evaluation=few, tune={**STUDY["tune"], "validation_tokens": 4096})
+    store = Store(tmp_path / "home")
+    store.prepare()
+    options = {"home": store.home, "device": "cpu", "data_folders": {"text": library}}
+    runner = Runner(store, make_execution(options), lambda event: None)
+    trial = next(s for s in plan.steps.values() if s.kind == "finetune" and "_trial" in s.name)
+    runner.ensure(plan.steps[trial.axes["validation"]])
+    with pytest.raises(DataError, match="got 100 tokens; expected at least 128 tokens, one window"):
+        runner.ensure(trial)
 
 
 @pytest.mark.slow

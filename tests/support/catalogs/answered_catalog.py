@@ -77,7 +77,7 @@ def written(
     """
     study = {
         "study": "s", "hypothesis": hypothesis, "target_context": 512, "base_model": BASE_MODEL,
-        "trained_context": trained, "looks": looks and list(looks),
+        "trained_context": trained, "looks": looks and list(looks), "match": "tokens",
     }  # fmt: skip
     rows: dict[str, list[dict[str, Any]]] = {"study": [study]}
     if expects:

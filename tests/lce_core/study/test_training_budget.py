@@ -1,0 +1,212 @@
+"""`match: flops`: every tuned method gets the same training FLOPs, in whole optimizer steps.
+
+Budgets are computed by hand from the toy model's sizes. What the planned runs cost is summed with
+the cost model of steps, which has tests of its own.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from catalog.build import build_catalog
+from catalog.queries import run_query
+from dashboards.report import report_page
+from flows.settings import make_execution
+from lce_core.errors import SpecError
+from lce_core.methods import METHODS
+from lce_core.runners import Runner
+from lce_core.store.artifacts import Store
+from lce_core.store.records import Record
+from lce_core.store.steps import Step
+from lce_core.study.plan import StudyPlan
+from lce_core.study.step_kinds import step_cost
+from lce_core.study.training_budget import steps_for_flops
+from tests.support.studies import TINY, compiled
+
+TOY_WEIGHTS = 2 * (4 * 96 * 96 + 3 * 96 * 256) + 96 * 392
+"""Of toy_llama: two layers of width 96 with 256 in the MLP, 392 tokens in the vocabulary."""
+STEP = 2048
+"""Tokens of an optimizer step."""
+STUDY: dict[str, Any] = TINY | {
+    "study": "matched",
+    "target_context": 512,
+    "train_tokens": 20 * STEP,
+    "match": "flops",
+    "base_models": [{"name": "toy_llama", "steps": 4}],
+    "training": {"learning_rate": 1.0e-3, "tokens_per_step": STEP},
+    "benchmarks": [
+        {"name": "perplexity", "profile": "tiny", "lengths": [128], "domains": ["code"]}
+    ],
+}
+TRAINABLE = [name for name in METHODS.names() if METHODS.load(name).training != "none"]
+LORA = {"name": "longlora", "tuned": True}
+SHORT = {"name": "yarn", "tuned": True, "train_length": 128, "train_positions": "pose"}
+
+
+def by_hand(tokens: int, length: int) -> float:
+    """FLOPs of training all weights of toy_llama with full attention: 3 x (products, attention)."""
+    return tokens * 3 * (2 * TOY_WEIGHTS + 4 * 2 * 96 * length / 2)
+
+
+def planned(library: Path, *methods: Any, **changes: Any) -> StudyPlan:
+    return compiled({**STUDY, "methods": list(methods), **changes}, library)
+
+
+def runs(plan: StudyPlan, seed: int = 0) -> list[Step]:
+    """Fine-tuning runs of the study's seed."""
+    found = [step for step in plan.steps.values() if step.kind == "finetune"]
+    return [step for step in found if step.axes["seed"] == seed]
+
+
+def steps_by_method(plan: StudyPlan, seed: int = 0) -> dict[str, int]:
+    return {run.axes["method"]: run.spec["num_steps"] for run in runs(plan, seed)}
+
+
+@pytest.mark.parametrize("name", TRAINABLE)
+@settings(max_examples=8)
+@given(target=st.sampled_from([256, 512, 1024, 2048]), tokens=st.integers(12 * STEP, 10**6))
+def test_each_trainable_method_gets_the_budget_within_half_a_step(
+    library: Path, name: str, target: int, tokens: int
+) -> None:
+    entry = {"name": name, "tuned": True}
+    plan = planned(library, entry, target_context=target, train_tokens=tokens)
+    spent = sum(step_cost(run).all_flops for run in runs(plan))
+    last = runs(plan)[-1]
+    one_step = step_cost(last).all_flops / last.spec["num_steps"]
+    assert abs(spent - by_hand(tokens, target)) <= one_step * 0.500001
+    [cell] = plan.cells
+    assert cell.train_flops == pytest.approx(spent)
+    assert cell.train_tokens == STEP * sum(run.spec["num_steps"] for run in runs(plan))
+
+
+@given(
+    num_steps=st.floats(1, 1e6),
+    parts=st.lists(st.tuples(st.floats(0.05, 1), st.floats(1, 50)), min_size=1, max_size=4),
+)
+def test_stages_share_tokens_and_meet_the_budget(
+    num_steps: float, parts: list[tuple[float, float]]
+) -> None:
+    total = sum(share for share, _ in parts)
+    shares, costs = [share / total for share, _ in parts], [cost for _, cost in parts]
+    budget = num_steps * sum(map(float.__mul__, shares, costs))
+    counts = steps_for_flops(budget, shares[:-1], costs)
+    assert min(counts) >= 1
+    for share, count in zip(shares[:-1], counts[:-1], strict=True):
+        assert count == 1 or abs(count - share * num_steps) <= 0.500001
+    if counts[-1] > 1:
+        spent = sum(count * cost for count, cost in zip(counts, costs, strict=True))
+        assert math.isclose(spent, budget, rel_tol=1e-9, abs_tol=costs[-1] * 0.500001)
+
+
+def test_cheaper_methods_train_on_more_tokens_by_numbers_computed_by_hand(library: Path) -> None:
+    # Half of the heads attend in blocks of 128 tokens (64 keys on average), half in three of them
+    # and two of 64 tokens (56 keys). Frozen weights get no gradient.
+    frozen = 2 * 2 * TOY_WEIGHTS + 3 * 4 * 2 * 96 * (64 + 56) / 2
+    plan = planned(library, {"name": "none", "tuned": True}, LORA, SHORT)
+    assert steps_by_method(plan) == {
+        "none": 20,
+        "longlora": round(by_hand(20, 512) / frozen),
+        "yarn": round(20 * by_hand(1, 512) / by_hand(1, 128)),
+    }
+    assert steps_by_method(plan)["longlora"] > 30
+
+
+def test_a_matched_token_budget_is_the_default_and_changes_no_fingerprint(library: Path) -> None:
+    methods = {"name": "none", "tuned": True}, LORA
+    study = {key: value for key, value in STUDY.items() if key != "match"}
+    default = compiled({**study, "methods": list(methods)}, library)
+    tokens = planned(library, *methods, match="tokens")
+    assert list(default.steps) == list(tokens.steps)
+    assert default.to_json() == tokens.to_json()
+    assert "match" not in default.to_json()
+    assert steps_by_method(default) == {"none": 20, "longlora": 20}
+    # Full attention at the target context is the reference, so its runs are the same with both.
+    flops = planned(library, *methods)
+    same = {run.fingerprint for run in runs(flops)} & set(tokens.steps)
+    assert [tokens.steps[one].axes["method"] for one in same] == ["none"]
+
+
+def test_weights_of_another_entry_have_its_budget_and_frozen_ones_none(library: Path) -> None:
+    other = {"name": "pi", "label": "borrowed", "weights_of": "yarn-tuned"}
+    cells = planned(library, "none", SHORT, other).cells
+    assert [cell.train_tokens for cell in cells] == [None, *[cells[1].train_tokens] * 2]
+    assert cells[1].train_flops == cells[2].train_flops
+    assert cells[1].train_flops == pytest.approx(by_hand(20 * STEP, 512), rel=0.02)
+
+
+def test_trials_follow_the_same_rule(library: Path) -> None:
+    tune = {"learning_rate": [1.0e-4, 1.0e-3]}
+    plan = planned(library, {"name": "none", "tuned": True}, LORA, tune=tune)
+    reported, trials = steps_by_method(plan), steps_by_method(plan, seed=1000)
+    assert set(trials) == {f"{name}_trial{n}" for name in ("none", "longlora") for n in (1, 2)}
+    assert all(trials[name] == reported[name.partition("_")[0]] for name in trials)
+    shorter = planned(
+        library, {"name": "none", "tuned": True}, LORA, tune={**tune, "train_tokens": 10 * STEP}
+    )
+    assert steps_by_method(shorter) == reported
+    halves = steps_by_method(shorter, seed=1000)
+    assert halves["none_trial1"] == 10
+    assert halves["longlora_trial1"] == pytest.approx(reported["longlora"] / 2, abs=1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"match": "flop"}, "match: got 'flop'; expected 'tokens' or 'flops'"),
+        ({"methods": ["none"]}, "match: got flops in a study without tuned methods"),
+        ({"train_tokens": None}, "match: got flops in a study without `train_tokens`"),
+        (
+            {"methods": [{**LORA, "train_tokens": STEP}]},
+            "match: got flops, and train_tokens 2048 of longlora-tuned; expected one budget",
+        ),
+        (
+            {"methods": [{**LORA, "training": {"recipe": "longlora"}}]},
+            "match: got flops, and train_tokens 2097152000 of longlora-tuned",
+        ),
+    ],
+)
+def test_budgets_that_cannot_be_equal_are_refused(
+    library: Path, changes: dict[str, Any], named: str
+) -> None:
+    with pytest.raises(SpecError, match=re.escape(named)):
+        compiled({**STUDY, "methods": [LORA], **changes}, library)
+
+
+def test_an_entry_can_use_a_recipe_without_its_number_of_tokens(library: Path) -> None:
+    settings_of_it = {"recipe": "longlora", "tokens_per_step": STEP}
+    plan = planned(library, {**LORA, "train_tokens": None, "training": settings_of_it})
+    assert plan.cells[0].train_flops == pytest.approx(by_hand(20 * STEP, 512), rel=0.02)
+
+
+@pytest.mark.slow
+def test_a_study_of_two_methods_trains_what_its_plan_says(library: Path, tmp_path: Path) -> None:
+    plan = planned(library, {"name": "none", "tuned": True}, LORA, train_tokens=2 * STEP)
+    store = Store(tmp_path / "home")
+    store.prepare()
+    options = {"home": store.home, "device": "cpu", "data_folders": {"text": library}}
+    runner = Runner(store, make_execution(options), lambda event: None)
+    assert {runner.ensure(step) for step in plan.steps.values()} == {"computed"}
+    store.studies.save_plan("matched", plan.to_json(), "matched.yaml")
+    catalog = build_catalog(store)
+    asked = "SELECT method, train_tokens, train_flops FROM cells ORDER BY method DESC"
+    rows = run_query(catalog, asked)[1]
+    assert [row[:2] for row in rows] == [("none", 2 * STEP), ("longlora", 4 * STEP)]
+    for run, (method, tokens, flops) in zip(runs(plan), rows, strict=True):
+        folder = store.find(run.fingerprint)
+        assert folder is not None
+        assert run.axes["method"] == method
+        assert Record.read(folder).result["tokens"] == tokens
+        assert flops == pytest.approx(by_hand(2 * STEP, 512), rel=0.15)
+    assert run_query(catalog, "SELECT DISTINCT match FROM studies")[1] == [("flops",)]
+    factors = run_query(catalog, "SELECT DISTINCT factor FROM control_violations")[1]
+    assert ("training tokens",) not in factors
+    page = report_page(catalog, "matched")
+    assert "Training FLOPs are matched" in page
+    assert "training FLOPs" in page
