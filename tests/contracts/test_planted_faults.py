@@ -208,6 +208,11 @@ METHOD_FAULTS: dict[str, tuple[str, tuple[Change, ...], methods.MethodCheck]] = 
         (('family = "interpolation"', 'family = "scaling"'),),
         methods.check_form,
     ),
+    "attention that follows the length and is not said to": (
+        "string",
+        (("        return True\n", "        return False\n"),),
+        methods.check_length_dependence,
+    ),
     "a window called exact": (
         "lm_infinite",
         (("exact_attention = False", "exact_attention = True"),),
