@@ -185,7 +185,12 @@ class AlignedScores:
         return np.round(gaps / np.bincount(self.clusters) / scale, 12)
 
     def _seed_error(self, first: int, second: int) -> tuple[float, float]:
-        """Return standard error and degrees of freedom from training seeds; (0, inf) without."""
+        """Return standard error and degrees of freedom from training seeds; (0, inf) without.
+
+        Of the groups that contain both methods, the one with more degrees of freedom applies. It
+        follows from the study's design, not from its scores. For methods that evaluate the same
+        checkpoints the whole study's variances are too large rather than too small.
+        """
         pair = [self.originals[method] for method in (first, second)]
         trained = [method for method in pair if method in self.trained]
         if not trained:
@@ -194,7 +199,8 @@ class AlignedScores:
             methods, found = self.variances[-1]
             variances, freedom = found.alone, found.alone_freedom
         else:
-            methods, found = next(one for one in self.variances if {*trained} <= {*one[0]})
+            groups = [one for one in self.variances if {*trained} <= {*one[0]}]
+            methods, found = max(groups, key=lambda one: one[1].paired_freedom)
             variances, freedom = found.paired, found.paired_freedom
         variance = sum(float(variances[methods.index(method)]) for method in trained)
         return math.sqrt(variance / len(self.by_seed)), freedom
