@@ -90,6 +90,22 @@ def test_every_method_is_shown_in_80_columns(method: str, tmp_path: Path) -> Non
     assert drawn.tag.endswith("svg")
 
 
+def test_pairs_without_rotation_are_named_and_have_no_wavelength(tmp_path: Path) -> None:
+    (head,) = data("inspect", "hard_clip", "--target", "32768")["heads"]
+    clipped = [pair for pair in head["pairs"] if pair["state"] == "no rotation"]
+    assert [pair["pair"] for pair in clipped] == list(range(44, 64))
+    assert {pair["wavelength_after"] for pair in clipped} == {None}
+    assert {pair["turns_request"] for pair in clipped} == {0}
+    picture = tmp_path / "picture.svg"
+    said = asked("inspect", "hard_clip", "--target", "32768", "--out", str(picture))
+    assert len(re.findall(r" inf +inf .* no rotation", said)) == 20
+    assert picture.read_text("utf-8").count('<circle class="dot') == 44
+    # Without any rotation, every sum of cosines is the number of pairs.
+    said = asked("inspect", "p_rope", "--set", "p=0.0", "--out", str(picture))
+    assert "p_rope: L_theta > 16,777,216; B_m < 0 at 0 of 32,769 distances" in said
+    assert "no rotation: 64 pairs" in picture.read_text("utf-8")
+
+
 def test_parameters_are_given_as_in_a_study() -> None:
     found = data("inspect", "pi", "--set", "scale=2.5", "--target", "8192")
     assert found["method"]["scale"] == 2.5

@@ -189,6 +189,79 @@ def test_llama3_equals_its_published_rule_in_40_digits(
 
 
 @unhurried
+@given(dims, bases, st.floats(0, 1, exclude_max=True))
+def test_p_rope_equals_transformers_proportional(dim: int, base: float, p: float) -> None:
+    geometry = shape(dim, base, 4096)
+    expected, _ = reference("proportional", geometry, partial_rotary_factor=p)
+    table = make("p_rope", p=p).rope_table(geometry, ContextLengths(4096, 4096, 1))
+    np.testing.assert_allclose(table.inv_freq, expected, rtol=1e-5)
+
+
+@unhurried
+@given(dims, bases, st.data())
+def test_hard_clip_of_n_pairs_is_p_rope_of_all_others(
+    dim: int, base: float, data: st.DataObject
+) -> None:
+    count = data.draw(st.integers(1, dim // 2))
+    geometry, lengths = shape(dim, base, 4096), ContextLengths(4096, 4096, 1)
+    clipped = make("hard_clip", num_clipped=count).rope_table(geometry, lengths).inv_freq
+    # The share is raised by less than a pair, so that rounding down to whole pairs is certain.
+    share = make("p_rope", p=1 - (2 * count - 0.5) / dim).rope_table(geometry, lengths).inv_freq
+    assert (clipped == share).all()
+    assert np.count_nonzero(clipped) == dim // 2 - count
+
+
+@unhurried
+@given(dims, bases, st.data())
+def test_cope_lies_between_hard_clip_and_no_extension(
+    dim: int, base: float, data: st.DataObject
+) -> None:
+    """Half a cosine is symmetric: the weights of mirrored pairs add up to 1."""
+    count = data.draw(st.integers(2, dim // 2))
+    geometry, lengths = shape(dim, base, 4096), ContextLengths(4096, 4096, 1)
+    own = make("none").rope_table(geometry, lengths).inv_freq
+    weights = make("cope", num_clipped=count).rope_table(geometry, lengths).inv_freq / own
+    assert (weights[: dim // 2 - count] == 1).all()
+    last = weights[dim // 2 - count :]
+    np.testing.assert_allclose(last + last[::-1], 1, rtol=1e-12)
+    assert (np.diff(last) < 0).all()
+    assert (last[0], last[-1]) == (1, 0)
+
+
+@unhurried
+@given(dims, bases, contexts, scales)
+def test_resonance_rounds_the_wavelengths_of_transformers_yarn(
+    dim: int, base: float, context: int, scale: float
+) -> None:
+    geometry = shape(dim, base, context)
+    yarn, attention_factor = reference(
+        "yarn", geometry, factor=scale, original_max_position_embeddings=context
+    )
+    table = make("resonance", scale=scale).rope_table(geometry, ContextLengths(context, context, 1))
+    assert table.attention_factor == pytest.approx(attention_factor, rel=1e-12)
+    wavelengths = 2 * np.pi / table.inv_freq
+    assert (np.abs(wavelengths - 2 * np.pi / yarn) <= 0.5 + 1e-5 * wavelengths).all()
+    if scale > 1:
+        np.testing.assert_allclose(wavelengths, np.round(wavelengths), rtol=1e-12)
+
+
+@unhurried
+@given(
+    dims, bases, st.floats(1.1, 16), st.sampled_from(["yarn", "pi", "ntk_aware", "none"]),
+)  # fmt: skip
+def test_resonance_repeats_the_rotation_of_a_pair_after_its_wavelength(
+    dim: int, base: float, scale: float, over: str
+) -> None:
+    method = make("resonance", scale=scale, over=over)
+    inv_freq = method.rope_table(shape(dim, base, 4096), ContextLengths(4096, 4096, 1)).inv_freq
+    fast = inv_freq[inv_freq > 2 * np.pi / 4096]
+    positions = np.arange(64)[:, None]
+    later = positions + 5 * np.round(2 * np.pi / fast)
+    turned = [np.exp(1j * at * fast) for at in (positions, later)]
+    np.testing.assert_allclose(turned[0], turned[1], atol=1e-9)
+
+
+@unhurried
 @given(dims, bases, contexts, scales)
 def test_ntk_by_parts_is_yarn_by_the_papers_ramp_without_temperature(
     dim: int, base: float, context: int, scale: float
@@ -370,6 +443,7 @@ def test_dynamic_methods_depend_on_length_where_they_say_so(
         ({"name": "pi", "scale": 0.5}, "pi.scale: got 0.5; expected a scale of at least 1"),
         ({"name": "ntk_aware", "scale": 0.99}, "ntk_aware.scale"),
         ({"name": "yarn", "scale": 0.0}, "yarn.scale"),
+        ({"name": "cope", "num_clipped": 17}, r"cope\.num_clipped: got 17; .*16 frequency pairs"),
         ({"name": "yarn", "beta_slow": 21.0}, r"yarn\.beta_slow.*20.37 turns"),
         ({"name": "dynamic_yarn", "beta_slow": 21.0}, r"dynamic_yarn\.beta_slow"),
         ({"name": "ntk_by_parts", "beta_slow": 21.0}, r"ntk_by_parts\.beta_slow"),

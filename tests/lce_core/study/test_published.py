@@ -250,6 +250,10 @@ FORMS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
             "truncate": st.booleans() | st.none(),
         },
     ),
+    "proportional": (
+        {"partial_rotary_factor": st.floats(0, 1)},
+        {"factor": FACTOR},
+    ),
     "longrope": (
         {"short_factor": DIVISORS, "long_factor": DIVISORS},
         {
