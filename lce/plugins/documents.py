@@ -186,8 +186,11 @@ def exports_table() -> str:
     titles = [f"{model.plugin_name}, to {_EXPORT_TARGET:,} tokens" for model in models]
     lines = [f"| method | {' | '.join(titles)} |", "|---|---|---|"]
     for name in METHODS.names():
-        method = METHODS.load(name)()
-        cells = [_exported(method, model.geometry) for model in models]
+        method = METHODS.load(name)
+        if any(field.is_required() for field in method.model_fields.values()):
+            cells = ["depends on its required parameters"] * len(models)
+        else:
+            cells = [_exported(method(), model.geometry) for model in models]
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 

@@ -10,6 +10,12 @@ from lce_core.contracts.tiny_models import BASES, LENGTHS
 from lce_core.methods import METHODS, Method
 
 over_bases = pytest.mark.parametrize("base", BASES, ids=["llama", "llama-gqa", "phi"])
+WITH_DEFAULTS = [
+    name
+    for name in METHODS.names()
+    if not any(field.is_required() for field in METHODS.load(name).model_fields.values())
+]
+"""Methods that a study may name without parameters."""
 over_methods = pytest.mark.parametrize("name", METHODS.names())
 
 

@@ -18,7 +18,7 @@ import pytest
 from typer.testing import CliRunner
 
 from lce.cli import app
-from lce_core.methods import METHODS
+from tests.support.extended_models import WITH_DEFAULTS
 
 LLAMA = [2 * math.pi * 10_000 ** (i / 64) for i in range(64)]
 """Wavelengths in tokens of Llama-2-7B."""
@@ -80,7 +80,7 @@ def test_the_base_model_by_itself_extrapolates_the_pairs_that_never_turned() -> 
     assert {pair["state"] for pair in head["pairs"]} == {"unchanged"}
 
 
-@pytest.mark.parametrize("method", METHODS.names())
+@pytest.mark.parametrize("method", WITH_DEFAULTS)
 def test_every_method_is_shown_in_80_columns(method: str, tmp_path: Path) -> None:
     picture = tmp_path / "picture.svg"
     said = asked("inspect", method, "--target", "32768", "--out", str(picture))

@@ -18,6 +18,7 @@ from lce_core.extension.extended_model import ExtendedModel
 from lce_core.extension.extending import extend
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
+from tests.support.extended_models import WITH_DEFAULTS
 
 BASE = MODELS.parse({"name": "toy_llama"}, "test")
 
@@ -50,7 +51,7 @@ def test_greedy_decoding_is_that_of_transformers(length: int) -> None:
     np.testing.assert_array_equal(np.stack(found), expected.numpy())
 
 
-@pytest.mark.parametrize("method", METHODS.names())
+@pytest.mark.parametrize("method", WITH_DEFAULTS)
 def test_cached_decoding_is_decoding_from_scratch_at_every_step(method: str) -> None:
     extended = _extended(method)
     prompts = _prompts(2, 160)

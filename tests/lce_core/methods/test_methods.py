@@ -10,15 +10,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mpmath import mp, mpf
 from transformers import LlamaConfig
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from lce_core.errors import SpecError
 from lce_core.evidence import LLAMA2_7B, PHI2
 from lce_core.methods import METHODS, Method
+from lce_core.methods.longrope import PHI3, PHI3_LONG, PHI3_SHORT
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
 EXTENSIONS = (
@@ -262,6 +265,47 @@ def test_resonance_repeats_the_rotation_of_a_pair_after_its_wavelength(
 
 
 @unhurried
+@given(dims, bases, contexts, st.integers(1, 32), st.integers(1, 64), st.data())
+def test_longrope_equals_transformers_longrope_below_and_beyond_the_trained_context(
+    dim: int, base: float, context: int, ratio: int, part: int, data: st.DataObject
+) -> None:
+    factors = st.lists(st.floats(0.5, 64), min_size=dim // 2, max_size=dim // 2)
+    short, long = data.draw(factors), data.draw(factors)
+    geometry, target = shape(dim, base, context), ratio * context + 1
+    length = max(1, target * part // 64)
+    # transformers takes the scale of the attention factor from the ratio of the two contexts.
+    config = LlamaConfig(
+        head_dim=dim, hidden_size=dim, num_attention_heads=1, max_position_embeddings=target,
+        rope_parameters={
+            "rope_type": "longrope", "rope_theta": base, "short_factor": short,
+            "long_factor": long, "original_max_position_embeddings": context,
+        },
+    )  # fmt: skip
+    expected, attention_factor = ROPE_INIT_FUNCTIONS["longrope"](config, seq_len=length)
+    method = make("longrope", long_factors=long, short_factors=short)
+    table = method.rope_table(geometry, ContextLengths(context, target, length))
+    np.testing.assert_allclose(table.inv_freq, expected.double().numpy(), rtol=1e-5)
+    assert table.attention_factor == pytest.approx(attention_factor, rel=1e-12)
+
+
+def test_longrope_with_the_factors_of_phi_3_is_its_stock_layer() -> None:
+    config = LlamaConfig(
+        head_dim=96, hidden_size=3072, num_attention_heads=32, max_position_embeddings=131072,
+        original_max_position_embeddings=4096, rope_theta=10000.0,
+        rope_scaling={
+            "type": "longrope", "short_factor": list(PHI3_SHORT), "long_factor": list(PHI3_LONG)
+        },
+    )  # fmt: skip
+    method = make("longrope", long_factors=list(PHI3_LONG), short_factors=list(PHI3_SHORT))
+    for length in (4096, 4097, 131072):
+        theirs = LlamaRotaryEmbedding(config)
+        theirs(torch.zeros(1), torch.tensor([[length - 1]]))
+        table = method.rope_table(PHI3, ContextLengths(4096, 131072, length))
+        np.testing.assert_allclose(table.inv_freq, theirs.inv_freq.double().numpy(), rtol=1e-6)
+        assert table.attention_factor == pytest.approx(theirs.attention_scaling, rel=1e-12)
+
+
+@unhurried
 @given(dims, bases, contexts, scales)
 def test_ntk_by_parts_is_yarn_by_the_papers_ramp_without_temperature(
     dim: int, base: float, context: int, scale: float
@@ -443,6 +487,10 @@ def test_dynamic_methods_depend_on_length_where_they_say_so(
         ({"name": "pi", "scale": 0.5}, "pi.scale: got 0.5; expected a scale of at least 1"),
         ({"name": "ntk_aware", "scale": 0.99}, "ntk_aware.scale"),
         ({"name": "yarn", "scale": 0.0}, "yarn.scale"),
+        (
+            {"name": "longrope", "long_factors": [2.0] * 15},
+            r"longrope\.long_factors: got 15 factors; .*16 frequency pairs",
+        ),
         ({"name": "cope", "num_clipped": 17}, r"cope\.num_clipped: got 17; .*16 frequency pairs"),
         ({"name": "yarn", "beta_slow": 21.0}, r"yarn\.beta_slow.*20.37 turns"),
         ({"name": "dynamic_yarn", "beta_slow": 21.0}, r"dynamic_yarn\.beta_slow"),

@@ -353,12 +353,12 @@ def test_cells_move_with_the_weights_and_with_nothing_else(tmp_path: Path) -> No
 
 def test_methods_that_need_training_may_take_published_weights_and_others_not() -> None:
     for name in METHODS.names():
-        needs = METHODS.load(name).training
+        needs, (example, *_) = METHODS.load(name).training, METHODS.load(name).examples
         if needs == "none":
             with pytest.raises(SpecError, match="at inference only"):
-                study({"name": name})
+                study({"name": name, **example})
         else:
-            (entry,) = study({"name": name}).methods
+            (entry,) = study({"name": name, **example}).methods
             assert (entry.name, entry.tuned) == (f"{name}-tuned", False)
 
 
