@@ -75,6 +75,22 @@ def _longbench(folder: Path) -> None:
         state_rows(folder, {f"{task}.jsonl": len(rows)})
 
 
+def _longbench_v2(folder: Path) -> None:
+    rows = [
+        {
+            "length": length,
+            "context": f"Harbour {number // 2} has boats. {STORY * 12}",
+            "question": f"Which boat has the number {number}? ",
+            **{f"choice_{letter}": f"the boat {letter.lower()}" for letter in "ABCD"},
+            "answer": "ABCD"[number],
+        }
+        for number in range(4)
+        for length in ("short", "medium", "long")
+    ]
+    (folder / "data.json").write_text(json.dumps(rows), encoding="utf-8")
+    state_rows(folder, {"data.json": len(rows)})
+
+
 def _trec(folder: Path) -> None:
     codes = sorted(LABELS)[:12]
     for name, count in (("train.txt", 24), ("test.txt", 12)):
@@ -127,6 +143,7 @@ WRITERS: dict[str, Callable[[Path], None]] = {
     "squad": _ruler,
     "hotpotqa": _ruler,
     "longbench": _longbench,
+    "longbench_v2": _longbench_v2,
     "trec": _trec,
     "long_eval": _long_eval,
     "pg19": _books,

@@ -1,0 +1,217 @@
+"""LongBench v2: 503 multiple-choice questions about long documents, with the letters A to D.
+
+Tasks are the data set's lengths: `short` (below 32,000 words), `medium` (to 128,000) and `long`. A
+prompt that exceeds the cell's length loses its middle, as in the authors' script.
+
+Metrics: `accuracy` is the fraction of generated answers from which the authors' rule extracts the
+right letter; `choice` and `margin` compare the likelihoods of the four letters. A guess is right in
+a quarter of the questions. The prompt begins the answer, "The correct answer is", because a base
+model does not follow the instruction to write these words.
+
+`clean` asks all questions of a task, `fast` 50, evenly spaced.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from lce_core.benchmarks import (
+    CellRequest,
+    DataSet,
+    Examples,
+    Kind,
+    LabelForm,
+    LabelPrompt,
+    Profile,
+    Prompt,
+    PromptBenchmark,
+    Source,
+    blank_prompt,
+    calls,
+    encode,
+)
+from lce_core.benchmarks._data import DataRow, read_rows, spread
+from lce_core.benchmarks._prompted.truncation import cut_middle_to_fit
+from lce_core.errors import DataError
+from lce_core.models import LanguageModel
+from lce_core.store.identity import fingerprint
+
+NUM_QUESTIONS = {"short": 180, "medium": 215, "long": 108}
+"""Questions by task, 503 in all (arXiv:2412.15204)."""
+LABELS = ("(A)", "(B)", "(C)", "(D)")
+NEW_TOKENS = 32
+"""Maximum tokens of an answer, which only has to name a letter."""
+BEGUN = "The correct answer is"
+_MIN_PROMPT = 128
+"""Fewest tokens of a prompt; fewer could not hold the question."""
+_COLUMNS = (
+    "length",
+    "context",
+    "question",
+    "choice_A",
+    "choice_B",
+    "choice_C",
+    "choice_D",
+    "answer",
+)
+_DATA = DataSet("longbench_v2", ("data.json",), "huggingface.co/datasets/THUDM/LongBench-v2")
+
+
+@dataclass(frozen=True, eq=False)
+class ChoicePrompt(LabelPrompt):
+    """A question with four choices about one document."""
+
+    document: str = field(kw_only=True)
+    """Hash of the document, equal for all questions about it."""
+
+
+class LongBenchV2(PromptBenchmark):
+    """Multiple-choice questions about documents: the score is the fraction of right letters."""
+
+    kind: ClassVar[Kind] = "understanding"
+    seeded: ClassVar[bool] = False
+    # Documents have their own lengths; longer ones are cut.
+    fills_length: ClassVar[bool] = False
+    forms: ClassVar[Mapping[Profile, LabelForm]] = {
+        "clean": LabelForm("all questions"),
+        "fast": LabelForm("50 questions per task, evenly spaced", num_samples=50),
+    }
+    answer_tokens: ClassVar[int] = NEW_TOKENS
+    prompt_class: ClassVar[type[Prompt]] = ChoicePrompt
+
+    num_samples: int | None = Field(default=None, gt=0)
+    """Questions per task; None means all (clean), 50 (fast)."""
+
+    def tasks(self) -> tuple[str, ...]:
+        return tuple(NUM_QUESTIONS)
+
+    def num_prompts(self, task: str) -> int:
+        wanted = self.num_samples or self.form.num_samples or NUM_QUESTIONS[task]
+        return min(wanted, NUM_QUESTIONS[task])
+
+    def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
+        least = _MIN_PROMPT + NEW_TOKENS
+        if eval_length >= least:
+            return None
+        return f"eval_length {eval_length}: a question needs at least {least} tokens"
+
+    def reads(self, task: str) -> tuple[DataSet, ...]:
+        return (_DATA,)
+
+    def build(self, request: CellRequest) -> list[ChoicePrompt]:
+        """Build all prompts of the cell, in the order of the file.
+
+        Raises:
+          UnavailableError: if the data set is not on this machine.
+          DataError: if a row is malformed, or the file is incomplete and does not declare it.
+        """
+        (file,) = _DATA.files(request.data_folders)
+        rows = list(read_rows(file, _COLUMNS))
+        _DATA.require_rows(request.data_folders, file.name, len(rows), sum(NUM_QUESTIONS.values()))
+        for number, row in enumerate(rows, start=1):
+            _require_valid(row, f"{file}: row {number}")
+        own = [row for row in rows if row["length"] == request.task]
+        begun = np.array(encode(request, f"\n\n{BEGUN}", special_tokens=False), dtype=np.int64)
+        room = request.eval_length - NEW_TOKENS - len(begun)
+        prompts = []
+        for index in spread(len(own), self.num_prompts(request.task)):
+            row = own[index]
+            context = np.array(cut_middle_to_fit(request, prompt_text(row), room), dtype=np.int64)
+            prompts.append(
+                ChoicePrompt(
+                    np.concatenate([context, begun]),
+                    f"({row['answer']})",
+                    labels=LABELS,
+                    context_tokens=len(context),
+                    document=fingerprint([row["context"]])[:12],
+                )
+            )
+        return prompts
+
+    def score_answer(self, task: str, prompt: Prompt, answer: str) -> float:
+        return float(prompt.reference == f"({extracted(BEGUN + answer)})")
+
+    def complete(self, task: str, prompt: Prompt, answer: str) -> bool:
+        return _in_brackets(BEGUN + answer) is not None
+
+    def cluster(self, index: int, prompt: Prompt) -> str | None:
+        return prompt.document if isinstance(prompt, ChoicePrompt) else None
+
+
+def prompt_text(row: Mapping[str, Any]) -> str:
+    """Return the authors' prompt for one row, prompts/0shot.txt."""
+    choices = "\n".join(f"({letter}) {row[f'choice_{letter}'].strip()}" for letter in "ABCD")
+    return (
+        "Please read the following text and answer the question below.\n\n"
+        f"<text>\n{row['context'].strip()}\n</text>\n\n"
+        f"What is the correct answer to this question: {row['question'].strip()}\n"
+        f"Choices:\n{choices}\n\n"
+        f'Format your response as follows: "{BEGUN} (insert answer here)".'
+    )
+
+
+def extracted(response: str) -> str | None:
+    """Return the letter that a response states; None if it states none.
+
+    Asterisks are ignored, and a letter in brackets counts before one without.
+
+    Source: extract_answer in pred.py of github.com/THUDM/LongBench@2e00731.
+    """
+    if (letter := _in_brackets(response)) is not None:
+        return letter
+    plain = re.search(rf"{BEGUN} ([A-D])", response.replace("*", ""))
+    return plain[1] if plain else None
+
+
+def _in_brackets(response: str) -> str | None:
+    found = re.search(rf"{BEGUN} \(([A-D])\)", response.replace("*", ""))
+    return found[1] if found else None
+
+
+def _require_valid(row: DataRow, place: str) -> None:
+    wrong = [column for column in _COLUMNS if not isinstance(row[column], str)]
+    if wrong or row["length"] not in NUM_QUESTIONS or row["answer"] not in ("A", "B", "C", "D"):
+        raise DataError(
+            place,
+            f"columns {', '.join(wrong)} without text"
+            if wrong
+            else f"length {row['length']!r} and answer {row['answer']!r}",
+            "text in all columns, a length short, medium or long, and an answer A to D",
+            "use the data set in its published form",
+        )
+
+
+BENCHMARK = LongBenchV2
+SOURCE = Source(
+    paper="arXiv:2412.15204",
+    place="section 4, zero-shot without reasoning",
+    reference="github.com/THUDM/LongBench@2e00731f8d0bff23dc4325161044d0ed8af94c1e",
+    differs="the prompt begins the answer and has no chat template; decoding is greedy and stops"
+    " after the letter; the length includes the answer's tokens",
+)
+EVIDENCE = tuple(
+    calls(
+        LongBenchV2.score_answer,
+        score,
+        origin,
+        parameters={},
+        task="short",
+        prompt=blank_prompt("(B)"),
+        answer=answer,
+    )
+    for answer, score, origin in (
+        (" (B).", 1.0, "extract_answer by hand: a letter in brackets"),
+        (" **B**", 1.0, "extract_answer by hand: without asterisks and brackets"),
+        (" A. The correct answer is (B)", 1.0, "a letter in brackets comes before one without"),
+        (" (A) or (B)", 0.0, "the first letter in brackets"),
+        (" b", 0.0, "no capital letter"),
+    )
+)
+EXAMPLES: Examples = ({"num_samples": 3},)
+VERSION = 1

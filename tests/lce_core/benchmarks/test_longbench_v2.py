@@ -1,0 +1,92 @@
+"""LongBench v2: prompts of made-up rows, the authors' extraction rule, and rows that are refused.
+
+The published questions are not in the test data.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lce_core.benchmarks.longbench_v2 import extracted
+from lce_core.contracts.benchmark_cases import words_tokenizer
+from lce_core.errors import DataError
+from tests.support.cells import benchmark, request
+from tests.support.data.fixture_data import fixture_folders
+
+TEXT = """Please read the following text and answer the question below.
+
+<text>
+Harbour 0 has boats."""
+END = """</text>
+
+What is the correct answer to this question: Which boat has the number 1?
+Choices:
+(A) the boat a
+(B) the boat b
+(C) the boat c
+(D) the boat d
+
+Format your response as follows: "The correct answer is (insert answer here)".
+
+The correct answer is"""
+
+
+def built(root: Path, length: int, **changes):
+    asked = benchmark("longbench_v2")
+    folders = fixture_folders(asked.reads("short"), root)
+    cell = request(asked, length, tokenizer=words_tokenizer(), data_folders=folders, **changes)
+    return asked.build(cell)
+
+
+def test_a_prompt_is_the_authors_with_a_begun_answer(tmp_path: Path) -> None:
+    prompts = built(tmp_path, 2000, task="medium")
+    assert [prompt.reference for prompt in prompts] == ["(A)", "(B)", "(C)", "(D)"]
+    text = words_tokenizer().decode(prompts[1].ids, skip_special_tokens=True)
+    assert text.startswith(TEXT)
+    assert text.endswith(END)
+    assert prompts[0].document == prompts[1].document != prompts[2].document
+    assert {prompt.labels for prompt in prompts} == {("(A)", "(B)", "(C)", "(D)")}
+
+
+def test_a_long_prompt_loses_its_middle_and_keeps_question_and_answer(tmp_path: Path) -> None:
+    whole, cut = (built(tmp_path, length)[1].ids for length in (2000, 400))
+    assert len(whole) > 400
+    assert 385 <= len(cut) + 32 <= 400
+    np.testing.assert_array_equal(cut[:150], whole[:150])
+    np.testing.assert_array_equal(cut[-150:], whole[-150:])
+
+
+@pytest.mark.parametrize(
+    ("response", "letter"),
+    [
+        ("The correct answer is (C)", "C"),
+        ("So: The correct answer is **(D)**, not (A).", "D"),
+        ("The correct answer is B", "B"),
+        ("The correct answer is A. No: The correct answer is (B).", "B"),
+        ("The correct answer is (E)", None),
+        ("the correct answer is (A)", None),
+        ("(A)", None),
+    ],
+)
+def test_the_authors_rule_extracts_the_letter(response: str, letter: str | None) -> None:
+    assert extracted(response) == letter
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"answer": "E"}, "answer 'E'"),
+        ({"length": "huge"}, "length 'huge'"),
+        ({"question": 7}, "columns question without text"),
+    ],
+)
+def test_a_malformed_row_is_refused(tmp_path: Path, change, words: str) -> None:
+    (folder,) = fixture_folders(benchmark("longbench_v2").reads("short"), tmp_path).values()
+    rows = json.loads((folder / "data.json").read_text())
+    (folder / "data.json").write_text(json.dumps([rows[0] | change, *rows[1:]]))
+    with pytest.raises(DataError, match=words):
+        built(tmp_path, 2000)
