@@ -51,6 +51,7 @@ def written(folder: Path, drawn: list[list[Cell]]) -> Path:
                 "target_context": TARGET,
                 "base_model": "toy_llama",
                 "trained_context": 128,
+                "match": "tokens",
             }
         )
         for position, cell in enumerate(cells):
