@@ -8,6 +8,7 @@ alone, below and beyond the trained context, in one pass and with a cache.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,9 +43,11 @@ from lce_core.rope import ContextLengths
 from tests.support.oracles.stock_answers import answers
 
 pytestmark = pytest.mark.slow
-TOLERANCE = 3e-4
-"""Stock transformers computes frequencies, angles and cosines in float32. Most of the difference is
-that of the fastest pair, if its frequency is not 1 and its angles are rounded (llama3, here)."""
+TOLERANCE = 1e-4
+"""Stock transformers computes frequencies, angles and cosines in float32."""
+ROUNDED_TOLERANCE = 3e-4
+"""For methods that give the fastest pair a frequency that is no power of two, such as llama3 on
+these tiny models. Its angles are then rounded in float32; those of other methods are exact."""
 FIXED = 40
 """Tokens of the requests whose table is exported, where it follows their length."""
 
@@ -153,6 +156,11 @@ def compared(
     return list(zip(cases, found, strict=True))
 
 
+def tolerance(case: Case) -> float:
+    fastest = case.method.rope_table(case.base.geometry, LENGTHS).inv_freq.max()
+    return TOLERANCE if math.frexp(fastest)[0] == 0.5 else ROUNDED_TOLERANCE
+
+
 def test_every_method_is_exported_or_refused(outcomes: dict[str, list[Any]]) -> None:
     assert sorted(outcomes) == METHODS.names()
     for name, some in outcomes.items():
@@ -181,7 +189,7 @@ def test_stock_transformers_computes_our_logits_in_one_pass(compared: Any) -> No
         for index, text in enumerate(case.job["texts"]):
             ours = logits(extended, torch.tensor([text]))[0]
             worst = (found[f"text-{index}"] - ours).abs().max().item()
-            assert worst < TOLERANCE, (case.method, case.base.plugin_name, len(text), worst)
+            assert worst < tolerance(case), (case.method, case.base.plugin_name, len(text), worst)
 
 
 def test_cached_decoding_of_stock_transformers_is_ours(compared: Any) -> None:
@@ -190,7 +198,7 @@ def test_cached_decoding_of_stock_transformers_is_ours(compared: Any) -> None:
         assert len(decoded) == FIXED
         ours = logits(case.extended(), decoded[None])[0, prompt - 1 : -1]
         worst = (found["scores"] - ours).abs().max().item()
-        assert worst < TOLERANCE, (case.method, case.base.plugin_name, worst)
+        assert worst < tolerance(case), (case.method, case.base.plugin_name, worst)
 
 
 def test_weights_keep_their_bits_and_nothing_else_lies_in_the_folder(compared: Any) -> None:
