@@ -31,6 +31,7 @@ from lce_core.benchmarks import (
     calls,
     encode,
 )
+from lce_core.errors import SpecError
 
 INSTRUCTION = (
     "You will be given a graph as a list of directed edges, and an operation to perform on it."
@@ -141,7 +142,12 @@ def _question(task: str, edges: Sequence[Edge], rng: np.random.Generator) -> tup
             found = nodes_at(edges, name, depth) if task == "bfs" else parents(edges, name)
             if 1 <= len(found) <= MAX_NODES:
                 return operation(task, name, depth), sorted(found)
-    raise AssertionError("a random graph has a node with one to eight neighbours")
+    raise SpecError(
+        "graphwalks",
+        f"a graph of {len(edges)} edges without a set of 1 to {MAX_NODES} nodes to ask for",
+        "at least one such set, as random graphs have",
+        "run the study with another seed",
+    )
 
 
 def operation(task: str, node: str, depth: int) -> str:

@@ -15,6 +15,8 @@ from typing import TypeVar
 
 import numpy as np
 
+from lce_core.errors import SpecError
+
 PLACES = ("bathroom", "bedroom", "garden", "hallway", "kitchen", "office")
 OBJECTS = ("apple", "football", "milk")
 WALKERS = ("Daniel", "John", "Mary", "Sandra")
@@ -84,7 +86,7 @@ def story(
     A story has two sentences in qa4, else a random number from max_facts / 2 to max_facts.
 
     Raises:
-      ValueError: if the task's stories never have so many questions.
+      SpecError: if the task's stories never have so many questions.
     """
     for _ in range(_TRIES):
         num_facts = int(rng.integers(max_facts // 2, max_facts, endpoint=True))
@@ -93,7 +95,12 @@ def story(
         if len(once) >= num_questions:
             chosen = rng.permutation(len(once))[:num_questions]
             return sentences, [once[place] for place in chosen]
-    raise ValueError(f"{task}: no story with {num_questions} questions in {_TRIES} tries")
+    raise SpecError(
+        "babilong.num_questions",
+        f"{num_questions}, which none of {_TRIES} drawn stories of {task} has",
+        "questions about different facts of one story",
+        "write a smaller num_questions or a larger max_facts",
+    )
 
 
 def _walks(
