@@ -46,8 +46,8 @@ def _leader(rows: list[Row], trained: int | None, several: bool) -> Claim:
     what = wording.measured(best, several)
     value = f"{formats.rounded(best['value'])}{wording.unit(best)}"
     where = wording.at(best["eval_length"], trained)
-    score = f"the {'highest' if up else 'lowest'} {what} ({value})"
-    head = f"{where}, {_best_of(own, score)}"
+    extreme = "highest" if up else "lowest"
+    head = f"{where}, {_best_of(own, extreme, f'{what} ({value})')}"
     limits = [row["smallest_detectable"] for row in by_verdict.get("no difference found", [])]
     limit = max((one for one in limits if one is not None), default=None)
     parts = "; ".join(_against_others(by_verdict, len(own), limit))
@@ -99,24 +99,28 @@ def _against_others(
         yield f"{wording.too_few(few)} to compare {name} with {whom}"
 
 
-def _best_of(own: Sequence[Row], score: str) -> str:
+def _best_of(own: Sequence[Row], extreme: str, score: str) -> str:
     """Return the clause that names the best method, its score and the methods equal to it.
 
     Args:
       own: comparisons of the best method with each other method.
-      score: such as "the lowest perplexity (4.06)".
+      extreme: "highest" or "lowest".
+      score: such as "perplexity (4.06)".
     """
     leader, number = variant_in_words(*first(own[0])), len(own) + 1
     same = [row for row in own if row["verdict"] == "the same"]  # on every sample
+    if len(same) == len(own) > 1:
+        return f"all {number} methods have the same {score} on every sample"
     level = [row for row in own if row["difference"] == 0 and row not in same]
     equal = [f"{wording.listed(other_labels(level))} on average"] if level else []
     if len(same) > wording.MOST_NAMED:
         others = "".join(f", the same as {one}" for one in equal)
-        return f"{len(same) + 1} of {number} methods, including {leader}, have {score}{others}"
+        some = f"{len(same) + 1} of {number} methods, including {leader},"
+        return f"{some} have the {extreme} {score}{others}"
     if same:
         equal = [f"{wording.listed(other_labels(same))} on every sample", *equal]
     others = f", the same as {' and as '.join(equal)}" if equal else ""
-    return f"{leader} has {score} of {number} methods{others}"
+    return f"{leader} has the {extreme} {score} of {number} methods{others}"
 
 
 def _better_than_all(rows: Sequence[Row]) -> str:

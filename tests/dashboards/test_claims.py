@@ -257,6 +257,19 @@ def test_a_method_better_than_all_others_states_the_closest_and_the_margin(tmp_p
     assert re.search(r": better than the base model; lower by [12]\.", best.text)
 
 
+def test_no_method_is_called_best_if_all_answer_alike(tmp_path: Path) -> None:
+    cells = [
+        Answered(method, True, 0, "passkey", "single", 512, [0.0] * 40)
+        for method in ("none", "pi", "yarn")
+    ]
+    found = claimed(written(tmp_path / "catalog.duckdb", cells))
+    (best,) = (c for c in found if c.topic == "best")
+    assert best.text == (
+        "at 512 tokens (4 times the trained context), all 3 methods have the same accuracy on"
+        " passkey (0.00) on every sample"
+    )
+
+
 def test_of_many_equal_methods_one_is_named_and_all_are_counted(
     tmp_path: Path,
 ) -> None:
