@@ -361,14 +361,16 @@ def test_nll_differences_from_the_base_model_are_on_the_same_positions(
 
 
 @pytest.mark.browser
-def test_needle_grids_are_means_of_samples(opened: Opened, catalog: Path) -> None:
+@pytest.mark.parametrize("benchmark", ["needle", "passkey"])
+def test_needle_grids_are_means_of_samples(opened: Opened, catalog: Path, benchmark: str) -> None:
     expected = rows_of(
         catalog,
         "SELECT c.method, c.frozen, c.eval_length, s.depth, avg(s.score)"
-        " FROM samples s JOIN cells c USING (cell) WHERE c.benchmark = 'needle'"
+        f" FROM samples s JOIN cells c USING (cell) WHERE c.benchmark = '{benchmark}'"
         " GROUP BY ALL HAVING count(DISTINCT c.seed) = 3",
     )
-    assert close(opened.plotted("Needles by length and depth", "x", "depth", "value"), expected)
+    figure = f"Needles by length and depth: {benchmark}/{benchmark}"
+    assert close(opened.plotted(figure, "x", "depth", "value"), expected)
 
 
 @pytest.mark.browser
