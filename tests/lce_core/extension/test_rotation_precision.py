@@ -20,14 +20,14 @@ from transformers.models.llama import modeling_llama
 from lce_core.attention.layers import keep_precision
 from lce_core.attention.rotary import RequestRotary
 from lce_core.attention.rotation import Rotation
-from lce_core.contracts.tiny_models import BASES, LENGTHS, TARGET, stock, tokens
+from lce_core.contracts.tiny_models import BASES, LENGTHS, TARGET, fits, stock, tokens
 from lce_core.evidence import LLAMA2_7B
 from lce_core.extension.extending import extend
 from lce_core.methods import METHODS
 from lce_core.models import LanguageModel
 from lce_core.rope import ContextLengths, RopeTable
 from lce_core.training.run import run
-from tests.support.extended_models import method, over_bases
+from tests.support.extended_models import method
 from tests.support.training_jobs import job_maker, losses, packed_rows, silent
 
 ROTATED_BY_LAYERS = [
@@ -80,8 +80,15 @@ def test_float32_rotation_has_less_error_than_stock_cosines() -> None:
     assert score_error(stock_precision=True) == pytest.approx(3.9e-3, rel=0.05)
 
 
-@over_bases
-@pytest.mark.parametrize("name", ROTATED_BY_LAYERS)
+@pytest.mark.parametrize(
+    ("base", "name"),
+    [
+        pytest.param(base, name, id=f"{name}-{type(base).__name__}")
+        for base in BASES
+        for name in ROTATED_BY_LAYERS
+        if fits(method(name), base)
+    ],
+)
 def test_keys_of_every_method_are_rotated_exactly_and_rounded_once(
     base: LanguageModel, name: str
 ) -> None:

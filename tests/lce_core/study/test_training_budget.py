@@ -28,6 +28,7 @@ from lce_core.store.steps import Step
 from lce_core.study.plan import StudyPlan
 from lce_core.study.step_kinds import step_cost
 from lce_core.study.training_budget import steps_for_flops
+from tests.support.extended_models import WITH_DEFAULTS
 from tests.support.studies import TINY, compiled
 
 TOY_WEIGHTS = 2 * (4 * 96 * 96 + 3 * 96 * 256) + 96 * 392
@@ -45,7 +46,7 @@ STUDY: dict[str, Any] = TINY | {
         {"name": "perplexity", "profile": "tiny", "lengths": [128], "domains": ["code"]}
     ],
 }
-TRAINABLE = [name for name in METHODS.names() if METHODS.load(name).training != "none"]
+TRAINABLE = [name for name in WITH_DEFAULTS if METHODS.load(name).training != "none"]
 LORA = {"name": "longlora", "tuned": True}
 SHORT = {"name": "yarn", "tuned": True, "train_length": 128, "train_positions": "pose"}
 
