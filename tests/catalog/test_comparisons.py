@@ -276,7 +276,7 @@ def test_a_margin_is_decided_by_the_interval(
     base = rng.normal(0.5, 0.1, 40)
     cells = [
         Answered(
-            name, True, 0, "b", "t", 512, scores,
+            name, True, 0, "passkey", "t", 512, scores,
             float(np.exp(scores.mean()) if unit == "perplexity" else scores.mean()), unit=unit,
             extra={"checkpoint": "pretrained"},
         )
@@ -285,7 +285,7 @@ def test_a_margin_is_decided_by_the_interval(
     compared = {
         "entry": 0, "text": "-", "base_model": "toy_llama", "method": "yarn", "frozen": True,
         "expected": expected, "margin": margin, "other_method": "pi", "other_frozen": True,
-        "benchmark": "b", "eval_length": 512,
+        "benchmark": "passkey", "eval_length": 512,
     }  # fmt: skip
     (row,) = ask(written(tmp_path / "c.duckdb", cells, expects=[compared]), "FROM expectations")
     assert row["outcome"] == outcome, row
@@ -303,7 +303,7 @@ def test_six_documents_are_too_few_and_say_how_many_would_do(tmp_path: Path) -> 
     gaps = np.array([0.1, 0.3, -0.1, 0.2, 0.4])
     cells = [
         Answered(
-            name, True, 0, "b", "t", 512, scores, float(scores.mean()), unit="nats",
+            name, True, 0, "passkey", "t", 512, scores, float(scores.mean()), unit="nats",
             extra={"checkpoint": "pretrained"},
         )
         for name, scores in (("none", np.zeros(5)), ("yarn", gaps))

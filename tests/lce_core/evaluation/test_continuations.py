@@ -20,7 +20,7 @@ from lce_core.evaluation.continuations import continuation_log_likelihoods
 from lce_core.extension.extended_model import ExtendedModel
 from lce_core.extension.extending import extend
 from lce_core.models import MODELS
-from tests.support.extended_models import SCHEMES, method, over_methods
+from tests.support.extended_models import SCHEMES, WITH_DEFAULTS, method
 
 BASE = MODELS.parse({"name": "toy_llama"}, "test")
 Text = tuple[np.ndarray, np.ndarray]
@@ -66,7 +66,7 @@ def tokens_passed(model: ExtendedModel, texts: list[Text], **how: Any) -> int:
     return sum(seen)
 
 
-@over_methods
+@pytest.mark.parametrize("name", WITH_DEFAULTS)
 @pytest.mark.parametrize(
     ("dtype", "tolerance"), [(torch.float64, 1e-5), (torch.float32, 1e-4)], ids=["f64", "f32"]
 )

@@ -15,7 +15,7 @@ from lce_core.evaluation.shared_context import Question, ask
 from lce_core.extension.extended_model import ExtendedModel
 from lce_core.extension.extending import extend
 from lce_core.models import MODELS
-from tests.support.extended_models import method, over_methods
+from tests.support.extended_models import WITH_DEFAULTS, method
 
 BASE = MODELS.parse({"name": "toy_llama"}, "test")
 TOKENS = 220
@@ -33,7 +33,7 @@ def log_probabilities(model: ExtendedModel, text: np.ndarray) -> torch.Tensor:
 
 
 @torch.no_grad()
-@over_methods
+@pytest.mark.parametrize("name", WITH_DEFAULTS)
 def test_questions_are_answered_as_if_asked_alone(name: str) -> None:
     model, rng = toy(name), np.random.default_rng(4)
     context = rng.integers(256, size=190)
