@@ -23,9 +23,9 @@ SHARED = {
     "train_length": "Sequence length, in tokens, with which the evaluated weights were last"
     " trained; NULL if unknown.",
     "benchmark": "Registered name of the benchmark.",
-    "kind": "What the benchmark measures: text (loss on running text), retrieval, reasoning,"
-    " understanding (of documents) or learning (from examples in the prompt); NULL for a plug-in"
-    " benchmark of a study that an earlier version planned.",
+    "kind": "Ability that the benchmark measures: text (loss on running text), retrieval,"
+    " reasoning, understanding (of documents) or learning (from examples in the prompt); NULL for a"
+    " plug-in benchmark of a study that an earlier version planned.",
     "profile": "Variant of the benchmark: faithful (as in the papers' scripts), clean (without"
     " their known flaws), fast (clean with fewer samples) or tiny (for toy models).",
     "task": "Name of the task within the benchmark.",

@@ -60,7 +60,7 @@ class Claim:
     """Number of training seeds or else of independent samples that would decide an undecided
     comparison with 80 % power, if the true difference equals the measured one."""
     kind: str | None = None
-    """What the benchmark measures, such as "retrieval"; None if unknown."""
+    """Ability that the benchmark measures, such as "retrieval"; None if unknown."""
     at_target: bool = False
     """True at the benchmark's longest evaluated length that does not exceed the target context."""
 

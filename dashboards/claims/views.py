@@ -36,7 +36,7 @@ class Views:
     lengths: list[Row]
     orders: list[Row]
     kinds: list[Row]
-    """What each benchmark measures (columns `benchmark`, `kind`)."""
+    """Rows that state the ability each benchmark measures (columns `benchmark`, `kind`)."""
     expectations: list[Row]
 
     def trained(self, base_model: str) -> int | None:

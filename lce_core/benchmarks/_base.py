@@ -36,9 +36,9 @@ Profile = Literal["faithful", "clean", "fast", "tiny"]
 flaws, "fast" is "clean" with fewer samples, and "tiny" has tasks that toy models can learn."""
 
 Kind = Literal["text", "retrieval", "reasoning", "understanding", "learning"]
-"""What a benchmark measures: the loss on running "text", "retrieval" of stated facts, "reasoning"
-over several facts, "understanding" of documents, or "learning" from examples in the prompt. Reports
-group benchmarks by kind."""
+"""Ability that a benchmark measures: the loss on running "text", "retrieval" of stated facts,
+"reasoning" over several facts, "understanding" of documents, or "learning" from examples in the
+prompt. Reports group benchmarks by kind."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ class Benchmark(Plugin):
     """Base class of all benchmarks. A subclass's fields are the parameters that a study can set."""
 
     kind: ClassVar[Kind]
-    """What the benchmark measures; the catalog's column `kind`."""
+    """Ability that the benchmark measures, stored in the catalog's column `kind`."""
     unit: ClassVar[str]
     """Unit of the scores: "perplexity", "nats" or "accuracy" (0..1)."""
     seeded: ClassVar[bool]

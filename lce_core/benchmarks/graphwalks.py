@@ -42,7 +42,7 @@ INSTRUCTION = (
 NEW_TOKENS = 128
 """Maximum tokens of an answer, enough for `MAX_NODES` ids even if tokens are bytes."""
 MAX_NODES = 8
-"""Most nodes in a right answer."""
+"""Maximum number of nodes in a right answer."""
 MAX_DEPTH = 3
 """Largest distance that `bfs` asks for."""
 EDGES_PER_NODE = 2

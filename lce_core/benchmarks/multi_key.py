@@ -56,7 +56,13 @@ from lce_core.benchmarks import (
     prompts_sha256,
     score,
 )
-from lce_core.benchmarks._prompted.retrieval import MIN_TEXT, TokenIds, key_ids, token_name
+from lce_core.benchmarks._prompted.retrieval import (
+    MIN_TEXT,
+    TokenIds,
+    key_ids,
+    passed_share,
+    token_name,
+)
 from lce_core.benchmarks._text.benchmark import DEFAULT_SPAN
 from lce_core.benchmarks._text.documents import DATA_SETS, held_out_documents, read_documents
 from lce_core.benchmarks.nll_by_position import bin_means
@@ -258,12 +264,7 @@ class MultiKey(PromptBenchmark):
         return self.contexts()
 
     def distinct_share(self, task: str, prompt_tokens: float) -> float:
-        """Predict which fraction (0..1) of a cell's prompt tokens passes through the model.
-
-        Each context passes once, and each further question after it.
-        """
-        once = prompt_tokens + (self.num_keys - 1) * min(prompt_tokens, QUESTION_TOKENS)
-        return once / (self.num_keys * prompt_tokens)
+        return passed_share(self.num_keys, QUESTION_TOKENS, prompt_tokens)
 
     def draws(self, request: CellRequest) -> list[np.random.Generator]:
         """Return one random generator per context."""

@@ -61,7 +61,7 @@ class PlannedCell:
     method_name: str = ""
     """Registered name of the method, which entries with different labels can share."""
     kind: Kind | None = None
-    """What the benchmark measures (`Benchmark.kind`)."""
+    """Ability that the benchmark measures (`Benchmark.kind`)."""
     learning_rate: float | None = None
     """Peak learning rate of the fine-tuning. None if the study does not fine-tune the weights, or
     if the step `choice` determines it."""

@@ -25,7 +25,7 @@ class LabelPrompt(Prompt):
     """A prompt that consists of a context and a question, with the labels that could answer it."""
 
     labels: tuple[str, ...] = field(kw_only=True)
-    """At least two labels, one of which is `reference`."""
+    """Labels to compare: at least two, and `reference` is one of them."""
     context_tokens: int = field(kw_only=True)
     """Number of tokens before the question, at least one. Successive prompts with the same context
     share its forward pass."""

@@ -35,7 +35,7 @@ class Prompt:
     reference: str
     depth: float | None = None
     """Position of the text that contains the answer, in per cent of the context; None if the answer
-    has no single position. Reports draw a grid of depths if all depths are whole numbers."""
+    has no single position. Reports draw a grid of depths that are evenly spaced or all whole."""
     evidence: str = field(default="", kw_only=True)
     """Text at `depth` that contains the answer, if the prompt has the answer in other places too,
     such as a list of labels. Empty: the text is `reference` itself."""
@@ -63,6 +63,20 @@ def blank_prompt(reference: str) -> Prompt:
 def generator(*place: str | int) -> np.random.Generator:
     """Return a random generator seeded by a hash of all arguments, such as task and seed."""
     return np.random.default_rng(int(fingerprint(list(place)), 16))
+
+
+def passed_share(num_questions: int, question_tokens: float, prompt_tokens: float) -> float:
+    """Return which fraction (0..1) of prompt tokens passes through the model, for costs.
+
+    A context passes once for all its questions, and each further question passes after it.
+
+    Args:
+      num_questions: number of questions about one context.
+      question_tokens: tokens that pass for a further question.
+      prompt_tokens: mean length of a prompt in tokens: a context and one question.
+    """
+    once = prompt_tokens + (num_questions - 1) * min(prompt_tokens, question_tokens)
+    return once / (num_questions * prompt_tokens)
 
 
 def long_streams(request: CellRequest, num_tokens: int) -> list[Stream]:

@@ -39,7 +39,13 @@ from lce_core.benchmarks import (
     generator,
 )
 from lce_core.benchmarks._prompted.filling import too_long
-from lce_core.benchmarks._prompted.retrieval import MIN_TEXT, TokenIds, long_streams, random_slice
+from lce_core.benchmarks._prompted.retrieval import (
+    MIN_TEXT,
+    TokenIds,
+    long_streams,
+    passed_share,
+    random_slice,
+)
 from lce_core.benchmarks.babilong.stories import LABELS, Question, story
 
 NEW_TOKENS = 20
@@ -77,7 +83,8 @@ class BabiLong(PromptBenchmark):
     num_stories: int | None = Field(default=None, gt=0)
     """Stories per task; None means 100 (clean), 20 (fast)."""
     max_facts: int = Field(default=20, ge=8)
-    """Most sentences of a story; a story has at least half as many. Stories of qa4 have two."""
+    """Maximum number of sentences in a story; stories have at least half as many,
+    except those of qa4, which have two."""
     num_questions: int = Field(default=2, gt=0, le=2)
     """Questions per story."""
 
@@ -94,12 +101,7 @@ class BabiLong(PromptBenchmark):
         return self.stories()
 
     def distinct_share(self, task: str, prompt_tokens: float) -> float:
-        """Predict which fraction (0..1) of a cell's prompt tokens passes through the model.
-
-        Each story's text passes once, and each further question after it.
-        """
-        once = prompt_tokens + (self.num_questions - 1) * min(prompt_tokens, QUESTION_TOKENS)
-        return once / (self.num_questions * prompt_tokens)
+        return passed_share(self.num_questions, QUESTION_TOKENS, prompt_tokens)
 
     def reads_held_out(self, task: str) -> bool:
         return True

@@ -48,9 +48,9 @@ class World:
     rng: np.random.Generator
     sentences: list[str] = field(default_factory=list)
     stays: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
-    """By person or object: each place in which it was, with the sentence of the move to it."""
+    """Maps each person or object to its places in order, each with the sentence of the move."""
     holder: dict[str, str] = field(default_factory=dict)
-    """By held object, its holder."""
+    """Maps each held object to its holder."""
 
     def one(self, values: Sequence[T]) -> T:
         return values[int(self.rng.integers(len(values)))]

@@ -6,6 +6,7 @@ Models are random and float64, so a difference is a mistake and not rounding.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -26,7 +27,7 @@ LENGTH = 200
 class Named(PromptBenchmark):
     """Two questions about each of two texts; the answers are never generated right."""
 
-    forms = {"clean": LabelForm("two texts")}  # noqa: RUF012
+    forms: ClassVar = {"clean": LabelForm("two texts")}
     answer_tokens = 8
 
     def score_answer(self, task, prompt, answer):
