@@ -69,11 +69,20 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leaves files without a test on a GPU out where nothing else is asked for."""
-    if not _gpu_alone(config) or collection_path.suffix != ".py":
+    """Leave out files and folders without a test on a GPU if `-m gpu` selects nothing else.
+
+    The conftest.py of a folder may import packages that a GPU machine does not have.
+    """
+    if not _gpu_alone(config):
         return None
-    text = collection_path.read_text(encoding="utf-8")
-    return None if any(mark in text for mark in GPU_MARKS) else True
+    if collection_path.is_dir():
+        return None if any(map(_has_gpu_tests, collection_path.rglob("test_*.py"))) else True
+    return None if collection_path.suffix != ".py" or _has_gpu_tests(collection_path) else True
+
+
+def _has_gpu_tests(path: Path) -> bool:
+    text = path.read_text(encoding="utf-8")
+    return any(mark in text for mark in GPU_MARKS)
 
 
 def _gpu_alone(config: pytest.Config) -> bool:
