@@ -6,14 +6,17 @@ from lce_core.errors import SpecError, did_you_mean
 from lce_core.execution import Execution
 from lce_core.store.artifacts import Store
 from lce_core.study.plan import PlannedCell, StudyPlan
+from lce_core.study.variants import variant_label, variant_name
 
-AXES = ("base_model", "method", "frozen", "seed", "benchmark", "task", "eval_length")
+AXES = ("base_model", "method", "variant", "frozen", "seed", "benchmark", "task", "eval_length")
 
 
 def select_cells(plan: StudyPlan, select: str) -> StudyPlan:
     """Return the plan with only the selected cells and their ancestors.
 
     A cell is selected if, on every axis in `select`, it has one of the values given for that axis.
+    `method=yarn` selects both variants of a method, `variant=yarn` the frozen one, and
+    `variant=yarn-tuned` or `variant=yarn tuned` the tuned one.
 
     Raises:
       SpecError: if an axis is unknown, if a value does not occur in the plan, or if no cell matches
@@ -23,7 +26,7 @@ def select_cells(plan: StudyPlan, select: str) -> StudyPlan:
         return plan
     wanted = _parse(select)
     for axis, values in wanted.items():
-        known = {_text(cell, axis) for cell in plan.cells}
+        known = set[str]().union(*(_values(cell, axis) for cell in plan.cells))
         for value in sorted(values - known):
             raise SpecError(
                 "--select",
@@ -34,7 +37,7 @@ def select_cells(plan: StudyPlan, select: str) -> StudyPlan:
     cells = [
         cell
         for cell in plan.cells
-        if all(_text(cell, axis) in values for axis, values in wanted.items())
+        if all(values & _values(cell, axis) for axis, values in wanted.items())
     ]
     if not cells:
         raise SpecError(
@@ -104,6 +107,9 @@ def _parse(select: str) -> dict[str, set[str]]:
     return wanted
 
 
-def _text(cell: PlannedCell, axis: str) -> str:
+def _values(cell: PlannedCell, axis: str) -> set[str]:
+    """Return the values of an axis that select the cell; a variant has two spellings."""
+    if axis == "variant":
+        return {named(cell.method, cell.frozen) for named in (variant_name, variant_label)}
     value = getattr(cell, axis)
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return {str(value).lower() if isinstance(value, bool) else str(value)}

@@ -16,6 +16,9 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Callable
+from importlib.metadata import version
+from typing import Annotated, Any
 
 import typer
 
@@ -40,23 +43,79 @@ from lce_core.errors import (
 )
 from lce_core.terminal import guard_terminal
 
+GROUPS: dict[str, dict[Callable[..., Any], str]] = {
+    "Run a study": {
+        run: "lce run toy --select method=yarn,method=pi",
+        worker: "lce worker toy --data-folder pg19=/shared/books",
+        plan: "lce plan toy --power",
+        status: "lce status toy",
+        watch: "lce watch toy",
+    },
+    "Read results": {
+        report: "lce report toy --format md",
+        claims: "lce claims toy --method yarn",
+        sql: 'lce sql "SELECT * FROM overview" --format csv',
+        prompt: "lce prompt CELL 0",
+        dashboard: "lce dashboard --port 8501",
+    },
+    "Keep and check results": {
+        lock: "lce lock toy --check",
+        verify: "lce verify toy --sample 5%",
+        gc: "lce gc --dry-run",
+        export: "lce export toy yarn-s0 --select variant=yarn-tuned,seed=0",
+    },
+    "Servers": {
+        up: "lce up --port 4200",
+        down: "lce down",
+        doctor: "lce doctor",
+    },
+    "Methods, benchmarks and models": {
+        methods: "lce methods --json",
+        benchmarks: "lce benchmarks --plugins plugins",
+        models: "lce models",
+        recipes: "lce recipes --markdown",
+        fetch: "lce fetch smollm2_135m_q4",
+        new: "lce new method root",
+        check: "lce check plugins",
+    },
+}
+"""Commands by task, in the order of `lce --help`, each with an example for its own help."""
+SUBCOMMANDS = {
+    rebuild: ("rebuild", "Keep and check results"),
+    rope: ("rope", "Methods, benchmarks and models"),
+}
+
 app = typer.Typer(
     name="lce",
     help="Run, query and reproduce controlled studies of long-context extension.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
+for group, members in GROUPS.items():
+    for command, example in members.items():
+        app.command(rich_help_panel=group, epilog=f"Example: {example}")(command)
+for commands, (name, group) in SUBCOMMANDS.items():
+    app.add_typer(commands, name=name, rich_help_panel=group)
 
-# `lce --help` lists the commands in this order.
-for command in (
-    *(run, worker, plan, status, watch, lock, verify, gc),
-    *(sql, report, claims, prompt, dashboard, up, down, doctor),
-    *(methods, benchmarks, recipes, models, fetch, export, new, check),
-):
-    app.command()(command)
-app.add_typer(rebuild, name="rebuild")
-app.add_typer(rope, name="rope")
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        say(f"lce {version('lce')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    pass
+
 
 INFRASTRUCTURE = (
     ServiceError,

@@ -89,7 +89,9 @@ def export(
     how: Execution,
     study: Study,
     out: Annotated[Path, typer.Argument(help="Folder to write; it must be new or empty.")],
-    select: Annotated[str, typer.Option(help="One variant: method=yarn,frozen=false,...")] = "",
+    select: Annotated[
+        str, typer.Option(help="One variant, such as variant=yarn-tuned,seed=0.")
+    ] = "",
     length: Annotated[
         int | None,
         typer.Option(

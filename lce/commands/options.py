@@ -12,8 +12,21 @@ import typer
 
 from lce_core.execution import Execution
 
-Study = Annotated[str, typer.Argument(help="Name of a shipped study, or a study file.")]
-Select = Annotated[str, typer.Option(help="Only cells with these values, such as method=yarn.")]
+
+def _studies(incomplete: str) -> list[str]:
+    from flows.settings import shipped_studies
+
+    return [name for name in shipped_studies() if name.startswith(incomplete)]
+
+
+Study = Annotated[
+    str,
+    typer.Argument(help="Name of a shipped study, or a study file.", autocompletion=_studies),
+]
+Select = Annotated[
+    str,
+    typer.Option(help="Only cells with these values, such as method=yarn or variant=yarn-tuned."),
+]
 RetryFailed = Annotated[bool, typer.Option(help="Retry steps that failed permanently.")]
 Budget = Annotated[
     str,

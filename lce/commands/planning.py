@@ -87,11 +87,19 @@ def plan(
 
 
 @with_execution(*FOLDERS)
-def status(how: Execution, study: Study) -> None:
+def status(
+    how: Execution,
+    study: Study,
+    json_form: Annotated[bool, typer.Option("--json", help="Print the progress as JSON.")] = False,
+) -> None:
     """Show a study's progress: cells by state, time left, running steps and failures."""
     from lce.views import planning, status_view
 
-    status_view.show_status(planning.inspect_study(study, how))
+    found = planning.inspect_study(study, how)
+    if json_form:
+        say(json.dumps(status_view.as_json(found), indent=1))
+    else:
+        status_view.show_status(found)
 
 
 @with_execution(*FOLDERS)

@@ -11,9 +11,12 @@ from flows.terminal import say
 from lce.commands.options import with_execution
 from lce_core.execution import Execution
 
+AsJson = Annotated[bool, typer.Option("--json", help="Print the table as JSON.")]
+
 
 @with_execution("plugins")
 def methods(
+    as_json: AsJson = False,
     markdown: Annotated[
         bool, typer.Option("--markdown", help="Print all parameters and sources as Markdown.")
     ] = False,
@@ -29,11 +32,12 @@ def methods(
     elif markdown:
         say(documents.methods_markdown(), end="")
     else:
-        listing.methods()
+        listing.methods(as_json=as_json)
 
 
 @with_execution("plugins")
 def benchmarks(
+    as_json: AsJson = False,
     markdown: Annotated[
         bool, typer.Option("--markdown", help="Print profiles, costs and sources as Markdown.")
     ] = False,
@@ -44,10 +48,11 @@ def benchmarks(
     if markdown:
         say(documents.benchmarks_markdown(), end="")
     else:
-        listing.benchmarks()
+        listing.benchmarks(as_json=as_json)
 
 
 def recipes(
+    as_json: AsJson = False,
     markdown: Annotated[
         bool, typer.Option("--markdown", help="Print every value with its source as Markdown.")
     ] = False,
@@ -58,15 +63,15 @@ def recipes(
     if markdown:
         say(documents.recipes_markdown(), end="")
     else:
-        listing.recipes()
+        listing.recipes(as_json=as_json)
 
 
 @with_execution("plugins")
-def models() -> None:
+def models(as_json: AsJson = False) -> None:
     """List the base models."""
     from lce.plugins import listing
 
-    listing.models()
+    listing.models(as_json=as_json)
 
 
 @with_execution("plugins")

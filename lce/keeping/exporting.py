@@ -76,8 +76,8 @@ def _one_variant(plan: StudyPlan) -> PlannedCell:
         variants.setdefault(place, []).append(cell)
     if len(variants) != 1:
         listed = [
-            f"base_model={first.base_model},method={first.method},"
-            f"frozen={str(first.frozen).lower()},seed={first.seed}"
+            f"base_model={first.base_model},variant={variant_name(first.method, first.frozen)},"
+            f"seed={first.seed}"
             for first, *_ in variants.values()
         ]
         raise SpecError(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from flows.terminal import Terminal, plain_table
+import json
+from collections.abc import Iterable, Sequence
+
+from flows.terminal import Terminal, plain_table, say
 from lce.plugins.documents import properties
 from lce_core.benchmarks import BENCHMARKS
 from lce_core.methods import METHODS
@@ -10,47 +13,65 @@ from lce_core.models import MODELS
 from lce_core.study.recipes import load_recipe, recipe_names
 
 
-def methods() -> None:
+def methods(*, as_json: bool = False) -> None:
     """Print every method with family, attention, training and source."""
-    table = plain_table(("method", "family", "attention", "trains", "source"))
-    for name in METHODS.names():
-        method = METHODS.load(name)
-        table.add_row(name, *properties(method), method.source.paper)
-    Terminal().print(table)
+    loaded = [(name, METHODS.load(name)) for name in METHODS.names()]
+    rows = ((name, *properties(one), one.source.paper) for name, one in loaded)
+    _print(("method", "family", "attention", "trains", "source"), rows, as_json)
 
 
-def benchmarks() -> None:
+def benchmarks(*, as_json: bool = False) -> None:
     """Print every benchmark with unit, metric, seeding and source."""
-    table = plain_table(("benchmark", "unit", "metric", "samples", "source"))
-    for name in BENCHMARKS.names():
-        benchmark = BENCHMARKS.load(name)
-        samples = "by seed" if benchmark.seeded else "fixed"
-        paper = benchmark.source.paper
-        table.add_row(name, benchmark.unit, benchmark.default_metric, samples, paper)
-    Terminal().print(table)
+    rows = (
+        (
+            name,
+            one.unit,
+            one.default_metric,
+            "by seed" if one.seeded else "fixed",
+            one.source.paper,
+        )
+        for name, one in ((name, BENCHMARKS.load(name)) for name in BENCHMARKS.names())
+    )
+    _print(("benchmark", "unit", "metric", "samples", "source"), rows, as_json)
 
 
-def models() -> None:
+def models(*, as_json: bool = False) -> None:
     """Print every base model with context, RoPE base, rotary size, origin and licence."""
-    table = plain_table(("base model", "context", "theta", "rotary", "weights", "licence"))
+    rows = []
     for name in MODELS.names():
         model = MODELS.load(name)
         if model.reads_config:
-            table.add_row(name, *["its own"] * 3, model.origin(), model.licence)
-            continue
-        geometry = model.geometry
-        rotary = f"{geometry.rotary_dim} of {geometry.head_dim}"
-        context = str(geometry.trained_context)
-        table.add_row(name, context, f"{geometry.theta:g}", rotary, model.origin(), model.licence)
-    Terminal().print(table)
+            sizes = ("its own",) * 3
+        else:
+            geometry = model.geometry
+            rotary = f"{geometry.rotary_dim} of {geometry.head_dim}"
+            sizes = (str(geometry.trained_context), f"{geometry.theta:g}", rotary)
+        rows.append((name, *sizes, model.origin(), model.licence))
+    _print(("base model", "context", "theta", "rotary", "weights", "licence"), rows, as_json)
 
 
-def recipes() -> None:
+def recipes(*, as_json: bool = False) -> None:
     """Print every training recipe with its main values and its authors."""
-    table = plain_table(("recipe", "learning rate", "tokens a step", "tokens", "schedule", "whose"))
+    keys = ("learning_rate", "tokens_per_step", "train_tokens", "schedule")
+    rows = []
     for name in recipe_names():
         recipe = load_recipe(name)
         known = {key.removeprefix("training."): str(fact.value) for key, fact in recipe.facts()}
-        keys = ("learning_rate", "tokens_per_step", "train_tokens", "schedule")
-        table.add_row(name, *(known.get(key, "-") for key in keys), recipe.about)
+        rows.append((name, *(known.get(key, "-") for key in keys), recipe.about))
+    _print(
+        ("recipe", "learning rate", "tokens a step", "tokens", "schedule", "whose"),
+        rows,
+        as_json,
+    )
+
+
+def _print(columns: Sequence[str], rows: Iterable[Sequence[str]], as_json: bool) -> None:
+    """Print rows of texts as a table, or as a JSON list of objects."""
+    if as_json:
+        keys = [column.replace(" ", "_") for column in columns]
+        say(json.dumps([dict(zip(keys, row, strict=True)) for row in rows], indent=1))
+        return
+    table = plain_table(columns)
+    for row in rows:
+        table.add_row(*row)
     Terminal().print(table)

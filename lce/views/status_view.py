@@ -6,6 +6,8 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
+from dataclasses import asdict
+from typing import Any
 
 from rich.console import Console
 from rich.live import Live
@@ -19,6 +21,7 @@ from lce.views.planning import Inspection
 from lce_core import formats
 from lce_core.errors import SpecError
 from lce_core.store.lease import Holder
+from lce_core.store.steps import Step
 from lce_core.study.pricing.time_left import Running
 from lce_core.study.states import STATES
 from lce_core.study.variants import variant_label
@@ -71,6 +74,24 @@ def status_lines(
     yield from failures[:_MOST_FAILURES]
     if (more := len(failures) - _MOST_FAILURES) > 0:
         yield f"  and {more:,} more: lce plan {found.plan.study.study}"
+
+
+def as_json(found: Inspection) -> dict[str, Any]:
+    """Return the output of `lce status --json`: counts, seconds left, running and failed steps."""
+    running = found.running()
+    return {
+        "study": found.plan.study.study,
+        "cells": dict(found.change_counts()),
+        "seconds_left": _seconds_left(found, _prices(found), running),
+        "running": [
+            {"name": found.plan.steps[fingerprint].name, **asdict(holder)}
+            for fingerprint, holder in running.items()
+        ],
+        "failed": [
+            {"kind": step.kind, "name": step.name, "reason": reason}
+            for step, reason in _failed(found)
+        ],
+    }
 
 
 def watch(found: Inspection, console: Console | None = None) -> bool:
@@ -174,12 +195,16 @@ def _head(found: Inspection, prices: Prices, running: Mapping[str, Holder]) -> I
     shown = ", ".join(f"{counts[state]:,} {state}" for state in STATES if counts[state])
     yield f"{found.plan.study.study}: {shown}"
     if any(True for _ in found.to_do()):
-        now = time.time()
-        begun = {p: Running(max(0.0, now - one.since)) for p, one in running.items() if one.since}
-        seconds = time_left(found.plan, found.states, prices, found.execution).seconds(begun)
+        seconds = _seconds_left(found, prices, running)
         left = f"{formats.duration(seconds)}{error_of(prices.total(found.to_do()))}"
         done = f"{counts['done']:,} of {len(found.plan.cells):,} cells"
         yield f"{done}, about {left} left on {device_of(prices, found.execution.slots)}"
+
+
+def _seconds_left(found: Inspection, prices: Prices, running: Mapping[str, Holder]) -> float:
+    now = time.time()
+    begun = {p: Running(max(0.0, now - one.since)) for p, one in running.items() if one.since}
+    return time_left(found.plan, found.states, prices, found.execution).seconds(begun)
 
 
 def _where(holder: Holder) -> str:
@@ -191,12 +216,16 @@ def _where(holder: Holder) -> str:
 
 
 def _failures(found: Inspection) -> Iterator[str]:
-    """Yield a line for each failed step, except steps that failed because a parent failed."""
+    return (f"  failed   {step.kind} {step.name}: {reason}" for step, reason in _failed(found))
+
+
+def _failed(found: Inspection) -> Iterator[tuple[Step, str]]:
+    """Yield failed steps and reasons, except steps that failed because a parent failed."""
     for step in found.plan.steps.values():
         state = found.states[step.fingerprint]
         parents = {found.states[parent].state for parent in step.parents.values()}
         if state.change == "failed" and "failed" not in parents:
-            yield f"  failed   {step.kind} {step.name}: {state.reason}"
+            yield step, state.reason
 
 
 def _prices(found: Inspection) -> Prices:

@@ -106,7 +106,7 @@ def test_a_request_that_is_no_single_finished_variant_is_refused(
 ) -> None:
     study, out = write_study(tmp_path), str(tmp_path / "out")
     told = lce(finished, "export", study, out, *text, status=2)
-    assert "base_model=toy_llama,method=yarn,frozen=false,seed=0" in told
+    assert "base_model=toy_llama,variant=yarn-tuned,seed=0" in told
     told = lce(finished, "export", study, out, "--select", "method=self_extend", *text, status=2)
     assert "the attention scheme" in told
     assert not Path(out).exists()

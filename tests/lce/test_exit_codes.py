@@ -53,7 +53,7 @@ def test_an_error_ends_the_command_with_its_message_and_code(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    def fail() -> None:
+    def fail(*, as_json: bool) -> None:
         raise error
 
     monkeypatch.setattr("lce.plugins.listing.models", fail)

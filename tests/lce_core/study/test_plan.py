@@ -490,6 +490,18 @@ def test_a_selection_keeps_ancestors_and_refuses_what_is_not_there() -> None:
         select_cells(plan, "metod=yarn")
 
 
+def test_a_variant_is_selected_by_either_of_its_spellings() -> None:
+    plan = planned()
+    tuned = select_cells(plan, "method=yarn,frozen=false")
+    for select in ("variant=yarn-tuned", "variant=yarn tuned"):
+        assert select_cells(plan, select).cells == tuned.cells
+    frozen = select_cells(plan, "variant=yarn")
+    assert frozen.cells
+    assert all(cell.frozen for cell in frozen.cells)
+    with pytest.raises(SpecError, match="write 'yarn-tuned'"):
+        select_cells(plan, "variant=yarn_tuned")
+
+
 def test_the_dearest_of_a_seed_comes_first_and_equals_in_an_order_of_the_hosts_own(
     store: Store,
 ) -> None:
