@@ -85,6 +85,10 @@ def export(
         tokenizer.save_pretrained(aside)
         dtype = _write_weights(subject.weights, aside, precision)
         config = _configuration(source, form, dtype)
+        if config.get("head_dim") is None and config.get("model_type") == "mixtral":
+            # transformers multiplies Mixtral's head_dim for some rope types, although it may be
+            # null.
+            config["head_dim"] = base_model.geometry.head_dim
         _write_json(aside / "config.json", config)
         generation = _generation(config, _ends(subject.weights), tokenizer)
         _write_json(aside / "generation_config.json", generation)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MODELS",
+    "Experts",
     "HubAddress",
     "KeyVocabulary",
     "LanguageModel",
@@ -33,6 +34,20 @@ __all__ = [
     "require_whole",
     "weights_digest",
 ]
+
+
+@dataclass(frozen=True)
+class Experts:
+    """Sizes of a mixture of experts, which replaces the MLP of some or all layers."""
+
+    total: int
+    """Experts of a layer."""
+    active: int
+    """Experts of a layer that process a token."""
+    width: int
+    """Width of an expert's MLP (`intermediate_size` of a plain MLP)."""
+    num_layers: int
+    """Number of layers with experts; the other layers have a plain MLP."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +61,7 @@ class ModelShape:
     gated_mlp: bool = True
     """True for three MLP matrices (Llama), False for two (Phi)."""
     tied_embeddings: bool = False
+    experts: Experts | None = None
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,14 @@
 """Predict the FLOPs and memory traffic of a step from model shape and sequence length.
 
-A matrix product costs 2 FLOPs per weight and token. Attention (the scores and the weighted sum of
+A matrix product costs 2 FLOPs per weight and token. In a mixture of experts, only the router and
+the token's active experts count. Attention (the scores and the weighted sum of
 values) costs 4 x layers x heads x head dimension FLOPs per pair of token and key. In a causal
 sequence of L tokens, a token attends to L / 2 keys on average. The backward pass of a matrix
 product costs twice its forward pass, or as much as the forward pass if its weights receive no
 gradient. Recomputation (gradient checkpointing) does not count, so that `model_flops_utilisation`
 of runs with and without recomputation can be compared. Embedding lookups count as free. Generating
 one token for each sequence of a batch reads all weights once, and all cached keys and values of the
-batch.
+batch. Of the experts it reads at most the active ones of each sequence.
 """
 
 from __future__ import annotations
@@ -19,13 +20,29 @@ H100_PEAK_FLOPS = 989e12
 """Dense bf16 peak of one NVIDIA H100 or H200 in FLOP/s, from the data sheet."""
 
 
-def matmul_parameters(shape: ModelShape, geometry: RopeGeometry) -> int:
-    """Count the weights in matrix products: attention, MLP and the language-model head."""
+def matmul_parameters(shape: ModelShape, geometry: RopeGeometry, num_tokens: int = 1) -> int:
+    """Count the weights in matrix products: attention, MLP and the language-model head.
+
+    In a mixture of experts, this counts the router and as many experts as `num_tokens` tokens can
+    activate.
+    """
     queries = geometry.num_heads * geometry.head_dim
     keys = geometry.num_kv_heads * geometry.head_dim
     attention = shape.hidden_size * (2 * queries + 2 * keys)
-    mlp = (3 if shape.gated_mlp else 2) * shape.hidden_size * shape.intermediate_size
-    return shape.num_layers * (attention + mlp) + shape.hidden_size * shape.vocab_size
+    matrices = 3 if shape.gated_mlp else 2
+    dense, mlps = shape.num_layers, 0
+    if experts := shape.experts:
+        dense -= experts.num_layers
+        active = min(experts.total, num_tokens * experts.active)
+        mlps = experts.num_layers * (experts.total + matrices * active * experts.width)
+    mlps += dense * matrices * shape.intermediate_size
+    return shape.num_layers * attention + shape.hidden_size * (mlps + shape.vocab_size)
+
+
+def stored_parameters(shape: ModelShape, geometry: RopeGeometry) -> int:
+    """Count the weights in matrix products, with all experts of a mixture."""
+    every = shape.experts.total if shape.experts else 1
+    return matmul_parameters(shape, geometry, num_tokens=every)
 
 
 def attention_flops(shape: ModelShape, geometry: RopeGeometry, keys: float) -> float:

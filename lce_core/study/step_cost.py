@@ -136,12 +136,13 @@ def decoding_cost(
     passes = math.ceil(answers.number / batch) * (answers.longest - 1)
     keys = _keys_of_last(model, method, target, length + answers.longest / 2)
     weights, element = matmul_parameters(model.shape, model.geometry), 2 if half else 4
+    read = matmul_parameters(model.shape, model.geometry, num_tokens=batch)
     cached = keys * cache_elements(model.shape, model.geometry)
     flops = 2.0 * weights + attention_flops(model.shape, model.geometry, keys)
     return Decoding(
         tokens=tokens,
         flops=generated * flops,
-        bytes=element * (passes * weights + generated * cached),
+        bytes=element * (passes * read + generated * cached),
         layer_passes=passes * model.shape.num_layers,
     )
 

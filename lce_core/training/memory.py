@@ -26,7 +26,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from lce_core.study.cost import matmul_parameters
+from lce_core.study.cost import stored_parameters
 
 if TYPE_CHECKING:
     from lce_core.methods import LoRA
@@ -75,7 +75,7 @@ def num_parameters(base: LanguageModel) -> int:
     shape = base.shape
     embedding = 0 if shape.tied_embeddings else shape.vocab_size * shape.hidden_size
     norms = (2 * shape.num_layers + 1) * shape.hidden_size
-    return matmul_parameters(shape, base.geometry) + embedding + norms
+    return stored_parameters(shape, base.geometry) + embedding + norms
 
 
 def estimate(
@@ -90,7 +90,12 @@ def estimate(
       lora: the low-rank updates to train instead of all weights, if any.
     """
     shape, geometry = base.shape, base.geometry
-    width, wide, vocab = shape.hidden_size, shape.intermediate_size, shape.vocab_size
+    width, vocab = shape.hidden_size, shape.vocab_size
+    experts = shape.experts
+    # Width of the MLP that a token passes, and weights of its largest matrix. transformers keeps
+    # the gate and up projections of all experts of a layer in one tensor.
+    wide = experts.active * experts.width if experts else shape.intermediate_size
+    largest = width * (2 * experts.total * experts.width if experts else wide)
     tokens = job.micro_rows * job.row_length
     element = 2 if job.state_precision == "bf16" else 4
     # Bytes of an activation: products run in bf16 under autocast and with bf16 weights.
@@ -113,6 +118,10 @@ def estimate(
     # mlp: gate, up, activation and their product. Phi's MLP has no gate, but its GELU is a chain of
     # products and a tanh that each save their operands: five tensors in all.
     mlp = (4 if shape.gated_mlp else 5) * product * wide
+    if experts:
+        # Each active expert gets a copy of the token and returns one hidden state, whose weighted
+        # copy is saved as well.
+        mlp += 3 * product * experts.active * width
     # hidden: bytes per element of the hidden size.   autocast   bf16 weights   fp32
     #   both norms: fp32 copy of the input                -         2 x 4          -
     #   both norms: normalised states                   2 x 4       2 x 2        2 x 4
@@ -126,7 +135,7 @@ def estimate(
     # Transient bytes per token during the layer's backward pass: gradients of the layer's output
     # and of about two MLP activations (half of `mlp`), cosines and sines and, divided by the number
     # of tokens, the gradient of one MLP matrix.
-    slope = product * (width + 2 * geometry.head_dim + wide * width / tokens) + mlp / 2
+    slope = product * (width + 2 * geometry.head_dim + largest / tokens) + mlp / 2
     layer = tokens * (saved + slope) + copies
 
     # Per layer: its input; with "attention" also the attention output and one fp32 log-sum-exp per

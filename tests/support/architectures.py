@@ -34,10 +34,19 @@ OWN: dict[str, dict[str, Any]] = {
     "gemma": {"num_key_value_heads": 1, "head_dim": 12},
     "llama": {"attention_bias": True, "mlp_bias": True},
     "mistral": {"head_dim": 12, "sliding_window": None},
+    "mixtral": {"head_dim": 8, "num_local_experts": 4, "num_experts_per_tok": 2},
     "olmo2": {},
     "phi": {"num_key_value_heads": 4, "qk_layernorm": True, "hidden_size": 48},
     "qwen2": {"tie_word_embeddings": True, "sliding_window": 8, "use_sliding_window": False},
     "qwen3": {"head_dim": 12, "tie_word_embeddings": True},
+    "qwen3_moe": {
+        "head_dim": 12,
+        "num_experts": 5,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 24,
+        "mlp_only_layers": [0],
+        "norm_topk_prob": True,
+    },
     "stablelm": {"hidden_size": 64, "use_qkv_bias": True, "qk_layernorm": True},
 }
 """By model type: what differs from `SIZES`."""
@@ -56,6 +65,13 @@ def random_model(model_type: str, **changes: Any) -> Any:
             if "bias" in name or "norm" in name:  # which start at 0 and 1 and would show nothing
                 parameter.data.add_(0.3 * torch.randn(parameter.shape))
     return model.eval()
+
+
+def in_float64(model: Any) -> Any:
+    """The model in float64, with experts in a loop: torch's grouped products lack this dtype."""
+    if hasattr(model.config, "num_experts_per_tok"):
+        model.set_experts_implementation("eager")
+    return model.double()
 
 
 def save(model_type: str, folder: Path, tokenizer: Any = None, **changes: Any) -> Path:

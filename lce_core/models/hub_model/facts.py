@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from lce_core.errors import DataError, SpecError
-from lce_core.models import ModelShape, read_config_json
+from lce_core.models import Experts, ModelShape, read_config_json
 from lce_core.recipe import STRICT
 from lce_core.rope import RopeGeometry
 from lce_core.rope.architectures import ARCHITECTURES
@@ -22,6 +22,17 @@ from lce_core.rope.architectures import ARCHITECTURES
 Config = Mapping[str, Any]
 
 _MULTIMODAL_KEYS = ("text_config", "vision_config", "audio_config", "speech_config")
+
+
+class ExpertFacts(BaseModel):
+    """Sizes of a mixture of experts; see `Experts`."""
+
+    model_config = STRICT
+
+    total: int
+    active: int
+    width: int
+    num_layers: int
 
 
 class Facts(BaseModel):
@@ -41,6 +52,7 @@ class Facts(BaseModel):
     num_kv_heads: int
     theta: float
     trained_context: int
+    experts: ExpertFacts | None = None
 
     @property
     def geometry(self) -> RopeGeometry:
@@ -62,6 +74,7 @@ class Facts(BaseModel):
             vocab_size=self.vocab_size,
             gated_mlp=ARCHITECTURES[self.model_type].gated_mlp,
             tied_embeddings=self.tied_embeddings,
+            experts=Experts(**self.experts.model_dump()) if self.experts else None,
         )
 
 
@@ -78,7 +91,7 @@ def read_facts(folder: Path, trained_context: int | None = None) -> Facts:
     """
     file = folder / "config.json"
     config = read_config_json(folder)
-    facts = Facts(**facts_of(config, str(file), trained_context))
+    facts = Facts.model_validate(facts_of(config, str(file), trained_context))
     try:
         _ = facts.geometry
     except SpecError as error:
@@ -114,9 +127,21 @@ def facts_of(config: Config, where: str, trained_context: int | None = None) -> 
     follows = config.get("head_dim") is None and architecture.head_dim_follows
     head_dim = hidden // heads if follows else whole("head_dim")
     alike = config.get("num_key_value_heads") is None and architecture.all_heads_have_keys
+    layers = whole("num_hidden_layers")
+    experts = {}
+    if architecture.expert_width:
+        total = "num_experts" if "num_experts" in config else "num_local_experts"
+        experts["experts"] = {
+            "total": whole(total),
+            "active": whole("num_experts_per_tok"),
+            "width": whole(architecture.expert_width),
+            "num_layers": _expert_layers(config, layers)
+            if architecture.has_dense_layers
+            else layers,
+        }
     return {
         "model_type": config["model_type"],
-        "num_layers": whole("num_hidden_layers"),
+        "num_layers": layers,
         "hidden_size": hidden,
         "intermediate_size": whole("intermediate_size"),
         "vocab_size": whole("vocab_size"),
@@ -127,9 +152,16 @@ def facts_of(config: Config, where: str, trained_context: int | None = None) -> 
         ),
         "num_heads": heads,
         "num_kv_heads": heads if alike else whole("num_key_value_heads"),
-        "theta": number("rope_theta", 10_000.0),
+        "theta": number("rope_theta", architecture.default_theta),
         "trained_context": trained_context or whole("max_position_embeddings"),
+        **experts,
     }
+
+
+def _expert_layers(config: Config, num_layers: int) -> int:
+    """Count the layers whose MLP is a mixture of experts."""
+    every, plain = config.get("decoder_sparse_step", 1), config.get("mlp_only_layers") or ()
+    return sum(layer not in plain and (layer + 1) % every == 0 for layer in range(num_layers))
 
 
 def _obstacles(config: Config, trained_context: int | None) -> Iterator[tuple[str, str, str]]:

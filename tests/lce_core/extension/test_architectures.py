@@ -7,6 +7,7 @@ written from the definitions over unrotated queries and keys.
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -26,15 +27,25 @@ from transformers import (
 
 from lce_core.data.packing import pack_rows
 from lce_core.errors import SpecError
+from lce_core.export.folder import export
+from lce_core.export.stock_form import Subject
 from lce_core.extension.extending import extend
 from lce_core.methods import METHODS, Method
 from lce_core.models import LanguageModel
 from lce_core.recipe import Upsampling
 from lce_core.rope import RopeGeometry
 from lce_core.rope.architectures import ARCHITECTURES
-from lce_core.study.cost import matmul_parameters
+from lce_core.study.cost import matmul_parameters, stored_parameters
 from lce_core.training.run import run
-from tests.support.architectures import OWN, TRAINED, VOCABULARY, hub_model, random_model, save
+from tests.support.architectures import (
+    OWN,
+    TRAINED,
+    VOCABULARY,
+    hub_model,
+    in_float64,
+    random_model,
+    save,
+)
 from tests.support.oracles.dense_attention import dense, grouped_distance, lambda_distance
 from tests.support.training_jobs import Words, job_maker, silent
 
@@ -71,7 +82,10 @@ def logits(
 ) -> torch.Tensor:
     """Logits of the folder's model with the method, loaded and asked as a worker does."""
     base, dtype = hub_model(folder), how.pop("dtype", torch.float64)
-    extended = extend(base.load(folder, dtype), base, chosen, target=TARGET, **how)
+    model: Any = base.load(folder, dtype)
+    if dtype == torch.float64:
+        in_float64(model)
+    extended = extend(model, base, chosen, target=TARGET, **how)
     extended.begin_request(ids.shape[1])
     head: Any = extended.model.get_output_embeddings()
     if not cuts:
@@ -82,8 +96,7 @@ def logits(
 
 
 def stock_logits(kind: str, ids: torch.Tensor, **rope: Any) -> torch.Tensor:
-    model = random_model(kind, rope=rope).double()
-    return model(ids).logits
+    return in_float64(random_model(kind, rope=rope))(ids).logits
 
 
 # What config.json says
@@ -102,6 +115,8 @@ def test_facts_are_what_transformers_reads_from_the_same_file(
     needed = {"model_type", "head_dim", "num_key_value_heads", "sliding_window"}
     sizes = {"vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers"}
     sizes |= {"num_attention_heads", "max_position_embeddings"}
+    sizes |= {"num_experts", "num_local_experts", "num_experts_per_tok", "moe_intermediate_size"}
+    sizes |= {"mlp_only_layers"}
     least = {key: value for key, value in written.items() if key in needed | sizes}
     for number, config in enumerate((written | {"rope_parameters": rope}, older, least)):
         folder = tmp_path / str(number)
@@ -131,8 +146,16 @@ def test_a_token_is_multiplied_with_the_weights_of_all_linear_layers(
 ) -> None:
     base, model = hub_model(folders[kind]), random_model(kind)
     linear = (layer for layer in model.modules() if isinstance(layer, nn.Linear))
-    counted = sum(layer.weight.numel() for layer in linear)
-    assert matmul_parameters(base.shape, base.geometry) == counted
+    passed = stored = sum(layer.weight.numel() for layer in linear)
+    for layer in model.model.layers:
+        if experts := getattr(layer.mlp, "experts", None):
+            router, matrices = layer.mlp.gate, (experts.gate_up_proj, experts.down_proj)
+            stored += router.weight.numel() + sum(each.numel() for each in matrices)
+            passed += router.weight.numel() + router.top_k * sum(
+                each[0].numel() for each in matrices
+            )
+    assert matmul_parameters(base.shape, base.geometry) == passed
+    assert stored_parameters(base.shape, base.geometry) == stored
 
 
 # Against stock transformers
@@ -171,9 +194,32 @@ def test_yarn_equals_a_stock_yarn_model(kind: str, folders: dict[str, Path]) -> 
     model = random_model(kind, rope={**rope, "original_max_position_embeddings": TRAINED})
     for layer in model.model.layers:  # the factor acts on whole heads, also on unrotated elements
         layer.self_attn.scaling *= (0.1 * np.log(4.0) + 1) ** 2
-    expected = model.double()(ids).logits
+    expected = in_float64(model)(ids).logits
     found = logits(folders[kind], method("yarn"), ids)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+
+
+@over_architectures
+@pytest.mark.parametrize("name", ["pi", "yarn"])
+def test_stock_transformers_computes_what_was_exported(
+    kind: str, name: str, folders: dict[str, Path], tmp_path: Path
+) -> None:
+    base, chosen, source = hub_model(folders[kind]), method(name), folders[kind]
+    if kind == "mixtral":  # whose published file states no width of heads
+        source = Path(shutil.copytree(source, tmp_path / "source"))
+        config = json.loads((source / "config.json").read_text())
+        (source / "config.json").write_text(json.dumps({**config, "head_dim": None}))
+    subject = Subject("study", "variant", base, chosen, TARGET, source)
+    if name == "yarn" and kind in ("phi", "stablelm"):
+        with pytest.raises(SpecError, match="stock software multiplies only the rotated elements"):
+            export(subject, tmp_path / "out")
+        return
+    export(subject, tmp_path / "out")
+    ids = tokens(TARGET)
+    theirs: Any = AutoModelForCausalLM.from_pretrained(tmp_path / "out", dtype=torch.float64)
+    torch.testing.assert_close(
+        logits(folders[kind], chosen, ids), in_float64(theirs)(ids).logits, rtol=1e-4, atol=1e-4
+    )
 
 
 # Against dense attention
@@ -204,7 +250,7 @@ def dense_logits(
 
     AttentionInterface.register("dense_oracle", attend)
     AttentionMaskInterface.register("dense_oracle", lambda **_: None)
-    model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64)
+    model = in_float64(AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64))
     model.model.rotary_emb = Unrotated(2 * frequencies.shape[-1])
     model.set_attn_implementation("dense_oracle")
     return model(ids).logits
@@ -291,7 +337,7 @@ def test_the_stock_rotation_is_transformers_own_and_fp32_is_nearer_to_exact(
 ) -> None:
     ids = tokens(TARGET, batch=8)
     reference: Any = AutoModelForCausalLM.from_pretrained(folders[kind], dtype=torch.bfloat16)
-    expected, exact = reference(ids).logits, reference.double()(ids).logits
+    expected, exact = reference(ids).logits, in_float64(reference)(ids).logits
     found = {
         rotation: logits(
             folders[kind], method("none"), ids, dtype=torch.bfloat16, rotation=rotation
@@ -335,7 +381,7 @@ def test_a_trained_checkpoint_is_a_stock_model_that_the_plan_knows(
     with torch.enable_grad():
         run(job, silent)
     checkpoint, ids = job.out / "model", tokens(TRAINED)
-    stock: Any = AutoModelForCausalLM.from_pretrained(checkpoint, dtype=torch.float64)
+    stock = in_float64(AutoModelForCausalLM.from_pretrained(checkpoint, dtype=torch.float64))
     expected = stock(ids).logits[..., :VOCABULARY]
     torch.testing.assert_close(
         logits(checkpoint, method("none"), ids), expected, rtol=1e-4, atol=1e-4

@@ -72,7 +72,6 @@ VISION = {"vision_config": {"depth": 32}}
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"model_type": "gpt2"}, "'gpt2'; expected a model .*: rotary embedding as in gemma, llama"),
     ({"model_type": ...}, "model_type: got nothing"),
-    ({"model_type": "mixtral", "num_local_experts": 8}, "model_type: got 'mixtral'"),
     ({"model_type": "mistral", "sliding_window": 4096, "use_sliding_window": ...},
      "sliding_window: got 4096; .* full attention .* a Mistral from v0.2 on"),
     ({"model_type": "mistral", "sliding_window": ..., "use_sliding_window": ...},

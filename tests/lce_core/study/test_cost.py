@@ -11,13 +11,14 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from lce_core.models import ModelShape
+from lce_core.models import Experts, ModelShape
 from lce_core.rope import RopeGeometry
 from lce_core.study.cost import (
     attention_flops,
     forward_flops,
     matmul_parameters,
     model_flops_utilisation,
+    stored_parameters,
     training_flops,
 )
 from lce_core.study.pricing.device_types import DEVICE_TYPES
@@ -52,6 +53,32 @@ TRAINING = {
 )
 def test_matmul_parameters_are_those_of_the_papers_models(name: str, billions: float) -> None:
     assert matmul_parameters(*MODELS[name]) / 1e9 == pytest.approx(billions, abs=6e-4)
+
+
+# Mixtral's report, arXiv:2401.04088: 47 B parameters, 13 B of them active. Qwen3's report,
+# arXiv:2505.09388: 30.5 B, 3.3 B active, embedding and head included.
+MIXTURES = {
+    "mixtral_8x7b": (
+        ModelShape(32, 4096, 14336, 32000, experts=Experts(8, 2, 14336, 32)),
+        RopeGeometry(128, 128, 32, 8, 1e6, 32768),
+        (46.7, 12.9),
+    ),
+    "qwen3_30b_a3b": (
+        ModelShape(48, 2048, 6144, 151936, experts=Experts(128, 8, 768, 48)),
+        RopeGeometry(128, 128, 32, 4, 1e6, 40960),
+        (30.5, 3.3),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MIXTURES)
+def test_all_experts_are_stored_and_the_active_ones_compute(name: str) -> None:
+    shape, geometry, published = MIXTURES[name]
+    embedding = shape.vocab_size * shape.hidden_size
+    counted = (stored_parameters(shape, geometry), matmul_parameters(shape, geometry))
+    billions = [(count + embedding) / 1e9 for count in counted]
+    assert billions == pytest.approx(published, abs=0.06)
+    assert matmul_parameters(shape, geometry, num_tokens=1000) == counted[0]
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -10,10 +10,11 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed._tools.mem_tracker import MemTracker
-from transformers import masking_utils
+from transformers import MixtralConfig, Qwen3MoeConfig, masking_utils
 
-from lce_core.models import MODELS, LanguageModel, ModelShape
+from lce_core.models import MODELS, Experts, LanguageModel, ModelShape
 from lce_core.recipe import Training
+from lce_core.rope import RopeGeometry
 from lce_core.training import recomputation
 from lce_core.training.job import TrainingJob
 from lce_core.training.loss_model import LossModel
@@ -138,6 +139,43 @@ def test_the_estimate_comes_close_to_what_a_step_takes(
     # Phi has one norm a layer, where two are counted.
     most = 1.06 if base is LLAMA else 1.25
     assert beside <= most * (found - expected.states), (found, str(expected))
+
+
+class Qwen3Moe:
+    """Two layers with the widths of Qwen3-30B-A3B."""
+
+    geometry = RopeGeometry(128, 128, 32, 4, 1e6, 32768)
+    shape = ModelShape(2, 2048, 6144, 151936, experts=Experts(128, 8, 768, 2))
+
+    def config(self) -> Any:
+        return Qwen3MoeConfig(
+            hidden_size=2048, moe_intermediate_size=768, num_experts=128, num_experts_per_tok=8,
+            num_attention_heads=32, num_key_value_heads=4, head_dim=128, vocab_size=151936,
+        )  # fmt: skip
+
+
+class Mixtral:
+    """Two layers with the widths of Mixtral-8x7B."""
+
+    geometry = RopeGeometry(128, 128, 32, 8, 1e6, 32768)
+    shape = ModelShape(2, 4096, 14336, 32000, experts=Experts(8, 2, 14336, 2))
+
+    def config(self) -> Any:
+        return MixtralConfig(hidden_size=4096, intermediate_size=14336, vocab_size=32000)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("base", [Qwen3Moe(), Mixtral()], ids=["qwen3_moe", "mixtral"])
+@pytest.mark.parametrize(("tokens", "kept"), [(8192, "none"), (8192, "full"), (32768, "attention")])
+def test_the_estimate_of_a_mixture_of_experts_is_an_upper_bound(
+    base: Any, tokens: int, kept: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Torch's grouped products have no fake form in fp32.
+    monkeypatch.setattr(masking_utils, "find_packed_sequence_indices", lambda *_, **__: None)
+    job = _job(tokens, "bf16", kept)
+    found, expected = _measured(base, job), estimate(job, base, sharded=False)
+    beside = expected.total - expected.context - expected.states
+    assert found - expected.states <= beside <= 1.4 * (found - expected.states), str(expected)
 
 
 def test_seven_billion_weights_fit_as_the_documents_say() -> None:
