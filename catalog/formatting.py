@@ -14,6 +14,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,6 +23,7 @@ from lce_core.errors import SpecError, did_you_mean
 from lce_core.terminal import WIDTH, visible
 
 FORMATS = ("table", "csv", "json")
+"""Formats of `format_rows`; `write_parquet` writes a fourth one."""
 
 _NULL = "-"
 _LONGEST_CELL = 1000
@@ -43,7 +45,21 @@ def format_rows(columns: Sequence[str], rows: Rows, form: str, width: int = WIDT
         return _csv(columns, rows)
     if form == "json":
         return _json(_distinct(columns), rows)
+    if form == "parquet":
+        raise SpecError(
+            "format", "parquet without a file", "a file to write", "add `--out FILE.parquet`"
+        )
     raise SpecError("format", repr(form), "an output format", did_you_mean(form, FORMATS))
+
+
+def write_parquet(columns: Sequence[str], rows: Rows, file: Path) -> None:
+    """Write rows to a Parquet file, each column with the type of its values."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    names = _distinct(columns)
+    values = zip(*rows, strict=True) if rows else [()] * len(names)
+    parquet.write_table(pa.table(dict(zip(names, map(list, values), strict=True))), file)
 
 
 def _csv(columns: Sequence[str], rows: Rows) -> str:

@@ -59,7 +59,7 @@ _CONTAINERS = (list, tuple, dict)
 
 
 def open_catalog(path: Path, within: Limits | None = None) -> duckdb.DuckDBPyConnection:
-    """Return a connection that reads the catalog. Close it, or use it in a `with` block.
+    """Return a connection that reads only the catalog. Close it, or use it in a `with` block.
 
     The connection keeps reading the same file even when a new catalog replaces it.
 
@@ -70,24 +70,41 @@ def open_catalog(path: Path, within: Limits | None = None) -> duckdb.DuckDBPyCon
     Raises:
       SpecError: if the file at `path` does not exist or is not a catalog.
     """
+    connection = _attached(path, _CONFIG)
+    # DuckDB deletes the folder when the connection closes.
+    spill = Path(tempfile.gettempdir()) / f"lce-sql-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+    (within or limits()).apply(connection, spill)
+    connection.execute("SET enable_external_access = false")
+    connection.execute("SET lock_configuration = true")
+    return connection
+
+
+def connect(path: Path) -> duckdb.DuckDBPyConnection:
+    """Return a connection for the user's own SQL: files, settings and data frames are allowed.
+
+    Only the catalog is read-only. Names in a statement can be data frames of any calling function.
+
+    Raises:
+      SpecError: if the file at `path` does not exist or is not a catalog.
+    """
+    return _attached(path, {"python_scan_all_frames": "true"})
+
+
+def _attached(path: Path, config: Mapping[str, Any]) -> duckdb.DuckDBPyConnection:
+    """Return a connection to an empty database in memory, with the catalog attached and in use."""
     expected = "the catalog, a DuckDB file built from the store"
     remedy = "build it with `lce rebuild catalog`, or run a study with `lce run STUDY`"
     if not path.is_file():
         raise SpecError(path, "no such file", expected, remedy)
     # Attach the file to a separate instance. A second `duckdb.connect(path)` in one process would
     # return the open instance, and with it the file from before the last swap.
-    connection = duckdb.connect(":memory:", config=_CONFIG)
-    # DuckDB deletes the folder when the connection closes.
-    spill = Path(tempfile.gettempdir()) / f"lce-sql-{os.getpid()}-{uuid.uuid4().hex[:8]}"
-    (within or limits()).apply(connection, spill)
+    connection = duckdb.connect(":memory:", config=dict(config))
     try:
         connection.execute(f"ATTACH {quoted(path)} AS catalog (READ_ONLY)")
     except duckdb.Error as error:
         connection.close()
         raise SpecError(path, error, expected, remedy) from None
     connection.execute("USE catalog")
-    connection.execute("SET enable_external_access = false")
-    connection.execute("SET lock_configuration = true")
     return connection
 
 

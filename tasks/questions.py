@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from catalog.apart import answer_apart
-from catalog.formatting import format_rows
+from catalog.formatting import format_rows, write_parquet
 from catalog.limits import bytes_of
 from catalog.queries import CATALOG, run_query
 from tasks.own_code import child_environment
@@ -30,11 +30,32 @@ def answer(home: Path, sql: str, form: str, memory: str | None = None) -> str:
     Raises:
       SpecError: if `form` is unknown, `memory` is not a size, or `run_query` rejects the statement.
     """
+    return format_rows(*_answered(home, sql, memory), form)
+
+
+def answer_in_file(home: Path, sql: str, form: str, file: Path, memory: str | None = None) -> None:
+    """Run a user's read-only SQL statement and write the result to a file.
+
+    Args:
+      home: the store's folder.
+      sql: the statement.
+      form: output format: "table", "csv", "json" or "parquet".
+      file: file to write; an existing file is overwritten.
+      memory: see `answer`.
+
+    Raises:
+      SpecError: as for `answer`.
+    """
+    columns, rows = _answered(home, sql, memory)
+    if form == "parquet":
+        write_parquet(columns, rows, file)
+    else:
+        file.write_text(format_rows(columns, rows, form).rstrip("\n") + "\n", encoding="utf-8")
+
+
+def _answered(home: Path, sql: str, memory: str | None) -> tuple[list[str], list[tuple[Any, ...]]]:
     allowed = None if memory is None else bytes_of(memory, "--memory")
-    columns, rows = answer_apart(
-        catalog_path(home), sql, memory=allowed, environment=child_environment()
-    )
-    return format_rows(columns, rows, form)
+    return answer_apart(catalog_path(home), sql, memory=allowed, environment=child_environment())
 
 
 def read(home: Path, sql: str) -> list[tuple[Any, ...]]:

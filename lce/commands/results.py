@@ -22,7 +22,10 @@ rebuild = typer.Typer(help="Rebuild the catalog or MLflow from the store.", no_a
 
 def sql(
     query: Annotated[str, typer.Argument(help="SELECT statement over the views of the catalog.")],
-    form: Annotated[str, typer.Option("--format", help="table, csv or json.")] = "table",
+    form: Annotated[
+        str, typer.Option("--format", help="table, csv, json, or parquet with --out.")
+    ] = "table",
+    out: Annotated[Path | None, typer.Option(help="Write to this file.", dir_okay=False)] = None,
     memory: Annotated[
         str | None,
         typer.Option(
@@ -33,10 +36,26 @@ def sql(
     """Query the results: run a read-only SQL statement over the catalog."""
     from flows.settings import home
     from tasks.mending import mended
-    from tasks.questions import answer
+    from tasks.questions import answer, answer_in_file
 
     mended(home())
-    say(answer(home(), query, form, memory).rstrip("\n"))
+    if out is None:
+        say(answer(home(), query, form, memory).rstrip("\n"))
+    else:
+        answer_in_file(home(), query, form, out, memory)
+
+
+def catalog(
+    parquet: Annotated[
+        Path, typer.Option("--parquet", help="Folder for the files.", file_okay=False)
+    ],
+) -> None:
+    """Write every view of the catalog to a Parquet file, for other programs."""
+    from lce.api import open_results
+
+    with open_results() as results:
+        for file in results.write_parquet(parquet):
+            say(str(file))
 
 
 def report(

@@ -1,0 +1,173 @@
+"""The Python interface, on a made-up store, and one real run through it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+import lce
+from catalog.build import build_catalog
+from catalog.queries import open_catalog, run_query
+from dashboards.claims import claims
+from lce.cli import app
+from lce_core.errors import ProcessFailedError, SpecError
+from tests.support.catalogs.sample_store import STUDY, sample_store
+from tests.support.repository import ROOT
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("home")
+    store = sample_store(folder)
+    build_catalog(store)
+    return store.home
+
+
+@pytest.fixture
+def results(home: Path) -> Iterator[lce.Results]:
+    with lce.open(home) as opened:
+        yield opened
+
+
+def rows(home: Path, query: str) -> list[tuple[Any, ...]]:
+    """Rows of a query over the catalog, on the path that `lce sql` takes."""
+    return run_query(home / "catalog.duckdb", query)[1]
+
+
+def test_tables_are_those_of_the_catalog(home: Path, results: lce.Results) -> None:
+    scores = results.scores(STUDY).df()
+    expected = rows(home, "SELECT cell, metric, value FROM scores ORDER BY ALL")
+    assert sorted(zip(scores.cell, scores.metric, scores.value, strict=True)) == expected
+    assert results.scores("another").df().empty
+    assert results.samples(STUDY).arrow().read_all().num_rows == len(rows(home, "FROM samples"))
+    assert results.paper().columns == [name for name, *_ in rows(home, "DESCRIBE paper_comparison")]
+
+
+def test_claims_have_the_sentences_that_the_command_prints(
+    home: Path, results: lce.Results
+) -> None:
+    with open_catalog(home / "catalog.duckdb") as connection:
+        texts = [claim.text for claim in claims(connection, STUDY)]
+    assert texts
+    assert results.claims(STUDY).df().text.tolist() == texts
+
+
+def test_sql_joins_data_frames_of_any_caller_and_takes_parameters(results: lce.Results) -> None:
+    mine = pd.DataFrame({"method": ["yarn", "unknown"], "note": ["mine", "not joined"]})
+
+    def joined() -> list[tuple[Any, ...]]:
+        return results.sql(
+            "SELECT DISTINCT method, note FROM scores JOIN mine USING (method)"
+            " WHERE eval_length = $length",
+            length=512,
+        ).fetchall()
+
+    assert len(mine) == 2
+    assert joined() == [("yarn", "mine")]
+
+
+def test_the_catalog_is_read_only(results: lce.Results) -> None:
+    with pytest.raises(duckdb.Error, match="read-only"):
+        results.sql("DELETE FROM store.cell")
+
+
+def test_a_home_without_results_says_what_to_run(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="lce run STUDY"):
+        lce.open(tmp_path)
+
+
+def test_every_view_is_written_as_parquet(home: Path, tmp_path: Path) -> None:
+    told = CliRunner().invoke(
+        app, ["catalog", "--parquet", str(tmp_path / "tables")], env={"LCE_HOME": str(home)}
+    )
+    assert told.exit_code == 0
+    views = rows(
+        home, "SELECT view_name FROM duckdb_views() WHERE schema_name = 'main' AND NOT internal"
+    )
+    written = {Path(line).stem for line in told.output.split()}
+    assert written == {name for (name,) in views}
+    scores = pq.read_table(tmp_path / "tables" / "scores.parquet")
+    assert scores.num_rows == len(rows(home, "FROM scores"))
+
+
+@pytest.mark.parametrize("form", ["parquet", "csv", "json"])
+def test_a_query_is_written_to_a_file_with_its_types(form: str, home: Path, tmp_path: Path) -> None:
+    file = tmp_path / f"found.{form}"
+    query = "SELECT 1 AS n, 0.1 AS x, 'a' AS t, NULL AS nothing, [1, 2] AS parts"
+    told = CliRunner().invoke(
+        app, ["sql", query, "--format", form, "--out", str(file)], env={"LCE_HOME": str(home)}
+    )
+    assert (told.exit_code, told.output) == (0, "")
+    if form == "parquet":
+        found = pq.read_table(file).to_pylist()
+        assert found[0] | {"x": float(found[0]["x"])} == {
+            "n": 1, "x": 0.1, "t": "a", "nothing": None, "parts": [1, 2]
+        }  # fmt: skip
+    elif form == "csv":
+        assert next(csv.DictReader(io.StringIO(file.read_text())))["parts"] == "[1, 2]"
+    else:
+        assert json.loads(file.read_text())[0]["parts"] == [1, 2]
+
+
+def test_parquet_needs_a_file(home: Path) -> None:
+    told = CliRunner().invoke(
+        app, ["sql", "SELECT 1", "--format", "parquet"], env={"LCE_HOME": str(home)}
+    )
+    assert isinstance(told.exception, SpecError)
+    assert "--out" in str(told.exception)
+
+
+def test_a_plan_has_the_cells_of_the_command(tmp_path: Path) -> None:
+    planned = lce.plan("smoke", "method=none", home=tmp_path)
+    printed = CliRunner().invoke(
+        app, ["plan", "smoke", "--select", "method=none", "--json"], env={"LCE_HOME": str(tmp_path)}
+    )
+    assert planned["cells"]
+    assert [cell["cell"] for cell in planned["cells"]] == [
+        cell["cell"] for cell in json.loads(printed.output)["cells"]
+    ]
+
+
+def test_a_failed_run_raises_with_its_last_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(ProcessFailedError, match="exit code 2"):
+        lce.run("no-such-study", home=tmp_path)
+    assert "no-such-study" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_a_run_returns_its_results(finished: Path, text: tuple[str, str]) -> None:
+    from tests.support.studies import write_study
+
+    name, _, folder = text[1].partition("=")
+    file = write_study(finished.parent / "again")
+    results = lce.run(file, home=finished, data_folders={name: Path(folder)})
+    assert len(results.scores().df()) > 0
+
+
+def test_the_notebook_runs(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LCE_HOME", str(home))
+    cells = json.loads((ROOT / "examples" / "results.ipynb").read_text(encoding="utf-8"))["cells"]
+    names: dict[str, Any] = {}
+    for cell in cells:
+        if cell["cell_type"] == "code":
+            exec(
+                "".join(cell["source"])
+                .replace("'toy'", f"'{STUDY}'")
+                .replace('"toy"', f'"{STUDY}"'),
+                names,
+            )
+            assert cell["outputs"] == []  # outputs would grow stale
+    assert len(names["claims"]) > 0
+    assert names["planned"]["cells"]
