@@ -24,7 +24,7 @@ rounded to bf16, as LCEG's code did when it trained YaRN. bf16_angles: positions
 their products are rounded, as LCEG's code did for PI and LongLoRA."""
 TrainPositions = Literal["exact", "bf16", "bf16_angles", "pose"]
 """Positions that training uses: `Positions`, or pose: exact positions that skip once in each row,
-so that short rows train all distances of the target context (`lce_core.attention.skipwise`)."""
+so that short rows train all distances of the target context (PoSE)."""
 
 STRICT = ConfigDict(
     frozen=True, extra="forbid", strict=True, allow_inf_nan=False, use_attribute_docstrings=True

@@ -35,9 +35,7 @@ class RequestRotary(nn.Module):
         self.rotary_dim, self.identity = rotary_dim, identity
         self.table: RopeTable | None = None
         self.num_tokens = 0
-        self.span: int | None = None
-        """Number of positions over which the tokens of a request are spread; None if each token has
-        its own index as position."""
+        self._rows: NDArray[np.int64] | None = None
         self._skips_check = False
         self.stock_precision = False
         """True makes `forward` round cosines to the dtype of `x`, like transformers' own module."""
@@ -47,13 +45,19 @@ class RequestRotary(nn.Module):
 
         `num_tokens` includes tokens that the method inserts.
         """
-        self.table, self.num_tokens = table, num_tokens
+        self.table, self.num_tokens, self._rows = table, num_tokens, None
 
-    def begin_rows(self, seeds: NDArray[np.uint64]) -> None:
-        """Receive the seeds of the training rows in the next forward pass; ignored here.
+    def begin_rows(
+        self, seeds: NDArray[np.uint64], positions: NDArray[np.int64] | None = None
+    ) -> None:
+        """Receive the seeds and positions of the training rows in the next forward pass.
 
-        A subclass with random positions draws each row's positions from the row's seed.
+        Args:
+          seeds: (rows,) one seed per row; ignored here. A subclass with random parameters of a row
+            draws them from the row's seed.
+          positions: (rows, tokens) position of each token; None if they are 0, 1, 2, ...
         """
+        self._rows = positions
 
     def table_key(self) -> tuple[object, ...]:
         """Return a key of the current RoPE table; CUDA graphs are recorded again if it changes."""
@@ -114,7 +118,11 @@ class RequestRotary(nn.Module):
             # one.
             one.rotates_nothing = True  # type: ignore[attr-defined]
             return one, torch.zeros_like(one)
-        return self._of(position_ids[..., None].double(), frequencies(self.table, x.device), x)
+        positions = position_ids
+        if self._rows is not None:
+            rows = torch.from_numpy(self._rows).to(x.device)
+            positions = rows.gather(1, position_ids.expand(len(x), -1))
+        return self._of(positions[..., None].double(), frequencies(self.table, x.device), x)
 
     def _of(
         self, positions: torch.Tensor, inv_freq: torch.Tensor, x: torch.Tensor

@@ -33,6 +33,20 @@ class Dense(AttentionScheme):
     uses_flash: ClassVar[bool] = False
 
 
+@dataclass(frozen=True)
+class AtPositions(AttentionScheme):
+    """Full causal attention of a training row whose tokens have these positions."""
+
+    positions: tuple[int, ...]
+    """Position of each token of the row."""
+
+    kernel: ClassVar[str] = ""
+
+    def distance(self, query: int, key: int) -> int | None:
+        """Return the distance between the tokens' positions; None if the key comes later."""
+        return self.positions[query] - self.positions[key] if key <= query else None
+
+
 def attend(scheme: Dense, inputs: AttentionInputs) -> torch.Tensor:
     """Return softmax attention over all visible keys (batch, heads, queries, head_dim).
 

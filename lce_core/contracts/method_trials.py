@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,11 @@ Example = Mapping[str, Any]
 Extended = list[tuple[LanguageModel, ExtendedModel]]
 
 FAR = (LLAMA2_7B, PHI2, RopeGeometry(32, 32, 2, 2, 1e4, 128))
+
+
+def rows_of(lengths: ContextLengths) -> list[ContextLengths]:
+    """Return the lengths with training rows of 2 tokens, the trained and the target context."""
+    return [replace(lengths, request=n) for n in (2, lengths.trained, lengths.target)]
 
 
 def at(request: int) -> ContextLengths:
@@ -144,6 +150,8 @@ def _outputs(method: Method, geometry: RopeGeometry, lengths: ContextLengths) ->
     outputs += [method.attention(geometry, lengths), method.insertion(geometry)]
     outputs += [method.training_attention(geometry, lengths), method.reach(geometry, lengths)]
     outputs += [method.stages(lengths), method.length_dependent(geometry, lengths)]
+    rows = [method.training_positions(seed, row) for seed in range(4) for row in rows_of(lengths)]
+    outputs += [None if positions is None else list(positions) for positions in rows]
     if method.rotary is not None and geometry in [base.geometry for base in BASES]:
         outputs += _learned(method, geometry, lengths)
     return outputs

@@ -8,7 +8,7 @@ Their trained context of 16 tokens is extended to 64 tokens.
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import get_args
 
 import numpy as np
@@ -16,7 +16,7 @@ import torch
 
 from lce_core.attention.schemes import FullCausal
 from lce_core.contracts import plugins
-from lce_core.contracts.dense import as_if_dense, in_pieces, same_as_dense
+from lce_core.contracts.dense import AtPositions, as_if_dense, in_pieces, same_as_dense
 from lce_core.contracts.method_trials import (
     FAR,
     Example,
@@ -30,6 +30,7 @@ from lce_core.contracts.method_trials import (
     name_of,
     refused,
     repeated_heads,
+    rows_of,
     same,
     schemes,
     with_another_value,
@@ -50,6 +51,7 @@ from lce_core.errors import UnavailableError
 from lce_core.evidence import OfMethod
 from lce_core.extension.extending import extend
 from lce_core.methods import METHODS, Family, Method
+from lce_core.methods._training_positions import row_positions
 from lce_core.rope import ContextLengths, RopeTable
 
 MethodCheck = Callable[[type[Method], Example], None]
@@ -251,6 +253,34 @@ def check_attention(plugin: type[Method], example: Example) -> None:
                 same_as_dense(in_pieces(found, ids), expected, f"{where}, over a cache")
 
 
+def check_training_positions(plugin: type[Method], example: Example) -> None:
+    """Check that rows start at 0, ascend and stay below the target, and that training uses them.
+
+    A training pass must equal dense attention at the distances between these positions, with the
+    table of the target.
+    """
+    method = built(plugin, example)
+    for row, seed in product(rows_of(at(TARGET)), range(100)):
+        first, second = (row_positions(method, row, seed, pose=False) for _ in range(2))
+        drawn_twice = [None if one is None else one.tolist() for one in (first, second)]
+        assert drawn_twice[0] == drawn_twice[1], f"two calls with seed {seed} differ"
+    seeds, ids = np.arange(2, dtype=np.uint64), tokens(TRAINED)
+    drawn = [row_positions(method, at(TRAINED), int(seed), pose=False) for seed in seeds]
+    for base in fitting(method):
+        found = extend(stock(base), base, method, target=TARGET, training=True)
+        for number, positions in enumerate(drawn):
+            if positions is None:
+                continue
+            found.begin_request(TRAINED)
+            found.begin_rows(seeds)
+            table = method.rope_table(base.geometry, at(TARGET))
+            twin = as_if_dense(method, AtPositions(tuple(positions.tolist())), table)
+            dense = extend(stock(base), base, twin, target=TARGET)
+            dense.begin_request(TRAINED)
+            expected = dense.hidden_states(ids[number : number + 1])
+            same_as_dense(found.hidden_states(ids)[number : number + 1], expected, name_of(base))
+
+
 def check_sees_all(plugin: type[Method], example: Example) -> None:
     """Check that the first token changes every output of one layer with exact attention."""
     method = built(plugin, example)
@@ -360,6 +390,7 @@ CHECKS: tuple[MethodCheck, ...] = (
     check_reach,
     check_causality,
     check_attention,
+    check_training_positions,
     check_sees_all,
     check_cached,
     check_order,

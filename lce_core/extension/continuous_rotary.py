@@ -72,7 +72,10 @@ class ContinuousRotary(RequestRotary):
         inv_freq = self._all_scales()[self.method.scale_at(self.lengths) - 1]
         super().begin(replace(table, inv_freq=inv_freq.numpy()), num_tokens)
 
-    def begin_rows(self, seeds: NDArray[np.uint64]) -> None:
+    def begin_rows(
+        self, seeds: NDArray[np.uint64], positions: NDArray[np.int64] | None = None
+    ) -> None:
+        assert positions is None, "the scale of a row determines its positions"
         self._seeds = seeds
 
     def forward(self, x: Tensor, position_ids: Tensor) -> tuple[Tensor, Tensor]:

@@ -29,12 +29,13 @@ from lce_core.errors import SpecError, UnavailableError
 from lce_core.extension.insertion import Inserter
 from lce_core.extension.kernels import HALF
 from lce_core.methods import Method, begins_alike
+from lce_core.methods._training_positions import row_positions, why_not_skip
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
 if TYPE_CHECKING:
     from transformers import DynamicCache, PreTrainedModel
 
-    from lce_core.recipe import Positions
+    from lce_core.recipe import TrainPositions
 
 
 class ExtendedModel:
@@ -51,7 +52,7 @@ class ExtendedModel:
         *,
         training: bool = False,
         inserter: Inserter | None = None,
-        positions: Positions = "exact",
+        positions: TrainPositions = "exact",
     ) -> None:
         self.model, self.method, self.geometry = model, method, geometry
         self.trained, self.target = geometry.trained_context, target
@@ -98,7 +99,17 @@ class ExtendedModel:
         Raises:
           UnavailableError: if the method does not support that many tokens.
         """
-        lengths = ContextLengths(self.trained, self.target, self._rotary.span or num_tokens)
+        lengths = ContextLengths(self.trained, self.target, num_tokens)
+        self._row_lengths = lengths
+        if self._row_positions(0) is not None:
+            lengths = replace(lengths, request=self.target)
+            if why := why_not_skip(self.method, self.geometry, lengths):
+                raise SpecError(
+                    f"{self.method.plugin_name}.training_positions",
+                    f"positions for a method that {why}",
+                    "positions only from a method that changes frequencies shared by all heads",
+                    "return None from training_positions, or remove the attention scheme",
+                )
         reach = self.method.reach(self.geometry, lengths)
         if reach is not None and num_tokens > reach:
             raise UnavailableError(
@@ -110,7 +121,7 @@ class ExtendedModel:
         table, scheme = table_and_scheme(
             self.method, self.geometry, lengths, training=self.training
         )
-        if self._positions != "exact":
+        if self._positions != "exact" and self._positions != "pose":
             table = replace(table, positions=self._positions)
         self._rotary.begin(table, self._expanded(num_tokens))
         scaling = self.geometry.head_dim**-0.5 * table.attention_factor**2
@@ -162,13 +173,21 @@ class ExtendedModel:
         return self._graphs.replayed_tokens if self._graphs else 0
 
     def begin_rows(self, seeds: NDArray[np.uint64]) -> None:
-        """Pass the seeds of the training rows in the next forward pass to the rotary module.
+        """Draw the positions of the training rows in the next forward pass, if they are random.
 
         Args:
-          seeds: (rows,) one seed per row. CLEX draws the row's scale and positions from its seed;
-            other methods ignore it.
+          seeds: (rows,) one seed per row. CLEX draws the row's scale and positions from its seed,
+            methods with `training_positions` and PoSE the row's positions.
         """
-        self._rotary.begin_rows(seeds)
+        drawn = [self._row_positions(int(seed)) for seed in seeds]
+        rows = [positions for positions in drawn if positions is not None]
+        self._rotary.begin_rows(seeds, np.stack(rows) if rows else None)
+
+    def _row_positions(self, seed: int) -> NDArray[np.int64] | None:
+        if not self.training:
+            return None
+        pose = self._positions == "pose"
+        return row_positions(self.method, self._row_lengths, seed, pose=pose)
 
     def hidden_states(self, ids: torch.Tensor, cache: DynamicCache | None = None) -> torch.Tensor:
         """Return last hidden states (batch, tokens, hidden_size); each predicts the next token.

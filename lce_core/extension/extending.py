@@ -21,7 +21,6 @@ from safetensors.torch import load_file
 from lce_core.attention import AttentionScheme
 from lce_core.attention.layers import keep_precision
 from lce_core.attention.registered import ATTENTION
-from lce_core.attention.skipwise import SkipwiseRotary
 from lce_core.attention.stock import STOCK
 from lce_core.errors import SpecError
 from lce_core.extension.extended_model import ExtendedModel, table_and_scheme
@@ -80,7 +79,7 @@ def extend(
       rotation: "fp32" makes layers rotate queries and keys in at least float32. "stock" rotates as
         in transformers, where most architectures round cosines to the model's dtype.
       positions: rounding of positions when angles are computed (`RopeTable.positions`), or "pose"
-        for training rows whose positions skip (`lce_core.attention.skipwise`).
+        for training rows with the positions of PoSE (`lce_core.methods._training_positions`).
 
     Raises:
       SpecError: if the model's configuration differs from `base_model`, if the method's parameters
@@ -94,11 +93,7 @@ def extend(
     _, scheme = table_and_scheme(method, geometry, lengths, training=training)
     asked = (device or model.device, compute_dtype or model.dtype, kernel)
     name = scheme_kernel(scheme, *asked) if scheme else stock_kernel(*asked)
-    rotary = (
-        SkipwiseRotary(geometry.rotary_dim, target)
-        if positions == "pose"
-        else make_rotary(method, geometry, lengths, identity=scheme is not None, seed=seed)
-    )
+    rotary = make_rotary(method, geometry, lengths, identity=scheme is not None, seed=seed)
     rounds = ARCHITECTURES[model.config.model_type].rounds_cosines
     rotary.stock_precision = rotation == "stock" and rounds
     if learned is not None:
@@ -118,7 +113,7 @@ def extend(
         rotary,
         training=training,
         inserter=inserter,
-        positions="exact" if positions == "pose" else positions,
+        positions=positions,
     )
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lce_core.attention import AttentionScheme
 from lce_core.errors import SpecError
@@ -68,6 +69,20 @@ class Method(Plugin):
     ) -> AttentionScheme | None:
         """Return the attention used in training; the default is the attention used at inference."""
         return self.attention(geometry, lengths)
+
+    def training_positions(self, seed: int, lengths: ContextLengths) -> NDArray[np.int64] | None:
+        """Return the position of every token of a training row; None if they are 0, 1, 2, ...
+
+        Positions start at 0, increase, and stay below `lengths.target`. A row whose positions skip
+        is short but trains long distances. Training then uses the frequencies of requests of
+        `lengths.target` tokens. Evaluation does not call this function. The training settings have
+        such positions for every method: `train_positions: pose`.
+
+        Args:
+          seed: seed of the row; the same seed must give the same positions.
+          lengths: `lengths.request` is the row's length.
+        """
+        return None
 
     def lora(self) -> LoRA | None:
         """Return which weights fine-tuning trains, and with which LoRA rank.

@@ -9,13 +9,14 @@ plan's steps in a store.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 from lce_core.benchmarks import Benchmark, Kind
 from lce_core.errors import SpecError, UnavailableError
+from lce_core.methods._training_positions import row_positions, why_not_skip
 from lce_core.models import LanguageModel
 from lce_core.rope import ContextLengths
 from lce_core.statistics.estimates import INTERVALS
@@ -345,13 +346,8 @@ def _check(base_model: LanguageModel, variant: MethodEntry, study: StudySpec, wh
     except SpecError as error:
         place = f"{where} ({base_model.known_as}): {error.where}"
         raise error.within(place) from None
-    if variant.train_positions == "pose" and variant.method.stages(lengths):
-        raise SpecError(
-            f"{where}.train_positions",
-            f"pose for {variant.method.plugin_name}, which trains in several runs",
-            "a method with one training run",
-            "leave out `train_positions`, or choose another method",
-        )
+    if variant.tuned:
+        _check_positions(base_model, variant, study, lengths, where)
     source = study.weights_source_of(variant)
     for key, other in (("start_from", study.start_of(variant)), ("weights_of", source)):
         if other and _adds_weights(other, base_model):
@@ -368,6 +364,38 @@ def _check(base_model: LanguageModel, variant: MethodEntry, study: StudySpec, wh
             " own",
             "a method that works with the weights of the base model alone",
             "write `tuned: true` instead, or choose another method",
+        )
+
+
+def _check_positions(
+    base_model: LanguageModel,
+    variant: MethodEntry,
+    study: StudySpec,
+    lengths: ContextLengths,
+    where: str,
+) -> None:
+    """Raise SpecError if training rows of a variant cannot have the positions it asks for."""
+    method, row = variant.method, replace(lengths, request=study.train_length_of(variant))
+    try:
+        own = row_positions(method, row, seed=0, pose=False) is not None
+    except SpecError as error:
+        raise error.within(f"{where} ({base_model.known_as}): {error.where}") from None
+    pose = variant.train_positions == "pose"
+    if not (own or pose):
+        return
+    why = why_not_skip(method, base_model.geometry, lengths)
+    if pose and method.stages(lengths):
+        why = "trains in several runs"
+    if pose and own:
+        why = "draws positions of its own"
+    if why is not None:
+        raise SpecError(
+            f"{where}.train_positions" if pose else f"{where}: {method.plugin_name}",
+            f"{'pose' if pose else 'training_positions'} for {method.plugin_name}, which {why}",
+            "a method with one training run that only changes frequencies shared by all heads",
+            "leave out `train_positions`, or choose another method"
+            if pose
+            else "return None from training_positions, or remove the attention scheme",
         )
 
 

@@ -146,15 +146,6 @@ class MethodEntry(Section):
                 "`train_positions` only in entries with `tuned: true`",
                 "add `tuned: true`, or leave out `train_positions`",
             )
-        if self.train_positions == "pose" and (
-            self.method.rotary or not self.method.exact_attention
-        ):
-            raise SpecError(
-                "train_positions",
-                f"pose for {name}, which changes attention or draws positions of its own",
-                "a method that only changes frequencies",
-                "leave out `train_positions`, or choose another method",
-            )
         return self
 
     @property

@@ -202,6 +202,18 @@ METHOD_FAULTS: dict[str, tuple[str, tuple[Change, ...], methods.MethodCheck]] = 
         ),
         methods.check_attention,
     ),
+    "training positions beyond the target": (
+        "pi",
+        (
+            (
+                "    def rope_table(",
+                "    def training_positions(self, seed, lengths):\n"
+                "        return [5 * token for token in range(lengths.request)]\n\n"
+                "    def rope_table(",
+            ),
+        ),
+        methods.check_training_positions,
+    ),
     "a bias of scores called a change of base": ("ntk_aware", BIASED, methods.check_attention),
     "a family that does not exist": (
         "pi",

@@ -399,24 +399,20 @@ def test_pose_trains_short_rows_of_methods_that_only_change_frequencies() -> Non
             "shorter than the target context, 512",
         ),
         (tuned(), "methods[0].train_length", "512 with train_positions: pose"),
-        (
-            tuned(name="longlora", train_length=128),
-            "methods[0].train_positions",
-            "changes attention",
-        ),
-        (
-            tuned(name="clex", train_length=128),
-            "methods[0].train_positions",
-            "positions of its own",
-        ),
         (tuned(name="yarn", tuned=False), "methods[0].train_positions", "which is not trained"),
     ):
         message = refusal(edited(methods=[entry]))
         assert place in message, message
         assert part in message, message
-    several = tuned(name="abf_multi_stage", train_length=128)
-    with pytest.raises(SpecError, match="trains in several runs"):
-        compile_study(parse_study(edited(methods=[several]), "my.yaml"), {})
+    for name, part in (
+        ("longlora", "changes attention"),
+        ("clex", "draws positions of its own"),
+        ("harpe", "has frequencies per head"),
+        ("abf_multi_stage", "trains in several runs"),
+    ):
+        wrong = parse_study(edited(methods=[tuned(name=name, train_length=128)]), "my.yaml")
+        with pytest.raises(SpecError, match=rf"methods\[0\].train_positions: got pose .*{part}"):
+            compile_study(wrong, {})
 
 
 @pytest.mark.parametrize(
