@@ -229,6 +229,10 @@ class MultiKey(PromptBenchmark):
     answer_tokens: ClassVar[int] = NEW_TOKENS
     prompt_class: ClassVar[type[Prompt]] = KeyPrompt
     data_on_demand: ClassVar[tuple[DataSet, ...]] = tuple(DATA_SETS.values())
+    conversation: ClassVar[bool] = False
+    """True asks each question after the model's own answers to the earlier ones (`multi_turn`)."""
+    drawn_as: ClassVar[str] = "multi_key"
+    """Name that seeds documents and keys. Both benchmarks use it, so that they ask for the same."""
 
     domains: tuple[str, ...] = ("code", "prose")
     """Domains of the study's corpus, one task each."""
@@ -268,7 +272,7 @@ class MultiKey(PromptBenchmark):
 
     def draws(self, request: CellRequest) -> list[np.random.Generator]:
         """Return one random generator per context."""
-        place = (self.plugin_name, request.task, request.eval_length, request.seed)
+        place = (self.drawn_as, request.task, request.eval_length, request.seed)
         return [generator(*place, index) for index in range(self.contexts())]
 
     def build(self, request: CellRequest) -> list[Prompt]:
@@ -342,6 +346,8 @@ class MultiKey(PromptBenchmark):
         from lce_core.evaluation.shared_context import Question, ask
 
         task, num_tokens = request.task, prompts[0].context_tokens
+        # In a conversation the stopping rule also decides what the next question follows.
+        stops = request.savings or self.conversation
         found = ask(
             request.model,
             prompts[0].ids[:num_tokens],
@@ -352,13 +358,14 @@ class MultiKey(PromptBenchmark):
                         self.form.choice(request, prompt, key)
                         for key in (prompt.reference, *prompt.absent)
                     ),
-                    partial(self._complete_ids, request, prompt) if request.savings else None,
+                    partial(self._complete_ids, request, prompt) if stops else None,
                 )
                 for prompt in prompts
             ],
             max_new_tokens=self.form.answer_tokens(self, task),
             num_tokens=request.eval_length,
             share=request.savings,
+            conversation=self.conversation,
         )
         samples = []
         rows = zip(prompts, found.answers, found.log_likelihoods, strict=True)
@@ -408,7 +415,7 @@ class MultiKey(PromptBenchmark):
             documents = read_documents(request, task, at_least=length)
         else:
             documents = held_out_documents(request, at_least=length, max_tokens=None)
-        rng = generator(self.plugin_name, "documents", task, request.seed)
+        rng = generator(self.drawn_as, "documents", task, request.seed)
         order = rng.permutation(len(documents.names)).tolist()
         rounds = max(len(ids) for ids in documents.tokens) // length
         # Take the first excerpt of every document before the second of any.
@@ -450,8 +457,9 @@ class MultiKey(PromptBenchmark):
         """
         form, begin = self.form, self.form.start(request)
         facts = form.facts(request, self.num_keys, self.num_absent, rng)
+        turns = [len(fact.question) + form.answer_tokens(self, request.task) for fact in facts]
         spent = len(begin) + sum(len(fact.sentence) for fact in facts)
-        spent += max(len(fact.question) for fact in facts) + form.answer_tokens(self, request.task)
+        spent += sum(turns) if self.conversation else max(turns)
         room = request.eval_length - spent
         if room < MIN_TEXT:
             raise UnavailableError(

@@ -6,6 +6,9 @@ cache that is cut back to the end of the question. A question is therefore never
 question or answer, and its result is the same as if it were asked alone. The pass over the context
 also yields the loss of each of its tokens.
 
+In a conversation, the cache keeps every question with its generated answer, and the next question
+follows them.
+
 All questions share one request length, so methods whose frequencies depend on the length use the
 same frequencies for every question. The sizes of the forward passes do not depend on the other
 questions: contexts are processed in chunks at fixed positions (`lce_core.evaluation.passes`), and
@@ -68,55 +71,70 @@ def ask(
     max_new_tokens: int,
     num_tokens: int,
     share: bool = True,
+    conversation: bool = False,
 ) -> Answered:
     """Answer each question after the context, which is processed only once.
 
     Args:
       model: the extended model.
       context: token ids (n,), n >= 1.
-      questions: the questions; each directly follows the context.
+      questions: the questions; each directly follows the context, or in a conversation the answer
+        to the question before it.
       max_new_tokens: maximum length of a generated answer in tokens.
       num_tokens: request length in tokens, from which the method computes its frequencies. The
-        context, any question, and its answer or any of its choices must fit together.
-      share: False processes the context again for every question, to test that results are equal.
+        context, any question, and its answer or any of its choices must fit together; in a
+        conversation also all earlier questions and answers.
+      share: False processes everything before a question again, to test that results are equal.
+      conversation: True asks each question after all earlier questions and the model's own answers
+        to them, as far as the stopping rules let these answers run.
 
     Raises:
       SpecError: if the context, a question or a choice is empty, or `num_tokens` is too small.
       NonFiniteError: if logits are NaN or infinite.
     """
-    _check(context, questions, max_new_tokens, num_tokens)
+    _check(context, questions, max_new_tokens, num_tokens, conversation=conversation)
     model.begin_request(num_tokens)
     answers: list[TokenIds] = []
     log_likelihoods: list[tuple[float, ...]] = []
     cache = model.new_cache(num_tokens)
     nll = _prefill(model, context, cache)
+    before, cached = context, len(context)
     for index, question in enumerate(questions):
         if index and not share:
-            cache = model.new_cache(num_tokens)
-            _prefill(model, context, cache)
-        model.cut_back(cache, len(context))
-        state = _states(model, question.ids, cache)[-1:]
-        end = len(context) + len(question.ids)
+            cache, cached = model.new_cache(num_tokens), len(before)
+            _prefill(model, before, cache)
+        model.cut_back(cache, cached)
+        asked = np.concatenate([before, question.ids])
+        state = _states(model, asked[cached:], cache)[-1:]
+        end = len(asked)
         log_likelihoods.append(
             tuple(_choice(model, choice, state, cache, end) for choice in question.choices)
         )
         model.cut_back(cache, end)
         answers.append(_answer(model, question, state, cache, max_new_tokens))
+        if conversation:
+            before = np.concatenate([asked, answers[-1]])
+            # The last token of an answer has not passed through the model.
+            cached = len(before) - 1
     return Answered(nll, tuple(answers), tuple(log_likelihoods))
 
 
 def _check(
-    context: TokenIds, questions: Sequence[Question], max_new_tokens: int, num_tokens: int
+    context: TokenIds,
+    questions: Sequence[Question],
+    max_new_tokens: int,
+    num_tokens: int,
+    *,
+    conversation: bool,
 ) -> None:
     parts = [context, *(q.ids for q in questions), *(c for q in questions for c in q.choices)]
-    longest = max(
-        (
-            len(question.ids) + max(max_new_tokens, *map(len, question.choices), 1)
-            for question in questions
-        ),
-        default=0,
-    )
-    sizes = f"a context of {len(context)} tokens, {longest} for a question with its answer"
+    needed = [
+        len(question.ids) + max(max_new_tokens, *map(len, question.choices), 1)
+        for question in questions
+    ]
+    longest = sum(needed) if conversation else max(needed, default=0)
+    asked = "all questions with their answers" if conversation else "a question with its answer"
+    sizes = f"a context of {len(context)} tokens, {longest} for {asked}"
     if min(map(len, parts)) < 1:
         raise SpecError(
             "ask",

@@ -92,10 +92,10 @@ class Niah:
         draw.shuffle(hidden)
         if self._text is None:
             lines = self._lines(size, draw.rng, taken)
-            context, depths = _among_lines(lines, hidden, draw.rng)
+            context, depths = among_lines(lines, hidden, draw.rng)
         else:
             sentences = self._text.sentences(size)
-            context, depths = _among_sentences(sentences, hidden, draw.rng, blanks=self._v1)
+            context, depths = among_sentences(sentences, hidden, draw.rng, blanks=self._v1)
         queried = draw.rng.sample(range(needles.num_keys), needles.num_queries)
         wanted = [value for key in queried for value in values[key]]
         shown = {self._needle(keys[key], value) for key in queried for value in values[key]}
@@ -134,7 +134,7 @@ def _prompt(values: str, queries: list[str], num_references: int, context: str) 
     return SEVERAL.format(values=values, context=context, query=query)
 
 
-def _among_lines(lines: list[str], facts: list[str], rng: Random) -> tuple[str, list[float]]:
+def among_lines(lines: list[str], facts: list[str], rng: Random) -> tuple[str, list[float]]:
     """Insert the facts between lines, the first fact deepest; return (text, depth of each fact)."""
     places = sorted(rng.sample(range(len(lines)), len(facts)), reverse=True)
     found = lines.copy()
@@ -143,7 +143,7 @@ def _among_lines(lines: list[str], facts: list[str], rng: Random) -> tuple[str, 
     return "\n".join(found), [percent(place, len(lines)) for place in places]
 
 
-def _among_sentences(
+def among_sentences(
     sentences: list[str], facts: list[str], rng: Random, *, blanks: bool
 ) -> tuple[str, list[float]]:
     """Insert the facts between sentences, the last fact deepest; return (text, depth of each fact).

@@ -130,6 +130,36 @@ def _books(folder: Path) -> None:
         (folder / f"{name}.txt").write_text(f"Book {name}. {STORY * 100}", encoding="utf-8")
 
 
+def _nolima(folder: Path) -> None:
+    """Made-up needles in NoLiMa's format; the licensed data set is nowhere in this repository."""
+    entries = [
+        {
+            "id": f"{number:04d}",
+            "reasoning_type": "made up",
+            "system_prompt": "",
+            "task_template": "Text:\n\n{haystack}\n\nQuestion: {question}",
+            "needle": f"Last week {{CHAR}} {verb} beside the {{1}}.",
+            "questions": {
+                "onehop": f"Who {verb} in {{2}}?",
+                "twohop": f"Who {verb} in the country of {{2}}?",
+            },
+            "character_set": ["Quentin", "Xenia", "Zebedee"],
+            "tests": {
+                "T1": {"input_args": ["old mill", "Brook"]},
+                "T2": {"input_args": ["red tower", "Castleton"]},
+            },
+        }
+        for number, verb in enumerate(("slept", "sang"), start=1)
+    ]
+    for place in ("needlesets", "haystack/rand_shuffle"):
+        (folder / place).mkdir(parents=True)
+    (folder / "needlesets" / "needle_set.json").write_text(json.dumps(entries), encoding="utf-8")
+    for name in ("rand_book_1", "rand_book_2"):
+        text = "\n".join(f"{name} {{line}} {line}. {STORY}".strip() for line in range(60))
+        file = folder / "haystack" / "rand_shuffle" / f"{name}.txt"
+        file.write_text(text, encoding="utf-8")
+
+
 def _short_context(task: str) -> Callable[[Path], None]:
     return lambda folder: _made_up(task, folder)
 
@@ -149,6 +179,8 @@ WRITERS: dict[str, Callable[[Path], None]] = {
     "pg19": _books,
     "proof_pile": _books,
     "govreport": _books,
+    "one_ruler_book": _books,
+    "nolima": _nolima,
     **{
         data_set.name: _short_context(task)
         for task, asked in SHORT_TASKS.items()

@@ -1,0 +1,100 @@
+"""A conversation about one text: each question follows the model's own answers to the earlier ones.
+
+Documents, keys, questions and metrics are those of `multi_key`, but all questions about a context
+are turns of one conversation, in random order. The context passes through the model once, and the
+cache keeps every question with the answer that the model generated. A wrong answer therefore stays
+in the conversation. All turns together fit the cell's length.
+
+Further metrics: `turn_1`, `turn_2`, ... are the accuracies of single turns, and `turn_slope` is the
+accuracy of the last turn minus that of the first. A sample is one turn, and the intervals resample
+documents, as in `multi_key`. The difference to `multi_key` is the effect of the conversation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import ClassVar
+
+import numpy as np
+
+from lce_core.benchmarks import (
+    CellRequest,
+    CellResult,
+    Examples,
+    Sample,
+    Score,
+    Source,
+    calls,
+    mean_score,
+    score,
+)
+from lce_core.benchmarks._prompted.retrieval import TokenIds
+from lce_core.benchmarks.multi_key import QUESTION_TOKENS, KeyPrompt, MultiKey
+from lce_core.statistics.estimates import mean_estimate
+
+
+class MultiTurn(MultiKey):
+    """Retrieval of several keys in one conversation: `accuracy` is the fraction of right turns."""
+
+    conversation: ClassVar[bool] = True
+
+    def slack_tokens(self, request: CellRequest) -> int:
+        """Return the tokens of the other turns, because a prompt contains only its own question."""
+        return self.num_keys * QUESTION_TOKENS
+
+    def evaluate(self, request: CellRequest) -> CellResult:
+        result = super().evaluate(request)
+        return replace(result, scores=(*result.scores, *self.turns(result.samples)))
+
+    def turns(self, samples: Sequence[Sample]) -> tuple[Score, ...]:
+        """Return the accuracy of each turn, and the last turn's accuracy minus the first's."""
+        each = [samples[turn :: self.num_keys] for turn in range(self.num_keys)]
+        names = [f"turn_{number}" for number in range(1, self.num_keys + 1)]
+        found = [
+            score(name, mean_score(own), higher_is_better=True)
+            for name, own in zip(names, each, strict=True)
+        ]
+        slopes = [last.score - first.score for first, last in zip(each[0], each[-1], strict=True)]
+        clusters = [sample.cluster for sample in each[0]]
+        slope = score("turn_slope", mean_estimate(slopes, clusters), higher_is_better=True)
+        return (*found, slope)
+
+    def _about(
+        self,
+        request: CellRequest,
+        document: str,
+        start: int,
+        text: TokenIds,
+        rng: np.random.Generator,
+    ) -> Iterator[KeyPrompt]:
+        """Yield the prompts of one context in random order, so that turns are at any depth."""
+        prompts = [*super()._about(request, document, start, text, rng)]
+        for turn in rng.permutation(len(prompts)):
+            yield prompts[turn]
+
+
+def turn_accuracies(scores: Sequence[float], num_keys: int) -> list[float]:
+    """Return `turn_1`, ... and `turn_slope` for the scores of successive turns."""
+    samples = [Sample(index, 0, value) for index, value in enumerate(scores)]
+    return [one.value for one in MultiTurn(num_keys=num_keys).turns(samples)]
+
+
+BENCHMARK = MultiTurn
+SOURCE = Source(
+    paper="own",
+    place="multi_key as a conversation; multi-turn retrieval over one context as in"
+    " arXiv:2412.10319",
+    reference="own",
+)
+EVIDENCE = (
+    calls(
+        turn_accuracies,
+        [1.0, 0.5, 0.0, -1.0],
+        "by hand: two conversations of three turns",
+        scores=[1.0, 1.0, 0.0, 1.0, 0.0, 0.0],
+        num_keys=3,
+    ),
+)
+EXAMPLES: Examples = ({"num_contexts": 2, "num_keys": 2},)
+VERSION = 1

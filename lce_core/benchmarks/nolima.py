@@ -1,0 +1,314 @@
+"""NoLiMa: needles that share no word with the question, so that no literal match finds them.
+
+A needle says something about a character, such as where the character lives; the question names
+something that follows from it. Tasks: `onehop` and `twohop`, the question types of NoLiMa's needle
+set. The data set's licence allows only noncommercial research. lce therefore contains none of it
+and reads needles, prompts and books from the user's folder.
+
+Metrics: `accuracy` is NoLiMa's score, the fraction of answers that contain the character's name.
+`choice` and `margin` compare the likelihoods of all names that the needle's set of characters
+offers. NoLiMa's effective length compares `accuracy` with that at 250 to 1,000 tokens, so evaluate
+a length of about 1,000 tokens as well.
+
+The needle stands at one of 26 evenly spaced depths, at a line break of a random place in one of the
+books. `clean` has 260 prompts per task, ten at each depth, `fast` 52.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from lce_core.benchmarks import (
+    CellRequest,
+    DataSet,
+    Examples,
+    Kind,
+    LabelForm,
+    LabelPrompt,
+    Profile,
+    Prompt,
+    PromptBenchmark,
+    Source,
+    blank_prompt,
+    calls,
+)
+from lce_core.benchmarks._data import DataRow, read_rows, read_text
+from lce_core.errors import DataError, UnavailableError
+from lce_core.models import LanguageModel
+
+DEPTHS: tuple[float, ...] = tuple(np.linspace(0, 100, 26).tolist())
+"""Depths of the needle in per cent, as in the reference's configurations."""
+NEW_TOKENS = 32
+"""Maximum tokens of an answer, which only has to contain a name."""
+ANSWER = "\n\nAnswer:"
+"""Text after the data set's prompt, so that base models answer instead of continuing the prompt."""
+FRAME = "{haystack}\n\nQuestion: {question}"
+"""Prompt of needles whose entry has no `task_template`."""
+_NEEDLES = "needle_set.json"
+_DATA = DataSet(
+    "nolima",
+    (f"needlesets/{_NEEDLES}", "haystack/rand_shuffle/*.txt"),
+    "huggingface.co/datasets/amodaresi/NoLiMa (noncommercial research only)",
+)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A needle and a question about it, in which {CHAR} stands for the character."""
+
+    name: str
+    needle: str
+    question: str
+    template: str
+    """Prompt with the fields {haystack} and {question}."""
+    characters: tuple[str, ...]
+    """Names of which one is drawn for each prompt, at least two."""
+
+
+@dataclass(frozen=True, eq=False)
+class CharacterPrompt(LabelPrompt):
+    """A prompt whose answer is a character's name."""
+
+    pair: str = field(kw_only=True)
+    """Name of the needle and question, equal for all prompts that use them."""
+
+
+class NoLiMa(PromptBenchmark):
+    """Retrieval without literal matches: the score is the fraction of names found."""
+
+    kind: ClassVar[Kind] = "reasoning"
+    forms: ClassVar[Mapping[Profile, LabelForm]] = {
+        "clean": LabelForm("260 prompts per task, ten at each depth", num_samples=260),
+        "fast": LabelForm("52 prompts per task, two at each depth", num_samples=52),
+    }
+    answer_tokens: ClassVar[int] = NEW_TOKENS
+    prompt_class: ClassVar[type[Prompt]] = CharacterPrompt
+
+    num_samples: int | None = Field(default=None, gt=0)
+    """Prompts per task; None means 260 (clean), 52 (fast)."""
+
+    def tasks(self) -> tuple[str, ...]:
+        return ("onehop", "twohop")
+
+    def num_prompts(self, task: str) -> int:
+        return self.num_samples or self.form.num_samples
+
+    def reads(self, task: str) -> tuple[DataSet, ...]:
+        return (_DATA,)
+
+    def data_samples(
+        self,
+        base_model: LanguageModel,
+        task: str,
+        eval_length: int,
+        data_folders: Mapping[str, Path],
+    ) -> int | None:
+        """Return the number of pairs of needle and question; None without the data set."""
+        return len(read_pairs(data_folders, task)) if _DATA.is_in(data_folders) else None
+
+    def build(self, request: CellRequest) -> list[CharacterPrompt]:
+        """Build all prompts of the cell.
+
+        Raises:
+          UnavailableError: if a prompt does not fit, or the data set is not on this machine.
+          DataError: if the needle set or a book is malformed.
+        """
+        pairs = read_pairs(request.data_folders, request.task)
+        files = [file for file in _DATA.files(request.data_folders) if file.suffix == ".txt"]
+        if not files:
+            raise UnavailableError(
+                "data set 'nolima'", "no book", "haystack/rand_shuffle/*.txt", "get its files again"
+            )
+        books = [Book.of(file) for file in files]
+        draws = self.draws(request)
+        return [
+            self._hidden(request, pairs, books, DEPTHS[index * len(DEPTHS) // len(draws)], rng)
+            for index, rng in enumerate(draws)
+        ]
+
+    def slack_tokens(self, request: CellRequest) -> int:
+        """Return 16 tokens, because prompts grow by whole words."""
+        return 16
+
+    def score_answer(self, task: str, prompt: Prompt, answer: str) -> float:
+        return float(prompt.reference in answer)
+
+    def complete(self, task: str, prompt: Prompt, answer: str) -> bool:
+        return prompt.reference in answer
+
+    def cluster(self, index: int, prompt: Prompt) -> str | None:
+        return prompt.pair if isinstance(prompt, CharacterPrompt) else None
+
+    def _hidden(
+        self,
+        request: CellRequest,
+        pairs: Sequence[Pair],
+        books: Sequence[Book],
+        depth: float,
+        rng: np.random.Generator,
+    ) -> CharacterPrompt:
+        pair, book = pairs[int(rng.integers(len(pairs)))], books[int(rng.integers(len(books)))]
+        name = pair.characters[int(rng.integers(len(pair.characters)))]
+        needle, question = (text.replace("{CHAR}", name) for text in (pair.needle, pair.question))
+        place = book.breaks[int(rng.integers(len(book.breaks)))]
+        ids = self.filled(
+            request,
+            lambda count: prompt_text(
+                pair.template, book.around(place, count, depth, needle), question
+            ),
+        )
+        return CharacterPrompt(
+            ids,
+            name,
+            depth,
+            evidence=needle,
+            labels=pair.characters,
+            # No two prompts share a text, so the question is only the last token.
+            context_tokens=len(ids) - 1,
+            pair=pair.name,
+        )
+
+
+@dataclass(frozen=True)
+class Book:
+    """A text as words with the white space after each; it repeats without end."""
+
+    words: tuple[str, ...]
+    breaks: tuple[int, ...]
+    """Indices of the words that follow a line break."""
+
+    @classmethod
+    def of(cls, file: Path) -> Book:
+        """Read a book.
+
+        Raises:
+          DataError: if the file is no text, or has no line break between words.
+        """
+        words = tuple(re.findall(r"\S+\s*", read_text(file)))
+        breaks = tuple(at for at in range(1, len(words)) if "\n" in words[at - 1])
+        if not breaks:
+            raise DataError(
+                file, "no line break between words", "a text of several lines", "get it again"
+            )
+        return cls(words, breaks)
+
+    def around(self, place: int, count: int, depth: float, needle: str) -> str:
+        """Return `count` words with the needle at `depth` per cent, before the word at `place`.
+
+        The needle ends the line before this word, as in the reference.
+        """
+        size = len(self.words)
+        before = round(count * depth / 100)
+        words = [self.words[at % size] for at in range(place - before, place - before + count)]
+        first = "".join(words[:before]).rstrip()
+        return f"{first} {needle}\n{''.join(words[before:])}"
+
+
+def prompt_text(template: str, haystack: str, question: str) -> str:
+    """Return the data set's prompt with the beginning of an answer."""
+    filled = {"haystack": haystack, "question": question}
+    # A replacement of both fields at once, because books may contain braces.
+    text = re.sub(r"\{(haystack|question)\}", lambda found: filled[found[1]], template)
+    return text + ANSWER
+
+
+def read_pairs(folders: Mapping[str, Path], task: str) -> list[Pair]:
+    """Read all pairs of a needle and a question of type `task`, in the order of the file.
+
+    Raises:
+      UnavailableError: if the data set is not on this machine.
+      DataError: if the needle set is not in NoLiMa's format.
+    """
+    files = [file for file in _DATA.files(folders) if file.name == _NEEDLES]
+    if not files:
+        raise UnavailableError(
+            "data set 'nolima'", "no needle set", f"needlesets/{_NEEDLES}", "get its files again"
+        )
+    pairs = []
+    for row in read_rows(files[0], ("id", "needle", "questions", "tests", "character_set")):
+        try:
+            found = pairs_of(row, task)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise _malformed(files[0], row, f"{type(error).__name__} {error}") from None
+        for pair in found:
+            if len(pair.characters) < 2 or "{CHAR}" not in pair.needle:
+                wrong = f"{len(pair.characters)} characters for the needle {pair.needle!r}"
+                raise _malformed(files[0], row, wrong)
+        pairs += found
+    if not pairs:
+        raise DataError(files[0], f"no question {task}", "needles with one", "get the file again")
+    return pairs
+
+
+def _malformed(file: Path, row: DataRow, got: str) -> DataError:
+    return DataError(
+        f"{file}: needle {row['id']}",
+        got,
+        "a needle with {CHAR}, questions, tests with input_args, and at least two characters",
+        "use the data set in its published form",
+    )
+
+
+def pairs_of(row: Mapping[str, Any], task: str) -> list[Pair]:
+    """Return the tests of one entry of the needle set; none if it has no question of type `task`.
+
+    {1}, {2}, ... stand for the arguments of a test.
+    """
+    if task not in row["questions"]:
+        return []
+    characters = tuple(row["character_set"])
+    found = []
+    for name, test in row["tests"].items():
+        needle, question = row["needle"], row["questions"][task]
+        for number, argument in enumerate(test["input_args"], start=1):
+            needle, question = (
+                text.replace(f"{{{number}}}", argument) for text in (needle, question)
+            )
+        template = row.get("task_template", FRAME)
+        found.append(Pair(f"{row['id']}_{name}_{task}", needle, question, template, characters))
+    return found
+
+
+BENCHMARK = NoLiMa
+SOURCE = Source(
+    paper="arXiv:2502.05167",
+    place="sections 3 and 4; without chain of thought and without distractors",
+    reference="github.com/adobe-research/NoLiMa@7532e4eebf095c5540dc256900a63968da58a9d0",
+    differs="each prompt draws a needle, a character, a book and a place in it, instead of all"
+    " needles in the beginnings of all books; the system prompt is left out, and the prompt ends"
+    " with the beginning of an answer; the length includes the answer's tokens",
+)
+EVIDENCE = (
+    calls(
+        prompt_text,
+        "Read: a {b} c. Who? a\n\nAnswer:",
+        "by hand",
+        template="Read: {haystack} Who? {question}",
+        haystack="a {b} c.",
+        question="a",
+    ),
+    *(
+        calls(
+            NoLiMa.score_answer,
+            value,
+            origin,
+            parameters={},
+            task="onehop",
+            prompt=blank_prompt("Ada"),
+            answer=answer,
+        )
+        for answer, value, origin in (
+            (" It was Ada.", 1.0, "the metric `contains` of the reference"),
+            (" ada", 0.0, "upper and lower case differ in the reference"),
+        )
+    ),
+)
+EXAMPLES: Examples = ({"num_samples": 6},)
+VERSION = 1

@@ -1,0 +1,279 @@
+"""ONERULER in English: needles that may be absent, and prompts that allow the answer "none".
+
+A needle states a seven-digit number for a word. In the tasks `niah_single`, `niah_multikey`,
+`niah_multivalue` and `niah_multiquery` the text holds the asked numbers. In `niah_none` it holds
+four needles, and the question names another word. The question reads the same in all tasks, so
+`niah_none` shows whether a method invents a number, and the others whether it finds one.
+
+Metrics: `accuracy` is ONERULER's score: an answer is right if it holds all asked numbers, no other
+number of two or more digits and no "none"; in `niah_none`, if it holds "none". `says_none` is the
+fraction of answers with "none". `choice` and `margin` compare the likelihoods of the right answer
+and of a wrong one: "none", or in `niah_none` a number of the text.
+
+The prompt begins the answer, "<Answer>", because a base model does not follow the instruction to
+write this mark. `clean` has 50 prompts per task, `fast` 10.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from lce_core.benchmarks import (
+    CellRequest,
+    DataSet,
+    Examples,
+    LabelForm,
+    LabelPrompt,
+    Profile,
+    Prompt,
+    PromptBenchmark,
+    Sample,
+    Score,
+    Source,
+    calls,
+    score,
+)
+from lce_core.benchmarks._data import read_text
+from lce_core.benchmarks._prompted.retrieval import Stream, long_streams, random_slice
+from lce_core.benchmarks.ruler._haystack import Haystack
+from lce_core.benchmarks.ruler._niah import among_sentences
+from lce_core.benchmarks.ruler._vocabulary import draw_item, word_list
+from lce_core.statistics.estimates import mean_estimate
+
+NEEDLE = 'The special magic number for "{key}" is: {value}.'
+PROMPT = (
+    "Please read and memorize the text below. I will ask you about it later.\n\n<text>\n{context}\n"
+    "</text>\n\n<Question> What special magic numbers associated with {queries} are mentioned in"
+    ' the provided text? Please list all that apply. If no such numbers exist, please answer "none"'
+    ".</Question>\n\n\nPlease provide your answer in the following format:\n<Answer> List all"
+    " numbers here </Answer>\n<Answer>"
+)
+"""The reference's prompt, followed by the beginning of the answer."""
+END = "</Answer>"
+NONE = "none"
+NEW_TOKENS = 64
+"""Maximum tokens of an answer. Four numbers of seven digits take about 40 tokens if every digit is
+one, more than the 30 tokens that the reference reserves."""
+BOOK = DataSet("one_ruler_book", ("*.txt",), "github.com/mungg/OneRuler (books/en)")
+
+
+@dataclass(frozen=True)
+class Needles:
+    """Numbers of keys in the text, of values for each key, and of asked keys of a task."""
+
+    num_keys: int = 1
+    num_values: int = 1
+    num_queries: int = 1
+    absent: bool = False
+    """True asks for a word that is no key of the text."""
+
+
+TASKS = {
+    "niah_single": Needles(),
+    "niah_multikey": Needles(num_keys=4),
+    "niah_multivalue": Needles(num_values=4),
+    "niah_multiquery": Needles(num_keys=2, num_queries=2),
+    "niah_none": Needles(num_keys=4, absent=True),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class NumbersPrompt(LabelPrompt):
+    """A prompt with all numbers that a right answer lists, or "none"."""
+
+    references: tuple[str, ...] = field(kw_only=True)
+
+    @property
+    def right_answers(self) -> tuple[str, ...]:
+        return self.references
+
+
+class OneRuler(PromptBenchmark):
+    """Numbers found in a text, or correctly reported as absent: the fraction of right answers."""
+
+    forms: ClassVar[Mapping[Profile, LabelForm]] = {
+        "clean": LabelForm("50 prompts per task", num_samples=50),
+        "fast": LabelForm("10 prompts per task", num_samples=10),
+    }
+    answer_tokens: ClassVar[int] = NEW_TOKENS
+    prompt_class: ClassVar[type[Prompt]] = NumbersPrompt
+    data_on_demand: ClassVar[tuple[DataSet, ...]] = (BOOK,)
+
+    num_samples: int | None = Field(default=None, gt=0)
+    """Prompts per task; None means 50 (clean), 10 (fast)."""
+    haystack: Literal["held_out", "book"] = "held_out"
+    """Text around the needles: random excerpts of held-out text, or the start of ONERULER's English
+    book."""
+
+    def tasks(self) -> tuple[str, ...]:
+        return tuple(TASKS)
+
+    def num_prompts(self, task: str) -> int:
+        return self.num_samples or self.form.num_samples
+
+    def reads(self, task: str) -> tuple[DataSet, ...]:
+        return (BOOK,) if self.haystack == "book" else ()
+
+    def reads_held_out(self, task: str) -> bool:
+        return self.haystack == "held_out"
+
+    def build(self, request: CellRequest) -> list[NumbersPrompt]:
+        """Build all prompts of the cell.
+
+        Raises:
+          UnavailableError: if a prompt does not fit, the held-out text is too short, or the book is
+            not on this machine.
+          DataError: if the book cannot be read.
+        """
+        draws = self.draws(request)
+        if self.haystack == "book":
+            files = BOOK.files(request.data_folders)
+            book = Haystack("".join(map(read_text, files)), "data set 'one_ruler_book'")
+            return [self._hidden(request, book, rng) for rng in draws]
+        streams = long_streams(request, request.eval_length)
+        return [self._hidden(request, _excerpt(request, streams, rng), rng) for rng in draws]
+
+    def slack_tokens(self, request: CellRequest) -> int:
+        """Return 16 tokens, because prompts grow by whole words and words of code can be long."""
+        return 16
+
+    def score_answer(self, task: str, prompt: Prompt, answer: str) -> float:
+        answer = answer.partition(END)[0]
+        if task == "niah_none":
+            return says_none(answer)
+        references = prompt.references if isinstance(prompt, NumbersPrompt) else ()
+        return exactly(answer, references)
+
+    def complete(self, task: str, prompt: Prompt, answer: str) -> bool:
+        return END in answer
+
+    def scores(self, samples: Sequence[Sample]) -> tuple[Score, ...]:
+        found = [says_none(str(one.prediction).partition(END)[0]) for one in samples]
+        absent = all(one.reference == NONE for one in samples)
+        return (
+            *super().scores(samples),
+            score("says_none", mean_estimate(found, [None] * len(found)), higher_is_better=absent),
+        )
+
+    def _hidden(
+        self, request: CellRequest, haystack: Haystack, rng: np.random.Generator
+    ) -> NumbersPrompt:
+        """Hide the needles of one sample in the longest haystack that fits."""
+        task, draw = TASKS[request.task], Random(int(rng.integers(2**62)))
+        *keys, other = draw.sample(word_list("noun"), task.num_keys + 1)
+        values = [[draw_item("numbers", draw) for _ in range(task.num_values)] for _ in keys]
+        facts = {
+            NEEDLE.format(key=key, value=value): value
+            for key, own in zip(keys, values, strict=True)
+            for value in own
+        }
+        needles = draw.sample(list(facts), len(facts))
+        seed = draw.random()
+        asked = [(other, [])] if task.absent else list(zip(keys, values, strict=True))
+        asked = draw.sample(asked, task.num_queries)
+        queries = [key for key, _ in asked]
+        wanted = tuple(value for _, own in asked for value in own) or (NONE,)
+
+        def hidden(num_words: int) -> tuple[str, list[float]]:
+            sentences = haystack.sentences(num_words)
+            return among_sentences(sentences, needles, Random(seed), blanks=False)
+
+        _, depths = hidden(1)
+        at = [depth for depth, fact in zip(depths, needles, strict=True) if facts[fact] in wanted]
+        ids = self.filled(request, lambda count: prompt_text(hidden(count)[0], queries))
+        reference = ", ".join(wanted)
+        return NumbersPrompt(
+            ids,
+            reference,
+            float(np.mean(at)) if at else None,
+            labels=(reference, values[0][0] if task.absent else NONE),
+            # No two prompts share a text, so the question is only the last token.
+            context_tokens=len(ids) - 1,
+            references=wanted,
+        )
+
+
+def _excerpt(request: CellRequest, streams: list[Stream], rng: np.random.Generator) -> Haystack:
+    ids = random_slice(streams, request.eval_length, rng)
+    text = request.tokenizer.decode(ids.tolist(), skip_special_tokens=True)
+    return Haystack(str(text), "held-out text")
+
+
+def prompt_text(context: str, queries: Sequence[str]) -> str:
+    """Return the prompt about one or two words, with the beginning of the answer."""
+    return PROMPT.format(context=context, queries=" and ".join(f'"{query}"' for query in queries))
+
+
+def exactly(answer: str, references: Sequence[str]) -> float:
+    """Return 1 if the numbers of an answer are exactly the references, else 0.
+
+    Numbers of one digit do not count, equal numbers count once, and "none" makes an answer wrong.
+
+    Source: compare_numbers in OneRuler/eval/evaluate.py of github.com/mungg/OneRuler@7df5ce7.
+    """
+    text = unicodedata.normalize("NFKC", answer)
+    found = {digits for digits in re.findall(r"\d+", text) if len(digits) > 1}
+    if NONE in text or not found or len(found) != len(references):
+        return 0.0
+    return float({int(one) for one in found} == {int(one) for one in references})
+
+
+def says_none(answer: str) -> float:
+    """Return 1 if an answer contains "none", ignoring case and blanks, else 0.
+
+    Source: compare_none in OneRuler/eval/evaluate.py of github.com/mungg/OneRuler@7df5ce7.
+    """
+    text = unicodedata.normalize("NFKC", answer).lower()
+    return float(NONE in text.replace("\u200c", "").replace(" ", ""))
+
+
+BENCHMARK = OneRuler
+SOURCE = Source(
+    paper="arXiv:2503.01996",
+    place="section 2, English; needles, templates and scores of the tasks niah_*",
+    reference="github.com/mungg/OneRuler@7df5ce7f48014b03226dac52e885fb9cfc52c139",
+    differs="keys are nouns of RULER's list; the text is held-out text unless `haystack: book`, and"
+    " each prompt fills the length together with its answer; the prompt begins the answer, and only"
+    " text before </Answer> counts; another sentence splitter replaces stanza's",
+)
+EVIDENCE = (
+    calls(
+        prompt_text,
+        "Please read and memorize the text below. I will ask you about it later.\n\n<text>\nA."
+        '\n</text>\n\n<Question> What special magic numbers associated with "sea" and "ink" are'
+        " mentioned in the provided text? Please list all that apply. If no such numbers exist,"
+        ' please answer "none".</Question>\n\n\nPlease provide your answer in the following format:'
+        "\n<Answer> List all numbers here </Answer>\n<Answer>",
+        "the English templates of the reference, written out by hand",
+        context="A.",
+        queries=["sea", "ink"],
+    ),
+    *(
+        calls(exactly, value, origin, answer=answer, references=["1234567", "7654321"])
+        for answer, value, origin in (
+            (" 7654321, 1234567, 7654321", 1.0, "all numbers, in any order, one of them twice"),
+            ("1. 1234567\n2. 7654321", 1.0, "numbers of one digit are ignored"),
+            (" 1234567", 0.0, "a number is missing"),
+            (" 1234567, 7654321, 10", 0.0, "a further number"),
+            (" 1234567, 7654321 or none", 0.0, "compare_numbers refuses answers with none"),
+        )
+    ),
+    *(
+        calls(says_none, value, origin, answer=answer)
+        for answer, value, origin in (
+            (" None. ", 1.0, "case is ignored"),
+            (" 1234567", 0.0, "a number"),
+            ("\uff4eo ne 12", 1.0, "compare_none by hand: NFKC, blanks, numbers do not matter"),
+        )
+    ),
+)
+EXAMPLES: Examples = ({"num_samples": 3}, {"num_samples": 3, "haystack": "book"})
+VERSION = 1

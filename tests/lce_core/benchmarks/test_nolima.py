@@ -1,0 +1,124 @@
+"""nolima: made-up needles in NoLiMa's format, read back from the prompts.
+
+The published needle set and books are licensed for noncommercial research and are not in the tests.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from lce_core.benchmarks.nolima import DEPTHS, Book, prompt_text, read_pairs
+from lce_core.contracts.benchmark_cases import words_tokenizer
+from lce_core.errors import DataError, UnavailableError
+from tests.support.cells import TOY, benchmark, request
+from tests.support.data.fixture_data import fixture_folders
+
+NAMES = {"Quentin", "Xenia", "Zebedee"}
+NEEDLE = re.compile(r" Last week (\w+) (slept|sang) beside the (old mill|red tower)\.\n")
+PLACE = {"old mill": "Brook", "red tower": "Castleton"}
+
+
+def folders(root: Path) -> dict[str, Path]:
+    return fixture_folders(benchmark("nolima").reads("onehop"), root)
+
+
+def built(root: Path, length: int, task: str = "onehop", **parameters):
+    asked = benchmark("nolima", **parameters)
+    cell = request(
+        asked, length, task=task, tokenizer=words_tokenizer(), data_folders=folders(root)
+    )
+    texts = [
+        words_tokenizer().decode(one.ids, skip_special_tokens=True) for one in asked.build(cell)
+    ]
+    return list(zip(asked.build(cell), texts, strict=True))
+
+
+@pytest.mark.parametrize("task", ["onehop", "twohop"])
+def test_a_prompt_hides_one_needle_at_its_depth_and_asks_without_its_words(
+    tmp_path: Path, task: str
+) -> None:
+    found = built(tmp_path, 900, task, num_samples=13)
+    seen = set()
+    for prompt, text in found:
+        head, question = text.removeprefix("Text:\n\n").split("\n\nQuestion: ")
+        (name, verb, thing) = NEEDLE.search(head).groups()
+        assert prompt.reference == name
+        assert {*prompt.labels} == NAMES
+        asked = "the country of " if task == "twohop" else ""
+        assert question == f"Who {verb} in {asked}{PLACE[thing]}?\n\nAnswer:"
+        before, after = head.split(prompt.evidence)
+        assert len(before.split()) / len((before + after).split()) == pytest.approx(
+            prompt.depth / 100, abs=0.02
+        )
+        # The needle ends a line of the book, and the next line follows.
+        assert prompt.depth == 100 or re.match(r"\nrand_book_\d \{line\} \d", after)
+        assert 880 <= len(prompt.ids) + 32 <= 900
+        seen.add((name, thing, re.search(r"rand_book_\d", after or before)[0]))
+    assert [prompt.depth for prompt, _ in found] == list(DEPTHS[::2])
+    assert len(seen) > 4
+
+
+def test_depths_are_those_of_the_reference_ten_times() -> None:
+    assert DEPTHS[0] == 0
+    assert DEPTHS[-1] == 100
+    assert len(DEPTHS) == 26
+    assert benchmark("nolima").num_prompts("onehop") == 10 * 26
+
+
+def test_a_name_counts_in_any_text_but_with_its_capital(tmp_path: Path) -> None:
+    asked = benchmark("nolima")
+    prompt, _ = built(tmp_path, 700, num_samples=1)[0]
+    assert asked.score_answer("onehop", prompt, f"It is {prompt.reference}, I think") == 1
+    assert asked.score_answer("onehop", prompt, prompt.reference.lower()) == 0
+    assert asked.cluster(0, prompt) == prompt.pair
+
+
+def test_braces_of_a_book_stay_as_they_are() -> None:
+    text = prompt_text("{haystack}|{question}", "{question} {x}", "{haystack}?")
+    assert text == "{question} {x}|{haystack}?\n\nAnswer:"
+
+
+def test_the_number_of_pairs_is_that_of_the_folder(tmp_path: Path) -> None:
+    asked, data = benchmark("nolima"), folders(tmp_path)
+    assert asked.data_samples(TOY, "onehop", 1000, data) == 4
+    assert asked.data_samples(TOY, "onehop", 1000, {}) is None
+    assert [one.name for one in read_pairs(data, "twohop")] == [
+        "0001_T1_twohop",
+        "0001_T2_twohop",
+        "0002_T1_twohop",
+        "0002_T2_twohop",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"character_set": ["Quentin"]}, "1 characters"),
+        ({"character_set": None}, "NoneType"),
+        ({"needle": "Nobody slept."}, "Nobody slept"),
+        ({"tests": {"T1": {}}}, "input_args"),
+        ({"questions": {}}, "no question onehop"),
+    ],
+)
+def test_a_malformed_needle_is_refused(tmp_path: Path, change, words: str) -> None:
+    data = folders(tmp_path)
+    file = data["nolima"] / "needlesets" / "needle_set.json"
+    entry = json.loads(file.read_text())[0]
+    file.write_text(json.dumps([entry | change]))
+    with pytest.raises(DataError, match=words):
+        read_pairs(data, "onehop")
+
+
+def test_missing_parts_and_a_book_of_one_line_are_refused(tmp_path: Path) -> None:
+    data = folders(tmp_path)
+    one_line = tmp_path / "one.txt"
+    one_line.write_text("one line only")
+    with pytest.raises(DataError, match="no line break"):
+        Book.of(one_line)
+    (data["nolima"] / "needlesets" / "needle_set.json").unlink()
+    with pytest.raises(UnavailableError, match="no needle set"):
+        read_pairs(data, "onehop")
