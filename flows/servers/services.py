@@ -60,6 +60,8 @@ GUARDED = {
 }
 """Module that each service runs. A service that runs another module was started by an earlier
 version of lce and requires no secret."""
+DEFAULT_PORT = 4200
+"""Port of Prefect's server that the checkout's pyproject.toml names."""
 PORT_OPTIONS = {"server": "--port", "mlflow": "--mlflow-port"}
 START_SECONDS = 120.0
 
@@ -117,6 +119,16 @@ def address(home: Path, service: Service) -> str:
     if service.name == "mlflow":
         return _mlflow_login(home, str(service.url), tracking.EXPERIMENTS_PATH)
     return service.url or "running"
+
+
+def deployment_command(server: Service) -> str:
+    """Return the command that runs the toy study's deployment, to be typed in this folder."""
+    # The checkout's pyproject.toml enables the plug-in, and names the server of the default port.
+    in_checkout = Path.cwd() == _ROOT and (_ROOT / "pyproject.toml").is_file()
+    parts = [] if in_checkout else ["PREFECT_PLUGINS_ENABLED=true"]
+    if not in_checkout or server.url != f"http://{LOOPBACK}:{DEFAULT_PORT}/api":
+        parts.append(f"PREFECT_API_URL={server.url}")
+    return " ".join([*parts, "prefect deployment run controlled-study"])
 
 
 def study_pages(home: Path) -> dict[str, str]:
@@ -209,14 +221,7 @@ def _deploy(home: Path, server: Service) -> None:
 
     Do nothing if this was already done since `server` started and nothing has changed since then.
     """
-    file = _ROOT / "prefect.yaml"
-    if not file.is_file():
-        raise ServiceError(
-            file,
-            "no such file",
-            "a checkout of this project, from which `lce up` deploys the flow",
-            "install the checkout with `pip install -e .`, then run `lce up`",
-        )
+    file = _deployments()
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
     wanted = {
         "file": str(file),
@@ -234,12 +239,18 @@ def _deploy(home: Path, server: Service) -> None:
         write_json(template, POOL_TEMPLATE)
         action = ("create", POOL, "--type", "process") if pool is None else ("update", POOL)
         _prefect(home, server, "work-pool", *action, "--base-job-template", str(template))
-    _prefect(home, server, "--no-prompt", "deploy", "--all")
+    _prefect(home, server, "--no-prompt", "deploy", "--all", "--prefect-file", str(file))
     write_json(note, wanted)
 
 
+def _deployments() -> Path:
+    """Return prefect.yaml of the checkout, or its copy in an installed wheel."""
+    file = _ROOT / "prefect.yaml"
+    return file if file.is_file() else _ROOT / "flows" / "prefect.yaml"
+
+
 def _prefect(home: Path, server: Service, *arguments: str) -> None:
-    # Prefect reads prefect.yaml and the flow's file in its working folder, the checkout here.
+    # Prefect looks for the flow's file in its working folder: the checkout, or site-packages.
     answer = subprocess.run(
         [sys.executable, "-m", "prefect", *arguments],
         cwd=_ROOT,

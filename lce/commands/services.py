@@ -19,12 +19,14 @@ def up(
     from flows.servers import services
     from flows.settings import home
 
-    for service in services.up(home(), {"server": port, "mlflow": mlflow_port}):
+    running = services.up(home(), {"server": port, "mlflow": mlflow_port})
+    for service in running:
         shown = services.address(home(), service)
         say(f"{NAMES_OF_SERVICES[service.name]:<10} {shown}")
     for study, page in services.study_pages(home()).items():
         say(f"  {study}, all methods: {page}")
-    say("Now: prefect deployment run controlled-study (in this folder). Stop: lce down")
+    say(f"Run the toy study: {services.deployment_command(running[0])}")
+    say("Stop: lce down")
 
 
 def down() -> None:

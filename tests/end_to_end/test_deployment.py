@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -35,19 +37,15 @@ def locked_and_changed(home: Path, folder: Path) -> Path:
 def test_prefect_deployment_run_as_typed_completes(home: Path, tmp_path: Path) -> None:
     study = locked_and_changed(home, tmp_path)
     server, mlflow = unused_port(), unused_port()
-    lce(home, "up", "--port", str(server), "--mlflow-port", str(mlflow))
+    told = lce(home, "up", "--port", str(server), "--mlflow-port", str(mlflow))
+    (command,) = re.findall("^Run the toy study: (.*)$", told, flags=re.MULTILINE)
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     try:
-        settings = {
-            "PREFECT_API_URL": f"http://127.0.0.1:{server}/api",
-            "PREFECT_HOME": str(home / "prefect"),
-        }
         answer = subprocess.run(
-            [
-                *(sys.executable, "-m", "prefect", "deployment", "run", "controlled-study"),
-                *("-p", f"study={study}", "--watch"),
-            ],
+            f"{command} -p study={study} --watch",
+            shell=True,
             cwd=ROOT,
-            env=environment(home, **settings),
+            env=environment(home, PATH=path, PREFECT_HOME=str(home / "prefect")),
             capture_output=True,
             text=True,
             timeout=400,
@@ -57,9 +55,9 @@ def test_prefect_deployment_run_as_typed_completes(home: Path, tmp_path: Path) -
             home / "catalog.duckdb", "SELECT DISTINCT status FROM cells WHERE study = 'smoke'"
         )
         assert rows == [("done",)]
-        secret = server_secret(home, "prefect")
-        artifacts = ask(f"{settings['PREFECT_API_URL']}/artifacts/filter", {}, secret=secret)
-        logs = ask(f"{settings['PREFECT_API_URL']}/logs/filter", {}, secret=secret)
+        secret, url = server_secret(home, "prefect"), f"http://127.0.0.1:{server}/api"
+        artifacts = ask(f"{url}/artifacts/filter", {}, secret=secret)
+        logs = ask(f"{url}/logs/filter", {}, secret=secret)
         (noted,) = [line["message"] for line in logs if ".lock" in line["message"]]
         assert "changed ids (" in noted
         assert [one["data"] for one in artifacts if one["key"] == "study-progress"] == [100.0]

@@ -20,7 +20,7 @@ import psutil
 import pytest
 
 from flows.servers import services
-from flows.servers.daemons import answers, ask, environment, find, launch, marked, tail
+from flows.servers.daemons import Service, answers, ask, environment, find, launch, marked, tail
 from flows.servers.doctor import leftovers
 from flows.servers.ports import holder, require_free
 from flows.servers.temporary_server import TemporaryServer, client_settings, temporary_server
@@ -325,3 +325,24 @@ def test_up_brings_server_worker_deployments_and_mlflow_and_down_leaves_nothing(
     assert below(home) == []
     require_free(ports["server"], "--port")
     require_free(ports["mlflow"], "--mlflow-port")
+
+
+@pytest.mark.parametrize(
+    ("folder", "port", "settings"),
+    [
+        (ROOT, 4200, ""),
+        (ROOT, 4271, "PREFECT_API_URL=http://127.0.0.1:4271/api "),
+        (
+            Path("/"),
+            4200,
+            "PREFECT_PLUGINS_ENABLED=true PREFECT_API_URL=http://127.0.0.1:4200/api ",
+        ),
+    ],
+)
+def test_the_printed_command_has_the_settings_that_its_folder_lacks(
+    folder: Path, port: int, settings: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    server = Service("server", 1, 0.0, port, f"http://127.0.0.1:{port}/api", "log")
+    printed = services.deployment_command(server)
+    assert printed == f"{settings}prefect deployment run controlled-study"
