@@ -66,6 +66,7 @@ _CHOICE = (
     "seed",
     "field",
 )
+_SEARCH = ("search", "base_model", "method", "method_name", "frozen", "seed")
 _MACHINE = ("host", "platform", "python", "cpu", "cpu_count", "instructions")
 _NUMBERS = (
     ("", "measured", ("tokens", "flops")),
@@ -143,6 +144,7 @@ def extract(store: Store) -> dict[str, pa.Table]:
         ),
         "cell": _table(_cell_rows(plans, holdings)),
         "trial": _table(_trial_rows(plans, holdings)),
+        "search": _table(_search_rows(plans, holdings)),
         "artifact": _table(_artifact_rows(holdings, environments)),
         "long_perplexity": _table(long_perplexities(plans, holdings)),
         "edge": _table(_edge_rows(holdings)),
@@ -296,6 +298,25 @@ def _trial_rows(plans: list[Row], holdings: Holdings) -> Iterator[Row]:
                     "nll": found["nll"][number] if found else None,
                     "chosen": found["trial"] == number if found else None,
                 }
+
+
+def _search_rows(plans: list[Row], holdings: Holdings) -> Iterator[Row]:
+    for plan in plans:
+        for search in plan.get("searches", ()):
+            record = holdings.intact(search["search"])
+            found = record.result if record else None
+            yield {
+                "study": plan["study"],
+                **{axis: search[axis] for axis in _SEARCH},
+                "start_loss": found["start_loss"] if found else None,
+                "loss": found["loss"] if found else None,
+                "num_trials": found["num_trials"] if found else None,
+                "parameters": canonical_json(_given(found["parameters"])) if found else None,
+            }
+
+
+def _given(parameters: Mapping[str, Any]) -> Row:
+    return {name: value for name, value in parameters.items() if value is not None}
 
 
 def _measured(short: str | None, holdings: Holdings) -> Row:

@@ -1,9 +1,9 @@
 """Compute the steps of a study's plan in a worker process.
 
-A step is one computation: tokenising a corpus, packing training rows or held-out text, a training
-run, or a cell (one benchmark task at one length for one variant of a model). The parents of a step
-are the steps whose artifacts it reads. A unit is a list of steps that one worker computes one after
-another.
+A step is one computation: tokenising a corpus, packing training rows or held-out text, a search for
+a method's parameters, a training run, or a cell (one benchmark task at one length for one variant
+of a model). The parents of a step are the steps whose artifacts it reads. A unit is a list of steps
+that one worker computes one after another.
 """
 
 from __future__ import annotations
@@ -29,12 +29,14 @@ from lce_core.data.shards import write_shards
 from lce_core.devices import resolve_device, resolve_dtype
 from lce_core.errors import NonFiniteError, StoreError
 from lce_core.evaluation.loss_cache import LossCache
+from lce_core.evaluation.parameter_search import draw_samples, search_parameters
 from lce_core.evaluation.passes import counted, shape_of_passes
 from lce_core.evaluation.window_ranges import LONG_SECONDS, WindowRanges, assist
 from lce_core.execution import Execution
 from lce_core.extension.extended_model import ExtendedModel
 from lce_core.extension.extending import extend
 from lce_core.extension.learned import LEARNED
+from lce_core.methods import Method
 from lce_core.models import MODELS, LanguageModel
 from lce_core.progress import Report
 from lce_core.recipe import TrainPositions
@@ -52,6 +54,7 @@ from lce_core.study.step_kinds import (
     FinetuneSpec,
     HeldOutSpec,
     RowsSpec,
+    SearchSpec,
     Tokenizer,
     TokensSpec,
     TrainingSpec,
@@ -160,11 +163,13 @@ class Runner:
 
     @_compute.register
     def _train(self, spec: TrainingSpec, attempt: Attempt) -> dict[str, Any]:
-        method, target_context = None, spec.row_length
+        method: Method | None = None
+        target_context = spec.row_length
         positions: TrainPositions = "exact"
         if isinstance(spec, FinetuneSpec):
             method, target_context = spec.method, spec.target_context
             positions = spec.train_positions
+            method = self._settled(method, attempt.step)
         step, execution = attempt.step, self._execution
         chosen = self._chosen(step)
         self._require_validation(step)
@@ -195,6 +200,37 @@ class Runner:
         )
         result = run(job, self._report)
         return {**result, "chosen": chosen} if chosen else result
+
+    @_compute.register
+    def _search(self, spec: SearchSpec, attempt: Attempt) -> dict[str, Any]:
+        step, base_model = attempt.step, spec.base_model
+        samples = draw_samples(
+            spec.search,
+            HeldOutText.open(self._parent(step, "validation")),
+            spec.target_context,
+            base_model.tokenizer(self._model_folder(step, base_model)),
+            base_model.keys,
+        )
+        model = self._model(spec, step)
+        self._loaded = None  # the search changes the model's method
+        found = search_parameters(
+            spec.method,
+            model,
+            samples,
+            batch_tokens=self._micro_batch_tokens(step),
+            progress=attempt.progress,
+            out=attempt.out,
+            report=self._report,
+        )
+        return asdict(found)
+
+    def _settled(self, method: Method, step: Step) -> Method:
+        """Return the method with the parameters that the parent `search` found, if there is one."""
+        if SearchSpec.kind not in step.parents:
+            assert method.open_search() is None, "the plan has a search for every open parameter"
+            return method
+        found = Record.read(self._parent(step, SearchSpec.kind)).result
+        return method.settled(found["parameters"])
 
     @_compute.register
     def _choice(self, spec: ChoiceSpec, attempt: Attempt) -> dict[str, Any]:
@@ -272,11 +308,12 @@ class Runner:
             "predicted": _passed(spec.cost(step)),
         }
 
-    def _model(self, spec: CellSpec, step: Step) -> ExtendedModel:
+    def _model(self, spec: CellSpec | SearchSpec, step: Step) -> ExtendedModel:
         base_model, evaluation = spec.base_model, spec.evaluation
         checkpoint = step.parents.get("checkpoint")
         weights_of = (checkpoint, spec.published)
-        key = (weights_of, base_model, spec.method, spec.target_context, evaluation)
+        method = self._settled(spec.method, step) if isinstance(spec, CellSpec) else spec.method
+        key = (weights_of, base_model, method, spec.target_context, evaluation)
         if self._loaded is not None and self._loaded[0] == key:
             return self._loaded[1]
         self._unload()
@@ -292,7 +329,7 @@ class Runner:
         extended = extend(
             weights.to(device).eval(),  # type: ignore[arg-type]
             base_model,
-            spec.method,
+            method,
             target=spec.target_context,
             kernel=evaluation.kernel,
             rotation=evaluation.rotation or "fp32",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import math
 import re
 import sys
 import uuid
@@ -77,7 +78,7 @@ def test_every_example_is_loaded_from_its_file() -> None:
 
 @pytest.mark.parametrize("check", methods.CHECKS, ids=lambda check: check.__name__)
 def test_the_method_keeps_the_contract(check: methods.Check) -> None:
-    plugin = METHODS.load("longrope_factors")
+    plugin = METHODS.load("power_ramp")
     with torch.no_grad():
         for example in plugin.examples:
             check(plugin, example)
@@ -95,8 +96,35 @@ def test_the_benchmark_keeps_the_contract(check: benchmarks.Check, root: Path) -
             check(case)
 
 
-def longrope(geometry: RopeGeometry, target: int, factors: list[float]) -> tuple[Any, float]:
-    """Inverse frequencies and attention factor of transformers, for a request of `target`."""
+def divisors(pairs: int, scale: float, exponent: float, kept: int) -> list[float]:
+    """The curve of the docstring, one pair at a time."""
+    found = [1.0] * kept
+    for place in range(pairs - kept):
+        found.append(math.exp(math.log(scale) * (place / (pairs - kept - 1)) ** exponent))
+    return found
+
+
+def ours(geometry: RopeGeometry, target: int, **parameters: Any) -> tuple[Any, float]:
+    method = METHODS.parse({"name": "power_ramp", **parameters}, "test")
+    lengths = ContextLengths(geometry.trained_context, target, target)
+    method.check(geometry, lengths)
+    table = method.rope_table(geometry, lengths)
+    return table.inv_freq, table.attention_factor
+
+
+@settings(max_examples=30)
+@given(
+    exponent=st.floats(0.1, 4),
+    kept=st.integers(0, 14),
+    times=st.sampled_from([1.5, 2, 4, 8, 32]),
+)
+@pytest.mark.parametrize("geometry", [TOY, LLAMA2_7B], ids=["toy", "llama2_7b"])
+def test_frequencies_are_those_of_transformers_with_the_same_divisors(
+    geometry: RopeGeometry, exponent: float, kept: int, times: float
+) -> None:
+    pairs, target = geometry.num_pairs, int(times * geometry.trained_context)
+    inv_freq, attention = ours(geometry, target, exponent=exponent, kept=kept)
+    factors = divisors(pairs, target / geometry.trained_context, exponent, kept)
     config = LlamaConfig(
         hidden_size=geometry.num_heads * geometry.head_dim,
         num_attention_heads=geometry.num_heads,
@@ -105,48 +133,37 @@ def longrope(geometry: RopeGeometry, target: int, factors: list[float]) -> tuple
             "rope_type": "longrope",
             "rope_theta": geometry.theta,
             "long_factor": factors,
-            "short_factor": [1.0] * len(factors),
-            "factor": target / geometry.trained_context,
+            "short_factor": [1.0] * pairs,
             "original_max_position_embeddings": geometry.trained_context,
         },
     )
-    inv_freq, attention = ROPE_INIT_FUNCTIONS["longrope"](config, device="cpu", seq_len=target)
-    return inv_freq.numpy(), attention
+    expected, _ = ROPE_INIT_FUNCTIONS["longrope"](config, device="cpu", seq_len=target)
+    np.testing.assert_allclose(inv_freq, expected.numpy(), rtol=1e-5)
+    assert attention == 1
 
 
-def ours(geometry: RopeGeometry, target: int, **parameters: Any) -> tuple[Any, float]:
-    method = METHODS.parse({"name": "longrope_factors", **parameters}, "test")
-    lengths = ContextLengths(geometry.trained_context, target, target)
-    method.check(geometry, lengths)
-    table = method.rope_table(geometry, lengths)
-    return table.inv_freq, table.attention_factor
+@given(times=st.sampled_from([1.5, 2, 4, 8, 32]))
+def test_a_straight_curve_over_all_pairs_is_ntk_aware_scaling(times: float) -> None:
+    target = int(times * TOY.trained_context)
+    ntk = METHODS.parse({"name": "ntk_aware"}, "test")
+    lengths = ContextLengths(TOY.trained_context, target, target)
+    expected = ntk.rope_table(TOY, lengths).inv_freq
+    np.testing.assert_allclose(ours(TOY, target, exponent=1.0)[0], expected, rtol=1e-12)
 
 
-@settings(max_examples=30)
-@given(data=st.data(), times=st.sampled_from([1.5, 2, 4, 8, 32]))
-@pytest.mark.parametrize("geometry", [TOY, LLAMA2_7B], ids=["toy", "llama2_7b"])
-def test_frequencies_and_attention_factor_are_those_of_transformers(
-    geometry: RopeGeometry, data: st.DataObject, times: float
-) -> None:
-    pairs, target = geometry.num_pairs, int(times * geometry.trained_context)
-    factors = data.draw(st.lists(st.floats(1, 64), min_size=pairs, max_size=pairs))
-    inv_freq, attention = ours(geometry, target, factors=factors)
-    expected, expected_attention = longrope(geometry, target, factors)
-    np.testing.assert_allclose(inv_freq, expected, rtol=1e-5)
-    assert attention == pytest.approx(expected_attention, rel=1e-12)
-
-
-def test_an_extended_model_answers_as_a_model_of_transformers_with_longrope() -> None:
-    base, factors = BASES[0], [1.0, 1.5, 3.0, 4.0]
+def test_an_extended_model_answers_as_a_model_of_transformers_with_these_divisors() -> None:
+    base = BASES[0]
+    factors = divisors(base.geometry.num_pairs, TARGET / TRAINED, 0.5, 1)
     theirs = stock(
         base,
         rope_type="longrope",
         long_factor=factors,
         short_factor=[1.0] * len(factors),
-        factor=TARGET / TRAINED,
         original_max_position_embeddings=TRAINED,
+        attention_factor=1.2,
     )
-    method = METHODS.parse({"name": "longrope_factors", "factors": factors}, "test")
+    entry = {"name": "power_ramp", "exponent": 0.5, "kept": 1, "attention_factor": 1.2}
+    method = METHODS.parse(entry, "test")
     ids = tokens(TARGET)
     with torch.no_grad():
         found = logits(extend(stock(base), base, method, target=TARGET), ids)
@@ -156,29 +173,13 @@ def test_an_extended_model_answers_as_a_model_of_transformers_with_longrope() ->
     assert (plain - expected).abs().max() > 0.1
 
 
-def test_an_attention_factor_that_is_given_takes_the_place_of_the_formula() -> None:
-    given_one = ours(TOY, 512, factors=[2.0] * 16, attention_factor=1.0)
-    formula = ours(TOY, 512, factors=[2.0] * 16)
-    assert np.array_equal(given_one[0], formula[0])
-    assert given_one[1] == 1
-    assert formula[1] == pytest.approx((1 + 2 / 7) ** 0.5)  # ln 4 / ln 128 = 2 / 7
-
-
-@pytest.mark.parametrize(
-    ("factors", "said"),
-    [
-        ([1.0] * 15, ("", "15 factors", "one for each of the base model's 16 frequency pairs")),
-        ([1.0] * 15 + [0.5], ("[15]", "0.5", "a factor of at least 1")),
-    ],
-)
-def test_factors_that_do_not_fit_are_refused(
-    factors: list[float], said: tuple[str, str, str]
-) -> None:
+def test_kept_pairs_that_leave_no_curve_are_refused() -> None:
+    ours(TOY, 512, exponent=1.0, kept=14)
     with pytest.raises(SpecError) as caught:
-        ours(TOY, 512, factors=factors)
-    place, got, expected = said
-    assert caught.value.where == f"longrope_factors.factors{place}"
-    assert (caught.value.got, caught.value.expected) == (got, expected)
+        ours(TOY, 512, exponent=1.0, kept=15)
+    assert caught.value.where == "power_ramp.kept"
+    assert caught.value.got == "15"
+    assert caught.value.expected.startswith("at most 14")
     assert caught.value.remedy
 
 
@@ -261,7 +262,7 @@ def test_the_example_study_is_planned_with_every_cell_to_do(tmp_path: Path) -> N
     assert lengths == 4
     assert len(cells) == len(written["methods"]) * tasks
     assert {cell["state"] for cell in cells} == {"missing"}
-    assert {cell["method"] for cell in cells} == {"none", "yarn", "longrope_factors"}
+    assert {cell["method"] for cell in cells} == {"none", "yarn", "power_ramp"}
     assert {cell["benchmark"] for cell in cells} == {"perplexity", "json_key_value"}
     assert not (tmp_path / "home").exists()
 

@@ -138,6 +138,38 @@ COMMENT ON COLUMN trials.seed IS 'Seed of the trials, which differs from every s
 COMMENT ON COLUMN trials.choice IS
     'Id of the step that chose the value: the first 12 hex digits of its fingerprint.';
 
+CREATE VIEW searches AS
+SELECT
+    study,
+    base_model,
+    method,
+    method_name,
+    frozen,
+    seed,
+    start_loss,
+    loss,
+    num_trials,
+    parameters,
+    search
+FROM store.search
+ORDER BY store.search.rowid;
+
+COMMENT ON VIEW searches IS
+    'Searches for parameters that methods leave open, such as LongRoPE''s factors, with the parameters found.';
+COMMENT ON COLUMN searches.method IS
+    'Label of the variant, as in the view cells; variants with equal searches share the row of the first.';
+COMMENT ON COLUMN searches.method_name IS 'Registered name of the method.';
+COMMENT ON COLUMN searches.seed IS 'Seed of the evaluated weights; the search has a seed of its own.';
+COMMENT ON COLUMN searches.start_loss IS
+    'Lowest loss of the parameters with which the search started, in nats per scored token of validation text; NULL until the search is done.';
+COMMENT ON COLUMN searches.loss IS
+    'Loss of the parameters found, in nats per scored token of validation text; NULL until the search is done.';
+COMMENT ON COLUMN searches.num_trials IS
+    'Number of parameter values whose loss was measured; NULL until the search is done.';
+COMMENT ON COLUMN searches.parameters IS 'Parameters found, as JSON; NULL until the search is done.';
+COMMENT ON COLUMN searches.search IS
+    'Id of the step: the first 12 hex digits of its fingerprint.';
+
 CREATE VIEW missing_cells AS
 SELECT
     study,

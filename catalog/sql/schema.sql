@@ -150,6 +150,22 @@ CREATE TABLE store.trial (
 COMMENT ON TABLE store.trial IS
     'Trials of training settings, one row per study, variant at its best value, and tried value.';
 
+CREATE TABLE store.search (
+    study VARCHAR NOT NULL,
+    search VARCHAR NOT NULL,
+    base_model VARCHAR NOT NULL,
+    method VARCHAR NOT NULL,
+    method_name VARCHAR NOT NULL,
+    frozen BOOLEAN NOT NULL,
+    seed BIGINT NOT NULL,
+    start_loss DOUBLE,
+    loss DOUBLE,
+    num_trials BIGINT,
+    parameters VARCHAR
+);
+COMMENT ON TABLE store.search IS
+    'Searches for parameters of methods, one row per study and search.';
+
 CREATE TABLE store.score (
     cell VARCHAR NOT NULL,
     metric VARCHAR NOT NULL,

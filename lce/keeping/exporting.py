@@ -10,14 +10,16 @@ from flows.selection import select_cells
 from lce_core.errors import SpecError, did_you_mean
 from lce_core.execution import Execution
 from lce_core.export.stock_form import Subject
+from lce_core.methods import Method
 from lce_core.models import LanguageModel
 from lce_core.recipe import Precision
 from lce_core.store.artifacts import Store
 from lce_core.store.file_facts import FileFacts
 from lce_core.store.records import Record
+from lce_core.store.steps import Step
 from lce_core.study.plan import PlannedCell, StudyPlan
 from lce_core.study.published import published_folder
-from lce_core.study.step_kinds import CellSpec, spec_of
+from lce_core.study.step_kinds import CellSpec, SearchSpec, spec_of
 from lce_core.study.variants import variant_name
 
 _PRECISIONS = ("fp32", "bf16")
@@ -124,12 +126,28 @@ def _subject(plan: StudyPlan, cell: PlannedCell, store: Store, execution: Execut
         study=plan.study.study,
         variant=variant,
         base_model=spec.base_model,
-        method=spec.method,
+        method=_settled(spec.method, cell.step, plan, store),
         target_context=spec.target_context,
         weights=folder,
         training=record,
         digest=spec.published or spec.weights,
     )
+
+
+def _settled(method: Method, step: Step, plan: StudyPlan, store: Store) -> Method:
+    """Return the method with the parameters that a search has found, if the step depends on one."""
+    fingerprint = step.parents.get(SearchSpec.kind)
+    if fingerprint is None:
+        return method
+    record = store.record(plan.steps[fingerprint])
+    if record is None:
+        raise SpecError(
+            f"{method.plugin_name}.search",
+            "no undamaged result of the search in the store",
+            "a variant whose search is finished",
+            f"run `lce run {plan.study.study}`",
+        )
+    return method.settled(record.result["parameters"])
 
 
 def _own_weights(base_model: LanguageModel, store: Store, execution: Execution) -> Path:

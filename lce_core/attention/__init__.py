@@ -12,6 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
+Distance = float | tuple[float, ...] | None
+"""Relative position of a query and a key, or one for each frequency pair; None if invisible."""
+
 
 @dataclass(frozen=True)
 class AttentionScheme:
@@ -39,16 +42,15 @@ class AttentionScheme:
     False if they follow another rule; `lce check` then cannot compare the kernel with dense
     attention, and the method must be approximate."""
 
-    def distance(self, query: int, key: int) -> float | None:
+    def distance(self, query: int, key: int) -> Distance:
         """Return the relative position at which a query scores a key; None if it is not visible.
 
-        Arguments are positions in the text. Subclasses must define this function.
+        Arguments are positions in the text. A tuple has one relative position for each frequency
+        pair, for schemes in which they differ. Subclasses must define this function.
         """
         raise NotImplementedError(f"{type(self).__name__} has no function distance(query, key)")
 
-    def distances_of(
-        self, layer: int, head: int, num_heads: int
-    ) -> Callable[[int, int], float | None]:
+    def distances_of(self, layer: int, head: int, num_heads: int) -> Callable[[int, int], Distance]:
         """Return the function `distance` of one of the `num_heads` query heads of a layer.
 
         Override it if layers or heads follow different rules.

@@ -7,13 +7,14 @@ nothing with the kernels, which rotate queries and keys separately, by absolute 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar
 
 import torch
 
-from lce_core.attention import AttentionScheme
+from lce_core.attention import AttentionScheme, Distance
 from lce_core.attention.inputs import AttentionInputs
 from lce_core.contracts.tiny_models import VOCABULARY
 from lce_core.extension.extended_model import ExtendedModel
@@ -62,14 +63,20 @@ def attend(scheme: Dense, inputs: AttentionInputs) -> torch.Tensor:
             for i in range(inputs.first_query, inputs.length)
         ]
         hidden = torch.tensor([[steps is None for steps in row] for row in relative])
-        steps = torch.tensor([[one or 0.0 for one in row] for row in relative]).double()
         inv_freq = inputs.table.inv_freq
         row = torch.from_numpy(inv_freq if inv_freq.ndim == 1 else inv_freq[head])
+        steps = torch.stack([_of_pairs(one, len(row)) for one in relative])
         key = inputs.key[:, head // shared]
-        scores = _scores(query[:, head], key, steps[..., None] * row) * inputs.scaling
+        scores = _scores(query[:, head], key, steps * row) * inputs.scaling
         weights = scores.masked_fill(hidden, -math.inf).softmax(-1)
         outputs.append(weights @ inputs.value[:, head // shared])
     return torch.stack(outputs, dim=1)
+
+
+def _of_pairs(distances: Sequence[Distance], pairs: int) -> torch.Tensor:
+    """Return a distance for each key and frequency pair (keys, pairs), float64; 0 for None."""
+    rows = [one if isinstance(one, tuple) else (one or 0.0,) * pairs for one in distances]
+    return torch.tensor(rows, dtype=torch.float64)
 
 
 def _scores(query: torch.Tensor, key: torch.Tensor, angles: torch.Tensor) -> torch.Tensor:

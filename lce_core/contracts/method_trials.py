@@ -176,12 +176,13 @@ def with_another_value(
     method = built(plugin, example)
     values = [one[name] for one in plugin.examples if name in one]
     values = values or perturbed(getattr(method, name), plugin, name)
+    others = [{**example, name: value} for value in values]
     if not plugin.model_fields[name].is_required():
-        values.append(plugin.model_fields[name].get_default())
+        others.append({key: value for key, value in example.items() if key != name})
     found = []
-    for value in values:
+    for parameters in others:
         try:
-            other = built(plugin, {**example, name: value})
+            other = built(plugin, parameters)
         except ValueError:
             continue
         if other != method:

@@ -73,8 +73,8 @@ def check_identity(
     assert registry.from_identity(identity) == made
     assert identity["name"] == plugin.plugin_name
     assert identity["version"] == plugin.plugin_version
-    defaults = {key: field.get_default() for key, field in plugin.model_fields.items()}
-    kept = {key: value for key, value in made.model_dump().items() if value != defaults[key]}
+    fields = plugin.model_fields.items()
+    kept = {key for key, field in fields if getattr(made, key) != field.get_default()}
     assert set(identity) == {"name", "version", *kept}
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,10 +21,21 @@ from numpy.typing import NDArray
 from lce_core.attention import AttentionScheme
 from lce_core.errors import SpecError
 from lce_core.methods._adaptation import LoRA, TokenInsertion
+from lce_core.methods._searching import ParameterSearch
 from lce_core.registry import Plugin, Registry
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
+from lce_core.store.identity import canonical_json
 
-__all__ = ["METHODS", "Family", "LoRA", "Method", "ScaledMethod", "TokenInsertion", "TrainingStage"]
+__all__ = [
+    "METHODS",
+    "Family",
+    "LoRA",
+    "Method",
+    "ParameterSearch",
+    "ScaledMethod",
+    "TokenInsertion",
+    "TrainingStage",
+]
 
 Family = Literal["none", "interpolation", "base", "dynamic", "approximate"]
 """What a method changes in the model. "none" changes nothing. "interpolation" divides RoPE
@@ -108,6 +119,19 @@ class Method(Plugin):
 
     def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
         """Raise SpecError if the parameters do not fit the model or lengths."""
+
+    def open_search(self) -> ParameterSearch | None:
+        """Return the search that must find parameters before a study uses the method.
+
+        None if all parameters are given. `lce_core.study` plans the search as a step of its own.
+        """
+        return None
+
+    def settled(self, found: Mapping[str, Any]) -> Self:
+        """Return the method with the parameters that its search found (`Found.parameters`)."""
+        parameters = {**self.model_dump(mode="json", exclude_defaults=True), **found}
+        given = {key: value for key, value in parameters.items() if value is not None}
+        return type(self).model_validate_json(canonical_json(given, self.plugin_name))
 
     def stock_rope(self, lengths: ContextLengths) -> Mapping[str, Any] | None:
         """Return the method's `rope_parameters` for transformers; None if no `rope_type` fits.

@@ -27,7 +27,7 @@ from lce_core.study.planned_training import PlannedTraining
 from lce_core.study.published import published_weights
 from lce_core.study.spec import BenchmarkEntry, MethodEntry, StudySpec
 from lce_core.study.step_cost import StepCost
-from lce_core.study.step_kinds import CellSpec, ChoiceSpec, TrainingSpec, kind_named
+from lce_core.study.step_kinds import CellSpec, ChoiceSpec, SearchSpec, TrainingSpec, kind_named
 
 
 @dataclass(frozen=True)
@@ -125,6 +125,11 @@ class StudyPlan:
         waited_for = {
             fingerprint for c in self.cells if c.step for fingerprint in c.step.parents.values()
         }
+        searches = [
+            {"search": step.id, **step.axes}
+            for step in self.steps.values()
+            if step.kind == SearchSpec.kind
+        ]
         contexts = {m.known_as: _trained_context(m) for m in self.study.base_models}
         return {
             "study": self.study.study,
@@ -152,6 +157,7 @@ class StudyPlan:
                 for step in self.steps.values()
                 if step.kind == ChoiceSpec.kind
             ],
+            **({"searches": searches} if searches else {}),
         }
 
 
@@ -231,17 +237,20 @@ class _SeedPlan:
             # A variant without benchmarks is trained only if another one needs its weights.
             if not asking:
                 continue
-            checkpoint = None if self.text.base.absent else self._training.checkpoint(variant)
+            absent = self.text.base.absent
+            checkpoint = None if absent else self._training.checkpoint(variant)
+            search = None if absent else self._training.search(variant)
+            sources = {"checkpoint": checkpoint, "search": search}
             for index, entry in asking:
                 for task in entry.tasks:
                     data = self.data[index, task]
                     for length in entry.lengths:
-                        yield self._cell(variant, checkpoint, entry, data, task, length)
+                        yield self._cell(variant, sources, entry, data, task, length)
 
     def _cell(
         self,
         variant: MethodEntry,
-        checkpoint: Step | None,
+        sources: Mapping[str, Step | None],
         entry: BenchmarkEntry,
         data: Data,
         task: str,
@@ -270,10 +279,9 @@ class _SeedPlan:
         expected: Step | None = None
         if reason is None:
             steps = self.expected if absent else self.steps
-            planned = self._cell_step(variant, entry, checkpoint, axes, data.digest, steps)
+            planned = self._cell_step(variant, entry, sources, axes, data.digest, steps)
             step, expected = (None, planned) if absent else (planned, None)
-        if self.text.corpus.absent:
-            checkpoint = None
+        checkpoint = None if self.text.corpus.absent else sources["checkpoint"]
         return PlannedCell(
             **axes,
             target_context=target,
@@ -290,7 +298,7 @@ class _SeedPlan:
         self,
         variant: MethodEntry,
         entry: BenchmarkEntry,
-        checkpoint: Step | None,
+        sources: Mapping[str, Step | None],
         axes: Mapping[str, Any],
         data: str | None,
         steps: Steps,
@@ -313,8 +321,7 @@ class _SeedPlan:
         if spec.data is not None:
             axes = {**axes, **self._expected(entry.benchmark, axes)}
         parents = {"held_out": self.text.held_out(steps)}
-        if checkpoint is not None:
-            parents["checkpoint"] = checkpoint
+        parents |= {role: source for role, source in sources.items() if source is not None}
         names = (axes["base_model"], variant.name, f"s{self.seed}")
         places = (axes["benchmark"], axes["task"], axes["eval_length"])
         return add_step(

@@ -136,11 +136,11 @@ class Text:
         """
         reported = self.held_out(steps)
         tune = self.study.tune
-        assert tune is not None, "only trials read validation text"
         changes = {
             "after_tokens": self.study.evaluation.held_out_tokens,
             "tokens_per_domain": self.study.validation_tokens,
-            "needed": [*tune.domains] or None,
+            # Trials score each domain; a search takes the texts of the domains that have any.
+            "needed": ([*tune.domains] or None) if tune else [],
         }
         spec = HeldOutSpec.parse({**reported.spec, **changes})
         name = f"{self._name()}-validation"

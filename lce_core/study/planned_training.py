@@ -20,7 +20,7 @@ from lce_core.study.planned_data import Steps, Text, add_step
 from lce_core.study.planned_tuning import plan_choice
 from lce_core.study.spec import MethodEntry
 from lce_core.study.step_cost import StepCost, finetune_cost, total_cost
-from lce_core.study.step_kinds import BaseSpec, FinetuneSpec
+from lce_core.study.step_kinds import BaseSpec, FinetuneSpec, SearchSpec
 from lce_core.study.training_budget import reference_flops, steps_for_flops, steps_for_tokens
 
 
@@ -69,6 +69,36 @@ class PlannedTraining:
             self._checkpoints[variant.name] = self._chain(variant, base) if variant.tuned else base
         return self._checkpoints[variant.name]
 
+    def search(self, variant: MethodEntry) -> Step | None:
+        """Return the step that searches for a variant's parameters, and add it to `steps`.
+
+        The search evaluates the weights with which the training starts, or, if the study does not
+        train the variant, the weights of the variant. Return None for a method without a search.
+        """
+        if variant.method.open_search() is None:
+            return None
+        text, base_model = self.text, self.text.base_model
+        spec = SearchSpec(
+            base_model=base_model,
+            weights=text.weights,
+            method=variant.method,
+            target_context=text.study.target_of(variant),
+            evaluation=text.study.evaluation.inference(),
+        )
+        start = text.study.start_of(variant)
+        weights = self.checkpoint(start or variant) if start or not variant.tuned else self._base()
+        inputs = {"validation": text.validation(self.steps), "checkpoint": weights}
+        parents = {role: step for role, step in inputs.items() if step is not None}
+        axes = {
+            "base_model": base_model.known_as,
+            "method": variant.label,
+            "frozen": not variant.is_tuned,
+            "method_name": variant.method.plugin_name,
+            "seed": self.seed,
+        }
+        name = f"{base_model.known_as}-{variant.name}-s{self.seed}"
+        return add_step(self.steps, make_step(spec, name, parents, axes))
+
     def _base(self) -> Step | None:
         base_model = self.text.base_model
         recipe = base_model.pretraining()
@@ -98,13 +128,17 @@ class PlannedTraining:
         ]
         runs.append(_Run(variant.name, variant.method, target, study.train_length_of(variant)))
         choice = self._choice(variant) if variant.at_best else None
+        search = self.search(variant)
         per_step = [self._step_cost(variant, run) for run in runs]
         counts = self._num_steps(variant, [stage.share for stage in stages], per_step)
         self.costs[variant.name] = total_cost(
             [cost.scaled(count) for cost, count in zip(per_step, counts, strict=True)]
         )
         for run, num_steps in zip(runs, counts, strict=True):
-            base = self._finetune(variant, run, num_steps, base, choice)
+            inputs = {"base": base, "choice": choice}
+            if run.method == variant.method:
+                inputs["search"] = search
+            base = self._finetune(variant, run, num_steps, inputs)
         assert base is not None, "the last run has a step"
         return base
 
@@ -140,8 +174,7 @@ class PlannedTraining:
         variant: MethodEntry,
         run: _Run,
         num_steps: int,
-        base: Step | None,
-        choice: Step | None,
+        inputs: Mapping[str, Step | None],
     ) -> Step:
         base_model, training = self.text.base_model, self.text.study.training_of(variant)
         rows = self._rows(run.row_length, num_steps, training)
@@ -156,8 +189,7 @@ class PlannedTraining:
             **self._seeds(),
             train_positions=variant.train_positions,
         )
-        inputs = {"rows": rows, "base": base, "choice": choice}
-        parents = {role: step for role, step in inputs.items() if step is not None}
+        parents = {"rows": rows} | {role: step for role, step in inputs.items() if step is not None}
         axes = {"base_model": base_model.known_as, "method": variant.label, "seed": self.seed}
         full_name = f"{base_model.known_as}-{run.name}-s{self.seed}"
         return add_step(self.steps, make_step(spec, full_name, parents, {**axes, **self.axes}))

@@ -112,6 +112,13 @@ class MethodEntry(Section):
                 "either published weights or weights that the study trains",
                 "remove `checkpoint` or `tuned`",
             )
+        if self.checkpoint is not None and self.method.open_search():
+            raise SpecError(
+                "checkpoint",
+                f"published weights for {self.method.plugin_name} with a search",
+                "a method whose parameters are given, because the weights were trained with them",
+                "state the parameters of the published weights, or remove `checkpoint`",
+            )
         if self.weights_of is not None and (self.tuned or self.checkpoint is not None):
             other = "tuned: true" if self.tuned else f"checkpoint: {self.checkpoint}"
             raise SpecError(
@@ -312,7 +319,7 @@ class StudySpec(BaseModel):
 
     @property
     def validation_tokens(self) -> int:
-        """Maximum tokens per domain of the text that scores the trials of `tune`."""
+        """Maximum tokens per domain of the text that scores searches and the trials of `tune`."""
         return (self.tune and self.tune.validation_tokens) or self.evaluation.held_out_tokens
 
     @property
@@ -368,6 +375,18 @@ class StudySpec(BaseModel):
                     "choose another `label`",
                 )
         _refuse_repeats("methods", [variant.name for variant in self.methods])
+        return self
+
+    @model_validator(mode="after")
+    def _searchable(self) -> StudySpec:
+        for index, variant in enumerate(self.methods):
+            if variant.method.open_search() and self.validation_tokens < self.target_of(variant):
+                raise SpecError(
+                    f"methods[{index}]",
+                    f"a search on {self.validation_tokens} tokens of validation text per domain",
+                    f"at least {self.target_of(variant)}, the target context",
+                    "raise `held_out_tokens` in `evaluation`, or `validation_tokens` in `tune`",
+                )
         return self
 
     @model_validator(mode="after")

@@ -1,4 +1,4 @@
-"""The kinds of steps in a plan: token shards, packed rows, held-out text, training runs, cells.
+"""The kinds of steps in a plan: token shards, rows, held-out text, searches, training, cells.
 
 To add a kind, define a class here, and in `lce_core.runners` a function that computes its steps.
 Code that groups, prices, schedules or displays steps uses the class and needs no change.
@@ -17,7 +17,7 @@ from lce_core.benchmarks import BENCHMARKS, Benchmark
 from lce_core.corpora import CORPORA, Corpus
 from lce_core.data.sequences import Answers, Sequences
 from lce_core.errors import SpecError
-from lce_core.methods import METHODS, Method
+from lce_core.methods import METHODS, Method, ParameterSearch
 from lce_core.models import MODELS, LanguageModel
 from lce_core.recipe import Inference, Section, Training, TrainPositions, Upsampling
 from lce_core.registry import Plugin, Registry
@@ -125,7 +125,7 @@ class HeldOutSpec(_TextSpec):
     """`tokens_per_domain` of the reported text, whose documents this validation text leaves out.
     None for the reported text itself."""
     needed: list[str] | None = None
-    """Domains that must have text; None for all."""
+    """Domains that must have text; None for all, [] for none."""
 
 
 class TrainingSpec(StepSpec):
@@ -171,17 +171,58 @@ class BaseSpec(TrainingSpec):
         return pretraining_cost(self.base_model, self.num_tokens, self.row_length)
 
 
+class SearchSpec(StepSpec):
+    """Spec of a step that searches for the parameters that a method leaves open.
+
+    Losses are measured on the validation text of the parent step `validation`, with the weights of
+    the parent step `checkpoint`. If it has no such parent, the weights are the base model's, from a
+    local folder or the hub. The result contains the parameters; cells and training runs read them
+    from their parent step `search`.
+    """
+
+    kind: ClassVar[str] = "search"
+    version: ClassVar[int] = 1
+    order: ClassVar[int] = 3
+    submitted_as: ClassVar[str] = "evaluate"
+    place: ClassVar[tuple[str, ...]] = ("base_model", "method", "frozen", "seed")
+    published: ClassVar[str | None] = None
+    """A search never evaluates published weights."""
+
+    base_model: SomeModel
+    weights: str | None = None
+    """Digest of the base model's local folder; None for a model from the hub."""
+    method: SomeMethod
+    """The method before its search."""
+    target_context: int
+    """Target context in tokens, the length of each text whose loss is measured."""
+    evaluation: Inference
+
+    @property
+    def search(self) -> ParameterSearch:
+        """Settings of the search."""
+        search = self.method.open_search()
+        assert search is not None, "only a method with open parameters has a search"
+        return search
+
+    def cost(self, step: Step) -> StepCost:  # noqa: ARG002 - all of it is in the spec
+        """Return the cost of all trials, if none of them is a repetition."""
+        length = self.target_context
+        tokens = self.search.max_trials * self.search.samples * length
+        return evaluation_cost(self.base_model, self.method, length, tokens, length)
+
+
 class FinetuneSpec(TrainingSpec):
     """Spec of a run that fine-tunes a base model with a method.
 
     The run starts from the weights of the parent step `base`. If it has no such parent, it starts
     from the base model's weights, from a local folder or the hub. A parent step `choice` replaces
-    the value of one field of `training`.
+    the value of one field of `training`; a parent step `search` determines parameters of the
+    method.
     """
 
     kind: ClassVar[str] = "finetune"
     version: ClassVar[int] = 1
-    order: ClassVar[int] = 3
+    order: ClassVar[int] = 4
     curve: ClassVar[str] = "train/loss"
 
     weights: str | None = None
@@ -204,7 +245,7 @@ class ChoiceSpec(StepSpec):
 
     kind: ClassVar[str] = "choice"
     version: ClassVar[int] = 1
-    order: ClassVar[int] = 5
+    order: ClassVar[int] = 6
     submitted_as: ClassVar[str] = "evaluate"
     place: ClassVar[tuple[str, ...]] = ("base_model", "method")
 
@@ -226,12 +267,12 @@ class CellSpec(StepSpec):
 
     The evaluated weights are those of the parent step `checkpoint`. If the cell has no such parent,
     they are published weights if `published` is set, else the base model's, from a local folder or
-    the hub.
+    the hub. A parent step `search` determines parameters of the method.
     """
 
     kind: ClassVar[str] = "cell"
     version: ClassVar[int] = 1
-    order: ClassVar[int] = 4
+    order: ClassVar[int] = 5
     submitted_as: ClassVar[str] = "evaluate"
     place: ClassVar[tuple[str, ...]] = (
         "base_model", "method", "frozen", "seed", "benchmark", "task", "eval_length",

@@ -214,6 +214,11 @@ METHOD_FAULTS: dict[str, tuple[str, tuple[Change, ...], methods.MethodCheck]] = 
         ),
         methods.check_training_positions,
     ),
+    "other distances for some frequency pairs": (
+        "dpe",
+        (("for s in self.scales)", "for s in self.scales[::-1])"),),
+        methods.check_attention,
+    ),
     "a bias of scores called a change of base": ("ntk_aware", BIASED, methods.check_attention),
     "a family that does not exist": (
         "pi",

@@ -46,7 +46,8 @@ _FOLDS = 5
 _COPIED_BYTES = 1 << 25
 """Bytes of the timed memory copy: 32 MiB, more than most CPU caches."""
 _GUESSED_SECONDS = {
-    "tokens": 60.0, "rows": 2.0, "held_out": 1.0, "base": 1.0, "finetune": 1.0, "cell": 0.05
+    "tokens": 60.0, "rows": 2.0, "held_out": 1.0, "base": 1.0, "search": 1.0, "finetune": 1.0,
+    "cell": 0.05,
 }  # fmt: skip
 """Assumed fixed seconds per step, by kind, on a CPU without finished steps."""
 

@@ -41,12 +41,14 @@ def compiled(folder: Path) -> dict[str, StudyPlan]:
     study["corpus"] = {"name": "jsonl_folder", **TEXT}
     spec = parse_study(yaml.safe_dump(study), "smoke.yaml")
     tuned = yaml.safe_dump({**study, "tune": {"learning_rate": [1.0e-4, 1.0e-3]}})
+    searched = yaml.safe_dump({**study, "methods": [{"name": "longrope", "tuned": True}]})
     streamed = {**study, "corpus": {"name": "streamed", "domain_names": ["code"]}}
     folders = {"text": text}
     return {
         "smoke": compile_study(spec, folders),
         "smoke, weights in a folder": compile_study(spec, folders, {"toy_llama": weights}),
         "smoke, with tune": compile_study(parse_study(tuned, "t.yaml"), folders),
+        "smoke, with a search": compile_study(parse_study(searched, "l.yaml"), folders),
         "smoke, streamed": compile_study(parse_study(yaml.safe_dump(streamed), "s.yaml"), folders),
     }
 

@@ -1,23 +1,27 @@
-"""LongRoPE with given factors: every frequency is divided by its own factor.
+"""LongRoPE: every frequency is divided by its own factor, which a search finds or the study states.
 
-Design: the study states the factors, such as those of published weights; nothing is searched for.
-Requests up to the trained context may have factors of their own. The attention factor grows with
-the logarithm of the extension. A target of at most the trained context changes nothing.
+Design: the study states the factors, such as those of published weights, or a step of its own
+searches for them (`lce_core.methods.longrope.search`), guided by perplexity (LongRoPE) or by
+needles (LongRoPE2). Requests up to the trained context may have factors of their own. The attention
+factor grows with the logarithm of the extension. A target of at most the trained context changes
+nothing.
 
-Source: Ding et al. 2024, arXiv:2402.13753, section 3.
+Source: Ding et al. 2024, arXiv:2402.13753, section 3; Shang et al. 2025, arXiv:2502.20082, section
+3.2.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Annotated
+from typing import Annotated, Self
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from lce_core.errors import SpecError
 from lce_core.evidence import EXACT, frequencies, value
 from lce_core.methods import Method
+from lce_core.methods.longrope.search import FactorSearch
 from lce_core.registry import Examples, Source
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
@@ -30,17 +34,41 @@ class LongRope(Method):
 
     family = "interpolation"
 
-    long_factors: Factors
-    """Divisor of each pair's frequency, highest frequency first (`long_factor` in config.json)."""
+    long_factors: Factors | None = None
+    """Divisor of each pair's frequency, highest frequency first (`long_factor` in config.json).
+    None means that a step of the study searches for them."""
     short_factors: Factors | None = None
     """The same for requests up to the trained context (`short_factor` in config.json); None means
     `long_factors` at every length."""
     attention_factor: float | None = Field(default=None, gt=0)
     """Factor that multiplies both queries and keys; None means sqrt(1 + ln s / ln C) for the
     trained context C and s = target context / C."""
+    search: FactorSearch = FactorSearch()
+    """Settings of the search for `long_factors`."""
+
+    @model_validator(mode="after")
+    def _search_has_effect(self) -> Self:
+        if self.long_factors is not None and self.search != FactorSearch():
+            raise SpecError(
+                "search",
+                "`search` together with `long_factors`",
+                "`search` only without `long_factors`, because it finds them",
+                "remove `long_factors` or `search`",
+            )
+        return self
+
+    def open_search(self) -> FactorSearch | None:
+        return self.search if self.long_factors is None else None
 
     def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
-        """Raise SpecError unless every pair has a factor."""
+        """Raise SpecError unless every pair has a factor, given or searched for."""
+        if self.open_search() and lengths.target <= lengths.trained:
+            raise SpecError(
+                "longrope.search",
+                f"a target context of {lengths.target} tokens",
+                f"more than the trained context of {lengths.trained} tokens",
+                "raise target_context, or state `long_factors`",
+            )
         for name in ("long_factors", "short_factors"):
             factors = getattr(self, name)
             if factors is not None and len(factors) != geometry.num_pairs:
@@ -52,10 +80,15 @@ class LongRope(Method):
                 )
 
     def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
+        """Return divided frequencies (pairs,).
+
+        Before a search has found the factors, they are those with which the search starts.
+        """
         if lengths.target <= lengths.trained:
             return RopeTable(geometry.inv_freq())
         short = self.short_factors is not None and lengths.request <= lengths.trained
-        factors = np.array(self.short_factors if short else self.long_factors)
+        long = self.long_factors or self.search.start(geometry, lengths)
+        factors = np.array(self.short_factors if short else long)
         attention_factor = self.attention_factor
         if attention_factor is None:
             scale = lengths.target / lengths.trained
@@ -86,10 +119,14 @@ PHI3_SHORT = (
 METHOD = LongRope
 SOURCE = Source(
     paper="arXiv:2402.13753",
-    place="section 3.2, equation 3; attention factor of the Phi-3 models",
+    place="section 3.2, equation 3; search in section 3.3 and in section 3.2 of arXiv:2502.20082;"
+    " attention factor of the Phi-3 models",
     reference="https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/"
-    "modeling_rope_utils.py",
-    differs="no search; the first tokens of a text are interpolated like all others. Under partial"
+    "modeling_rope_utils.py; https://github.com/microsoft/LongRoPE",
+    differs="the first tokens of a text are interpolated like all others: their number (n-hat) is"
+    " not searched for. No second search for short texts, and no progressive extension. Losses are"
+    " those of whole windows, without a sliding window. A crossover exchanges neighbouring factors"
+    " of two parents; a mutation or crossover that stays invalid is left out. Under partial"
     " rotary the attention factor acts on whole heads; transformers scales only the rotated"
     " elements. A request has one table; transformers changes it when a text outgrows the trained"
     " context, and keeps earlier keys",
@@ -129,5 +166,7 @@ EXAMPLES: Examples = (
     {"long_factors": [1.0, 1.5, 3.0, 4.0]},
     {"long_factors": [1.0, 2.0, 3.0, 5.0], "short_factors": [1.0, 1.1, 1.2, 1.5]},
     {"long_factors": [2.0, 2.0, 4.0, 4.0], "attention_factor": 1.5},
+    {"search": {"guide": "needles"}},
+    {},
 )
 VERSION = 1

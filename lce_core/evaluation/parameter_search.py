@@ -1,0 +1,221 @@
+"""Search for the parameters that a method leaves open, by losses on validation text.
+
+The search itself belongs to the method (`ParameterSearch.run`); it is a function of the losses.
+Every loss is stored as soon as it is measured. A search that was interrupted replays the stored
+losses and then continues.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lce_core.data.held_out import HeldOutText
+from lce_core.data.tokenised import separator_of
+from lce_core.errors import DataError
+from lce_core.evaluation.likelihood import window_scores
+from lce_core.methods import Method, ParameterSearch
+from lce_core.methods._searching import Found, Parameters
+from lce_core.models import KeyVocabulary
+from lce_core.progress import Report
+from lce_core.rope import ContextLengths
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from lce_core.extension.extended_model import ExtendedModel
+
+TRIALS_FILE = "trials.jsonl"
+"""File with one JSON object per trial, in order: its parameters and its loss."""
+_NEEDLE = "The secret number of this text is {number}. Keep in mind that it is {number}.\n"
+_QUESTION = "\nQuestion: What is the secret number of this text? Answer: The secret number is"
+_ANSWER = " {number}"
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Texts of one length on which a search measures losses."""
+
+    windows: NDArray[np.int64]
+    """Token ids (samples, length)."""
+    scored: NDArray[np.bool_]
+    """True for each token after the first whose loss counts, (samples, length - 1)."""
+
+
+def draw_samples(
+    search: ParameterSearch,
+    text: HeldOutText,
+    length: int,
+    tokenizer: PreTrainedTokenizerBase,
+    keys: KeyVocabulary | None = None,
+) -> Samples:
+    """Return the texts on which a search measures losses.
+
+    The texts are consecutive slices of the validation text, taken from its domains in turn. Guided
+    by needles, each text starts with a sentence that contains a number and ends with a question
+    about it; only the tokens of the answer count. Models with key tokens get a key token for the
+    sentence, and its query token for the question.
+
+    Args:
+      search: The search.
+      text: Validation text.
+      length: Number of tokens of each text.
+      tokenizer: Tokenizer of the base model.
+      keys: Key tokens of the base model; None if it has none.
+
+    Raises:
+      DataError: if there are fewer texts than the search needs, or a needle does not fit.
+    """
+    windows = _slices(text, search.samples, length)
+    scored = np.ones((search.samples, length - 1), dtype=np.bool_)
+    if search.guide == "perplexity":
+        return Samples(windows, scored)
+    scored[:] = False
+    separator = separator_of(tokenizer)
+    start = [] if separator is None else [separator]
+    for row, rng in enumerate(np.random.default_rng(search.seed).spawn(search.samples)):
+        needle, question, answer = _needle(rng, tokenizer, keys)
+        begin, end = [*start, *needle], [*question, *answer]
+        if len(begin) + len(end) > length:
+            raise DataError(
+                "search guided by needles",
+                f"texts of {length} tokens",
+                f"at least {len(begin) + len(end)} tokens, for the needle, the question"
+                " and the answer",
+                "raise target_context, or write `guide: perplexity`",
+            )
+        windows[row, : len(begin)] = begin
+        windows[row, length - len(end) :] = end
+        scored[row, length - 1 - len(answer) :] = True
+    return Samples(windows, scored)
+
+
+def search_parameters(
+    method: Method,
+    model: ExtendedModel,
+    samples: Samples,
+    *,
+    batch_tokens: int,
+    progress: Path,
+    out: Path,
+    report: Report,
+) -> Found:
+    """Run the search of a method and return its result.
+
+    Args:
+      method: The method before its search.
+      model: The model to evaluate. The search changes the model's method.
+      samples: Texts on which losses are measured.
+      batch_tokens: Maximum tokens per forward pass.
+      progress: Folder for the losses measured so far, from which a later call continues.
+      out: Folder for the file with all trials.
+      report: Receives the number of trials and their maximum after each trial.
+    """
+    search = method.open_search()
+    assert search is not None, "only a method with open parameters has a search"
+    trials = _Trials(progress / TRIALS_FILE)
+    done = 0
+
+    def loss(parameters: Parameters) -> float:
+        nonlocal done
+        known = trials.replayed(parameters)
+        if known is None:
+            model.method = method.settled(parameters)
+            scores = window_scores(model, samples.windows, batch_tokens=batch_tokens)
+            known = float(scores.nll[samples.scored].mean(dtype=np.float64))
+            trials.add(parameters, known)
+        done += 1
+        report({"done": done, "total": search.max_trials})
+        return known
+
+    lengths = ContextLengths(model.trained, model.target, model.target)
+    found = search.run(model.geometry, lengths, loss)
+    shutil.copyfile(trials.file, out / TRIALS_FILE)
+    return found
+
+
+class _Trials:
+    """The trials of a search, in a file that survives a crash."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self._stored = _read_trials(file)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        # Rewritten, because the last line of an interrupted search may be incomplete.
+        with file.open("w", encoding="utf-8") as stream:
+            stream.writelines(f"{json.dumps(one)}\n" for one in self._stored)
+        self._next = 0
+
+    def replayed(self, parameters: Parameters) -> float | None:
+        """Return the stored loss of the next trial; None after the last stored trial."""
+        if self._next == len(self._stored):
+            return None
+        trial = self._stored[self._next]
+        assert trial["parameters"] == dict(parameters), "a search is a function of its losses"
+        self._next += 1
+        return float(trial["loss"])
+
+    def add(self, parameters: Parameters, loss: float) -> None:
+        line = json.dumps({"parameters": dict(parameters), "loss": loss})
+        with self.file.open("a", encoding="utf-8") as stream:
+            stream.write(f"{line}\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+
+
+def _read_trials(file: Path) -> list[dict[str, Any]]:
+    """Return the complete lines of a file of trials; [] if there is no file."""
+    found: list[dict[str, Any]] = []
+    if file.is_file():
+        for line in file.read_text(encoding="utf-8", errors="replace").splitlines():
+            try:
+                trial = json.loads(line)
+            except ValueError:
+                break
+            if not isinstance(trial, Mapping) or set(trial) != {"parameters", "loss"}:
+                break
+            found.append(dict(trial))
+    return found
+
+
+def _slices(text: HeldOutText, number: int, length: int) -> NDArray[np.int64]:
+    """Return consecutive slices (number, length) of the text, taken from its domains in turn."""
+    streams = [text.stream(domain) for domain in text.domains]
+    found = [
+        stream[index * length : (index + 1) * length]
+        for index in range(number)
+        for stream in streams
+        if len(stream) >= (index + 1) * length
+    ]
+    if len(found) < number:
+        raise DataError(
+            "validation text of a search",
+            f"{len(found)} texts of {length} tokens",
+            f"{number} texts, the search's number of samples",
+            "raise evaluation.held_out_tokens, or lower `samples` in `search`",
+        )
+    return np.stack(found[:number]).astype(np.int64)
+
+
+def _needle(
+    rng: np.random.Generator, tokenizer: PreTrainedTokenizerBase, keys: KeyVocabulary | None
+) -> tuple[list[int], list[int], list[int]]:
+    """Return the token ids of a needle, of the question about it and of the answer."""
+    if keys is not None:
+        family, member = int(rng.integers(keys.families)), int(rng.integers(keys.members))
+        key = keys.first_key + family * keys.members + member
+        return [key], [keys.first_query + family], [key]
+    number = int(rng.integers(10_000, 100_000))
+    needle, question, answer = (
+        list(tokenizer.encode(one.format(number=number), add_special_tokens=False))
+        for one in (_NEEDLE, _QUESTION, _ANSWER)
+    )
+    return needle, question, answer

@@ -1,0 +1,233 @@
+"""LongRoPE's evolutionary search for the divisors of the frequencies.
+
+An individual has a factor for each frequency pair; factors never decrease from the fastest to the
+slowest pair. The search starts from known interpolations and random variations of them. In each
+round it keeps the individuals with the lowest losses as parents, and adds mutations and crossovers
+of parents.
+
+Guided by perplexity (LongRoPE), it starts from PI, NTK and YaRN, and every factor may take values
+from 1 to 1.25 s for an extension by s. Guided by needles (LongRoPE2), an individual also has a
+critical pair. From this pair on, factors take values from s to 2 s. Faster pairs follow NTK: the
+base is changed so that the critical pair has its factor. The search tries all critical pairs from
+the one with ten periods in the trained context to the one with a single period.
+
+Source: Ding et al. 2024, arXiv:2402.13753, section 3.3; Shang et al. 2025, arXiv:2502.20082,
+section 3.2, algorithms 1 and 2, appendix B.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from lce_core.errors import SpecError
+from lce_core.methods._by_parts import WithTemperature
+from lce_core.methods._ntk import ntk_frequencies
+from lce_core.methods._searching import Found, Loss, ParameterSearch
+from lce_core.rope import ContextLengths, RopeGeometry
+
+PARAMETER = "long_factors"
+_BEYOND = 1.25
+"""Largest factor of the search guided by perplexity, divided by the extension (table 1)."""
+_BEYOND_CRITICAL = 2.0
+"""Largest factor of the search guided by needles, divided by the extension (algorithm 2)."""
+_PERIODS = 10
+"""Periods in the trained context of the first pair that may be the critical one (algorithm 1)."""
+_ATTEMPTS = 20
+"""Attempts at a mutation or crossover that is valid and new."""
+
+
+@dataclass(frozen=True)
+class _Individual:
+    factors: tuple[float, ...]
+    critical: int
+    """First pair whose factor is searched; faster pairs follow it. 0 searches every pair."""
+
+
+@dataclass(frozen=True)
+class _Tried:
+    individual: _Individual
+    loss: float
+
+
+class FactorSearch(ParameterSearch):
+    """Settings of the search; the defaults are those of both papers.
+
+    LongRoPE measures losses on 5 texts up to 256k tokens, LongRoPE2 on 10 texts.
+    """
+
+    population: int = Field(default=64, ge=3)
+    """Number of individuals before the first round."""
+    parents: int = Field(default=32, ge=2)
+    """Number of individuals that each round keeps; at most `population`."""
+    mutations: int = Field(default=16, ge=0)
+    """Number of mutations that each round adds."""
+    crossovers: int = Field(default=16, ge=0)
+    """Number of crossovers that each round adds."""
+    iterations: int = Field(default=40, ge=0)
+    """Number of rounds."""
+    mutation_probability: float = Field(default=0.3, gt=0, le=1)
+    """Probability with which a mutation changes a factor."""
+    step: float = Field(default=0.01, gt=0)
+    """Mutated factors are multiples of this number."""
+
+    @model_validator(mode="after")
+    def _enough(self) -> Self:
+        if self.parents > self.population:
+            raise SpecError(
+                "parents",
+                f"{self.parents} parents in a population of {self.population}",
+                "at most as many parents as individuals",
+                "lower `parents` or raise `population`",
+            )
+        return self
+
+    @property
+    def max_trials(self) -> int:
+        return self.population + self.iterations * (self.mutations + self.crossovers)
+
+    def start(self, geometry: RopeGeometry, lengths: ContextLengths) -> tuple[float, ...]:
+        """Return the factors (pairs,) with which a method works before its search has run.
+
+        These are YaRN's, or, guided by needles, those of NTK with the theoretical critical pair.
+        """
+        return _beginning(self.guide == "needles", geometry, lengths)[-1].factors
+
+    def run(self, geometry: RopeGeometry, lengths: ContextLengths, loss: Loss) -> Found:
+        return _Evolution(self, geometry, lengths, loss).found()
+
+
+class _Evolution:
+    def __init__(
+        self, search: FactorSearch, geometry: RopeGeometry, lengths: ContextLengths, loss: Loss
+    ) -> None:
+        scale, needles = lengths.target / lengths.trained, search.guide == "needles"
+        self._search, self._loss = search, loss
+        self._lowest = scale if needles else 1.0
+        self._highest = scale * (_BEYOND_CRITICAL if needles else _BEYOND)
+        self._rng = np.random.default_rng(search.seed)
+        self._tried: dict[tuple[float, ...], _Tried] = {}
+        self._first = _beginning(needles, geometry, lengths)
+        if needles:
+            self._first = [self._with_random_scale(one) for one in self._first]
+
+    def found(self) -> Found:
+        search = self._search
+        population = [tried for one in self._first if (tried := self._try(one))]
+        start_loss = min(one.loss for one in population)
+        number = len(population)
+        while len(population) < search.population:
+            varied = self._mutation(population[len(population) % number].individual)
+            if varied is None:
+                break
+            population.append(varied)
+        best = [min(one.loss for one in population)]
+        for _ in range(search.iterations):
+            # The sort is stable, so that earlier individuals win ties.
+            parents = sorted(population, key=lambda one: one.loss)[: search.parents]
+            children = [self._mutation(self._one_of(parents)) for _ in range(search.mutations)]
+            children += [self._crossover(parents) for _ in range(search.crossovers)]
+            population = parents + [one for one in children if one]
+            best.append(min(one.loss for one in population))
+        winner = min(self._tried.values(), key=lambda one: one.loss)
+        return Found(
+            parameters={PARAMETER: list(winner.individual.factors), "search": None},
+            loss=winner.loss,
+            start_loss=start_loss,
+            num_trials=len(self._tried),
+            best=tuple(best),
+        )
+
+    def _try(self, one: _Individual) -> _Tried | None:
+        """Measure the individual's loss; None if its factors decrease or were tried before."""
+        if one.factors in self._tried or any(np.diff(one.factors) < 0):
+            return None
+        found = _Tried(one, self._loss({PARAMETER: list(one.factors), "search": None}))
+        self._tried[one.factors] = found
+        return found
+
+    def _one_of(self, parents: Sequence[_Tried]) -> _Individual:
+        return parents[int(self._rng.integers(len(parents)))].individual
+
+    def _mutation(self, parent: _Individual) -> _Tried | None:
+        """Try a new individual that differs from its parent in some factors."""
+        step = self._search.step
+        for _ in range(_ATTEMPTS):
+            factors = list(parent.factors)
+            for pair in range(parent.critical, len(factors)):
+                if self._rng.random() >= self._search.mutation_probability:
+                    continue
+                low = factors[pair - 1] if pair > parent.critical else self._lowest
+                high = factors[pair + 1] if pair + 1 < len(factors) else self._highest
+                # A millionth of a step covers the rounding of multiples of the step.
+                first, last = math.ceil(low / step - 1e-6), math.floor(high / step + 1e-6)
+                if first <= last:
+                    factors[pair] = round(step * int(self._rng.integers(first, last + 1)), 9)
+            if tried := self._try(_following(factors, parent.critical)):
+                return tried
+        return None
+
+    def _crossover(self, parents: Sequence[_Tried]) -> _Tried | None:
+        """Try a new individual with some neighbouring factors of another parent; or a mutation."""
+        one = self._one_of(parents)
+        for _ in range(_ATTEMPTS):
+            other = self._one_of(parents)
+            if other.critical != one.critical:
+                continue
+            ends = self._rng.integers(one.critical, len(one.factors) + 1, size=2)
+            begin, end = sorted(map(int, ends))
+            factors = [*one.factors[:begin], *other.factors[begin:end], *one.factors[end:]]
+            if tried := self._try(_following(factors, one.critical)):
+                return tried
+        return self._mutation(one)
+
+    def _with_random_scale(self, one: _Individual) -> _Individual:
+        factor = round(float(self._rng.uniform(self._lowest, self._highest)), 2)
+        factor = max(factor, self._lowest)
+        return _following([factor] * len(one.factors), one.critical)
+
+
+def _beginning(needles: bool, geometry: RopeGeometry, lengths: ContextLengths) -> list[_Individual]:
+    """Return the individuals with which a search starts, without random variations."""
+    scale = lengths.target / lengths.trained
+    if needles:
+        pairs = [scale] * geometry.num_pairs
+        return [_following(pairs, critical) for critical in critical_pairs(geometry)]
+    own = geometry.inv_freq()
+    frequencies = [own / scale, WithTemperature().by_parts(geometry, scale)]
+    if geometry.num_pairs > 1:
+        frequencies.insert(1, ntk_frequencies(geometry, scale))
+    # Rounding hides the last bits, in which equal factors may differ and decrease.
+    return [_Individual(tuple(np.round(own / one, 9).tolist()), 0) for one in frequencies]
+
+
+def critical_pairs(geometry: RopeGeometry) -> range:
+    """Return the pairs that the search guided by needles tries as critical ones.
+
+    The last one is the theoretical critical pair, the first whose period exceeds the trained
+    context. The first one has ten periods within the trained context.
+    """
+    last = geometry.num_pairs - 1
+
+    def with_periods(number: int) -> int:
+        ratio = geometry.trained_context / (2 * math.pi * number)
+        pair = math.ceil(geometry.num_pairs * math.log(ratio) / math.log(geometry.theta))
+        return min(max(pair, min(1, last)), last)
+
+    return range(with_periods(_PERIODS), with_periods(1) + 1)
+
+
+def _following(factors: Sequence[float], critical: int) -> _Individual:
+    """Return an individual whose pairs before the critical one have the factors of NTK.
+
+    A base that divides the critical pair's frequency by f divides that of pair i by
+    f^(i / critical).
+    """
+    least = factors[critical]
+    before = (round(least ** (pair / critical), 9) for pair in range(critical))
+    return _Individual((*before, *factors[critical:]), critical)

@@ -1,0 +1,117 @@
+"""DPE against its definition: a distance for each pair of elements, in numpy.
+
+The oracle computes every score from the relative position of query and key, pair by pair. The
+reference's two forms (prefill and decoding) are formulas of this file.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lce_core.attention.schemes import GroupedNeighbour
+from lce_core.attention.windowed import grouped_neighbour
+from lce_core.errors import SpecError
+from lce_core.evidence import LLAMA2_7B
+from lce_core.methods import METHODS
+from lce_core.methods.dpe import PUBLISHED, DimensionWise
+from lce_core.methods.dpe.kernel import attend
+from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
+from tests.support.oracles.placed_attention import SCALING, States, in_chunks, random_states
+
+TABLE = RopeTable(np.array([1.0, 0.2, 0.01]))
+SIZES = st.builds(
+    DimensionWise, st.integers(1, 40), st.tuples(*3 * [st.sampled_from([1, 2, 3, 4, 16, 128])])
+)
+
+
+def dense(scheme: DimensionWise, parts: States) -> np.ndarray:
+    """Attention of the definition: (batch, heads, tokens, head_dim), without any rotation."""
+    query, key, value = (part.numpy() for part in parts)
+    shared, pairs = query.shape[1] // key.shape[1], len(scheme.scales)
+    key, value = key.repeat(shared, axis=1), value.repeat(shared, axis=1)
+    places = np.arange(query.shape[2])
+    plain = query[..., 2 * pairs :] @ key[..., 2 * pairs :].swapaxes(-1, -2)
+    for pair, (scale, speed) in enumerate(zip(scheme.scales, TABLE.inv_freq, strict=True)):
+        first, second = (
+            states[..., pair] + 1j * states[..., pairs + pair] for states in (query, key)
+        )
+        products = first[..., :, None] * second.conj()[..., None, :]
+        turns = np.exp(1j * distances(scale, scheme.window, places) * speed)
+        plain = plain + (products * turns).real
+    exponents = np.where(np.tri(len(places), dtype=bool), plain * SCALING, -np.inf)
+    powers = np.exp(exponents - exponents.max(-1, keepdims=True))
+    attended: np.ndarray = powers / powers.sum(-1, keepdims=True) @ value
+    return attended
+
+
+def distances(scale: int, window: int, places: np.ndarray) -> np.ndarray:
+    """Distances (queries, keys) of a pair with this scale."""
+    query, key = places[:, None], places[None]
+    coarse = query // scale - key // scale + window - window // scale
+    return np.where(query - key < window, query - key, coarse)
+
+
+@settings(max_examples=60, deadline=None)
+@given(SIZES, st.integers(1, 80), st.data())
+def test_the_kernel_is_the_definition_for_any_sizes_and_pieces(
+    scheme: DimensionWise, tokens: int, data: st.DataObject
+) -> None:
+    cuts = sorted(data.draw(st.sets(st.integers(1, max(1, tokens - 1)), max_size=4)) - {tokens})
+    parts = random_states(tokens)
+    output = in_chunks(attend, scheme, parts, TABLE, cuts)
+    expected = torch.from_numpy(dense(scheme, parts))
+    torch.testing.assert_close(output, expected, rtol=1e-10, atol=1e-10)
+
+
+@given(st.integers(1, 40), st.sampled_from([1, 2, 4, 8]), st.integers(1, 80))
+def test_with_equal_scales_it_is_self_extend(groups: int, scale: int, tokens: int) -> None:
+    window = groups * scale
+    parts = random_states(tokens)
+    found = in_chunks(attend, DimensionWise(window, 3 * (scale,)), parts, TABLE, [])
+    other = in_chunks(grouped_neighbour, GroupedNeighbour(window, scale), parts, TABLE, [])
+    torch.testing.assert_close(found, other, rtol=1e-12, atol=1e-12)
+
+
+@given(st.sampled_from([*PUBLISHED]), st.integers(0, 9000), st.integers(0, 9000))
+def test_published_scales_give_the_distances_of_both_forms_of_the_reference(
+    name: str, query: int, key: int
+) -> None:
+    # In decoding the reference places a key at its distance; in prefill it places queries and keys.
+    method = METHODS.parse({"name": "dpe", "scales": name}, "test")
+    scheme = method.attention(LLAMA2_7B, ContextLengths(4096, 32768, 32768))
+    assert scheme is not None
+    key, query = sorted((key, query))
+    found = scheme.distance(query, key)
+    if query - key < 1024:
+        assert found == query - key
+        return
+    for group, scale in enumerate(PUBLISHED[name]):
+        decoded = query // scale - key // scale + (1024 - 1024 // scale)
+        prefilled = (query // scale + 1024 - 1024 / scale) - key // scale
+        assert decoded == prefilled
+        assert isinstance(found, tuple)
+        assert found[8 * group : 8 * group + 8] == 8 * (decoded,)
+
+
+def test_pairs_are_divided_evenly_among_the_groups() -> None:
+    geometry = RopeGeometry(32, 32, 3, 3, 1e4, 128)
+    method = METHODS.parse({"name": "dpe", "scales": [2, 3, 4]}, "test")
+    scheme = method.attention(geometry, ContextLengths(128, 512, 512))
+    assert scheme == DimensionWise(64, (*6 * (2,), *5 * (3,), *5 * (4,)))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ({"window": 128}, r"dpe\.window: got 128; expected a window smaller than .* 128 tokens"),
+        ({"scales": 17 * [2]}, r"dpe\.scales: got 17 scales; expected at most one .* 16 frequency"),
+    ],
+)
+def test_sizes_that_do_not_fit_are_refused(parameters: dict[str, object], words: str) -> None:
+    method = METHODS.parse({"name": "dpe", **parameters}, "test")
+    with pytest.raises(SpecError, match=words):
+        method.check(RopeGeometry(32, 32, 3, 3, 1e4, 128), ContextLengths(128, 512, 512))
