@@ -107,12 +107,12 @@ def _one_line(text: str) -> str:
     return " ".join(text.split()).replace("|", r"\|")
 
 
-def commands() -> str:
+def options() -> str:
     """Return a Markdown page of all `lce` commands with arguments and options."""
     # Typer carries its own copy of click, so the group has no class to name here.
     group: Any = typer.main.get_command(app)
     parts = [
-        "# Commands",
+        "# All options",
         "",
         "Generated from the help texts, which `lce COMMAND --help` prints.",
         "",
@@ -188,7 +188,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     "recipes.md": documents.recipes_markdown,
     "exports.md": exports,
     "study-file.md": study_keys,
-    "commands.md": commands,
+    "options.md": options,
     "views.md": views,
 }
 
