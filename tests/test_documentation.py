@@ -145,7 +145,7 @@ def test_the_site_loads_nothing_from_other_hosts(site: Path) -> None:
     [
         *(("methods", name) for name in METHODS.names()),
         *(("benchmarks", name) for name in BENCHMARKS.names()),
-        *(("commands", f"lce-{name}") for name in ("run", "rebuild-catalog", "sql")),
+        *(("options", f"lce-{name}") for name in ("run", "rebuild-catalog", "sql")),
         *(("views", view) for view in ("cells", "paired_difference", "lcegtable_2")),
         ("recipes", "lceg_code"),
     ],
