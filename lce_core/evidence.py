@@ -24,7 +24,9 @@ PHI2 = RopeGeometry(
 EXACT = "float64 evaluation of the formula by other code than this, printed to 7 digits"
 """Text for `Evidence.origin` if independent code evaluated the published formula."""
 
-Quantity = Literal["inv_freq", "attention_factor", "reach", "distance", "training_distance"]
+Quantity = Literal[
+    "inv_freq", "attention_factor", "reach", "distance", "training_distance", "query_factor"
+]
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,10 @@ class OfMethod:
     """Index of the attention head whose frequencies are compared; None if all heads share them."""
     positions: tuple[tuple[int, ...], ...] = ()
     """Token positions (query, key) whose relative distance in the method's attention is compared.
-    A third element is the index of a head group, for methods that treat heads differently."""
+    A third element is the index of a head group, for methods that treat heads differently. For
+    "query_factor", positions of queries (query,)."""
+    layer: int = 0
+    """Index of the layer whose frequencies or attention are compared."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +83,7 @@ def frequencies(
     target: int = 32768,
     request: int | None = None,
     head: int | None = None,
+    layer: int = 0,
     **parameters: Any,
 ) -> Evidence:
     """Declare the RoPE frequencies (inv_freq) that a method must produce.
@@ -90,10 +96,13 @@ def frequencies(
       target: Context length in tokens to which the method extends the model.
       request: Length in tokens of the processed sequence; None: `target`.
       head: Index of the attention head, for a method with frequencies per head.
+      layer: Index of the layer, for a method whose layers differ.
       **parameters: Parameters of the method.
     """
     request = target if request is None else request
-    subject = OfMethod("inv_freq", geometry, target, request, parameters, tuple(pairs), head)
+    subject = OfMethod(
+        "inv_freq", geometry, target, request, parameters, tuple(pairs), head, layer=layer
+    )  # fmt: skip
     return Evidence(subject, tuple(expected), origin, tolerance=1e-6)
 
 
@@ -106,27 +115,30 @@ def value(
     target: int = 32768,
     request: int | None = None,
     positions: Sequence[tuple[int, ...]] = (),
+    layer: int = 0,
     **parameters: Any,
 ) -> Evidence:
     """Declare the value of another quantity that a method must produce.
 
     Args:
       quantity: "attention_factor" (factor of queries and keys), "reach" (longest request in tokens
-        that the method supports), or "distance" or "training_distance" (relative distances in the
-        method's attention at evaluation or in training).
-      expected: The value; for distances, one value for each entry of `positions`.
+        that the method supports), "distance" or "training_distance" (relative distances in the
+        method's attention at evaluation or in training), or "query_factor" (factor of queries).
+      expected: The value; for distances and query factors, one for each entry of `positions`.
       origin: Source of the value.
       geometry: Attention shape of the base model; Llama-2-7B by default.
       target: Context length in tokens to which the method extends the model.
       request: Length in tokens of the processed sequence; None: `target`.
-      positions: (query, key) pairs of token positions, for distances.
+      positions: (query, key) pairs of token positions, for distances; (query,) for query factors.
+      layer: Index of the layer, for a method whose layers differ.
       **parameters: Parameters of the method.
     """
     request = target if request is None else request
     subject = OfMethod(
-        quantity, geometry, target, request, parameters, positions=tuple(positions)
+        quantity, geometry, target, request, parameters, positions=tuple(positions), layer=layer
     )  # fmt: skip
-    return Evidence(subject, expected, origin, 1e-6 if quantity == "attention_factor" else 0.0)
+    rounded = quantity in ("attention_factor", "query_factor")
+    return Evidence(subject, expected, origin, 1e-6 if rounded else 0.0)
 
 
 def calls(
@@ -175,17 +187,23 @@ def computation(plugin: type[Any], evidence: Evidence) -> Callable[[], Any]:
 
 def _of_method(method: Any, subject: OfMethod, lengths: ContextLengths) -> Any:
     geometry = subject.geometry
+    own = method.layer(subject.layer, geometry, lengths)
     match subject.quantity:
         case "inv_freq":
-            inv_freq = method.rope_table(geometry, lengths).inv_freq
+            table = method.rope_table(geometry, lengths) if own is None else own.table
+            inv_freq = table.inv_freq
             row = inv_freq if subject.head is None else inv_freq[subject.head]
             return tuple(float(frequency) for frequency in row[list(subject.pairs)])
         case "attention_factor":
-            return method.rope_table(geometry, lengths).attention_factor
+            table = method.rope_table(geometry, lengths) if own is None else own.table
+            return table.attention_factor
         case "reach":
             return method.reach(geometry, lengths)
+        case "query_factor":
+            scheme = method.attention(geometry, lengths) if own is None else own.scheme
+            return tuple(scheme.query_factor(*place) for place in subject.positions)
         case "distance":
-            scheme = method.attention(geometry, lengths)
+            scheme = method.attention(geometry, lengths) if own is None else own.scheme
         case "training_distance":
-            scheme = method.training_attention(geometry, lengths)
+            scheme = method.training_attention(geometry, lengths) if own is None else own.scheme
     return tuple(scheme.distance(*place) for place in subject.positions)

@@ -11,9 +11,8 @@ from lce_core.benchmarks import BENCHMARKS, Benchmark, Profile, TextBenchmark
 from lce_core.errors import SpecError
 from lce_core.export.stock_form import StockForm, stock_form
 from lce_core.methods import METHODS, Method
-from lce_core.models import MODELS
+from lce_core.models import MODELS, LanguageModel
 from lce_core.registry import Plugin
-from lce_core.rope import RopeGeometry
 from lce_core.study.recipes import Recipe, load_recipe, recipe_names
 
 _METHODS_HEAD = """# Methods
@@ -190,21 +189,22 @@ def exports_table() -> str:
         if any(field.is_required() for field in method.model_fields.values()):
             cells = ["depends on its required parameters"] * len(models)
         else:
-            cells = [_exported(method(), model.geometry) for model in models]
+            cells = [_exported(method(), model) for model in models]
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 
-def _exported(method: Method, geometry: RopeGeometry) -> str:
+def _exported(method: Method, model: LanguageModel) -> str:
+    base = model.geometry, model.shape.num_layers
     try:
-        return _form(stock_form(method, geometry, _EXPORT_TARGET))
+        return _form(stock_form(method, *base, _EXPORT_TARGET))
     except SpecError as error:
         refused = f"refused: {error.got}"
         asks_length = "--length" in error.remedy
     if not asks_length:
         return refused
     try:
-        form = stock_form(method, geometry, _EXPORT_TARGET, length=_EXPORT_TARGET)
+        form = stock_form(method, *base, _EXPORT_TARGET, length=_EXPORT_TARGET)
     except SpecError as error:
         return f"refused: {error.got}"
     return f"{refused}; with `--length {_EXPORT_TARGET}` {_form(form)}"

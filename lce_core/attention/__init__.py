@@ -10,7 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
+
+from lce_core.rope import RopeTable
 
 Distance = float | tuple[float, ...] | None
 """Relative position of a query and a key, or one for each frequency pair; None if invisible."""
@@ -57,6 +60,13 @@ class AttentionScheme:
         """
         return self.distance
 
+    def query_factor(self, query: int) -> float:
+        """Return the factor by which the kernel multiplies the query at this position of the text.
+
+        It multiplies all scores of the query, like an inverse softmax temperature.
+        """
+        return 1.0
+
     def mean_keys(self, length: float) -> float:
         """Return the mean number of keys that a query reads in a sequence of `length` tokens.
 
@@ -64,3 +74,18 @@ class AttentionScheme:
         attention.
         """
         return length / 2
+
+
+@dataclass(frozen=True, eq=False)
+class LayerAttention:
+    """RoPE table and attention scheme of one layer, for one request length."""
+
+    table: RopeTable
+    scheme: AttentionScheme | None = None
+    """None for full causal attention."""
+
+    @cached_property
+    def key(self) -> tuple[object, ...]:
+        """Hashable key that is equal for layers with the same frequencies and attention."""
+        table = self.table
+        return table.inv_freq.tobytes(), table.attention_factor, self.scheme

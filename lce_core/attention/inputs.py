@@ -50,13 +50,14 @@ class AttentionInputs:
     def placed(self, placement: Placement, seen: slice) -> torch.Tensor:
         """Return keys (batch, kv_heads, seen, head_dim) of these heads, rotated by `placement`.
 
-        The key-value cache, if any, stores the rotated keys for later calls.
+        The key-value cache, if any, stores the rotated keys for later calls. A table without
+        rotation returns the keys themselves.
 
         Args:
           placement: rule that gives the position to which each key is rotated.
           seen: positions of the wanted keys, a slice with start and stop.
         """
-        if self.held is None:
+        if self.held is None or not placement.table.rotates:
             return placement.rotate(self.key[:, :, seen], seen, self.part)
         index, heads = self.part[0], self.key.shape[1]
         return self.held.placed(placement, seen)[:, index * heads : (index + 1) * heads]

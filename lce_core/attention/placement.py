@@ -45,6 +45,8 @@ class Placement:
           part: (index, number): the keys belong to group `index` of `number` equal groups of heads.
         """
         rotation = Rotation(self.table, keys, part)
+        if not self.table.rotates:
+            return keys
         if self.period is not None:
             turned = torch.empty_like(keys)
             for start in range(seen.start // self.period * self.period, seen.stop, self.period):

@@ -34,6 +34,8 @@ class RequestRotary(nn.Module):
         super().__init__()
         self.rotary_dim, self.identity = rotary_dim, identity
         self.table: RopeTable | None = None
+        self.factors: tuple[float, ...] = ()
+        """Attention factor of each layer, in the order of the layers."""
         self.num_tokens = 0
         self._rows: NDArray[np.int64] | None = None
         self._skips_check = False
@@ -62,7 +64,7 @@ class RequestRotary(nn.Module):
     def table_key(self) -> tuple[object, ...]:
         """Return a key of the current RoPE table; CUDA graphs are recorded again if it changes."""
         assert self.table is not None
-        return self.table.inv_freq.tobytes(), self.table.attention_factor, self.table.positions
+        return self.table.inv_freq.tobytes(), self.factors, self.table.positions
 
     def constants(self, device: torch.device) -> torch.Tensor:
         """Return the inverse frequencies on `device`; recorded CUDA graphs read this tensor."""

@@ -93,6 +93,8 @@ class Rotation:
           shift: positions added after the division by `group`. Ignored for tensors.
           back: rotate in the opposite direction.
         """
+        if not self._table.rotates:
+            return states
         if isinstance(positions, torch.Tensor):
             angles = _cosines_at(self._table, positions.double(), self._precise, self._part)
             return self._turn(states, angles, back=back)

@@ -14,20 +14,22 @@ from typing import Any, ClassVar
 
 import torch
 
-from lce_core.attention import AttentionScheme, Distance
+from lce_core.attention import AttentionScheme, Distance, LayerAttention
 from lce_core.attention.inputs import AttentionInputs
+from lce_core.attention.schemes import FullCausal
 from lce_core.contracts.tiny_models import VOCABULARY
 from lce_core.extension.extended_model import ExtendedModel
 from lce_core.methods import Method, TokenInsertion
-from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
+from lce_core.rope import RopeGeometry
 
 
 @dataclass(frozen=True)
 class Dense(AttentionScheme):
-    """The distances of another scheme, without its kernel."""
+    """The tables and distances of other schemes, without their kernels."""
 
-    declared: AttentionScheme
-    """Scheme whose `distances_of` the kernel reads."""
+    layers: tuple[LayerAttention, ...]
+    """RoPE table of each layer, and the scheme whose `distances_of` and `query_factor` the kernel
+    reads."""
 
     kernel: ClassVar[str] = f"{__name__}:attend"
     heads_alike: ClassVar[bool] = False
@@ -54,20 +56,21 @@ def attend(scheme: Dense, inputs: AttentionInputs) -> torch.Tensor:
     Time and memory are quadratic in the length of the text.
     """
     query, heads = inputs.query, inputs.query.shape[1]
+    own = scheme.layers[inputs.layer]
+    declared, inv_freq = own.scheme or FullCausal(), own.table.inv_freq
+    positions = range(inputs.first_query, inputs.length)
+    factors = query.new_tensor([declared.query_factor(i) for i in positions])
+    factors *= query.shape[-1] ** -0.5 * own.table.attention_factor**2
     shared = heads // inputs.key.shape[1]
     outputs = []
     for head in range(heads):
-        distance = scheme.declared.distances_of(inputs.layer, head, heads)
-        relative = [
-            [distance(i, j) for j in range(inputs.length)]
-            for i in range(inputs.first_query, inputs.length)
-        ]
+        distance = declared.distances_of(inputs.layer, head, heads)
+        relative = [[distance(i, j) for j in range(inputs.length)] for i in positions]
         hidden = torch.tensor([[steps is None for steps in row] for row in relative])
-        inv_freq = inputs.table.inv_freq
         row = torch.from_numpy(inv_freq if inv_freq.ndim == 1 else inv_freq[head])
         steps = torch.stack([_of_pairs(one, len(row)) for one in relative])
         key = inputs.key[:, head // shared]
-        scores = _scores(query[:, head], key, steps * row) * inputs.scaling
+        scores = _scores(query[:, head], key, steps * row) * factors[:, None]
         weights = scores.masked_fill(hidden, -math.inf).softmax(-1)
         outputs.append(weights @ inputs.value[:, head // shared])
     return torch.stack(outputs, dim=1)
@@ -96,18 +99,15 @@ def _scores(query: torch.Tensor, key: torch.Tensor, angles: torch.Tensor) -> tor
     return products
 
 
-def as_if_dense(method: Method, scheme: AttentionScheme, table: RopeTable | None = None) -> Method:
-    """Return a method that computes `scheme` by dense attention, with the same RoPE table.
+def as_if_dense(method: Method, layers: Sequence[LayerAttention]) -> Method:
+    """Return a method that computes the attention of `layers` densely.
 
-    `table` replaces the table of the method; None keeps it.
+    The kernel itself takes the table and the distances of its layer from `layers`.
     """
 
     class Twin(Method):
-        def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
-            return table or method.rope_table(geometry, lengths)
-
         def attention(self, *_: object) -> Dense:
-            return Dense(scheme)
+            return Dense(tuple(layers))
 
         def insertion(self, geometry: RopeGeometry) -> TokenInsertion | None:
             return method.insertion(geometry)

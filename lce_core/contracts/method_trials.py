@@ -6,23 +6,25 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import torch
 
-from lce_core.attention import AttentionScheme
+from lce_core.attention import LayerAttention
 from lce_core.contracts.plugins import built
 from lce_core.contracts.tiny_models import BASES, TARGET, TRAINED, TinyGrouped, fits, stock
 from lce_core.errors import SpecError
 from lce_core.evidence import LLAMA2_7B, PHI2
 from lce_core.extension.extended_model import ExtendedModel
 from lce_core.extension.extending import extend
-from lce_core.methods import Method
+from lce_core.methods import Method, layers_of
 from lce_core.models import LanguageModel
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
 Example = Mapping[str, Any]
 Extended = list[tuple[LanguageModel, ExtendedModel]]
 
+LAYERS = 4
+"""Number of layers of which the checks look at frequencies and attention. Their models with so many
+layers show methods that treat every second or fourth layer differently."""
 FAR = (LLAMA2_7B, PHI2, RopeGeometry(32, 32, 2, 2, 1e4, 128))
 
 
@@ -71,15 +73,22 @@ def schemes(method: Method, geometry: RopeGeometry, *, training: bool = True) ->
 
     A scheme that the method does not define is left out.
     """
-    found: list[AttentionScheme | None] = [method.attention(geometry, at(TARGET))]
+    found = {*layers(method, geometry, at(TARGET))}
     if training:
-        found.append(method.training_attention(geometry, at(TARGET)))
-    return [scheme for scheme in found if scheme is not None]
+        found |= {*layers(method, geometry, at(TARGET), training=True)}
+    return [layer.scheme for layer in found if layer.scheme is not None]
 
 
-def same(one: RopeTable, other: RopeTable) -> bool:
-    equal = np.array_equal(one.inv_freq, other.inv_freq)
-    return equal and one.attention_factor == other.attention_factor
+def layers(
+    method: Method, geometry: RopeGeometry, lengths: ContextLengths, *, training: bool = False
+) -> tuple[LayerAttention, ...]:
+    """Return RoPE table and attention of each of `LAYERS` layers."""
+    return layers_of(method, geometry, lengths, LAYERS, training=training)
+
+
+def keys(method: Method, geometry: RopeGeometry, lengths: ContextLengths) -> list[object]:
+    """Return for each layer a value that is equal if frequencies and attention are."""
+    return [layer.key for layer in layers(method, geometry, lengths)]
 
 
 def close(found: torch.Tensor, expected: torch.Tensor, where: str) -> None:
@@ -145,9 +154,7 @@ def behaviour(method: Method) -> list[Any]:
 
 
 def _outputs(method: Method, geometry: RopeGeometry, lengths: ContextLengths) -> list[Any]:
-    table = method.rope_table(geometry, lengths)
-    outputs: list[Any] = [table.inv_freq.tolist(), table.attention_factor]
-    outputs += [method.attention(geometry, lengths), method.insertion(geometry)]
+    outputs: list[Any] = [keys(method, geometry, lengths), method.insertion(geometry)]
     outputs += [method.training_attention(geometry, lengths), method.reach(geometry, lengths)]
     outputs += [method.stages(lengths), method.length_dependent(geometry, lengths)]
     rows = [method.training_positions(seed, row) for seed in range(4) for row in rows_of(lengths)]

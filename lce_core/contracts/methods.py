@@ -14,11 +14,12 @@ from typing import get_args
 import numpy as np
 import torch
 
-from lce_core.attention.schemes import FullCausal
+from lce_core.attention import LayerAttention
 from lce_core.contracts import plugins
 from lce_core.contracts.dense import AtPositions, as_if_dense, in_pieces, same_as_dense
 from lce_core.contracts.method_trials import (
     FAR,
+    LAYERS,
     Example,
     as_if_grouped,
     at,
@@ -26,12 +27,13 @@ from lce_core.contracts.method_trials import (
     close,
     extended_models,
     fitting,
+    keys,
+    layers,
     length_in_reach,
     name_of,
     refused,
     repeated_heads,
     rows_of,
-    same,
     schemes,
     with_another_value,
 )
@@ -52,7 +54,7 @@ from lce_core.evidence import OfMethod
 from lce_core.extension.extending import extend
 from lce_core.methods import METHODS, Family, Method
 from lce_core.methods._training_positions import row_positions
-from lce_core.rope import ContextLengths, RopeTable
+from lce_core.rope import ContextLengths
 
 MethodCheck = Callable[[type[Method], Example], None]
 
@@ -78,13 +80,14 @@ def check_evidence(plugin: type[Method], example: Example) -> None:
     plugins.check_evidence(plugin)
     method = built(plugin, example)
     for base in fitting(method):
-        factor = method.rope_table(base.geometry, at(TARGET)).attention_factor
+        tables = [layer.table for layer in layers(method, base.geometry, at(TARGET))]
+        factors = {table.attention_factor for table in tables} - {1}
         stated = [
             one
             for one in plugin.evidence
             if isinstance(one.subject, OfMethod) and one.subject.quantity == "attention_factor"
         ]
-        assert factor == 1 or stated, f"EVIDENCE has no value for the attention_factor {factor:g}"
+        assert not factors or stated, f"EVIDENCE has no value for the attention_factor {factors}"
 
 
 def check_defaults_fit_real_models(plugin: type[Method], example: Example) -> None:
@@ -113,11 +116,13 @@ def check_unextended_table(plugin: type[Method], example: Example) -> None:
     method = built(plugin, example)
     for base in fitting(method):
         geometry = base.geometry
-        extended = method.rope_table(geometry, at(TARGET))
-        alone = method.rope_table(geometry, ContextLengths(TRAINED, TRAINED, TRAINED))
-        if not same(extended, alone):
-            np.testing.assert_allclose(alone.inv_freq, geometry.inv_freq(), rtol=1e-14)
-            assert alone.attention_factor == 1
+        unextended = ContextLengths(TRAINED, TRAINED, TRAINED)
+        for extended, alone in zip(
+            layers(method, geometry, at(TARGET)), layers(method, geometry, unextended), strict=True
+        ):
+            if extended.key[:2] != alone.key[:2]:
+                np.testing.assert_allclose(alone.table.inv_freq, geometry.inv_freq(), rtol=1e-14)
+                assert alone.table.attention_factor == 1
 
 
 def check_length_dependence(plugin: type[Method], example: Example) -> None:
@@ -125,13 +130,9 @@ def check_length_dependence(plugin: type[Method], example: Example) -> None:
     method = built(plugin, example)
     for base in fitting(method):
         lengths = [at(length) for length in range(1, 3 * TARGET)]
-        tables = [method.rope_table(base.geometry, one) for one in lengths]
-        attentions = [method.attention(base.geometry, one) for one in lengths]
-        for one, table, attention in zip(
-            lengths[1:], pairwise(tables), pairwise(attentions), strict=True
-        ):
-            changed = not same(*table) or attention[0] != attention[1]
-            assert not changed or method.length_dependent(base.geometry, one), (
+        found = [keys(method, base.geometry, one) for one in lengths]
+        for one, (before, after) in zip(lengths[1:], pairwise(found), strict=True):
+            assert before == after or method.length_dependent(base.geometry, one), (
                 f"frequencies or attention change at {one.request} tokens, but length_dependent is"
                 " False"
             )
@@ -141,12 +142,12 @@ def check_pure(plugin: type[Method], example: Example) -> None:
     """Check that frequencies do not depend on the order in which lengths are requested."""
     lengths = (12, 64, 40, 100)
     for base in fitting(built(plugin, example)):
-        tables: list[dict[int, RopeTable]] = []
+        found: list[dict[int, list[object]]] = []
         for order in (lengths, lengths[::-1], lengths):
             method = built(plugin, example)
-            tables.append({n: method.rope_table(base.geometry, at(n)) for n in order})
-        for other in tables[1:]:
-            assert all(same(tables[0][n], other[n]) for n in lengths), (
+            found.append({n: keys(method, base.geometry, at(n)) for n in order})
+        for other in found[1:]:
+            assert found[0] == other, (
                 "the RoPE table of a length depends on the order of the requests"
             )
 
@@ -225,29 +226,28 @@ def check_attention(plugin: type[Method], example: Example) -> None:
         ids = tokens(min(reach, TARGET))
         plain = extend(stock(base), base, method, target=TARGET)
         plain.begin_request(ids.shape[1])
-        table = plain.model.model.rotary_emb.table if method.rotary else None
-        lengths = at(ids.shape[1])
-        uses = {"inference": method.attention(geometry, lengths)}
-        if method.training != "none":
-            uses["training"] = method.training_attention(geometry, lengths)
-        for use, declared in uses.items():
+        learned = plain.model.model.rotary_emb.table if method.rotary else None
+        lengths, compared = at(ids.shape[1]), None
+        for use in ("inference", "training"):
             training = use == "training"
-            if training and declared == uses["inference"]:
+            declared = layers(method, geometry, lengths, training=training)
+            if learned is not None:
+                declared = tuple(LayerAttention(learned, one.scheme) for one in declared)
+            shown = [one.key for one in declared]
+            if training and (method.training == "none" or shown == compared):
                 continue
-            scheme = declared or FullCausal()
-            if not scheme.one_softmax:
+            compared = shown
+            if not all(one.scheme is None or one.scheme.one_softmax for one in declared):
                 assert not method.exact_attention, f"{use}: exact attention is one softmax"
                 continue
-            # Four layers, because a kernel may treat every second or fourth layer differently.
-            models = (stock(base, layers=4) for _ in range(2))
+            models = (stock(base, layers=LAYERS) for _ in range(2))
             found, dense = (
                 extend(model, base, one, target=TARGET, training=training)
-                for model, one in zip(
-                    models, (method, as_if_dense(method, scheme, table)), strict=True
-                )
+                for model, one in zip(models, (method, as_if_dense(method, declared)), strict=True)
             )
             expected = logits(dense, ids)
-            where = f"{name_of(base)}, {use}: not the dense attention of {scheme}"
+            kinds = " or ".join(sorted({str(one.scheme or "all keys") for one in declared}))
+            where = f"{name_of(base)}, {use}: not the dense attention of {kinds}"
             same_as_dense(logits(found, ids), expected, where)
             if not training:
                 same_as_dense(in_pieces(found, ids), expected, f"{where}, over a cache")
@@ -273,8 +273,9 @@ def check_training_positions(plugin: type[Method], example: Example) -> None:
                 continue
             found.begin_request(TRAINED)
             found.begin_rows(seeds)
-            table = method.rope_table(base.geometry, at(TARGET))
-            twin = as_if_dense(method, AtPositions(tuple(positions.tolist())), table)
+            scheme = AtPositions(tuple(positions.tolist()))
+            own = layers(method, base.geometry, at(TARGET), training=True)
+            twin = as_if_dense(method, [LayerAttention(one.table, scheme) for one in own])
             dense = extend(stock(base), base, twin, target=TARGET)
             dense.begin_request(TRAINED)
             expected = dense.hidden_states(ids[number : number + 1])
@@ -353,10 +354,10 @@ def check_gradients(plugin: type[Method], example: Example) -> None:
     method = built(plugin, example)
     for base in fitting(method):
         extended = extend(stock(base).train(), base, method, target=TARGET)
-        scheme = method.attention(base.geometry, at(TARGET))
+        used = schemes(method, base.geometry, training=False)
         reach = method.reach(base.geometry, at(TARGET)) or TARGET
         with torch.enable_grad():
-            if scheme is not None and not scheme.differentiable:
+            if not all(scheme.differentiable for scheme in used):
                 refused(lambda: logits(extended, tokens(8)), "expected inference")  # noqa: B023
             else:
                 logits(extended, tokens(min(reach, TARGET))).sum().backward()

@@ -71,6 +71,7 @@ def export(
     form = stock_form(
         method,
         base_model.geometry,
+        base_model.shape.num_layers,
         subject.target_context,
         length=length,
         learned=learned if learned.is_file() else None,

@@ -16,7 +16,7 @@ from typing import Any
 
 from lce_core.errors import SpecError
 from lce_core.extension.stock_rope import agrees, statement
-from lce_core.methods import Method
+from lce_core.methods import Method, own_layers
 from lce_core.models import LanguageModel
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 from lce_core.store.records import Record
@@ -64,6 +64,7 @@ class StockForm:
 def stock_form(
     method: Method,
     geometry: RopeGeometry,
+    num_layers: int,
     target: int,
     *,
     length: int | None = None,
@@ -74,6 +75,7 @@ def stock_form(
     Args:
       method: the method to export.
       geometry: geometry of the base model.
+      num_layers: number of layers of the base model.
       target: context in tokens that the study extends to.
       length: request length in tokens; required for methods whose table depends on it.
       learned: file with the learned parameters of a method such as CLEX; None if there is none.
@@ -83,7 +85,7 @@ def stock_form(
     """
     context = max(geometry.trained_context, length or target)
     lengths = ContextLengths(geometry.trained_context, target, length or target)
-    _refuse_other_attention(method, geometry, lengths)
+    _refuse_other_attention(method, geometry, lengths, num_layers)
     follows = _follows_requests(method, geometry, lengths)
     if follows and length is None:
         raise SpecError(
@@ -130,8 +132,16 @@ def request_table(
 
 
 def _refuse_other_attention(
-    method: Method, geometry: RopeGeometry, lengths: ContextLengths
+    method: Method, geometry: RopeGeometry, lengths: ContextLengths, num_layers: int
 ) -> None:
+    if any(own_layers(method, geometry, lengths, num_layers)):
+        raise SpecError(
+            f"{method.plugin_name}.layer",
+            "layers with frequencies or attention of their own",
+            "the same frequencies and attention in all layers, because the model's stock"
+            " architecture has no others",
+            _RUN,
+        )
     if method.insertion(geometry) is not None:
         raise SpecError(
             f"{method.plugin_name}.insertion",

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from lce_core.attention import AttentionScheme
+from lce_core.attention import LayerAttention
 from lce_core.attention.cache import PreallocatedCache, RaggedCache
 from lce_core.attention.registered import ATTENTION
 from lce_core.attention.rotary import RequestRotary
@@ -28,14 +28,14 @@ from lce_core.attention.token_graphs import Recorder, TokenGraphs
 from lce_core.errors import SpecError, UnavailableError
 from lce_core.extension.insertion import Inserter
 from lce_core.extension.kernels import HALF
-from lce_core.methods import Method, begins_alike
+from lce_core.methods import Method, as_stock, begins_alike, layers_of
 from lce_core.methods._training_positions import row_positions, why_not_skip
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
 if TYPE_CHECKING:
     from transformers import DynamicCache, PreTrainedModel
 
-    from lce_core.recipe import TrainPositions
+    from lce_core.recipe import Positions, TrainPositions
 
 
 class ExtendedModel:
@@ -62,6 +62,7 @@ class ExtendedModel:
         self.inserter = inserter
         """Object that inserts the method's own tokens (landmarks) into texts; None if the method
         has none."""
+        self._num_layers: int = model.config.num_hidden_layers
         self._positions = positions
         self._rotary = rotary
         self._hands_layers_over = model.config._attn_implementation in (ATTENTION, STOCK)
@@ -87,7 +88,7 @@ class ExtendedModel:
         first, second = (
             ContextLengths(self.trained, self.target, tokens) for tokens in (shorter, longer)
         )
-        return begins_alike(self.method, self.geometry, first, second)
+        return begins_alike(self.method, self.geometry, self._num_layers, first, second)
 
     def begin_request(self, num_tokens: int) -> None:
         """Set the RoPE table and attention scheme for a text, before its first forward pass.
@@ -103,7 +104,7 @@ class ExtendedModel:
         self._row_lengths = lengths
         if self._row_positions(0) is not None:
             lengths = replace(lengths, request=self.target)
-            if why := why_not_skip(self.method, self.geometry, lengths):
+            if why := why_not_skip(self.method, self.geometry, lengths, self._num_layers):
                 raise SpecError(
                     f"{self.method.plugin_name}.training_positions",
                     f"positions for a method that {why}",
@@ -118,25 +119,27 @@ class ExtendedModel:
                 f"at most {reach} tokens of prompt plus answer",
                 "evaluate shorter contexts, or raise target_context",
             )
-        table, scheme = table_and_scheme(
-            self.method, self.geometry, lengths, training=self.training
-        )
+        layers = self._layers(lengths)
         if self._positions != "exact" and self._positions != "pose":
-            table = replace(table, positions=self._positions)
-        self._rotary.begin(table, self._expanded(num_tokens))
-        scaling = self.geometry.head_dim**-0.5 * table.attention_factor**2
+            rounded = {one: _with_positions(one, self._positions) for one in {*layers}}
+            layers = tuple(rounded[one] for one in layers)
+        self._rotary.begin(layers[0].table, self._expanded(num_tokens))
+        self._rotary.factors = tuple(one.table.attention_factor for one in layers)
         decoder: Any = self.model.model
-        for layer in decoder.layers:
-            layer.self_attn.scaling = scaling
-            layer.self_attn.lce_scheme = None if scheme is None else (scheme, table)
+        for module, own in zip(decoder.layers, layers, strict=True):
+            scaling = self.geometry.head_dim**-0.5 * own.table.attention_factor**2
+            module.self_attn.scaling = scaling
+            module.self_attn.lce_scheme = own.scheme and (own.scheme, own.table)
 
     def request_key(self, num_tokens: int) -> tuple[object, ...]:
         """Return a key that is equal for requests with the same frequencies and attention."""
         lengths = ContextLengths(self.trained, self.target, num_tokens)
-        table, scheme = table_and_scheme(
-            self.method, self.geometry, lengths, training=self.training
+        return tuple(layer.key for layer in self._layers(lengths))
+
+    def _layers(self, lengths: ContextLengths) -> tuple[LayerAttention, ...]:
+        return checked_layers(
+            self.method, self.geometry, lengths, self._num_layers, training=self.training
         )
-        return table.inv_freq.tobytes(), table.attention_factor, scheme
 
     def cut_back(self, cache: DynamicCache, num_tokens: int) -> None:
         """Truncate the cache to the text's first `num_tokens` tokens, without inserted tokens."""
@@ -254,19 +257,43 @@ class ExtendedModel:
         return hidden
 
 
-def table_and_scheme(
-    method: Method, geometry: RopeGeometry, lengths: ContextLengths, *, training: bool
-) -> tuple[RopeTable, AttentionScheme | None]:
-    """Return the method's RoPE table and attention scheme; a scheme of None is stock attention.
+def checked_layers(
+    method: Method,
+    geometry: RopeGeometry,
+    lengths: ContextLengths,
+    num_layers: int,
+    *,
+    training: bool,
+) -> tuple[LayerAttention, ...]:
+    """Return the method's RoPE table and attention scheme of each layer.
 
-    A method without a scheme but with one base per head gets FullCausal.
+    Either no layer or every layer has a scheme. Without schemes, all layers use one table and stock
+    attention. If layers differ, or the table has one base per head, layers without a scheme get
+    FullCausal.
 
     Raises:
-      SpecError: if the table does not fit the model's heads.
+      SpecError: if a table does not fit the model's heads, or if layers differ and the method
+        learns its frequencies.
     """
-    table = method.rope_table(geometry, lengths)
-    attention = method.training_attention if training else method.attention
-    scheme = attention(geometry, lengths)
+    layers = layers_of(method, geometry, lengths, num_layers, training=training)
+    distinct = {*layers}
+    for layer in distinct:
+        _check_pairs(method, geometry, layer.table)
+        check_heads(layer.table, geometry.num_heads, geometry.num_kv_heads)
+    if len(distinct) > 1 and method.rotary is not None:
+        raise SpecError(
+            f"{method.plugin_name}.layer",
+            "layers with frequencies or attention of their own, and learned frequencies",
+            "the same learned frequencies in all layers",
+            "remove `layer` or `rotary` from the method",
+        )
+    if as_stock(layers):
+        return layers
+    full = {one: one if one.scheme else replace(one, scheme=FullCausal()) for one in distinct}
+    return tuple(full[layer] for layer in layers)
+
+
+def _check_pairs(method: Method, geometry: RopeGeometry, table: RopeTable) -> None:
     if table.inv_freq.shape[-1] != geometry.num_pairs:
         raise SpecError(
             method.plugin_name,
@@ -274,7 +301,7 @@ def table_and_scheme(
             f"one frequency for each of the {geometry.num_pairs} pairs",
             "compute as many frequencies as geometry.num_pairs",
         )
-    check_heads(table, geometry.num_heads, geometry.num_kv_heads)
-    if scheme is None and table.inv_freq.ndim == 2:
-        scheme = FullCausal()
-    return table, scheme
+
+
+def _with_positions(layer: LayerAttention, positions: Positions) -> LayerAttention:
+    return replace(layer, table=replace(layer.table, positions=positions))

@@ -2,11 +2,11 @@
 
 For a method that only changes frequencies, the model gets a rotary module that returns the cosines
 and sines of the request's RoPE table. Layers then rotate in at least float32 and use the same SDPA
-or flash attention as before. For attention schemes and tables with one base per head, the rotary
-module returns the identity (cos = 1, sin = 0), so that the cache contains unrotated keys, and the
-attention function of `lce_core.attention.registered` calls the scheme's kernel. No modelling file
-is forked and no forward method is replaced. One function of transformers is replaced
-(`lce_core.attention.layers`).
+or flash attention as before. For attention schemes, tables with one base per head and methods whose
+layers differ, the rotary module returns the identity (cos = 1, sin = 0), so that the cache contains
+unrotated keys, and the attention function of `lce_core.attention.registered` calls the kernel of
+the layer's scheme. No modelling file is forked and no forward method is replaced. One function of
+transformers is replaced (`lce_core.attention.layers`).
 """
 
 from __future__ import annotations
@@ -18,12 +18,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from safetensors.torch import load_file
 
-from lce_core.attention import AttentionScheme
 from lce_core.attention.layers import keep_precision
 from lce_core.attention.registered import ATTENTION
 from lce_core.attention.stock import STOCK
 from lce_core.errors import SpecError
-from lce_core.extension.extended_model import ExtendedModel, table_and_scheme
+from lce_core.extension.extended_model import ExtendedModel, checked_layers
 from lce_core.extension.insertion import Inserter, reserve_token
 from lce_core.extension.kernels import scheme_kernel, stock_kernel
 from lce_core.extension.learned import make_rotary
@@ -90,10 +89,13 @@ def extend(
     keep_precision(model.config.model_type)
     lengths = ContextLengths(geometry.trained_context, target, target)
     method.check(geometry, lengths)
-    _, scheme = table_and_scheme(method, geometry, lengths, training=training)
+    num_layers = model.config.num_hidden_layers
+    layers = checked_layers(method, geometry, lengths, num_layers, training=training)
+    schemes = {layer.scheme for layer in layers if layer.scheme is not None}
     asked = (device or model.device, compute_dtype or model.dtype, kernel)
-    name = scheme_kernel(scheme, *asked) if scheme else stock_kernel(*asked)
-    rotary = make_rotary(method, geometry, lengths, identity=scheme is not None, seed=seed)
+    names = {scheme_kernel(scheme, *asked) for scheme in schemes} or {stock_kernel(*asked)}
+    name = "+".join(sorted(names))
+    rotary = make_rotary(method, geometry, lengths, identity=bool(schemes), seed=seed)
     rounds = ARCHITECTURES[model.config.model_type].rounds_cosines
     rotary.stock_precision = rotation == "stock" and rounds
     if learned is not None:
@@ -101,7 +103,7 @@ def extend(
     decoder: Any = model.model
     decoder.rotary_emb = rotary
     _own_configuration(model)
-    model.set_attn_implementation(_registered(name, scheme, training=training))
+    model.set_attn_implementation(_registered(name, has_scheme=bool(schemes), training=training))
     insertion = method.insertion(geometry)
     inserter = Inserter(insertion, reserve_token(model)) if insertion else None
     return ExtendedModel(
@@ -117,9 +119,9 @@ def extend(
     )
 
 
-def _registered(name: str, scheme: AttentionScheme | None, *, training: bool) -> str:
+def _registered(name: str, *, has_scheme: bool, training: bool) -> str:
     """Return the name under which transformers finds the attention function."""
-    if scheme is not None:
+    if has_scheme:
         return ATTENTION
     # Training never continues a cached text, so it needs no STOCK attention.
     return STOCK if name == "sdpa" and not training else name

@@ -11,14 +11,14 @@ row).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lce_core.attention import AttentionScheme
+from lce_core.attention import AttentionScheme, LayerAttention
 from lce_core.errors import SpecError
 from lce_core.methods._adaptation import LoRA, TokenInsertion
 from lce_core.methods._searching import ParameterSearch
@@ -29,6 +29,7 @@ from lce_core.store.identity import canonical_json
 __all__ = [
     "METHODS",
     "Family",
+    "LayerAttention",
     "LoRA",
     "Method",
     "ParameterSearch",
@@ -92,6 +93,16 @@ class Method(Plugin):
         Args:
           seed: seed of the row; the same seed must give the same positions.
           lengths: `lengths.request` is the row's length.
+        """
+        return None
+
+    def layer(
+        self, index: int, geometry: RopeGeometry, lengths: ContextLengths
+    ) -> LayerAttention | None:
+        """Return RoPE table and attention of one layer, in training and at inference.
+
+        None, the default, means those of `rope_table` and `attention` (in training of
+        `training_attention`). Layers are numbered from 0.
         """
         return None
 
@@ -169,8 +180,43 @@ class ScaledMethod(Method):
         super().check(geometry, lengths)
 
 
+def layers_of(
+    method: Method,
+    geometry: RopeGeometry,
+    lengths: ContextLengths,
+    num_layers: int,
+    *,
+    training: bool = False,
+) -> tuple[LayerAttention, ...]:
+    """Return RoPE table and attention of each layer of a model; equal layers share one object."""
+    attention = method.training_attention if training else method.attention
+    shared = LayerAttention(method.rope_table(geometry, lengths), attention(geometry, lengths))
+    distinct = {shared.key: shared}
+    return tuple(
+        shared if own is None else distinct.setdefault(own.key, own)
+        for own in own_layers(method, geometry, lengths, num_layers)
+    )
+
+
+def own_layers(
+    method: Method, geometry: RopeGeometry, lengths: ContextLengths, num_layers: int
+) -> list[LayerAttention | None]:
+    """Return for each layer its own RoPE table and attention; None for those of the method."""
+    return [method.layer(index, geometry, lengths) for index in range(num_layers)]
+
+
+def as_stock(layers: Sequence[LayerAttention]) -> bool:
+    """Return True if one table serves all layers and heads, with full attention."""
+    first = layers[0]
+    return len({*layers}) == first.table.inv_freq.ndim == 1 and first.scheme is None
+
+
 def begins_alike(
-    method: Method, geometry: RopeGeometry, shorter: ContextLengths, longer: ContextLengths
+    method: Method,
+    geometry: RopeGeometry,
+    num_layers: int,
+    shorter: ContextLengths,
+    longer: ContextLengths,
 ) -> bool:
     """Return True if a text and its longer continuation yield the same outputs on the shared text.
 
@@ -179,12 +225,11 @@ def begins_alike(
     """
     if any(method.length_dependent(geometry, lengths) for lengths in (shorter, longer)):
         return False
-    first, second = (method.rope_table(geometry, lengths) for lengths in (shorter, longer))
-    return (
-        first.attention_factor == second.attention_factor
-        and np.array_equal(first.inv_freq, second.inv_freq)
-        and method.attention(geometry, shorter) == method.attention(geometry, longer)
+    first, second = (
+        [layer.key for layer in layers_of(method, geometry, lengths, num_layers)]
+        for lengths in (shorter, longer)
     )
+    return first == second
 
 
 def checked_scale(method: Method, scale: float | None, lengths: ContextLengths) -> float:

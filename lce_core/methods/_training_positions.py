@@ -12,16 +12,12 @@ ablation.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import NDArray
 
 from lce_core.errors import SpecError
-
-if TYPE_CHECKING:
-    from lce_core.methods import Method
-    from lce_core.rope import ContextLengths, RopeGeometry
+from lce_core.methods import Method, layers_of
+from lce_core.rope import ContextLengths, RopeGeometry
 
 
 def skipped_positions(seed: int, length: int, target: int) -> NDArray[np.int64]:
@@ -81,7 +77,9 @@ def row_positions(
     return found.astype(np.int64)
 
 
-def why_not_skip(method: Method, geometry: RopeGeometry, lengths: ContextLengths) -> str | None:
+def why_not_skip(
+    method: Method, geometry: RopeGeometry, lengths: ContextLengths, num_layers: int
+) -> str | None:
     """Return the reason why training rows of the method cannot skip positions; None if they can.
 
     Only methods without trained parameters of their own whose layers rotate by one table can: all
@@ -89,9 +87,11 @@ def why_not_skip(method: Method, geometry: RopeGeometry, lengths: ContextLengths
     """
     if method.rotary is not None:
         return "draws positions of its own"
-    scheme = method.training_attention(geometry, lengths)
-    if scheme is not None or method.insertion(geometry) is not None:
+    layers = layers_of(method, geometry, lengths, num_layers, training=True)
+    if len({*layers}) > 1:
+        return "has layers that differ"
+    if layers[0].scheme is not None or method.insertion(geometry) is not None:
         return "changes attention"
-    if method.rope_table(geometry, lengths).inv_freq.ndim == 2:
+    if layers[0].table.inv_freq.ndim == 2:
         return "has frequencies per head"
     return None

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,6 +105,11 @@ class RopeTable:
     positions: Positions = "exact"
     """Rounding of positions when angles are computed: "exact" for none; the other values reproduce
     the rounding of other software."""
+
+    @cached_property
+    def rotates(self) -> bool:
+        """False if all frequencies are 0, so that queries and keys stay as they are."""
+        return bool(self.inv_freq.any())
 
     def __post_init__(self) -> None:
         if self.inv_freq.dtype != np.float64 or self.inv_freq.ndim not in (1, 2):

@@ -16,6 +16,7 @@ from typing import Any
 
 from lce_core.benchmarks import Benchmark, Kind
 from lce_core.errors import SpecError, UnavailableError
+from lce_core.methods import layers_of
 from lce_core.methods._training_positions import row_positions, why_not_skip
 from lce_core.models import LanguageModel
 from lce_core.rope import ContextLengths
@@ -349,7 +350,8 @@ def _check(base_model: LanguageModel, variant: MethodEntry, study: StudySpec, wh
     lengths = ContextLengths(trained, target, request=target)
     try:
         variant.method.check(base_model.geometry, lengths)
-        variant.method.rope_table(base_model.geometry, lengths)
+        num_layers = base_model.shape.num_layers
+        layers_of(variant.method, base_model.geometry, lengths, num_layers)
     except SpecError as error:
         place = f"{where} ({base_model.known_as}): {error.where}"
         raise error.within(place) from None
@@ -390,7 +392,7 @@ def _check_positions(
     pose = variant.train_positions == "pose"
     if not (own or pose):
         return
-    why = why_not_skip(method, base_model.geometry, lengths)
+    why = why_not_skip(method, base_model.geometry, lengths, base_model.shape.num_layers)
     if pose and method.stages(lengths):
         why = "trains in several runs"
     if pose and own:

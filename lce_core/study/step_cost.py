@@ -6,9 +6,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from lce_core.attention import AttentionScheme
 from lce_core.data.sequences import Answers
 from lce_core.execution import Execution
-from lce_core.methods import Method
+from lce_core.methods import Method, own_layers
 from lce_core.models import LanguageModel
 from lce_core.rope import ContextLengths
 from lce_core.study.cost import attention_flops, cache_elements, matmul_parameters, training_flops
@@ -150,7 +151,26 @@ def decoding_cost(
 def _keys_of_last(model: LanguageModel, method: Method, target: int, length: float) -> float:
     """Return the number of keys to which the last token of a sequence of this length attends."""
     lengths = ContextLengths(model.geometry.trained_context, target, request=round(length))
-    scheme = method.attention(model.geometry, lengths)
+    schemes = _schemes(model, method, lengths, training=False)
+    return _mean([_keys_of_last_in(scheme, length) for scheme in schemes])
+
+
+def _schemes(
+    model: LanguageModel, method: Method, lengths: ContextLengths, *, training: bool
+) -> list[AttentionScheme | None]:
+    """Return the attention scheme of each layer; None for full attention."""
+    attention = method.training_attention if training else method.attention
+    shared = attention(model.geometry, lengths)
+    own = own_layers(method, model.geometry, lengths, model.shape.num_layers)
+    return [shared if layer is None else layer.scheme for layer in own]
+
+
+def _mean(values: Sequence[float]) -> float:
+    # Exact if all values are equal, unlike the sum divided by the number.
+    return values[0] + sum(value - values[0] for value in values) / len(values)
+
+
+def _keys_of_last_in(scheme: AttentionScheme | None, length: float) -> float:
     if scheme is None:
         return length
     # The last token's keys are the query-key pairs of `length` tokens minus those of `length - 1`.
@@ -172,8 +192,8 @@ def _forward(
     if insertion is not None:
         length = insertion.train_length if training else length
         growth = insertion.block / (insertion.block - 1)
-    describe = method.training_attention if training else method.attention
-    scheme = describe(geometry, lengths)
-    keys = length * growth / 2 if scheme is None else scheme.mean_keys(length * growth)
+    schemes = _schemes(model, method, lengths, training=training)
+    length *= growth
+    keys = _mean([length / 2 if one is None else one.mean_keys(length) for one in schemes])
     weights = 2.0 * matmul_parameters(model.shape, geometry)
     return growth * weights, growth * attention_flops(model.shape, geometry, keys)

@@ -38,12 +38,12 @@ def subject(weights: Path) -> Subject:
     return Subject("toy", "pi", BASE, METHODS.load("pi")(), 512, weights)
 
 
-provokes(SpecError, "landmark")(lambda _: stock_form(METHODS.load("landmark")(), LLAMA, 32768))
+provokes(SpecError, "landmark")(lambda _: stock_form(METHODS.load("landmark")(), LLAMA, 32, 32768))
 provokes(SpecError, "GroupedNeighbour")(
-    lambda _: stock_form(METHODS.load("self_extend")(), LLAMA, 32768)
+    lambda _: stock_form(METHODS.load("self_extend")(), LLAMA, 32, 32768)
 )
 provokes(SpecError, "harpe.rope_table: got different frequencies for each of 32")(
-    lambda _: stock_form(METHODS.load("harpe")(), LLAMA, 32768)
+    lambda _: stock_form(METHODS.load("harpe")(), LLAMA, 32, 32768)
 )
 
 

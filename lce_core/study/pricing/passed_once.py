@@ -85,6 +85,7 @@ def _read_off(spec: CellSpec, longer: CellSpec) -> bool:
     return begins_alike(
         spec.method,
         spec.base_model.geometry,
+        spec.base_model.shape.num_layers,
         _lengths(spec, spec.eval_length),
         _lengths(spec, longer.eval_length),
     )

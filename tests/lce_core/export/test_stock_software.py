@@ -231,8 +231,8 @@ def test_older_keys_say_the_same(compared: Any) -> None:
 def test_frequencies_that_follow_requests_are_exported_for_one_length_only() -> None:
     method, geometry = METHODS.load("ntk_frozen")(), BASES[0].geometry
     with pytest.raises(SpecError, match="--length TOKENS"):
-        stock_form(method, geometry, TARGET)
-    form = stock_form(method, geometry, TARGET, length=FIXED)
+        stock_form(method, geometry, 2, TARGET)
+    form = stock_form(method, geometry, 2, TARGET, length=FIXED)
     table = method.rope_table(geometry, ContextLengths(TRAINED, TARGET, FIXED))
     assert (form.table.inv_freq == table.inv_freq).all()
     assert form.only_at == FIXED
@@ -240,8 +240,8 @@ def test_frequencies_that_follow_requests_are_exported_for_one_length_only() -> 
 
 def test_a_target_that_bounds_the_frequencies_is_said() -> None:
     geometry = BASES[0].geometry
-    assert stock_form(METHODS.load("ntk_32k")(), geometry, TARGET).follows_up_to == TARGET
-    assert stock_form(METHODS.load("pi")(), geometry, TARGET).follows_up_to is None
+    assert stock_form(METHODS.load("ntk_32k")(), geometry, 2, TARGET).follows_up_to == TARGET
+    assert stock_form(METHODS.load("pi")(), geometry, 2, TARGET).follows_up_to is None
 
 
 def test_several_ends_of_text_are_kept_and_the_first_pads(tmp_path: Path) -> None:
@@ -270,9 +270,9 @@ def test_pairs_without_rotation_are_refused_where_no_type_has_them(
 ) -> None:
     method = METHODS.parse({"name": name, **parameters}, "test")
     with pytest.raises(SpecError, match=match):
-        stock_form(method, BASES[base].geometry, TARGET)
+        stock_form(method, BASES[base].geometry, 2, TARGET)
 
 
 def test_a_temperature_under_partial_rotary_is_refused() -> None:
     with pytest.raises(SpecError, match="only the rotated elements"):
-        stock_form(METHODS.load("yarn")(), BASES[2].geometry, TARGET)
+        stock_form(METHODS.load("yarn")(), BASES[2].geometry, 2, TARGET)

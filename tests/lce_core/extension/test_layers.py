@@ -1,0 +1,185 @@
+"""Methods whose layers differ, against stock layers that hooks give angles and masks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import torch
+
+from lce_core.attention.flash import attend_window
+from lce_core.attention.inputs import AttentionInputs
+from lce_core.attention.placement import Placement
+from lce_core.attention.schemes import FullCausal
+from lce_core.contracts.tiny_models import BASES, TARGET, Tiny, logits, stock, tokens
+from lce_core.errors import SpecError
+from lce_core.evaluation.decoding import generate
+from lce_core.extension.extended_model import ExtendedModel
+from lce_core.extension.extending import extend
+from lce_core.methods import Family, LayerAttention, Method, begins_alike
+from lce_core.models import LanguageModel
+from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
+from lce_core.training.recomputation import enable
+from tests.support.extended_models import over_bases
+from tests.support.recorded_operations import OperationRecorder
+
+WINDOW = 9
+
+
+@dataclass(frozen=True)
+class Sliding(FullCausal):
+    """The last `window` tokens."""
+
+    window: int
+
+    kernel: ClassVar[str] = f"{__name__}:attend"
+    differentiable: ClassVar[bool] = False
+
+
+def attend(scheme: Sliding, inputs: AttentionInputs) -> torch.Tensor:
+    query = inputs.rotation()(inputs.query, slice(inputs.first_query, inputs.length))
+    key = inputs.placed(Placement(inputs.table), slice(0, inputs.length))
+    return attend_window(query, key, inputs.value, inputs.scaling, scheme.window).output
+
+
+class Mixed(Method):
+    """A layer without rotation, one of another base and temperature, and one with a window."""
+
+    family: ClassVar[Family] = "approximate"
+    exact_attention = False
+    plugin_name: ClassVar[str] = "mixed"
+
+    windowed: bool = True
+
+    def layer(
+        self, index: int, geometry: RopeGeometry, lengths: ContextLengths
+    ) -> LayerAttention | None:
+        if index == 1:
+            return LayerAttention(RopeTable(np.zeros(geometry.num_pairs)))
+        if index == 2:
+            return LayerAttention(RopeTable(geometry.inv_freq(500.0), 1.2))
+        if index == 3 and self.windowed:
+            return LayerAttention(RopeTable(geometry.inv_freq()), Sliding(WINDOW))
+        return None
+
+
+@pytest.fixture(autouse=True)
+def _inference() -> Iterator[None]:
+    with torch.no_grad():
+        yield
+
+
+def extended(base: LanguageModel, *, windowed: bool = True) -> ExtendedModel:
+    return extend(stock(base, layers=4), base, Mixed(windowed=windowed), target=TARGET)
+
+
+def own_angles(base: LanguageModel, *, windowed: bool = True) -> Any:
+    """Stock layers that hooks give the angles, masks and scaling of Mixed."""
+    model: Any = stock(base, layers=4)
+    half = torch.arange(0, base.geometry.rotary_dim, 2).double() / base.geometry.rotary_dim
+
+    def give(index: int) -> Any:
+        inv_freq = {1: 0 * half, 2: 500.0**-half}.get(index, base.geometry.theta**-half)
+
+        def given(_: Any, args: Any, kwargs: Any) -> Any:
+            positions = torch.arange(kwargs["hidden_states"].shape[1])
+            angles = (positions[:, None] * inv_freq).repeat(1, 2)[None]
+            apart = positions[:, None] - positions
+            window = WINDOW if index == 3 and windowed else len(positions)
+            seen = ((apart >= 0) & (apart < window))[None, None]
+            own = {"position_embeddings": (angles.cos(), angles.sin()), "attention_mask": seen}
+            return args, kwargs | own
+
+        return given
+
+    for index, layer in enumerate(model.model.layers):
+        layer.self_attn.register_forward_pre_hook(give(index), with_kwargs=True)
+    model.model.layers[2].self_attn.scaling *= 1.2**2
+    return model
+
+
+@over_bases
+def test_each_layer_has_its_own_frequencies_factor_and_keys(base: LanguageModel) -> None:
+    ids = tokens(40)
+    expected = own_angles(base)(ids).logits
+    model = extended(base)
+    for cuts in ((), (20,), (7, 8, 9, 30), tuple(range(12, 40))):
+        torch.testing.assert_close(logits(model, ids, cuts), expected, rtol=1e-9, atol=1e-9)
+
+
+@over_bases
+def test_replayed_and_batched_answers_are_those_of_plain_passes(base: LanguageModel) -> None:
+    prompts = [np.asarray(tokens(n, seed=n)[0]) for n in (9, 20, 20, 28)]
+    plain, recorded = extended(base), extended(base)
+    recorded.replay_tokens(OperationRecorder())
+    expected, replayed, alone = (
+        generate(model, prompts, max_new_tokens=12, batch_tokens=size)
+        for model, size in ((plain, 64), (recorded, 64), (plain, 1))
+    )
+    assert recorded.replayed_tokens
+    for answer, other, another in zip(expected, replayed, alone, strict=True):
+        np.testing.assert_array_equal(answer, other)
+        np.testing.assert_array_equal(answer, another)
+    assert not plain.packs
+
+
+@pytest.mark.parametrize("checkpointed", [False, True], ids=["plain", "checkpointed"])
+def test_gradients_are_those_of_the_stock_layers(checkpointed: bool) -> None:
+    base = Tiny()
+    model = extend(
+        stock(base, layers=4).train(), base, Mixed(windowed=False), target=TARGET, training=True
+    )
+    if checkpointed:
+        enable(model.model, "full")
+    ids = tokens(24)
+    with torch.enable_grad():
+        logits(model, ids).square().sum().backward()
+    found = {name: weight.grad for name, weight in model.model.named_parameters()}
+    other = own_angles(base, windowed=False)
+    with torch.enable_grad():
+        other(ids).logits.square().sum().backward()
+    for name, weight in other.named_parameters():
+        torch.testing.assert_close(found[name], weight.grad, rtol=1e-9, atol=1e-9)
+
+
+def test_layers_that_gradients_cannot_pass_are_refused_in_training() -> None:
+    base = Tiny()
+    model = extend(stock(base, layers=4).train(), base, Mixed(), target=TARGET, training=True)
+    with torch.enable_grad(), pytest.raises(SpecError, match="Sliding"):
+        logits(model, tokens(8))
+
+
+def test_equal_layers_keep_stock_attention() -> None:
+    class Same(Mixed):
+        def layer(self, *_: object) -> LayerAttention:
+            return LayerAttention(RopeTable(BASES[0].geometry.inv_freq()))
+
+    model = extend(stock(Tiny(), layers=4), Tiny(), Same(), target=TARGET)
+    model.begin_request(8)
+    assert model.packs
+    assert {layer.self_attn.lce_scheme for layer in model.model.model.layers} == {None}
+
+
+def test_learned_frequencies_are_the_same_in_all_layers() -> None:
+    class Learning(Mixed):
+        rotary: ClassVar[str | None] = "lce_core.extension.continuous_rotary:ContinuousRotary"
+
+    with pytest.raises(SpecError, match="learned frequencies"):
+        extend(stock(Tiny(), layers=4), Tiny(), Learning(), target=TARGET)
+
+
+def test_a_layer_that_follows_the_length_is_compared() -> None:
+    class Following(Mixed):
+        def layer(
+            self, index: int, geometry: RopeGeometry, lengths: ContextLengths
+        ) -> LayerAttention | None:
+            table = RopeTable(geometry.inv_freq() / lengths.request)
+            return LayerAttention(table, FullCausal()) if index == 5 else None
+
+    lengths = [ContextLengths(16, 64, n) for n in (20, 30)]
+    geometry = BASES[0].geometry
+    assert begins_alike(Following(), geometry, 4, *lengths)
+    assert not begins_alike(Following(), geometry, 6, *lengths)
