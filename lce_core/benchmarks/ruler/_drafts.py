@@ -50,6 +50,8 @@ class Draft:
     counted: tuple[str, str] | None = None
     """Two halves of the prompt whose tokens RULER's first release counts separately; None: the
     release counts the tokens of the whole text."""
+    evidence: str = ""
+    """Text at `depth` from which the answer follows, if the answer also stands elsewhere."""
 
     def prompt(self, ids: list[int]) -> RulerPrompt:
         return RulerPrompt(
@@ -58,6 +60,7 @@ class Draft:
             self.depth,
             self.references,
             self.cluster,
+            evidence=self.evidence,
         )
 
 

@@ -14,6 +14,7 @@ from lce_core.benchmarks.longbench._tasks import TASKS as LONGBENCH_TASKS
 from lce_core.benchmarks.many_shot.trec import LABELS
 from lce_core.benchmarks.short_context.data import TASKS as SHORT_TASKS
 from lce_core.contracts.toy_text import STORY
+from tests.support.data.mmlu_rows import write_mmlu
 from tests.support.data.short_context_rows import made_up
 from tests.support.data.subsets import state_rows
 from tests.support.ruler.prompts import stand_in_data
@@ -181,6 +182,7 @@ WRITERS: dict[str, Callable[[Path], None]] = {
     "govreport": _books,
     "one_ruler_book": _books,
     "nolima": _nolima,
+    "mmlu_all": write_mmlu,
     **{
         data_set.name: _short_context(task)
         for task, asked in SHORT_TASKS.items()
