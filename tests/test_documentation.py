@@ -21,6 +21,7 @@ import typer.main
 from pydantic import BaseModel
 from typer.testing import CliRunner
 
+from flows.request import compile_request
 from flows.settings import shipped_studies, study_path
 from lce.cli import app
 from lce.plugins.scaffolding import new_plugin
@@ -312,6 +313,18 @@ def test_the_readme_shows_what_a_real_model_gave() -> None:
 def test_the_example_study_is_read_without_complaint() -> None:
     (example,) = examples("docs/studies.md", "yaml")
     assert parse_study(example, "docs/studies.md").study == "four-times"
+
+
+@pytest.mark.parametrize("document", ["README.md", "docs/studies.md"])
+def test_every_cell_of_a_study_in_the_documents_can_be_computed(
+    document: str, tmp_path: Path
+) -> None:
+    (example,) = examples(document, "yaml")
+    file = tmp_path / "study.yaml"
+    file.write_text(example, encoding="utf-8")
+    plan = compile_request(str(file), Execution(home=tmp_path / "home")).plan
+    assert plan.cells
+    assert [cell.unavailable for cell in plan.cells if cell.step is None] == []
 
 
 NEW = {"method": "root", "benchmark": "first_number"}

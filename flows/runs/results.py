@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,12 @@ OF_SEED = (
     " FROM means"
 )
 """Query for one seed, with the same columns as `LENGTHS`. Its column is_best is always false."""
+UNAVAILABLE = (
+    "SELECT reason, count(*), string_agg(DISTINCT benchmark, ', ' ORDER BY benchmark)"
+    " FROM missing_cells WHERE study = '{study}' AND status = 'unavailable'"
+    " GROUP BY reason ORDER BY count(*) DESC, reason"
+)
+_MOST_REASONS = 5
 _BEST = "*"
 _OTHER_TASKS = "!"
 
@@ -75,6 +81,16 @@ def show_results(plan: StudyPlan, home: Path, console: Console, seed: int | None
         console.print(_table(plan, group))
     for line in _legend(study, found, shown):
         console.print(line, highlight=False, style="dim")
+    for line in _unavailable(read(home, UNAVAILABLE.format(study=study.study))):
+        console.print(line, highlight=False)
+
+
+def _unavailable(found: Sequence[tuple[Any, ...]]) -> Iterator[str]:
+    """Yield a line for each of the most frequent reasons why cells cannot be computed."""
+    for reason, number, benchmarks in found[:_MOST_REASONS]:
+        yield f"unavailable: {number:,} cells of {benchmarks}: {reason}"
+    if len(found) > _MOST_REASONS:
+        yield f"unavailable: more cells, for {len(found) - _MOST_REASONS} other reasons"
 
 
 class _Columns:

@@ -199,6 +199,10 @@ class Benchmark(Plugin):
         """
         return None
 
+    def held_out_domain(self, task: str) -> str | None:
+        """Return the domain of the study's held-out text that is the task; None if it is none."""
+        return None
+
     def reads(self, task: str) -> tuple[DataSet, ...]:
         """Return the data sets that a task reads from the user's `data_folders`."""
         return ()

@@ -252,6 +252,9 @@ class MultiKey(PromptBenchmark):
     def tasks(self) -> tuple[str, ...]:
         return self.domains + self.data_sets
 
+    def held_out_domain(self, task: str) -> str | None:
+        return task if task in self.domains else None
+
     def reads(self, task: str) -> tuple[DataSet, ...]:
         return (DATA_SETS[task],) if task in self.data_sets else ()
 

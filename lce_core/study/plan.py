@@ -259,8 +259,10 @@ class _SeedPlan:
     ) -> PlannedCell:
         study, base_model = self.text.study, self.text.base_model
         target = study.target_of(variant)
-        reason = self.text.base.absent or _unavailable(
-            base_model, variant, entry, task, length, target
+        reason = (
+            self.text.base.absent
+            or _unavailable(base_model, variant, entry, task, length, target)
+            or _without_text(study, entry, task, length)
         )
         absent = self._absent(variant, data)
         trained = _trained_context(base_model)
@@ -427,6 +429,22 @@ def _unavailable(
     if reach is not None and length > reach:
         return f"eval length {length} exceeds the {reach} tokens that {variant.label} supports"
     return entry.benchmark.unavailable(base_model, task, length)
+
+
+def _without_text(study: StudySpec, entry: BenchmarkEntry, task: str, length: int) -> str | None:
+    """Return why the study's held-out text cannot fill a cell's length; None if it might."""
+    domain = entry.benchmark.held_out_domain(task)
+    if domain is None:
+        return None
+    known, most = study.corpus.domains(), study.evaluation.held_out_tokens
+    if domain not in known:
+        return (
+            f"the corpus {study.corpus.plugin_name} has no domain {domain!r}, only"
+            f" {', '.join(known)}: change `domains`"
+        )
+    if length > most:
+        return f"eval length {length} exceeds evaluation.held_out_tokens ({most}): raise it"
+    return None
 
 
 def _training_of(

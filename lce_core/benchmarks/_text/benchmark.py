@@ -107,6 +107,9 @@ class TextBenchmark(Benchmark):
     def tasks(self) -> tuple[str, ...]:
         return self.domains + self.data_sets
 
+    def held_out_domain(self, task: str) -> str | None:
+        return task if task in self.domains else None
+
     def reads(self, task: str) -> tuple[DataSet, ...]:
         """Return the task's data set; a held-out domain reads none."""
         return (DATA_SETS[task],) if task in self.data_sets else ()

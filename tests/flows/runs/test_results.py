@@ -72,6 +72,17 @@ def test_a_method_without_all_its_cells_has_no_number_and_is_never_the_best(tmp_
     ]
 
 
+def test_the_reasons_of_cells_that_cannot_be_computed_follow_the_table(tmp_path: Path) -> None:
+    cells = [
+        Cell("none", True, seed, "perplexity", task, 128, status, 5.0)
+        for task, status in (("code", "done"), ("prose", "unavailable"))
+        for seed in (0, 1)
+    ]
+    written(tmp_path, [cells])
+    *_, last = table(tmp_path, ["none"], "perplexity", seeds=2).splitlines()
+    assert last == "unavailable: 2 cells of perplexity: beyond its reach"
+
+
 def test_one_seed_alone_has_its_own_numbers_and_no_best(tmp_path: Path) -> None:
     cells = [
         Cell(method, True, seed, "perplexity", task, LENGTHS[0], status, value + seed)

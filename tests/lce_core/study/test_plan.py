@@ -334,8 +334,21 @@ def test_a_model_without_any_cell_within_reach_waits_for_no_data() -> None:
     assert not any(map(plan.waits_for_data, plan.cells))
 
 
+def test_cells_whose_held_out_text_cannot_exist_are_unavailable() -> None:
+    perplexity = {"name": "perplexity", "profile": "tiny", "domains": ["code", "poetry"]}
+    plan = planned(
+        benchmarks=[perplexity | {"lengths": [128, 512]}],
+        evaluation={"held_out_tokens": 256, "held_out_document_tokens": 256},
+    )
+    reasons = {(cell.task, cell.eval_length): cell.unavailable for cell in plan.cells}
+    assert reasons[("code", 128)] is None
+    assert "exceeds evaluation.held_out_tokens (256)" in str(reasons[("code", 512)])
+    assert "no domain 'poetry', only code, docs, prose" in str(reasons[("poetry", 128)])
+    assert not [step for step in plan.steps.values() if step.axes.get("task") == "poetry"]
+
+
 def test_a_corpus_out_of_reach_makes_every_cell_unavailable() -> None:
-    plan = planned(corpus={"name": "jsonl_folder"})
+    plan = planned(corpus={"name": "jsonl_folder", "domain_names": ["code", "docs", "prose"]})
     assert plan.steps == {}
     assert {cell.unavailable is None for cell in plan.cells} == {False}
     assert {(cell.step, cell.checkpoint) for cell in plan.cells} == {(None, None)}
