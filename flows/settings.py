@@ -147,7 +147,7 @@ def make_execution(options: Mapping[str, Any] | None = None, file: Path | None =
 def named_folders(pairs: list[str], option: str) -> dict[str, Path]:
     """Parse ["name=folder", ...] into absolute paths by name.
 
-    For the option --data-folder, an address on the Hugging Face Hub may stand in place of a folder.
+    For the option --data-folder, the address of a data set on the hub may replace the folder.
 
     Raises:
       SpecError: if a pair does not have this form, or its folder does not exist.

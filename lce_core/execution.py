@@ -74,8 +74,8 @@ class Execution(BaseModel):
     """Folders with weights and tokenizer, used instead of the hub. The key is a base model's name
     in the study, or the `checkpoint` of a method."""
     data_folders: dict[str, Path] = {}
-    """Folders of data sets, or their addresses hub:OWNER/NAME@COMMIT. The key is the data set's
-    name."""
+    """Folders of data sets, or their addresses on the hub: hub:OWNER/NAME@COMMIT for files,
+    datasets:OWNER/NAME@COMMIT:CONFIG:SPLIT for rows. The key is the data set's name."""
     plugin_folders: tuple[Path, ...] = ()
     """Folders with your own plug-ins in methods/, benchmarks/, models/ and corpora/."""
 

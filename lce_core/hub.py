@@ -1,5 +1,9 @@
 """Fetch one pinned revision of a hub repository as a local folder, or fail quickly with a reason.
 
+A data set has two forms of address: `hub:OWNER/NAME@COMMIT` names the repository's files, and
+`datasets:OWNER/NAME@COMMIT:CONFIG:SPLIT` the rows that `datasets.load_dataset` returns. Only
+`lce fetch` downloads rows (`lce_core.hub_rows`); this module finds them without network access.
+
 A complete copy in the local hub cache is used without network access. Otherwise one request with a
 timeout of a few seconds decides whether the hub answers at all, because the download client retries
 for almost half a minute. The client (huggingface_hub from 2.4) detects an incomplete copy by its
@@ -11,6 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast
 
@@ -18,7 +23,15 @@ from lce_core.errors import SpecError, UnavailableError
 
 TIMEOUT_SECONDS = 5.0
 _SHARD = re.compile(r"(?P<name>.+)-\d{5}-of-(?P<number>\d{5})\.safetensors")
-_ADDRESS = re.compile(r"hub:(?P<repo>[\w.-]+/[\w.-]+)@(?P<revision>[0-9a-f]{40})")
+_PINNED = r"(?P<repo>[\w.-]+/[\w.-]+)@(?P<revision>[0-9a-f]{40})"
+_ADDRESS = re.compile(f"hub:{_PINNED}")
+_ROWS = re.compile(f"datasets:{_PINNED}" + r"(:(?P<config>[^:/\s]+)(:(?P<split>[\w.]+))?)?")
+_FIND_COMMIT = (
+    "copy the commit from huggingface.co/datasets/OWNER/NAME/commits/main, or print it with"
+    " `git ls-remote https://huggingface.co/datasets/OWNER/NAME main`"
+)
+DEFAULT_CONFIG = "default"
+"""Name that `datasets` gives the configuration of a data set that declares none."""
 
 
 def fetch(
@@ -103,7 +116,7 @@ def listed(place: Path) -> tuple[str, list[str]]:
     """List the files of a data set on the hub without downloading them.
 
     Args:
-      place: an address accepted by `is_address`.
+      place: an address of the form hub:OWNER/NAME@COMMIT.
 
     Returns:
       Prefix "hf://datasets/OWNER/NAME@COMMIT/" of the files' URLs, and the files' paths in the
@@ -112,22 +125,35 @@ def listed(place: Path) -> tuple[str, list[str]]:
     Raises:
       UnavailableError: if the hub does not answer, or has no such data set.
     """
-    from huggingface_hub import HfApi
-
     address = _address(place)
     assert address, f"{place} is a folder"
-    repo, revision = address
+    return prefix(*address), listed_files(*address, str(place))
+
+
+def prefix(repo: str, revision: str) -> str:
+    """Return the beginning of the URLs of a data set's files, with a slash at the end."""
+    return f"hf://datasets/{repo}@{revision}/"
+
+
+def listed_files(repo: str, revision: str, where: str) -> list[str]:
+    """Return the paths of all files of a data set on the hub; `where` names it in the error.
+
+    Raises:
+      UnavailableError: if the hub does not answer, or has no such data set.
+    """
+    from huggingface_hub import HfApi
+
     try:
         info = HfApi().dataset_info(repo, revision=revision, timeout=TIMEOUT_SECONDS)
     except http_errors() as error:
         raise UnavailableError(
-            str(place),
+            where,
             f"a hub that does not list its files ({_reason(error)})",
             "a connection to the hub, and this data set on it",
             "check the connection and the address, then run again with --retry-failed, or give a"
             " local folder with --data-folder",
         ) from error
-    return f"hf://datasets/{repo}@{revision}/", [file.rfilename for file in info.siblings or ()]
+    return [file.rfilename for file in info.siblings or ()]
 
 
 def _reason(error: Exception) -> str:
@@ -135,17 +161,99 @@ def _reason(error: Exception) -> str:
     return f"{type(error).__name__}: {text.splitlines()[0] if text else ''}".rstrip(": ")
 
 
-def is_address(place: Path) -> bool:
-    """Return True if a data folder has the form hub:OWNER/NAME@COMMIT.
+@dataclass(frozen=True)
+class RowsAddress:
+    """A data set of the hub at a commit, or one configuration or split of it."""
+
+    repo: str
+    revision: str
+    """Commit of 40 hexadecimal digits; a branch could change during a study."""
+    config: str | None = None
+    split: str | None = None
+
+    def __str__(self) -> str:
+        parts = [f"datasets:{self.repo}@{self.revision}", self.config, self.split]
+        return ":".join(part for part in parts if part is not None)
+
+    def file(self, config: str, split: str) -> Path:
+        """Return the path below $HF_HOME at which `lce fetch` stores the rows of a split."""
+        from huggingface_hub import constants
+
+        folder = Path(constants.HF_HOME) / "lce" / self.repo / self.revision / config / split
+        return folder / f"{config}.jsonl"
+
+    def fetched(self, config: str | None = None, split: str | None = None) -> Path:
+        """Return the JSON lines file with the rows of one split, in a folder of its own.
+
+        Args:
+          config: the configuration that the reader needs; None reads the address's, or "default".
+          split: the split that the reader needs; None reads the address's.
+
+        Raises:
+          UnavailableError: if the address names another configuration or split, or names none where
+            one is needed, or if `lce fetch` has not downloaded the rows.
+        """
+        needs = (("configuration", config, self.config), ("split", split, self.split))
+        for what, needed, named in needs:
+            if needed is not None and named not in (None, needed):
+                raise UnavailableError(
+                    str(self),
+                    f"{what} {named!r}",
+                    f"{what} {needed!r}",
+                    f"leave configuration and split out of the address, so that every task reads"
+                    f" its own {what}",
+                )
+        config, split = config or self.config or DEFAULT_CONFIG, split or self.split
+        if split is None:
+            raise UnavailableError(
+                str(self),
+                "no split",
+                "an address that names configuration and split",
+                f"add them, for example datasets:{self.repo}@{self.revision}:{config}:test",
+            )
+        file = self.file(config, split)
+        if not file.is_file():
+            raise UnavailableError(
+                str(self),
+                f"no rows of configuration {config!r} and split {split!r} on this machine",
+                "rows that `lce fetch` has downloaded",
+                f"run `lce fetch {RowsAddress(self.repo, self.revision, config, split)}` while"
+                " connected to the hub",
+            )
+        return file
+
+
+def rows_address(place: Path) -> RowsAddress | None:
+    """Return the parts of a "datasets:" address; None for a local folder or a "hub:" address.
 
     Raises:
-      SpecError: if it starts with "hub:" but is not a valid address.
+      SpecError: if it starts with "datasets:" but is not a valid address.
     """
-    return _address(place) is not None
+    if not str(place).startswith("datasets:"):
+        return None
+    found = _ROWS.fullmatch(str(place))
+    if found is None:
+        raise SpecError(
+            "data set",
+            str(place),
+            "datasets:OWNER/NAME@COMMIT:CONFIG:SPLIT with the 40 hex digits of a commit;"
+            " SPLIT, or both CONFIG and SPLIT, may be left out",
+            _FIND_COMMIT,
+        )
+    return RowsAddress(found["repo"], found["revision"], found["config"], found["split"])
+
+
+def is_address(place: Path) -> bool:
+    """Return True if a data folder is the address of a data set on the hub.
+
+    Raises:
+      SpecError: if it starts with "hub:" or "datasets:" but is not a valid address.
+    """
+    return _address(place) is not None or rows_address(place) is not None
 
 
 def _address(place: Path) -> tuple[str, str] | None:
-    """Return repository and commit of a "hub:" address; None for a local folder."""
+    """Return repository and commit of a "hub:" address; None for all other places."""
     if not str(place).startswith("hub:"):
         return None
     found = _ADDRESS.fullmatch(str(place))
@@ -154,7 +262,7 @@ def _address(place: Path) -> tuple[str, str] | None:
             "data folder",
             str(place),
             "hub:OWNER/NAME@COMMIT with the 40 hex digits of a commit",
-            "copy the commit from the data set's page on the hub, or give a local folder",
+            f"{_FIND_COMMIT}, or give a local folder",
         )
     return found["repo"], found["revision"]
 
@@ -162,13 +270,18 @@ def _address(place: Path) -> tuple[str, str] | None:
 def local_folder(place: Path, patterns: Sequence[str]) -> Path:
     """Return the local folder of a data set, downloading a hub data set if it is not cached.
 
+    The rows of a "datasets:" address are not downloaded; its folder contains one JSON lines file.
+
     Args:
       place: A local folder, which is returned unchanged, or an address accepted by `is_address`.
       patterns: Globs of the files to download.
 
     Raises:
-      SpecError: if `place` starts with "hub:" but is not a valid address.
-      UnavailableError: if the hub's files are neither cached nor reachable.
+      SpecError: if `place` starts with "hub:" or "datasets:" but is not a valid address.
+      UnavailableError: if the hub's files are neither cached nor reachable, or the rows are not on
+        this machine.
     """
+    if rows := rows_address(place):
+        return rows.fetched().parent
     address = _address(place)
     return place if address is None else fetch(*address, patterns, patterns, "dataset")

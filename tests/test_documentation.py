@@ -24,7 +24,7 @@ from typer.testing import CliRunner
 from flows.request import compile_request
 from flows.settings import shipped_studies, study_path
 from lce.cli import app
-from lce.plugins.scaffolding import new_plugin
+from lce.plugins.scaffolding import KINDS, new_plugin
 from lce_core.benchmarks import BENCHMARKS
 from lce_core.errors import SpecError
 from lce_core.execution import Execution
@@ -315,6 +315,7 @@ def test_the_example_study_is_read_without_complaint() -> None:
     assert parse_study(example, "docs/studies.md").study == "four-times"
 
 
+<<<<<<< HEAD
 @pytest.mark.parametrize("document", ["README.md", "docs/studies.md"])
 def test_every_cell_of_a_study_in_the_documents_can_be_computed(
     document: str, tmp_path: Path
@@ -328,6 +329,14 @@ def test_every_cell_of_a_study_in_the_documents_can_be_computed(
 
 
 NEW = {"method": "root", "benchmark": "first_number"}
+=======
+NEW = {
+    "method": "root",
+    "benchmark": "first_number",
+    "model": "deep_llama",
+    "corpus": "markdown_folder",
+}
+>>>>>>> d7e284be (Rows of hub data sets by name, configuration, split and commit; lce new knows models and corpora)
 """The plug-ins with marked lines that docs/plugins.md shows whole."""
 
 
@@ -350,7 +359,7 @@ def run_code(code: str, *arguments: Path) -> subprocess.CompletedProcess[str]:
 def new_file(kind: str, folder: Path) -> Path:
     done = CliRunner().invoke(app, ["new", kind, NEW[kind], "--folder", str(folder)])
     assert done.exit_code == 0, done.output
-    file = folder / f"{kind}s" / f"{NEW[kind]}.py"
+    file = folder / KINDS[kind] / f"{NEW[kind]}.py"
     assert f"lce check {file}\n" in done.output
     return file
 
@@ -374,7 +383,7 @@ def test_a_new_file_with_its_marked_lines_filled_in_is_the_example(
     assert file.read_text(encoding="utf-8") == example
 
 
-@pytest.mark.parametrize("kind", NEW)
+@pytest.mark.parametrize("kind", [kind for kind in NEW if kind != "corpus"])
 def test_a_new_file_is_refused_at_its_first_marked_line(kind: str, tmp_path: Path) -> None:
     file = new_file(kind, tmp_path)
     done = run_code(
@@ -386,6 +395,86 @@ def test_a_new_file_is_refused_at_its_first_marked_line(kind: str, tmp_path: Pat
     assert done.returncode == 2
     assert f"{file}, line 1: " in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_new_corpus_fails_the_check_at_its_first_marked_line(tmp_path: Path) -> None:
+    file = new_file("corpus", tmp_path)
+    code = "import sys; sys.argv = ['lce', 'check', sys.argv[1]]; from lce.cli import main; main()"
+    done = run_code(code, file)
+    assert done.returncode == 1
+    assert f"{file}, line 1: " in done.stdout
+
+
+@pytest.mark.slow
+def test_the_example_model_is_a_whole_plug_in(tmp_path: Path) -> None:
+    file = new_file("model", tmp_path)
+    fill_in(file, example_of("DeepLlama"))
+    done = run_code(
+        """
+import sys, pathlib
+import numpy as np
+import torch
+from lce_core.models import MODELS
+from lce_core.study.plugin_folders import add_plugin_folders
+add_plugin_folders((pathlib.Path(sys.argv[1]),))
+model = MODELS.parse({"name": "deep_llama", "steps": 10}, "test")
+weights = model.initialise(0)
+assert sum(one.numel() for one in weights.parameters()) == 431_712
+ids = torch.tensor([model.tokenizer(None)("one two").input_ids])
+assert weights(ids).logits.shape == (1, 7, 392)
+assert model.pretraining().num_tokens == 10 * 16 * 128
+sys.argv = ["lce", "check", sys.argv[1]]
+from lce.cli import main
+main()
+""",
+        tmp_path,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_the_example_corpus_is_a_whole_plug_in(tmp_path: Path) -> None:
+    file = new_file("corpus", tmp_path / "plugins")
+    fill_in(file, example_of("MarkdownFolder"))
+    notes = tmp_path / "notes"
+    (notes / "deep").mkdir(parents=True)
+    for number in range(60):
+        (notes / "deep" / f"{number}.md").write_text(f"---\ntitle: x\n---\nNote {number}.\n")
+    (notes / "plain.md").write_text("Plain --- text.\n---\n")
+    (notes / "other.txt").write_text("no note")
+    done = run_code(
+        """
+import sys, pathlib
+from lce_core.corpora import CORPORA
+from lce_core.errors import DataError
+from lce_core.study.plugin_folders import add_plugin_folders
+add_plugin_folders((pathlib.Path(sys.argv[1]),))
+notes = pathlib.Path(sys.argv[2])
+corpus = CORPORA.parse({"name": "markdown_folder", "held_out_percent": 30.0}, "test")
+parts = [list(corpus.documents(split, {"text": notes})) for split in ("train", "held_out")]
+assert all(parts) and {d.domain for part in parts for d in part} == {"text"}
+texts = {d.name: d.text for part in parts for d in part}
+assert texts == {
+    "plain.md": "Plain --- text.\\n---\\n",
+    **{f"deep/{number}.md": f"Note {number}.\\n" for number in range(60)},
+}
+before = corpus.digest({"text": notes})
+(notes / "plain.md").write_text("changed")
+assert corpus.digest({"text": notes}) != before
+try:
+    corpus.digest({"text": pathlib.Path(sys.argv[1])})
+except DataError as error:
+    assert "no *.md" in str(error)
+else:
+    raise AssertionError("a folder without Markdown")
+sys.argv = ["lce", "check", sys.argv[1]]
+from lce.cli import main
+main()
+""",
+        tmp_path / "plugins",
+        notes,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.slow

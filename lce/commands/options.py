@@ -64,7 +64,9 @@ _OPTIONS: dict[str, Any] = {
     "data_folder": Annotated[
         list[str],
         typer.Option(
-            "--data-folder", help="NAME=FOLDER with a data set, or NAME=hub:OWNER/NAME@COMMIT."
+            "--data-folder",
+            help="NAME=FOLDER with a data set, NAME=hub:OWNER/NAME@COMMIT for its files on the hub,"
+            " or NAME=datasets:OWNER/NAME@COMMIT:CONFIG:SPLIT for rows of `lce fetch`.",
         ),
     ],
     "plugins": Annotated[

@@ -78,13 +78,24 @@ def models(as_json: AsJson = False) -> None:
 def fetch(
     how: Execution,
     name: Annotated[
-        str, typer.Argument(help="A base model of `lce models`, or hub:OWNER/NAME@COMMIT.")
+        str,
+        typer.Argument(
+            help="A base model of `lce models` or hub:OWNER/NAME@COMMIT, or rows of a data set,"
+            " datasets:OWNER/NAME@COMMIT:CONFIG:SPLIT."
+        ),
     ],
 ) -> None:
-    """Download a base model into the store; an interrupted download continues."""
+    """Download a base model or a data set once, for runs without a network."""
+    from lce_core.hub import rows_address
     from lce_core.models import MODELS
     from lce_core.store.artifacts import Store
 
+    if address := rows_address(Path(name)):
+        from lce_core.hub_rows import fetch_rows
+
+        for file in fetch_rows(address):
+            say(f"{name}: {file}")
+        return
     entry = {"name": name}
     if name.startswith("hub:"):
         repo, _, revision = name.removeprefix("hub:").partition("@")
@@ -94,7 +105,7 @@ def fetch(
 
 
 def new(
-    kind: Annotated[str, typer.Argument(help="method or benchmark.")],
+    kind: Annotated[str, typer.Argument(help="method, benchmark, model or corpus.")],
     name: Annotated[str, typer.Argument(help="Name of the plug-in in study files.")],
     folder: Annotated[
         Path, typer.Option(help="Folder of plug-ins, as for `lce run --plugins`.")
@@ -104,7 +115,7 @@ def new(
         typer.Option("--attention", help="Write a method with its own attention, as an example."),
     ] = False,
 ) -> None:
-    """Write a template for a new method or benchmark; the lines to fill in are marked."""
+    """Write a template for a new plug-in; the lines to fill in are marked."""
     from lce.plugins.scaffolding import new_plugin
     from lce_core.registry import MARK
 

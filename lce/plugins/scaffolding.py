@@ -5,22 +5,20 @@ from __future__ import annotations
 import keyword
 from pathlib import Path
 from string import Template
-from typing import Any
 
-from lce_core.benchmarks import BENCHMARKS
 from lce_core.errors import SpecError
-from lce_core.methods import METHODS
-from lce_core.registry import Registry
+from lce_core.study.plugin_folders import PLACES
 
-KINDS: dict[str, Registry[Any]] = {"method": METHODS, "benchmark": BENCHMARKS}
+KINDS = {"method": "methods", "benchmark": "benchmarks", "model": "models", "corpus": "corpora"}
+"""Folder of plug-ins by the kind that `lce new` takes."""
 TEMPLATES = Path(__file__).parent / "templates"
 
 
 def new_plugin(kind: str, name: str, folder: Path, *, attention: bool = False) -> Path:
-    """Create FOLDER/methods/NAME.py or FOLDER/benchmarks/NAME.py from a template; return its path.
+    """Create a file such as FOLDER/methods/NAME.py from a template; return its path.
 
     Args:
-      kind: "method" or "benchmark".
+      kind: a key of `KINDS`.
       name: name of the plug-in in study files.
       folder: folder of plug-ins, as for `--plugins`; created if it does not exist.
       attention: write a method with its own attention scheme. This file is complete.
@@ -30,7 +28,7 @@ def new_plugin(kind: str, name: str, folder: Path, *, attention: bool = False) -
         file exists.
     """
     if kind not in KINDS:
-        raise SpecError("lce new", repr(kind), " or ".join(KINDS), "write one of these two kinds")
+        raise SpecError("lce new", repr(kind), " or ".join(KINDS), "write one of these kinds")
     if attention and kind != "method":
         raise SpecError(
             "lce new",
@@ -38,7 +36,7 @@ def new_plugin(kind: str, name: str, folder: Path, *, attention: bool = False) -
             "--attention only for a method",
             "leave --attention out, or write `lce new method NAME --attention`",
         )
-    registry = KINDS[kind]
+    registry = PLACES[KINDS[kind]]
     if not name.isidentifier() or keyword.iskeyword(name) or name[0] == "_":
         raise SpecError(
             f"lce new {kind}",
@@ -53,7 +51,7 @@ def new_plugin(kind: str, name: str, folder: Path, *, attention: bool = False) -
             f"a name that no {kind} has",
             "choose another name",
         )
-    file = folder / f"{kind}s" / f"{name}.py"
+    file = folder / KINDS[kind] / f"{name}.py"
     template = TEMPLATES / f"{'attention' if attention else kind}.py.txt"
     content = Template(template.read_text(encoding="utf-8"))
     class_name = "".join(part.capitalize() for part in name.split("_"))

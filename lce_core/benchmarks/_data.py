@@ -1,8 +1,9 @@
 """Data sets of benchmarks: published files in a folder on the user's machine.
 
 The user assigns a folder to a data set's name with `--data-folder squad=FOLDER` or `data_folders`.
-A cell whose files are missing is unavailable: it is skipped, and the report shows the reason. The
-sha256 of the files is part of the id of every cell that reads them.
+In place of a folder, the user can name rows on the hub that `lce fetch` has downloaded. A cell
+whose files are missing is unavailable: it is skipped, and the report shows the reason. The sha256
+of the files is part of the id of every cell that reads them.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lce_core.errors import DataError, UnavailableError
-from lce_core.hub import local_folder
+from lce_core.hub import RowsAddress, local_folder, rows_address
 from lce_core.store.file_facts import fact_of, sha256_of
 
 T = TypeVar("T")
@@ -31,6 +32,15 @@ this file, missing rows are an error."""
 Seen = tuple[tuple[str, int, int], ...]
 """(path, size in bytes, modification time in ns) of each file of a data set. Results computed from
 the files are cached under this key, which changes when a file changes."""
+
+
+class Table(NamedTuple):
+    """Rows that a benchmark reads if the user names a data set on the hub instead of a folder."""
+
+    config: str | None = None
+    """Configuration of the data set; None if the user's address decides."""
+    split: str | None = None
+    """Split of the configuration; None if the user's address decides."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +56,9 @@ class DataSet:
     """Globs of the data set's files within the folder."""
     origin: str
     """Web address or package from which the user can get the files, for error messages."""
+    tables: tuple[Table, ...] = ()
+    """Rows that replace the files if the user gives datasets:OWNER/NAME@COMMIT; empty if the data
+    set is published only as files."""
 
     def files(self, folders: Mapping[str, Path]) -> list[Path]:
         """Return the paths of all files, sorted.
@@ -61,6 +74,8 @@ class DataSet:
                 "a folder with the files of the data set",
                 remedy,
             )
+        if address := rows_address(folders[self.name]):
+            return self._fetched(address)
         try:
             folder = local_folder(folders[self.name], self.patterns)
         except UnavailableError as error:
@@ -80,6 +95,16 @@ class DataSet:
                 remedy,
             )
         return found
+
+    def _fetched(self, address: RowsAddress) -> list[Path]:
+        if not self.tables:
+            raise UnavailableError(
+                f"data set {self.name!r}",
+                str(address),
+                "a folder, because this data set is published as files and not as rows",
+                f"get it from {self.origin} and give `--data-folder {self.name}=FOLDER`",
+            )
+        return sorted(address.fetched(*table) for table in self.tables)
 
     def require_rows(
         self, folders: Mapping[str, Path], part: str, got: int, published: int
@@ -125,6 +150,8 @@ class DataSet:
         return f"{self.name} (subset)" if self._declared_rows(folders) else self.name
 
     def _declared_rows(self, folders: Mapping[str, Path]) -> dict[str, int]:
+        if rows_address(folders[self.name]):
+            return {}
         file = local_folder(folders[self.name], self.patterns) / SUBSET
         if not file.is_file():
             return {}

@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from lce_core.benchmarks._data import DataSet, read_rows, read_text
+from lce_core.benchmarks._data import DataSet, Table, read_rows, read_text
 
 ESSAYS = DataSet(
     "essays",
     ("*.txt", "*.json"),
     "github.com/gkamradt/LLMTest_NeedleInAHaystack (PaulGrahamEssays/*.txt), or RULER's"
     " PaulGrahamEssays.json",
+    (Table(),),
 )
 
 
 def essays(folders: Mapping[str, Path]) -> str:
     """Return all essays as one text, in the order of their file names.
 
-    Text files are read whole; of JSON files only the column `text` is read.
+    Text files are read whole; of other files only the column `text` is read.
 
     Raises:
       UnavailableError: if the data set is not on this machine.

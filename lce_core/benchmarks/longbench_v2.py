@@ -36,7 +36,7 @@ from lce_core.benchmarks import (
     calls,
     encode,
 )
-from lce_core.benchmarks._data import DataRow, read_rows, spread
+from lce_core.benchmarks._data import DataRow, Table, read_rows, spread
 from lce_core.benchmarks._prompted.truncation import cut_middle_to_fit
 from lce_core.errors import DataError
 from lce_core.models import LanguageModel
@@ -60,7 +60,12 @@ _COLUMNS = (
     "choice_D",
     "answer",
 )
-_DATA = DataSet("longbench_v2", ("data.json",), "huggingface.co/datasets/THUDM/LongBench-v2")
+_DATA = DataSet(
+    "longbench_v2",
+    ("data.json",),
+    "huggingface.co/datasets/THUDM/LongBench-v2",
+    (Table(split="train"),),
+)
 
 
 @dataclass(frozen=True, eq=False)

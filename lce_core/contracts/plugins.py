@@ -47,8 +47,9 @@ def check_description(plugin: type[Plugin]) -> None:
     """Check that the file, its VERSION and every parameter are described."""
     assert plugin.summary.endswith("."), f"the docstring's first line {plugin.summary!r}: no period"
     assert len(plugin.summary) > 20, f"the docstring's first line {plugin.summary!r}: too short"
-    assert type(plugin.plugin_version) is int
-    assert plugin.plugin_version >= 1
+    version = plugin.plugin_version
+    assert type(version) is int, f"VERSION is {version!r}; expected an integer"
+    assert version >= 1, f"VERSION is {version}; expected at least 1"
     silent = [name for name, field in plugin.model_fields.items() if not field.description]
     assert not silent, f"parameters without a docstring: {silent}"
 

@@ -55,9 +55,10 @@ class ListedDomains(Corpus):
                 f"{self.plugin_name}: folder {self.folder!r}",
                 "no folder of this name" if place is None else f"no folder at {place}",
                 "a data folder on this machine or a data set on the hub",
-                f"give `--data-folder {self.folder}=FOLDER` or `--data-folder"
-                f" {self.folder}=hub:OWNER/NAME@COMMIT`, or set `data_folders` in an execution"
-                " file",
+                f"give `--data-folder {self.folder}=FOLDER`, `--data-folder"
+                f" {self.folder}=hub:OWNER/NAME@COMMIT` or `--data-folder"
+                f" {self.folder}=datasets:OWNER/NAME@COMMIT:CONFIG:SPLIT`, or set `data_folders` in"
+                " an execution file",
             )
         return place
 

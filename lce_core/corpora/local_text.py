@@ -1,4 +1,4 @@
-"""Text of every Python installation: sources, docstrings and help topics of the standard library.
+"""Python's own documentation and source code: sources, docstrings and help topics of its library.
 
 The domain `code` contains the library's Python files, `prose` the language reference that `help()`
 shows, one document per topic, and `docs` the docstrings of each module, formatted as reference

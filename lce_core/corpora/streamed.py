@@ -1,7 +1,9 @@
 """A data set of any size in parquet or JSON lines, streamed from a folder or a hub.
 
-The study names the data set (`folder: slimpajama`); each machine maps the name to a path or to
-`hub:OWNER/NAME@COMMIT`. The text of a hub data set is not saved on this machine, only its tokens.
+The study names the data set (`folder: slimpajama`); each machine maps the name to a path, to the
+files `hub:OWNER/NAME@COMMIT`, or to one split of a data set in the form that `load_dataset` reads,
+`datasets:OWNER/NAME@COMMIT:CONFIG:SPLIT`. The text of a hub data set is not saved on this machine,
+only its tokens.
 The files that match `files` are read one by one in path order, so an interrupted run can resume
 within a file. A hash of a document's name (path and row) decides whether it is held out from
 training.
@@ -28,7 +30,8 @@ from lce_core.corpora import Block, Document, Place, Split, StreamedCorpus
 from lce_core.corpora._files import ListedDomains, split_of
 from lce_core.errors import DataError
 from lce_core.evidence import calls
-from lce_core.hub import http_errors, is_address, listed
+from lce_core.hub import http_errors, is_address, listed, rows_address
+from lce_core.hub_rows import split_files
 from lce_core.registry import Source
 from lce_core.store.file_facts import sha256_of
 
@@ -111,7 +114,9 @@ class Streamed(ListedDomains, StreamedCorpus):
 
         The files are sorted paths relative to the folder or URL.
         """
-        if is_address(place):
+        if address := rows_address(place):
+            beginning, names = split_files(address)
+        elif is_address(place):
             beginning, names = listed(place)
         else:
             beginning = f"{place}/"

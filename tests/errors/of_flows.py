@@ -314,7 +314,7 @@ def _(place: Place) -> None:
 
 
 # Flows: new plug-ins
-provokes(SpecError, "corpus")(lambda place: new_plugin("corpus", "mine", place.folder))
+provokes(SpecError, "recipe")(lambda place: new_plugin("recipe", "mine", place.folder))
 provokes(SpecError, "my-method")(lambda place: new_plugin("method", "my-method", place.folder))
 provokes(SpecError, "lce new method: got 'yarn")(
     lambda place: new_plugin("method", "yarn", place.folder)

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lce_core.benchmarks._base import CellRequest
-from lce_core.benchmarks._data import DataSet, Seen, fact_of_files, read_rows, read_text
+from lce_core.benchmarks._data import DataSet, Seen, Table, fact_of_files, read_rows, read_text
 from lce_core.errors import DataError, UnavailableError
 from lce_core.models import LanguageModel
 
@@ -31,14 +31,20 @@ Tokens = NDArray[np.uint32]
 
 _TABLES = ("*.jsonl", "*.parquet")
 DATA_SETS = {
-    "pg19": DataSet("pg19", ("*.txt", *_TABLES), "github.com/google-deepmind/pg19 (test books)"),
+    "pg19": DataSet(
+        "pg19", ("*.txt", *_TABLES), "github.com/google-deepmind/pg19 (test books)", (Table(),)
+    ),
     "proof_pile": DataSet(
         "proof_pile",
         ("*.tex", "*.txt", *_TABLES),
         "huggingface.co/datasets/hoskinson-center/proof-pile (test)",
+        (Table(),),
     ),
     "govreport": DataSet(
-        "govreport", ("*.txt", *_TABLES), "huggingface.co/datasets/tau/scrolls (gov_report, test)"
+        "govreport",
+        ("*.txt", *_TABLES),
+        "huggingface.co/datasets/tau/scrolls (gov_report, test)",
+        (Table(),),
     ),
 }
 PUBLISHED_SIZES = {"pg19": (100, 105_000), "proof_pile": (128, 66_000), "govreport": (973, 11_600)}

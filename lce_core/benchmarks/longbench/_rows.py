@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lce_core.benchmarks._data import DataSet, read_rows
+from lce_core.benchmarks._data import DataSet, Table, read_rows
 from lce_core.errors import DataError
 from lce_core.store.identity import fingerprint
 
@@ -37,6 +37,7 @@ def data_set(task: str) -> DataSet:
         "longbench",
         (f"{task}.jsonl",),
         "huggingface.co/datasets/zai-org/LongBench (data.zip), one TASK.jsonl for each task",
+        (Table(task, "test"),),
     )
 
 

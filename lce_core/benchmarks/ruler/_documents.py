@@ -1,4 +1,7 @@
-"""Read the published JSON of SQuAD, XQuAD and HotpotQA into questions and documents."""
+"""Read SQuAD, XQuAD and HotpotQA into questions and documents.
+
+The data is the authors' JSON, or the rows of the same data sets on the hub (.jsonl files).
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,26 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from lce_core.benchmarks._data import DataRow, DataSet, read_rows
+from lce_core.benchmarks._data import DataRow, DataSet, Table, read_rows
 from lce_core.errors import DataError
 
-SQUAD = DataSet("squad", ("dev-v2.0.json",), "rajpurkar.github.io/SQuAD-explorer (dev-v2.0.json)")
-XQUAD = DataSet("xquad", ("xquad.en.json",), "github.com/google-deepmind/xquad (xquad.en.json)")
+SQUAD = DataSet(
+    "squad",
+    ("dev-v2.0.json",),
+    "rajpurkar.github.io/SQuAD-explorer (dev-v2.0.json)",
+    (Table(split="validation"),),
+)
+XQUAD = DataSet(
+    "xquad",
+    ("xquad.en.json",),
+    "github.com/google-deepmind/xquad (xquad.en.json)",
+    (Table("xquad.en", "validation"),),
+)
 HOTPOT = DataSet(
     "hotpotqa",
     ("hotpot_dev_distractor*.json",),
     "hotpotqa.github.io (hotpot_dev_distractor_v1.json)",
+    (Table("distractor", "validation"),),
 )
 NUM_QUESTIONS = {"squad": 5928, "xquad": 1190, "hotpotqa": 7405}
 """Number of answerable questions in each published file."""
@@ -56,7 +70,11 @@ def read_squad(folders: Mapping[str, Path], data_set: DataSet = SQUAD) -> Collec
       DataError: if the file is not in SQuAD's format, or lacks questions.
     """
     file = data_set.files(folders)[0]
-    collection = _checked(file, _squad, list(read_rows(file, ("data",))))
+    if file.suffix == ".jsonl":
+        columns = ("title", "context", "question", "answers")
+        collection = _checked(file, _squad_rows, list(read_rows(file, columns)))
+    else:
+        collection = _checked(file, _squad, list(read_rows(file, ("data",))))
     data_set.require_rows(
         folders, file.name, len(collection.questions), NUM_QUESTIONS[data_set.name]
     )
@@ -72,9 +90,42 @@ def read_hotpot(folders: Mapping[str, Path]) -> Collection:
     """
     file = HOTPOT.files(folders)[0]
     columns = ("question", "answer", "context", "supporting_facts")
-    collection = _checked(file, _hotpot, list(read_rows(file, columns)))
+    read = _hotpot_rows if file.suffix == ".jsonl" else _hotpot
+    collection = _checked(file, read, list(read_rows(file, columns)))
     HOTPOT.require_rows(folders, file.name, len(collection.questions), NUM_QUESTIONS[HOTPOT.name])
     return collection
+
+
+def _squad_rows(rows: list[DataRow]) -> Collection:
+    """Convert rows of the hub, one for each question, to the authors' nested form."""
+    articles: dict[str, dict[str, list[DataRow]]] = {}
+    for row in rows:
+        answers = [{"text": text} for text in row["answers"]["text"]]
+        questions = articles.setdefault(row["title"], {}).setdefault(row["context"], [])
+        questions.append({"question": row["question"], "answers": answers})
+    nested = [
+        {
+            "title": title,
+            "paragraphs": [{"context": text, "qas": asked} for text, asked in paragraphs.items()],
+        }
+        for title, paragraphs in articles.items()
+    ]
+    return _squad([{"data": nested}])
+
+
+def _hotpot_rows(rows: list[DataRow]) -> Collection:
+    """Convert rows of the hub, which have a list for each field, to the authors' pairs."""
+    pairs = (("context", "sentences"), ("supporting_facts", "sent_id"))
+    return _hotpot(
+        [
+            row
+            | {
+                key: list(zip(row[key]["title"], row[key][other], strict=True))
+                for key, other in pairs
+            }
+            for row in rows
+        ]
+    )
 
 
 def _squad(rows: list[DataRow]) -> Collection:

@@ -1,7 +1,8 @@
 """The six short-context tasks of lm-evaluation-harness: shots, metrics, costs and data files.
 
 A data folder contains the files of the hub's repository, in subfolders or not, as parquet, JSON or
-JSON lines; only the splits listed here are needed. PIQA's original files also work.
+JSON lines; only the splits listed here are needed. PIQA's original files also work. In place of a
+folder, `lce fetch` can download the rows of these splits.
 """
 
 from __future__ import annotations
@@ -11,10 +12,35 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from lce_core.benchmarks._data import DataRow, DataSet, Seen, fact_of_files, read_rows, read_text
+from lce_core.benchmarks._data import (
+    DataRow,
+    DataSet,
+    Seen,
+    Table,
+    fact_of_files,
+    read_rows,
+    read_text,
+)
 from lce_core.errors import DataError, UnavailableError
 
 Folders = Mapping[str, Path]
+_SUBJECTS = (
+    "abstract_algebra anatomy astronomy business_ethics clinical_knowledge college_biology"
+    " college_chemistry college_computer_science college_mathematics college_medicine"
+    " college_physics computer_security conceptual_physics econometrics electrical_engineering"
+    " elementary_mathematics formal_logic global_facts high_school_biology"
+    " high_school_chemistry high_school_computer_science high_school_european_history"
+    " high_school_geography high_school_government_and_politics high_school_macroeconomics"
+    " high_school_mathematics high_school_microeconomics high_school_physics"
+    " high_school_psychology high_school_statistics high_school_us_history"
+    " high_school_world_history human_aging human_sexuality international_law jurisprudence"
+    " logical_fallacies machine_learning management marketing medical_genetics miscellaneous"
+    " moral_disputes moral_scenarios nutrition philosophy prehistory professional_accounting"
+    " professional_law professional_medicine professional_psychology public_relations"
+    " security_studies sociology us_foreign_policy virology world_religions"
+)
+MMLU_SUBJECTS = tuple(_SUBJECTS.split())
+"""Subjects of MMLU, one configuration each."""
 
 
 @dataclass(frozen=True)
@@ -52,11 +78,21 @@ class ShortTask:
 
 
 def _splits(
-    name: str, repo: str, splits: Sequence[str], folders: Sequence[str], *more: str
+    name: str,
+    repo: str,
+    splits: Sequence[str],
+    folders: Sequence[str],
+    *more: str,
+    configs: Sequence[str | None] = (None,),
 ) -> dict[str, DataSet]:
     origin = f"huggingface.co/datasets/{repo}"
     return {
-        split: DataSet(name, (*(f"{folder}{split}*" for folder in folders), *more), origin)
+        split: DataSet(
+            name,
+            (*(f"{folder}{split}*" for folder in folders), *more),
+            origin,
+            tuple(Table(config, split) for config in configs),
+        )
         for split in splits
     }
 
@@ -67,7 +103,7 @@ TASKS: Mapping[str, ShortTask] = {
         shots=5,
         metric="acc",
         repo="cais/mmlu",
-        splits=_splits("mmlu", "cais/mmlu", ("dev", "test"), ("*/",)),
+        splits=_splits("mmlu", "cais/mmlu", ("dev", "test"), ("*/",), configs=MMLU_SUBJECTS),
         columns=("question", "choices", "answer"),
         num_questions=14_042,
         num_shown=285,
@@ -94,7 +130,11 @@ TASKS: Mapping[str, ShortTask] = {
         metric="acc_norm",
         repo="allenai/ai2_arc",
         splits=_splits(
-            "arc_challenge", "allenai/ai2_arc", ("train", "test"), ("", "ARC-Challenge/")
+            "arc_challenge",
+            "allenai/ai2_arc",
+            ("train", "test"),
+            ("", "ARC-Challenge/"),
+            configs=("ARC-Challenge",),
         ),
         columns=("question", "choices", "answerKey"),
         num_questions=1_172,
@@ -130,7 +170,11 @@ TASKS: Mapping[str, ShortTask] = {
         metric="exact_match",
         repo="mandarjoshi/trivia_qa",
         splits=_splits(
-            "triviaqa", "mandarjoshi/trivia_qa", ("train", "validation"), ("", "rc.nocontext/")
+            "triviaqa",
+            "mandarjoshi/trivia_qa",
+            ("train", "validation"),
+            ("", "rc.nocontext/"),
+            configs=("rc.nocontext",),
         ),
         columns=("question", "answer"),
         num_questions=17_944,
@@ -144,7 +188,11 @@ TASKS: Mapping[str, ShortTask] = {
         metric="acc",
         repo="truthfulqa/truthful_qa",
         splits=_splits(
-            "truthfulqa", "truthfulqa/truthful_qa", ("validation",), ("", "multiple_choice/")
+            "truthfulqa",
+            "truthfulqa/truthful_qa",
+            ("validation",),
+            ("", "multiple_choice/"),
+            configs=("multiple_choice",),
         ),
         columns=("question", "mc2_targets"),
         num_questions=817,
@@ -192,10 +240,10 @@ def _request_bytes(name: str, files: Seen) -> tuple[tuple[int, ...], ...]:
     task = TASKS[name]
     texts = task.request_texts
     assert texts is not None, "request_bytes returns None for such tasks"
-    ((split, data_set),) = task.splits.items()
+    (split,) = task.splits
 
     def read() -> list[list[int]]:
-        rows = read_split(task, split, {data_set.name: Path(files[0][0]).parent})
+        rows = _rows(task, split, [Path(path) for path, *_ in files])
         return [[len(text.encode()) for text in texts(row)] for row in rows]
 
     return tuple(map(tuple, fact_of_files(f"short_context 1: bytes of {name}", files, read)))
@@ -217,7 +265,7 @@ def read_split(
     data_set = task.splits[split]
     files = data_set.files(folders)
     if subject is not None:
-        files = [file for file in files if file.parent.name == subject]
+        files = [file for file in files if subject in (file.parent.name, file.stem)]
         if not files:
             folder = folders[data_set.name]
             raise UnavailableError(
@@ -226,6 +274,10 @@ def read_split(
                 "a folder with such a file for each subject",
                 f"get the missing files from {data_set.origin}",
             )
+    return _rows(task, split, files)
+
+
+def _rows(task: ShortTask, split: str, files: list[Path]) -> list[DataRow]:
     labels = [file for file in files if file.suffix == ".lst"]
     if labels:
         return _published_piqa(files, labels[0], task.columns)

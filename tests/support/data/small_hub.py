@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import threading
@@ -10,6 +11,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 COMMIT = "0" * 39 + "1"
 
@@ -26,15 +28,26 @@ def small_hub(folder: Path, asked: list[str]) -> Iterator[str]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
+        def do_HEAD(self) -> None:
+            self.do_GET()
+
         def do_GET(self) -> None:
             if "/resolve/" in self.path:
-                name = self.path.split("/resolve/")[1].split("/", 1)[1]
+                name = unquote(self.path.split("/resolve/")[1].split("/", 1)[1])
+                if not (folder / name).is_file():
+                    self._send(404, b"", {"X-Error-Code": "EntryNotFound"})
+                    return
                 asked.append(name)
                 self._file((folder / name).read_bytes())
             elif self.path.startswith("/api/datasets/own/set/tree/"):
-                self._json(_entries(folder))
+                place, _, query = self.path.partition("?")
+                below = folder / unquote(place.split("/tree/")[1].partition("/")[2])
+                if below.is_dir():
+                    self._json(_entries(folder, below, "recursive=true" in query))
+                else:
+                    self._send(404, b"", {"X-Error-Code": "EntryNotFound"})
             elif self.path.startswith("/api/datasets/own/set/revision/"):
-                names = [{"rfilename": entry["path"]} for entry in _entries(folder)]
+                names = [{"rfilename": entry["path"]} for entry in _entries(folder, folder, True)]
                 self._json({"id": "own/set", "sha": COMMIT, "siblings": names})
             else:
                 self._send(404, b"{}")
@@ -43,7 +56,12 @@ def small_hub(folder: Path, asked: list[str]) -> Iterator[str]:
             found = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range") or "bytes=0-")
             assert found
             first, last = int(found[1]), int(found[2] or len(data) - 1)
-            place = {"Content-Range": f"bytes {first}-{last}/{len(data)}", "ETag": '"1"'}
+            tag = hashlib.sha256(data).hexdigest()
+            place = {"ETag": f'"{tag}"', "X-Repo-Commit": COMMIT}
+            if "Range" not in self.headers:
+                self._send(200, data, place)
+                return
+            place["Content-Range"] = f"bytes {first}-{last}/{len(data)}"
             self._send(206, data[first : last + 1], place)
 
         def _json(self, value: Any) -> None:
@@ -55,7 +73,8 @@ def small_hub(folder: Path, asked: list[str]) -> Iterator[str]:
                 self.send_header(name, value)
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
-            self.wfile.write(data)
+            if self.command != "HEAD":
+                self.wfile.write(data)
 
         def log_message(self, *_: object) -> None:
             pass
@@ -71,14 +90,14 @@ def small_hub(folder: Path, asked: list[str]) -> Iterator[str]:
         server.server_close()
 
 
-def _entries(folder: Path) -> list[dict[str, Any]]:
+def _entries(folder: Path, below: Path, recursive: bool) -> list[dict[str, Any]]:
     return [
         {
-            "type": "file",
+            "type": "file" if path.is_file() else "directory",
             "path": path.relative_to(folder).as_posix(),
-            "size": path.stat().st_size,
+            "size": path.stat().st_size if path.is_file() else 0,
             "oid": "1" * 40,
         }
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
+        for path in sorted(below.rglob("*") if recursive else below.iterdir())
+        if path.is_file() or not recursive
     ]

@@ -1,0 +1,346 @@
+"""Rows of a data set on a hub on loopback, fetched with `datasets`, are those that were written.
+
+Readers of fetched rows must find what they find in the authors' files.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from huggingface_hub import constants
+
+from flows.settings import DATA_FOLDER, named_folders
+from lce_core.benchmarks._data import DataSet, Table
+from lce_core.benchmarks._essays import ESSAYS, essays
+from lce_core.benchmarks.longbench import _rows as longbench
+from lce_core.benchmarks.ruler import _documents as documents
+from lce_core.benchmarks.short_context import data as short_context
+from lce_core.corpora import CORPORA
+from lce_core.errors import SpecError, UnavailableError
+from lce_core.hub import RowsAddress, rows_address
+from tests.support.data.fixture_data import fixture_folders
+from tests.support.data.short_context_rows import made_up, subjects
+from tests.support.data.small_hub import COMMIT, small_hub
+from tests.support.ruler.prompts import stand_in_data
+
+SET = f"datasets:own/set@{COMMIT}"
+ROWS: Mapping[tuple[str, str], list[dict[str, Any]]] = {
+    ("first", "test"): [{"text": f"line\u2028{n}\n", "answers": [str(n), "ö"]} for n in range(5)],
+    ("first", "train"): [{"text": "shown", "answers": []}],
+    ("second", "test"): [{"text": "alone", "answers": ["x"]}],
+}
+FETCH = """
+import sys
+from lce.cli import app
+from typer.testing import CliRunner
+for address in sys.argv[1:]:
+    done = CliRunner().invoke(app, ["fetch", address])
+    error = done.exception
+    print(f"{type(error).__name__}: {error}" if error else done.output)
+"""
+
+
+def write_table(file: Path, rows: list[dict[str, Any]]) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.Table.from_pylist(rows), file)
+
+
+def configured(folder: Path, declared: int = 1) -> None:
+    """Write the set in the form of a repository whose card lists configurations."""
+    card = f"""---
+configs:
+- config_name: first
+  data_files:
+  - {{split: test, path: "first/held-*"}}
+  - {{split: train, path: first/shown.parquet}}
+- config_name: second
+  data_files:
+  - {{split: test, path: second.parquet}}
+dataset_info:
+- config_name: second
+  features:
+  - {{name: text, dtype: string}}
+  - {{name: answers, list: string}}
+  splits:
+  - {{name: test, num_examples: {declared}}}
+---
+"""
+    first = ROWS["first", "test"]
+    write_table(folder / "first" / "held-0.parquet", first[:3])
+    write_table(folder / "first" / "held-1.parquet", first[3:])
+    write_table(folder / "first" / "shown.parquet", ROWS["first", "train"])
+    write_table(folder / "second.parquet", ROWS["second", "test"])
+    (folder / "README.md").write_text(card, encoding="utf-8")
+
+
+def converted(folder: Path) -> None:
+    """Write the set in the form of the branch refs/convert/parquet."""
+    for (config, split), rows in ROWS.items():
+        write_table(folder / config / split / "0000.parquet", rows[:3])
+        if rows[3:]:
+            write_table(folder / config / split / "0001.parquet", rows[3:])
+    (folder / ".gitattributes").write_text("", encoding="utf-8")
+
+
+def run(endpoint: str, home: Path, code: str, *arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        env=os.environ
+        | {"HF_ENDPOINT": endpoint, "HF_HUB_OFFLINE": "0", "HF_HOME": str(home), "COLUMNS": "1000"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def rows_of(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").split("\n") if line]
+
+
+def fetched(home: Path, monkeypatch: pytest.MonkeyPatch, config: str, split: str) -> Path:
+    monkeypatch.setattr(constants, "HF_HOME", str(home))
+    return RowsAddress("own/set", COMMIT, config, split).fetched()
+
+
+@pytest.fixture
+def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A function that stores rows as `lce fetch` does, in their own home."""
+    monkeypatch.setattr(constants, "HF_HOME", str(tmp_path / "home"))
+
+    def store(config: str, split: str, rows: list[dict[str, Any]]) -> Path:
+        file = RowsAddress("own/set", COMMIT).file(config, split)
+        file.parent.mkdir(parents=True)
+        lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        file.write_text(lines, encoding="utf-8")
+        return Path(SET)
+
+    return store
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("write", [configured, converted])
+def test_every_split_is_fetched_once_and_then_needs_no_hub(
+    write: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, home = tmp_path / "set", tmp_path / "home"
+    write(folder)
+    asked: list[str] = []
+    with small_hub(folder, asked) as endpoint:
+        one = run(endpoint, home, FETCH, f"{SET}:second:test")
+        assert not any(name.startswith("first") for name in asked)
+        everything = run(endpoint, home, FETCH, SET)
+    for (config, split), rows in ROWS.items():
+        file = fetched(home, monkeypatch, config, split)
+        assert rows_of(file) == rows
+        assert f"{SET}: {file}\n" in everything
+        assert (str(file) in one) == (config == "second")
+    again = run("http://127.0.0.1:9", home, FETCH, f"{SET}:first:test")
+    assert str(fetched(home, monkeypatch, "first", "test")) in again
+
+
+@pytest.mark.slow
+def test_a_wrong_address_an_incomplete_split_and_a_script_are_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "set"
+    configured(folder, declared=2)
+    asked: list[str] = []
+    with small_hub(folder, asked) as endpoint:
+        addresses = [f"{SET}:third", f"{SET}:first:dev", f"{SET}:second:test"]
+        answers = run(endpoint, tmp_path / "home", FETCH, *addresses).splitlines()
+        (folder / "set.py").write_text("", encoding="utf-8")
+        script = run(endpoint, tmp_path / "home", FETCH, SET)
+    assert [answer.partition(": ")[0] for answer in answers] == ["SpecError"] * 2 + ["DataError"]
+    for answer, says in zip(
+        answers,
+        ("one of first, second", "one of test, train", "got 1 rows; expected 2 rows"),
+        strict=True,
+    ):
+        assert says in answer
+    assert not RowsAddress("own/set", COMMIT).file("second", "test").exists()
+    assert "refs/convert/parquet" in script
+    closed = run("http://127.0.0.1:9", tmp_path / "home", FETCH, SET)
+    assert closed.startswith("UnavailableError: ")
+    assert "a connection to the hub" in closed
+
+
+STREAM = """
+import sys
+from pathlib import Path
+from lce_core.corpora import CORPORA
+corpus = CORPORA.parse({"name": "streamed", "held_out_percent": 50}, "test")
+folders = {"text": Path(sys.argv[1])}
+for split in ("train", "held_out"):
+    for document in corpus.documents(split, folders):
+        print(split, document.name, ascii(document.text))
+"""
+
+
+@pytest.mark.slow
+def test_a_corpus_streams_one_split_of_a_configuration(tmp_path: Path) -> None:
+    folder = tmp_path / "set"
+    configured(folder)
+    with small_hub(folder, []) as endpoint:
+        answer = run(endpoint, tmp_path / "home", STREAM, f"{SET}:first:test")
+        several = subprocess.run(
+            [sys.executable, "-c", STREAM, f"{SET}::test"], capture_output=True, text=True
+        )
+    corpus = CORPORA.parse({"name": "streamed", "held_out_percent": 50}, "test")
+    names = [f"first/held-0.parquet:{n}" for n in (1, 2, 3)] + [
+        f"first/held-1.parquet:{n}" for n in (1, 2)
+    ]
+    expected = {
+        f"{corpus.split(name)} {name} {row['text']!a}"  # type: ignore[attr-defined]
+        for name, row in zip(names, ROWS["first", "test"], strict=True)
+    }
+    assert set(answer.splitlines()) == expected
+    assert "40 hex digits of a commit" in several.stderr
+    address = f"{SET}:first:test"
+    assert corpus.digest({"text": Path(address)}) == address
+
+
+def test_a_folder_corpus_reads_fetched_rows(stored: Any) -> None:
+    rows = [{"text": f"text {n}", "domain": "text"} for n in range(40)]
+    stored("default", "train", rows)
+    folders = {"text": Path(f"{SET}:default:train")}
+    corpus = CORPORA.parse({"name": "jsonl_folder", "held_out_percent": 30}, "test")
+    parts = [list(corpus.documents(split, folders)) for split in ("train", "held_out")]
+    assert all(parts)
+    assert sorted(d.text for part in parts for d in part) == sorted(row["text"] for row in rows)
+    assert len(corpus.digest(folders)) == 64
+
+
+def test_a_fetched_task_of_longbench_is_the_file_with_these_rows(
+    stored: Any, tmp_path: Path
+) -> None:
+    task = "qasper"
+    folder = fixture_folders([longbench.data_set(task)], tmp_path)
+    rows = rows_of(folder["longbench"] / f"{task}.jsonl")
+    place = {"longbench": stored(task, "test", rows)}
+    found = longbench.longbench_rows(task, place, 4)
+    assert found == longbench.longbench_rows(task, folder, 4)
+    (file,) = longbench.data_set(task).files(place)
+    (folder["longbench"] / f"{task}.jsonl").write_bytes(file.read_bytes())
+    assert longbench.data_set(task).digest(place) == longbench.data_set(task).digest(folder)
+    assert longbench.data_set(task).recorded_name(place) == "longbench"
+    with pytest.raises(UnavailableError, match=f"run `lce fetch {SET}:trec:test`"):
+        longbench.longbench_rows("trec", place, 4)
+    with pytest.raises(UnavailableError, match="got configuration 'trec'; expected"):
+        longbench.longbench_rows(task, {"longbench": Path(f"{SET}:trec")}, 4)
+
+
+@pytest.mark.data
+def test_rows_of_squad_are_the_authors_file(stored: Any, test_data: Path) -> None:
+    folder = test_data / "xquad"
+    articles = json.loads((folder / "xquad.en.json").read_text(encoding="utf-8"))["data"]
+    rows = [
+        {
+            "id": question["id"],
+            "title": article["title"],
+            "context": paragraph["context"],
+            "question": question["question"],
+            "answers": {
+                "text": [answer["text"] for answer in question["answers"]],
+                "answer_start": [answer["answer_start"] for answer in question["answers"]],
+            },
+        }
+        for article in articles
+        for paragraph in article["paragraphs"]
+        for question in paragraph["qas"]
+    ]
+    place = {"xquad": stored("xquad.en", "validation", rows)}
+    expected = documents.read_squad({"xquad": folder}, documents.XQUAD)
+    assert documents.read_squad(place, documents.XQUAD) == expected
+
+
+def test_questions_without_an_answer_are_left_out_of_squads_rows(stored: Any) -> None:
+    row = {"title": "t", "context": "c", "question": "q", "answers": {"text": ["a"]}}
+    stored("squad_v2", "validation", [row, row | {"answers": {"text": []}}] * 5928)
+    found = documents.read_squad({"squad": Path(f"{SET}:squad_v2")})
+    assert {(question.text, question.answers) for question in found.questions} == {("q", ("a",))}
+
+
+def test_rows_of_hotpotqa_are_the_authors_file(
+    stored: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = stand_in_data(tmp_path)["hotpotqa"]
+    (file,) = folder.glob("hotpot_*.json")
+    authors = json.loads(file.read_text(encoding="utf-8"))
+    rows = [
+        row
+        | {
+            "context": {
+                "title": [title for title, _ in row["context"]],
+                "sentences": [lines for _, lines in row["context"]],
+            },
+            "supporting_facts": {
+                "title": [title for title, _ in row["supporting_facts"]],
+                "sent_id": [number for _, number in row["supporting_facts"]],
+            },
+        }
+        for row in authors
+    ]
+    place = {"hotpotqa": stored("distractor", "validation", rows)}
+    monkeypatch.setitem(documents.NUM_QUESTIONS, "hotpotqa", len(authors))
+    found = documents.read_hotpot(place)
+    assert found.questions
+    assert found == documents.read_hotpot({"hotpotqa": folder})
+
+
+@pytest.mark.parametrize("task", ["mmlu", "arc_challenge", "piqa"])
+def test_rows_of_short_tasks_are_those_of_the_hubs_files(
+    task: str, stored: Any, tmp_path: Path
+) -> None:
+    folders = made_up(task, tmp_path / "files")
+    short = short_context.TASKS[task]
+    place = {name: Path(SET) for name in folders}
+    asked = [
+        (split, table.config, table.config if task == "mmlu" else None)
+        for split, data_set in short.splits.items()
+        for table in data_set.tables
+    ]
+    parts = [short_context.read_split(short, split, folders, one) for split, _, one in asked]
+    for (split, config, _), rows in zip(asked, parts, strict=True):
+        stored(config or "default", split, rows)
+    assert parts == [short_context.read_split(short, split, place, one) for split, _, one in asked]
+    found = short_context.request_bytes(task, place)
+    assert found == short_context.request_bytes(task, folders)
+    assert (found is not None) == (task == "piqa")
+
+
+def test_the_subjects_of_mmlu_are_those_of_the_harness() -> None:
+    assert sorted(short_context.MMLU_SUBJECTS) == subjects()
+
+
+def test_essays_are_the_column_text_of_any_split(stored: Any) -> None:
+    stored("default", "train", [{"text": "one "}, {"text": "two"}])
+    assert essays({"essays": Path(f"{SET}:default:train")}) == "one two"
+    with pytest.raises(UnavailableError, match=f"add them, for example {SET}:default:test"):
+        ESSAYS.files({"essays": Path(SET)})
+
+
+def test_files_that_are_published_without_rows_need_a_folder() -> None:
+    files = DataSet("letters", ("*.txt",), "the authors")
+    with pytest.raises(UnavailableError, match="give `--data-folder letters=FOLDER`"):
+        files.files({"letters": Path(SET)})
+    rows = DataSet("letters", ("*.txt",), "the authors", (Table("a", "test"),))
+    assert not rows.is_in({"letters": Path(SET)})
+
+
+def test_addresses_have_a_commit_and_optional_parts() -> None:
+    for parts in ("", ":rc.nocontext", ":rc.nocontext:validation"):
+        assert str(rows_address(Path(SET + parts))) == SET + parts
+    assert named_folders([f"squad={SET}:a:b"], DATA_FOLDER) == {"squad": Path(f"{SET}:a:b")}
+    for wrong in ("datasets:own/set@main:a", f"{SET}:a:b:c", "datasets:set", f"{SET}::test"):
+        with pytest.raises(SpecError, match="print it with `git ls-remote "):
+            rows_address(Path(wrong))
+    assert rows_address(Path("/data/set")) is None
