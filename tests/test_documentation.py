@@ -315,7 +315,6 @@ def test_the_example_study_is_read_without_complaint() -> None:
     assert parse_study(example, "docs/studies.md").study == "four-times"
 
 
-<<<<<<< HEAD
 @pytest.mark.parametrize("document", ["README.md", "docs/studies.md"])
 def test_every_cell_of_a_study_in_the_documents_can_be_computed(
     document: str, tmp_path: Path
@@ -328,15 +327,12 @@ def test_every_cell_of_a_study_in_the_documents_can_be_computed(
     assert [cell.unavailable for cell in plan.cells if cell.step is None] == []
 
 
-NEW = {"method": "root", "benchmark": "first_number"}
-=======
 NEW = {
     "method": "root",
     "benchmark": "first_number",
     "model": "deep_llama",
     "corpus": "markdown_folder",
 }
->>>>>>> d7e284be (Rows of hub data sets by name, configuration, split and commit; lce new knows models and corpora)
 """The plug-ins with marked lines that docs/plugins.md shows whole."""
 
 

@@ -120,24 +120,17 @@ def check_unextended_table(plugin: type[Method], example: Example) -> None:
     method = built(plugin, example)
     for base in fitting(method):
         geometry = base.geometry
-<<<<<<< HEAD
         unextended = ContextLengths(TRAINED, TRAINED, TRAINED)
         for extended, alone in zip(
             layers(method, geometry, at(TARGET)), layers(method, geometry, unextended), strict=True
         ):
             if extended.key[:2] != alone.key[:2]:
                 np.testing.assert_allclose(alone.table.inv_freq, geometry.inv_freq(), rtol=1e-14)
-                assert alone.table.attention_factor == 1
-=======
-        extended = method.rope_table(geometry, at(TARGET))
-        alone = method.rope_table(geometry, ContextLengths(TRAINED, TRAINED, TRAINED))
-        if not same(extended, alone):
-            np.testing.assert_allclose(alone.inv_freq, geometry.inv_freq(), rtol=1e-14)
-            assert alone.attention_factor == 1, (
-                f"the attention factor at the trained context is {alone.attention_factor:g};"
-                " expected 1, as the table depends on the length"
-            )
->>>>>>> d7e284be (Rows of hub data sets by name, configuration, split and commit; lce new knows models and corpora)
+                assert alone.table.attention_factor == 1, (
+                    "the attention factor at the trained context is"
+                    f" {alone.table.attention_factor:g}; expected 1, as the table depends on the"
+                    " length"
+                )
 
 
 def check_length_dependence(plugin: type[Method], example: Example) -> None:
