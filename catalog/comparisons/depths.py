@@ -1,7 +1,7 @@
 """Accuracy and margin of key retrieval by depth and distance, with intervals over documents.
 
-Only benchmarks that compare the right answer with wrong ones (`multi_key`) have rows. The questions
-about one document are one cluster.
+Only benchmarks that compare the right answer with wrong ones, such as `multi_key`, have rows. The
+questions about one document are one cluster.
 """
 
 from __future__ import annotations

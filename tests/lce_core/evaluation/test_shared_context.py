@@ -18,7 +18,7 @@ from lce_core.models import MODELS
 from tests.support.extended_models import WITH_DEFAULTS, method
 
 BASE = MODELS.parse({"name": "toy_llama"}, "test")
-TOKENS = 220
+TOKENS = 240
 """Request length; the context of 190 tokens is longer than the 128 that the model was made for."""
 
 
@@ -33,8 +33,11 @@ def log_probabilities(model: ExtendedModel, text: np.ndarray) -> torch.Tensor:
 
 
 @torch.no_grad()
+@pytest.mark.parametrize("conversation", [False, True])
 @pytest.mark.parametrize("name", WITH_DEFAULTS)
-def test_questions_are_answered_as_if_asked_alone(name: str) -> None:
+def test_questions_are_answered_as_their_whole_texts_passed_alone(
+    name: str, conversation: bool
+) -> None:
     model, rng = toy(name), np.random.default_rng(4)
     context = rng.integers(256, size=190)
     questions = [
@@ -42,7 +45,15 @@ def test_questions_are_answered_as_if_asked_alone(name: str) -> None:
         for size, length in ((9, 5), (1, 1), (17, 2))
     ]
     found, apart = (
-        ask(model, context, questions, max_new_tokens=4, num_tokens=TOKENS, share=share)
+        ask(
+            model,
+            context,
+            questions,
+            max_new_tokens=4,
+            num_tokens=TOKENS,
+            share=share,
+            conversation=conversation,
+        )
         for share in (True, False)
     )
     assert [list(one) for one in apart.answers] == [list(one) for one in found.answers]
@@ -52,10 +63,11 @@ def test_questions_are_answered_as_if_asked_alone(name: str) -> None:
     alone = log_probabilities(model, context)
     expected = -alone[:-1].gather(-1, torch.from_numpy(context[1:, None]))[:, 0]
     np.testing.assert_allclose(found.nll, expected, atol=1e-5)
+    before = context
     for question, answer, choices in zip(
         questions, found.answers, found.log_likelihoods, strict=True
     ):
-        asked = np.concatenate([context, question.ids])
+        asked = np.concatenate([before, question.ids])
         for choice, value in zip(question.choices, choices, strict=True):
             after = log_probabilities(model, np.concatenate([asked, choice]))[len(asked) - 1 : -1]
             own = after.gather(-1, torch.from_numpy(choice)[:, None]).sum()
@@ -66,6 +78,8 @@ def test_questions_are_answered_as_if_asked_alone(name: str) -> None:
                 logits[model.inserter.token] = -torch.inf
             assert token == int(logits.argmax())
         assert len(answer) == 4
+        if conversation:
+            before = np.concatenate([asked, answer])
 
 
 @pytest.mark.parametrize(
@@ -77,3 +91,14 @@ def test_texts_that_cannot_be_asked_are_refused(
     ids = np.arange(context), np.arange(question)
     with pytest.raises(SpecError, match=rf"a context of {context} tokens.*request of {num_tokens}"):
         ask(toy("none"), ids[0], [Question(ids[1])], max_new_tokens=4, num_tokens=num_tokens)
+
+
+def test_a_conversation_has_to_fit_with_all_its_answers() -> None:
+    model, context = toy("none"), np.arange(1, 11)
+    questions = [Question(np.arange(1, 6))] * 3
+    needed = 10 + 3 * (5 + 4)
+    found = ask(model, context, questions, max_new_tokens=4, num_tokens=needed, conversation=True)
+    assert len(found.answers) == 3
+    words = f"27 for all questions with their answers, in a request of {needed - 1}"
+    with pytest.raises(SpecError, match=words):
+        ask(model, context, questions, max_new_tokens=4, num_tokens=needed - 1, conversation=True)
