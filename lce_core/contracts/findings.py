@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from threadpoolctl import threadpool_limits
 
 from lce_core.benchmarks import BENCHMARKS
 from lce_core.contracts import benchmarks, methods, plugins
@@ -72,7 +73,8 @@ def trials(registry: Registry[Any], plugin: type[Any], data: Data) -> list[Trial
 def _fault(call: Callable[..., object], *arguments: Any) -> str:
     """Return a call's error message and the example that failed; empty if the call succeeds."""
     try:
-        with torch.no_grad():
+        # Threads cost more time than they save in models this small.
+        with threadpool_limits(1), torch.no_grad():
             call(*arguments)
     except LceError as error:
         message = str(error)

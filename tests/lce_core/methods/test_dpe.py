@@ -52,7 +52,8 @@ def distances(scale: int, window: int, places: np.ndarray) -> np.ndarray:
     """Distances (queries, keys) of a pair with this scale."""
     query, key = places[:, None], places[None]
     coarse = query // scale - key // scale + window - window // scale
-    return np.where(query - key < window, query - key, coarse)
+    found: np.ndarray = np.where(query - key < window, query - key, coarse)
+    return found
 
 
 @settings(max_examples=60, deadline=None)
