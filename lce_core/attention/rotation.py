@@ -87,7 +87,8 @@ class Rotation:
         Args:
           states: queries or keys.
           positions: one position per token, or a single position for all tokens. Cosines are cached
-            if `positions` is a slice, and computed in each call if it is a 1-D tensor.
+            if `positions` is a slice, and computed in each call if it is a tensor. A tensor
+            (tokens, pairs) has one position for each token and frequency pair.
           group: number of tokens that share a position. The token at position p of a slice is
             rotated to p // group + shift. Ignored for tensors.
           shift: positions added after the division by `group`. Ignored for tensors.
@@ -199,12 +200,16 @@ def _pieces(start: int, stop: int, group: int, shift: int) -> Iterator[_Piece]:
 def _cosines_at(
     table: RopeTable, positions: torch.Tensor, dtype: torch.dtype, part: tuple[int, int]
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return cosine and sine (positions, pairs); for bases per head (heads, positions, pairs)."""
+    """Return cosine and sine (positions, pairs); for bases per head (heads, positions, pairs).
+
+    `positions` are (positions,), or (positions, pairs) if they differ between the pairs.
+    """
     index, number = part
     inv_freq = frequencies(table, positions.device)
     if inv_freq.ndim == 2:
         inv_freq = inv_freq.chunk(number)[index]
-    return cosines(angles_at(positions[:, None], inv_freq[..., None, :], table.positions), dtype)
+    places = positions if positions.ndim == 2 else positions[:, None]
+    return cosines(angles_at(places, inv_freq[..., None, :], table.positions), dtype)
 
 
 class _Kept:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
-from itertools import groupby
 
 import torch
 
@@ -62,34 +60,13 @@ def _rotated(
     *,
     window: int = 0,
 ) -> torch.Tensor:
-    """Rotate pair i of the token at position p to p // scales[i] + window - window // scales[i].
-
-    Neighbouring pairs with equal scales are rotated together.
-    """
-    turned, pairs = states.clone(), len(scales)
-    for first, last, own, scale in _runs(table, scales):
-        halves = slice(first, last), slice(pairs + first, pairs + last)
-        some = torch.cat([states[..., half] for half in halves], dim=-1)
-        shift = window - window // scale
-        some = Rotation(own, some, part)(some, places, group=scale, shift=shift)
-        for half, values in zip(halves, some.chunk(2, dim=-1), strict=True):
-            turned[..., half] = values
-    return turned
+    """Rotate pair i of the token at position p to p // scales[i] + window - window // scales[i]."""
+    of_pairs = _on(states.device, scales)
+    positions = torch.arange(places.start, places.stop, device=states.device)[:, None] // of_pairs
+    return Rotation(table, states, part)(states, positions + (window - window // of_pairs))
 
 
 @lru_cache(maxsize=8)
-def _runs(table: RopeTable, scales: tuple[int, ...]) -> tuple[tuple[int, int, RopeTable, int], ...]:
-    """Return runs of pairs with equal scales: first pair, last pair + 1, their table, scale.
-
-    The tables are the same objects in every call, because caches of cosines use them as keys.
-    """
-
-    def runs() -> Iterator[tuple[int, int, RopeTable, int]]:
-        first = 0
-        for scale, members in groupby(scales):
-            last = first + len(list(members))
-            own = replace(table, inv_freq=table.inv_freq[..., first:last])
-            yield first, last, own, scale
-            first = last
-
-    return tuple(runs())
+def _on(device: torch.device, scales: tuple[int, ...]) -> torch.Tensor:
+    # Cached, because a copy to a GPU would make every call wait for it.
+    return torch.tensor(scales, device=device)
