@@ -6,7 +6,7 @@ import contextlib
 import os
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from lce_core.errors import LceError, ServiceError, StudyIncompleteError
 from lce_core.execution import Execution
 from lce_core.store.failures import disk_full
 from lce_core.store.unforeseen import FULL_BYTES
+from lce_core.study.plan import StudyPlan
 
 MAX_START_ATTEMPTS = 3
 """Maximum number of times that the flow starts, if Prefect's server dies before it registers the
@@ -54,6 +55,9 @@ def run_study(
     name = plan.study.study
     for line in (*work.chosen, *work.notes):
         tell.print(line, soft_wrap=True, markup=False)
+    if not work.units and not work.look:
+        _record(work, home)
+        return
     tell.print(f"{name}: {len(plan.cells):,} cells; starting Prefect's server")
     note = partial(tell.print, style="yellow", markup=False, soft_wrap=True)
     with temporary_server(home, note) as server:
@@ -67,10 +71,27 @@ def run_study(
             except StudyIncompleteError:
                 show_results(plan, home, Terminal())
                 raise
+    _show(plan, home, result["computed"], result["cells"])
+
+
+def _record(work: Work, home: Path) -> None:
+    """Update catalog and MLflow of a study without missing steps, which needs no server."""
+    from tasks.projections import record
+
+    plan = work.request.plan
+    counts = record(home, plan.study.study)
+    if work.failed_before:
+        show_results(plan, home, Terminal())
+        raise StudyIncompleteError(plan.study.study, work.failed_before, 0)
+    _show(plan, home, 0, counts)
+
+
+def _show(plan: StudyPlan, home: Path, computed: int, cells: Mapping[str, int]) -> None:
+    """Print the results table, the counts of steps and cells, and the next commands."""
     show_results(plan, home, Terminal())
-    counts = ", ".join(f"{number} {status}" for status, number in sorted(result["cells"].items()))
-    Terminal().print(f"{name}: {result['computed']} steps computed; cells: {counts}")
-    _show_next(name, home)
+    counts = ", ".join(f"{number} {status}" for status, number in sorted(cells.items()))
+    Terminal().print(f"{plan.study.study}: {computed} steps computed; cells: {counts}")
+    _show_next(plan.study.study, home)
 
 
 def _result(

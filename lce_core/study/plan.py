@@ -16,7 +16,7 @@ from typing import Any
 
 from lce_core.benchmarks import Benchmark, Kind
 from lce_core.errors import SpecError, UnavailableError
-from lce_core.methods import layers_of
+from lce_core.methods import own_layers
 from lce_core.methods._training_positions import row_positions, why_not_skip
 from lce_core.models import LanguageModel
 from lce_core.rope import ContextLengths
@@ -352,8 +352,9 @@ def _check(base_model: LanguageModel, variant: MethodEntry, study: StudySpec, wh
     lengths = ContextLengths(trained, target, request=target)
     try:
         variant.method.check(base_model.geometry, lengths)
+        # Tables for all layers may be expensive (`harpe` searches bases), so check only own layers.
         num_layers = base_model.shape.num_layers
-        layers_of(variant.method, base_model.geometry, lengths, num_layers)
+        own_layers(variant.method, base_model.geometry, lengths, num_layers)
     except SpecError as error:
         place = f"{where} ({base_model.known_as}): {error.where}"
         raise error.within(place) from None

@@ -25,11 +25,13 @@ def projections(home: Path) -> tuple[str, str]:
     return logical_digest(home / "catalog.duckdb"), tracking.logical_digest(home)
 
 
-def test_a_second_run_computes_nothing_and_leaves_the_catalog_as_it_was(
-    finished: Path, home: Path, text: Arguments, server: dict[str, str], tmp_path: Path
+def test_a_second_run_computes_nothing_starts_no_server_and_leaves_the_catalog_as_it_was(
+    finished: Path, home: Path, text: Arguments, tmp_path: Path
 ) -> None:
-    assert computed(lce(home, "run", write_study(tmp_path), *text, server=server)) == 0
+    shutil.rmtree(home / "prefect", ignore_errors=True)
+    assert computed(lce(home, "run", write_study(tmp_path), *text)) == 0
     assert projections(home) == projections(finished)
+    assert not (home / "prefect").exists()
 
 
 @pytest.mark.long
