@@ -14,7 +14,7 @@ Only files that match the given patterns are fetched, never pickled weights or c
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast
@@ -265,6 +265,11 @@ def _address(place: Path) -> tuple[str, str] | None:
             f"{_FIND_COMMIT}, or give a local folder",
         )
     return found["repo"], found["revision"]
+
+
+def given_names(folders: Mapping[str, Path]) -> str:
+    """Return a phrase that lists the names of data folders, for messages about a missing name."""
+    return f" among the given {', '.join(sorted(folders))}" if folders else ", and none was given"
 
 
 def local_folder(place: Path, patterns: Sequence[str]) -> Path:

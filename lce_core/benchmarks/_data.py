@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lce_core.errors import DataError, UnavailableError
-from lce_core.hub import RowsAddress, local_folder, rows_address
+from lce_core.hub import RowsAddress, given_names, local_folder, rows_address
 from lce_core.store.file_facts import fact_of, sha256_of
 
 T = TypeVar("T")
@@ -70,7 +70,7 @@ class DataSet:
         if self.name not in folders:
             raise UnavailableError(
                 f"data set {self.name!r}",
-                "no folder of this name in `data_folders`",
+                f"no folder of this name{given_names(folders)}",
                 "a folder with the files of the data set",
                 remedy,
             )

@@ -10,7 +10,7 @@ from pydantic import Field, field_validator
 
 from lce_core.corpora import Corpus, Split
 from lce_core.errors import DataError, SpecError, UnavailableError
-from lce_core.hub import is_address
+from lce_core.hub import given_names, is_address
 
 
 class ListedDomains(Corpus):
@@ -53,7 +53,9 @@ class ListedDomains(Corpus):
         if place is None or not (is_address(place) or place.is_dir()):
             raise UnavailableError(
                 f"{self.plugin_name}: folder {self.folder!r}",
-                "no folder of this name" if place is None else f"no folder at {place}",
+                f"no folder of this name{given_names(folders)}"
+                if place is None
+                else f"no folder at {place}",
                 "a data folder on this machine or a data set on the hub",
                 f"give `--data-folder {self.folder}=FOLDER`, `--data-folder"
                 f" {self.folder}=hub:OWNER/NAME@COMMIT` or `--data-folder"

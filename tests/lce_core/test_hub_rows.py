@@ -23,6 +23,7 @@ from lce_core.benchmarks._data import DataSet, Table
 from lce_core.benchmarks._essays import ESSAYS, essays
 from lce_core.benchmarks.longbench import _rows as longbench
 from lce_core.benchmarks.ruler import _documents as documents
+from lce_core.benchmarks.ruler_v2 import _questions
 from lce_core.benchmarks.short_context import data as short_context
 from lce_core.corpora import CORPORA
 from lce_core.errors import SpecError, UnavailableError
@@ -317,6 +318,21 @@ def test_rows_of_short_tasks_are_those_of_the_hubs_files(
     assert (found is not None) == (task == "piqa")
 
 
+def test_questions_of_all_subjects_are_rows_of_two_splits(
+    stored: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    splits: tuple[Any, ...] = ("test", "auxiliary_train")
+    monkeypatch.setattr(_questions, "NUM_ROWS", dict.fromkeys(splits, 2))
+    for split in splits:
+        row = {"question": f"In {split}?", "choices": ["a", "b", "c", "d"], "answer": 2}
+        stored("all", split, [row, row])
+    for split in splits:
+        found = _questions.read_mmlu({"mmlu_all": Path(SET)}, split)
+        assert [(one.text, one.letter) for one in found] == [
+            (f"In {split}? A. a B. b C. c D. d", "C")
+        ] * 2
+
+
 def test_the_subjects_of_mmlu_are_those_of_the_harness() -> None:
     assert sorted(short_context.MMLU_SUBJECTS) == subjects()
 
@@ -334,6 +350,14 @@ def test_files_that_are_published_without_rows_need_a_folder() -> None:
         files.files({"letters": Path(SET)})
     rows = DataSet("letters", ("*.txt",), "the authors", (Table("a", "test"),))
     assert not rows.is_in({"letters": Path(SET)})
+
+
+def test_a_missing_name_is_shown_beside_the_names_that_were_given(tmp_path: Path) -> None:
+    with pytest.raises(UnavailableError, match="no folder of this name among the given sqaud; "):
+        documents.SQUAD.files({"sqaud": tmp_path})
+    corpus = CORPORA.parse({"name": "jsonl_folder"}, "test")
+    with pytest.raises(UnavailableError, match="no folder of this name among the given txt; "):
+        corpus.digest({"txt": tmp_path})
 
 
 def test_addresses_have_a_commit_and_optional_parts() -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from random import Random
 from typing import Literal
 
-from lce_core.benchmarks._data import DataRow, DataSet, read_rows
+from lce_core.benchmarks._data import DataRow, DataSet, Table, read_rows
 from lce_core.benchmarks.ruler._drafts import Draft, Draw, Units, percent
 from lce_core.errors import DataError
 
@@ -23,6 +23,7 @@ MMLU = DataSet(
     "mmlu_all",
     ("all/test-*.parquet", "all/auxiliary_train-*.parquet"),
     "huggingface.co/datasets/cais/mmlu (folder all)",
+    (Table("all", "test"), Table("all", "auxiliary_train")),
 )
 NUM_ROWS = {"test": 14042, "auxiliary_train": 99842}
 """Number of questions in each published split."""
@@ -217,7 +218,11 @@ def read_mmlu(
       UnavailableError: if the data set is not on this machine.
       DataError: if a row is malformed, or the split is incomplete and does not declare it.
     """
-    files = [file for file in MMLU.files(folders) if file.name.startswith(f"{split}-")]
+    files = [
+        file
+        for file in MMLU.files(folders)
+        if file.name.startswith(f"{split}-") or file.parent.name == split
+    ]
     found = [
         _question(row, file)
         for file in files
