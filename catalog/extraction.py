@@ -249,6 +249,7 @@ def _study_rows(plans: list[Row]) -> Iterator[Row]:
                 "target_context": plan["target_context"],
                 "base_model": base,
                 "trained_context": plan["base_contexts"].get(base),
+                "base_note": plan.get("base_notes", {}).get(base),
                 "looks": plan.get("looks"),
                 "match": plan.get("match", "tokens"),
             }

@@ -50,3 +50,10 @@ def is_best(row: Row, tasks: Sequence[Row]) -> bool:
     column = select(tasks, task=row["task"], eval_length=row["eval_length"])
     sets = [other["task_set"] for other in column if other["value"] is not None]
     return row["rank"] == 1 and len(sets) > 1 and len(set(sets)) == 1
+
+
+def base_context(study: Row) -> str:
+    """Return the base model's trained context and note, such as "8,192-token context"."""
+    trained = study["trained_context"]
+    parts = (f"{trained:,}-token context" if trained else None, study.get("base_note"))
+    return ", ".join(part for part in parts if part)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from dashboards.comparable import benchmark_label, comparable
+from dashboards.comparable import base_context, benchmark_label, comparable
 from dashboards.contents import Contents, Row, read_contents, select
 from dashboards.families import Variant, controls, families
 from dashboards.marks import Place, place, verdicts
@@ -66,10 +66,10 @@ def _table(contents: Contents, benchmark: str, rows: list[Row]) -> Iterator[str]
     better = "higher" if known["higher_is_better"] else "lower"
     name = benchmark_label(benchmark)
     key = benchmark.replace("\n", "-").replace("_", "-")
-    context = study["trained_context"]
+    context = base_context(study)
     sure = _sure(contents, rows)
     legend = _LEGEND if sure else ""
-    trained = f", {context:,}-token context" if context else ""
+    trained = f", {_plain(context)}" if context else ""
     yield ""
     yield r"\begin{table}"
     yield r"  \centering"

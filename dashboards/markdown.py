@@ -31,7 +31,7 @@ from dashboards.claims import (
     headline,
 )
 from dashboards.claims.wording import EXPLAINED, OUTCOMES
-from dashboards.comparable import comparable, is_best
+from dashboards.comparable import base_context, comparable, is_best
 from dashboards.contents import Contents, Row, read_contents, select
 from dashboards.families import NO_EXTENSION, Family, controls, families
 from dashboards.many_shot import pictured
@@ -101,8 +101,8 @@ def _page(
     for study in contents.studies:
         base = study["base_model"]
         trained = study["trained_context"]
-        on = f", {trained:,}-token context" if trained else ""
-        yield f"\n## {plain(base)}{on}\n"
+        context = base_context(study)
+        yield f"\n## {plain(base)}{f', {plain(context)}' if context else ''}\n"
         yield from _best(found, base, trained)
         yield from _expectations([entry for entry in expected if entry.base_model == base])
         yield from _short_context(contents.of(base))

@@ -5,6 +5,7 @@ SELECT
     target_context,
     base_model,
     trained_context,
+    base_note,
     looks,
     match,
     (SELECT count(*) FROM store.cell c
@@ -21,6 +22,8 @@ COMMENT ON COLUMN studies.target_context IS
     'Context length in tokens to which methods extend the model, unless cells has another for a method.';
 COMMENT ON COLUMN studies.trained_context IS
     'Context length in tokens with which the base model was trained; NULL if unknown.';
+COMMENT ON COLUMN studies.base_note IS
+    'What is special about the base model, such as RoPE that is already scaled; NULL for most models.';
 COMMENT ON COLUMN studies.looks IS
     'Numbers of seeds after which the study tests its expectations; NULL if it tests them only after all seeds.';
 COMMENT ON COLUMN studies.match IS

@@ -24,6 +24,7 @@ CREATE TABLE store.study (
     target_context BIGINT NOT NULL,
     base_model VARCHAR NOT NULL,
     trained_context BIGINT,
+    base_note VARCHAR,
     looks BIGINT[],
     match VARCHAR NOT NULL
 );

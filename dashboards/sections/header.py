@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
+from dashboards.comparable import base_context
 from dashboards.contents import Contents, Row
 from dashboards.registered import registered
 
@@ -59,6 +60,5 @@ def _facts(contents: Contents) -> str:
 
 
 def _base(row: Row) -> str:
-    trained = row["trained_context"]
-    name: str = row["base_model"]
-    return f"{name} ({trained:,}-token context)" if trained else name
+    name, context = row["base_model"], base_context(row)
+    return f"{name} ({context})" if context else str(name)

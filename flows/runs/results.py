@@ -13,6 +13,7 @@ from rich.text import Text
 from flows.terminal import plain_table
 from lce_core import formats
 from lce_core.benchmarks import BENCHMARKS
+from lce_core.models import LanguageModel
 from lce_core.study.plan import StudyPlan
 from lce_core.study.spec import MethodEntry, StudySpec
 from lce_core.study.variants import variant_label
@@ -214,10 +215,14 @@ def _total_width(columns: _Columns) -> int:
     return sum(width + 1 for width in columns.widths)
 
 
+def _notes(model: LanguageModel, several: bool) -> str:
+    return ", ".join(text for text in (model.known_as if several else None, model.note) if text)
+
+
 def _contexts(plan: StudyPlan) -> list[str]:
     several = len(plan.study.base_models) > 1
     return [
-        f"{m.geometry.trained_context}{f' ({m.known_as})' if several else ''}"
+        f"{m.geometry.trained_context}{f' ({notes})' if (notes := _notes(m, several)) else ''}"
         for m in plan.study.base_models
         if m.is_known
     ]

@@ -69,6 +69,9 @@ def show(found: Inspection, *, every_cell: bool, device: str | None = None) -> N
     console.print(_table(found, prices))
     if (trained := training_table(found.plan)) is not None:
         console.print(trained)
+    for base in found.plan.study.base_models:
+        if base.note:
+            console.print(f"{base.known_as}: {base.note}", markup=False, highlight=False)
     plugin_lines = (line for sentence in found.plugin_lines() for line in _wrapped(sentence))
     for line in (*plugin_lines, *difference_lines(found), *_totals(found, prices)):
         console.print(line, markup=False, highlight=False, soft_wrap=True)

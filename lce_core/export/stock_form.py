@@ -16,7 +16,7 @@ from typing import Any
 
 from lce_core.errors import SpecError
 from lce_core.extension.stock_rope import agrees, statement
-from lce_core.methods import Method, own_layers
+from lce_core.methods import Method, own_layers, request_table
 from lce_core.models import LanguageModel
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 from lce_core.store.records import Record
@@ -94,7 +94,7 @@ def stock_form(
             "frequencies that are the same for every request up to the target context",
             "add --length TOKENS to export the frequencies for requests of that many tokens",
         )
-    table = _shared(method, request_table(method, geometry, lengths, learned))
+    table = _shared(method, learned_table(method, geometry, lengths, learned))
     if table.attention_factor != 1.0 and geometry.rotary_dim < geometry.head_dim:
         raise SpecError(
             f"{method.plugin_name}.attention_factor",
@@ -111,11 +111,11 @@ def stock_form(
     return StockForm(parameters, context, table, limit)
 
 
-def request_table(
+def learned_table(
     method: Method, geometry: RopeGeometry, lengths: ContextLengths, learned: Path | None
 ) -> RopeTable:
     """Return the method's table for a request, computed with its learned parameters, if any."""
-    table = method.rope_table(geometry, lengths)
+    table = request_table(method, geometry, lengths)
     if method.rotary is None:
         return table
     # Imported here, because most methods need no torch and should not wait for its import.

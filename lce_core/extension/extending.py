@@ -163,6 +163,9 @@ def _check_model(model: PreTrainedModel, geometry: RopeGeometry) -> None:
         "theta": float(rope["rope_theta"]),
         "rope_type": rope["rope_type"],
     }
+    if geometry.scaling is not None:
+        # The plug-in compared the scaling with config.json, and the rotary module gets replaced.
+        del found["rope_type"]
     for key, value in found.items():
         expected = "default" if key == "rope_type" else getattr(geometry, key)
         if value != expected:

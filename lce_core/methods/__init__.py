@@ -12,7 +12,7 @@ row).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -36,6 +36,7 @@ __all__ = [
     "ScaledMethod",
     "TokenInsertion",
     "TrainingStage",
+    "request_table",
 ]
 
 Family = Literal["none", "interpolation", "base", "dynamic", "approximate"]
@@ -180,6 +181,17 @@ class ScaledMethod(Method):
         super().check(geometry, lengths)
 
 
+def request_table(method: Method, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
+    """Return the method's RoPE table, with the attention factor that the base model already has."""
+    return _on_base(method.rope_table(geometry, lengths), geometry)
+
+
+def _on_base(table: RopeTable, geometry: RopeGeometry) -> RopeTable:
+    if geometry.attention_factor == 1.0:
+        return table
+    return replace(table, attention_factor=table.attention_factor * geometry.attention_factor)
+
+
 def layers_of(
     method: Method,
     geometry: RopeGeometry,
@@ -190,7 +202,7 @@ def layers_of(
 ) -> tuple[LayerAttention, ...]:
     """Return RoPE table and attention of each layer of a model; equal layers share one object."""
     attention = method.training_attention if training else method.attention
-    shared = LayerAttention(method.rope_table(geometry, lengths), attention(geometry, lengths))
+    shared = LayerAttention(request_table(method, geometry, lengths), attention(geometry, lengths))
     distinct = {shared.key: shared}
     return tuple(
         shared if own is None else distinct.setdefault(own.key, own)
@@ -202,7 +214,8 @@ def own_layers(
     method: Method, geometry: RopeGeometry, lengths: ContextLengths, num_layers: int
 ) -> list[LayerAttention | None]:
     """Return for each layer its own RoPE table and attention; None for those of the method."""
-    return [method.layer(index, geometry, lengths) for index in range(num_layers)]
+    given = (method.layer(index, geometry, lengths) for index in range(num_layers))
+    return [one and replace(one, table=_on_base(one.table, geometry)) for one in given]
 
 
 def as_stock(layers: Sequence[LayerAttention]) -> bool:

@@ -20,6 +20,7 @@ from pydantic import Field, model_validator
 from lce_core.errors import SpecError
 from lce_core.methods import Family, Method
 from lce_core.rope import ContextLengths, Frequencies, RopeGeometry, RopeTable
+from lce_core.rope.yarn import index_ramp, temperature
 
 
 class ByParts(Method):
@@ -46,11 +47,12 @@ class ByParts(Method):
 
     def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
         """Raise SpecError if even the fastest pair makes at most `beta_slow` rotations."""
-        if geometry.trained_context <= 2 * math.pi * self.beta_slow:
+        turns = geometry.trained_context * geometry.inv_freq()[0] / (2 * math.pi)
+        if turns <= self.beta_slow:
             raise SpecError(
                 f"{self.plugin_name}.beta_slow",
                 self.beta_slow,
-                f"less than the {geometry.trained_context / (2 * math.pi):.2f} turns"
+                f"less than the {turns:.2f} turns"
                 " that the fastest pair makes within the trained context of"
                 f" {geometry.trained_context} tokens",
                 "lower beta_slow",
@@ -73,14 +75,6 @@ class ByParts(Method):
         """
         share, kept = self.interpolated(geometry), geometry.inv_freq()
         return share * kept / scale + (1 - share) * kept
-
-
-def temperature(scale: float) -> float:
-    """Return the attention factor of YaRN: 0.1 ln(scale) + 1.
-
-    The factor multiplies both queries and keys; the paper calls it sqrt(1 / t) (section 3.3).
-    """
-    return 0.1 * math.log(scale) + 1
 
 
 class WithTemperature(ByParts):
@@ -139,20 +133,4 @@ class WithTemperature(ByParts):
         return parameters
 
     def _by_index(self, geometry: RopeGeometry) -> Frequencies:
-        low, high = _index(self.beta_fast, geometry), _index(self.beta_slow, geometry)
-        if self.truncate:
-            low, high = math.floor(low), math.ceil(high)
-        # The limits are clamped to dimensions, not pairs, as in the reference.
-        low, high = max(low, 0), min(high, geometry.rotary_dim - 1)
-        if low == high:
-            high += 0.001
-        return np.asarray(np.clip((np.arange(geometry.num_pairs) - low) / (high - low), 0, 1))
-
-
-def _index(rotations: float, geometry: RopeGeometry) -> float:
-    """Return the index, as a real number, of the pair that would make this many rotations.
-
-    Rotations are counted within the trained context.
-    """
-    ratio = geometry.trained_context / (2 * math.pi * rotations)
-    return geometry.rotary_dim * math.log(ratio) / (2 * math.log(geometry.theta))
+        return index_ramp(geometry, self.beta_fast, self.beta_slow, truncate=self.truncate)

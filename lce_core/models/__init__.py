@@ -136,6 +136,13 @@ class LanguageModel(Plugin):
         """True if geometry and shape are available; `resolved` returns a model that has them."""
         return True
 
+    @property
+    def note(self) -> str | None:
+        """What a table must say about the model besides name and context; None for most models."""
+        if not self.is_known or self.geometry.scaling is None:
+            return None
+        return f"RoPE already scaled ({self.geometry.scaling.rope_type})"
+
     def resolved(self, folder: Path | None) -> Self:
         """Return the model with known geometry and shape; read config.json if `reads_config`.
 

@@ -23,6 +23,18 @@ Frequencies = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
+class Scaling:
+    """Scaling of the RoPE frequencies with which a base model was published and trained."""
+
+    rope_type: str
+    """`rope_type` of config.json, such as "llama3"."""
+    multipliers: tuple[float, ...]
+    """Each pair's frequency divided by that of the unscaled base, `theta ** (-2i / rotary_dim)`."""
+    attention_factor: float = 1.0
+    """Factor of queries and keys. It multiplies the factor of a method's table."""
+
+
+@dataclass(frozen=True)
 class RopeGeometry:
     """Sizes of a base model's rotary embedding, before any context-extension method."""
 
@@ -36,6 +48,8 @@ class RopeGeometry:
     """RoPE base b: inv_freq[i] = b ** (-2i / rotary_dim)."""
     trained_context: int
     """Context in tokens with which the base model was trained (C in formulas)."""
+    scaling: Scaling | None = None
+    """Scaling that the base model already has. Methods then extend the scaled frequencies."""
 
     def __post_init__(self) -> None:
         if self.rotary_dim % 2 or not 0 < self.rotary_dim <= self.head_dim:
@@ -61,11 +75,34 @@ class RopeGeometry:
     def inv_freq(self, theta: float | None = None) -> Frequencies:
         """Return the inverse frequencies (num_pairs,) of a RoPE base, largest first.
 
+        If the base model is scaled, each frequency is multiplied by the pair's multiplier, also for
+        another base: a method that changes the base keeps the scaling.
+
         Args:
           theta: RoPE base; None for the base model's own.
         """
         exponents = np.arange(0, self.rotary_dim, 2, dtype=np.float64) / self.rotary_dim
-        return np.asarray((self.theta if theta is None else theta) ** -exponents)
+        plain = np.asarray((self.theta if theta is None else theta) ** -exponents)
+        return plain if self.scaling is None else plain * np.asarray(self.scaling.multipliers)
+
+    @property
+    def attention_factor(self) -> float:
+        """Attention factor of the base model itself: 1, unless its scaling states another."""
+        return 1.0 if self.scaling is None else self.scaling.attention_factor
+
+    def pair_with(self, rotations: float) -> float:
+        """Return the index, as a real number, of the pair that would make this many rotations.
+
+        Rotations are counted within the trained context. Between the pairs of a scaled base, and
+        beyond its last one, the logarithm of the frequency is linear in the index.
+        """
+        ratio = self.trained_context / (2 * math.pi * rotations)
+        if self.scaling is None:
+            return self.rotary_dim * math.log(ratio) / (2 * math.log(self.theta))
+        periods = np.maximum.accumulate(-np.log(self.inv_freq()))
+        last, step = self.num_pairs - 1, 2 * math.log(self.theta) / self.rotary_dim
+        beyond = max(0.0, math.log(ratio) - float(periods[-1])) / step
+        return float(np.interp(math.log(ratio), periods, np.arange(last + 1))) + beyond
 
 
 @dataclass(frozen=True)

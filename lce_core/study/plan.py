@@ -132,6 +132,7 @@ class StudyPlan:
             if step.kind == SearchSpec.kind
         ]
         contexts = {m.known_as: _trained_context(m) for m in self.study.base_models}
+        notes = {m.known_as: m.note for m in self.study.base_models if m.note}
         return {
             "study": self.study.study,
             "hypothesis": self.study.hypothesis,
@@ -140,6 +141,7 @@ class StudyPlan:
             **({"match": self.study.match} if self.study.match != "tokens" else {}),
             "target_context": self.study.target_context,
             "base_contexts": contexts,
+            **({"base_notes": notes} if notes else {}),
             "cells": [_cell_json(cell, self.waits_for_data(cell)) for cell in self.cells],
             "steps": [step.id for step in self.steps.values()],
             "kinds": {s.id: s.kind for s in self.steps.values() if s.fingerprint in waited_for},

@@ -16,9 +16,11 @@ from typing import Any
 import numpy as np
 
 from lce_core.errors import DataError, SpecError, StoreError, UnavailableError
-from lce_core.extension.stock_rope import PLAIN, agrees, stated_parameters, stated_table
+from lce_core.extension.stock_rope import agrees
+from lce_core.methods import request_table
 from lce_core.models import LanguageModel, read_config_json, require_whole, weights_digest
-from lce_core.rope import ContextLengths
+from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
+from lce_core.rope.stated import PLAIN, stated_parameters, stated_table
 from lce_core.study.planned_data import Data
 from lce_core.study.spec import MethodEntry
 
@@ -210,7 +212,9 @@ def _check_rope(
         expected = f"{geometry.rotary_dim / geometry.head_dim:g}"
         raise _other_model(base_model, folder, "partial_rotary_factor", share, expected)
     lengths = ContextLengths(geometry.trained_context, target, target)
-    own = variant.method.rope_table(geometry, lengths)
+    own = request_table(variant.method, geometry, lengths)
+    # A file that states the rotary settings of the base model says nothing about the method.
+    is_plain |= geometry.scaling is not None and agrees(said, _of_base(geometry), _AGREEMENT)
     if not is_plain and not agrees(said, own, _AGREEMENT):
         shown = {key: value for key, value in stated.items() if not isinstance(value, list)}
         raise SpecError(
@@ -221,6 +225,10 @@ def _check_rope(
             "set method, target_context and parameters in the study to those with which the weights"
             " were trained",
         )
+
+
+def _of_base(geometry: RopeGeometry) -> RopeTable:
+    return RopeTable(geometry.inv_freq(), geometry.attention_factor)
 
 
 def _close(one: float, other: float) -> bool:

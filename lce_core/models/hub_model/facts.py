@@ -2,7 +2,7 @@
 
 The file is read as JSON, because transformers' reader loads torch, which planning avoids. SpecError
 is raised here, before weights are downloaded, if methods cannot be applied to the model: for
-example, if it has sliding windows, an already extended context or quantised weights.
+example, if it has sliding windows or quantised weights.
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from pydantic import BaseModel
 
 from lce_core.errors import DataError, SpecError
 from lce_core.models import Experts, ModelShape, read_config_json
 from lce_core.recipe import STRICT
-from lce_core.rope import RopeGeometry
+from lce_core.rope import RopeGeometry, Scaling
 from lce_core.rope.architectures import ARCHITECTURES
+from lce_core.rope.stated import PLAIN, stated_parameters, stated_table
 
 Config = Mapping[str, Any]
 
@@ -33,6 +35,16 @@ class ExpertFacts(BaseModel):
     active: int
     width: int
     num_layers: int
+
+
+class ScalingFacts(BaseModel):
+    """Scaling of RoPE that the model already has; see `Scaling`."""
+
+    model_config = STRICT
+
+    rope_type: str
+    multipliers: tuple[float, ...]
+    attention_factor: float = 1.0
 
 
 class Facts(BaseModel):
@@ -53,6 +65,7 @@ class Facts(BaseModel):
     theta: float
     trained_context: int
     experts: ExpertFacts | None = None
+    scaling: ScalingFacts | None = None
 
     @property
     def geometry(self) -> RopeGeometry:
@@ -63,6 +76,7 @@ class Facts(BaseModel):
             num_kv_heads=self.num_kv_heads,
             theta=self.theta,
             trained_context=self.trained_context,
+            scaling=Scaling(**self.scaling.model_dump()) if self.scaling else None,
         )
 
     @property
@@ -139,7 +153,7 @@ def facts_of(config: Config, where: str, trained_context: int | None = None) -> 
             if architecture.has_dense_layers
             else layers,
         }
-    return {
+    found = {
         "model_type": config["model_type"],
         "num_layers": layers,
         "hidden_size": hidden,
@@ -155,6 +169,37 @@ def facts_of(config: Config, where: str, trained_context: int | None = None) -> 
         "theta": number("rope_theta", architecture.default_theta),
         "trained_context": trained_context or whole("max_position_embeddings"),
         **experts,
+    }
+    if (kind := _rope_type(rope)) != PLAIN:
+        found["scaling"] = _scaling(config, kind, found, where)
+    return found
+
+
+def _scaling(config: Config, kind: str, found: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Return the fields of `ScalingFacts` for a model whose RoPE is scaled.
+
+    LongRoPE states one table for short texts and one for others. The model's trained context
+    decides which of them the whole study uses.
+    """
+    sizes = ("head_dim", "rotary_dim", "num_heads", "num_kv_heads", "theta", "trained_context")
+    plain = RopeGeometry(**{key: found[key] for key in sizes})
+    stated = stated_parameters(config, where) | {"rope_theta": plain.theta}
+    context = config.get("max_position_embeddings") or plain.trained_context
+    try:
+        with np.errstate(all="ignore"):
+            table = stated_table(stated, plain, int(context), plain.trained_context)
+            multipliers = table.inv_freq / plain.inv_freq()
+    except (KeyError, TypeError, ValueError, ArithmeticError, SpecError) as error:
+        raise DataError(
+            f"{where}: {_rope_key(config)}",
+            f"{stated}, which cannot be read ({type(error).__name__}: {error})",
+            f"valid values for all keys that rope_type {kind!r} needs",
+            "copy or download the model again",
+        ) from error
+    return {
+        "rope_type": kind,
+        "multipliers": tuple(multipliers.tolist()),
+        "attention_factor": table.attention_factor,
     }
 
 
@@ -211,26 +256,57 @@ def _windows(config: Config) -> Iterator[tuple[str, str, str]]:
         yield key, full, ", such as a Mistral from v0.2 on, without window" if slides else ""
 
 
+_EXTENDED = ("linear", "llama3", "yarn", "longrope")
+"""Values of `rope_type` of scaled models that methods can extend further."""
+
+
 def _scalings(config: Config, trained_context: int | None) -> Iterator[tuple[str, str, str]]:
-    rope = _rope(config)
-    key = "rope_parameters" if config.get("rope_parameters") else "rope_scaling"
-    kind = rope.get("rope_type", rope.get("type", "default"))
+    rope, key = _rope(config), _rope_key(config)
+    kind = _rope_type(rope)
+    before = rope.get(_ORIGINAL, config.get(_ORIGINAL))
     layered = any(isinstance(value, Mapping) for value in rope.values())
-    if kind != "default" or layered:
-        shown = "a table for each kind of layer" if layered else f"rope_type {kind}"
+    if layered:
+        yield key, "one RoPE table for all layers", ""
+    elif kind not in (PLAIN, *_EXTENDED):
         yield (
             key,
-            f"rope_type default ({shown} already changes the frequencies that a method would"
-            " change)",
+            f"rope_type {PLAIN}, {', '.join(_EXTENDED)}, whose frequencies are the same for every"
+            " text and above 0",
             ", such as the checkpoint from before its context was extended",
         )
-    before = rope.get(_ORIGINAL, config.get(_ORIGINAL))
-    if trained_context is None and before not in (None, config.get("max_position_embeddings")):
+    two_tables = kind == "longrope" and rope.get("long_factor") != rope.get("short_factor")
+    if two_tables and trained_context is None:
+        largest = config.get("max_position_embeddings")
+        yield (
+            key,
+            "the same frequencies for every text (short_factor and long_factor differ)",
+            f", or state `trained_context`: {before} extends the model with short_factor,"
+            f" {largest} extends it with long_factor for texts of every length",
+        )
+    stated = (None, config.get("max_position_embeddings"))
+    if kind == PLAIN and trained_context is None and before not in stated:
         yield (
             "max_position_embeddings",
             f"the same trained context as {_ORIGINAL}, which is {before}",
             ", or write the context this model was trained with as `trained_context: N`",
         )
+    share = rope.get("partial_rotary_factor", config.get("partial_rotary_factor"))
+    share = ARCHITECTURES[config["model_type"]].partial_rotary_factor if share is None else share
+    if kind in ("yarn", "longrope") and share != 1:
+        yield (
+            key,
+            "no attention factor, because transformers applies it to the rotated elements of a head"
+            " and lce to whole heads",
+            "",
+        )
+
+
+def _rope_key(config: Config) -> str:
+    return "rope_parameters" if config.get("rope_parameters") else "rope_scaling"
+
+
+def _rope_type(rope: Config) -> Any:
+    return rope.get("rope_type", rope.get("type", PLAIN))
 
 
 _ORIGINAL = "original_max_position_embeddings"

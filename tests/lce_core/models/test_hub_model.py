@@ -67,7 +67,6 @@ def test_a_published_configuration_gives_the_model_its_authors_describe(tmp_path
     assert matmul_parameters(shape, geometry) - 896 * 151936 == pytest.approx(0.36e9, rel=0.01)
 
 
-LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "original_max_position_embeddings": 8192}
 VISION = {"vision_config": {"depth": 32}}
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"model_type": "gpt2"}, "'gpt2'; expected a model .*: rotary embedding as in gemma, llama"),
@@ -81,11 +80,9 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"layer_types": ["full_attention", "sliding_attention"]}, "layer_types"),
     ({"model_type": "gemma", "head_dim": 64, "use_bidirectional_attention": True},
      "applied: causal attention"),
-    ({"rope_scaling": LLAMA3}, "rope_scaling: .*rope_type llama3 already changes"),
-    ({"rope_scaling": {"type": "linear", "factor": 2.0}}, "rope_type linear"),
-    ({"rope_parameters": {"rope_type": "yarn"}}, "rope_parameters: .*rope_type yarn"),
-    ({"rope_parameters": {"full_attention": {"rope_type": "default"}}}, "for each kind of layer"),
-    ({"rope_scaling": "linear"}, "rope_type linear"),
+    ({"rope_scaling": {"type": "dynamic", "factor": 2.0}}, "rope_scaling: .* for every text"),
+    ({"rope_parameters": {"rope_type": "proportional"}}, "rope_parameters: .* above 0"),
+    ({"rope_parameters": {"full_attention": {"rope_type": "default"}}}, "one RoPE table for all"),
     (VISION, "vision_config: .* a text-only model"),
     ({"text_config": QWEN, "model_type": "llava"}, "text_config"),
     ({"is_encoder_decoder": True}, "applied: a decoder without encoder"),

@@ -28,10 +28,10 @@ from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 from flows.settings import STUDIES
 from lce_core.errors import DataError, SpecError
 from lce_core.evidence import LLAMA2_7B
-from lce_core.extension.stock_rope import stated_parameters, stated_table
 from lce_core.methods import METHODS
 from lce_core.models import MODELS, weights_digest
 from lce_core.rope import ContextLengths, RopeGeometry
+from lce_core.rope.stated import stated_parameters, stated_table
 from lce_core.study.plan import compile_study
 from lce_core.study.planned_data import Data
 from lce_core.study.published import published_folder, published_weights

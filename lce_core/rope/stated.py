@@ -1,0 +1,138 @@
+"""Read the RoPE frequencies that `rope_parameters` of a transformers config.json state.
+
+`rope_parameters` names a `rope_type` and the numbers that this type needs. `stated_table` computes
+the RoPE table of such an entry in float64. Older files have the same numbers under `rope_scaling`,
+`type` and `rope_theta`.
+
+Source: the rope types of transformers 5.23. docs/checkpoints.md shows how closely the tables agree
+with transformers in fp32.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from lce_core.errors import SpecError
+from lce_core.rope import RopeGeometry, RopeTable
+from lce_core.rope.yarn import index_ramp, temperature
+
+PLAIN = "default"
+TYPES = (PLAIN, "linear", "dynamic", "llama3", "yarn", "longrope", "proportional")
+"""Values of `rope_type` that lce can read. `statement` writes "longrope" if no other type fits,
+because it can express any table whose pairs all rotate."""
+_TRAINED = "original_max_position_embeddings"
+"""Key of the trained context in tokens, before RoPE was scaled for a longer one."""
+
+
+def stated_parameters(config: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Return the rotary settings of config.json, older files included, as `rope_parameters`.
+
+    Null values are kept, because transformers treats null and missing keys differently.
+
+    Args:
+      config: parsed config.json.
+      where: name of the file, for errors.
+
+    Raises:
+      SpecError: if `rope_type` is not one of `TYPES`.
+    """
+    # As in transformers, rope_scaling takes precedence. Files with both keys have equal values in
+    # both.
+    given = config.get("rope_scaling") or config.get("rope_parameters") or {}
+    if not isinstance(given, Mapping):
+        given = {"rope_type": given}
+    stated = {key: value for key, value in given.items() if key != "type"}
+    stated.setdefault("rope_type", given.get("type", PLAIN))
+    stated.setdefault("rope_theta", config.get("rope_theta", 10000.0))
+    if (share := config.get("partial_rotary_factor")) is not None:
+        stated.setdefault("partial_rotary_factor", share)
+    if _TRAINED in config:
+        stated[_TRAINED] = config[_TRAINED]  # transformers prefers the top-level key
+    if stated["rope_type"] not in TYPES:
+        raise SpecError(
+            f"{where}: rope_type",
+            repr(stated["rope_type"]),
+            f"one of {', '.join(TYPES)}",
+            "remove `rope_type` (or `type`) there if the study's method computes these frequencies",
+        )
+    return stated
+
+
+def stated_table(
+    parameters: Mapping[str, Any], geometry: RopeGeometry, context: int, length: int
+) -> RopeTable:
+    """Return the RoPE table that transformers uses for these settings and a text of this length.
+
+    Args:
+      parameters: result of `stated_parameters`.
+      geometry: geometry of the base model; its theta and scaling are ignored.
+      context: `max_position_embeddings` of the configuration, in tokens.
+      length: length of the text in tokens.
+
+    Raises:
+      KeyError, TypeError, ValueError, ArithmeticError: if a number is missing or cannot be used.
+    """
+    theta = float(parameters["rope_theta"])
+    geometry = replace(geometry, theta=theta, scaling=None)
+    own = geometry.inv_freq()
+    trained = parameters.get(_TRAINED, context)
+    match parameters["rope_type"]:
+        case "linear":
+            return RopeTable(own / parameters["factor"])
+        case "dynamic":
+            factor, dim = float(parameters["factor"]), geometry.rotary_dim
+            scale = factor * max(length, context) / context - (factor - 1)
+            return RopeTable(geometry.inv_freq(theta * scale ** (dim / (dim - 2))))
+        case "llama3":
+            low, high = float(parameters["low_freq_factor"]), float(parameters["high_freq_factor"])
+            turns = trained * own / (2 * np.pi)
+            kept = np.clip((turns - low) / (high - low), 0, 1)
+            return RopeTable(kept * own + (1 - kept) * own / parameters["factor"])
+        case "yarn":
+            return _yarn(parameters, geometry, context, trained)
+        case "longrope":
+            factors = parameters["long_factor" if length > trained else "short_factor"]
+            attention = parameters.get("attention_factor")
+            if attention is None:
+                factor = _stated_factor(parameters.get("factor"), context, trained)
+                # LongRoPE (arXiv:2402.13753) sharpens attention by the scale it extends to.
+                attention = math.sqrt(1 + math.log(factor) / math.log(trained)) if factor > 1 else 1
+            return RopeTable(own / np.asarray(factors, dtype=np.float64), float(attention))
+        case "proportional":
+            # This share counts frequencies that are not 0. The heads stay rotated as a whole.
+            rotated = int(parameters.get("partial_rotary_factor", 1.0) * geometry.rotary_dim // 2)
+            kept = np.arange(geometry.num_pairs) < rotated
+            return RopeTable(kept * own / float(parameters.get("factor", 1.0)))
+    return RopeTable(own)
+
+
+def _yarn(
+    parameters: Mapping[str, Any], geometry: RopeGeometry, context: int, trained: int
+) -> RopeTable:
+    scale = _stated_factor(parameters["factor"], context, trained)
+    attention = parameters.get("attention_factor")
+    mscale, mscale_all_dim = parameters.get("mscale"), parameters.get("mscale_all_dim")
+    if attention is None and scale > 1:
+        # DeepSeek's two weights of the attention temperature. Like transformers, use them only if
+        # both are present and not 0.
+        weights = (mscale, mscale_all_dim) if mscale and mscale_all_dim else (1, 0)
+        above, below = (weight * (temperature(scale) - 1) + 1 for weight in weights)
+        attention = above / below
+    slow = index_ramp(
+        replace(geometry, trained_context=int(trained)),
+        float(parameters.get("beta_fast") or 32),
+        float(parameters.get("beta_slow") or 1),
+        truncate=bool(parameters.get("truncate", True)),
+    )
+    own = geometry.inv_freq()
+    return RopeTable(slow * own / scale + (1 - slow) * own, float(attention or 1))
+
+
+def _stated_factor(factor: Any, context: int, trained: int) -> float:
+    """Return `factor`; if it is None, context / trained, as in transformers."""
+    return context / trained if factor is None else float(factor)
