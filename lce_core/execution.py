@@ -59,8 +59,9 @@ class Execution(BaseModel):
     everything except attention. full: whole layers. offload: whole layers, whose inputs wait in
     host memory. auto: the first of these that fits; after an out-of-memory error the run tries the
     next. true means full, false means none. Results do not depend on the choice."""
-    compile_layers: bool = False
-    """Compile each decoder layer with torch.compile when training on CUDA."""
+    compile_layers: bool = True
+    """Compile each decoder layer with torch.compile when training on CUDA. gradient_checkpointing:
+    offload never compiles."""
     token_graphs: bool = False
     """When a model generates text on CUDA, run each token's forward pass, except attention, as a
     CUDA graph."""

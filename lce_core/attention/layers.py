@@ -44,12 +44,14 @@ def _keep_dtype(stock: Applied) -> Applied:
 
 
 def _rotated(states: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
-    precise = states.to(cos.dtype)
+    # Activation checkpointing requires operations that change no tensor in place.
     pairs = cos.shape[-1] // 2
-    turned = precise * cos
-    turned[..., :pairs].sub_(precise[..., pairs:] * sin[..., :pairs])
-    turned[..., pairs:].add_(precise[..., :pairs] * sin[..., pairs:])
-    return turned.to(states.dtype)
+    first, second = states.to(cos.dtype).split(pairs, dim=-1)
+    turned = (
+        first * cos[..., :pairs] - second * sin[..., :pairs],
+        second * cos[..., pairs:] + first * sin[..., pairs:],
+    )
+    return torch.cat([half.to(states.dtype) for half in turned], dim=-1)
 
 
 # Patch each module once per process.

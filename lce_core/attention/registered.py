@@ -27,6 +27,8 @@ ATTENTION = "lce_scheme"
 _TEMPORARIES = 1 << 29
 """Limit in bytes for the temporary tensors of one layer's attention, without the output (512 MiB).
 The tensors of a single key-value head may exceed the limit, because a head cannot be split."""
+_KERNELS: dict[str, Callable[..., torch.Tensor]] = {}
+"""The kernels used so far, by their import paths."""
 
 
 @over_caches
@@ -102,9 +104,12 @@ def num_parts(inputs: AttentionInputs) -> int:
 
 
 def _kernel(scheme: AttentionScheme) -> Callable[..., torch.Tensor]:
-    module, _, function = scheme.kernel.partition(":")
-    kernel: Callable[..., torch.Tensor] = getattr(importlib.import_module(module), function)
-    return kernel
+    # torch.compile cannot trace an import. The first forward pass of a model is never compiled, so
+    # compiled layers find the kernel here.
+    if scheme.kernel not in _KERNELS:
+        module, _, function = scheme.kernel.partition(":")
+        _KERNELS[scheme.kernel] = getattr(importlib.import_module(module), function)
+    return _KERNELS[scheme.kernel]
 
 
 def _mask(

@@ -27,10 +27,18 @@ _KEPT_BYTES = 1 << 28
 head_dim 128 have one base each."""
 
 
-@lru_cache(maxsize=8)
 def frequencies(table: RopeTable, device: torch.device) -> torch.Tensor:
     """Return the table's inverse frequencies on `device`, float64, in the table's shape."""
-    return torch.from_numpy(table.inv_freq).to(device)
+    # torch.compile cannot trace a cache.
+    return _to_device(table, device) if torch.compiler.is_compiling() else _cached(table, device)
+
+
+def _to_device(table: RopeTable, device: torch.device) -> torch.Tensor:
+    # The copy of so few numbers need not wait for the GPU's earlier work.
+    return torch.from_numpy(table.inv_freq).to(device, non_blocking=True)
+
+
+_cached = lru_cache(maxsize=8)(_to_device)
 
 
 def angles_at(
@@ -96,6 +104,11 @@ class Rotation:
         """
         if not self._table.rotates:
             return states
+        if torch.compiler.is_compiling() and isinstance(positions, slice):
+            # The compiler fuses the cosines with the product, so they are neither split into blocks
+            # nor cached.
+            whole = torch.arange(positions.start or 0, positions.stop, device=states.device)
+            positions = whole // group + shift
         if isinstance(positions, torch.Tensor):
             angles = _cosines_at(self._table, positions.double(), self._precise, self._part)
             return self._turn(states, angles, back=back)
@@ -126,9 +139,14 @@ class Rotation:
         sin = self._of_heads(angles[1], states.shape[1])
         pairs = cos.shape[-1]
         halves = states[..., : 2 * pairs].unflatten(-1, (2, pairs)).to(cos.dtype)
-        turned = halves * cos
-        turned[..., 0, :].addcmul_(halves[..., 1, :], sin, value=1 if back else -1)
-        turned[..., 1, :].addcmul_(halves[..., 0, :], sin, value=-1 if back else 1)
+        if torch.is_grad_enabled() and states.requires_grad:
+            # Activation checkpointing requires operations that change no tensor in place.
+            signed = torch.stack((sin, -sin) if back else (-sin, sin), dim=-2)
+            turned = torch.addcmul(halves * cos, halves.flip(-2), signed)
+        else:
+            turned = halves * cos
+            turned[..., 0, :].addcmul_(halves[..., 1, :], sin, value=1 if back else -1)
+            turned[..., 1, :].addcmul_(halves[..., 0, :], sin, value=-1 if back else 1)
         rotated: torch.Tensor = turned.flatten(-2).to(states.dtype)
         if 2 * pairs == states.shape[-1]:
             return rotated

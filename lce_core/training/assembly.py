@@ -7,10 +7,12 @@ out of the optimiser, the EMA and the resume points.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
+from torch import nn
 
 from lce_core.data.packing import PackedRows
 from lce_core.devices import resolve_dtype
@@ -23,7 +25,7 @@ from lce_core.study.plugin_folders import add_plugin_folders
 from lce_core.training.lora import add_lora
 from lce_core.training.loss_model import LossModel
 from lce_core.training.recomputation import enable
-from lce_core.training.sharding import build_on_main, shard
+from lce_core.training.sharding import build_on_main, decoder_layers, shard
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -53,6 +55,8 @@ class Parts:
     model: PreTrainedModel
     module: LossModel
     extended: ExtendedModel | None
+    layers: Sequence[nn.Module]
+    """The model's decoder layers."""
 
     @property
     def kernel(self) -> str:
@@ -93,6 +97,8 @@ def build(job: TrainingJob, base: LanguageModel, device: torch.device) -> Parts:
     extended = None if method is None else _extend(job, base, method, model, device)
     # Autocast only helps fp32 weights; with bf16 weights all products are in bf16 already.
     precise = job.state_dtype == torch.float32
+    # List the layers before they are sharded, which changes their class.
+    layers = decoder_layers(model)
     module = LossModel(model, job.training.precision if precise else "fp32", job.kept)
     if sharded:
         shard(module, model, device)
@@ -100,7 +106,7 @@ def build(job: TrainingJob, base: LanguageModel, device: torch.device) -> Parts:
         module.to(device)
     enable(model, job.kept)
     module.train()
-    return Parts(model, module, extended)
+    return Parts(model, module, extended, layers)
 
 
 def _extend(

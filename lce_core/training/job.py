@@ -58,7 +58,8 @@ class TrainingJob(BaseModel):
     gradient_checkpointing: Checkpointing = "auto"
     states: Literal["fp32", "bf16"] | None = None
     """Precision of weights, gradients and moments if the study allows both; None means fp32."""
-    compile_layers: bool = False
+    compile_layers: bool = True
+    """Compile each decoder layer with torch.compile on CUDA."""
     plugin_folders: tuple[Path, ...] = ()
 
     @property

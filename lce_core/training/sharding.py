@@ -91,6 +91,7 @@ def shard(module: nn.Module, model: PreTrainedModel, device: torch.device) -> No
 
 
 def decoder_layers(model: PreTrainedModel) -> list[nn.Module]:
+    """List the decoder layers of a model that is not sharded yet."""
     names = set(model._no_split_modules or ())
     return [part for part in model.modules() if type(part).__name__ in names]
 

@@ -37,7 +37,7 @@ from lce_core.training.ema import ExponentialMovingAverage
 from lce_core.training.lora import merged
 from lce_core.training.loss_log import LossLog
 from lce_core.training.schedule import learning_rate, row_seeds, rows_of_step, share
-from lce_core.training.sharding import decoder_layers, gathered, local
+from lce_core.training.sharding import gathered, local
 from lce_core.training.states.adamw import RoundedAdamW
 from lce_core.training.states.gradient_sums import GradientSums
 from lce_core.training.telemetry import Telemetry
@@ -87,7 +87,7 @@ class Trainer:
         self.sharded = job.is_sharded(self.device)
         parts = build(job, self.base, self.device)
         model, module, self.extended = parts.model, parts.module, parts.extended
-        self.kernel, self.lora = parts.kernel, parts.lora
+        self.kernel, self.lora, self._layers = parts.kernel, parts.lora, parts.layers
         length = sequence_length(job, self.extended)
         self.telemetry = Telemetry(
             job, self.base, self.device, length, all_weights=self.lora is None
@@ -241,8 +241,9 @@ class Trainer:
         # them to the host.
         wanted = self.job.compile_layers and self.job.kept != "offload"
         if wanted and self.device.type == "cuda":
-            for layer in decoder_layers(self.model):
-                layer.compile()
+            for layer in self._layers:
+                # All rows have one length, and passes have at most two numbers of rows.
+                layer.compile(dynamic=False)
         return loss
 
     def _clip(self) -> float:

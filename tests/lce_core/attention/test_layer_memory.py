@@ -48,7 +48,7 @@ def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(rotation, "_KEPT", rotation._Kept())
     with torch.no_grad():
         yield
-    rotation.frequencies.cache_clear()
+    rotation._cached.cache_clear()
     flash._band.cache_clear()
 
 

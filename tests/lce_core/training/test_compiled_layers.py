@@ -1,0 +1,142 @@
+"""Strategy: the layers that the trainer builds run uncompiled, then compiled without a code
+generator (backend aot_eager), which computes the same operations. Both must agree to the last bit,
+and torch must trace each layer as one graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch._C._distributed_c10d import HashStore
+from torch._dynamo.utils import counters
+
+from lce_core.contracts.tiny_models import BASES, LENGTHS
+from lce_core.execution import Execution
+from lce_core.methods import METHODS
+from lce_core.training.assembly import Parts, build
+from lce_core.training.job import TrainingJob
+from lce_core.training.recomputation import Kept
+from lce_core.training.trainer import Trainer
+from tests.support.extended_models import method
+from tests.support.training_jobs import BASE
+
+# torch's tracer causes warnings and hides them, which fails where warnings are errors.
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]
+CPU = torch.device("cpu")
+LENGTH = 128
+"""Tokens in a row; a multiple of the length of the pieces that landmark trains on."""
+KINDS = {"yarn": "frequencies", "clex": "learned", "harpe": "per head"} | {
+    name: name for name in ("landmark", "longlora")
+}
+"""One method for each way in which training differs, and the name of the way."""
+over_kept = pytest.mark.parametrize("kept", ["none", "attention", "full"])
+
+
+@pytest.fixture
+def one_process() -> Iterator[None]:
+    """A process group that contains only this process."""
+    dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+@pytest.fixture(autouse=True)
+def _fresh_compiler() -> Iterator[None]:
+    torch.compiler.reset()
+    counters.clear()
+    yield
+    torch.compiler.reset()
+
+
+def _job(make_job: Any, name: str, kept: Kept, **changes: Any) -> TrainingJob:
+    identity = METHODS.parse({"name": name, **METHODS.load(name).examples[-1]}, "method").identity()
+    given = {"method": identity, "target_context": 512, "gradient_checkpointing": kept}
+    job: TrainingJob = make_job({"precision": "bf16"}, **given, row_length=LENGTH, **changes)
+    return job
+
+
+def _gradients(job: TrainingJob, parts: Parts) -> dict[str, torch.Tensor]:
+    """Return the loss and the gradients of a pass over two rows."""
+    ids, weights = np.arange(2 * LENGTH).reshape(2, -1), np.ones((2, LENGTH), np.float32)
+    assert parts.extended is not None
+    if parts.extended.inserter:
+        ids, weights = parts.extended.inserter.pieces(ids, weights)
+    parts.extended.begin_rows(np.arange(len(ids), dtype=np.uint64))
+    parts.module.zero_grad()
+    loss = parts.module(torch.from_numpy(ids), torch.from_numpy(weights))
+    loss.backward()
+    found = {"loss": loss.detach()}
+    for parameter_name, parameter in parts.module.named_parameters():
+        if parameter.grad is not None:
+            grad: Any = parameter.grad
+            found[parameter_name] = (grad.to_local() if job.sharding == "shard" else grad).clone()
+    return found
+
+
+def _check(job: TrainingJob) -> None:
+    parts = build(job, BASE, CPU)
+    expected = _gradients(job, parts)
+    assert len(parts.layers) == BASE.shape.num_layers
+    for layer in parts.layers:
+        layer.compile(backend="aot_eager", dynamic=False)
+    found = _gradients(job, parts)
+    assert counters["stats"]["unique_graphs"] == 1
+    assert not counters["graph_break"]
+    assert found.keys() == expected.keys()
+    for name, tensor in expected.items():
+        assert torch.equal(found[name], tensor), name
+
+
+def test_there_is_a_method_for_each_way_to_train() -> None:
+    def way(name: str) -> tuple[object, ...]:
+        one, geometry = method(name), BASES[0].geometry
+        table = one.rope_table(geometry, LENGTHS)
+        scheme = one.training_attention(geometry, LENGTHS)
+        insertion = one.insertion(geometry) is not None
+        return type(scheme), table.inv_freq.ndim, one.rotary is not None, insertion
+
+    def trains(name: str) -> bool:
+        scheme = method(name).training_attention(BASES[0].geometry, LENGTHS)
+        return scheme is None or scheme.differentiable
+
+    assert {way(name) for name in METHODS.names() if trains(name)} == {*map(way, KINDS)}
+
+
+@over_kept
+@pytest.mark.parametrize("name", KINDS)
+def test_a_layer_is_one_graph_and_computes_the_same(make_job: Any, name: str, kept: Kept) -> None:
+    _check(_job(make_job, name, kept))
+
+
+@pytest.mark.parametrize(("name", "kept"), [("yarn", "attention"), ("harpe", "full")])
+def test_a_sharded_layer_is_one_graph_and_computes_the_same(
+    make_job: Any, one_process: None, monkeypatch: pytest.MonkeyPatch, name: str, kept: Kept
+) -> None:
+    # A single process never shards by itself.
+    monkeypatch.setattr(TrainingJob, "is_sharded", lambda job, device: True)
+    _check(_job(make_job, name, kept, sharding="shard"))
+
+
+@pytest.mark.parametrize("sharded", [False, True])
+def test_training_on_a_gpu_compiles_every_layer_after_the_first_pass(
+    make_job: Any, one_process: None, monkeypatch: pytest.MonkeyPatch, *, sharded: bool
+) -> None:
+    monkeypatch.setattr(TrainingJob, "is_sharded", lambda job, device: sharded)
+    compiled: list[nn.Module] = []
+    monkeypatch.setattr(nn.Module, "compile", lambda layer, **_: compiled.append(layer))
+    trainer = Trainer(make_job({"precision": "bf16"}), CPU)
+    trainer.device = torch.device("cuda")  # only _forward reads it from here on
+    tokens, weights = torch.zeros(2, LENGTH, dtype=torch.int64), torch.ones(2, LENGTH)
+    decoder: Any = trainer.model.base_model
+    for _ in range(2):
+        trainer._forward(tokens, weights)
+        assert compiled == [*decoder.layers]
+
+
+def test_layers_are_compiled_unless_switched_off() -> None:
+    assert Execution.model_validate({"home": "h"}).compile_layers
