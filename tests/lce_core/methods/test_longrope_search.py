@@ -32,6 +32,7 @@ from lce_core.extension.extending import extend
 from lce_core.methods import METHODS, Method
 from lce_core.methods.longrope.search import FactorSearch, critical_pairs
 from lce_core.rope import ContextLengths, RopeGeometry
+from lce_core.runners import Runner
 from lce_core.study.step_kinds import SearchSpec, step_cost
 from tests.support.architectures import save
 from tests.support.cells import TOY
@@ -296,6 +297,28 @@ def test_a_study_computes_cells_with_the_factors_found(tmp_path: Path) -> None:
     assert [row["search"] for row in rows] == [search.id]
     assert json.loads(rows[0]["parameters"]) == {"long_factors": factors}
     assert rows[0]["loss"] == record.result["loss"]
+
+
+def test_a_step_that_was_killed_continues_in_the_next_run(tmp_path: Path) -> None:
+    small, reports = study(tmp_path), []
+
+    def report(event: Any) -> None:
+        reports.append(event)
+        if len([one for one in reports if one.get("total") == 8 + 4 * 6]) == 11:
+            raise Killed
+
+    small.store.prepare()
+    steps = [*small.plan.steps.values()]
+    search = next(step for step in steps if step.kind == SearchSpec.kind)
+    runner = Runner(small.store, small.execution, report)
+    for step in steps[: steps.index(search)]:
+        runner.ensure(step)
+    with pytest.raises(Killed):
+        runner.ensure(search)
+    stored = (small.store.home / "progress" / search.id / TRIALS_FILE).read_text()
+    assert len(stored.splitlines()) == 11
+    small.run()
+    assert (small.store.path(search) / TRIALS_FILE).read_text().startswith(stored)
 
 
 def study(folder: Path, method: Any = None) -> Small:
