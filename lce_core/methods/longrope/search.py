@@ -11,8 +11,8 @@ critical pair. From this pair on, factors take values from s to 2 s. Faster pair
 base is changed so that the critical pair has its factor. The search tries all critical pairs from
 the one with ten periods in the trained context to the one with a single period.
 
-Source: Ding et al. 2024, arXiv:2402.13753, section 3.3; Shang et al. 2025, arXiv:2502.20082,
-section 3.2, algorithms 1 and 2, appendix B.
+Source: Ding et al. 2024, arXiv:2402.13753, section 3.2, table 4; Shang et al. 2025,
+arXiv:2502.20082, section 3.2, algorithms 1 and 2, appendix B.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from lce_core.rope import ContextLengths, RopeGeometry
 
 PARAMETER = "long_factors"
 _BEYOND = 1.25
-"""Largest factor of the search guided by perplexity, divided by the extension (table 1)."""
+"""Largest factor of a search guided by perplexity, divided by the extension (table 4)."""
 _BEYOND_CRITICAL = 2.0
-"""Largest factor of the search guided by needles, divided by the extension (algorithm 2)."""
+"""Largest factor of a search guided by needles, divided by the extension (algorithm 2)."""
 _PERIODS = 10
 """Periods in the trained context of the first pair that may be the critical one (algorithm 1)."""
 _ATTEMPTS = 20
