@@ -119,8 +119,8 @@ PHI3_SHORT = (
 METHOD = LongRope
 SOURCE = Source(
     paper="arXiv:2402.13753",
-    place="section 3.2, equation 3, table 4; section 3.2 of arXiv:2502.20082; attention factor of the"
-    " Phi-3 models",
+    place="section 3.2, equation 3, table 4; section 3.2 of arXiv:2502.20082; attention factor of"
+    " the Phi-3 models",
     reference="https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/"
     "modeling_rope_utils.py; https://github.com/microsoft/LongRoPE",
     differs="the first tokens of a text are interpolated like all others: their number (n-hat) is"
