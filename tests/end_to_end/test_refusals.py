@@ -38,6 +38,7 @@ def test_a_study_without_its_data_is_refused_and_keeps_its_results(
         (["run", "toy", "--plugins", "absent"], "absent, which is not a folder"),
         (["run", "toy", "--slots", "0"], "slots"),
         (["fetch", "hub:a/b@main"], "revision: got 'main'; expected the 40 hex digits"),
+        (["fetch", "datasets:a/b@main"], "got datasets:a/b@main; expected"),
         (["rope", "inspect", "pi", "--model", "hub_model"], "neither a label nor a repository"),
         (["sql", "SELECT 1"], "lce run STUDY"),
     ],

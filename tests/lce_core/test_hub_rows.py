@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from huggingface_hub import constants
 
+from flows.request import compile_request
 from flows.settings import DATA_FOLDER, named_folders
 from lce_core.benchmarks._data import DataSet, Table
 from lce_core.benchmarks._essays import ESSAYS, essays
@@ -27,6 +28,7 @@ from lce_core.benchmarks.ruler_v2 import _questions
 from lce_core.benchmarks.short_context import data as short_context
 from lce_core.corpora import CORPORA
 from lce_core.errors import SpecError, UnavailableError
+from lce_core.execution import Execution
 from lce_core.hub import RowsAddress, rows_address
 from tests.support.data.fixture_data import fixture_folders
 from tests.support.data.short_context_rows import made_up, subjects
@@ -218,6 +220,31 @@ def test_a_folder_corpus_reads_fetched_rows(stored: Any) -> None:
     assert all(parts)
     assert sorted(d.text for part in parts for d in part) == sorted(row["text"] for row in rows)
     assert len(corpus.digest(folders)) == 64
+
+
+def test_a_plan_names_the_command_that_fetches_missing_rows(stored: Any, tmp_path: Path) -> None:
+    study = tmp_path / "study.yaml"
+    study.write_text(
+        """
+study: rows
+hypothesis: none
+target_context: 256
+train_tokens: 8192
+corpus: local_text
+base_models: [toy_llama]
+methods: [none]
+benchmarks: [{name: perplexity_documents, lengths: [256], data_sets: [pg19], domains: []}]
+seeds: [0]
+""",
+        encoding="utf-8",
+    )
+    folders = {"pg19": Path(f"{SET}:books:test")}
+    execution = Execution(home=tmp_path / "home", data_folders=folders)
+    (cell,) = compile_request(str(study), execution).plan.cells
+    assert f"run `lce fetch {SET}:books:test` while connected to the hub" in str(cell.unavailable)
+    stored("books", "test", [{"text": "word " * 400}])
+    (cell,) = compile_request(str(study), execution).plan.cells
+    assert cell.unavailable is None
 
 
 def test_a_fetched_task_of_longbench_is_the_file_with_these_rows(
