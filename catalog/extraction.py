@@ -7,6 +7,7 @@ and counts as damaged, so that one bad file does not break the catalog.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Container, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -252,6 +253,7 @@ def _study_rows(plans: list[Row]) -> Iterator[Row]:
                 "base_note": plan.get("base_notes", {}).get(base),
                 "looks": plan.get("looks"),
                 "match": plan.get("match", "tokens"),
+                "arguments": shlex.join(plan.get("arguments", [plan["study"]])),
             }
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
-from flows.settings import open_study
+from flows.settings import open_study, shipped_studies
 from lce_core.execution import Execution
 from lce_core.store.artifacts import Store
 from lce_core.store.file_facts import FileFacts
@@ -25,6 +26,21 @@ class Request:
     """The plan with all seeds of all methods."""
     where: str
     """The study's file as error messages name it: NAME.yaml if shipped, else the path."""
+
+    def arguments(self) -> list[str]:
+        """Return the arguments of `lce run` that compute this study, with absolute paths."""
+        execution = self.execution
+        shipped = self.study in shipped_studies()
+        found = [self.study if shipped else str(Path(self.study).absolute())]
+        for folder in execution.plugin_folders:
+            found += ["--plugins", str(folder)]
+        for option, folders in (
+            ("--data-folder", execution.data_folders),
+            ("--model-folder", execution.model_folders),
+        ):
+            for name, folder in sorted(folders.items()):
+                found += [option, f"{name}={folder}"]
+        return found
 
 
 def compile_request(study: str, execution: Execution) -> Request:

@@ -182,5 +182,5 @@ def _saved(work: Work, store: Store) -> Work:
             "note: hypothesis, expectations or looks have changed since the last look;"
             " earlier looks do not count"
         )
-    store.studies.save_plan(name, plan, request.where)
+    store.studies.save_plan(name, {**plan, "arguments": request.arguments()}, request.where)
     return replace(work, notes=tuple(notes))

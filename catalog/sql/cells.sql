@@ -8,6 +8,7 @@ SELECT
     base_note,
     looks,
     match,
+    arguments,
     (SELECT count(*) FROM store.cell c
      WHERE c.study = s.study AND c.base_model = s.base_model) AS num_cells,
     (SELECT count(*) FROM store.cell c
@@ -28,6 +29,8 @@ COMMENT ON COLUMN studies.looks IS
     'Numbers of seeds after which the study tests its expectations; NULL if it tests them only after all seeds.';
 COMMENT ON COLUMN studies.match IS
     'Training budget that is equal for all tuned methods: tokens, or flops.';
+COMMENT ON COLUMN studies.arguments IS
+    'Arguments of lce run that compute the study: its name or file, and folders of plug-ins, data and models.';
 COMMENT ON COLUMN studies.num_cells IS 'Number of the study''s planned cells on this base model.';
 COMMENT ON COLUMN studies.num_done IS
     'Number of the study''s cells on this base model that are done.';

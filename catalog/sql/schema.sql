@@ -26,7 +26,8 @@ CREATE TABLE store.study (
     trained_context BIGINT,
     base_note VARCHAR,
     looks BIGINT[],
-    match VARCHAR NOT NULL
+    match VARCHAR NOT NULL,
+    arguments VARCHAR NOT NULL
 );
 COMMENT ON TABLE store.study IS 'Studies as last planned, one row per base model.';
 

@@ -41,7 +41,8 @@ def origin(contents: Contents) -> str:
     commands = [
         *(f"git checkout {commit}" for commit in list(commits)[-1:]),
         "make .venv/installed",  # this target exists in older commits as well
-        f".venv/bin/lce run {contents.study}",
+        "export LCE_HOME=$PWD/lce-home-again  # a new home, so that everything is computed again",
+        f".venv/bin/lce run {contents.studies[0]['arguments']}",
         f".venv/bin/lce sql \"FROM scores WHERE study = '{contents.study}'\"",
     ]
     rows = "".join(map(_environment, contents.environments))

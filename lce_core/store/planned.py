@@ -92,6 +92,10 @@ def read_plan(file: Path) -> dict[str, Any]:
         _require(training, _TRAINING)
     for comparison in plan["expects"]:
         _require(comparison, _COMPARISON)
+    if "arguments" in plan:
+        _require(plan, {"arguments": list})
+        for argument in plan["arguments"]:
+            _require({"arguments": argument}, {"arguments": str})
     if "looks" in plan:
         _require(plan, {"looks": list})
         for number in plan["looks"]:

@@ -38,6 +38,7 @@ class StudyFolders:
     def save_plan(self, study: str, plan: Mapping[str, Any], source: str) -> None:
         """Save a study's plan, which the catalog reads, and its study file's path (`source`).
 
+        The key `arguments` of the plan has the arguments of `lce run` that compute the study.
         If the hypothesis or an expectation is new, register it with the time and the number of
         results that the study already has.
         """

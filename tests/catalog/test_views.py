@@ -61,7 +61,7 @@ def views() -> Iterator[Any]:
         for base_model in ("toy", "other"):
             fill(
                 connection, "study", study="s", hypothesis="h", target_context=200,
-                base_model=base_model, trained_context=100, match="tokens",
+                base_model=base_model, trained_context=100, match="tokens", arguments="s",
             )  # fmt: skip
         fill(connection, "environment", environment="e", host="h")
         position = 0

@@ -78,6 +78,7 @@ def written(
     study = {
         "study": "s", "hypothesis": hypothesis, "target_context": 512, "base_model": BASE_MODEL,
         "trained_context": trained, "looks": looks and list(looks), "match": "tokens",
+        "arguments": "s",
     }  # fmt: skip
     rows: dict[str, list[dict[str, Any]]] = {"study": [study]}
     if expects:

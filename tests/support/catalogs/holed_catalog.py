@@ -52,6 +52,7 @@ def written(folder: Path, drawn: list[list[Cell]]) -> Path:
                 "base_model": "toy_llama",
                 "trained_context": 128,
                 "match": "tokens",
+                "arguments": name,
             }
         )
         for position, cell in enumerate(cells):
