@@ -13,13 +13,30 @@ from lce_core.export.stock_form import StockForm, stock_form
 from lce_core.methods import METHODS, Method
 from lce_core.models import MODELS, LanguageModel
 from lce_core.registry import Plugin
+from lce_core.study.cost import attention_flops
 from lce_core.study.recipes import Recipe, load_recipe, recipe_names
+from lce_core.study.step_cost import (
+    cached_tokens,
+    evaluation_cost,
+    keys_of_last,
+    relative_attention,
+)
 
 _METHODS_HEAD = """# Methods
 
 Generated from the files in `lce_core/methods`. An entry of a study's `methods` has the method's
 name as `name`, and its parameters as further keys. Tables of papers in the catalog use the same
 names. Lengths are in tokens.
+
+Costs are computed for Llama-2-7B, extended from 4,096 to 32,768 tokens, with default parameters:
+
+- *prompt at 2x, 4x, 8x*: attention FLOPs of a prompt of 8,192, 16,384 and 32,768 tokens, as a share
+  of those of full causal attention. At 32,768 tokens full attention is {share:.0%} of all FLOPs.
+- *training*: the same for training rows of 32,768 tokens; "-" for methods that are not trained.
+- *new token*: share of the 32,768 cached keys that a generated token reads.
+- *cache*: tokens in the key-value cache per token of text. Keys that no query reads stay in it.
+- *export*: `rope_type` with which unmodified transformers computes the method, or the reason why
+  `lce export` refuses ([all parameters](exports.md)).
 """
 
 _BENCHMARKS_HEAD = """# Benchmarks
@@ -45,13 +62,43 @@ _COST_HELD_OUT = 1 << 20
 def methods_markdown() -> str:
     """Return a page with a table of all methods, then a section for each."""
     loaded = {name: METHODS.load(name) for name in METHODS.names()}
+    model = MODELS.load("llama2_7b")()
+    full = evaluation_cost(model, METHODS.load("none")(), _EXPORT_TARGET, 1, _EXPORT_TARGET).flops
+    attention = attention_flops(model.shape, model.geometry, _EXPORT_TARGET / 2)
+    costs = ("prompt at 2x", "4x", "8x", "training", "new token", "cache")
+    columns = ("method", "family", "attention", "trains", *costs, "export", "paper")
     rows = [
-        f"| [`{name}`](#{name}) | {' | '.join(properties(method))} | {method.source.paper} |"
-        for name, method in loaded.items()
+        (f"[`{name}`](#{name})", *properties(one), *_costs(one, model), one.source.paper)
+        for name, one in loaded.items()
     ]
-    table = ["| method | family | attention | trains | paper |", "|---|---|---|---|---|", *rows]
+    table = [
+        f"| {' | '.join(columns)} |",
+        f"|---|---|---|---|{'--:|' * len(costs)}---|---|",
+        *(f"| {' | '.join(row)} |" for row in rows),
+    ]
     sections = [_method(name, method) for name, method in loaded.items()]
-    return "\n".join([_METHODS_HEAD, *table, "", "\n\n".join(sections), ""])
+    head = _METHODS_HEAD.format(share=attention / full)
+    return "\n".join([head, *table, "", "\n\n".join(sections), ""])
+
+
+def _costs(plugin: type[Method], model: LanguageModel) -> Iterator[str]:
+    """Yield the table entries of a method from its prompts' attention FLOPs to its export."""
+    given = any(field.is_required() for field in plugin.model_fields.values())
+    method = METHODS.parse(
+        {"name": plugin.plugin_name, **(plugin.examples[0] if given else {})}, "EXAMPLES"
+    )
+    target, trained = _EXPORT_TARGET, model.geometry.trained_context
+    for times in (2, 4, 8):
+        yield f"{relative_attention(model, method, target, times * trained):.2f}"
+    yield (
+        "-"
+        if method.training == "none"
+        else f"{relative_attention(model, method, target, target, training=True):.2f}"
+    )
+    yield f"{keys_of_last(model, method, target, target) / target:.2f}"
+    yield f"{cached_tokens(model, method):.2f}"
+    shown = "depends on its parameters" if given else _exported(method, model)
+    yield shown.partition(",")[0] if shown.startswith("`") else shown
 
 
 def _method(name: str, method: type[Method]) -> str:

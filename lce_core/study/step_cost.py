@@ -113,6 +113,20 @@ def evaluation_cost(
     return StepCost(tokens, tokens * sum(_forward(model, method, target, length, training=False)))
 
 
+def relative_attention(
+    model: LanguageModel, method: Method, target: int, length: int, *, training: bool = False
+) -> float:
+    """Return the attention FLOPs of a sequence of `length` tokens, as a share of full attention."""
+    attention = _forward(model, method, target, length, training=training)[1]
+    return attention / attention_flops(model.shape, model.geometry, length / 2)
+
+
+def cached_tokens(model: LanguageModel, method: Method) -> float:
+    """Return the number of tokens in the key-value cache per token of text."""
+    insertion = method.insertion(model.geometry)
+    return 1.0 if insertion is None else insertion.block / (insertion.block - 1)
+
+
 def decoding_cost(
     model: LanguageModel,
     method: Method,
@@ -135,7 +149,7 @@ def decoding_cost(
     batch = 1 if half else max(1, min(answers.number, int(_BATCH_TOKENS / length)))
     generated = answers.number * (answers.longest - 1)
     passes = math.ceil(answers.number / batch) * (answers.longest - 1)
-    keys = _keys_of_last(model, method, target, length + answers.longest / 2)
+    keys = keys_of_last(model, method, target, length + answers.longest / 2)
     weights, element = matmul_parameters(model.shape, model.geometry), 2 if half else 4
     read = matmul_parameters(model.shape, model.geometry, num_tokens=batch)
     cached = keys * cache_elements(model.shape, model.geometry)
@@ -148,7 +162,7 @@ def decoding_cost(
     )
 
 
-def _keys_of_last(model: LanguageModel, method: Method, target: int, length: float) -> float:
+def keys_of_last(model: LanguageModel, method: Method, target: int, length: float) -> float:
     """Return the number of keys to which the last token of a sequence of this length attends."""
     lengths = ContextLengths(model.geometry.trained_context, target, request=round(length))
     schemes = _schemes(model, method, lengths, training=False)
