@@ -11,8 +11,6 @@ from catalog.comparisons.samples import Cell, Method, grouped
 from lce_core.statistics.holm import holm
 from lce_core.statistics.rank_agreement import RankAgreement, perplexity_agreement
 
-PERPLEXITIES = ("perplexity", "perplexity_documents")
-"""Benchmarks that measure perplexity. The first one evaluated at a length orders the methods."""
 FEWEST = 3
 """Minimum number of methods for a rank correlation."""
 
@@ -33,10 +31,11 @@ def perplexity_agreements(cells: list[Cell]) -> Iterator[dict[str, Any]]:
 
 def _rows(cells: list[Cell]) -> Iterator[dict[str, Any]]:
     for planned in grouped(cells, lambda c: c.eval_length):
-        of_losses = [one for one in planned if one.benchmark in PERPLEXITIES]
-        name = min((one.benchmark for one in of_losses), default=None)
-        losses = _means([cell for cell in of_losses if cell.benchmark == name])
-        others = [cell for cell in planned if cell.benchmark not in PERPLEXITIES]
+        # The alphabetically first benchmark with perplexities at a length orders the methods.
+        texts = {cell.benchmark for cell in planned if cell.unit == "perplexity"}
+        name = min(texts, default=None)
+        losses = _means([cell for cell in planned if cell.benchmark == name])
+        others = [cell for cell in planned if cell.benchmark not in texts]
         kind = {cell.method: (cell.exact_attention, cell.method_family) for cell in planned}
         for of_benchmark in grouped(others, lambda c: c.benchmark):
             scores = _means(of_benchmark)

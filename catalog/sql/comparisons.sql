@@ -522,16 +522,16 @@ SELECT
     d.value
 FROM benchmark_by_length d
 JOIN benchmark_by_length p USING (study, base_model, method, frozen, eval_length)
-WHERE starts_with(p.benchmark, 'perplexity') AND d.higher_is_better
+WHERE p.unit = 'perplexity' AND d.higher_is_better
     AND p.value IS NOT NULL AND d.value IS NOT NULL AND p.has_usual_tasks AND d.has_usual_tasks
--- `perplexity` if the study has it, else `perplexity_documents`
+-- The alphabetically first benchmark with perplexities, such as `perplexity`.
 QUALIFY p.benchmark = min(p.benchmark) OVER (PARTITION BY d.study, d.base_model, d.eval_length)
 ORDER BY d.study, d.base_model, d.eval_length, d.benchmark, d.method, d.frozen;
 
 COMMENT ON VIEW perplexity_vs_downstream IS
     'Perplexity and downstream score of each method at the same length: the points behind perplexity_agreement.';
 COMMENT ON COLUMN perplexity_vs_downstream.perplexity IS
-    'Mean over tasks and seeds of the benchmark perplexity or, if the study does not evaluate that at this length, perplexity_documents; lower is better.';
+    'Mean over tasks and seeds of the alphabetically first benchmark that measures perplexity at this length; lower is better.';
 COMMENT ON COLUMN perplexity_vs_downstream.benchmark IS
     'Registered name of the downstream benchmark.';
 COMMENT ON COLUMN perplexity_vs_downstream.value IS

@@ -4,7 +4,7 @@ CREATE VIEW overview AS
 WITH longest AS (
     SELECT study, max(eval_length) AS longest_length
     FROM store.cell
-    WHERE benchmark IN ('perplexity', 'needle', 'passkey')
+    WHERE kind IN ('text', 'retrieval')
     GROUP BY study
 ),
 shown AS (
@@ -17,7 +17,7 @@ shown AS (
     FROM benchmark_by_length b
     JOIN longest l USING (study)
     WHERE b.eval_length = l.longest_length
-        AND b.benchmark IN ('perplexity', 'needle', 'passkey')
+        AND b.kind IN ('text', 'retrieval')
 ),
 means AS (
     SELECT study, base_model, method, frozen,
@@ -129,7 +129,7 @@ COMMENT ON COLUMN overview.passkey_longest IS
 COMMENT ON COLUMN overview.target_context IS
     'Context length in tokens at which the study compares its methods; cells has the one that each method extends to.';
 COMMENT ON COLUMN overview.longest_length IS
-    'Longest length, in tokens, at which the study evaluates perplexity, needle or passkey; NULL without these benchmarks.';
+    'Longest length, in tokens, at which the study evaluates a benchmark of kind text or retrieval; NULL without such benchmarks.';
 COMMENT ON COLUMN overview.num_missing IS
     'Number of the method''s cells at all lengths that failed or are not computed yet.';
 COMMENT ON COLUMN overview.num_unavailable IS
@@ -137,7 +137,7 @@ COMMENT ON COLUMN overview.num_unavailable IS
 COMMENT ON COLUMN overview.value_of_done IS
     'Mean over the cells that are done, by name, for the benchmarks of which cells are missing; not comparable with other means.';
 COMMENT ON COLUMN overview.value_by_benchmark IS
-    'Mean of every benchmark at the target context by its name, and of perplexity, needle and passkey at longest_length by name_longest; without benchmarks of which cells are missing.';
+    'Mean of every benchmark at the target context by its name, and of those of kind text or retrieval at longest_length by name_longest; without benchmarks of which cells are missing.';
 COMMENT ON COLUMN overview.missing IS
     'Status, cells and reason of everything behind value_by_benchmark that is not done; NULL if all is done.';
 COMMENT ON COLUMN overview.task_set IS

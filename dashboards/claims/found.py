@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from dashboards.claims import wording
 from dashboards.claims.claim import Claim
@@ -12,17 +12,20 @@ from dashboards.claims.leaders import leaders
 from dashboards.claims.pairs import pairs
 from dashboards.claims.views import PERPLEXITY, Views, read_views, with_more_tasks
 from lce_core import formats
+from lce_core.kinds import Kind
 from lce_core.study.variants import variant_in_words
 
 if TYPE_CHECKING:
     import duckdb
 
-_FIRST = (PERPLEXITY, "passkey", "needle", "ruler", "longbench")
-"""Benchmarks in the order of the papers' overviews; all others follow alphabetically."""
+_KINDS = (None, *get_args(Kind))
+"""Claims of text come first, those of learning last. Plans of earlier versions state no kind."""
 
 
 def claims(connection: duckdb.DuckDBPyConnection, study: str) -> list[Claim]:
-    """Return every claim of a study, by base model, benchmark, length and topic ("best" first).
+    """Return every claim of a study, by base model, kind, benchmark, length and topic.
+
+    Perplexity is the first text, and "best" the first topic.
 
     Args:
       connection: the catalog, opened by `catalog.queries.open_catalog`.
@@ -33,13 +36,13 @@ def claims(connection: duckdb.DuckDBPyConnection, study: str) -> list[Claim]:
     """
     views = read_views(connection, study)
     found = _marked([*pairs(views), *leaders(views), *_orders(views), *_lengths(views)], views)
-    place = {name: number for number, name in enumerate(_FIRST)}
     topics = ("best", "base", "order", "length", "pair")
     return sorted(
         found,
         key=lambda one: (
             one.base_model,
-            place.get(one.benchmark, len(place)),
+            _KINDS.index(one.kind),
+            one.benchmark != PERPLEXITY,
             one.benchmark,
             one.eval_length or 0,
             topics.index(one.topic),

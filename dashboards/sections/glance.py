@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import get_args
 
 from dashboards.charts.heat_map import BenchmarkColumns, Field, HeatMap, heat_map_svg
 from dashboards.charts.strip import strip_svg
@@ -12,11 +13,11 @@ from dashboards.contents import Contents, Row, select
 from dashboards.families import NO_EXTENSION, Family, Variant, controls, families
 from dashboards.figure import Table, figure
 from lce_core import formats
+from lce_core.kinds import Kind
 from lce_core.study.variants import weights_label
 
-MEASURES = ("perplexity", "retrieval", "reasoning", "understanding")
-"""Heat maps in this order: perplexities of running text, then the kinds of benchmarks with scores.
-Many-shot learning has a section of its own."""
+MEASURES = ("perplexity", *[kind for kind in get_args(Kind) if kind != "text"])
+"""Heat maps in this order: perplexities of running text, then kinds of benchmarks with scores."""
 WORST = 1.5
 """Perplexities of at least this many times the best in their column have the worst colour."""
 PADDING = 42.0

@@ -7,7 +7,7 @@ WITH shown AS (
     JOIN studies t USING (study, base_model)
     WHERE s.study = $study AND s.value IS NOT NULL
         AND s.eval_length > coalesce(t.trained_context, 0)
-        AND s.kind <> 'learning' AND (s.kind <> 'text' OR s.unit = 'perplexity')
+        AND (s.kind <> 'text' OR s.unit = 'perplexity')
 )
 SELECT a.base_model, a.method, a.frozen, a.measure,
     avg(

@@ -23,7 +23,6 @@ from lce_core.errors import SpecError
 from lce_core.statistics.designs import Design, detectable_difference
 from lce_core.statistics.power import ALPHA, detectable_tau, fewest
 from lce_core.statistics.rank_agreement import FEWEST_METHODS
-from lce_core.study.expectation import PERPLEXITIES
 from lce_core.study.plan import PlannedCell, StudyPlan
 from lce_core.study.pricing.device_types import DEVICE_TYPES
 from lce_core.study.step_kinds import CellSpec
@@ -256,6 +255,8 @@ def cheapest(group: Group, costs: Costs, target: float, ratio: float) -> tuple[i
 
 def rank_claims(plan: StudyPlan) -> Iterator[dict[str, Any]]:
     """Yield each expected rank agreement, with the number of methods and the detectable tau."""
+    benchmarks = [entry.benchmark for entry in plan.study.benchmarks]
+    texts = {one.plugin_name for one in benchmarks if one.unit == "perplexity"}
     for one in plan.study.comparisons():
         if one["expected"] != "predicts":
             continue
@@ -268,7 +269,7 @@ def rank_claims(plan: StudyPlan) -> Iterator[dict[str, Any]]:
                 and (cell.base_model, cell.eval_length) == where
                 and cell.benchmark in names
             }
-            for names in (PERPLEXITIES, {one["benchmark"]})
+            for names in (texts, {one["benchmark"]})
         )
         both = losses & scores
         exact = [one for one in both if one[2]]

@@ -14,7 +14,6 @@ from lce_core.benchmarks._base import (
     CellRequest,
     CellResult,
     Form,
-    Kind,
     Profile,
     Sample,
     Score,
@@ -39,6 +38,7 @@ from lce_core.benchmarks._prompted.retrieval import (
 from lce_core.benchmarks._text.benchmark import TextBenchmark, TextForm
 from lce_core.data.sequences import Sequences
 from lce_core.evidence import calls
+from lce_core.kinds import Kind
 from lce_core.registry import Examples, Registry, Source
 
 __all__ = [

@@ -19,6 +19,7 @@ from lce_core.benchmarks._data import DataSet
 from lce_core.data.sequences import Answers, Sequences
 from lce_core.errors import SpecError
 from lce_core.evaluation.loss_cache import LossCache
+from lce_core.kinds import Kind
 from lce_core.models import LanguageModel
 from lce_core.progress import Progress, no_progress
 from lce_core.registry import Plugin
@@ -34,11 +35,6 @@ if TYPE_CHECKING:
 Profile = Literal["faithful", "clean", "fast", "tiny"]
 """Variant of a benchmark. "faithful" reproduces the papers' scripts, "clean" avoids their known
 flaws, "fast" is "clean" with fewer samples, and "tiny" has tasks that toy models can learn."""
-
-Kind = Literal["text", "retrieval", "reasoning", "understanding", "learning"]
-"""Ability that a benchmark measures: the loss on running "text", "retrieval" of stated facts,
-"reasoning" over several facts, "understanding" of documents, or "learning" from examples in the
-prompt. Reports group benchmarks by kind."""
 
 
 @dataclass(frozen=True)

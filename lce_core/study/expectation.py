@@ -30,7 +30,6 @@ MAX_COMPARISONS = 10_000
 expand, because the plan file stores each comparison."""
 MAX_SAYS = 500
 """Maximum characters of an entry's `says` or `claim`."""
-PERPLEXITIES = {"perplexity", "perplexity_documents"}
 _MAX_NAME = 100
 _MARGIN = re.compile(r"(\d+(?:\.\d+)?) (%|accuracy|nats)")
 _UNITS = {"accuracy": "accuracy", "perplexity": "%", "nats": "nats"}
@@ -225,7 +224,7 @@ def comparisons(
         named = [entry.base_model] if entry.base_model else base_models
         for other in entry.others or (None,):
             lengths = (
-                _predicted_lengths(where, entry, evaluated)
+                _predicted_lengths(where, entry, evaluated, units)
                 if other is None
                 else _shared_lengths(where, entry, by_variant, other)
             )
@@ -248,8 +247,11 @@ def comparisons(
                 }
 
 
-def _predicted_lengths(where: str, entry: Expectation, evaluated: Evaluated) -> Sequence[int]:
+def _predicted_lengths(
+    where: str, entry: Expectation, evaluated: Evaluated, units: Mapping[str, str]
+) -> Sequence[int]:
     """Return the lengths at which the study evaluates both perplexity and the benchmark."""
+    texts = {name for name, unit in units.items() if unit == "perplexity"}
     losses, scores = (
         {
             length
@@ -257,7 +259,7 @@ def _predicted_lengths(where: str, entry: Expectation, evaluated: Evaluated) -> 
             for asked in evaluated[name].values()
             for length, _ in asked
         }
-        for names in (PERPLEXITIES, {entry.benchmark} - PERPLEXITIES)
+        for names in (texts, {entry.benchmark} - texts)
     )
     both = losses & scores
     return _lengths(where, entry, both, "both perplexity and an accuracy")

@@ -201,7 +201,7 @@ def check_overview(catalog: Path, drawn: list[list[Cell]]) -> None:
     columns, found = run_query(catalog, "FROM overview")
     shown = [dict(zip(columns, row, strict=True)) for row in found]
     for number, cells in enumerate(drawn):
-        longest = max((c.eval_length for c in cells if c.benchmark != "ruler"), default=None)
+        longest = max((c.eval_length for c in cells), default=None)
         for (method, frozen), whole in by(cells, "method", "frozen").items():
             (row,) = (
                 row
@@ -211,9 +211,7 @@ def check_overview(catalog: Path, drawn: list[list[Cell]]) -> None:
             )
             means = by(whole.cells, "benchmark", "eval_length")
             named = {b: m for (b, length), m in means.items() if length == TARGET} | {
-                f"{b}_longest": m
-                for (b, length), m in means.items()
-                if length == longest and b != "ruler"
+                f"{b}_longest": m for (b, length), m in means.items() if length == longest
             }
             for benchmark in TASKS:
                 for name in (benchmark, f"{benchmark}_longest"):

@@ -1,7 +1,7 @@
 """Benchmarks of plug-in folders appear in overview, glance, depths and claims by their kind alone.
 
-The catalog has two benchmarks that are not shipped, `first_number` (retrieval) and `sums`
-(reasoning), beside perplexity.
+No benchmark of the catalog is shipped: `own_text` (a perplexity), `first_number` (retrieval),
+`sums` (reasoning) and `lessons` (learning).
 """
 
 from __future__ import annotations
@@ -24,15 +24,17 @@ METHODS = {"none": 0.0, "pi": 0.25, "yarn": 0.75}
 def catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
     cells = []
     for method, share in METHODS.items():
-        for length in (128, 512):
+        for length in (128, 512, 1024):
             right = [float(index < share * 40) for index in range(40)]
             cells += [
-                Answered(method, True, 0, "perplexity", "code", length, [5.0 - share] * 40,
-                         5.0 - share, unit="perplexity"),
+                Answered(method, True, 0, "own_text", "code", length, [5.0 - share] * 40,
+                         5.0 - share, unit="perplexity", kind="text"),
                 Answered(method, True, 0, "first_number", "single", length, right, share,
                          depths=[25.0 * (index % 5) for index in range(40)], kind="retrieval"),
                 Answered(method, True, 0, "sums", "two", length, right, share,
                          depths=[1.5 * index for index in range(40)], kind="reasoning"),
+                Answered(method, True, 0, "lessons", "shots_3", length, right, share,
+                         kind="learning"),
             ]  # fmt: skip
     return written(tmp_path_factory.mktemp("own") / "catalog.duckdb", cells)
 
@@ -43,10 +45,23 @@ def contents(catalog: Path) -> Contents:
 
 
 def test_the_overview_has_their_means_at_the_target_context(catalog: Path) -> None:
-    _, rows = run_query(catalog, "SELECT method, value_by_benchmark FROM overview")
-    assert {method: (means["first_number"], means["sums"]) for method, means in rows} == {
-        method: (share, share) for method, share in METHODS.items()
-    }
+    columns = "method, value_by_benchmark, longest_length"
+    _, rows = run_query(catalog, f"SELECT {columns} FROM overview")
+    for method, means, longest in rows:
+        share = METHODS[method]
+        own = {"first_number": share, "sums": share, "lessons": share, "own_text": 5.0 - share}
+        longer = {f"{name}_longest": own[name] for name in ("first_number", "own_text")}
+        assert (means, longest) == (own | longer, 1024)
+
+
+def test_any_perplexity_orders_the_methods(catalog: Path) -> None:
+    _, rows = run_query(
+        catalog,
+        "SELECT DISTINCT benchmark, kendall FROM perplexity_agreement WHERE eval_length = 512",
+    )
+    assert dict(rows) == {"first_number": 1.0, "sums": 1.0, "lessons": 1.0}
+    _, points = run_query(catalog, "SELECT DISTINCT benchmark FROM perplexity_vs_downstream")
+    assert {name for (name,) in points} == dict(rows).keys()
 
 
 def test_each_kind_has_a_heat_map_and_a_share_of_comparisons_won(contents: Contents) -> None:
@@ -56,9 +71,10 @@ def test_each_kind_has_a_heat_map_and_a_share_of_comparisons_won(contents: Conte
         "perplexity",
         "retrieval",
         "reasoning",
+        "learning",
     ]
     won = {(row["measure"], row["method"]): row["won"] for row in contents.standing}
-    for measure in ("perplexity", "retrieval", "reasoning"):
+    for measure in ("perplexity", "retrieval", "reasoning", "learning"):
         assert [won[measure, method] for method in METHODS] == [0.0, 0.5, 1.0]
 
 
@@ -71,5 +87,6 @@ def test_only_depths_on_a_grid_of_whole_per_cents_have_a_picture(contents: Conte
 def test_the_headline_names_the_best_at_text_and_at_another_kind(catalog: Path) -> None:
     with open_catalog(catalog) as connection:
         found = claims(connection, "s")
-    assert {one.kind for one in found} == {"text", "retrieval", "reasoning"}
+    kinds = ["text", "retrieval", "reasoning", "learning"]
+    assert list(dict.fromkeys(one.kind for one in found)) == kinds
     assert [one.kind for one in headline(found)][:2] == ["text", "retrieval"]

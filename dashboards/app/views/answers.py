@@ -34,7 +34,8 @@ def page(chosen: Chosen) -> None:
         return
     row = st.container(horizontal=True)
     tasks = {_name(one): (one["benchmark"], one["task"]) for one in answered}
-    first = next((n for n, one in enumerate(tasks.values()) if one[0] == "needle"), 0)
+    kinds = {_name(one): one["kind"] for one in answered}
+    first = next((n for n, name in enumerate(tasks) if kinds[name] == "retrieval"), 0)
     name = row.selectbox(
         "Benchmark", list(tasks), first, key="asked", bind="query-params", width=250
     )

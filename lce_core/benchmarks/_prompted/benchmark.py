@@ -18,7 +18,6 @@ from lce_core.benchmarks._base import (
     CellRequest,
     CellResult,
     Form,
-    Kind,
     Profile,
     Sample,
     Score,
@@ -35,6 +34,7 @@ from lce_core.benchmarks._prompted.retrieval import (
     text_answers,
 )
 from lce_core.data.sequences import Answers, Sequences
+from lce_core.kinds import Kind
 from lce_core.models import LanguageModel
 from lce_core.statistics.estimates import Estimate, mean_estimate
 

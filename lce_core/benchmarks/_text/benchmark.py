@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from lce_core.benchmarks._base import Benchmark, CellRequest, Form, Kind, Profile, Sample
+from lce_core.benchmarks._base import Benchmark, CellRequest, Form, Profile, Sample
 from lce_core.benchmarks._data import DataSet
 from lce_core.benchmarks._text.documents import (
     DATA_SETS,
@@ -24,6 +24,7 @@ from lce_core.benchmarks._text.documents import (
 from lce_core.data.sequences import Sequences
 from lce_core.errors import SpecError, UnavailableError
 from lce_core.evaluation.windows import Windows
+from lce_core.kinds import Kind
 from lce_core.models import LanguageModel
 
 TINY_TOKENS = 16384

@@ -1,0 +1,10 @@
+"""Kinds of benchmarks. This module imports nothing, so that reports can read it without torch."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+Kind = Literal["text", "retrieval", "reasoning", "understanding", "learning"]
+"""Ability that a benchmark measures: the loss on running "text", "retrieval" of stated facts,
+"reasoning" over several facts, "understanding" of documents, or "learning" from examples in the
+prompt. Reports group benchmarks by kind, in this order."""
