@@ -22,8 +22,7 @@ from lce_core.data.held_out import HeldOutText
 from lce_core.data.tokenised import separator_of
 from lce_core.errors import DataError
 from lce_core.evaluation.likelihood import window_scores
-from lce_core.methods import Method, ParameterSearch
-from lce_core.methods._searching import Found, Parameters
+from lce_core.methods import Method, Parameters, ParameterSearch, SearchResult
 from lce_core.models import KeyVocabulary
 from lce_core.progress import Report
 from lce_core.rope import ContextLengths
@@ -107,7 +106,7 @@ def search_parameters(
     progress: Path,
     out: Path,
     report: Report,
-) -> Found:
+) -> SearchResult:
     """Run the search of a method and return its result.
 
     Args:

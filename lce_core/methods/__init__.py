@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from lce_core.attention import AttentionScheme, LayerAttention
 from lce_core.errors import SpecError
 from lce_core.methods._adaptation import LoRA, TokenInsertion
-from lce_core.methods._searching import ParameterSearch
+from lce_core.methods._searching import Parameters, ParameterSearch, SearchResult
 from lce_core.registry import Plugin, Registry
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 from lce_core.store.identity import canonical_json
@@ -33,7 +33,9 @@ __all__ = [
     "LoRA",
     "Method",
     "ParameterSearch",
+    "Parameters",
     "ScaledMethod",
+    "SearchResult",
     "TokenInsertion",
     "TrainingStage",
     "request_table",
@@ -140,7 +142,10 @@ class Method(Plugin):
         return None
 
     def settled(self, found: Mapping[str, Any]) -> Self:
-        """Return the method with the parameters that its search found (`Found.parameters`)."""
+        """Return the method with the parameters that its search found.
+
+        `found` is `SearchResult.parameters`.
+        """
         parameters = {**self.model_dump(mode="json", exclude_defaults=True), **found}
         given = {key: value for key, value in parameters.items() if value is not None}
         return type(self).model_validate_json(canonical_json(given, self.plugin_name))

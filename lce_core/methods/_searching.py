@@ -23,7 +23,7 @@ Loss = Callable[[Parameters], float]
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResult:
     """The result of a search."""
 
     parameters: Parameters
@@ -60,5 +60,5 @@ class ParameterSearch(Section):
         """Largest number of parameter values whose loss the search measures."""
 
     @abstractmethod
-    def run(self, geometry: RopeGeometry, lengths: ContextLengths, loss: Loss) -> Found:
+    def run(self, geometry: RopeGeometry, lengths: ContextLengths, loss: Loss) -> SearchResult:
         """Search for the parameters with the lowest loss."""

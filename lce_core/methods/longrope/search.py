@@ -28,7 +28,7 @@ from pydantic import Field, model_validator
 from lce_core.errors import SpecError
 from lce_core.methods._by_parts import WithTemperature
 from lce_core.methods._ntk import ntk_frequencies
-from lce_core.methods._searching import Found, Loss, ParameterSearch
+from lce_core.methods._searching import Loss, ParameterSearch, SearchResult
 from lce_core.rope import ContextLengths, RopeGeometry
 
 PARAMETER = "long_factors"
@@ -98,7 +98,7 @@ class FactorSearch(ParameterSearch):
         """
         return _beginning(self.guide == "needles", geometry, lengths)[-1].factors
 
-    def run(self, geometry: RopeGeometry, lengths: ContextLengths, loss: Loss) -> Found:
+    def run(self, geometry: RopeGeometry, lengths: ContextLengths, loss: Loss) -> SearchResult:
         return _Evolution(self, geometry, lengths, loss).found()
 
 
@@ -116,7 +116,7 @@ class _Evolution:
         if needles:
             self._first = [self._with_random_scale(one) for one in self._first]
 
-    def found(self) -> Found:
+    def found(self) -> SearchResult:
         search = self._search
         population = [tried for one in self._first if (tried := self._try(one))]
         start_loss = min(one.loss for one in population)
@@ -135,7 +135,7 @@ class _Evolution:
             population = parents + [one for one in children if one]
             best.append(min(one.loss for one in population))
         winner = min(self._tried.values(), key=lambda one: one.loss)
-        return Found(
+        return SearchResult(
             parameters={PARAMETER: list(winner.individual.factors), "search": None},
             loss=winner.loss,
             start_loss=start_loss,
