@@ -57,7 +57,7 @@ def test_a_sound_file_keeps_every_check(folder: Path) -> None:
     assert done.exit_code == 0, done.output
     head, *lines = done.stdout.splitlines()
     assert head == "methods/sound_pi"
-    assert len(lines) == 18
+    assert len(lines) == 19
     assert {line[:5] for line in lines} == {"ok   "}
 
 
