@@ -7,8 +7,10 @@ four needles, and the question names another word. The question reads the same i
 
 Metrics: `accuracy` is ONERULER's score: an answer is right if it holds all asked numbers, no other
 number of two or more digits and no "none"; in `niah_none`, if it holds "none". `says_none` is the
-fraction of answers with "none". `choice` and `margin` compare the likelihoods of the right answer
-and of a wrong one: "none", or in `niah_none` a number of the text.
+fraction of answers with "none". `choice` and `margin` compare the likelihoods of the right numbers
+and of others that the text does not hold; in `niah_none` those of "none" and of a number of the
+text. "none" is shorter than a number and therefore likelier in most models, so only differences
+between methods have a meaning there.
 
 The prompt begins the answer, "<Answer>", because a base model does not follow the instruction to
 write this mark. `clean` has 50 prompts per task, `fast` 10.
@@ -62,6 +64,8 @@ NONE = "none"
 NEW_TOKENS = 64
 """Maximum tokens of an answer. Four numbers of seven digits take about 40 tokens if every digit is
 one, more than the 30 tokens that the reference reserves."""
+NUM_ABSENT = 3
+"""Number of wrong answers with which `choice` and `margin` compare the right numbers."""
 BOOK = DataSet("one_ruler_book", ("*.txt",), "github.com/mungg/OneRuler (books/en)")
 
 
@@ -190,11 +194,12 @@ class OneRuler(PromptBenchmark):
         at = [depth for depth, fact in zip(depths, needles, strict=True) if facts[fact] in wanted]
         ids = self.filled(request, lambda count: prompt_text(hidden(count)[0], queries))
         reference = ", ".join(wanted)
+        wrong = [values[0]] if task.absent else absent_numbers(wanted, draw)
         return NumbersPrompt(
             ids,
             reference,
             float(np.mean(at)) if at else None,
-            labels=(reference, values[0][0] if task.absent else NONE),
+            labels=(reference, *map(", ".join, wrong)),
             # No two prompts share a text, so the question is only the last token.
             context_tokens=len(ids) - 1,
             references=wanted,
@@ -205,6 +210,13 @@ def _excerpt(request: CellRequest, streams: list[Stream], rng: np.random.Generat
     ids = random_slice(streams, request.eval_length, rng)
     text = request.tokenizer.decode(ids.tolist(), skip_special_tokens=True)
     return Haystack(str(text), "held-out text")
+
+
+def absent_numbers(wanted: Sequence[str], rng: Random) -> list[list[str]]:
+    """Draw `NUM_ABSENT` lists of as many numbers as `wanted` has, without any of these."""
+    drawn = [draw_item("numbers", rng) for _ in range((NUM_ABSENT + 1) * len(wanted))]
+    others = [number for number in drawn if number not in wanted]
+    return [others[at * len(wanted) : (at + 1) * len(wanted)] for at in range(NUM_ABSENT)]
 
 
 def prompt_text(context: str, queries: Sequence[str]) -> str:

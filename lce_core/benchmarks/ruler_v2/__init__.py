@@ -11,8 +11,8 @@ HotpotQA read these data sets from folders.
 
 Scores are those of the reference, 0 to 1: the fraction of references in the answer, in `qa_*` 1 for
 any of them, in `mv_niah_medium` only in the answer's last paragraph. Where questions are solved,
-the letter in a LaTeX box counts, and the answer ends at a blank line, as the examples do. Text
-before "Answer:" never counts.
+the letter in a LaTeX box counts, and the answer ends at a blank line, as the examples do. In the
+other tasks, text before "Answer:" does not count.
 
 Prompts are those that the reference has for base models: they begin the answer. `clean` has 100
 prompts per task, `fast` 20.

@@ -46,8 +46,17 @@ def test_the_references_are_the_numbers_that_a_reader_finds(task: str) -> None:
         found = {number for key, number in needles if key in asked}
         assert {*prompt.references} == (found or {"none"})
         assert prompt.reference == ", ".join(prompt.references)
-        wrong = {*prompt.labels} - {prompt.reference}
-        assert wrong < {number for _, number in needles} if task == "niah_none" else {"none"}
+        right, *wrong = prompt.labels
+        assert right == prompt.reference
+        if task == "niah_none":
+            (number,) = wrong
+            assert number in dict(needles).values()
+        else:
+            assert len({*wrong}) == 3
+            numbers = [number for label in wrong for number in label.split(", ")]
+            assert len(numbers) == 3 * len(prompt.references)
+            assert not any(number in text for number in numbers)
+            assert {len(label) for label in wrong} == {len(right)}
         assert text.endswith("\n<Answer> List all numbers here </Answer>\n<Answer>")
         assert 0.95 * LENGTH <= len(prompt.ids) + 64 <= LENGTH
         depths.append(prompt.depth)
