@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lce_core.attention import AttentionScheme
+from lce_core.attention import AttentionScheme, LayerAttention
 from lce_core.errors import SpecError
-from lce_core.methods import METHODS, Method
+from lce_core.methods import METHODS, Method, own_layers
 from lce_core.models import MODELS
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 from lce_core.rope.inspection import Head, inspect_frequencies
@@ -30,6 +31,8 @@ class Inspection:
     """Rotated pairs of the unmodified base model at the same lengths."""
     heads: tuple[Head, ...]
     """Rotated pairs with the method: one entry per head, or one entry if all heads share them."""
+    layers: tuple[LayerAttention | None, ...]
+    """Frequencies and attention of each layer that differs; None for all other layers."""
 
     @property
     def changes_frequencies(self) -> bool:
@@ -50,14 +53,11 @@ class Inspection:
         """Sentences about properties of the method that its table of frequencies does not show."""
         notes = []
         if self.scheme is not None:
-            sizes = ", ".join(f"{key} {value}" for key, value in vars(self.scheme).items())
             alone = (
                 "Changes only attention" if self.changes_attention_alone else "Changes attention"
             )
-            summary = (type(self.scheme).__doc__ or "").split("\n", 1)[0].rstrip(".")
-            notes.append(
-                f"{alone}: {summary[0].lower()}{summary[1:]}{f' ({sizes})' if sizes else ''}."
-            )
+            notes.append(f"{alone}: {_summary(self.scheme)}.")
+        notes += self._layer_notes()
         if self.method.rotary is not None:
             notes.append("Learns its frequencies in training; shown are the untrained ones.")
         if self.method.length_dependent(self.geometry, self.lengths):
@@ -68,6 +68,17 @@ class Inspection:
                 f" its square, {self.table.attention_factor**2:.6g}."
             )
         return notes
+
+    def _layer_notes(self) -> list[str]:
+        own: dict[object, tuple[LayerAttention, list[str]]] = {}
+        for index, layer in enumerate(self.layers):
+            if layer is not None:
+                own.setdefault(layer.key, (layer, []))[1].append(str(index))
+        return [
+            f"Layers that differ ({len(numbers)} of {len(self.layers)}; the first layer is 0):"
+            f" {', '.join(numbers)}. {_described(layer)}."
+            for layer, numbers in own.values()
+        ]
 
     def head(self, number: int | None) -> Head | None:
         """Return the rotated pairs of head `number`.
@@ -107,7 +118,8 @@ def inspect_method(
       SpecError: if a name, parameter or length is invalid.
     """
     method = METHODS.parse({"name": name, **_parsed(parameters)}, "lce rope inspect")
-    geometry = MODELS.parse({"name": model}, "--model").geometry
+    base_model = MODELS.parse({"name": model}, "--model")
+    geometry = base_model.geometry
     lengths = ContextLengths(
         geometry.trained_context, target, target if request is None else request
     )
@@ -124,7 +136,23 @@ def inspect_method(
         method.attention(geometry, lengths),
         base,
         tuple(inspect_frequencies(before, table.inv_freq, lengths)),
+        tuple(own_layers(method, geometry, lengths, base_model.shape.num_layers)),
     )
+
+
+def _summary(scheme: AttentionScheme) -> str:
+    sizes = ", ".join(f"{key} {value}" for key, value in vars(scheme).items())
+    summary = (type(scheme).__doc__ or "").split("\n", 1)[0].rstrip(".")
+    return f"{summary[0].lower()}{summary[1:]}{f' ({sizes})' if sizes else ''}"
+
+
+def _described(layer: LayerAttention) -> str:
+    table = layer.table.inv_freq
+    slowest = f"wavelengths up to {math.tau / table.min():,.0f} tokens" if table.all() else ""
+    pairs = f"{(table == 0).sum()} of {table.size} pairs without rotation"
+    rotation = "No rotation" if not layer.table.rotates else slowest.capitalize() or pairs
+    attention = "full attention" if layer.scheme is None else _summary(layer.scheme)
+    return f"{rotation}; {attention}"
 
 
 def _parsed(parameters: Sequence[str]) -> dict[str, Any]:

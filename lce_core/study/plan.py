@@ -16,7 +16,7 @@ from typing import Any
 
 from lce_core.benchmarks import Benchmark, Kind
 from lce_core.errors import SpecError, UnavailableError
-from lce_core.methods import own_layers
+from lce_core.methods import Method, own_layers
 from lce_core.methods._training_positions import row_positions, why_not_skip
 from lce_core.models import LanguageModel
 from lce_core.rope import ContextLengths
@@ -355,8 +355,7 @@ def _check(base_model: LanguageModel, variant: MethodEntry, study: StudySpec, wh
     try:
         variant.method.check(base_model.geometry, lengths)
         # Tables for all layers may be expensive (`harpe` searches bases), so check only own layers.
-        num_layers = base_model.shape.num_layers
-        own_layers(variant.method, base_model.geometry, lengths, num_layers)
+        _check_own_layers(variant.method, base_model, lengths)
     except SpecError as error:
         place = f"{where} ({base_model.known_as}): {error.where}"
         raise error.within(place) from None
@@ -378,6 +377,19 @@ def _check(base_model: LanguageModel, variant: MethodEntry, study: StudySpec, wh
             " own",
             "a method that works with the weights of the base model alone",
             "write `tuned: true` instead, or choose another method",
+        )
+
+
+def _check_own_layers(method: Method, base_model: LanguageModel, lengths: ContextLengths) -> None:
+    """Raise SpecError if a method that changes some layers changes none of this model's."""
+    num_layers = base_model.shape.num_layers
+    own = own_layers(method, base_model.geometry, lengths, num_layers)
+    if type(method).layer is not Method.layer and not any(own):
+        raise SpecError(
+            f"{method.plugin_name}.layer",
+            f"no layer that differs among the model's {num_layers}",
+            "at least one layer with frequencies or attention of its own",
+            "change the parameters that choose the layers",
         )
 
 

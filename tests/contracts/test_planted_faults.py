@@ -187,6 +187,21 @@ METHOD_FAULTS: dict[str, tuple[str, tuple[Change, ...], methods.MethodCheck]] = 
         ),
         methods.check_attention,
     ),
+    "a factor of queries that rises one position late": (
+        "nope_hybrid",
+        (("first + 1, inputs.length + 1", "first, inputs.length"),),
+        methods.check_attention,
+    ),
+    "a factor of queries that starts anew with each call": (
+        "nope_hybrid",
+        (("first + 1, inputs.length + 1", "1, query.shape[2] + 1"),),
+        methods.check_attention,
+    ),
+    "another layer without rotation": (
+        "nope_hybrid",
+        (("(index + 1) % self.every", "(index + 2) % self.every"),),
+        methods.check_evidence,
+    ),
     "other distances in the last layer": (
         "string",
         (("scheme.near - scheme.window\n", "scheme.near - scheme.window - (inputs.layer == 3)\n"),),
