@@ -23,7 +23,7 @@ from lce_core.attention.rotation import Rotation
 from lce_core.contracts.tiny_models import BASES, LENGTHS, TARGET, fits, stock, tokens
 from lce_core.evidence import LLAMA2_7B
 from lce_core.extension.extending import extend
-from lce_core.methods import METHODS
+from lce_core.methods import METHODS, as_stock, layers_of
 from lce_core.models import LanguageModel
 from lce_core.rope import ContextLengths, RopeTable
 from lce_core.training.run import run
@@ -33,8 +33,7 @@ from tests.support.training_jobs import job_maker, losses, packed_rows, silent
 ROTATED_BY_LAYERS = [
     name
     for name in METHODS.names()
-    if method(name).attention(BASES[0].geometry, LENGTHS) is None
-    and method(name).rope_table(BASES[0].geometry, LENGTHS).inv_freq.ndim == 1
+    if as_stock(layers_of(method(name), BASES[0].geometry, LENGTHS, num_layers=2))
 ]
 """Methods whose rotation transformers' own layers carry out."""
 

@@ -113,6 +113,16 @@ def test_stages_that_cannot_be_are_refused(entry: dict[str, Any], message: str) 
         planned(methods=[{"name": "abf_multi_stage", "tuned": True, **entry}])
 
 
+@pytest.mark.parametrize(("every", "changes"), [(2, True), (4, False)])
+def test_a_method_that_would_change_no_layer_is_refused(every: int, *, changes: bool) -> None:
+    entry = {"name": "nope_hybrid", "tuned": True, "every": every}
+    if changes:
+        assert finetunes(planned(methods=[entry], seeds=[0]))
+        return
+    with pytest.raises(SpecError, match="no layer that differs among the model's 2"):
+        planned(methods=[entry])
+
+
 def finetunes(plan: StudyPlan) -> dict[str, Step]:
     """The fine-tuning runs of the plan's one seed by the name of their variant."""
     runs = [step for step in plan.steps.values() if step.kind == "finetune"]

@@ -20,7 +20,7 @@ from catalog.queries import run_query
 from dashboards.report import report_page
 from flows.settings import make_execution
 from lce_core.errors import SpecError
-from lce_core.methods import METHODS
+from lce_core.methods import METHODS, Method
 from lce_core.runners import Runner
 from lce_core.store.artifacts import Store
 from lce_core.store.records import Record
@@ -46,7 +46,12 @@ STUDY: dict[str, Any] = TINY | {
         {"name": "perplexity", "profile": "tiny", "lengths": [128], "domains": ["code"]}
     ],
 }
-TRAINABLE = [name for name in WITH_DEFAULTS if METHODS.load(name).training != "none"]
+TRAINABLE = [
+    name
+    for name in WITH_DEFAULTS
+    if METHODS.load(name).training != "none" and METHODS.load(name).layer is Method.layer
+]
+"""Methods whose defaults suit the toy model, whose two layers are too few for some."""
 LORA = {"name": "longlora", "tuned": True}
 SHORT = {"name": "yarn", "tuned": True, "train_length": 128, "train_positions": "pose"}
 
