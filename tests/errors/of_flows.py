@@ -177,12 +177,6 @@ def prefect_server() -> Any:
     return Service(**fields)  # type: ignore[arg-type]
 
 
-@provokes(ServiceError, "prefect.yaml")
-def _(place: Place) -> None:
-    place.patch.setattr(services, "_ROOT", place.folder)
-    services._deploy(place.folder, prefect_server())
-
-
 provokes(ServiceError, "no-such-command", slow=True)(
     lambda place: services._prefect(place.folder, prefect_server(), "no-such-command")
 )
