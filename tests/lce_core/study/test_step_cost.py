@@ -6,7 +6,7 @@ Shapes are those of the base models' configurations; the steps are those of smal
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import yaml
@@ -24,11 +24,12 @@ from lce_core.attention.schemes import (
     ShiftedSparse,
 )
 from lce_core.data.sequences import Answers, Sequences
-from lce_core.methods import METHODS
+from lce_core.methods import METHODS, LayerAttention, Method
 from lce_core.models import MODELS
+from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 from lce_core.store.steps import Step
 from lce_core.study.plan import compile_study
-from lce_core.study.step_cost import StepCost, decoding_cost
+from lce_core.study.step_cost import StepCost, decoding_cost, evaluation_cost
 from lce_core.study.step_kinds import CellSpec, spec_of, step_cost
 from lce_core.study.study_file import load_study
 
@@ -158,6 +159,31 @@ def test_sequences_of_several_lengths_cost_what_each_of_them_costs(tmp_path: Pat
 LLAMA_WEIGHTS = 32 * (4 * 4096**2 + 3 * 4096 * 11008) + 4096 * 32000
 LLAMA_CACHE = 2 * 32 * 4096
 """Numbers that a token keeps in the key-value cache of Llama-2-7B."""
+
+
+def test_attention_costs_the_mean_over_layers_that_differ() -> None:
+    class Sliding(Method):
+        plugin_name: ClassVar[str] = "sliding"
+
+        def layer(
+            self, index: int, geometry: RopeGeometry, lengths: ContextLengths
+        ) -> LayerAttention | None:
+            scheme = LambdaShaped(window=1024, num_global=1)
+            return LayerAttention(RopeTable(geometry.inv_freq()), scheme) if index % 8 else None
+
+    model, none, length = MODELS.load("llama2_7b")(), METHODS.load("none")(), 8192
+    full = evaluation_cost(model, none, length, 1, length).flops
+    found = evaluation_cost(model, Sliding(), length, 1, length).flops
+    window = 512 / 8 + 1024 * 7 / 8  # mean keys in the first 1,024 tokens and in the others
+    of_key = 4 * 4096  # per layer: products of a query with a key and of a weight with a value
+    saved = 28 * of_key * (length / 2 - window)
+    assert full - found == pytest.approx(saved, rel=0.002)  # without the first token
+    answers = Answers(1, 2)
+    one, other = (
+        decoding_cost(model, method, length, answers, length - 1.0, "bf16").flops
+        for method in (none, Sliding())
+    )
+    assert one - other == pytest.approx(28 * of_key * (length - 1024), rel=0.002)
 
 
 def answered(method: str, answers: Answers, length: float, precision: str = "bf16") -> Any:
