@@ -33,7 +33,7 @@ class DroPE(Method):
 METHOD = DroPE
 SOURCE = Source(
     paper="arXiv:2512.12167",
-    place="section 4",
+    place="abstract",
     reference="https://github.com/SakanaAI/DroPE/tree/260a8bb9f4fda0673266ddfee7668915aade8b33",
     differs="the reference can also add norms of queries and keys, and replace the factor of all"
     " scores by one number (`softmax_scale`); its training settings use neither by default, and"
