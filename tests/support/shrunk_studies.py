@@ -122,7 +122,10 @@ def _brief(study: dict[str, Any]) -> dict[str, Any]:
         "training": {**study["training"], "tokens_per_step": step},
         "methods": methods,
         "benchmarks": [
-            {**entry, **{key: 1 for key in ("num_samples", "trials") if key in entry}}
+            {
+                **entry,
+                **{key: 1 for key in ("num_samples", "num_contexts", "trials") if key in entry},
+            }
             for entry in map(_mapping, study["benchmarks"])
         ],
         "evaluation": {"held_out_tokens": 4096},
