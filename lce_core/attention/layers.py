@@ -20,6 +20,8 @@ from typing import Any
 
 import torch
 
+from lce_core.rope.architectures import ARCHITECTURES
+
 Applied = Callable[..., tuple[torch.Tensor, torch.Tensor]]
 
 
@@ -62,5 +64,6 @@ def keep_precision(model_type: str) -> None:
     Args:
       model_type: `model_type` of config.json, a key of `lce_core.rope.architectures.ARCHITECTURES`.
     """
-    module: Any = importlib.import_module(f"transformers.models.{model_type}.modeling_{model_type}")
+    folder = ARCHITECTURES[model_type].module or model_type
+    module: Any = importlib.import_module(f"transformers.models.{folder}.modeling_{folder}")
     module.apply_rotary_pos_emb = _keep_dtype(module.apply_rotary_pos_emb)

@@ -119,16 +119,21 @@ def _mask(
     q_offset: int | torch.Tensor,
     mask_function: Callable[..., Any],
     attention_mask: torch.Tensor | None,
+    local_size: int | None = None,
     **kwargs: Any,  # noqa: ARG001 - sizes and flags that transformers passes to all
 ) -> None:
     """Return None, because attention schemes need no mask.
+
+    `local_size` is the window of the masks that a model with sliding layers makes. Its mask for
+    full layers, of the same pass, shows whether documents are packed.
 
     Raises:
       SpecError: if there is padding, a row has several documents, or the number of keys is not the
         number of tokens so far.
     """
     padded = attention_mask is not None and not bool(attention_mask.all())
-    if padded or mask_function is not causal_mask_function:
+    packed = mask_function is not causal_mask_function and local_size is None
+    if padded or packed:
         raise SpecError(
             "attention mask",
             "padding" if padded else "packed documents",

@@ -94,9 +94,11 @@ class RequestRotary(nn.Module):
             )
 
     def forward(
-        self, x: torch.Tensor, position_ids: torch.Tensor
+        self, x: torch.Tensor, position_ids: torch.Tensor, _layer_type: str | None = None
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Return cosine and sine (batch or 1, tokens, rotary_dim).
+
+        Models with two kinds of layers pass the kind; `extend` gives them the identity for both.
 
         Both are at least float32, and layers rotate in this dtype (`lce_core.attention.layers`).
         With `identity` or `stock_precision` they have the dtype of `x`; with `identity` their shape

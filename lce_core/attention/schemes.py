@@ -31,6 +31,25 @@ class FullCausal(AttentionScheme):
 
 
 @dataclass(frozen=True)
+class SlidingWindow(AttentionScheme):
+    """The last `window` tokens at their true distance: the local layers of a base model."""
+
+    window: int
+    """Number of recent tokens that each query sees, its own token included."""
+
+    kernel: ClassVar[str] = "lce_core.attention.sliding:sliding_window"
+    differentiable: ClassVar[bool] = True
+    uses_flash: ClassVar[bool] = False
+
+    def distance(self, query: int, key: int) -> int | None:
+        """Return query - key within the window, and None for all other keys."""
+        return query - key if 0 <= query - key < self.window else None
+
+    def mean_keys(self, length: float) -> float:
+        return _in_windows(length, self.window, 0)
+
+
+@dataclass(frozen=True)
 class LambdaShaped(AttentionScheme):
     """A window of recent tokens, and the first tokens at a constant distance."""
 

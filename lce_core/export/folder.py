@@ -141,6 +141,10 @@ def _configuration(source: Mapping[str, Any], form: StockForm, dtype: str) -> di
     config = {key: value for key, value in source.items() if key not in _OLD_KEYS}
     config |= {key: stated[key] for key in _OF_CONFIGURATION if key in stated}
     config["rope_parameters"] = stated
+    given = source.get("rope_parameters") or {}
+    if "sliding_attention" in given:
+        # The base model's own settings for its layers with a sliding window stay.
+        config["rope_parameters"] = {**given, "full_attention": stated}
     config["rope_scaling"] = None if stated["rope_type"] == "default" else older
     config["max_position_embeddings"] = form.context
     config["dtype"] = dtype

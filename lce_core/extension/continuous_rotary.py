@@ -78,7 +78,9 @@ class ContinuousRotary(RequestRotary):
         assert positions is None, "the scale of a row determines its positions"
         self._seeds = seeds
 
-    def forward(self, x: Tensor, position_ids: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(
+        self, x: Tensor, position_ids: Tensor, _layer_type: str | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Return cosine and sine (batch or 1, tokens, rotary_dim), as RequestRotary does.
 
         In training mode after `begin_rows`, each row has its own frequencies and positions. All

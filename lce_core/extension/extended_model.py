@@ -22,7 +22,7 @@ from lce_core.attention.cache import PreallocatedCache, RaggedCache
 from lce_core.attention.registered import ATTENTION
 from lce_core.attention.rotary import RequestRotary
 from lce_core.attention.rotation import check_heads
-from lce_core.attention.schemes import FullCausal
+from lce_core.attention.schemes import FullCausal, SlidingWindow
 from lce_core.attention.stock import STOCK
 from lce_core.attention.token_graphs import Recorder, TokenGraphs
 from lce_core.errors import SpecError, UnavailableError
@@ -30,6 +30,7 @@ from lce_core.extension.insertion import Inserter
 from lce_core.extension.kernels import HALF
 from lce_core.methods import Method, as_stock, begins_alike, layers_of
 from lce_core.methods._training_positions import row_positions, why_not_skip
+from lce_core.models import LocalLayers
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ class ExtendedModel:
         training: bool = False,
         inserter: Inserter | None = None,
         positions: TrainPositions = "exact",
+        local: LocalLayers | None = None,
     ) -> None:
         self.model, self.method, self.geometry = model, method, geometry
         self.trained, self.target = geometry.trained_context, target
@@ -64,6 +66,9 @@ class ExtendedModel:
         has none."""
         self._num_layers: int = model.config.num_hidden_layers
         self._positions = positions
+        self._local = local
+        # Gemma 3 divides scores by the square root of this number instead of head_dim.
+        self._score_divisor = getattr(model.config, "query_pre_attn_scalar", geometry.head_dim)
         self._rotary = rotary
         self._hands_layers_over = model.config._attn_implementation in (ATTENTION, STOCK)
         self._graphs: TokenGraphs | None = None
@@ -127,7 +132,7 @@ class ExtendedModel:
         self._rotary.factors = tuple(one.table.attention_factor for one in layers)
         decoder: Any = self.model.model
         for module, own in zip(decoder.layers, layers, strict=True):
-            scaling = self.geometry.head_dim**-0.5 * own.table.attention_factor**2
+            scaling = self._score_divisor**-0.5 * own.table.attention_factor**2
             module.self_attn.scaling = scaling
             module.self_attn.lce_scheme = own.scheme and (own.scheme, own.table)
 
@@ -138,7 +143,12 @@ class ExtendedModel:
 
     def _layers(self, lengths: ContextLengths) -> tuple[LayerAttention, ...]:
         return checked_layers(
-            self.method, self.geometry, lengths, self._num_layers, training=self.training
+            self.method,
+            self.geometry,
+            lengths,
+            self._num_layers,
+            training=self.training,
+            local=self._local,
         )
 
     def cut_back(self, cache: DynamicCache, num_tokens: int) -> None:
@@ -264,12 +274,13 @@ def checked_layers(
     num_layers: int,
     *,
     training: bool,
+    local: LocalLayers | None = None,
 ) -> tuple[LayerAttention, ...]:
     """Return the method's RoPE table and attention scheme of each layer.
 
     Either no layer or every layer has a scheme. Without schemes, all layers use one table and stock
     attention. If layers differ, or the table has one base per head, layers without a scheme get
-    FullCausal.
+    FullCausal. The base model's `local` layers keep their window and frequencies.
 
     Raises:
       SpecError: if a table does not fit the model's heads, or if layers differ and the method
@@ -287,6 +298,13 @@ def checked_layers(
             "the same learned frequencies in all layers",
             "remove `layer` or `rotary` from the method",
         )
+    if local is not None:
+        own = RopeTable(replace(geometry, theta=local.theta, scaling=None).inv_freq())
+        kept = LayerAttention(own, SlidingWindow(local.window))
+        layers = tuple(
+            kept if index in local.layers else layer for index, layer in enumerate(layers)
+        )
+        distinct = {*layers}
     if as_stock(layers):
         return layers
     full = {one: one if one.scheme else replace(one, scheme=FullCausal()) for one in distinct}

@@ -26,7 +26,7 @@ from lce_core.extension.extended_model import ExtendedModel, checked_layers
 from lce_core.extension.insertion import Inserter, reserve_token
 from lce_core.extension.kernels import scheme_kernel, stock_kernel
 from lce_core.extension.learned import make_rotary
-from lce_core.methods import Method
+from lce_core.methods import Method, check_local
 from lce_core.models import LanguageModel
 from lce_core.rope import ContextLengths, RopeGeometry
 from lce_core.rope.architectures import ARCHITECTURES
@@ -89,8 +89,11 @@ def extend(
     keep_precision(model.config.model_type)
     lengths = ContextLengths(geometry.trained_context, target, target)
     method.check(geometry, lengths)
+    local = base_model.shape.local
+    if local is not None:
+        check_local(method, pose=positions == "pose")
     num_layers = model.config.num_hidden_layers
-    layers = checked_layers(method, geometry, lengths, num_layers, training=training)
+    layers = checked_layers(method, geometry, lengths, num_layers, training=training, local=local)
     schemes = {layer.scheme for layer in layers if layer.scheme is not None}
     asked = (device or model.device, compute_dtype or model.dtype, kernel)
     names = {scheme_kernel(scheme, *asked) for scheme in schemes} or {stock_kernel(*asked)}
@@ -116,6 +119,7 @@ def extend(
         training=training,
         inserter=inserter,
         positions=positions,
+        local=local,
     )
 
 
@@ -146,14 +150,15 @@ def _check_model(model: PreTrainedModel, geometry: RopeGeometry) -> None:
             f"a model of type {', '.join(ARCHITECTURES)}",
             "load a model that `lce models` lists",
         )
-    if window := getattr(config, "sliding_window", None):
+    local = ARCHITECTURES[config.model_type].local_theta is not None
+    if not local and (window := getattr(config, "sliding_window", None)):
         raise SpecError(
             f"{type(model).__name__}.sliding_window",
             window,
             "full attention in every layer",
             "load a model without sliding windows",
         )
-    rope = config.rope_parameters
+    rope = config.rope_parameters["full_attention"] if local else config.rope_parameters
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     found = {
         "head_dim": head_dim,

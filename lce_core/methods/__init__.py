@@ -38,6 +38,7 @@ __all__ = [
     "SearchResult",
     "TokenInsertion",
     "TrainingStage",
+    "check_local",
     "request_table",
 ]
 
@@ -221,6 +222,27 @@ def own_layers(
     """Return for each layer its own RoPE table and attention; None for those of the method."""
     given = (method.layer(index, geometry, lengths) for index in range(num_layers))
     return [one and replace(one, table=_on_base(one.table, geometry)) for one in given]
+
+
+def check_local(method: Method, *, pose: bool = False) -> None:
+    """Raise SpecError if the method cannot leave layers with a sliding window unchanged.
+
+    `pose` is True if training rows have the positions of PoSE.
+    """
+    if method.rotary is not None:
+        reason = "a method whose frequencies are trained"
+    elif pose or type(method).training_positions is not Method.training_positions:
+        reason = "training rows whose positions skip"
+    elif type(method).insertion is not Method.insertion:
+        reason = "a method that inserts tokens, which would take places in the windows"
+    else:
+        return
+    raise SpecError(
+        method.plugin_name,
+        f"{reason}, on a model with sliding layers",
+        "a method that changes only layers with full attention",
+        "choose another method, or a base model without sliding layers",
+    )
 
 
 def as_stock(layers: Sequence[LayerAttention]) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lce_core.errors import UnavailableError
-from lce_core.models._weights import read_config_json, require_whole, weights_digest
+from lce_core.models._weights import read_config_json, require_model, require_whole, weights_digest
 from lce_core.registry import Plugin, Registry
 from lce_core.rope import RopeGeometry
 
@@ -28,9 +28,11 @@ __all__ = [
     "HubAddress",
     "KeyVocabulary",
     "LanguageModel",
+    "LocalLayers",
     "ModelShape",
     "Pretraining",
     "read_config_json",
+    "require_model",
     "require_whole",
     "weights_digest",
 ]
@@ -51,6 +53,20 @@ class Experts:
 
 
 @dataclass(frozen=True)
+class LocalLayers:
+    """Layers of a base model with a sliding window and a RoPE base of their own.
+
+    Methods leave these layers unchanged and extend the other ones.
+    """
+
+    layers: tuple[int, ...]
+    """Indices of these layers."""
+    window: int
+    """Number of recent tokens that a token sees there, its own included."""
+    theta: float
+
+
+@dataclass(frozen=True)
 class ModelShape:
     """Sizes from which `lce_core.study.cost` computes a model's FLOPs and memory."""
 
@@ -62,6 +78,7 @@ class ModelShape:
     """True for three MLP matrices (Llama), False for two (Phi)."""
     tied_embeddings: bool = False
     experts: Experts | None = None
+    local: LocalLayers | None = None
 
 
 @dataclass(frozen=True)
@@ -139,9 +156,18 @@ class LanguageModel(Plugin):
     @property
     def note(self) -> str | None:
         """What a table must say about the model besides name and context; None for most models."""
-        if not self.is_known or self.geometry.scaling is None:
+        if not self.is_known:
             return None
-        return f"RoPE already scaled ({self.geometry.scaling.rope_type})"
+        parts = []
+        if (scaling := self.geometry.scaling) is not None:
+            parts.append(f"RoPE already scaled ({scaling.rope_type})")
+        if (local := self.shape.local) is not None:
+            extended = self.shape.num_layers - len(local.layers)
+            parts.append(
+                f"methods extend {extended} of {self.shape.num_layers} layers; the others have a"
+                f" {local.window:,}-token window"
+            )
+        return "; ".join(parts) or None
 
     def resolved(self, folder: Path | None) -> Self:
         """Return the model with known geometry and shape; read config.json if `reads_config`.

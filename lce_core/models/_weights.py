@@ -15,7 +15,9 @@ VERSION = 2
 """Version of the digest's rule, part of the hashed text. Version 1 read only the start and end of
 large files."""
 _SUFFIXES = (".json", ".safetensors", ".model", ".txt", ".jinja")
+_WEIGHTS = "model.safetensors"
 _INDEX = "model.safetensors.index.json"
+_TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")
 
 
 def read_config_json(folder: Path) -> dict[str, Any]:
@@ -93,6 +95,63 @@ def require_whole(folder: Path) -> None:
                 "a complete safetensors file",
                 "copy or download it again",
             ) from error
+
+
+def require_model(folder: Path) -> None:
+    """Check that a folder has all files of a model, before hours of work depend on it.
+
+    All JSON files must parse, a tokenizer must accompany config.json, and the shards must contain
+    the tensors that the index names.
+
+    Raises:
+      DataError: if a file is missing or damaged.
+    """
+    for file in sorted(folder.glob("*.json")):
+        _require_json(file)
+    has_tokenizer = any((folder / name).is_file() for name in _TOKENIZERS)
+    if (folder / "config.json").is_file() and not has_tokenizer:
+        raise DataError(
+            folder,
+            "no tokenizer",
+            f"one of the files {', '.join(_TOKENIZERS)}",
+            "copy the model's tokenizer files there",
+        )
+    require_whole(folder)
+    if not (folder / _INDEX).is_file():
+        if not (folder / _WEIGHTS).is_file():
+            raise DataError(
+                folder,
+                f"neither {_WEIGHTS} nor {_INDEX}",
+                "weights as one safetensors file, or as shards with their index",
+                "copy or download the model again; convert other formats to safetensors",
+            )
+        return
+    from safetensors import safe_open
+
+    stated = json.loads((folder / _INDEX).read_bytes())["weight_map"]
+    for shard in sorted(set(stated.values())):
+        with safe_open(folder / shard, "np") as opened:
+            held = set(opened.keys())
+        lost = sorted(name for name in stated if stated[name] == shard and name not in held)
+        if lost:
+            raise DataError(
+                folder / shard,
+                f"no tensor {lost[0]!r} ({len(lost)} missing)",
+                f"the tensors that {_INDEX} names for this safetensors file",
+                "copy or download it again",
+            )
+
+
+def _require_json(file: Path) -> None:
+    try:
+        json.loads(file.read_bytes())
+    except (OSError, ValueError) as error:
+        raise DataError(
+            file,
+            f"a damaged file ({type(error).__name__}: {error})",
+            "a complete JSON file",
+            "copy or download it again",
+        ) from error
 
 
 def _weight_files(folder: Path) -> Iterator[Path]:

@@ -2,12 +2,13 @@
 
 A supported architecture pairs each element of a head's first half with one of its second half and
 rotates the pairs before attention, after any norm of queries and keys. Every layer attends to all
-earlier tokens through AttentionInterface and divides scores by the square root of head_dim.
+earlier tokens through AttentionInterface and divides scores by the square root of head_dim. Gemma 3
+has its own divisor, and layers with a sliding window, which methods leave unchanged.
 tests/lce_core/extension/test_architectures.py compares each with stock transformers.
 
 Other architectures violate one of these conditions: GLM, Helium and Cohere rotate adjacent
 elements, SmolLM3 leaves layers unrotated, Granite has its own scaling factor, Hunyuan applies a
-norm after the rotation, Gemma 2 and 3 and Olmo 3 use sliding windows. Experts replace only MLPs, so
+norm after the rotation, Gemma 2 and Olmo 3 use sliding windows. Experts replace only MLPs, so
 methods apply to mixtures of experts as to dense models.
 """
 
@@ -36,6 +37,11 @@ class Architecture:
     default_theta: float = 10_000.0
     expert_width: str | None = None
     """Key of the width of an expert's MLP; None if the model has no experts."""
+    local_theta: float | None = None
+    """Default RoPE base of layers with a sliding window, in models that have such layers beside
+    layers with full attention; None for models whose layers are all alike."""
+    module: str | None = None
+    """Folder of the architecture in transformers; None if it has the name of the model type."""
     has_dense_layers: bool = False
     """True if `decoder_sparse_step` and `mlp_only_layers` may give layers a plain MLP instead of
     experts."""
@@ -43,6 +49,13 @@ class Architecture:
 
 ARCHITECTURES = {
     "gemma": Architecture(head_dim_follows=False, tied_embeddings=True),
+    "gemma3_text": Architecture(
+        head_dim_follows=False,
+        tied_embeddings=True,
+        module="gemma3",
+        default_theta=1e6,
+        local_theta=1e4,
+    ),
     "llama": Architecture(all_heads_have_keys=True),
     "mistral": Architecture(slides=True),
     "mixtral": Architecture(default_theta=1e6, expert_width="intermediate_size"),
@@ -54,3 +67,35 @@ ARCHITECTURES = {
     "stablelm": Architecture(partial_rotary_factor=0.25),
 }
 """Supported architectures; keys are the `model_type` of config.json."""
+
+_ADJACENT = "RoPE that pairs elements half a head apart; this model pairs adjacent elements"
+_LATENT = "keys that are cached per head; this model caches a latent (MLA) and rotates part of it"
+_RECURRENT = "softmax attention in every layer; some layers of this model are recurrent or linear"
+_SLIDING = "full attention in every layer; some layers of this model have a sliding window"
+REASONS = {
+    "chatglm": _ADJACENT,
+    "cohere": _ADJACENT,
+    "cohere2": f"{_SLIDING}, others no RoPE",
+    "deepseek_v2": _LATENT,
+    "deepseek_v3": _LATENT,
+    "falcon_mamba": _RECURRENT,
+    "gemma2": f"{_SLIDING}, and scores have a soft cap",
+    "glm": _ADJACENT,
+    "glm4": _ADJACENT,
+    "gpt2": "RoPE; this model has learned position embeddings",
+    "gpt_oss": "a softmax over keys alone; this model adds a learned sink to each head's softmax,"
+    " which no attention scheme of lce includes",
+    "granite": "scores divided by the square root of head_dim; this model has its own factor",
+    "helium": _ADJACENT,
+    "jamba": _RECURRENT,
+    "llama4_text": "one attention for all layers; some layers of this model attend inside chunks,"
+    " others have no RoPE",
+    "mamba": _RECURRENT,
+    "mamba2": _RECURRENT,
+    "minicpm3": _LATENT,
+    "olmo3": _SLIDING,
+    "opt": "RoPE; this model has learned position embeddings",
+    "qwen3_next": _RECURRENT,
+    "smollm3": "RoPE in every layer; some layers of this model have none",
+}
+"""What architectures that methods cannot extend would have to have; keys are `model_type`."""

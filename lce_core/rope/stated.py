@@ -46,6 +46,8 @@ def stated_parameters(config: Mapping[str, Any], where: str) -> dict[str, Any]:
     given = config.get("rope_scaling") or config.get("rope_parameters") or {}
     if not isinstance(given, Mapping):
         given = {"rope_type": given}
+    # Models with two kinds of layers; methods extend those with full attention.
+    given = given.get("full_attention") or given
     stated = {key: value for key, value in given.items() if key != "type"}
     stated.setdefault("rope_type", given.get("type", PLAIN))
     stated.setdefault("rope_theta", config.get("rope_theta", 10000.0))

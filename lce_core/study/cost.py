@@ -13,6 +13,7 @@ batch. Of the experts it reads at most the active ones of each sequence.
 
 from __future__ import annotations
 
+from lce_core.attention.schemes import SlidingWindow
 from lce_core.models import ModelShape
 from lce_core.rope import RopeGeometry
 
@@ -52,7 +53,11 @@ def attention_flops(shape: ModelShape, geometry: RopeGeometry, keys: float) -> f
 
 def forward_flops(shape: ModelShape, geometry: RopeGeometry, length: float) -> float:
     """Return the mean forward FLOPs per token of a causal sequence of `length` tokens."""
-    return 2.0 * matmul_parameters(shape, geometry) + attention_flops(shape, geometry, length / 2)
+    keys = length / 2
+    if local := shape.local:
+        fewer = keys - SlidingWindow(local.window).mean_keys(length)
+        keys -= fewer * len(local.layers) / shape.num_layers
+    return 2.0 * matmul_parameters(shape, geometry) + attention_flops(shape, geometry, keys)
 
 
 def training_flops(shape: ModelShape, geometry: RopeGeometry, length: int) -> float:

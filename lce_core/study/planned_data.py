@@ -8,7 +8,7 @@ from pathlib import Path
 
 from lce_core.corpora import StreamedCorpus
 from lce_core.errors import UnavailableError
-from lce_core.models import LanguageModel, require_whole, weights_digest
+from lce_core.models import LanguageModel, require_model, weights_digest
 from lce_core.store.steps import Step, make_step
 from lce_core.study.spec import StudySpec
 from lce_core.study.step_kinds import HeldOutSpec, RowsSpec, Tokenizer, TokensSpec
@@ -53,7 +53,7 @@ class Base:
 
         Raises:
           SpecError: if the model's architecture supports no method.
-          DataError: if the configuration or a weights file is damaged.
+          DataError: if a file of the model is missing or damaged.
           UnavailableError: if the folder cannot be read or has no weights file.
         """
         try:
@@ -62,7 +62,7 @@ class Base:
             return cls(model, None, str(error))
         if folder is None:
             return cls(known, None, None)
-        require_whole(folder)
+        require_model(folder)
         return cls(known, weights_digest(folder), None)
 
 

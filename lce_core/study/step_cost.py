@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from lce_core.attention import AttentionScheme
+from lce_core.attention.schemes import SlidingWindow
 from lce_core.data.sequences import Answers
 from lce_core.execution import Execution
 from lce_core.methods import Method, own_layers
@@ -172,11 +173,18 @@ def keys_of_last(model: LanguageModel, method: Method, target: int, length: floa
 def _schemes(
     model: LanguageModel, method: Method, lengths: ContextLengths, *, training: bool
 ) -> list[AttentionScheme | None]:
-    """Return the attention scheme of each layer; None for full attention."""
+    """Return the attention scheme of each layer; None for full attention.
+
+    The base model's layers with a sliding window keep it.
+    """
     attention = method.training_attention if training else method.attention
     shared = attention(model.geometry, lengths)
     own = own_layers(method, model.geometry, lengths, model.shape.num_layers)
-    return [shared if layer is None else layer.scheme for layer in own]
+    found = [shared if layer is None else layer.scheme for layer in own]
+    if local := model.shape.local:
+        for index in local.layers:
+            found[index] = SlidingWindow(local.window)
+    return found
 
 
 def _mean(values: Sequence[float]) -> float:

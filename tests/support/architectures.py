@@ -50,14 +50,33 @@ OWN: dict[str, dict[str, Any]] = {
     "stablelm": {"hidden_size": 64, "use_qkv_bias": True, "qk_layernorm": True},
 }
 """By model type: what differs from `SIZES`."""
+GEMMA3: dict[str, Any] = {
+    "num_hidden_layers": 4,
+    "head_dim": 12,
+    "query_pre_attn_scalar": 20,
+    "sliding_window": 5,
+    "layer_types": ["sliding_attention", "full_attention"] * 2,
+}
+"""What a tiny Gemma 3 has besides `SIZES`: heads with a divisor of their own, and layers with a
+window."""
+
+
+def gemma3(rope: dict[str, Any] | None = None, **changes: Any) -> Any:
+    """A random fp32 Gemma 3 whose full layers have these rotary settings."""
+    own = {"rope_type": "default", "rope_theta": 5e4, **(rope or {})}
+    local = {"rope_type": "default", "rope_theta": 1e2}
+    parameters = {"full_attention": own, "sliding_attention": local}
+    return _drawn("gemma3_text", {**SIZES, **GEMMA3, "rope_parameters": parameters, **changes})
 
 
 def random_model(model_type: str, **changes: Any) -> Any:
     """A random fp32 model with attention sharp enough that positions matter."""
     rope = {"rope_type": "default", "rope_theta": 5e4, **changes.pop("rope", {})}
-    config: Any = AutoConfig.for_model(
-        model_type, **{**SIZES, **OWN[model_type], "rope_parameters": rope, **changes}
-    )
+    return _drawn(model_type, {**SIZES, **OWN[model_type], "rope_parameters": rope, **changes})
+
+
+def _drawn(model_type: str, keys: dict[str, Any]) -> Any:
+    config: Any = AutoConfig.for_model(model_type, **keys)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(7)
         model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)

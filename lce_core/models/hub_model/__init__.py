@@ -236,6 +236,11 @@ class HubModel(LoadedModel):
             "rope_theta": facts.theta,
             "partial_rotary_factor": facts.rotary_dim / facts.head_dim,
         }
+        if facts.local is not None:
+            config.rope_parameters = {
+                "full_attention": config.rope_parameters,
+                "sliding_attention": {"rope_type": "default", "rope_theta": facts.local.theta},
+            }
         config.max_position_embeddings = facts.trained_context
         return load_weights(place, dtype, config)
 

@@ -15,10 +15,10 @@ import numpy as np
 from pydantic import BaseModel
 
 from lce_core.errors import DataError, SpecError
-from lce_core.models import Experts, ModelShape, read_config_json
+from lce_core.models import Experts, LocalLayers, ModelShape, read_config_json
 from lce_core.recipe import STRICT
 from lce_core.rope import RopeGeometry, Scaling
-from lce_core.rope.architectures import ARCHITECTURES
+from lce_core.rope.architectures import ARCHITECTURES, REASONS
 from lce_core.rope.stated import PLAIN, stated_parameters, stated_table
 
 Config = Mapping[str, Any]
@@ -47,6 +47,16 @@ class ScalingFacts(BaseModel):
     attention_factor: float = 1.0
 
 
+class LocalFacts(BaseModel):
+    """Layers with a sliding window, which methods leave unchanged; see `LocalLayers`."""
+
+    model_config = STRICT
+
+    layers: tuple[int, ...]
+    window: int
+    theta: float
+
+
 class Facts(BaseModel):
     """Sizes and rotary embedding of a model; part of the identity of a study's base model."""
 
@@ -66,6 +76,7 @@ class Facts(BaseModel):
     trained_context: int
     experts: ExpertFacts | None = None
     scaling: ScalingFacts | None = None
+    local: LocalFacts | None = None
 
     @property
     def geometry(self) -> RopeGeometry:
@@ -89,6 +100,7 @@ class Facts(BaseModel):
             gated_mlp=ARCHITECTURES[self.model_type].gated_mlp,
             tied_embeddings=self.tied_embeddings,
             experts=Experts(**self.experts.model_dump()) if self.experts else None,
+            local=LocalLayers(**self.local.model_dump()) if self.local else None,
         )
 
 
@@ -170,9 +182,30 @@ def facts_of(config: Config, where: str, trained_context: int | None = None) -> 
         "trained_context": trained_context or whole("max_position_embeddings"),
         **experts,
     }
+    if architecture.local_theta is not None:
+        found["local"] = {
+            "layers": tuple(_local_layers(config, layers)),
+            "window": whole("sliding_window"),
+            "theta": _local_theta(config, architecture.local_theta),
+        }
     if (kind := _rope_type(rope)) != PLAIN:
         found["scaling"] = _scaling(config, kind, found, where)
     return found
+
+
+def _local_layers(config: Config, num_layers: int) -> Iterator[int]:
+    """Yield the indices of the layers with a sliding window."""
+    kinds, every = config.get("layer_types"), config.get("sliding_window_pattern", 6)
+    for layer in range(num_layers):
+        if kinds[layer] == _SLIDING if kinds else (layer + 1) % every:
+            yield layer
+
+
+def _local_theta(config: Config, default: float) -> float:
+    stated = config.get("rope_parameters") or {}
+    local = stated.get(_SLIDING) or {}
+    older: float = config.get("rope_local_base_freq", default)
+    return float(local.get("rope_theta", older))
 
 
 def _scaling(config: Config, kind: str, found: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -239,13 +272,28 @@ def _obstacles(config: Config, trained_context: int | None) -> Iterator[tuple[st
         yield from _windows(config)
         yield from _scalings(config, trained_context)
     else:
-        yield "model_type", f"rotary embedding as in {', '.join(ARCHITECTURES)}", ""
+        known = f"rotary embedding and attention as in {', '.join(ARCHITECTURES)}"
+        yield "model_type", REASONS.get(str(config.get("model_type")), known), ""
 
 
 def _windows(config: Config) -> Iterator[tuple[str, str, str]]:
     full = "full attention in every layer, without sliding windows"
-    slides = ARCHITECTURES[config["model_type"]].slides
-    if any(kind != "full_attention" for kind in config.get("layer_types") or ()):
+    architecture = ARCHITECTURES[config["model_type"]]
+    slides = architecture.slides
+    kinds = config.get("layer_types") or ()
+    if architecture.local_theta is not None:
+        for key in ("attn_logit_softcapping", "final_logit_softcapping"):
+            if config.get(key):
+                yield key, "scores and logits without a soft cap", ""
+        if config.get("use_bidirectional_attention"):
+            yield "use_bidirectional_attention", "causal attention", ""
+        if not set(kinds) <= {_FULL, _SLIDING} or (kinds and _FULL not in kinds):
+            yield "layer_types", f"{_SLIDING} and {_FULL}, and some layer with {_FULL}", ""
+        local = (config.get("rope_parameters") or {}).get(_SLIDING) or {}
+        if local.get("rope_type", PLAIN) != PLAIN:
+            yield "rope_parameters", f"unscaled RoPE in layers with {_SLIDING}", ""
+        return
+    if any(kind != _FULL for kind in kinds):
         yield "layer_types", full, ""
     if config.get("use_bidirectional_attention"):
         yield "use_bidirectional_attention", "causal attention", ""
@@ -310,11 +358,17 @@ def _rope_type(rope: Config) -> Any:
 
 
 _ORIGINAL = "original_max_position_embeddings"
+_FULL, _SLIDING = "full_attention", "sliding_attention"
 
 
 def _rope(config: Config) -> Config:
+    """Return the rotary settings of layers with full attention."""
     rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
-    return rope if isinstance(rope, Mapping) else {"rope_type": rope}
+    if not isinstance(rope, Mapping):
+        return {"rope_type": rope}
+    local = ARCHITECTURES[config["model_type"]].local_theta is not None
+    found = rope.get(_FULL, rope) if local else rope
+    return found if isinstance(found, Mapping) else {}
 
 
 def _no_number(where: str, key: str, given: object, expected: str) -> DataError:

@@ -69,7 +69,11 @@ def test_a_published_configuration_gives_the_model_its_authors_describe(tmp_path
 
 VISION = {"vision_config": {"depth": 32}}
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"model_type": "gpt2"}, "'gpt2'; expected a model .*: rotary embedding as in gemma, llama"),
+    ({"model_type": "mine"}, "'mine'; expected .*: rotary embedding and attention as in gemma, "),
+    ({"model_type": "deepseek_v3", "kv_lora_rank": 512}, "caches a latent"),
+    ({"model_type": "gpt_oss"}, "learned sink"),
+    ({"model_type": "llama4_text"}, "attend inside chunks"),
+    ({"model_type": "gemma2", "sliding_window": 4096}, "sliding window, and scores have a soft"),
     ({"model_type": ...}, "model_type: got nothing"),
     ({"model_type": "mistral", "sliding_window": 4096, "use_sliding_window": ...},
      "sliding_window: got 4096; .* full attention .* a Mistral from v0.2 on"),

@@ -28,6 +28,8 @@ def folder(tmp_path: Path) -> Path:
         save_file({f"layer{number}": np.arange(1000.0)}, tmp_path / name)
     names = {f"layer{number}": name for number, name in enumerate(SHARDS)}
     (tmp_path / INDEX).write_text(json.dumps({"weight_map": names}), encoding="utf-8")
+    for name in ("config.json", "tokenizer.json"):
+        (tmp_path / name).write_text("{}", encoding="utf-8")
     return tmp_path
 
 
@@ -65,7 +67,17 @@ def break_the_index(folder: Path) -> None:
     (folder / INDEX).write_text('{"weight_map": 1}', encoding="utf-8")
 
 
+def lose_a_tensor(folder: Path) -> None:
+    save_file({"other": np.arange(1000.0)}, folder / SHARDS[1])
+
+
+def lose_the_index(folder: Path) -> None:
+    (folder / INDEX).unlink()
+
+
 DAMAGES = (
+    lose_a_tensor,
+    lose_the_index,
     cut,
     lengthen,
     lose_a_shard,
@@ -90,5 +102,21 @@ def test_a_plan_names_the_damaged_file_of_a_base_model(
     study = parse_study(yaml.safe_dump(TOY), "toy.yaml")
     compile_study(study, {}, {"toy_llama": folder})
     damage(folder)
-    with pytest.raises(DataError, match=r"safetensors.*copy or download it again"):
+    with pytest.raises(DataError, match=r"safetensors.*copy or download (it|the model) again"):
+        compile_study(study, {}, {"toy_llama": folder})
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "generation_config.json"])
+@pytest.mark.parametrize("content", ["", '{"a": '])
+def test_a_plan_names_a_torn_json_file(folder: Path, name: str, content: str) -> None:
+    study = parse_study(yaml.safe_dump(TOY), "toy.yaml")
+    (folder / name).write_text(content, encoding="utf-8")
+    with pytest.raises(DataError, match=f"{name}: got a damaged file"):
+        compile_study(study, {}, {"toy_llama": folder})
+
+
+def test_a_plan_misses_the_tokenizer_of_a_model(folder: Path) -> None:
+    (folder / "tokenizer.json").unlink()
+    study = parse_study(yaml.safe_dump(TOY), "toy.yaml")
+    with pytest.raises(DataError, match="no tokenizer; expected one of the files"):
         compile_study(study, {}, {"toy_llama": folder})

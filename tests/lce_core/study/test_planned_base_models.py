@@ -16,10 +16,11 @@ import yaml
 from flows.selection import select_cells
 from lce_core.errors import SpecError
 from lce_core.models.hub_model import HubModel
+from lce_core.models.toy_llama import ToyLlama, byte_tokenizer
 from lce_core.study.plan import StudyPlan, compile_study
 from lce_core.study.step_kinds import spec_of, step_cost
 from lce_core.study.study_file import parse_study
-from tests.support.architectures import TRAINED, save
+from tests.support.architectures import TRAINED, gemma3, save
 from tests.support.repository import ROOT
 
 STUDY: dict[str, Any] = {
@@ -139,6 +140,20 @@ def test_the_cells_of_a_repository_name_it_and_need_no_weights_to_be_planned(
     other = planned(text, {}, base_models=[{**entry, "revision": "b" * 40}])
     assert not ids(plan) & ids(other)
     assert ids(planned(text, {}, base_models=[{**entry, "label": "x"}])) == ids(plan)
+
+
+def test_methods_that_cannot_leave_sliding_layers_alone_are_refused_in_the_plan(
+    text: dict[str, Path], folders: dict[str, Path], tmp_path: Path
+) -> None:
+    gemma3().save_pretrained(tmp_path)
+    byte_tokenizer(ToyLlama.keys).save_pretrained(tmp_path)
+    entry = {"base_models": [{"name": "hub_model", "label": "first"}]}
+    plan = planned(text, {"first": tmp_path}, **entry)
+    note = "methods extend 2 of 4 layers; the others have a 5-token window"
+    assert plan.to_json()["base_notes"] == {"first": note}
+    assert "base_notes" not in planned(text, folders).to_json()
+    with pytest.raises(SpecError, match="clex: got a method whose frequencies are trained, on a"):
+        planned(text, {"first": tmp_path}, methods=[{"name": "clex", "tuned": True}], **entry)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,41 @@
+"""Attention inside a sliding window, for layers of a base model that have one.
+
+Blocks of queries attend to the keys that any of them sees, under a mask. Each (queries, keys) mask
+covers less than three windows, so memory is linear in the text.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+
+from lce_core.attention.inputs import AttentionInputs
+from lce_core.attention.placement import Placement
+from lce_core.attention.schemes import SlidingWindow
+
+
+def sliding_window(scheme: SlidingWindow, inputs: AttentionInputs) -> torch.Tensor:
+    """Return the attention output of SlidingWindow (batch, heads, queries, head_dim)."""
+    window, first, length = scheme.window, inputs.first_query, inputs.length
+    # Only keys that some query sees. Rotating all keys of a cache would copy it for each token.
+    start = max(0, first - window + 1)
+    keys = inputs.placed(Placement(inputs.table), slice(0, length))[:, :, start:]
+    values = inputs.value[:, :, start:]
+    queries = inputs.rotation()(inputs.query, slice(first, length))
+    outputs = []
+    for begin in range(first, length, window):
+        end = min(begin + window, length)
+        seen = slice(max(0, begin - window + 1) - start, end - start)
+        places = torch.arange(seen.start + start, end, device=queries.device)
+        distance = torch.arange(begin, end, device=queries.device)[:, None] - places
+        outputs.append(
+            scaled_dot_product_attention(
+                queries[:, :, begin - first : end - first],
+                keys[:, :, seen],
+                values[:, :, seen],
+                attn_mask=(distance >= 0) & (distance < window),
+                scale=inputs.scaling,
+                enable_gqa=queries.shape[1] != keys.shape[1],
+            )
+        )
+    return outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=2)
