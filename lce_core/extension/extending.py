@@ -89,7 +89,7 @@ def extend(
     keep_precision(model.config.model_type)
     lengths = ContextLengths(geometry.trained_context, target, target)
     method.check(geometry, lengths)
-    local = base_model.shape.local
+    local = base_model.local
     if local is not None:
         check_local(method, pose=positions == "pose")
     num_layers = model.config.num_hidden_layers

@@ -154,6 +154,11 @@ class LanguageModel(Plugin):
         return True
 
     @property
+    def local(self) -> LocalLayers | None:
+        """Layers with a sliding window, which methods leave unchanged; None for most models."""
+        return None
+
+    @property
     def note(self) -> str | None:
         """What a table must say about the model besides name and context; None for most models."""
         if not self.is_known:
@@ -161,7 +166,7 @@ class LanguageModel(Plugin):
         parts = []
         if (scaling := self.geometry.scaling) is not None:
             parts.append(f"RoPE already scaled ({scaling.rope_type})")
-        if (local := self.shape.local) is not None:
+        if (local := self.local) is not None:
             extended = self.shape.num_layers - len(local.layers)
             parts.append(
                 f"methods extend {extended} of {self.shape.num_layers} layers; the others have a"

@@ -100,7 +100,7 @@ def require_whole(folder: Path) -> None:
 def require_model(folder: Path) -> None:
     """Check that a folder has all files of a model, before hours of work depend on it.
 
-    All JSON files must parse, a tokenizer must accompany config.json, and the shards must contain
+    All JSON files must parse, there must be a tokenizer and weights, and the shards must contain
     the tensors that the index names.
 
     Raises:
@@ -108,8 +108,7 @@ def require_model(folder: Path) -> None:
     """
     for file in sorted(folder.glob("*.json")):
         _require_json(file)
-    has_tokenizer = any((folder / name).is_file() for name in _TOKENIZERS)
-    if (folder / "config.json").is_file() and not has_tokenizer:
+    if not any((folder / name).is_file() for name in _TOKENIZERS):
         raise DataError(
             folder,
             "no tokenizer",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from lce_core.corpora import StreamedCorpus
 from lce_core.errors import UnavailableError
-from lce_core.models import LanguageModel, require_model, weights_digest
+from lce_core.models import LanguageModel, require_model, require_whole, weights_digest
 from lce_core.store.steps import Step, make_step
 from lce_core.study.spec import StudySpec
 from lce_core.study.step_kinds import HeldOutSpec, RowsSpec, Tokenizer, TokensSpec
@@ -62,7 +62,8 @@ class Base:
             return cls(model, None, str(error))
         if folder is None:
             return cls(known, None, None)
-        require_model(folder)
+        # A model of the user's own has all its files in the folder.
+        (require_model if known.reads_config else require_whole)(folder)
         return cls(known, weights_digest(folder), None)
 
 

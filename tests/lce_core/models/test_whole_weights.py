@@ -12,7 +12,7 @@ import yaml
 from safetensors.numpy import save_file
 
 from lce_core.errors import DataError
-from lce_core.models import require_whole
+from lce_core.models import require_model, require_whole
 from lce_core.study.plan import compile_study
 from lce_core.study.study_file import parse_study
 from tests.lce_core.study.test_plan import TOY
@@ -76,8 +76,6 @@ def lose_the_index(folder: Path) -> None:
 
 
 DAMAGES = (
-    lose_a_tensor,
-    lose_the_index,
     cut,
     lengthen,
     lose_a_shard,
@@ -102,21 +100,29 @@ def test_a_plan_names_the_damaged_file_of_a_base_model(
     study = parse_study(yaml.safe_dump(TOY), "toy.yaml")
     compile_study(study, {}, {"toy_llama": folder})
     damage(folder)
-    with pytest.raises(DataError, match=r"safetensors.*copy or download (it|the model) again"):
+    with pytest.raises(DataError, match=r"safetensors.*copy or download it again"):
         compile_study(study, {}, {"toy_llama": folder})
+
+
+@pytest.mark.parametrize("damage", [cut, break_the_index, lose_a_tensor, lose_the_index])
+def test_a_damaged_model_of_ones_own_is_refused(
+    folder: Path, damage: Callable[[Path], None]
+) -> None:
+    require_model(folder)
+    damage(folder)
+    with pytest.raises(DataError, match=r"safetensors.*copy or download (it|the model) again"):
+        require_model(folder)
 
 
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "generation_config.json"])
 @pytest.mark.parametrize("content", ["", '{"a": '])
-def test_a_plan_names_a_torn_json_file(folder: Path, name: str, content: str) -> None:
-    study = parse_study(yaml.safe_dump(TOY), "toy.yaml")
+def test_a_torn_json_file_is_named(folder: Path, name: str, content: str) -> None:
     (folder / name).write_text(content, encoding="utf-8")
     with pytest.raises(DataError, match=f"{name}: got a damaged file"):
-        compile_study(study, {}, {"toy_llama": folder})
+        require_model(folder)
 
 
-def test_a_plan_misses_the_tokenizer_of_a_model(folder: Path) -> None:
+def test_a_model_of_ones_own_needs_a_tokenizer(folder: Path) -> None:
     (folder / "tokenizer.json").unlink()
-    study = parse_study(yaml.safe_dump(TOY), "toy.yaml")
     with pytest.raises(DataError, match="no tokenizer; expected one of the files"):
-        compile_study(study, {}, {"toy_llama": folder})
+        require_model(folder)
