@@ -35,7 +35,9 @@ STUDY: dict[str, Any] = {
     ],
     "methods": ["none", "self_extend", {"name": "yarn", "tuned": True}],
     "training": {"learning_rate": 1e-3, "tokens_per_step": 128},
-    "benchmarks": [{"name": "perplexity", "profile": "tiny", "lengths": [16, 64]}],
+    "benchmarks": [
+        {"name": "perplexity", "profile": "tiny", "domains": ["code"], "lengths": [16, 64]}
+    ],
     "seeds": [0],
 }
 
