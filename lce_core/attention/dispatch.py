@@ -47,14 +47,19 @@ def read_blocks(
     wanted = (owners * num_blocks + picks.flatten(2).clamp(min=0)).flatten()
     tile = max(1, min(_TILE, len(wanted) // (batch * kv_heads * num_blocks)))
 
+    # A group is the queries of one block.
     groups, order = wanted.sort()
-    counts = torch.bincount(groups, minlength=batch * kv_heads * num_blocks)
+    num_groups = batch * kv_heads * num_blocks
+    firsts = torch.searchsorted(groups, torch.arange(num_groups + 1, device=picks.device))
+    counts = firsts.diff()
     tiles = (counts + tile - 1) // tile
-    # A group is the queries of one block. `shift` is the group's first row among the padded tiles
-    # minus its first row in sorted order, so sorted row i goes to tile row i + shift.
-    shift = (tiles.cumsum(0) - tiles) * tile - (counts.cumsum(0) - counts)
+    # `shift` is the group's first row among the padded tiles minus its first row in sorted order,
+    # so sorted row i goes to tile row i + shift.
+    last_tiles = tiles.cumsum(0)
+    shift = (last_tiles - tiles) * tile - firsts[:-1]
     places = torch.arange(len(groups), device=picks.device) + shift[groups]
-    read_block = torch.arange(len(tiles), device=picks.device).repeat_interleave(tiles)
+    indices = torch.arange(_num_tiles(last_tiles, len(groups), tile), device=picks.device)
+    read_block = torch.searchsorted(last_tiles, indices, right=True).clamp(max=num_groups - 1)
     owner = read_block // num_blocks
     chosen = (owner // kv_heads, owner % kv_heads, read_block % num_blocks)
 
@@ -69,3 +74,14 @@ def read_blocks(
     read = torch.empty_like(query, memory_format=torch.contiguous_format).view(-1, head_dim)
     read[order] = found[places]
     return gates.view_as(picks).masked_fill(picks < 0, -torch.inf), read.view_as(query)
+
+
+def _num_tiles(last_tiles: torch.Tensor, num_queries: int, tile: int) -> int:
+    """Return the number of tiles; on a GPU, return an upper bound.
+
+    Reading the number from a GPU would wait for the GPU. Each group has at most one tile that is
+    not full, and each tile has at least one query.
+    """
+    if last_tiles.device.type == "cpu":
+        return int(last_tiles[-1])
+    return min(num_queries, num_queries // tile + len(last_tiles))

@@ -27,6 +27,8 @@ ATTENTION = "lce_scheme"
 _TEMPORARIES = 1 << 29
 """Limit in bytes for the temporary tensors of one layer's attention, without the output (512 MiB).
 The tensors of a single key-value head may exceed the limit, because a head cannot be split."""
+_ROOM_OF_GPUS = 2
+"""Factor of this limit on GPUs, which need time to start each operation of each group of heads."""
 _KERNELS: dict[str, Callable[..., torch.Tensor]] = {}
 """The kernels used so far, by their import paths."""
 
@@ -99,8 +101,9 @@ def num_parts(inputs: AttentionInputs) -> int:
     if inputs.held is None:
         states += 2 * inputs.key.nbytes
     kv_heads = inputs.key.shape[1]
+    limit = _TEMPORARIES * (1 if inputs.query.device.type == "cpu" else _ROOM_OF_GPUS)
     parts = (number for number in range(1, kv_heads) if kv_heads % number == 0)
-    return next((number for number in parts if states <= number * _TEMPORARIES), kv_heads)
+    return next((number for number in parts if states <= number * limit), kv_heads)
 
 
 def _kernel(scheme: AttentionScheme) -> Callable[..., torch.Tensor]:

@@ -41,6 +41,9 @@ from lce_core.rope import RopeTable
 _ELEMENTS = 1 << 24
 """Maximum number of tensor elements (scores and states) in memory at one time. A segment has as
 many chunks of queries as fit, at least one."""
+_ROOM_OF_GPUS = 8
+"""Factor of this limit on GPUs, where starting the operations of a small segment takes longer than
+their work."""
 
 
 class _Segment(NamedTuple):
@@ -63,7 +66,8 @@ def attend(scheme: BlockRetrieval, inputs: AttentionInputs) -> torch.Tensor:
     # Numbers per query: scores of landmarks and of the chunk, and for each selected block its
     # scores and three states.
     width = memory.num_blocks + scheme.chunk + scheme.top_k * (scheme.block + 3 * head_dim)
-    rows = _ELEMENTS // (batch * heads * width)
+    limit = _ELEMENTS * (1 if query.device.type == "cpu" else _ROOM_OF_GPUS)
+    rows = limit // (batch * heads * width)
     outputs = []
     for segment in _segments(first_query, length, scheme.chunk, rows):
         start, first, stop, num_chunks = segment
@@ -122,7 +126,7 @@ class _Memory:
         self.keys = key[:, :, :before].unflatten(2, (-1, block))
         self.values = value[:, :, :before].unflatten(2, (-1, block))
         landmarks = self.keys[..., -1, :].double()
-        last = torch.tensor([block - 1], device=key.device)
+        last = torch.full((1,), block - 1, device=key.device)
         self.landmarks = Rotation(table, landmarks)(landmarks, last)
 
     def read(self, query: torch.Tensor, segment: _Segment) -> tuple[torch.Tensor, torch.Tensor]:

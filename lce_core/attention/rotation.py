@@ -21,7 +21,11 @@ from lce_core.recipe import Positions
 from lce_core.rope import RopeTable
 
 _BLOCK = 1024
-"""Number of positions in a block, whose cosines are computed and cached together."""
+"""Number of positions in a block, whose cosines are computed and cached together. Longer texts use
+larger blocks on GPUs, 1024 times a power of two, because a GPU needs time to start each operation.
+"""
+_ROTATED_BYTES = 1 << 28
+"""Limit for the float32 states of one of these larger blocks (256 MiB)."""
 _KEPT_BYTES = 1 << 28
 """Limit in bytes for cached cosines and sines (256 MiB): enough for 16,384 positions if 32 heads of
 head_dim 128 have one base each."""
@@ -112,12 +116,14 @@ class Rotation:
         if isinstance(positions, torch.Tensor):
             angles = _cosines_at(self._table, positions.double(), self._precise, self._part)
             return self._turn(states, angles, back=back)
-        pieces = list(_pieces(positions.start or 0, positions.stop, group, shift))
+        first, stop = positions.start or 0, positions.stop
+        pieces = list(_pieces(first, stop, group, shift, self._block_size(states, stop - first)))
         sizes = [len(piece.places) for piece in pieces]
         # A slice of one position applies to all tokens; rotate them in blocks.
         if sizes == [1]:
             tokens = states.shape[-2]
-            sizes = [min(_BLOCK, tokens - first) for first in range(0, tokens, _BLOCK)]
+            size = self._block_size(states, tokens)
+            sizes = [min(size, tokens - first) for first in range(0, tokens, size)]
             pieces *= len(sizes)
         if len(pieces) == 1:
             return self._turn(states, self._of_block(*pieces[0], states.device), back=back)
@@ -131,6 +137,16 @@ class Rotation:
         for into, some in zip(rotated.split(sizes, dim=-2), turned, strict=True):
             into.copy_(some)
         return rotated
+
+    def _block_size(self, states: torch.Tensor, tokens: int) -> int:
+        """Return the number of positions in a block of a call that rotates so many tokens."""
+        size = _BLOCK
+        if states.device.type == "cpu":
+            return size
+        per_token = states.numel() // states.shape[-2] * self._precise.itemsize
+        while size < tokens and 2 * size * per_token <= _ROTATED_BYTES:
+            size *= 2
+        return size
 
     def _turn(
         self, states: torch.Tensor, angles: tuple[torch.Tensor, torch.Tensor], *, back: bool
@@ -156,9 +172,9 @@ class Rotation:
         return values if values.ndim == 2 else values[:: values.shape[0] // num_heads]
 
     def _of_block(
-        self, block: int, places: range, group: int, device: torch.device
+        self, block: int, size: int, places: range, group: int, device: torch.device
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        cos, sin = _KEPT.get(self._table, block, device, self._precise, self._part)
+        cos, sin = _KEPT.get(self._table, block, size, device, self._precise, self._part)
         first, last = places[0] // group, places[-1] // group
         if group == 1 or first == last:
             rows: slice | torch.Tensor = slice(first, last + 1)
@@ -197,21 +213,24 @@ class _Piece(NamedTuple):
     """Consecutive tokens whose positions lie in the same block of cosines."""
 
     block: int
+    size: int
+    """Number of positions in a block."""
     places: range
     """One number n per token: the token is rotated by row n // group of the block's cosines."""
     group: int
 
 
-def _pieces(start: int, stop: int, group: int, shift: int) -> Iterator[_Piece]:
+def _pieces(start: int, stop: int, group: int, shift: int, size: int) -> Iterator[_Piece]:
     """Split tokens start..stop - 1 into pieces that each need one block of cosines.
 
-    The token at position p is rotated to p // group + shift. A piece has at most `_BLOCK` tokens.
+    The token at position p is rotated to p // group + shift. A piece has at most `size` tokens,
+    and a block has `size` positions.
     """
     while start < stop:
-        block = (start // group + shift) // _BLOCK
-        before = (block * _BLOCK - shift) * group
-        end = min(stop, before + _BLOCK * group, start + _BLOCK)
-        yield _Piece(block, range(start - before, end - before), group)
+        block = (start // group + shift) // size
+        before = (block * size - shift) * group
+        end = min(stop, before + size * group, start + size)
+        yield _Piece(block, size, range(start - before, end - before), group)
         start = end
 
 
@@ -247,19 +266,20 @@ class _Kept:
         self,
         table: RopeTable,
         block: int,
+        size: int,
         device: torch.device,
         dtype: torch.dtype,
         part: tuple[int, int],
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Return cosine and sine of a block's positions; compute them if they are not cached."""
         part = part if table.inv_freq.ndim == 2 else (0, 1)
-        key = (table, block, device, dtype, part)
+        key = (table, block, size, device, dtype, part)
         found = self._blocks.get(key)
         if found is None:
             # The cosines may be read again in training, where inference tensors are refused.
             with torch.inference_mode(mode=False):
-                first = block * _BLOCK
-                positions = torch.arange(first, first + _BLOCK, dtype=torch.float64, device=device)
+                first = block * size
+                positions = torch.arange(first, first + size, dtype=torch.float64, device=device)
                 found = self._blocks[key] = _cosines_at(table, positions, dtype, part)
             self._forget(table)
         self._blocks.move_to_end(key)

@@ -27,7 +27,8 @@ from lce_core.attention.schemes import CacheSinks, GroupedNeighbour, LambdaShape
 from lce_core.rope import RopeTable
 
 _SEGMENT = 2048
-"""Number of queries processed together, so that temporary tensors fit into the CPU's cache."""
+"""Number of queries that a CPU processes together, so that temporary tensors fit into its cache. A
+GPU processes all queries together, because it needs time to start each operation."""
 
 Far = Callable[[AttentionInputs], Iterable[Partial]]
 """A function that attends to the keys before the window. Its inputs contain only the queries that
@@ -146,7 +147,7 @@ def _attend_near(window: int, inputs: AttentionInputs) -> Partial:
     lse = torch.empty(query.shape[:3], dtype=precise, device=query.device)
     # Consecutive segments both rotate the `window` keys at their boundary; long segments do so
     # rarely.
-    step = max(_SEGMENT, 4 * window)
+    step = max(_segment(query), 4 * window)
     for start in range(0, num_queries, step):
         rows = slice(start, min(start + step, num_queries))
         places = slice(inputs.first_query + rows.start, inputs.first_query + rows.stop)
@@ -162,6 +163,10 @@ def _attend_near(window: int, inputs: AttentionInputs) -> Partial:
             return part
         output[:, :, rows], lse[:, :, rows] = part.output, part.lse
     return Partial(output, lse)
+
+
+def _segment(query: torch.Tensor) -> int:
+    return _SEGMENT if query.device.type == "cpu" else query.shape[2]
 
 
 def _attend_first_tokens(
@@ -198,6 +203,6 @@ def _attend_first_tokens(
         return
     keys = later.placed(Placement(table, group, ceiling), slice(0, num_keys))
     values = later.value[:, :, :num_keys]
-    for start in range(growing, num_queries, _SEGMENT):
-        rows = slice(start, start + _SEGMENT)
+    for start in range(growing, num_queries, _segment(query)):
+        rows = slice(start, start + _segment(query))
         yield attend_all(query[:, :, rows], keys, values, later.scaling)

@@ -1,0 +1,102 @@
+"""Strategy: the block sizes of GPUs are forced on the CPU, and the CPU's own are the oracle."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lce_core.attention import dispatch, rotation, windowed
+from lce_core.attention.inputs import AttentionInputs
+from lce_core.attention.rotation import Rotation
+from lce_core.attention.schemes import (
+    CacheSinks,
+    GroupedNeighbour,
+    LambdaShaped,
+    Rectified,
+)
+from lce_core.rope import RopeTable
+
+HEADS, HEAD_DIM = 2, 8
+TABLE = RopeTable(1e4 ** -np.linspace(0, 1, HEAD_DIM // 2))
+META = torch.device("meta")
+
+
+@given(
+    start=st.integers(0, 9000),
+    tokens=st.integers(1, 5000),
+    group=st.integers(1, 9),
+    shift=st.integers(0, 3000),
+    back=st.booleans(),
+)
+def test_large_blocks_rotate_like_small_ones_to_the_last_bit(
+    start: int, tokens: int, group: int, shift: int, back: bool
+) -> None:
+    states = torch.randn(1, HEADS, tokens, HEAD_DIM, generator=torch.Generator().manual_seed(0))
+    places, rules = slice(start, start + tokens), {"group": group, "shift": shift, "back": back}
+    rotate: Any = Rotation(TABLE, states)
+    expected = rotate(states, places, **rules)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rotation, "_KEPT", rotation._Kept())
+        patch.setattr(Rotation, "_block_size", lambda *_: 4096)
+        assert torch.equal(rotate(states, places, **rules), expected)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "heads", "size"),
+    [(1, 32, 1024), (4096, 32, 4096), (32768, 32, 16384), (32768, 8, 32768), (5000, 8, 8192)],
+)
+def test_blocks_of_a_gpu_are_as_large_as_memory_allows(tokens: int, heads: int, size: int) -> None:
+    states = torch.empty(1, heads, tokens, 128, device=META, dtype=torch.bfloat16)
+    assert Rotation(TABLE, states)._block_size(states, tokens) == size
+    assert size == 1024 or size * heads * 128 * 4 <= 2**28
+    assert Rotation(TABLE, states)._block_size(torch.empty(1, heads, tokens, 128), tokens) == 1024
+
+
+@pytest.mark.parametrize(
+    ("kernel", "scheme"),
+    [
+        (windowed.lambda_shaped, LambdaShaped(window=32, num_global=4)),
+        (windowed.cache_sinks, CacheSinks(window=32, num_sinks=4)),
+        (windowed.grouped_neighbour, GroupedNeighbour(window=32, group=4)),
+        (windowed.rectified, Rectified(window=32)),
+    ],
+)
+def test_one_segment_of_queries_gives_what_several_give(
+    monkeypatch: pytest.MonkeyPatch, kernel: Any, scheme: Any
+) -> None:
+    generator = torch.Generator().manual_seed(1)
+    query, key, value = torch.randn(
+        3, 1, HEADS, 700, HEAD_DIM, generator=generator, dtype=torch.float64
+    )
+    inputs = AttentionInputs(query, key, value, TABLE, 0, HEAD_DIM**-0.5)
+    monkeypatch.setattr(windowed, "_SEGMENT", 100)
+    several = kernel(scheme, inputs)
+    monkeypatch.setattr(windowed, "_segment", lambda query: query.shape[2])
+    torch.testing.assert_close(kernel(scheme, inputs), several, rtol=1e-12, atol=1e-12)
+
+
+@given(seed=st.integers(0, 2**32 - 1), queries=st.integers(1, 200), blocks=st.integers(1, 7))
+def test_tiles_that_no_query_needs_change_nothing(seed: int, queries: int, blocks: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    query = torch.randn(1, HEADS, queries, HEAD_DIM, generator=generator)
+    keys, values = torch.randn(2, 1, HEADS, blocks, 4, HEAD_DIM, generator=generator)
+    picks = torch.randint(-1, blocks, (1, HEADS, queries), generator=generator)
+    given = query, picks, keys, values, Rotation(TABLE, query), 0.3
+    exact = dispatch.read_blocks(*given)
+    with pytest.MonkeyPatch.context() as patch:
+        number = dispatch._num_tiles
+
+        def bound(last_tiles: torch.Tensor, num_queries: int, tile: int) -> int:
+            most = number(last_tiles.to(META), num_queries, tile)
+            assert number(last_tiles, num_queries, tile) <= most <= num_queries
+            return most
+
+        patch.setattr(dispatch, "_num_tiles", bound)
+        bounded = dispatch.read_blocks(*given)
+    for found, expected in zip(bounded, exact, strict=True):
+        assert torch.equal(found, expected)
