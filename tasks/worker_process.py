@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import IO, Any
 
 from lce_core.errors import WorkerLostError
-from lce_core.execution import Execution
+from lce_core.execution import Execution, allocator_settings
 from lce_core.store.odd_files import make_folder, make_way
 from lce_core.store.steps import Step
 from tasks.own_code import child_environment
@@ -223,6 +223,7 @@ def _environment(slot: Slot, execution: Execution, fds: Sequence[int]) -> dict[s
     environment["PYTHONUNBUFFERED"] = "1"
     for name, limit in _KEPT_BY_MALLOC.items():
         environment.setdefault(name, str(limit))
+    environment.update(allocator_settings(environment))
     if slot.gpus:
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(slot.gpus)
     return environment

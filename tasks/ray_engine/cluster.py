@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from lce_core.errors import ServiceError, SpecError
-from lce_core.execution import Execution
+from lce_core.execution import Execution, allocator_settings
 from tasks.machines import Machines
 from tasks.own_code import python_path
 from tasks.slots import Slot, Slots
@@ -140,9 +140,13 @@ def needs_of(slot: Slot, execution: Execution) -> dict[str, int]:
 
 
 def environment() -> dict[str, dict[str, str]]:
-    """Return the actors' `runtime_env`: the path of this code, and variables in `_FORWARDED`."""
+    """Return the actors' `runtime_env`: the path of this code, and variables of `_FORWARDED`.
+
+    torch's allocator gets settings as in a local worker.
+    """
     passed = {name: value for name, value in os.environ.items() if name.startswith(_FORWARDED)}
-    return {"env_vars": {**passed, "PYTHONPATH": python_path()}}
+    allocator = allocator_settings(os.environ)
+    return {"env_vars": {**passed, **allocator, "PYTHONPATH": python_path()}}
 
 
 def _connect(ray: Any, engine: str) -> None:
