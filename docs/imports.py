@@ -30,7 +30,7 @@ Arrow = tuple[str, str]
 """The importing and the imported package or module."""
 
 WIDTH, MARGIN = 1260, 30
-BOX, DUMMY, GAP = (196.0, 58.0), 20.0, 26.0
+BOX, DUMMY, GAP = (196.0, 58.0), 16.0, 16.0
 PITCH = 106
 STYLE = """
   text { font: 13px system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif; fill: #57606a }
