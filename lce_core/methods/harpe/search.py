@@ -14,12 +14,12 @@ Buckets (github.com/AlibabaResearch/DAMO-ConvAI@ef1f2e1, attention-buckets/basic
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from lce_core.errors import SpecError
 from lce_core.rope import Frequencies
@@ -118,7 +118,7 @@ def search_bases(
     settings.check_count(count)
     # The matrices are so small that threads of BLAS cost more time than they save: 10 times as much
     # on a busy machine, where they wait for each other.
-    with threadpool_limits(1, "blas"):
+    with _one_thread():
         left = [
             _Candidate(base, main_extrema(base, rotary_dim, settings))
             for base in settings.candidates
@@ -239,3 +239,13 @@ def _rank(candidate: _Candidate, unmet: Extrema, radius: int) -> tuple[int, floa
     meetings = gaps[np.abs(gaps) <= radius]
     spread = float((meetings**2).mean()) if meetings.size else float("inf")
     return -meetings.size, spread, candidate.base
+
+
+def _one_thread() -> AbstractContextManager[object]:
+    """Limit BLAS to one thread; do nothing on a machine without threadpoolctl."""
+    try:
+        from threadpoolctl import threadpool_limits
+    except ModuleNotFoundError:  # a bare GPU machine (docs/training.md)
+        return nullcontext()
+    limits: AbstractContextManager[object] = threadpool_limits(1, "blas")
+    return limits
