@@ -33,9 +33,15 @@ def test_a_method_without_its_hardest_task_has_no_mean_and_is_not_the_best(tmp_p
         catalog, "SELECT value_of_done, missing FROM overview WHERE method <> 'none'"
     )
     assert told == [
-        ({"ruler": 1.0}, "failed: ruler/vt at 512 seed 0 (non_finite: got NaN)"),
-        ({"ruler": 1.0}, "missing: ruler/vt at 512 seed 0 (not run yet)"),
-        ({"ruler": 1.0}, "unavailable: ruler/vt at 512 seed 0 (beyond its reach)"),
+        (
+            {"ruler": 1.0, "ruler_longest": 1.0},
+            "failed: ruler/vt at 512 seed 0 (non_finite: got NaN)",
+        ),
+        ({"ruler": 1.0, "ruler_longest": 1.0}, "missing: ruler/vt at 512 seed 0 (not run yet)"),
+        (
+            {"ruler": 1.0, "ruler_longest": 1.0},
+            "unavailable: ruler/vt at 512 seed 0 (beyond its reach)",
+        ),
     ]
     _, ranks = run_query(catalog, "SELECT method, rank, is_best FROM benchmark_by_length")
     # The only value of a column is no best.

@@ -141,7 +141,9 @@ def test_studies_over_other_corpora_have_no_such_step(tmp_path: Path) -> None:
     folder = tmp_path / "mine"
     folder.mkdir()
     (folder / "a.txt").write_text("A rose.", encoding="utf-8")
-    study: Mapping[str, Any] = STUDY | {"corpus": {"name": "jsonl_folder"}}
+    study: Mapping[str, Any] = STUDY | {
+        "corpus": {"name": "jsonl_folder", "domain_names": [DOMAINS[0]]}
+    }
     plan = compile_study(parse_study(yaml.safe_dump(study), "test"), {"text": folder})
     assert {step.kind for step in plan.steps.values()} == {"rows", "held_out", "base", "cell"}
     assert all(not s.parents for s in plan.steps.values() if s.kind in ("rows", "held_out"))

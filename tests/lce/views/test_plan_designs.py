@@ -32,7 +32,7 @@ STUDY: dict[str, Any] = {
     "target_context": 8192,
     "train_tokens": 655360,
     "training": {"learning_rate": 2.0e-5, "tokens_per_step": 65536},
-    "corpus": {"name": "jsonl_folder", "folder": "text"},
+    "corpus": {"name": "jsonl_folder", "folder": "text", "domain_names": ["code", "prose"]},
     "base_models": ["llama2_7b"],
     "methods": ["none", "self_extend", {"name": "yarn", "tuned": True},
                 {"name": "pi", "tuned": True}, {"name": "ntk_32k", "tuned": True}],

@@ -28,7 +28,7 @@ STUDY: dict[str, Any] = {
     "study": "mine",
     "hypothesis": "none",
     "target_context": 8192,
-    "corpus": {"name": "jsonl_folder", "folder": "text"},
+    "corpus": {"name": "jsonl_folder", "folder": "text", "domain_names": ["code", "prose"]},
     "base_models": ["llama2_7b"],
     "methods": ["none", "pi", "yarn"],
     "evaluation": {"precision": "bf16", "held_out_tokens": 65536},

@@ -139,7 +139,7 @@ BF16 = {"state_precision": "bf16"}
 @pytest.mark.parametrize(
     ("capacity", "training", "changes", "expected"),
     [
-        (H100, BF16, {}, "full, bf16"),
+        (H100, BF16, {}, "attention, bf16"),
         (H100, BF16, {"tokens": 65536}, "offload, bf16"),
         (H200, {}, {}, "full, fp32"),
         (H200, {}, {"tokens": 65536}, "offload, fp32"),
