@@ -22,7 +22,7 @@ STUDY: dict[str, Any] = {
     "target_context": 256,
     "corpus": {"name": "jsonl_folder", "domain_names": ["code"], "held_out_percent": 30},
     "base_models": [{"name": "toy_llama", "steps": 2}],
-    "methods": ["none", {"name": "longrope_factors", "factors": [1.0] * 8 + [2.0] * 8}],
+    "methods": ["none", {"name": "power_ramp", "exponent": 2.0}],
     "benchmarks": [
         {"name": "perplexity", "profile": "tiny", "domains": ["code"], "lengths": [128, 256]},
     ],
@@ -57,4 +57,4 @@ def test_the_commands_of_a_report_compute_an_own_study_again(tmp_path: Path) -> 
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert not (tmp_path / "unused").exists()
     assert scores(elsewhere / "lce-home-again") == scores(home) != []
-    assert "longrope_factors" in ran.stdout
+    assert "power_ramp" in ran.stdout
