@@ -5,8 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from flows.settings import open_study, shipped_studies
+from flows.settings import (
+    existing_folders,
+    is_file,
+    named_folders,
+    open_study,
+    shipped_studies,
+    study_name,
+)
 from lce_core.execution import Execution
+from lce_core.hub import is_address
 from lce_core.store.artifacts import Store
 from lce_core.store.file_facts import FileFacts
 from lce_core.study.looks import without_settled
@@ -41,6 +49,33 @@ class Request:
             for name, folder in sorted(folders.items()):
                 found += [option, f"{name}={folder}"]
         return found
+
+
+def as_last_run(study: str, execution: Execution) -> tuple[str, Execution]:
+    """Return a study and its settings, completed by the arguments of its last run in this home.
+
+    If the user names no folders, those of the last run count, as far as they still exist. A study
+    that is neither shipped nor a file may be the name of a study that ran from a file.
+    """
+    is_known = study in shipped_studies() or is_file(Path(study))
+    stored = Store(execution.home).studies.arguments(study_name(study))
+    if not stored:
+        return study, execution
+    file, *options = stored
+    study = study if is_known else file
+    if execution.plugin_folders or execution.data_folders or execution.model_folders:
+        return study, execution
+    folders: dict[str, list[str]] = {"--plugins": [], "--data-folder": [], "--model-folder": []}
+    for option, value in zip(options[::2], options[1::2], strict=False):
+        folder = Path(value.partition("=")[2] or value)
+        if option in folders and (is_address(folder) or folder.exists()):
+            folders[option].append(value)
+    found = {
+        "plugin_folders": existing_folders([*map(Path, folders["--plugins"])], "--plugins"),
+        "data_folders": named_folders(folders["--data-folder"], "--data-folder"),
+        "model_folders": named_folders(folders["--model-folder"], "--model-folder"),
+    }
+    return study, execution.model_copy(update=found)
 
 
 def compile_request(study: str, execution: Execution) -> Request:

@@ -91,10 +91,23 @@ def study_path(study: str) -> Path:
 
 
 def study_name(study: str) -> str:
-    """Return the name (key `study`) in a study file; if `study` is no file, return it unchanged."""
-    if Path(study).suffix in (".yaml", ".yml") or is_file(Path(study)):
-        return load_study(study_path(study)).study
-    return study
+    """Return the name (key `study`) in a study file; if `study` is no file, return it unchanged.
+
+    Nothing else in the file is checked, so it may use plug-ins that are not registered.
+
+    Raises:
+      SpecError: if the file does not exist, is no YAML mapping, or has no name.
+    """
+    if not (Path(study).suffix in (".yaml", ".yml") or is_file(Path(study))):
+        return study
+    path = study_path(study)
+    try:
+        content = plain_yaml(beginning_of(path), study)
+    except (OSError, UnicodeDecodeError):
+        content = None
+    if isinstance(content, dict) and isinstance(content.get("study"), str):
+        return str(content["study"])
+    return load_study(path).study  # raises the error
 
 
 def is_file(path: Path) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 from flows.plans.amounts import gpu_seconds
 from flows.plans.plugin_changes import change_lines, check_plugin_changes
 from flows.plans.pricing import Price, Prices, prices_of
-from flows.request import compile_request
+from flows.request import as_last_run, compile_request
 from flows.selection import fetching, models_to_fetch, select_cells
 from lce_core.execution import Execution
 from lce_core.store.artifacts import Store
@@ -92,11 +92,13 @@ def inspect_study(
     The only writes are cached digests of data files, and accepted plug-in changes.
 
     Args:
-      study: name of a shipped study, or path of a study file.
-      execution: folders of the store and the data.
+      study: name of a shipped study or of a study that ran in this home, or path of a study file.
+      execution: folders of the store and the data; without data, model and plug-in folders, those
+        of the study's last run count.
       select: "axis=value,..." to keep only matching cells; "" keeps all.
       accept_plugin_change: keep the results of plug-ins whose code changed without a new VERSION.
     """
+    study, execution = as_last_run(study, execution)
     plan = compile_request(study, execution).plan
     store = Store(execution.home)
     folders = folders_of(execution.model_dump(mode="json"))

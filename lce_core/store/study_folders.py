@@ -68,6 +68,13 @@ class StudyFolders:
         path = self._folder / study / PLAN
         return _plan(path) if path.exists() else None
 
+    def arguments(self, study: str) -> list[str]:
+        """Return the arguments of `lce run` in the study's last plan; [] if there is none."""
+        try:
+            return list(read_plan(self._folder / study / PLAN).get("arguments", []))
+        except (OSError, ValueError):
+            return []
+
     def plans(self) -> list[dict[str, Any]]:
         """Return the last plans of all studies, sorted by study name, for display.
 

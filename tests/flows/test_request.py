@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,9 @@ from typing import Any
 import pytest
 import yaml
 
-from flows.request import compile_request
+from flows.request import as_last_run, compile_request
 from flows.settings import STUDIES, make_execution
+from flows.work import RunOptions, preflight
 from lce_core.execution import Execution
 from lce_core.study.study_file import load_study
 from tests.support.data.fixture_data import fixture_folders
@@ -74,3 +76,26 @@ def test_the_data_of_a_study_are_read_once_however_often_it_is_planned(
     with opened(data) as again:
         assert compile_request(str(file), execution).plan == plan
     assert again == []
+
+
+def test_a_study_is_planned_with_the_file_and_folders_of_its_last_run(
+    tmp_path: Path, execution: Execution
+) -> None:
+    text, file = tmp_path / "text", tmp_path / "own.yaml"
+    (text / "code").mkdir(parents=True)
+    (text / "code" / "a.txt").write_text("A rose is a rose.\n" * 50, encoding="utf-8")
+    corpus = {"name": "jsonl_folder", "folder": "text", "domain_names": ["code"]}
+    smoke = yaml.safe_load((STUDIES / "smoke.yaml").read_text(encoding="utf-8"))
+    file.write_text(yaml.safe_dump({**smoke, "study": "own", "corpus": corpus}), encoding="utf-8")
+    run = execution.model_copy(update={"data_folders": {"text": text}})
+    expected = [cell.step and cell.step.id for cell in compile_request(str(file), run).plan.cells]
+    assert any(expected)
+    assert as_last_run(str(file), execution) == (str(file), execution)
+    preflight([str(file)], run, RunOptions())
+    for study in (str(file), "own"):
+        found = compile_request(*as_last_run(study, execution)).plan
+        assert [cell.step and cell.step.id for cell in found.cells] == expected
+    other = execution.model_copy(update={"data_folders": {"text": tmp_path}})
+    assert as_last_run("own", other) == (str(file), other)  # folders that the user names
+    shutil.rmtree(text)
+    assert as_last_run("own", execution) == (str(file), execution)  # folders that exist no more
