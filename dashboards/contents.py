@@ -54,6 +54,8 @@ class Contents:
     """Mean of each task over seeds, with its 95 % interval for other seeds and prompts."""
     differences: list[Row]
     """Scores that are significantly better or worse than the base model's on the same prompts."""
+    pairs: list[Row]
+    """Comparisons of all pairs of methods, by benchmark and length."""
     depths: list[Row]
     """Share of needles that each method found, by length and depth."""
     shots: list[Row]

@@ -27,6 +27,7 @@ from dashboards.sections import (
     leaders,
     mlflow_links,
     origin,
+    pairs,
     papers,
     positions,
     short_context,
@@ -41,6 +42,7 @@ from dashboards.writing import write_whole
 _PAGE = Path(__file__).parent / "page"
 _OF_A_BASE_MODEL: tuple[tuple[str, str, Callable[[Contents], str]], ...] = (
     ("glance", "At a glance", glance.section),
+    ("pairs", pairs.TITLE, pairs.section),
     ("short-context", short_context.TITLE, short_context.section),
     ("length", "Score against length", against_length.section),
     ("needles", "Needles", depths.section),
@@ -53,7 +55,10 @@ _OF_A_BASE_MODEL: tuple[tuple[str, str, Callable[[Contents], str]], ...] = (
     ("papers", "Papers", papers.section),
     ("cost", "Cost", cost.section),
 )
-_ON_PAPER: dict[str, Callable[[Contents], str]] = {"tasks": tasks.on_paper}
+_ON_PAPER: dict[str, Callable[[Contents], str]] = {
+    "pairs": lambda _: "",  # paper has no lists to pick from
+    "tasks": tasks.on_paper,
+}
 _OF_THE_STUDY: tuple[tuple[str, str, Callable[[Contents], str]], ...] = (
     ("audit", "Controls", audit.section),
     ("missing", "Without a result", origin.missing),

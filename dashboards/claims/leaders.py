@@ -115,7 +115,7 @@ def _best_of(own: Sequence[Row], extreme: str, score: str) -> str:
     equal = [f"{wording.listed(other_labels(level))} on average"] if level else []
     if len(same) > wording.MOST_NAMED:
         others = "".join(f", the same as {one}" for one in equal)
-        some = f"{len(same) + 1} of {number} methods, including {leader},"
+        some = f"{len(same) + 1} of {number} methods"
         return f"{some} have the {extreme} {score}{others}"
     if same:
         equal = [f"{wording.listed(other_labels(same))} on every sample", *equal]

@@ -3,7 +3,7 @@
   const all = (selector, root = document) => root.querySelectorAll(selector);
   const picker = document.getElementById("picker");
   const tooltip = document.getElementById("tooltip");
-  for (const part of all(".tools, .picker")) part.hidden = false;
+  for (const part of all(".tools, .picker, .two")) part.hidden = false;
 
   // Highlight one method in all pictures: the one under the pointer, else the one in the picker.
   const key = (part) => `${part.dataset.method} ${part.dataset.frozen}`;
@@ -36,6 +36,48 @@
   document.addEventListener("pointerleave", () => { light(picker.value); tooltip.hidden = true; });
   document.addEventListener("scroll", () => { tooltip.hidden = true; }, { passive: true });
   picker.addEventListener("change", () => light(picker.value));
+
+  // Compare the two methods that the reader picked. The address keeps the choice.
+  const turned = (text) =>
+    text && /[1-9]/.test(text) ? (text.startsWith("+") ? "-" : "+") + text.slice(1) : text;
+  const opposite = { better: "worse", worse: "better" };
+  for (const two of all(".two")) {
+    const { methods, columns, pairs } = JSON.parse(two.querySelector("script").textContent);
+    const [first, second] = all("select", two);
+    const address = `${two.closest("section").id}:`;
+    const show = () => {
+      const [one, other] = [first, second].map((list) => methods.indexOf(list.value));
+      const found = pairs[`${Math.min(one, other)} ${Math.max(one, other)}`] ?? [];
+      const rows = found.map(([column, value, against, difference, low, high, p, verdict]) => {
+        const [a, b, d, l, h, v] =
+          one < other
+            ? [value, against, difference, low, high, verdict]
+            : [against, value, turned(difference), turned(high), turned(low), opposite[verdict] ?? verdict];
+        return [...columns[column], a, b, l ? `${d} [${l}, ${h}]` : d, p, v];
+      });
+      const body = two.querySelector("tbody");
+      body.replaceChildren();
+      for (const texts of rows.length ? rows : [["no scores of both methods on the same prompts"]]) {
+        const row = body.insertRow();
+        for (const text of texts) {
+          const cell = row.appendChild(document.createElement(row.cells.length ? "td" : "th"));
+          cell.textContent = text;
+          if (cell.tagName === "TH") cell.scope = "row";
+        }
+      }
+    };
+    const [, , chosen] = decodeURIComponent(location.hash).match(/^#([^:]*:)(.*)$/) ?? [];
+    if (chosen && decodeURIComponent(location.hash).startsWith(`#${address}`)) {
+      const names = chosen.split(" - ");
+      if (names.every((name) => methods.includes(name))) [first.value, second.value] = names;
+      two.closest("section").scrollIntoView();
+    }
+    two.addEventListener("change", () => {
+      history.replaceState(null, "", `#${address}${encodeURIComponent(`${first.value} - ${second.value}`)}`);
+      show();
+    });
+    show();
+  }
 
   // Save the figure's table as CSV with unrounded numbers, or its pictures as one SVG.
   const save = (name, text, type) => {

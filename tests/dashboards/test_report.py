@@ -91,7 +91,8 @@ def test_foreign_text_is_escaped(catalog: Path, report: Path) -> None:
     head = header.section(read_contents(catalog, STUDY), ["yarn beats pi <by> 1.47."])
     assert "yarn beats pi &lt;by&gt; 1.47." in head
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
-    assert text.count("<script") == 1
+    assert text.count("<script>") == 1
+    assert text.count("<script") == 1 + text.count('<script type="application/json">')
 
 
 def test_every_reason_for_a_missing_result_is_shown(catalog: Path, report: Path) -> None:
@@ -407,6 +408,39 @@ def test_tables_by_task_show_all_means(opened: Opened, catalog: Path) -> None:
 
 
 @pytest.mark.browser
+@pytest.mark.parametrize(("first", "second"), [("yarn tuned", "pi"), ("pi", "yarn tuned")])
+def test_two_methods_are_compared_on_every_benchmark_and_length(
+    first: str, second: str, opened: Opened, catalog: Path
+) -> None:
+    def variant(label: str) -> str:
+        name, _, tuned = label.partition(" ")
+        return f"'{name}' AND {'NOT ' * bool(tuned)}"
+
+    lists = opened.page.locator("#pairs select")
+    lists.nth(0).select_option(first)
+    lists.nth(1).select_option(second)
+    shown = {
+        tuple(row.locator("th, td").all_inner_texts())
+        for row in opened.page.locator("#pairs tbody tr").all()
+    }
+    rows = rows_of(
+        catalog,
+        "SELECT replace(benchmark, '_', ' '), format('{:,}', eval_length),"
+        " format('{:+.3f}', difference + 0.0) || coalesce(format(' [{:+.3f}, {:+.3f}]',"
+        " ci_low, ci_high), ''), verdict FROM paired_difference"
+        f" WHERE method = {variant(first)}frozen"
+        f" AND other_method = {variant(second)}other_frozen",
+    )
+    assert len(rows) > 5
+    assert {(row[0], row[1], row[4], row[6]) for row in shown} == rows
+    address = opened.page.url
+    assert address.endswith(
+        f"#pairs:{first.replace(' ', '%20')}%20-%20{second.replace(' ', '%20')}"
+    )
+    opened.page.reload()
+    assert [lists.nth(0).input_value(), lists.nth(1).input_value()] == [first, second]
+
+
 def test_a_method_is_highlighted_in_all_panels(opened: Opened) -> None:
     everything = opened.series("map(s => s.dataset.method + s.dataset.frozen)")
     dimmed = (

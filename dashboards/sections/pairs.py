@@ -1,0 +1,124 @@
+"""Section: any two methods, compared on every benchmark and length.
+
+The page contains the comparisons of all pairs as JSON. Its script shows those of the pair that the
+reader picks. All numbers are formatted here; the script only turns signs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+from dashboards.contents import Contents, Row
+from dashboards.families import Variant, ordered
+from lce_core import formats
+
+TITLE = "Two methods"
+_HEADS = ("benchmark", "tokens", "first", "second", "difference", "p_Holm", "the first is")
+_OPPOSITE = {"better": "worse", "worse": "better"}
+
+
+def section(contents: Contents) -> str:
+    """Return two lists of methods and the table of their comparisons; "" if there are none.
+
+    Args:
+      contents: rows of one base model.
+    """
+    rows = contents.pairs
+    compared = {Variant.of(row) for row in rows} | {_other(row) for row in rows}
+    methods = [one for one in ordered(contents) if one in compared]
+    if not rows:
+        return ""
+    order = list(dict.fromkeys(row["benchmark"] for row in (*contents.benchmarks, *rows)))
+    content = json.dumps(_packed(rows, methods, order), separators=(",", ":")).replace(
+        "<", "\\u003c"
+    )
+    heads = "".join(f'<th scope="col">{escape(name)}</th>' for name in _HEADS)
+    first, second = ([one for one in methods if not one.is_control] + methods)[:2]
+    return (
+        "<p>Means over seeds and tasks, on the same prompts. Brackets contain simultaneous 95 %"
+        " intervals, and p_Holm is corrected for all comparisons of the same family. Better means"
+        " that p_Holm is at most 0.05. Lower is better for perplexity and losses.</p>"
+        "<noscript><p>This table needs JavaScript. <code>lce claims STUDY --method NAME</code>"
+        " prints the same comparisons.</p></noscript>"
+        f'<div class="two" data-figure="{escape(TITLE)}" hidden>'
+        f"<p>{_select('first', methods, first)} {_select('second', methods, second)}</p>"
+        '<div class="scroll" tabindex="0" role="group" aria-label="table"><table>'
+        f"<thead><tr>{heads}</tr></thead><tbody></tbody></table></div>"
+        '<div class="tools" hidden><button type="button" data-save="csv">CSV</button></div>'
+        f'<script type="application/json">{content}</script></div>'
+    )
+
+
+def _select(name: str, methods: Sequence[Variant], chosen: Variant) -> str:
+    options = "".join(
+        f"<option{' selected' * (one == chosen)}>{escape(one.label)}</option>" for one in methods
+    )
+    return f"<label>{name} <select>{options}</select></label>"
+
+
+def _packed(
+    rows: Sequence[Row], methods: Sequence[Variant], order: Sequence[str]
+) -> dict[str, Any]:
+    """Return the JSON content: names of methods, columns, and the rows of each pair.
+
+    The columns follow `order`, the names of the benchmarks.
+
+    A pair's key has the numbers of both methods in `methods`, the smaller one first. Its rows list
+    the number of the column, both values, the difference with its interval, p_Holm and the verdict
+    on the first method.
+    """
+    several = len({(row["benchmark"], row["profile"]) for row in rows}) > len(
+        {row["benchmark"] for row in rows}
+    )
+    rows = sorted(rows, key=lambda row: (order.index(row["benchmark"]), row["eval_length"]))
+    columns = list(dict.fromkeys(_column(row, several) for row in rows))
+    numbers = {one: number for number, one in enumerate(methods)}
+    pairs: dict[str, list[list[Any]]] = {}
+    for row in rows:
+        first, second = numbers[Variant.of(row)], numbers[_other(row)]
+        if first > second:
+            first, second, row = second, first, _swapped(row)
+        pairs.setdefault(f"{first} {second}", []).append(
+            [columns.index(_column(row, several)), *_texts(row)]
+        )
+    return {"methods": [one.label for one in methods], "columns": columns, "pairs": pairs}
+
+
+def _column(row: Row, with_profile: bool) -> tuple[str, str]:
+    profile = f" ({row['profile']})" if with_profile else ""
+    return row["benchmark"].replace("_", " ") + profile, f"{row['eval_length']:,}"
+
+
+def _texts(row: Mapping[str, Any]) -> list[str | None]:
+    ends = (row["difference"], row["ci_low"], row["ci_high"])
+    p_holm = row["p_holm"]
+    return [
+        formats.score(row["value"]),
+        formats.score(row["other_value"]),
+        *(None if end is None else f"{end:+z.3f}" for end in ends),
+        ""
+        if p_holm is None
+        else formats.p_value(p_holm).removeprefix("p_Holm ").removeprefix("= "),
+        row["verdict"],
+    ]
+
+
+def _swapped(row: Row) -> Row:
+    """Return the comparison seen from the other method."""
+    low, high = row["ci_low"], row["ci_high"]
+    return {
+        **row,
+        "value": row["other_value"],
+        "other_value": row["value"],
+        "difference": -row["difference"],
+        "ci_low": None if high is None else -high,
+        "ci_high": None if low is None else -low,
+        "verdict": _OPPOSITE.get(row["verdict"], row["verdict"]),
+    }
+
+
+def _other(row: Row) -> Variant:
+    return Variant(row["other_method"], row["other_frozen"])
