@@ -11,7 +11,7 @@ from tests.support.studies import SMOKE, lce, write_study
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
-NO_FOLDER = {"name": "jsonl_folder"}
+NO_FOLDER = {"name": "jsonl_folder", "domain_names": ["code"]}
 
 
 def test_a_study_without_its_data_is_refused_and_keeps_its_results(
