@@ -26,12 +26,15 @@ def projections(home: Path) -> tuple[str, str]:
 
 
 def test_a_second_run_computes_nothing_starts_no_server_and_leaves_the_catalog_as_it_was(
-    finished: Path, home: Path, text: Arguments
+    finished: Path, home: Path, text: Arguments, tmp_path: Path
 ) -> None:
-    shutil.rmtree(home / "prefect", ignore_errors=True)
-    # The study file of the first run, because the catalog has its path.
-    assert computed(lce(home, "run", write_study(finished.parent), *text)) == 0
-    assert projections(home) == projections(finished)
+    study = write_study(tmp_path)
+    lce(home, "run", study, *text)  # the catalog has the path of the study file
+    before = projections(home)
+    shutil.rmtree(home / "prefect")
+    assert computed(lce(home, "run", study, *text)) == 0
+    assert projections(home) == before
+    assert before[1] == projections(finished)[1]
     assert not (home / "prefect").exists()
 
 
