@@ -45,6 +45,10 @@ class AttentionScheme:
     False if they follow another rule; `lce check` then cannot compare the kernel with dense
     attention, and the method must be approximate."""
 
+    counts_sinks: ClassVar[bool] = False
+    """True if the kernel adds `AttentionInputs.sinks` to the softmax. If False, models with sinks
+    (gpt-oss) refuse the scheme."""
+
     def distance(self, query: int, key: int) -> Distance:
         """Return the relative position at which a query scores a key; None if it is not visible.
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import torch
-from torch.nn.functional import scaled_dot_product_attention
+from torch.nn.functional import pad, scaled_dot_product_attention
 
 from lce_core.attention.flash import attend_causal
 from lce_core.attention.inputs import AttentionInputs
+from lce_core.attention.partial import with_sinks
 from lce_core.attention.placement import Placement
 from lce_core.attention.schemes import FullCausal
 
@@ -14,19 +15,25 @@ from lce_core.attention.schemes import FullCausal
 def full_causal(_scheme: FullCausal, inputs: AttentionInputs) -> torch.Tensor:
     """Return the attention output of FullCausal (batch, heads, queries, head_dim).
 
+    Inference merges sinks in by the log-sum-exp. Training needs their gradients, so it adds a key.
     The result is differentiable if no cached keys precede the queries, which is the case in
     training.
     """
     length = inputs.length
     query = inputs.rotation()(inputs.query, slice(inputs.first_query, length))
     key = inputs.placed(Placement(inputs.table), slice(0, length))
-    if inputs.first_query:
-        return attend_causal(query, key, inputs.value, inputs.scaling).output
-    return attend_square(query, key, inputs.value, inputs.scaling)
+    sinks = inputs.sinks
+    if inputs.first_query or (sinks is not None and not torch.is_grad_enabled()):
+        return with_sinks(attend_causal(query, key, inputs.value, inputs.scaling), sinks).output
+    return attend_square(query, key, inputs.value, inputs.scaling, sinks)
 
 
 def attend_square(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    scaling: float,
+    sinks: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """Return causal attention of a whole text, (batch, heads, tokens, head_dim); differentiable.
 
@@ -35,7 +42,12 @@ def attend_square(
       key: (batch, kv_heads, tokens, head_dim), rotated.
       value: (batch, kv_heads, tokens, head_dim).
       scaling: factor of the scores before softmax.
+      sinks: (heads,) as in `AttentionInputs.sinks`.
     """
+    if sinks is not None:
+        # The sink is the first key. One more query before all others keeps the square causal.
+        states = sink_as_key(pad(query, (0, 0, 1, 0)), key, value, scaling, sinks)
+        return attend_square(*states, scaling)[:, :, 1:, : value.shape[-1]]
     groups = query.shape[1] // key.shape[1]
     if groups > 1 and lacks_grouped_kernel(query.device, query.dtype):
         # Without a fused kernel torch materialises all scores: 39 GB for 9 heads and 32,768 tokens.
@@ -44,6 +56,38 @@ def attend_square(
     return scaled_dot_product_attention(
         query, key, value, is_causal=True, scale=scaling, enable_gqa=groups > 1
     )
+
+
+def sink_as_key(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    scaling: float,
+    sinks: torch.Tensor,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return queries, keys and values with the sinks as one more key, the first one.
+
+    Any attention function then includes the sinks and has gradients for them. One element is
+    appended to each head: sink / scaling in queries, 1 in the new key, 0 in all other keys and in
+    values. The score of the new key is therefore the sink of the query's head, also if query heads
+    share a key. Its value is 0.
+
+    Args:
+      query: (batch, heads, queries, head_dim), rotated.
+      key: (batch, kv_heads, keys, head_dim), rotated.
+      value: (batch, kv_heads, keys, head_dim).
+      scaling: factor of the scores before softmax.
+      sinks: (heads,) as in `AttentionInputs.sinks`.
+    """
+    # Fused kernels need a multiple of 8 elements.
+    more = 8
+    scores = (sinks / scaling).to(query.dtype)[:, None, None]
+    column = scores.expand(*query.shape[:3], 1)
+    query = torch.cat((query, pad(column, (0, more - 1))), dim=-1)
+    first = torch.zeros(key.shape[-1] + more, dtype=key.dtype, device=key.device)
+    first[key.shape[-1]] = 1
+    first = first.expand(*key.shape[:2], 1, -1)
+    return query, torch.cat((first, pad(key, (0, more))), dim=2), pad(value, (0, more, 1, 0))
 
 
 def lacks_grouped_kernel(device: torch.device, dtype: torch.dtype) -> bool:

@@ -34,6 +34,9 @@ class AttentionInputs:
     forward pass uses no cache."""
     layer: int = 0
     """Index of this layer in the model; the first layer has index 0."""
+    sinks: torch.Tensor | None = None
+    """(heads,) learned logits, one more term of each head's softmax that has no value; None for
+    models without them."""
     part: tuple[int, int] = (0, 1)
     """(index, number): the model's heads are split into `number` equal groups, and the tensors hold
     group `index`."""
@@ -67,4 +70,6 @@ class AttentionInputs:
         query, key, value = (
             states.chunk(number, dim=1)[index] for states in (self.query, self.key, self.value)
         )
-        return replace(self, query=query, key=key, value=value, part=(index, number))
+        sinks = None if self.sinks is None else self.sinks.chunk(number)[index]
+        part = (index, number)
+        return replace(self, query=query, key=key, value=value, sinks=sinks, part=part)

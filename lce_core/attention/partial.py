@@ -41,6 +41,25 @@ def merge(first: Partial, second: Partial) -> Partial:
     return Partial(output, torch.logaddexp(first.lse, second.lse))
 
 
+def with_sinks(part: Partial, sinks: torch.Tensor | None) -> Partial:
+    """Merge in one more key for each head, with the score `sinks` (heads,) and the value 0.
+
+    The output is scaled in place. Return `part` unchanged if `sinks` is None.
+
+    Raises:
+      AssertionError: if the output records gradients, as for `merge`.
+    """
+    if sinks is None:
+        return part
+    assert not part.output.requires_grad, "inference only"
+    scores = sinks.detach().to(part.lse.dtype)[:, None]
+    share = torch.sigmoid(part.lse - scores)[..., None]
+    for first in range(0, part.lse.shape[2], _ROWS):
+        rows = slice(first, first + _ROWS)
+        part.output[:, :, rows] *= share[:, :, rows]
+    return Partial(part.output, torch.logaddexp(part.lse, scores))
+
+
 def merge_rows(all_rows: Partial, start: int, part: Partial) -> None:
     """Merge `part` into the outputs of queries start, start + 1, ... of `all_rows`, in place.
 

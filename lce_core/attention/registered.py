@@ -43,13 +43,15 @@ def _attention(
     *,
     scaling: float,
     dropout: float = 0.0,
+    s_aux: torch.Tensor | None = None,
     **kwargs: Any,  # noqa: ARG001 - position_ids and flags that transformers passes to all
 ) -> tuple[torch.Tensor, None]:
     """Run the module's attention scheme on one layer; transformers calls this function.
 
     Returns the output (batch, tokens, heads, head_dim). `query` has the shape of
     `AttentionInputs.query`. `key` and `value` are tensors of the shapes given there, or the layer's
-    cache (PreallocatedLayer) in place of both.
+    cache (PreallocatedLayer) in place of both. `s_aux` has the layer's sinks
+    (`AttentionInputs.sinks`).
     """
     scheme, table = module.lce_scheme
     # `_mask` never makes a mask, so this mask comes from the caller.
@@ -74,13 +76,15 @@ def _attention(
             "inference, the only use of this scheme",
             "run under torch.inference_mode()",
         )
+    assert s_aux is None or scheme.counts_sinks, f"{type(scheme).__name__} ignores sinks"
     held = key if isinstance(key, PreallocatedLayer) else None
     if held is not None:
         key, value = held.keys, held.values
     # Under autocast the identity rotary module leaves queries and keys in float32.
     query, key = query.to(value.dtype), key.to(value.dtype)
     first_query = key.shape[2] - query.shape[2]
-    inputs = AttentionInputs(query, key, value, table, first_query, scaling, held, module.layer_idx)
+    place = held, module.layer_idx, s_aux
+    inputs = AttentionInputs(query, key, value, table, first_query, scaling, *place)
     number = 1 if query.requires_grad or not scheme.heads_alike else num_parts(inputs)
     if number == 1:
         return _kernel(scheme)(scheme, inputs).transpose(1, 2).contiguous(), None

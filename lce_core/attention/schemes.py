@@ -23,6 +23,7 @@ class FullCausal(AttentionScheme):
     """Every token up to the query at its true distance; used if each head has its own RoPE base."""
 
     kernel: ClassVar[str] = "lce_core.attention.causal:full_causal"
+    counts_sinks: ClassVar[bool] = True
     differentiable: ClassVar[bool] = True
 
     def distance(self, query: int, key: int) -> int | None:
@@ -38,6 +39,7 @@ class SlidingWindow(AttentionScheme):
     """Number of recent tokens that each query sees, its own token included."""
 
     kernel: ClassVar[str] = "lce_core.attention.sliding:sliding_window"
+    counts_sinks: ClassVar[bool] = True
     differentiable: ClassVar[bool] = True
     uses_flash: ClassVar[bool] = False
 
@@ -60,6 +62,7 @@ class LambdaShaped(AttentionScheme):
     """Number of tokens at the start of the text that every query sees."""
 
     kernel: ClassVar[str] = "lce_core.attention.windowed:lambda_shaped"
+    counts_sinks: ClassVar[bool] = True
 
     def distance(self, query: int, key: int) -> int | None:
         """Return query - key for a key in the window, and `window` for the text's first tokens.
@@ -87,6 +90,7 @@ class GroupedNeighbour(AttentionScheme):
     """Number of tokens that share one position beyond the window."""
 
     kernel: ClassVar[str] = "lce_core.attention.windowed:grouped_neighbour"
+    counts_sinks: ClassVar[bool] = True
 
     def distance(self, query: int, key: int) -> int | None:
         """Return query - key within the window; None for keys after the query.
@@ -119,6 +123,7 @@ class CacheSinks(AttentionScheme):
     """Number of tokens at the start of the text that stay in the cache."""
 
     kernel: ClassVar[str] = "lce_core.attention.windowed:cache_sinks"
+    counts_sinks: ClassVar[bool] = True
 
     def distance(self, query: int, key: int) -> int | None:
         """Return query - key in the window, and the distance in the cache for sinks before it.
@@ -149,6 +154,7 @@ class Rectified(AttentionScheme):
     `window`."""
 
     kernel: ClassVar[str] = "lce_core.attention.windowed:rectified"
+    counts_sinks: ClassVar[bool] = True
 
     def distance(self, query: int, key: int) -> float | None:
         """Return query - key within the window; None for keys after the query.
@@ -178,6 +184,7 @@ class ShiftedSparse(AttentionScheme):
     """Number of tokens in a block; even, and a divisor of the row's length."""
 
     kernel: ClassVar[str] = "lce_core.attention.shifted_sparse:attend"
+    counts_sinks: ClassVar[bool] = True
     differentiable: ClassVar[bool] = True
     heads_alike: ClassVar[bool] = False
 

@@ -15,6 +15,8 @@ from lce_core.attention.schemes import ShiftedSparse
 
 States = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 """Queries, keys and values."""
+Sinks = torch.Tensor | None
+"""Sinks of some heads, (heads,); None for models without sinks."""
 
 
 def attend(scheme: ShiftedSparse, inputs: AttentionInputs) -> torch.Tensor:
@@ -29,9 +31,10 @@ def attend(scheme: ShiftedSparse, inputs: AttentionInputs) -> torch.Tensor:
     rotate, scaling = inputs.rotation(), inputs.scaling
     states = (rotate(inputs.query, slice(length)), rotate(inputs.key, slice(length)), inputs.value)
     plain, shifted = _halves_of_heads(states)
+    own, others = _split_sinks(inputs.sinks, plain[0].shape[1])
     outputs = (
-        _attend_blocks(plain, scheme.group, scaling),
-        _attend_shifted(shifted, scheme.group, scaling),
+        _attend_blocks(plain, scheme.group, scaling, own),
+        _attend_shifted(shifted, scheme.group, scaling, others),
     )
     return torch.cat(outputs, dim=1)
 
@@ -54,24 +57,28 @@ def _halves_of_heads(states: States) -> tuple[States, States]:
     return plain, shifted
 
 
-def _attend_shifted(states: States, group: int, scaling: float) -> torch.Tensor:
+def _split_sinks(sinks: Sinks, first: int) -> tuple[Sinks, Sinks]:
+    return (None, None) if sinks is None else (sinks[:first], sinks[first:])
+
+
+def _attend_shifted(states: States, group: int, scaling: float, sinks: Sinks) -> torch.Tensor:
     """Attend within the first half block, each whole block after it, and the last half block."""
     half, between = group // 2, states[0].shape[2] - group
     first, middle, last = zip(
         *(part.split([half, between, half], dim=2) for part in states), strict=True
     )
     query, key, value = (torch.cat(ends, dim=2) for ends in zip(first, last, strict=True))
-    ends = _attend_blocks((query, key, value), half, scaling)
+    ends = _attend_blocks((query, key, value), half, scaling, sinks)
     if not between:
         return ends
     start, end = ends.split(half, dim=2)
-    return torch.cat((start, _attend_blocks(middle, group, scaling), end), dim=2)
+    return torch.cat((start, _attend_blocks(middle, group, scaling, sinks), end), dim=2)
 
 
-def _attend_blocks(states: States, size: int, scaling: float) -> torch.Tensor:
+def _attend_blocks(states: States, size: int, scaling: float, sinks: Sinks) -> torch.Tensor:
     """Attend causally inside consecutive blocks of `size` tokens."""
     query, key, value = (_fold(part, size) for part in states)
-    output = attend_square(query, key, value, scaling)
+    output = attend_square(query, key, value, scaling, sinks)
     rows = output.transpose(1, 2).unflatten(0, (states[0].shape[0], -1))
     unfolded: torch.Tensor = rows.flatten(1, 2).transpose(1, 2)
     return unfolded

@@ -21,7 +21,7 @@ import torch
 
 from lce_core.attention.flash import attend_all, attend_causal, attend_window
 from lce_core.attention.inputs import AttentionInputs
-from lce_core.attention.partial import Partial, merge_rows
+from lce_core.attention.partial import Partial, merge_rows, with_sinks
 from lce_core.attention.placement import Placement
 from lce_core.attention.schemes import CacheSinks, GroupedNeighbour, LambdaShaped, Rectified
 from lce_core.rope import RopeTable
@@ -124,9 +124,9 @@ def attend_near_and_far(window: int, far: Far, inputs: AttentionInputs) -> torch
     Args:
       window: number of recent tokens at their true distance, the query's own included.
       far: function that attends to the keys before the window; not called if no query has any.
-      inputs: all queries and keys.
+      inputs: all queries and keys. Sinks count among the keys of the window.
     """
-    near = _attend_near(window, inputs)
+    near = with_sinks(_attend_near(window, inputs), inputs.sinks)
     row = max(0, window - inputs.first_query)
     if inputs.length > window:
         later = replace(

@@ -75,6 +75,7 @@ def export(
         subject.target_context,
         length=length,
         learned=learned if learned.is_file() else None,
+        local=base_model.local,
     )
     out.parent.mkdir(parents=True, exist_ok=True)
     aside = out.parent / f".{out.name}-{uuid.uuid4().hex[:8]}"

@@ -17,7 +17,7 @@ from typing import Any
 from lce_core.errors import SpecError
 from lce_core.extension.stock_rope import agrees, statement
 from lce_core.methods import Method, own_layers, request_table
-from lce_core.models import LanguageModel
+from lce_core.models import LanguageModel, LocalLayers
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 from lce_core.store.records import Record
 
@@ -69,6 +69,7 @@ def stock_form(
     *,
     length: int | None = None,
     learned: Path | None = None,
+    local: LocalLayers | None = None,
 ) -> StockForm:
     """Return the configuration with which stock software computes the method.
 
@@ -79,6 +80,7 @@ def stock_form(
       target: context in tokens that the study extends to.
       length: request length in tokens; required for methods whose table depends on it.
       learned: file with the learned parameters of a method such as CLEX; None if there is none.
+      local: the base model's layers with a sliding window.
 
     Raises:
       SpecError: if no stock configuration computes the method; the message says why.
@@ -103,12 +105,26 @@ def stock_form(
             "a factor of 1, because stock software multiplies only the rotated elements",
             _RUN,
         )
+    if local is not None and local.theta is None:
+        _refuse_two_tables(method, geometry, table)
     parameters = statement(method, geometry, lengths, table, context)
     if follows:
         return StockForm(parameters, context, table, length, only_at=length)
     beyond = [replace(lengths, request=times * target) for times in (1, 2, 64)]
     limit = target if _differ(method, geometry, beyond) else None
     return StockForm(parameters, context, table, limit)
+
+
+def _refuse_two_tables(method: Method, geometry: RopeGeometry, table: RopeTable) -> None:
+    """Raise SpecError if the table differs from that of the layers with a sliding window."""
+    if not agrees(table, RopeTable(geometry.inv_freq(), geometry.attention_factor), 0.0):
+        raise SpecError(
+            f"{method.plugin_name}.rope_table",
+            "new frequencies or attention factor for the layers with full attention alone",
+            "the base model's own, because this stock architecture has one table for all layers and"
+            " its layers with a sliding window keep theirs",
+            _RUN,
+        )
 
 
 def learned_table(

@@ -299,13 +299,16 @@ def checked_layers(
             "remove `layer` or `rotary` from the method",
         )
     if local is not None:
-        own = RopeTable(replace(geometry, theta=local.theta, scaling=None).inv_freq())
-        kept = LayerAttention(own, SlidingWindow(local.window))
+        table = RopeTable(geometry.inv_freq(), geometry.attention_factor)
+        if local.theta is not None:
+            table = RopeTable(replace(geometry, theta=local.theta, scaling=None).inv_freq())
+        kept = LayerAttention(table, SlidingWindow(local.window))
         layers = tuple(
             kept if index in local.layers else layer for index, layer in enumerate(layers)
         )
         distinct = {*layers}
-    if as_stock(layers):
+    # Also without `local.layers`, because stock attention has no sinks.
+    if local is None and as_stock(layers):
         return layers
     full = {one: one if one.scheme else replace(one, scheme=FullCausal()) for one in distinct}
     return tuple(full[layer] for layer in layers)

@@ -26,7 +26,7 @@ from lce_core.extension.extended_model import ExtendedModel, checked_layers
 from lce_core.extension.insertion import Inserter, reserve_token
 from lce_core.extension.kernels import scheme_kernel, stock_kernel
 from lce_core.extension.learned import make_rotary
-from lce_core.methods import Method, check_local
+from lce_core.methods import Method, check_local, check_sinks
 from lce_core.models import LanguageModel
 from lce_core.rope import ContextLengths, RopeGeometry
 from lce_core.rope.architectures import ARCHITECTURES
@@ -86,6 +86,7 @@ def extend(
     """
     geometry = base_model.geometry
     _check_model(model, geometry)
+    _check_windows(model, base_model)
     keep_precision(model.config.model_type)
     lengths = ContextLengths(geometry.trained_context, target, target)
     method.check(geometry, lengths)
@@ -93,6 +94,8 @@ def extend(
     if local is not None:
         check_local(method, pose=positions == "pose")
     num_layers = model.config.num_hidden_layers
+    if ARCHITECTURES[model.config.model_type].sinks:
+        check_sinks(method, geometry, lengths, num_layers)
     layers = checked_layers(method, geometry, lengths, num_layers, training=training, local=local)
     schemes = {layer.scheme for layer in layers if layer.scheme is not None}
     asked = (device or model.device, compute_dtype or model.dtype, kernel)
@@ -140,6 +143,18 @@ def _own_configuration(model: PreTrainedModel) -> None:
             module.config = own
 
 
+def _check_windows(model: PreTrainedModel, base_model: LanguageModel) -> None:
+    """Raise SpecError if the plug-in does not name the layers with a sliding window."""
+    full_every = ARCHITECTURES[model.config.model_type].full_every
+    if full_every is not None and base_model.local is None:
+        raise SpecError(
+            f"{type(base_model).__name__}.local",
+            f"None for a model of type {model.config.model_type}",
+            "its layers with a sliding window",
+            "return a LocalLayers from `local`, or use hub_model",
+        )
+
+
 def _check_model(model: PreTrainedModel, geometry: RopeGeometry) -> None:
     """Raise SpecError if the loaded model's configuration differs from its plug-in's geometry."""
     config = model.config
@@ -150,15 +165,17 @@ def _check_model(model: PreTrainedModel, geometry: RopeGeometry) -> None:
             f"a model of type {', '.join(ARCHITECTURES)}",
             "load a model that `lce models` lists",
         )
-    local = ARCHITECTURES[config.model_type].local_theta is not None
-    if not local and (window := getattr(config, "sliding_window", None)):
+    architecture = ARCHITECTURES[config.model_type]
+    if architecture.full_every is None and (window := getattr(config, "sliding_window", None)):
         raise SpecError(
             f"{type(model).__name__}.sliding_window",
             window,
             "full attention in every layer",
             "load a model without sliding windows",
         )
-    rope = config.rope_parameters["full_attention"] if local else config.rope_parameters
+    rope = config.rope_parameters
+    if architecture.local_theta is not None:
+        rope = rope["full_attention"]
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     found = {
         "head_dim": head_dim,

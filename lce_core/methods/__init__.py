@@ -39,6 +39,7 @@ __all__ = [
     "TokenInsertion",
     "TrainingStage",
     "check_local",
+    "check_sinks",
     "request_table",
 ]
 
@@ -243,6 +244,22 @@ def check_local(method: Method, *, pose: bool = False) -> None:
         "a method that changes only layers with full attention",
         "choose another method, or a base model without sliding layers",
     )
+
+
+def check_sinks(
+    method: Method, geometry: RopeGeometry, lengths: ContextLengths, num_layers: int
+) -> None:
+    """Raise SpecError if an attention scheme of the method cannot include the model's sinks."""
+    given = [use(geometry, lengths) for use in (method.attention, method.training_attention)]
+    own = own_layers(method, geometry, lengths, num_layers)
+    for scheme in (*given, *(layer.scheme for layer in own if layer)):
+        if scheme is not None and not scheme.counts_sinks:
+            raise SpecError(
+                f"{method.plugin_name}.attention",
+                f"the attention scheme {type(scheme).__name__}, on a model with attention sinks",
+                "a scheme that counts sinks (`counts_sinks`)",
+                "choose another method, or a base model without sinks",
+            )
 
 
 def as_stock(layers: Sequence[LayerAttention]) -> bool:

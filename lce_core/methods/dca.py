@@ -42,6 +42,7 @@ class DualChunk(AttentionScheme):
     """Number of preceding tokens that every query sees at least at their true distance."""
 
     kernel: ClassVar[str] = f"{__name__}:attend"
+    counts_sinks: ClassVar[bool] = True
 
     @property
     def period(self) -> int:
@@ -69,7 +70,7 @@ def attend(scheme: DualChunk, inputs: AttentionInputs) -> torch.Tensor:
     """
     import torch
 
-    from lce_core.attention.partial import merge
+    from lce_core.attention.partial import merge, with_sinks
     from lce_core.attention.placement import Placement
 
     first, period = inputs.first_query, scheme.period
@@ -78,7 +79,7 @@ def attend(scheme: DualChunk, inputs: AttentionInputs) -> torch.Tensor:
     for start in range(first - first % period, inputs.length, period):
         rows = slice(max(start - first, 0), start + period - first)
         parts = _over_key_sets(scheme, inputs, keys, start, rows)
-        output[:, :, rows] = reduce(merge, parts).output
+        output[:, :, rows] = with_sinks(reduce(merge, parts), inputs.sinks).output
     return output
 
 

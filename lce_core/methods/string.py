@@ -44,6 +44,7 @@ class Shifted(AttentionScheme):
     """Distance of the token that is `near` tokens before the query; at most `near`."""
 
     kernel: ClassVar[str] = f"{__name__}:attend"
+    counts_sinks: ClassVar[bool] = True
 
     def distance(self, query: int, key: int) -> int | None:
         """Return query - key below `near`, and query - key - near + window from `near` on.

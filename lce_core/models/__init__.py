@@ -54,7 +54,7 @@ class Experts:
 
 @dataclass(frozen=True)
 class LocalLayers:
-    """Layers of a base model with a sliding window and a RoPE base of their own.
+    """Layers of a base model with a sliding window.
 
     Methods leave these layers unchanged and extend the other ones.
     """
@@ -63,7 +63,8 @@ class LocalLayers:
     """Indices of these layers."""
     window: int
     """Number of recent tokens that a token sees there, its own included."""
-    theta: float
+    theta: float | None
+    """RoPE base of these layers, unscaled; None if they have the base model's own frequencies."""
 
 
 @dataclass(frozen=True)
@@ -157,6 +158,11 @@ class LanguageModel(Plugin):
     def local(self) -> LocalLayers | None:
         """Layers with a sliding window, which methods leave unchanged; None for most models."""
         return None
+
+    @property
+    def has_sinks(self) -> bool:
+        """True if each head's softmax has a learned sink (`Architecture.sinks`)."""
+        return False
 
     @property
     def note(self) -> str | None:

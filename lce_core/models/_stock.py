@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from lce_core.errors import DataError, SpecError, UnavailableError
 from lce_core.hub import fetch
 from lce_core.models import LanguageModel
+from lce_core.rope.architectures import ARCHITECTURES
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
@@ -184,7 +185,7 @@ class StockModel(LoadedModel):
 def load_weights(
     place: Path, dtype: Any, config: PretrainedConfig | None = None
 ) -> PreTrainedModel:
-    """Load the model in the folder `place` with PyTorch's full attention, in evaluation mode.
+    """Load the model in the folder `place` with transformers' own attention, in evaluation mode.
 
     Args:
       place: folder with safetensors.
@@ -198,6 +199,8 @@ def load_weights(
     from transformers import AutoModelForCausalLM
 
     options: dict[str, Any] = {} if config is None else {"config": config}
+    model_type = (config or read_config(place)).model_type
+    sinks = model_type in ARCHITECTURES and ARCHITECTURES[model_type].sinks
     try:
         found: Any = AutoModelForCausalLM.from_pretrained(
             place,
@@ -205,7 +208,8 @@ def load_weights(
             use_safetensors=True,
             trust_remote_code=False,
             local_files_only=True,
-            attn_implementation="sdpa",
+            # SDPA has no sinks.
+            attn_implementation="eager" if sinks else "sdpa",
             output_loading_info=True,
             **options,
         )

@@ -3,8 +3,9 @@
 A supported architecture pairs each element of a head's first half with one of its second half and
 rotates the pairs before attention, after any norm of queries and keys. Every layer attends to all
 earlier tokens through AttentionInterface and divides scores by the square root of head_dim. Gemma 3
-has its own divisor, and layers with a sliding window, which methods leave unchanged.
-tests/lce_core/extension/test_architectures.py compares each with stock transformers.
+has its own divisor. Gemma 3 and gpt-oss have layers with a sliding window, which methods leave
+unchanged, and gpt-oss has a learned sink for each head. tests/lce_core/extension compares each with
+stock transformers (test_architectures.py, test_sliding_layers.py, test_attention_sinks.py).
 
 Other architectures violate one of these conditions: GLM, Helium and Cohere rotate adjacent
 elements, SmolLM3 leaves layers unrotated, Granite has its own scaling factor, Hunyuan applies a
@@ -37,9 +38,16 @@ class Architecture:
     default_theta: float = 10_000.0
     expert_width: str | None = None
     """Key of the width of an expert's MLP; None if the model has no experts."""
+    full_every: int | None = None
+    """Every n-th layer has full attention, the others have a sliding window, if config.json does
+    not state `layer_types`. None for models whose layers are all alike."""
     local_theta: float | None = None
-    """Default RoPE base of layers with a sliding window, in models that have such layers beside
-    layers with full attention; None for models whose layers are all alike."""
+    """Default RoPE base of the layers with a sliding window; None if all layers share their RoPE.
+    """
+    sinks: bool = False
+    """True if the softmax of each head has a learned sink, one more term without value."""
+    scaled_by_default: bool = False
+    """True if transformers scales RoPE when config.json does not state any rotary settings."""
     module: str | None = None
     """Folder of the architecture in transformers; None if it has the name of the model type."""
     has_dense_layers: bool = False
@@ -54,7 +62,16 @@ ARCHITECTURES = {
         tied_embeddings=True,
         module="gemma3",
         default_theta=1e6,
+        full_every=6,
         local_theta=1e4,
+    ),
+    "gpt_oss": Architecture(
+        head_dim_follows=False,
+        default_theta=150_000.0,
+        expert_width="intermediate_size",
+        full_every=2,
+        sinks=True,
+        scaled_by_default=True,
     ),
     "llama": Architecture(all_heads_have_keys=True),
     "mistral": Architecture(slides=True),
@@ -83,8 +100,6 @@ REASONS = {
     "glm": _ADJACENT,
     "glm4": _ADJACENT,
     "gpt2": "RoPE; this model has learned position embeddings",
-    "gpt_oss": "a softmax over keys alone; this model adds a learned sink to each head's softmax,"
-    " which no attention scheme of lce includes",
     "granite": "scores divided by the square root of head_dim; this model has its own factor",
     "helium": _ADJACENT,
     "jamba": _RECURRENT,

@@ -16,7 +16,7 @@ from typing import Any
 
 from lce_core.benchmarks import Benchmark, Kind
 from lce_core.errors import SpecError, UnavailableError
-from lce_core.methods import Method, check_local, own_layers
+from lce_core.methods import Method, check_local, check_sinks, own_layers
 from lce_core.methods._training_positions import row_positions, why_not_skip
 from lce_core.models import LanguageModel
 from lce_core.rope import ContextLengths
@@ -358,6 +358,9 @@ def _check(base_model: LanguageModel, variant: MethodEntry, study: StudySpec, wh
         _check_own_layers(variant.method, base_model, lengths)
         if base_model.local is not None:
             check_local(variant.method, pose=variant.train_positions == "pose")
+        if base_model.has_sinks:
+            num_layers = base_model.shape.num_layers
+            check_sinks(variant.method, base_model.geometry, lengths, num_layers)
     except SpecError as error:
         place = f"{where} ({base_model.known_as}): {error.where}"
         raise error.within(place) from None

@@ -69,6 +69,24 @@ def gemma3(rope: dict[str, Any] | None = None, **changes: Any) -> Any:
     return _drawn("gemma3_text", {**SIZES, **GEMMA3, "rope_parameters": parameters, **changes})
 
 
+GPT_OSS: dict[str, Any] = {
+    "num_hidden_layers": 4,
+    "head_dim": 12,
+    "intermediate_size": 24,
+    "num_local_experts": 4,
+    "num_experts_per_tok": 2,
+    "sliding_window": 5,
+    "layer_types": ["sliding_attention", "full_attention"] * 2,
+}
+"""What a tiny gpt-oss has besides `SIZES`: experts, and layers with a window."""
+
+
+def gpt_oss(rope: dict[str, Any] | None = None, **changes: Any) -> Any:
+    """A random fp32 gpt-oss with these rotary settings and sinks about as high as other scores."""
+    parameters = {"rope_type": "default", "rope_theta": 5e4, **(rope or {})}
+    return _drawn("gpt_oss", {**SIZES, **GPT_OSS, "rope_parameters": parameters, **changes})
+
+
 def random_model(model_type: str, **changes: Any) -> Any:
     """A random fp32 model with attention sharp enough that positions matter."""
     rope = {"rope_type": "default", "rope_theta": 5e4, **changes.pop("rope", {})}
@@ -83,6 +101,8 @@ def _drawn(model_type: str, keys: dict[str, Any]) -> Any:
         for name, parameter in model.named_parameters():
             if "bias" in name or "norm" in name:  # which start at 0 and 1 and would show nothing
                 parameter.data.add_(0.3 * torch.randn(parameter.shape))
+            if "sinks" in name:
+                parameter.data.copy_(1 + torch.randn(parameter.shape))
     return model.eval()
 
 

@@ -53,6 +53,7 @@ class DimensionWise(AttentionScheme):
     """Number of tokens that share a position beyond the window, for each frequency pair."""
 
     kernel: ClassVar[str] = "lce_core.methods.dpe.kernel:attend"
+    counts_sinks: ClassVar[bool] = True
 
     def distance(self, query: int, key: int) -> int | tuple[int, ...] | None:
         """Return query - key within the window; None for keys after the query.

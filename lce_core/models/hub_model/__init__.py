@@ -23,6 +23,7 @@ from lce_core.models._stock import LoadedModel, load_weights, read_config
 from lce_core.models.hub_model.facts import Facts, facts_of, read_facts
 from lce_core.registry import Examples, Source
 from lce_core.rope import RopeGeometry
+from lce_core.rope.architectures import ARCHITECTURES
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -152,6 +153,10 @@ class HubModel(LoadedModel):
         return self.shape.local
 
     @property
+    def has_sinks(self) -> bool:
+        return ARCHITECTURES[self._facts().model_type].sinks
+
+    @property
     def hub(self) -> HubAddress | None:  # type: ignore[override]
         if self.repo is None or self.revision is None:
             return None
@@ -240,7 +245,7 @@ class HubModel(LoadedModel):
             "rope_theta": facts.theta,
             "partial_rotary_factor": facts.rotary_dim / facts.head_dim,
         }
-        if facts.local is not None:
+        if facts.local is not None and facts.local.theta is not None:
             config.rope_parameters = {
                 "full_attention": config.rope_parameters,
                 "sliding_attention": {"rope_type": "default", "rope_theta": facts.local.theta},

@@ -54,7 +54,7 @@ class LocalFacts(BaseModel):
 
     layers: tuple[int, ...]
     window: int
-    theta: float
+    theta: float | None
 
 
 class Facts(BaseModel):
@@ -182,20 +182,21 @@ def facts_of(config: Config, where: str, trained_context: int | None = None) -> 
         "trained_context": trained_context or whole("max_position_embeddings"),
         **experts,
     }
-    if architecture.local_theta is not None:
+    if architecture.full_every is not None:
+        default = architecture.local_theta
         found["local"] = {
-            "layers": tuple(_local_layers(config, layers)),
+            "layers": tuple(_local_layers(config, layers, architecture.full_every)),
             "window": whole("sliding_window"),
-            "theta": _local_theta(config, architecture.local_theta),
+            "theta": None if default is None else _local_theta(config, default),
         }
     if (kind := _rope_type(rope)) != PLAIN:
         found["scaling"] = _scaling(config, kind, found, where)
     return found
 
 
-def _local_layers(config: Config, num_layers: int) -> Iterator[int]:
+def _local_layers(config: Config, num_layers: int, full_every: int) -> Iterator[int]:
     """Yield the indices of the layers with a sliding window."""
-    kinds, every = config.get("layer_types"), config.get("sliding_window_pattern", 6)
+    kinds, every = config.get("layer_types"), config.get("sliding_window_pattern", full_every)
     for layer in range(num_layers):
         if kinds[layer] == _SLIDING if kinds else (layer + 1) % every:
             yield layer
@@ -281,7 +282,7 @@ def _windows(config: Config) -> Iterator[tuple[str, str, str]]:
     architecture = ARCHITECTURES[config["model_type"]]
     slides = architecture.slides
     kinds = config.get("layer_types") or ()
-    if architecture.local_theta is not None:
+    if architecture.full_every is not None:
         for key in ("attn_logit_softcapping", "final_logit_softcapping"):
             if config.get(key):
                 yield key, "scores and logits without a soft cap", ""
@@ -313,6 +314,8 @@ def _scalings(config: Config, trained_context: int | None) -> Iterator[tuple[str
     kind = _rope_type(rope)
     before = rope.get(_ORIGINAL, config.get(_ORIGINAL))
     layered = any(isinstance(value, Mapping) for value in rope.values())
+    if not rope and ARCHITECTURES[config["model_type"]].scaled_by_default:
+        yield key, "rotary settings, because transformers would assume scaled RoPE", ""
     if layered:
         yield key, "one RoPE table for all layers", ""
     elif kind not in (PLAIN, *_EXTENDED):

@@ -71,7 +71,6 @@ VISION = {"vision_config": {"depth": 32}}
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"model_type": "mine"}, "'mine'; expected .*: rotary embedding and attention as in gemma, "),
     ({"model_type": "deepseek_v3", "kv_lora_rank": 512}, "caches a latent"),
-    ({"model_type": "gpt_oss"}, "learned sink"),
     ({"model_type": "llama4_text"}, "attend inside chunks"),
     ({"model_type": "gemma2", "sliding_window": 4096}, "sliding window, and scores have a soft"),
     ({"model_type": ...}, "model_type: got nothing"),

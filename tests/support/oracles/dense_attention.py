@@ -16,10 +16,15 @@ def dense(
     key: torch.Tensor,
     value: torch.Tensor,
     inv_freq: np.ndarray,
-    distance: Callable[[int, int], float | None],
+    distance: Callable[[int, int], float | tuple[float, ...] | None],
     scaling: float = SCALING,
+    sinks: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """Softmax over all (query, key) pairs, each rotated by its relative position; O(n^2)."""
+    """Softmax over all (query, key) pairs, each rotated by its relative position; O(n^2).
+
+    A distance is a number or a tuple with one number for each pair. `sinks` (heads,) adds exp(sink)
+    to the softmax denominators of a head.
+    """
     tokens, heads = query.shape[2], query.shape[1]
     key = key.repeat_interleave(heads // key.shape[1], dim=1).double()
     value = value.repeat_interleave(heads // value.shape[1], dim=1).double()
@@ -28,8 +33,12 @@ def dense(
     pairs = inv_freq.shape[-1]
     relative = [[distance(i, j) for j in range(tokens)] for i in range(tokens)]
     hidden = torch.tensor([[d is None for d in row] for row in relative])
-    steps = torch.tensor([[d or 0 for d in row] for row in relative], dtype=torch.float64)
-    angles = steps[None, :, :, None] * frequencies[:, None, None, :]
+    width = pairs if any(isinstance(d, tuple) for row in relative for d in row) else 1
+    steps = torch.tensor(
+        [[d if isinstance(d, tuple) else [d or 0] * width for d in row] for row in relative],
+        dtype=torch.float64,
+    )
+    angles = steps * frequencies[:, None, None, :]
     q1, q2 = query[..., :pairs], query[..., pairs : 2 * pairs]
     k1, k2 = key[..., :pairs], key[..., pairs : 2 * pairs]
     along = q1[:, :, :, None] * k1[:, :, None] + q2[:, :, :, None] * k2[:, :, None]
@@ -37,7 +46,10 @@ def dense(
     scores = (along * angles.cos() + across * angles.sin()).sum(-1)
     scores += query[..., 2 * pairs :] @ key[..., 2 * pairs :].transpose(-1, -2)
     scores = (scores * scaling).masked_fill(hidden, -math.inf)
-    return scores.softmax(-1) @ value
+    if sinks is None:
+        return scores.softmax(-1) @ value
+    weights = scores.exp()
+    return weights @ value / (weights.sum(-1, keepdim=True) + sinks.double().exp()[:, None, None])
 
 
 def lambda_distance(window: int, num_global: int) -> Callable[[int, int], int | None]:

@@ -1,0 +1,530 @@
+"""A model with attention sinks, sliding layers and experts, gpt-oss, against stock transformers.
+
+The other side is transformers' eager attention, whose full layers get cosines of another stock
+rotary module, or its layers with dense attention written from the definitions, over unrotated
+queries and keys.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import torch
+from transformers import (
+    AttentionInterface,
+    AttentionMaskInterface,
+    AutoConfig,
+    AutoModelForCausalLM,
+    DynamicCache,
+)
+
+from lce_core.attention import AttentionScheme, registered
+from lce_core.attention.cache import RaggedCache
+from lce_core.attention.causal import full_causal
+from lce_core.attention.inputs import AttentionInputs
+from lce_core.attention.schemes import FullCausal, ShiftedSparse, SlidingWindow
+from lce_core.attention.shifted_sparse import attend as attend_shifted
+from lce_core.attention.sliding import sliding_window
+from lce_core.data.packing import pack_rows
+from lce_core.errors import SpecError
+from lce_core.export.folder import export
+from lce_core.export.stock_form import Subject
+from lce_core.extension.extending import extend
+from lce_core.methods import METHODS, Method
+from lce_core.models import LanguageModel
+from lce_core.models.toy_llama import ToyLlama, byte_tokenizer
+from lce_core.recipe import Upsampling
+from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
+from lce_core.study.cost import forward_flops, matmul_parameters, stored_parameters
+from lce_core.study.step_cost import evaluation_cost
+from lce_core.training.run import run
+from tests.support.architectures import (
+    GPT_OSS,
+    TRAINED,
+    VOCABULARY,
+    gpt_oss,
+    hub_model,
+    in_float64,
+)
+from tests.support.oracles.dense_attention import dense, grouped_distance, lambda_distance
+from tests.support.training_jobs import Words, job_maker, silent
+
+TARGET, WINDOW = 64, GPT_OSS["sliding_window"]
+YARN = {
+    "rope_type": "yarn", "factor": 2.0, "beta_fast": 1.0, "beta_slow": 0.01, "truncate": False,
+    "original_max_position_embeddings": 8,
+}  # fmt: skip
+PLAIN: dict[str, Any] = {}
+ROPES = {"plain": PLAIN, "yarn": YARN}
+
+
+@pytest.fixture(autouse=True)
+def _inference() -> Iterator[None]:
+    with torch.no_grad():
+        yield
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    found = {}
+    for kind, rope in ROPES.items():
+        found[kind] = tmp_path_factory.mktemp(kind)
+        gpt_oss(rope).save_pretrained(found[kind])
+        byte_tokenizer(ToyLlama.keys).save_pretrained(found[kind])
+    return found
+
+
+def method(name: str, **parameters: Any) -> Method:
+    return METHODS.parse({"name": name, **parameters}, "test")
+
+
+def tokens(length: int) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(length)
+    return torch.randint(VOCABULARY, (2, length), generator=generator)
+
+
+def logits(
+    folder: Path, chosen: Method, ids: torch.Tensor, cuts: tuple[int, ...] | None = None
+) -> torch.Tensor:
+    """Logits over the whole text, or over pieces with the cache that evaluation uses."""
+    base = hub_model(folder)
+    extended = extend(in_float64(base.load(folder, torch.float64)), base, chosen, target=TARGET)
+    extended.begin_request(ids.shape[1])
+    head: Any = extended.model.get_output_embeddings()
+    if cuts is None:
+        return head(extended.hidden_states(ids))
+    parts: list[torch.Tensor] = []
+    for cache in (DynamicCache(), extended.new_cache(ids.shape[1])):
+        edges = [0, *cuts, ids.shape[1]]
+        parts.append(
+            torch.cat([extended.hidden_states(ids[:, a:b], cache) for a, b in pairwise(edges)], 1)
+        )
+    torch.testing.assert_close(*parts, rtol=1e-12, atol=1e-12)
+    return head(parts[0])
+
+
+def agree(found: torch.Tensor, expected: torch.Tensor) -> None:
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+
+
+def stock(
+    rope: dict[str, Any],
+    full: dict[str, Any] | None = None,
+    change: Callable[[torch.Tensor], torch.Tensor] | None = None,
+) -> Any:
+    """Stock gpt-oss; its full layers have other rotary settings, or changed frequencies."""
+    model = in_float64(gpt_oss(rope))
+    assert model.config._attn_implementation == "eager"
+    if full is None and change is None:
+        return model
+    other = gpt_oss(rope if full is None else full).model.rotary_emb
+    if change is not None:
+        other.inv_freq = change(other.inv_freq)
+
+    def rotated_otherwise(_: Any, args: tuple[Any, ...], given: dict[str, Any]) -> Any:
+        cosines = other(args[0], given["position_ids"])
+        return args, {**given, "position_embeddings": cosines}
+
+    for index, layer in enumerate(model.model.layers):
+        if GPT_OSS["layer_types"][index] == "full_attention":
+            layer.register_forward_pre_hook(rotated_otherwise, with_kwargs=True)
+    return model
+
+
+CUTS = [None, (3, 4, 17, 18, 30), tuple(range(1, 40))]
+SCALED = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": TRAINED}
+
+
+@pytest.mark.parametrize("cuts", CUTS)
+@pytest.mark.parametrize("kind", ROPES)
+def test_no_extension_equals_the_stock_model(
+    kind: str, cuts: tuple[int, ...] | None, folders: dict[str, Path]
+) -> None:
+    ids = tokens(40)
+    agree(logits(folders[kind], method("none"), ids, cuts), stock(ROPES[kind])(ids).logits)
+
+
+@pytest.mark.parametrize("cuts", CUTS)
+@pytest.mark.parametrize(
+    ("name", "full"),
+    [
+        ("pi", {"rope_type": "linear", "factor": 4.0}),
+        ("yarn", SCALED),
+        ("abf_single_stage", {"rope_theta": 5e6}),
+    ],
+)
+def test_a_method_changes_the_full_layers_alone(
+    name: str, full: dict[str, Any], cuts: tuple[int, ...] | None, folders: dict[str, Path]
+) -> None:
+    ids = tokens(40)
+    agree(logits(folders["plain"], method(name), ids, cuts), stock(PLAIN, full)(ids).logits)
+
+
+def test_a_scaled_model_is_extended_from_its_scaling(folders: dict[str, Path]) -> None:
+    ids = tokens(40)
+    expected = stock(YARN, change=lambda own: own / 4)(ids).logits
+    agree(logits(folders["yarn"], method("pi"), ids), expected)
+
+
+def test_sinks_windows_and_scaling_matter(folders: dict[str, Path]) -> None:
+    ids = tokens(40)
+    found = logits(folders["yarn"], method("none"), ids)
+    sinkless = stock(YARN)
+    for layer in sinkless.model.layers:
+        layer.self_attn.sinks.fill_(-1e9)
+    full = in_float64(gpt_oss(YARN, layer_types=["full_attention"] * 4))
+    for other in (sinkless, full, stock(PLAIN), stock(YARN, PLAIN)):
+        assert (found - other(ids).logits).abs().max() > 1e-2
+
+
+def test_a_model_without_sliding_layers_keeps_its_sinks(tmp_path: Path) -> None:
+    model, ids = gpt_oss(layer_types=["full_attention"] * 4), tokens(40)
+    model.save_pretrained(tmp_path)
+    agree(logits(tmp_path, method("none"), ids, (3, 4, 17)), in_float64(model)(ids).logits)
+
+
+@pytest.mark.parametrize("name", ["none", "self_extend"])
+def test_texts_of_two_lengths_are_decoded_together(name: str, folders: dict[str, Path]) -> None:
+    base, folder = hub_model(folders["yarn"]), folders["yarn"]
+    chosen = method(name, window=8, group=4) if name == "self_extend" else method(name)
+    model = in_float64(base.load(folder, torch.float64))
+    extended = extend(model, base, chosen, target=TARGET)
+    extended.begin_request(40)
+    texts, caches = [tokens(length)[:1] for length in (30, 20)], []
+    for text in texts:
+        caches.append(extended.new_cache(40))
+        extended.hidden_states(text[:, :-1], caches[-1])
+    last = torch.cat([text[:, -1:] for text in texts])
+    found = extended.hidden_states(last, RaggedCache(caches))
+    expected = torch.cat([extended.hidden_states(text)[:, -1:] for text in texts])
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
+
+
+def test_half_precision_keeps_the_sinks_exact() -> None:
+    # Score 21 of each key against a sink of 20.9, which 20.9 / 0.3 in bf16 would miss by 0.05.
+    half, sinks = torch.bfloat16, torch.tensor([20.9], dtype=torch.float32)
+    query, key = (torch.zeros(1, 1, 9, 8, dtype=half) for _ in range(2))
+    query[..., 0], key[..., 0] = 10.0, 7.0
+    value, table = torch.ones_like(key), RopeTable(np.zeros(4))
+    inputs = AttentionInputs(query, key, value, table, 0, 0.3, sinks=sinks)
+    seen = torch.arange(1, 10)
+    for found, keys in (
+        (full_causal(FullCausal(), inputs), seen),
+        (sliding_window(SlidingWindow(3), inputs), seen.clamp(max=3)),
+    ):
+        share = keys / (keys + np.exp(20.9 - 21.0))
+        expected = share[:, None].expand(9, 8)
+        torch.testing.assert_close(found[0, 0].float(), expected, rtol=5e-3, atol=0)
+
+
+# Attention schemes
+
+
+class Unrotated(torch.nn.Module):
+    def forward(self, x: torch.Tensor, position_ids: torch.Tensor) -> Any:
+        cos = x.new_ones(1, position_ids.shape[-1], GPT_OSS["head_dim"] // 2)
+        return cos, torch.zeros_like(cos)
+
+
+def within(query: int, key: int) -> int | None:
+    return query - key if 0 <= query - key < WINDOW else None
+
+
+def causal(query: int, key: int) -> int | None:
+    return query - key if key <= query else None
+
+
+BASES = [2e4, 2e4, 8e4, 8e4]
+SCHEMES = {
+    "full_causal": (method("harpe", bases=BASES), causal),
+    "self_extend": (method("self_extend", window=8, group=4), grouped_distance(8, 4)),
+    "lm_infinite": (method("lm_infinite", window=8, num_global=3), lambda_distance(8, 3)),
+    # Distances that the contract tests compare with their definitions.
+    "streaming_llm": (method("streaming_llm", window=8, num_sinks=3), None),
+    "rerope": (method("rerope", window=8), None),
+    "dca": (method("dca", chunk=8, window=3), None),
+    "string": (method("string"), None),
+    "dpe": (method("dpe"), None),
+}
+
+
+@pytest.mark.parametrize("split", [False, True])
+@pytest.mark.parametrize("cuts", [None, (3, 4, 17, 18)])
+@pytest.mark.parametrize("name", SCHEMES)
+def test_every_scheme_has_one_softmax_with_the_sink(
+    name: str,
+    cuts: tuple[int, ...] | None,
+    split: bool,
+    folders: dict[str, Path],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if split:  # one group of heads after the other, as for long texts
+        monkeypatch.setattr(registered, "_TEMPORARIES", 1)
+    chosen, distance = SCHEMES[name]
+    geometry, ids = hub_model(folders["plain"]).geometry, tokens(30)
+    lengths = ContextLengths(TRAINED, TARGET, 30)
+    table = chosen.rope_table(geometry, lengths)
+    scheme = chosen.attention(geometry, lengths) or FullCausal()
+    distance = distance or scheme.distance  # type: ignore[assignment]
+    local = RopeTable(geometry.inv_freq())
+
+    def attend(
+        module: Any, query: Any, key: Any, value: Any, _: Any, *, scaling: float, **given: Any
+    ) -> Any:
+        own, rule = (local, within) if module.sliding_window else (table, distance)
+        scores = scaling * own.attention_factor**2
+        found = dense(query, key, value, own.inv_freq, rule, scores, given["s_aux"])  # type: ignore[arg-type]
+        return found.transpose(1, 2).contiguous(), None
+
+    AttentionInterface.register("dense_oracle", attend)
+    AttentionMaskInterface.register("dense_oracle", lambda **_: None)
+    model = in_float64(AutoModelForCausalLM.from_pretrained(folders["plain"], dtype=torch.float64))
+    model.model.rotary_emb = Unrotated()
+    model.set_attn_implementation("dense_oracle")
+    found = logits(folders["plain"], chosen, ids, cuts)
+    torch.testing.assert_close(found, model(ids).logits, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("heads", [(4, 2), (6, 3), (3, 1)])
+def test_shifted_blocks_and_their_gradients_have_the_sink(heads: tuple[int, int]) -> None:
+    scheme, frequencies, length = ShiftedSparse(4), np.array([1.0, 0.1, 0.01]), 12
+    generator = torch.Generator().manual_seed(0)
+
+    def drawn(*shape: int) -> torch.Tensor:
+        values = torch.randn(*shape, generator=generator, dtype=torch.float64)
+        return values.requires_grad_()
+
+    query = drawn(2, heads[0], length, 6)
+    key, value = (drawn(2, heads[1], length, 6) for _ in range(2))
+    leaves = (query, key, value, drawn(heads[0]))
+    with torch.enable_grad():
+        inputs = AttentionInputs(
+            *leaves[:3], RopeTable(frequencies), 0, 0.7, sinks=leaves[3]
+        )  # fmt: skip
+        found = attend_shifted(scheme, inputs)
+        repeated = [one.repeat_interleave(heads[0] // heads[1], 1) for one in leaves[1:3]]
+        expected = torch.cat(
+            [
+                dense(
+                    query[:, head, None], *(one[:, head, None] for one in repeated), frequencies,
+                    scheme.distances_of(0, head, heads[0]), 0.7, leaves[3][head, None],
+                )
+                for head in range(heads[0])
+            ],
+            dim=1,
+        )  # fmt: skip
+        weights = torch.randn(found.shape, generator=generator, dtype=torch.float64)
+        ours = torch.autograd.grad((found * weights).sum(), leaves)
+        theirs = torch.autograd.grad((expected * weights).sum(), leaves)
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+    for mine, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-9, atol=1e-9)
+
+
+@dataclass(frozen=True)
+class Sinkless(FullCausal):
+    counts_sinks: ClassVar[bool] = False
+
+
+class WithoutSinks(type(METHODS.load("none")())):  # type: ignore[misc]
+    """A method of others, whose kernel knows no sinks."""
+
+    def attention(self, geometry: Any, lengths: ContextLengths) -> AttentionScheme:
+        return Sinkless()
+
+
+def test_a_scheme_that_ignores_sinks_is_refused(folders: dict[str, Path]) -> None:
+    base = hub_model(folders["plain"])
+    with pytest.raises(SpecError, match="Sinkless, on a model with attention sinks"):
+        extend(base.load(folders["plain"], torch.float32), base, WithoutSinks(), target=TARGET)
+
+
+def test_a_plug_in_that_forgets_the_sliding_layers_is_refused() -> None:
+    class Plain(LanguageModel):
+        geometry = RopeGeometry(12, 12, 4, 2, 5e4, TRAINED)
+
+    with pytest.raises(SpecError, match=r"Plain\.local: got None for a model of type gpt_oss"):
+        extend(gpt_oss(), Plain(), method("pi"), target=TARGET)
+
+
+@pytest.mark.parametrize("name", ["clex", "landmark"])
+def test_methods_that_change_more_than_full_layers_are_refused(
+    name: str, folders: dict[str, Path]
+) -> None:
+    base = hub_model(folders["plain"])
+    with pytest.raises(SpecError, match="on a model with sliding layers"):
+        extend(base.load(folders["plain"], torch.float32), base, method(name), target=TARGET)
+
+
+# Training and export
+
+
+@pytest.mark.parametrize("name", ["none", "yarn"])
+def test_gradients_of_all_weights_equal_those_of_the_stock_model(
+    name: str, folders: dict[str, Path]
+) -> None:
+    base, ids = hub_model(folders["plain"]), tokens(40)
+    model = in_float64(base.load(folders["plain"], torch.float64))
+    theirs = stock(PLAIN, SCALED if name == "yarn" else None)
+    with torch.enable_grad():
+        extended = extend(model, base, method(name), target=TARGET, training=True)
+        extended.begin_request(40)
+        extended.hidden_states(ids).square().sum().backward()
+        theirs.model(ids).last_hidden_state.square().sum().backward()
+    expected = dict(theirs.model.named_parameters())
+    found = dict(model.model.named_parameters())
+    assert found.keys() == expected.keys()
+    assert sum("sinks" in key for key in expected) == 4
+    for key, parameter in expected.items():
+        assert parameter.grad.abs().max() > 0, key
+        torch.testing.assert_close(found[key].grad, parameter.grad, rtol=1e-3, atol=1e-3)
+
+
+def test_training_changes_the_sinks_and_writes_a_stock_checkpoint(
+    folders: dict[str, Path], tmp_path: Path
+) -> None:
+    base, chosen, folder = hub_model(folders["plain"]), method("yarn"), folders["plain"]
+    rows = tmp_path / "rows"
+    rows.mkdir()
+    pack_rows(
+        Words(), base, base.tokenizer(folder), row_length=64, num_rows=8, upsampling=Upsampling(),
+        seed=0, folders={}, out=rows, report=lambda done: None,
+    )  # fmt: skip
+    job = job_maker(rows, tmp_path)(
+        {"tokens_per_step": 128, "learning_rate": 1e-2, "warmup_steps": 0},
+        base_model=base.identity(), from_scratch=False, base_folder=folder, num_steps=2,
+        method=chosen.identity(), target_context=64,
+    )  # fmt: skip
+    with torch.enable_grad():
+        run(job, silent)
+    checkpoint, ids = job.out / "model", tokens(TRAINED)
+    trained = in_float64(AutoModelForCausalLM.from_pretrained(checkpoint, dtype=torch.float64))
+    for layer, before in zip(trained.model.layers, gpt_oss().model.layers, strict=True):
+        assert (layer.self_attn.sinks - before.self_attn.sinks).abs().max() > 1e-3
+    expected = trained(ids).logits[..., :VOCABULARY]
+    agree(logits(checkpoint, method("none"), ids)[..., :VOCABULARY], expected)
+    base.check_folder(checkpoint)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("kind", ROPES)
+def test_stock_transformers_computes_what_was_exported(
+    kind: str, folders: dict[str, Path], tmp_path: Path
+) -> None:
+    base, ids, chosen = hub_model(folders[kind]), tokens(TARGET), method("none")
+    export(Subject("study", "variant", base, chosen, TARGET, folders[kind]), tmp_path / "out")
+    theirs = AutoModelForCausalLM.from_pretrained(tmp_path / "out", dtype=torch.float64)
+    agree(logits(folders[kind], chosen, ids), in_float64(theirs)(ids).logits)
+
+
+@pytest.mark.parametrize("name", ["pi", "yarn"])
+def test_two_tables_are_not_exported(name: str, folders: dict[str, Path], tmp_path: Path) -> None:
+    subject = Subject(
+        "study", "variant", hub_model(folders["plain"]), method(name), TARGET, folders["plain"]
+    )
+    with pytest.raises(SpecError, match="one table for all layers"):
+        export(subject, tmp_path / "out")
+
+
+# What config.json says
+
+PUBLISHED = {
+    "architectures": ["GptOssForCausalLM"],
+    "attention_bias": True,
+    "head_dim": 64,
+    "hidden_size": 2880,
+    "intermediate_size": 2880,
+    "max_position_embeddings": 131072,
+    "model_type": "gpt_oss",
+    "num_attention_heads": 64,
+    "num_experts_per_tok": 4,
+    "num_hidden_layers": 24,
+    "num_key_value_heads": 8,
+    "num_local_experts": 32,
+    "rope_scaling": {
+        "beta_fast": 32.0,
+        "beta_slow": 1.0,
+        "factor": 32.0,
+        "original_max_position_embeddings": 4096,
+        "rope_type": "yarn",
+        "truncate": False,
+    },
+    "rope_theta": 150000,
+    "sliding_window": 128,
+    "tie_word_embeddings": False,
+    "vocab_size": 201088,
+}
+"""config.json of openai/gpt-oss-20b without its quantisation."""
+
+
+def written(folder: Path, **changes: Any) -> Path:
+    config = {key: value for key, value in {**PUBLISHED, **changes}.items() if value is not ...}
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+def test_the_published_configuration_gives_the_model_its_authors_describe(tmp_path: Path) -> None:
+    base = hub_model(written(tmp_path))
+    geometry, shape = base.geometry, base.shape
+    assert shape.local is not None
+    assert shape.local == replace(shape.local, layers=tuple(range(0, 24, 2)), window=128)
+    assert base.has_sinks
+    assert base.note == (
+        "RoPE already scaled (yarn); methods extend 12 of 24 layers; the others have a 128-token"
+        " window"
+    )
+    # arXiv:2508.10925, table 1: 20.91 B weights, 3.61 B of them active, with the embedding counted
+    # once. Biases and norms are no matrix products.
+    embedding = 2880 * 201088
+    assert stored_parameters(shape, geometry) + embedding == pytest.approx(20.91e9, rel=0.005)
+    assert matmul_parameters(shape, geometry) == pytest.approx(3.61e9, rel=0.005)
+    theirs: Any = AutoConfig.from_pretrained(tmp_path)
+    with torch.device("meta"):
+        model: Any = AutoModelForCausalLM.from_config(theirs)
+    kinds = [layer.self_attn.sliding_window is not None for layer in model.model.layers]
+    assert [index for index, local in enumerate(kinds) if local] == list(shape.local.layers)
+    rotary = type(model.model.rotary_emb)(theirs)
+    np.testing.assert_allclose(geometry.inv_freq(), rotary.inv_freq.numpy(), rtol=1e-6)
+    assert geometry.attention_factor == pytest.approx(rotary.attention_scaling, rel=1e-12)
+
+
+def test_costs_count_windows_and_active_experts(folders: dict[str, Path]) -> None:
+    base = hub_model(folders["plain"])
+    linear, every = 0, 0
+    for module in gpt_oss().modules():
+        if isinstance(module, torch.nn.Linear):
+            linear += module.weight.numel()
+        if hasattr(module, "gate_up_proj"):
+            every += module.gate_up_proj.numel() + module.down_proj.numel()
+        if hasattr(module, "top_k"):
+            linear += module.weight.numel()
+    weights = linear + every // 2
+    assert matmul_parameters(base.shape, base.geometry) == weights
+    assert stored_parameters(base.shape, base.geometry) == linear + every
+    length, pairs = 40, 40 * 40 / 2 + WINDOW * WINDOW / 2 + 35 * WINDOW
+    expected = 2 * weights + 4 * base.geometry.num_heads * 12 * 2 * pairs / length
+    assert forward_flops(base.shape, base.geometry, length) == pytest.approx(expected)
+    cost = evaluation_cost(base, method("none"), TARGET, 1, length)
+    assert cost.flops == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"quantization_config": {"quant_method": "mxfp4"}}, "weights in floating point"),
+        ({"rope_scaling": ..., "rope_theta": ...}, "transformers would assume scaled RoPE"),
+        ({"layer_types": ["sliding_attention"] * 24}, "some layer with full_attention"),
+        ({"layer_types": ["full_attention", "chunked_attention"] * 12}, "layer_types"),
+    ],
+)
+def test_variants_that_are_not_exact_are_refused(
+    changes: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(SpecError, match=message):
+        hub_model(written(tmp_path, **changes))
