@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar
@@ -17,6 +18,8 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from transformers import (
     AttentionInterface,
     AttentionMaskInterface,
@@ -290,6 +293,37 @@ def test_every_scheme_has_one_softmax_with_the_sink(
     model.set_attn_implementation("dense_oracle")
     found = logits(folders["plain"], chosen, ids, cuts)
     torch.testing.assert_close(found, model(ids).logits, rtol=1e-9, atol=1e-9)
+
+
+@given(
+    shared=st.integers(1, 3),
+    length=st.integers(1, 20),
+    cached=st.integers(0, 19),
+    window=st.integers(1, 24),
+    height=st.floats(-30, 30),
+    training=st.booleans(),
+)
+@settings(max_examples=60, deadline=None)
+def test_kernels_with_sinks_of_any_size_are_those_of_the_definition(
+    shared: int, length: int, cached: int, window: int, height: float, training: bool
+) -> None:
+    first = 0 if training else min(cached, length - 1)
+    generator = torch.Generator().manual_seed(length)
+    query = torch.randn(1, 2 * shared, length, 6, generator=generator, dtype=torch.float64)
+    key, value = torch.randn(2, 1, 2, length, 6, generator=generator, dtype=torch.float64)
+    sinks = height + torch.randn(2 * shared, generator=generator, dtype=torch.float64)
+    frequencies = np.array([1.0, 0.1, 0.01])
+    states = query[:, :, first:], key, value
+    inputs = AttentionInputs(*states, RopeTable(frequencies), first, 0.7, sinks=sinks)
+    within = SlidingWindow(window)
+    for rule, kernel in (
+        (causal, partial(full_causal, FullCausal())),
+        (within.distance, partial(sliding_window, within)),
+    ):
+        with torch.set_grad_enabled(training):
+            found = kernel(inputs)
+        expected = dense(query, key, value, frequencies, rule, 0.7, sinks)[:, :, first:]
+        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("heads", [(4, 2), (6, 3), (3, 1)])
