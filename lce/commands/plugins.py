@@ -100,8 +100,9 @@ def fetch(
     if name.startswith("hub:"):
         repo, _, revision = name.removeprefix("hub:").partition("@")
         entry = {"name": "hub_model", "repo": repo, "revision": revision}
-    folder = MODELS.parse(entry, "lce fetch").fetch(Store(how.home).models)
-    say(f"{name}: {folder}")
+    model = MODELS.parse(entry, "lce fetch")
+    say(f"{name}: licence: {model.licence}")
+    say(f"{name}: {model.fetch(Store(how.home).models)}")
 
 
 def new(

@@ -12,7 +12,11 @@ from lce_core.store.identity import ID_DIGITS
 if TYPE_CHECKING:
     from lce_core.export.stock_form import StockForm, Subject
 
-_LICENCES = {"MIT": "mit", "Apache-2.0": "apache-2.0"}
+_LICENCES = {
+    "MIT": "mit",
+    "Apache-2.0": "apache-2.0",
+    "Gemma Terms of Use, ai.google.dev/gemma/terms": "gemma",
+}
 """The hub's identifiers of licences, by `LanguageModel.licence`. The card states all other licences
 as `license_name`."""
 

