@@ -56,7 +56,7 @@ def _(place: Place) -> None:
 provokes(SpecError, "streamlit_that_is_not_installed")(
     lambda _: require_streamlit("streamlit_that_is_not_installed")
 )
-provokes(SpecError, "a catalog of this version of lce")(lambda place: read_contents(database(place), "toy"))
+provokes(SpecError, "arguments")(lambda place: read_contents(database(place), "toy"))
 
 
 provokes(SpecError, "--method: got 'yarn")(lambda _: _of([], "yarn"))
