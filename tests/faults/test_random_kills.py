@@ -76,7 +76,8 @@ def disturbed(home: Path, arguments: Arguments, draw: random.Random) -> tuple[li
     marker, hits, done = new_marker(), list[str](), set[str]()
     moments, victim = sorted(draw.uniform(-1.0, 2.0) for _ in range(2)), ""
     with start(home, *arguments, env=marked(home, marker)) as run:
-        wait_until(lambda: playing(marker, "supervisor"))
+        # A run after a kill at the very end finds nothing to do, and starts no server.
+        wait_until(lambda: playing(marker, "supervisor") or run.poll() is not None)
         began = time.monotonic()
         for moment in moments:
             victim = draw.choice(VICTIMS)
