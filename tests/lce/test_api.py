@@ -147,12 +147,12 @@ def test_a_failed_run_raises_with_its_last_line(
 
 
 @pytest.mark.slow
-def test_a_run_returns_its_results(finished: Path, text: tuple[str, str]) -> None:
-    from tests.support.studies import write_study
+def test_a_run_returns_its_results(finished: Path, text: tuple[str, str], tmp_path: Path) -> None:
+    from tests.support.studies import copied_home, write_study
 
     name, _, folder = text[1].partition("=")
-    file = write_study(finished.parent / "again")
-    results = lce.run(file, home=finished, data_folders={name: Path(folder)})
+    home = copied_home(finished, tmp_path / "home")
+    results = lce.run(write_study(tmp_path), home=home, data_folders={name: Path(folder)})
     assert len(results.scores().df()) > 0
 
 

@@ -51,6 +51,8 @@ def toy(method: str = "yarn") -> ExtendedModel:
 class Geometry:
     """What `extend` reads of a base model."""
 
+    local, has_sinks = None, False
+
     def __init__(self, geometry: RopeGeometry) -> None:
         self.geometry, self.plugin_name = geometry, "test"
 
