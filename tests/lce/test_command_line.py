@@ -7,6 +7,7 @@ import os
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -72,15 +73,17 @@ def test_a_shell_completes_commands_and_studies() -> None:
 @pytest.mark.parametrize(
     ("command", "column", "names"),
     [
-        ("methods", "method", METHODS.names()),
-        ("benchmarks", "benchmark", BENCHMARKS.names()),
-        ("models", "base_model", MODELS.names()),
-        ("recipes", "recipe", recipe_names()),
+        ("methods", "method", METHODS.names),
+        ("benchmarks", "benchmark", BENCHMARKS.names),
+        ("models", "base_model", MODELS.names),
+        ("recipes", "recipe", recipe_names),
     ],
 )
-def test_a_list_is_printed_as_json(command: str, column: str, names: list[str]) -> None:
+def test_a_list_is_printed_as_json(
+    command: str, column: str, names: Callable[[], Sequence[str]]
+) -> None:
     printed = json.loads(CliRunner().invoke(app, [command, "--json"]).output)
-    assert [row[column] for row in printed] == list(names)
+    assert [row[column] for row in printed] == list(names())
 
 
 def test_the_status_of_a_study_is_printed_as_json(

@@ -42,7 +42,7 @@ from tests.support.data.packaged_models import TinyPackaged, pinned
 class TinyFetched(TinyPackaged):
     """Two random layers."""
 
-    package = pinned("{sha256}")
+    wheels = (pinned("{sha256}"),)
 
 
 MODEL = TinyFetched
