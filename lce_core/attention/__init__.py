@@ -86,7 +86,7 @@ class LayerAttention:
 
     table: RopeTable
     scheme: AttentionScheme | None = None
-    """None for full causal attention."""
+    """Attention scheme of the layer; None means full causal attention."""
 
     @cached_property
     def key(self) -> tuple[object, ...]:

@@ -139,7 +139,7 @@ class Rotation:
         return rotated
 
     def _block_size(self, states: torch.Tensor, tokens: int) -> int:
-        """Return the number of positions in a block of a call that rotates so many tokens."""
+        """Return how many positions a call that rotates `tokens` tokens handles at a time."""
         size = _BLOCK
         if states.device.type == "cpu":
             return size

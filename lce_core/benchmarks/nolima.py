@@ -69,7 +69,7 @@ class Pair:
     template: str
     """Prompt with the fields {haystack} and {question}."""
     characters: tuple[str, ...]
-    """Names of which one is drawn for each prompt, at least two."""
+    """Names of characters, at least two. Each prompt draws one of them."""
 
 
 @dataclass(frozen=True, eq=False)

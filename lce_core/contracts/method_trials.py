@@ -23,8 +23,8 @@ Example = Mapping[str, Any]
 Extended = list[tuple[LanguageModel, ExtendedModel]]
 
 LAYERS = 4
-"""Number of layers of which the checks look at frequencies and attention. Their models with so many
-layers show methods that treat every second or fourth layer differently."""
+"""Number of layers whose frequencies and attention the checks compare. Four layers show methods
+that treat every second or fourth layer differently."""
 FAR = (LLAMA2_7B, PHI2, RopeGeometry(32, 32, 2, 2, 1e4, 128))
 
 

@@ -166,7 +166,7 @@ class LanguageModel(Plugin):
 
     @property
     def note(self) -> str | None:
-        """What a table must say about the model besides name and context; None for most models."""
+        """Note that tables show beside the model's name and context; None for most models."""
         if not self.is_known:
             return None
         parts = []

@@ -41,7 +41,7 @@ class ManyNeedles:
         self.units = Units(1, num_values, new_tokens, "redrawn smaller", least=num_values)
 
     def draft(self, size: int, index: int, draw: Draw) -> Draft:
-        """Build a prompt with `size` needles of other keys, each of which has as many values."""
+        """Build a prompt with `size` needles of other keys. All keys have equally many values."""
         rng, count = draw.rng, self._num_values
         keys = _distinct(1 + math.ceil(size / count), rng)
         asked, others = keys[0], (keys[1:] * count)[:size]

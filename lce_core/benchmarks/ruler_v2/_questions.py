@@ -1,4 +1,4 @@
-"""The tasks on MMLU: copy or solve questions that are found by their number.
+"""The tasks on MMLU: find questions by their number, and copy or solve them.
 
 The haystack consists of questions of MMLU's split `auxiliary_train`, and one question of the split
 `test` is asked for. In the tasks mv_niah_* four questions share each number.

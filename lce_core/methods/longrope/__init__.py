@@ -108,12 +108,12 @@ PHI3_LONG = (
     56.2, 57.95, 59.29, 59.77, 59.92, 61.19, 61.96, 62.5, 63.37, 63.48, 63.48, 63.66, 63.85, 64.08,
     64.76, 64.8, 64.81, 64.81,
 )
-"""Its published `long_factor`, which states these values in float32."""
+"""The `long_factor` that Phi-3 publishes; its file states these values in float32."""
 PHI3_SHORT = (
     1.05, 1.05, 1.05, 1.1, 1.1, 1.1, 1.25, 1.25, 1.4, 1.45, 1.55, 1.85, 1.9, *(19 * (2.0,)), 2.1,
     2.1, 2.2, 2.35, 2.35, 2.35, 2.35, 2.4, 2.4, 2.65, 2.7, 2.9, 2.95, 3.05, 3.05, 3.05,
 )
-"""Its published `short_factor`."""
+"""The `short_factor` that Phi-3 publishes."""
 # fmt: on
 
 METHOD = LongRope
