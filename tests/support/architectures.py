@@ -6,12 +6,14 @@ hidden_size over heads, biases, norms of queries and keys, tied embeddings, part
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
+from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache, PreTrainedTokenizerFast
 
+from lce_core.extension.extended_model import ExtendedModel
 from lce_core.models import MODELS, LanguageModel
 from lce_core.models.toy_llama import ToyLlama, byte_tokenizer
 
@@ -139,3 +141,21 @@ def tokenizer_with(*, bos: str | None, eos: str | None) -> PreTrainedTokenizerFa
         eos_token=eos,
         clean_up_tokenization_spaces=False,
     )
+
+
+def in_pieces(
+    extended: ExtendedModel, ids: torch.Tensor, cuts: tuple[int, ...] | None
+) -> torch.Tensor:
+    """Logits over the whole text, or over pieces with stock's cache and with evaluation's."""
+    extended.begin_request(ids.shape[1])
+    head: Any = extended.model.get_output_embeddings()
+    if cuts is None:
+        return head(extended.hidden_states(ids))
+    parts: list[torch.Tensor] = []
+    for cache in (DynamicCache(), extended.new_cache(ids.shape[1])):
+        edges = [0, *cuts, ids.shape[1]]
+        parts.append(
+            torch.cat([extended.hidden_states(ids[:, a:b], cache) for a, b in pairwise(edges)], 1)
+        )
+    torch.testing.assert_close(*parts, rtol=1e-12, atol=1e-12)
+    return head(parts[0])

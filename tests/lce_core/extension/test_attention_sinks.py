@@ -11,7 +11,6 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -25,7 +24,6 @@ from transformers import (
     AttentionMaskInterface,
     AutoConfig,
     AutoModelForCausalLM,
-    DynamicCache,
 )
 
 from lce_core.attention import AttentionScheme, registered
@@ -55,6 +53,7 @@ from tests.support.architectures import (
     gpt_oss,
     hub_model,
     in_float64,
+    in_pieces,
 )
 from tests.support.oracles.dense_attention import dense, grouped_distance, lambda_distance
 from tests.support.training_jobs import Words, job_maker, silent
@@ -96,21 +95,10 @@ def tokens(length: int) -> torch.Tensor:
 def logits(
     folder: Path, chosen: Method, ids: torch.Tensor, cuts: tuple[int, ...] | None = None
 ) -> torch.Tensor:
-    """Logits over the whole text, or over pieces with the cache that evaluation uses."""
     base = hub_model(folder)
-    extended = extend(in_float64(base.load(folder, torch.float64)), base, chosen, target=TARGET)
-    extended.begin_request(ids.shape[1])
-    head: Any = extended.model.get_output_embeddings()
-    if cuts is None:
-        return head(extended.hidden_states(ids))
-    parts: list[torch.Tensor] = []
-    for cache in (DynamicCache(), extended.new_cache(ids.shape[1])):
-        edges = [0, *cuts, ids.shape[1]]
-        parts.append(
-            torch.cat([extended.hidden_states(ids[:, a:b], cache) for a, b in pairwise(edges)], 1)
-        )
-    torch.testing.assert_close(*parts, rtol=1e-12, atol=1e-12)
-    return head(parts[0])
+    return in_pieces(
+        extend(in_float64(base.load(folder, torch.float64)), base, chosen, target=TARGET), ids, cuts
+    )
 
 
 def agree(found: torch.Tensor, expected: torch.Tensor) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,6 @@ from transformers import (
     AttentionInterface,
     AttentionMaskInterface,
     AutoModelForCausalLM,
-    DynamicCache,
 )
 
 from lce_core.errors import SpecError
@@ -31,7 +29,7 @@ from lce_core.methods import METHODS, Method
 from lce_core.models.toy_llama import ToyLlama, byte_tokenizer
 from lce_core.study.cost import forward_flops, matmul_parameters
 from lce_core.study.step_cost import evaluation_cost
-from tests.support.architectures import GEMMA3, TRAINED, VOCABULARY, gemma3, hub_model
+from tests.support.architectures import GEMMA3, TRAINED, VOCABULARY, gemma3, hub_model, in_pieces
 from tests.support.oracles.dense_attention import dense, grouped_distance, lambda_distance
 
 TARGET, WINDOW = 64, GEMMA3["sliding_window"]
@@ -66,21 +64,10 @@ def tokens(length: int) -> torch.Tensor:
 def logits(
     folder: Path, chosen: Method, ids: torch.Tensor, cuts: tuple[int, ...] | None = None
 ) -> torch.Tensor:
-    """Logits over the whole text, or over pieces with the cache that evaluation uses."""
     base = hub_model(folder)
-    extended = extend(base.load(folder, torch.float64), base, chosen, target=TARGET)
-    extended.begin_request(ids.shape[1])
-    head: Any = extended.model.get_output_embeddings()
-    if cuts is None:
-        return head(extended.hidden_states(ids))
-    parts: list[torch.Tensor] = []
-    for cache in (DynamicCache(), extended.new_cache(ids.shape[1])):
-        edges = [0, *cuts, ids.shape[1]]
-        parts.append(
-            torch.cat([extended.hidden_states(ids[:, a:b], cache) for a, b in pairwise(edges)], 1)
-        )
-    torch.testing.assert_close(*parts, rtol=1e-12, atol=1e-12)
-    return head(parts[0])
+    return in_pieces(
+        extend(base.load(folder, torch.float64), base, chosen, target=TARGET), ids, cuts
+    )
 
 
 def agree(found: torch.Tensor, expected: torch.Tensor) -> None:
