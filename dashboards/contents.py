@@ -117,9 +117,7 @@ def rows_of(
     Raises:
       SpecError: if the catalog lacks the study, or an earlier version of lce built the catalog.
     """
-    known = [
-        name for (name,) in connection.execute("SELECT DISTINCT study FROM studies").fetchall()
-    ]
+    known = [row["study"] for row in read(connection, "SELECT DISTINCT study FROM studies")]
     if study not in known:
         raise SpecError("study", repr(study), "a study of the catalog", did_you_mean(study, known))
     return {name: read(connection, sql, study=study) for name, sql in queries.items()}

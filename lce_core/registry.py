@@ -236,7 +236,7 @@ class Registry(Generic[P]):
         return None if spec is None or spec.origin is None else Path(spec.origin)
 
     def _digest(self, name: str) -> str | None:
-        file, folders = self._file(name), _own_folders()
+        file, folders = self._file(name), own_folders()
         if file is None or not any(file.is_relative_to(one) for one in folders[self.package]):
             return None
         return code_digest(file, folders)
@@ -318,7 +318,7 @@ def _first_line(docstring: str | None) -> str:
     return (docstring or "").strip().split("\n", 1)[0]
 
 
-def _own_folders() -> dict[str, list[Path]]:
+def own_folders() -> dict[str, list[Path]]:
     """Return the plug-in folders that users added to each package."""
     found = {}
     for package in _PACKAGES:

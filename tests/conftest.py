@@ -20,6 +20,8 @@ from typing import Any
 import pytest
 from filelock import FileLock
 
+from tests.support.plugin_copies import plugins_removed_after
+
 pytest_plugins = ["tests.support.finished_study"]
 
 END_TO_END = "end_to_end"
@@ -137,6 +139,12 @@ def _has_gpu() -> bool:
 def pytest_unconfigure() -> None:
     """Removes the servers' homes at the end, in every process of the suite."""
     shutil.rmtree(_HOME, ignore_errors=True)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _plugins_of_one_module() -> Iterator[None]:
+    with plugins_removed_after():
+        yield
 
 
 @pytest.fixture(scope="session")

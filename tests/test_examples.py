@@ -5,13 +5,11 @@ They take part, for this file alone, as `--plugins examples/plugins` lets them: 
 
 from __future__ import annotations
 
-import importlib
 import json
 import math
 import re
 import sys
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -50,16 +48,9 @@ PAIR_BYTES = 81
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _taking_part() -> Iterator[None]:
+def _taking_part() -> None:
     for name, registry in PLACES.items():
         registry.add_folder(FOLDER / name)
-    yield
-    for name, registry in PLACES.items():
-        search = importlib.import_module(registry.package).__path__
-        search.remove(str(FOLDER / name))
-        for file in (FOLDER / name).glob("*.py"):
-            sys.modules.pop(f"{registry.package}.{file.stem}", None)
-    importlib.invalidate_caches()
 
 
 @pytest.fixture(scope="module")

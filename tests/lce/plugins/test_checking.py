@@ -6,9 +6,7 @@ checked in tests/test_documentation.py, by the same command.
 
 from __future__ import annotations
 
-import importlib
 import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,8 +18,9 @@ from lce.plugins.checking import PluginFile, plugin_files
 from lce_core.benchmarks import BENCHMARKS
 from lce_core.errors import SpecError
 from lce_core.methods import METHODS
-from lce_core.study.plugin_folders import PLACES, add_plugin_folders
+from lce_core.study.plugin_folders import add_plugin_folders
 from tests.support.data.fixture_data import fixture_folders
+from tests.support.plugin_copies import plugins_removed_after
 from tests.support.repository import ROOT
 
 PI = (ROOT / "lce_core" / "methods" / "pi.py").read_text(encoding="utf-8")
@@ -30,15 +29,8 @@ PI = (ROOT / "lce_core" / "methods" / "pi.py").read_text(encoding="utf-8")
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
     """A folder of plug-ins, which takes part no longer than its test."""
-    yield tmp_path / "plugins"
-    for place, registry in PLACES.items():
-        search = importlib.import_module(registry.package).__path__
-        if str(tmp_path / "plugins" / place) in search:
-            search.remove(str(tmp_path / "plugins" / place))
-        for file in (tmp_path / "plugins" / place).glob("*"):
-            for name in [n for n in sys.modules if n.startswith(f"{registry.package}.{file.stem}")]:
-                sys.modules.pop(name)
-    importlib.invalidate_caches()
+    with plugins_removed_after():
+        yield tmp_path / "plugins"
 
 
 def write(folder: Path, file: str, content: str) -> Path:
