@@ -41,6 +41,8 @@ class Contents:
     """One row per variant, with its method family."""
     scores: list[Row]
     """Default metric by task, length and method, mean over seeds."""
+    sample_counts: list[Row]
+    """Number of prompts or text windows behind each score of one seed, by task and length."""
     standing: list[Row]
     """Share of comparisons with other methods that each method wins beyond the trained context."""
     nll_differences: list[Row]
@@ -56,6 +58,8 @@ class Contents:
     """Scores that are significantly better or worse than the base model's on the same prompts."""
     pairs: list[Row]
     """Comparisons of all pairs of methods, by benchmark and length."""
+    duplicates: list[Row]
+    """Pairs of variants with the same score on every document of a text, and on every prompt."""
     depths: list[Row]
     """Share of needles that each method found, by length and depth."""
     shots: list[Row]

@@ -85,6 +85,21 @@ def ordered(contents: Contents) -> list[Variant]:
     return [*controls(contents), *(one for family in found for one in family.variants)]
 
 
+def duplicates(contents: Contents) -> dict[Variant, Variant]:
+    """Return the first variant with the same scores, for each variant that repeats an earlier one.
+
+    Args:
+      contents: rows of one base model.
+    """
+    order = [Variant.of(row) for row in contents.overview]
+    found: dict[Variant, Variant] = {}
+    for row in contents.duplicates:
+        pair = (Variant.of(row), Variant(row["other_method"], row["other_frozen"]))
+        first, second = sorted(pair, key=order.index)
+        found[second] = min(first, found.get(second, first), key=order.index)
+    return found
+
+
 def panels(found: Sequence[Family], shown: Sequence[Variant]) -> list[Family]:
     """Split families into parts of at most `MOST_LINES` variants, one part per chart panel.
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from html import escape
 
+from dashboards.families import Variant
 from lce_core import formats
 
-Value = str | int | float | bool | None
+Value = str | int | float | bool | Variant | None
+MOST_ROWS = 40
+"""Tables with more rows scroll in a box of their own."""
 
 
 class Best(float):
@@ -17,19 +20,58 @@ class Best(float):
 
 @dataclass(frozen=True)
 class Table:
-    """The unrounded values of a figure, as column names and rows."""
+    """The unrounded values of a figure, as column names and rows. The first column names rows."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[Value]]
+    same: Mapping[Variant, Variant] = field(default_factory=dict)
+    """Variants that repeat the computation of another one (`dashboards.families.duplicates`)."""
 
     def html(self) -> str:
         """Return an HTML table with rounded numbers; each `data-value` has the unrounded number."""
-        head = "".join(f'<th scope="col">{escape(name)}</th>' for name in self.columns)
-        body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in self.rows)
-        return (
-            '<div class="scroll" tabindex="0" role="group" aria-label="table"><table>'
-            f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+        head = "".join(
+            f'<th scope="col"{_aligned(column)}>{escape(name)}</th>'
+            for name, *column in zip(self.columns, *self.rows, strict=True)
         )
+        body = "".join(
+            f"<tr>{row_head(first, self.same)}{''.join(map(_cell, row))}</tr>"
+            for first, *row in self.rows
+        )
+        return scrollable(f"<tr>{head}</tr>", body)
+
+
+def scrollable(head: str, body: str, kind: str = "") -> str:
+    """Return an HTML table in a box that scrolls if the table is wider than the page.
+
+    Args:
+      head: rows of the header as HTML.
+      body: rows of the body as HTML.
+      kind: CSS class of the table.
+    """
+    long = " long" if body.count("<tr") > MOST_ROWS else ""
+    return (
+        f'<div class="scroll{long}" tabindex="0" role="group" aria-label="table">'
+        f'<table class="{kind}"><thead>{head}</thead><tbody>{body}</tbody></table></div>'
+    )
+
+
+def row_head(value: Value, same: Mapping[Variant, Variant]) -> str:
+    """Return the first cell of a row. A method that repeats another one names that one.
+
+    Args:
+      value: name of the row.
+      same: see `Table.same`.
+    """
+    if not isinstance(value, Variant):
+        return _cell(value).replace("<td", '<th scope="row"', 1).replace("</td>", "</th>")
+    label = escape(value.label)
+    note = f' <span class="same">= {code(same[value].label)}</span>' if value in same else ""
+    return f'<th scope="row" data-csv="{label}">{code(value.label)}{note}</th>'
+
+
+def code(text: str) -> str:
+    """Return the text in code type, as the report shows names of methods."""
+    return f"<code>{escape(text)}</code>"
 
 
 def figure(
@@ -71,8 +113,15 @@ def _cell(value: Value) -> str:
         return f"<td>{'yes' if value else 'no'}</td>"
     if isinstance(value, int):
         return f'<td class="number" data-value="{value}">{value:,}</td>'
+    if isinstance(value, Variant):
+        return f"<td>{code(value.label)}</td>"
     if isinstance(value, float):
         number = formats.score(value)
         number = f"<b>{number}</b>" if isinstance(value, Best) else number
         return f'<td class="number" data-value="{float(value)!r}">{number}</td>'
     return f"<td>{escape(value)}</td>"
+
+
+def _aligned(column: Sequence[Value]) -> str:
+    numbers = [isinstance(one, int | float) and not isinstance(one, bool) for one in column]
+    return ' class="number"' if any(numbers) else ""

@@ -33,7 +33,7 @@ from dashboards.claims import (
 from dashboards.claims.wording import EXPLAINED, OUTCOMES
 from dashboards.comparable import base_context, comparable, is_best
 from dashboards.contents import Contents, Row, read_contents, select
-from dashboards.families import NO_EXTENSION, Family, controls, families
+from dashboards.families import NO_EXTENSION, Family, Variant, controls, families
 from dashboards.many_shot import pictured
 from dashboards.marks import LEGEND, MARKS, Place, place, verdicts
 from dashboards.pictures import picture
@@ -135,13 +135,14 @@ def _expectations(expected: Sequence[Expectation]) -> Iterator[str]:
 def _short_context(contents: Contents) -> Iterator[str]:
     if not (rows := contents.short_context):
         return
-    table = short_context.table(rows)
+    table = short_context.table(rows, {})
     yield f"\n### {short_context.TITLE}\n"
     yield f"{short_context.caption(rows)}\n"
     yield f"| {' | '.join(table.columns)} |"
     yield f"|---|{'---:|' * (len(table.columns) - 1)}"
     for name, *cells in table.rows:
-        yield f"| {plain(str(name))} | {' | '.join(map(str, cells))} |"
+        label = name.label if isinstance(name, Variant) else str(name)
+        yield f"| {plain(label)} | {' | '.join(map(str, cells))} |"
     yield ""
 
 

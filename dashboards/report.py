@@ -1,8 +1,9 @@
 """Render a study as one static HTML file, which needs no server, network or other file.
 
-The first screen shows the hypothesis, the main findings, and every method at every length. The
-sections below give the details. All numbers come from the catalog. The same catalog always gives
-the same bytes, except for the final section, which links to the study's runs in MLflow.
+The first screen shows the hypothesis and the best methods at each length beyond the trained
+context. The sections below give the details. All numbers come from the catalog. The same catalog
+always gives the same bytes, except for the final section, which links to the study's runs in
+MLflow.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pathlib import Path
 
 from catalog.mlflow_pages import MlflowPages, pages_of
 from catalog.queries import open_catalog
-from dashboards.claims import Claim, Expectation, claims, expectations, headline
+from dashboards.claims import Claim, Expectation, claims, expectations
 from dashboards.contents import Contents, read_contents
 from dashboards.families import NO_EXTENSION, Variant, controls, families
 from dashboards.sections import (
@@ -136,10 +137,10 @@ def render(
         # A separate element, because report.js copies it into saved pictures.
         f'<style id="of-figures">\n{_asset("figures.css")}</style>\n'
         f'<style media="print">\n{_asset("print.css")}</style>\n</head>\n<body>\n<main>\n'
-        f"{header.section(contents, [one.sentence for one in headline(found)])}\n"
+        f"{header.section(contents, expected)}\n"
         f'<div class="bar"><nav aria-label="sections">{links}</nav>{_picker(contents)}</div>\n'
         f'{sections}\n</main>\n<div id="tooltip" role="status" hidden></div>\n'
-        f"<script>\n{_asset('report.js')}</script>\n</body>\n</html>\n"
+        f"<script>\n{_asset('report.js')}{_asset('tables.js')}</script>\n</body>\n</html>\n"
     )
 
 
@@ -161,7 +162,7 @@ def _parts(
             for key, title, section in _OF_A_BASE_MODEL
         ]
         own = [entry for entry in expected if entry.base_model == base]
-        sections.insert(1, ("leaders", "Best at each length", leaders.section(of_it, found)))
+        sections.insert(0, ("leaders", leaders.TITLE, leaders.section(of_it, found)))
         sections.insert(2, ("expectations", "Expectations", expected_section.section(own)))
         for key, title, body in sections:
             if body:

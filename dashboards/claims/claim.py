@@ -39,6 +39,8 @@ class Claim:
     frozen: bool | None = None
     other_method: str | None = None
     other_frozen: bool | None = None
+    """The method that the first one is compared with. Topic `best`: the best of the methods that
+    are significantly worse."""
     difference: float | None = None
     """Score of the first method minus that of the other, in the benchmark's unit."""
     low: float | None = None
@@ -52,6 +54,10 @@ class Claim:
     family: str | None = None
     """Comparisons that `p_holm` is corrected for: primary (predicted by the study file), short
     context (with the base model within its trained context) or exploratory."""
+    tied: tuple[tuple[str, bool], ...] = ()
+    """Topic `best`: all other methods (with `frozen`) that have the same score."""
+    alike: tuple[tuple[str, bool], ...] = ()
+    """Topic `best`: methods with another score that is not significantly worse, the best first."""
     num_samples: int | None = None
     """Number of independent prompts or documents."""
     num_seeds: int | None = None

@@ -7,7 +7,7 @@ from typing import Any
 
 from dashboards.claims import wording
 from dashboards.claims.claim import Claim, Verdict
-from dashboards.claims.views import Views, first, other_labels
+from dashboards.claims.views import Views, first, other, other_labels
 from dashboards.contents import Row
 from lce_core import formats
 from lce_core.study.variants import variant_in_words
@@ -40,6 +40,7 @@ def _leader(rows: list[Row], trained: int | None, several: bool) -> Claim:
     best = max(rows, key=lambda row: row["value"] if up else -row["value"])
     leader = first(best)
     own = [row for row in rows if first(row) == leader]
+    ranked = sorted(own, key=lambda row: -row["other_value"] if up else row["other_value"])
     by_verdict: dict[str, list[Row]] = {}
     for row in own:
         by_verdict.setdefault(row["verdict"], []).append(row)
@@ -63,11 +64,32 @@ def _leader(rows: list[Row], trained: int | None, several: bool) -> Claim:
         best["eval_length"],
         best["task"],
         *leader,
+        **_next([row for row in ranked if row["verdict"] == "better"]),
         value=best["value"],
+        tied=tuple(other(row) for row in ranked if row["difference"] == 0),
+        alike=tuple(
+            other(row) for row in ranked if row["difference"] and row["verdict"] != "better"
+        ),
         num_samples=max(row["num_clusters"] for row in own),
         num_seeds=best["num_seeds"],
         smallest_detectable=limit,
     )
+
+
+def _next(worse: Sequence[Row]) -> dict[str, Any]:
+    """Return the fields of a claim that compare the best method with the next significant one."""
+    if not worse:
+        return {}
+    method, frozen = other(worse[0])
+    return {
+        "other_method": method,
+        "other_frozen": frozen,
+        "difference": worse[0]["difference"],
+        "low": worse[0]["ci_low"],
+        "high": worse[0]["ci_high"],
+        "p_holm": worse[0]["p_holm"],
+        "family": worse[0]["family"],
+    }
 
 
 def _against_others(

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dashboards.contents import Contents
-from dashboards.families import Variant
+from dashboards.families import Variant, duplicates
 from dashboards.figure import Table, table_with_csv
-from lce_core.study.variants import weights_label
 
 _MATCHED = {
     "tokens": " Training tokens are matched, except where an entry sets its own number.",
@@ -25,17 +24,18 @@ def section(contents: Contents) -> str:
         return ""
     table = Table(
         (
-            "method", "weights", "cells", "training tokens", "training FLOPs", "training (s)",
-            "evaluation (s)", "evaluated tokens", "evaluation FLOPs",
+            "method", "cells", "training tokens", "training FLOPs", "training (s)",
+            "peak memory of training (GB)", "evaluation (s)", "evaluated tokens",
+            "evaluation FLOPs",
         ),
         [
             (
-                one.method,
-                weights_label(one.frozen),
+                one,
                 known[one]["cells"],
                 known[one]["train_tokens"],
                 known[one]["train_flops"],
                 known[one]["training_seconds"],
+                known[one]["peak_memory_gb"],
                 known[one]["evaluation_seconds"],
                 known[one]["tokens"],
                 known[one]["flops"],
@@ -43,6 +43,7 @@ def section(contents: Contents) -> str:
             for one in map(Variant.of, contents.overview)
             if one in known
         ],
+        duplicates(contents),
     )  # fmt: skip
     matched = ""
     if any(row["train_tokens"] for row in known.values()):
@@ -50,6 +51,7 @@ def section(contents: Contents) -> str:
     return (
         "<p>Seconds are summed over seeds. The machines, listed under Origin, may have done other"
         " work at the same time. FLOPs are estimates of the cost model. Training tokens and FLOPs:"
-        " one seed, all runs of the method. Training seconds: the last run of the method."
+        " one seed, all runs of the method. Training seconds and peak memory: the last run of the"
+        " method. Peak memory: of tensors on one GPU; on a CPU, of the whole process."
         f"{matched}</p>{table_with_csv('cost', table)}"
     )

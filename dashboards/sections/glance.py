@@ -10,11 +10,10 @@ from dashboards.charts.heat_map import BenchmarkColumns, Field, HeatMap, heat_ma
 from dashboards.charts.strip import strip_svg
 from dashboards.comparable import benchmark_label, comparable
 from dashboards.contents import Contents, Row, select
-from dashboards.families import NO_EXTENSION, Family, Variant, controls, families
-from dashboards.figure import Table, figure
+from dashboards.families import NO_EXTENSION, Family, Variant, controls, duplicates, families
+from dashboards.figure import Table, code, figure
 from lce_core import formats
 from lce_core.kinds import Kind
-from lce_core.study.variants import weights_label
 
 MEASURES = ("perplexity", *[kind for kind in get_args(Kind) if kind != "text"])
 """Heat maps in this order: perplexities of running text, then kinds of benchmarks with scores."""
@@ -37,6 +36,7 @@ def section(contents: Contents) -> str:
     """
     trained = contents.studies[0]["trained_context"]
     won = {name: _won(contents, name) for name in MEASURES}
+    same = duplicates(contents)
     ordered = _ordered(contents, won)
     rows = comparable(contents.benchmarks, contents.scores)
     parts: list[str] = []
@@ -46,7 +46,7 @@ def section(contents: Contents) -> str:
     for name in MEASURES:
         shown = [row for row in rows if begun.get(row["benchmark"]) == name]
         if shown:
-            picture, width = _map(name, shown, ordered, won[name], trained)
+            picture, width = _map(name, shown, ordered, won[name], trained, same)
             parts.append(picture)
             widths.append(width)
     standing = _standing(won, ordered, trained)
@@ -92,6 +92,7 @@ def _map(
     ordered: Sequence[Family],
     won: Mapping[Variant, float],
     trained: int | None,
+    same: Mapping[Variant, Variant],
 ) -> tuple[str, float]:
     """Return the HTML figure of one heat map, and the width of its picture in pixels."""
     shown_map = heat_map(name, rows, ordered, won, trained)
@@ -101,30 +102,39 @@ def _map(
         f"{better.capitalize()} is better. Frame: best in its column, if at most {MOST_FRAMES}"
         " methods share the value. <i>Won</i>: share of comparisons with other methods that a"
         f" method wins{beyond}. A family's methods are sorted by their mean share over all"
-        " maps."
+        f" maps.{_same(same)}"
     )
     legend = _legend("best in its column" if name == "perplexity" else "1", name)
+    columns = [(block.name, length) for block in shown_map.blocks for length in block.lengths]
     table = Table(
-        ("family", "method", "weights", "benchmark", "length", "value", "won"),
+        ("method", "family", *(f"{block}, {length:,}" for block, length in columns), "won"),
         [
             (
+                one,
                 family.title,
-                one.method,
-                weights_label(one.frozen),
-                block.name,
-                length,
-                shown_map.fields[one, block.name, length].value,
+                *(_value(shown_map, one, *column) for column in columns),
                 won.get(one),
             )
             for family in shown_map.families
             for one in family.variants
-            for block in shown_map.blocks
-            for length in block.lengths
-            if (one, block.name, length) in shown_map.fields
         ],
+        same,
     )
     pictures = [heat_map_svg(shown_map)]
     return figure(name.capitalize(), caption + legend, pictures, table, "wide"), shown_map.width
+
+
+def _same(same: Mapping[Variant, Variant]) -> str:
+    """Return a sentence per variant that repeats the computation of another one, as HTML."""
+    return "".join(
+        f" {code(one.label)} is the same computation as {code(first.label)}."
+        for one, first in same.items()
+    )
+
+
+def _value(shown: HeatMap, one: Variant, block: str, length: int) -> float | None:
+    field = shown.fields.get((one, block, length))
+    return field.value if field else None
 
 
 def heat_map(
@@ -217,9 +227,9 @@ def _standing(
         " weights."
     )
     table = Table(
-        ("measure", "family", "method", "weights", "won"),
+        ("method", "family", "measure", "won"),
         [
-            (name, family.title, one.method, weights_label(one.frozen), shares[one])
+            (one, family.title, name, shares[one])
             for name, shares in shown.items()
             for family in ordered
             for one in family.variants

@@ -1,46 +1,33 @@
-"""Page header: the hypothesis, the main findings, and what was run."""
+"""Page header: the hypothesis, its outcome, and what was run."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
 
+from dashboards.claims import Expectation, counted
 from dashboards.comparable import base_context
 from dashboards.contents import Contents, Row
 from dashboards.registered import registered
 
-MOST_SENTENCES = 3
-"""Number of findings that are always visible. Further ones are in a collapsed list."""
 
-
-def section(contents: Contents, claims: Sequence[str]) -> str:
-    """Return the header as HTML: study name, hypothesis, findings, and facts about the run.
+def section(contents: Contents, expected: Sequence[Expectation]) -> str:
+    """Return the header as HTML: study name, hypothesis with its outcome, facts about the run.
 
     Args:
       contents: rows of the whole study.
-      claims: findings as plain text, the most important first.
+      expected: the study's expectations.
     """
     hypothesis = contents.studies[0]["hypothesis"]
     parts = [f"<h1>{escape(contents.study)}</h1>"]
     if hypothesis:
         when = escape(registered(contents.registrations, contents.settled))
-        note = f'<p class="note">{when}</p>' if when else ""
+        outcome = f"Comparisons that test it: {counted(expected)}. " if expected else ""
+        note = f'<p class="note">{outcome}{when}</p>' if outcome or when else ""
         parts.append(
             f'<div class="hypothesis"><h2>Hypothesis</h2><p>{escape(hypothesis)}</p>{note}</div>'
         )
-    if claims:
-        sentences = "".join(f"<p>{escape(claim)}</p>" for claim in claims[:MOST_SENTENCES])
-        parts.append(f'<div class="answer"><h2>Findings</h2>{sentences}{_more(claims)}</div>')
-    kind = "first answered" if claims else "first"
-    return f'<header class="{kind}">{"".join(parts)}{_facts(contents)}</header>'
-
-
-def _more(claims: Sequence[str]) -> str:
-    others = claims[MOST_SENTENCES:]
-    if not others:
-        return ""
-    items = "".join(f"<li>{escape(claim)}</li>" for claim in others)
-    return f"<details><summary>{len(others)} more</summary><ul>{items}</ul></details>"
+    return f'<header class="first">{"".join(parts)}{_facts(contents)}</header>'
 
 
 def _facts(contents: Contents) -> str:

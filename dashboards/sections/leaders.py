@@ -1,39 +1,126 @@
-"""Section: the best method at each length beyond the trained context."""
+"""Section: the best methods at each length beyond the trained context, as a table."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple
 from html import escape
 
-from dashboards.claims import Claim, firsts
-from dashboards.claims.wording import EXPLAINED, at
+from dashboards.claims import Claim, firsts, headline
+from dashboards.claims.wording import EXPLAINED
 from dashboards.contents import Contents
+from dashboards.families import Variant, duplicates
+from dashboards.figure import code, scrollable
+from lce_core import formats
+from lce_core.study.variants import variant_in_words
+
+TITLE = "Best at each length"
+_HEADS = (
+    "tokens", "benchmark", "best score", "methods with this score", "not significantly different",
+    "next method", "the best leads it by", "smallest detectable difference", "independent samples",
+)  # fmt: skip
+MOST_NAMED = 3
+"""Number of names that a cell always shows. Further ones are in a collapsed list."""
+_LEAD = (
+    "The next method is the best one that is significantly worse than the best. Its gap has a"
+    " simultaneous 95 % interval. The methods between the two may differ from the best by less than"
+    " the smallest detectable difference."
+)
 
 
 def section(contents: Contents, found: Sequence[Claim]) -> str:
-    """Return, for each length, the best methods of each benchmark as sentences.
-
-    Return "" if no two methods are comparable.
+    """Return the table, with a row per length and benchmark; "" if no two methods are comparable.
 
     Args:
       contents: rows of one base model.
       found: all claims of the study.
     """
     (study,) = contents.studies
-    trained = study["trained_context"]
-    by_length = firsts(found, study["base_model"], trained)
+    base, trained = study["base_model"], study["trained_context"]
+    by_length = firsts(found, base, trained)
     if not by_length:
         return ""
-    listed = "".join(_at_length(at(length, trained), first) for length, first in by_length.items())
+    same = duplicates(contents)
+    head = "".join(f'<th scope="col">{name}</th>' for name in _HEADS)
+    body = "".join(
+        f"<tr>{_row(one, _benchmark(one, contents), trained, same)}</tr>"
+        for rows in by_length.values()
+        for one in rows
+    )
+    orders = "".join(
+        f"<p>{escape(one.sentence)}</p>"
+        for one in headline([one for one in found if one.base_model == base])
+        if one.topic == "order"
+    )
     return (
-        f"<p>{escape(EXPLAINED)} All pairs: <code>lce claims</code>.</p>"
-        f'<dl class="answers">{listed}</dl>'
+        f"<p>{_LEAD}</p>{scrollable(f'<tr>{head}</tr>', body, 'leaders')}{orders}"
+        f"<details><summary>How methods are compared</summary><p>{escape(EXPLAINED)} All pairs:"
+        f" {code('lce claims')}.</p></details>"
     )
 
 
-def _at_length(where: str, found: Sequence[Claim]) -> str:
-    """Return an HTML term with the length, and a description with the claims about it."""
-    shown = [replace(one, text=one.text.removeprefix(f"{where}, ")) for one in found]
-    items = "".join(f"<li>{escape(one.sentence)}</li>" for one in shown)
-    return f"<dt>{escape(where.capitalize())}</dt><dd><ul>{items}</ul></dd>"
+def _benchmark(one: Claim, contents: Contents) -> str:
+    """Return the benchmark's name, and the task if the claim is about one of several."""
+    tasks = {row["task"] for row in contents.scores if row["benchmark"] == one.benchmark}
+    task = f": {one.task}" if one.task and len(tasks) > 1 else ""
+    return escape(f"{one.benchmark}{task}".replace("_", " "))
+
+
+def _row(one: Claim, benchmark: str, trained: int | None, same: Mapping[Variant, Variant]) -> str:
+    length = one.eval_length or 0
+    times = f" ({length / trained:.3g}x)" if trained else ""
+    value = one.value or 0.0
+    best = [Variant(one.method or "", bool(one.frozen)), *(Variant(*name) for name in one.tied)]
+    return (
+        f'<th scope="row" data-value="{length}">{length:,}{times}</th><td>{benchmark}</td>'
+        f'<td class="number" data-value="{value!r}">{formats.score(value)}</td>'
+        f"<td>{names(best, same, 0)}</td>"
+        f"<td>{names([Variant(*name) for name in one.alike], same)}</td>{_next(one)}"
+        f"<td>{_detectable(one)}</td>"
+        f'<td class="number">{one.num_samples or 0:,}</td>'
+    )
+
+
+def names(
+    variants: Sequence[Variant], same: Mapping[Variant, Variant], shown_of_more: int = MOST_NAMED
+) -> str:
+    """Return the names as HTML; variants that are the same computation are joined by "=".
+
+    Args:
+      variants: the variants in the order of the list.
+      same: variants that repeat the computation of another one.
+      shown_of_more: number of names that stay visible if there are more than `MOST_NAMED`; 0 if
+        the order means nothing, so that no name stands out.
+    """
+    groups: dict[Variant, list[str]] = {}
+    for variant in variants:
+        groups.setdefault(same.get(variant, variant), []).append(_name(variant))
+    shown = [" = ".join(group) for group in groups.values()]
+    if len(shown) <= MOST_NAMED:
+        return ", ".join(shown)
+    first, rest = ", ".join(shown[:shown_of_more]), ", ".join(shown[shown_of_more:])
+    more = f"and {len(shown) - shown_of_more} more" if first else f"{len(shown)} methods"
+    return f'{first} <details class="rest"><summary>{more}</summary> {rest}</details>'.lstrip()
+
+
+def _name(variant: Variant) -> str:
+    return variant_in_words(*astuple(variant)) if variant.is_control else code(variant.label)
+
+
+def _next(one: Claim) -> str:
+    if one.other_method is None or one.difference is None or one.p_holm is None:
+        return "<td>no method is significantly worse</td><td></td>"
+    # A claim's interval belongs to the signed difference; the gap is positive.
+    low, high = sorted((abs(one.low or 0.0), abs(one.high or 0.0)))
+    gap = abs(one.difference)
+    shown = formats.estimate(gap, low, high) if one.low is not None else formats.rounded(gap)
+    return (
+        f"<td>{_name(Variant(one.other_method, bool(one.other_frozen)))}</td>"
+        f'<td class="lead" data-value="{gap!r}">{shown}<br>{formats.p_value(one.p_holm)}</td>'
+    )
+
+
+def _detectable(one: Claim) -> str:
+    if one.smallest_detectable is not None:
+        return formats.rounded(one.smallest_detectable)
+    return "too few samples" if one.verdict == "too few" else ""

@@ -8,6 +8,7 @@ from html import escape
 
 from dashboards.contents import Contents, Row
 from dashboards.families import Variant
+from dashboards.figure import row_head, scrollable
 from lce_core.study.states import STATES
 
 
@@ -19,14 +20,14 @@ def missing(contents: Contents) -> str:
     cells = "1 cell has" if count == 1 else f"{count:,} cells have"
     rows = "".join(
         "<tr>"
+        f"{row_head(Variant.of(row), {})}<td>{escape(row['base_model'])}</td>"
         f'<td><span class="status {row["status"]}">{row["status"]}</span></td>'
-        f"<td>{escape(row['base_model'])}</td><td>{escape(Variant.of(row).label)}</td>"
         f"<td>{escape(row['benchmarks'])}</td><td>{_listed(row['eval_lengths'])}</td>"
         f'<td>{_listed(row["seeds"])}</td><td class="number">{row["cells"]}</td>'
         f"<td>{escape(row['reason'] or '')}</td></tr>"
         for row in contents.missing
     )
-    heads = ("status", "base model", "method", "benchmarks", "lengths", "seeds", "cells", "reason")
+    heads = ("method", "base model", "status", "benchmarks", "lengths", "seeds", "cells", "reason")
     return f"<p>{cells} no result. {_legend(contents)}</p>{_table(heads, rows)}"
 
 
@@ -53,16 +54,14 @@ def origin(contents: Contents) -> str:
 
 def _table(heads: tuple[str, ...], rows: str) -> str:
     head = "".join(f'<th scope="col">{name}</th>' for name in heads)
-    return (
-        '<div class="scroll" tabindex="0" role="group" aria-label="table"><table>'
-        f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
-    )
+    return scrollable(f"<tr>{head}</tr>", rows)
 
 
 def _environment(row: Row) -> str:
     software = f"Python {row['python']}, {_versions(row['libraries'])}"
     return (
-        f"<tr><td>{_commit(row)}</td><td>{escape(row['host'] or '')}</td>"
+        f'<tr><th scope="row">{_commit(row)}</th>'
+        f"<td>{escape(row['host'] or '')}</td>"
         f"<td>{escape(row['hardware'])}</td><td>{escape(software)}</td>"
         f'<td class="number">{row["num_artifacts"]:,}</td>'
         f"<td>{row['first_used']:%Y-%m-%d %H:%M} to {row['last_used']:%Y-%m-%d %H:%M} UTC</td></tr>"

@@ -13,6 +13,7 @@ from typing import Any
 
 from dashboards.contents import Contents, Row
 from dashboards.families import Variant, ordered
+from dashboards.figure import scrollable
 from lce_core import formats
 
 TITLE = "Two methods"
@@ -45,8 +46,7 @@ def section(contents: Contents) -> str:
         " prints the same comparisons.</p></noscript>"
         f'<div class="two" data-figure="{escape(TITLE)}" hidden>'
         f"<p>{_select('first', methods, first)} {_select('second', methods, second)}</p>"
-        '<div class="scroll" tabindex="0" role="group" aria-label="table"><table>'
-        f"<thead><tr>{heads}</tr></thead><tbody></tbody></table></div>"
+        f"{scrollable(f'<tr>{heads}</tr>', '')}"
         '<div class="tools" hidden><button type="button" data-save="csv">CSV</button></div>'
         f'<script type="application/json">{content}</script></div>'
     )

@@ -8,9 +8,10 @@ from html import escape
 from dashboards.against_base import band_label, by_variant, difference_text
 from dashboards.charts import scales
 from dashboards.charts.line_panel import Axes
+from dashboards.charts.marks import row_data
 from dashboards.contents import Contents, Row, select
-from dashboards.families import ordered
-from dashboards.figure import figure
+from dashboards.families import duplicates, ordered
+from dashboards.figure import figure, row_head, scrollable
 from dashboards.sections.panels import family_panels, lines_of, lines_table
 
 
@@ -72,6 +73,7 @@ def _against_base(contents: Contents, benchmark: str, task: str, length: int) ->
     )
     if not found:
         return ""
+    same = duplicates(contents)
     columns = list(zip(*found.values(), strict=True))
     heads = "".join(
         f'<th class="number" scope="col">{band_label(bands[0])}</th>' for bands in columns
@@ -81,22 +83,21 @@ def _against_base(contents: Contents, benchmark: str, task: str, length: int) ->
         for bands in columns
     ]
     body = "".join(
-        f'<tr data-method="{escape(one.method)}" data-frozen="{str(one.frozen).lower()}">'
-        f'<th scope="row">{escape(one.label)}</th>'
+        f"<tr {row_data(one.method, one.frozen)}>{row_head(one, same)}"
         + "".join(map(_gain, found[one], best))
         + "</tr>"
         for one in ordered(contents)
         if one in found
     )
+    head = f'<tr><th scope="col">method</th>{heads}</tr>'
     title = f"{_named(task, length)} against the base model"
     return (
         f'<details class="task" open data-figure="{escape(title)}">'
         f"<summary><b>{escape(title)}</b> on the same tokens, by position: nats per token, lower"
         " is better</summary><p>Brackets contain 95 % intervals by bootstrap over bins of positions"
         " of the evaluated text. The intervals do not cover other texts.</p>"
-        '<div class="scroll" tabindex="0" role="group" aria-label="table"><table class="gains">'
-        f'<thead><tr><th scope="col">method</th>{heads}</tr></thead><tbody>{body}</tbody></table>'
-        '</div><div class="tools" hidden><button type="button" data-save="csv">CSV</button></div>'
+        f"{scrollable(head, body, 'gains')}"
+        '<div class="tools" hidden><button type="button" data-save="csv">CSV</button></div>'
         "</details>"
     )
 

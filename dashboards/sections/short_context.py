@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 
 from dashboards.contents import Contents, Row
+from dashboards.families import Variant, duplicates
 from dashboards.figure import Table, table_with_csv
 from lce_core import formats
-from lce_core.study.variants import variant_label
 
 TITLE = "Within the trained context"
 _VERDICTS = {"confirmed": "not worse", "contradicted": "worse", "undecided": "undecided"}
@@ -26,7 +26,10 @@ def section(contents: Contents) -> str:
       contents: rows of one base model.
     """
     rows = contents.short_context
-    return f"<p>{escape(caption(rows))}</p>{table_with_csv(TITLE, table(rows))}" if rows else ""
+    if not rows:
+        return ""
+    shown = table(rows, duplicates(contents))
+    return f"<p>{escape(caption(rows))}</p>{table_with_csv(TITLE, shown)}"
 
 
 def caption(rows: Sequence[Row]) -> str:
@@ -44,17 +47,22 @@ def caption(rows: Sequence[Row]) -> str:
     )
 
 
-def table(rows: Sequence[Row]) -> Table:
-    """Return the table: a row per method, and a column per benchmark and length."""
+def table(rows: Sequence[Row], same: Mapping[Variant, Variant]) -> Table:
+    """Return the table: a row per method, and a column per benchmark and length.
+
+    Args:
+      rows: rows of the query `short_context` for one base model.
+      same: variants that repeat the computation of another one.
+    """
     columns = list(dict.fromkeys(map(_column, rows)))
-    cells = {(row["method"], row["frozen"], _column(row)): _cell(row) for row in rows}
-    methods = dict.fromkeys((row["method"], row["frozen"]) for row in rows)
+    cells = {(Variant.of(row), _column(row)): _cell(row) for row in rows}
     return Table(
         ("method", *columns),
         [
-            (variant_label(*method), *(cells.get((*method, column), "") for column in columns))
-            for method in methods
+            (one, *(cells.get((one, column), "") for column in columns))
+            for one in dict.fromkeys(map(Variant.of, rows))
         ],
+        same,
     )
 
 

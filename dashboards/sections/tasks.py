@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 
+from dashboards.charts.marks import row_data
 from dashboards.comparable import is_best
 from dashboards.contents import Contents, Row, select
-from dashboards.families import Variant, ordered
+from dashboards.families import Variant, duplicates, ordered
+from dashboards.figure import row_head, scrollable
 from dashboards.marks import LEGEND, MARKS, Place, place, verdicts
 from lce_core import formats
 
@@ -15,6 +17,7 @@ Column = tuple[str, int]
 """A column of a table: task and length in tokens."""
 MOST_COLUMNS = 10
 """Maximum number of columns of a table on paper."""
+_COUNTED = "n: prompts or windows of text behind the score of each seed."
 
 
 def section(contents: Contents) -> str:
@@ -36,17 +39,16 @@ def on_paper(contents: Contents) -> str:
 
 
 def _tables(contents: Contents, *, on_paper: bool) -> str:
-    order, sure = ordered(contents), verdicts(contents)
-    tables = []
+    tables, sure = [], verdicts(contents)
     for benchmark in dict.fromkeys(row["benchmark"] for row in contents.scores):
         rows = select(contents.scores, benchmark=benchmark)
         if any(row["value_of_done"] is not None for row in rows):
             columns = _columns(rows)
             tables += [
-                _table(benchmark.replace("_", " "), rows, shown, order, sure, is_open=on_paper)
+                _table(contents, benchmark, rows, shown, is_open=on_paper)
                 for shown in (_sheets(columns) if on_paper else [columns])
             ]
-    legend = f"<p>{LEGEND}</p>" if tables and sure else ""
+    legend = f"<p>{f'{LEGEND} ' if sure else ''}{_COUNTED}</p>" if tables else ""
     shown = "".join(tables)
     return legend + (f'<div class="sheets">{shown}</div>' if on_paper and shown else shown)
 
@@ -78,14 +80,19 @@ def _sheets(columns: Sequence[Column]) -> Iterator[list[Column]]:
 
 
 def _table(
+    contents: Contents,
     benchmark: str,
     rows: list[Row],
     columns: Sequence[Column],
-    order: list[Variant],
-    sure: Mapping[Place, str],
     *,
     is_open: bool,
 ) -> str:
+    sure, same = verdicts(contents), duplicates(contents)
+    counts = {
+        (row["task"], row["eval_length"]): row
+        for row in select(contents.sample_counts, benchmark=benchmark)
+    }
+    title = benchmark.replace("_", " ")
     known = next(row for row in rows if row["metric"] is not None)
     better = "higher" if known["higher_is_better"] else "lower"
     tasks = dict.fromkeys(task for task, _ in columns)
@@ -95,26 +102,36 @@ def _table(
         f"{escape(task.replace('_', ' '))}</th>"
         for task in tasks
     )
-    heads = "".join(f'<th class="number" scope="col">{length:,}</th>' for _, length in columns)
+    heads = "".join(
+        f'<th class="number" scope="col" data-csv="{column[1]}">{column[1]:,}'
+        f"{_counted(counts.get(column))}</th>"
+        for column in columns
+    )
     found = {(Variant.of(row), row["task"], row["eval_length"]): row for row in rows}
     body = "".join(
-        f'<tr data-method="{escape(one.method)}" data-frozen="{str(one.frozen).lower()}">'
-        f'<th scope="row">{escape(one.label)}</th>'
+        f"<tr {row_data(one.method, one.frozen)}>{row_head(one, same)}"
         + "".join(_cell(found.get((one, *column)), rows, sure) for column in columns)
         + "</tr>"
-        for one in order
+        for one in ordered(contents)
         if any((one, *column) in found for column in columns)
     )
+    head = f'<tr><td></td>{groups}</tr><tr><th scope="col">method</th>{heads}</tr>'
     return (
-        f'<details class="task"{" open" * is_open} data-figure="{escape(benchmark)} by task">'
-        f"<summary><b>{escape(benchmark)}</b>: {escape(known['metric'])}, {better} is better;"
+        f'<details class="task"{" open" * is_open} data-figure="{escape(title)} by task">'
+        f"<summary><b>{escape(title)}</b>: {escape(known['metric'])}, {better} is better;"
         f" {len(tasks)} task{'s'[: len(tasks) > 1]}</summary>"
-        '<div class="scroll" tabindex="0" role="group" aria-label="table"><table class="scores">'
-        f'<thead><tr><td></td>{groups}</tr><tr><th scope="col">method</th>{heads}</tr>'
-        f"</thead><tbody>{body}</tbody></table></div>"
+        f"{scrollable(head, body, 'scores')}"
         '<div class="tools" hidden><button type="button" data-save="csv">CSV</button></div>'
         "</details>"
     )
+
+
+def _counted(row: Row | None) -> str:
+    """Return the number of samples of a column's scores as HTML; "" if nothing is done."""
+    if row is None:
+        return ""
+    number = f"{row['fewest']:,}" + f" to {row['most']:,}" * (row["fewest"] < row["most"])
+    return f"<br><small>n = {number}</small>"
 
 
 def _first(rows: list[Row], task: str) -> int:

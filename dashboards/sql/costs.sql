@@ -14,15 +14,22 @@ WITH evaluated AS (
     GROUP BY base_model, method, frozen
 ),
 trained AS (
-    SELECT base_model, method, frozen, sum(seconds) AS training_seconds
+    SELECT base_model, method, frozen,
+        sum(seconds) AS training_seconds,
+        max(peak_memory_gb) AS peak_memory_gb
     FROM (
         SELECT DISTINCT base_model, method, frozen, checkpoint FROM scores
         WHERE study = $study AND NOT frozen
     )
     JOIN artifacts ON artifact = checkpoint
+    LEFT JOIN (
+        SELECT checkpoint, max(peak_memory_bytes) / 1e9 AS peak_memory_gb
+        FROM trainings
+        GROUP BY checkpoint
+    ) USING (checkpoint)
     GROUP BY base_model, method, frozen
 )
-SELECT e.*, t.training_seconds
+SELECT e.*, t.training_seconds, t.peak_memory_gb
 FROM evaluated e
 LEFT JOIN trained t USING (base_model, method, frozen)
 ORDER BY base_model, method, frozen

@@ -1,6 +1,7 @@
-"""The section has every claim about a best method beyond the trained context, and no other.
+"""The first table has every best method beyond the trained context, its group and the next method.
 
-Strategy: plant answers at three lengths, one of which is the trained context.
+Strategy: plant answers and losses at three lengths, one of which is the trained context, with two
+names of one method, and compare each row with the catalog's comparisons.
 """
 
 from __future__ import annotations
@@ -8,18 +9,30 @@ from __future__ import annotations
 import re
 from html import unescape
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
-from catalog.queries import open_catalog
+from catalog.queries import open_catalog, run_query
 from dashboards.claims import claims
-from dashboards.contents import read_contents
+from dashboards.contents import Contents, read_contents
+from dashboards.families import Variant, duplicates
 from dashboards.report import report_page
 from dashboards.sections import leaders
+from lce_core import formats
 from tests.support.catalogs.answered_catalog import Answered, written
 
-RIGHT = {"none": {128: 40, 256: 20, 512: 2}, "pi": {128: 30, 256: 38, 512: 30}}
-"""Correct answers of 40 prompts, by method and length."""
+RIGHT = {
+    "none": {128: 40, 256: 20, 512: 2},
+    "pi": {128: 30, 256: 38, 512: 30},
+    "ntk_32k": {128: 40, 256: 40, 512: 40},
+    "ntk_64k": {128: 40, 256: 40, 512: 40},
+    "yarn": {128: 40, 256: 40, 512: 40},
+}
+"""Correct answers of 40 prompts, by method and length. The last three are equal here."""
+LOSS = {"none": 1.0, "pi": 0.7, "ntk_32k": 0.4, "ntk_64k": 0.4, "yarn": 0.41}
+"""Mean loss of 40 texts, by method: only two methods are equal here."""
 
 
 @pytest.fixture(scope="module")
@@ -33,30 +46,95 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for method, by_length in RIGHT.items()
         for length, right in by_length.items()
     ]  # fmt: skip
+    noise = np.random.default_rng(0).normal(0.0, 0.002, (len(LOSS), 40))
+    for (method, loss), own in zip(LOSS.items(), noise, strict=True):
+        nll = loss + (0.0 if method.startswith("ntk") else own)
+        scores = [float(one) for one in np.broadcast_to(nll, 40)]
+        cells.append(
+            Answered(
+                method, True, 0, "perplexity", "code", 512, scores,
+                float(np.exp(np.mean(nll))), [f"text {number}" for number in range(40)],
+                unit="perplexity",
+            )
+        )  # fmt: skip
     return written(tmp_path_factory.mktemp("led") / "catalog.duckdb", cells)
 
 
-def test_each_length_beyond_the_trained_context_has_the_best_methods(
-    catalog: Path,
-) -> None:
-    with open_catalog(catalog) as connection:
-        found = claims(connection, "s")
+def contents_of(catalog: Path) -> Contents:
     contents = read_contents(catalog, "s")
-    shown = leaders.section(contents.of(contents.studies[0]["base_model"]), found)
-    places = re.findall(r"<dt>(.*?)</dt><dd><ul>(.*?)</ul></dd>", shown)
-    assert [place for place, _ in places] == [
-        "At 256 tokens (2 times the trained context)",
-        "At 512 tokens (4 times the trained context)",
+    return contents.of(contents.studies[0]["base_model"])
+
+
+def shown(catalog: Path) -> list[list[str]]:
+    """Return the texts of the table's cells by row."""
+    with open_catalog(catalog) as connection:
+        section = leaders.section(contents_of(catalog), claims(connection, "s"))
+    body = section.partition("<tbody>")[2].partition("</tbody>")[0]
+    return [
+        [
+            unescape(re.sub("<[^>]+>", "", cell.replace("<br>", " "))).strip()
+            for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row)
+        ]
+        for row in body.split("</tr>")[:-1]
     ]
-    for length, (_, items) in zip((256, 512), places, strict=True):
-        sentences = [unescape(one) for one in re.findall(r"<li>(.*?)</li>", items)]
-        best = [one for one in found if one.topic == "best" and one.eval_length == length]
-        # The heading states the length; the sentences below it do not repeat it.
-        where = f"at {length} tokens ({length // 128} times the trained context), "
-        assert [f"{where}{sentence}" for sentence in sentences] == [f"{one.text}." for one in best]
-        assert len(sentences) == 2
-        assert all(one.startswith("pi has the highest accuracy ") for one in sentences)
-    assert 'id="leaders"' in report_page(catalog, "s")
+
+
+def test_each_length_beyond_the_trained_context_has_a_row_per_benchmark(catalog: Path) -> None:
+    assert [row[:2] for row in shown(catalog)] == [
+        ["256 (2x)", "needle"],
+        ["256 (2x)", "passkey"],
+        ["512 (4x)", "perplexity"],
+        ["512 (4x)", "needle"],
+        ["512 (4x)", "passkey"],
+    ]
+    page = report_page(catalog, "s")
+    assert page.index('id="leaders"') < page.index('id="glance"')
+
+
+def test_a_row_names_the_best_group_the_next_method_and_its_gap(catalog: Path) -> None:
+    def compared(benchmark: str, length: int, other: str) -> dict[str, Any]:
+        columns, rows = run_query(
+            catalog,
+            "FROM paired_difference WHERE method = 'ntk_32k' AND"
+            f" benchmark = '{benchmark}' AND eval_length = {length} AND other_method = '{other}'",
+        )
+        (row,) = rows
+        return dict(zip(columns, row, strict=True))
+
+    rows = {(row[1], int(row[0].split()[0])): row[2:] for row in shown(catalog)}
+    score, best, alike, after, gap, _, samples = rows["passkey", 256]
+    assert (score, best, alike) == ("1.000", "ntk_32k = ntk_64k, yarn", "pi")
+    assert compared("passkey", 256, "pi")["verdict"] == "no difference found"
+    assert (after, samples) == ("the base model", "40")
+    base = compared("passkey", 256, "none")
+    assert base["verdict"] == "better"
+    interval = formats.estimate(base["difference"], base["ci_low"], base["ci_high"])
+    assert gap == f"{interval} {formats.p_value(base['p_holm'])}"
+    # A lower loss is better; the gap is positive all the same.
+    score, best, alike, after, gap, *_ = rows["perplexity", 512]
+    assert (best, alike, after) == ("ntk_32k = ntk_64k", "", "yarn")
+    other = compared("perplexity", 512, "yarn")
+    interval = formats.estimate(-other["difference"], -other["ci_high"], -other["ci_low"])
+    assert gap == f"{interval} {formats.p_value(other['p_holm'])}"
+
+
+def test_only_methods_with_equal_losses_are_the_same_computation(catalog: Path) -> None:
+    contents = contents_of(catalog)
+    assert duplicates(contents) == {Variant("ntk_64k", True): Variant("ntk_32k", True)}
+    page = report_page(catalog, "s")
+    assert "<code>ntk_64k</code> is the same computation as <code>ntk_32k</code>." in page
+    marked = '<code>ntk_64k</code> <span class="same">= <code>ntk_32k</code></span>'
+    for section in ("tasks", "cost"):
+        assert marked in page.partition(f'<section id="{section}">')[2].partition("</section>")[0]
+
+
+def test_more_names_than_a_cell_holds_are_collapsed() -> None:
+    several = [Variant(f"m{number}", True) for number in range(5)]
+    assert leaders.names(several[:3], {}) == "<code>m0</code>, <code>m1</code>, <code>m2</code>"
+    assert "<summary>and 2 more</summary> <code>m3</code>, <code>m4</code>" in leaders.names(
+        several, {}
+    )
+    assert leaders.names(several, {}, 0).startswith('<details class="rest"><summary>5 methods<')
 
 
 def test_without_a_comparison_there_is_no_section(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def test_a_task_has_its_mark_in_the_reports_table(catalog: Path) -> None:
                     found[method, task] = verdict
                     assert f'aria-label="{verdict} than the base model"' in text
     assert found == {("pi", task): verdict for task, verdict in EXPECTED.items()}
-    assert shown.startswith(f"<p>{LEGEND}</p>")
+    assert shown.startswith(f"<p>{LEGEND} ")
 
 
 def test_a_task_has_the_same_mark_in_markdown(catalog: Path, tmp_path: Path) -> None:

@@ -20,10 +20,9 @@ import pytest
 from catalog.build import build_catalog
 from catalog.mlflow_pages import note_pages, note_path, pages_of, run_key
 from catalog.queries import open_catalog, run_query
-from dashboards.claims import claims, expectations, headline
+from dashboards.claims import counted, expectations
 from dashboards.contents import read_contents
 from dashboards.report import write_report
-from dashboards.sections import header
 from lce_core.errors import SpecError
 from lce_core.store.artifacts import Store
 from tests.support.catalogs.gains import BANDS, GAINS
@@ -88,8 +87,6 @@ def test_the_page_references_no_other_file_or_host(report: Path) -> None:
 def test_foreign_text_is_escaped(catalog: Path, report: Path) -> None:
     text = report.read_text(encoding="utf-8")
     assert "retrieval &amp; perplexity &lt;beyond&gt; 4x." in text
-    head = header.section(read_contents(catalog, STUDY), ["yarn beats pi <by> 1.47."])
-    assert "yarn beats pi &lt;by&gt; 1.47." in head
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
     assert text.count("<script>") == 1
     assert text.count("<script") == 1 + text.count('<script type="application/json">')
@@ -118,7 +115,7 @@ def test_a_study_that_has_not_run_yet_has_a_report_without_figures(
     path = write_report(build_catalog(planned), STUDY, tmp_path / "report.html")
     text = path.read_text(encoding="utf-8")
     assert "<figure" not in text
-    assert "<h2>Findings" not in text
+    assert 'id="leaders"' not in text
     assert "nothing has been run yet" in text
     assert "waits for base" in text
 
@@ -189,17 +186,16 @@ def close(found: set[tuple[Any, ...]], expected: set[tuple[Any, ...]]) -> bool:
 
 
 @pytest.mark.browser
-def test_the_first_screen_has_the_hypothesis_and_the_findings(
+def test_the_first_screen_has_the_hypothesis_its_outcome_and_the_best_methods(
     catalog: Path, opened: Opened
 ) -> None:
     top = opened.page.inner_text("header")
     assert "Methods with exact attention keep retrieval & perplexity <beyond> 4x." in top
     assert re.search(r"Registered 20\d\d-.* UTC after \d+ results \(sha256 \w{12}\)\.", top)
     with open_catalog(catalog) as connection:
-        found = [claim.sentence for claim in headline(claims(connection, STUDY))]
-    assert found
-    assert opened.page.locator("header .answer > p").all_inner_texts() == found[:3]
-    assert (opened.page.locator(".glance svg").first.bounding_box() or {})["y"] < 900
+        expected = expectations(connection, STUDY)
+    assert f"Comparisons that test it: {counted(expected)}." in top
+    assert (opened.page.locator(".leaders").bounding_box() or {})["y"] < 900
 
 
 @pytest.mark.browser
@@ -475,6 +471,67 @@ def test_the_page_does_not_scroll_sideways(opened: Opened, width: int) -> None:
     opened.page.eval_on_selector_all("details", "all => all.forEach(one => one.open = false)")
     opened.page.set_viewport_size({"width": 1280, "height": 900})
     assert shown <= width
+
+
+@pytest.mark.browser
+def test_a_click_on_a_header_sorts_the_table_also_by_keyboard(opened: Opened) -> None:
+    opened.page.eval_on_selector_all("details.task", "all => all.forEach(one => one.open = true)")
+    table = opened.page.locator("table.scores").first
+    head = table.locator("thead tr").last.locator("th").nth(1)
+
+    def values() -> list[float]:
+        script = "rows => rows.map(r => r.cells[1].dataset.value).filter(Boolean).map(Number)"
+        found: list[float] = table.locator("tbody tr").evaluate_all(script)
+        return found
+
+    before = values()
+    head.locator("button").focus()
+    opened.page.keyboard.press("Enter")
+    assert (head.get_attribute("aria-sort"), values()) == ("ascending", sorted(before))
+    opened.page.keyboard.press("Space")
+    assert head.get_attribute("aria-sort") == "descending"
+    assert values() == sorted(before, reverse=True) != sorted(before)
+    table.locator("thead tr").last.locator("button").first.click()
+    names = table.locator("tbody th").all_inner_texts()
+    assert names == sorted(names)
+    assert head.get_attribute("aria-sort") is None
+    # Rows without a value are the last ones, in both orders.
+    assert len(before) < len(names)
+    opened.page.reload()
+
+
+@pytest.mark.browser
+def test_names_and_headers_stay_visible_when_a_table_scrolls(opened: Opened) -> None:
+    opened.page.eval_on_selector_all("details", "all => all.forEach(one => one.open = true)")
+    opened.page.set_viewport_size({"width": 400, "height": 900})
+    scrolled = opened.page.eval_on_selector_all(
+        ".scroll",
+        """boxes => boxes.filter(box => box.scrollWidth > box.clientWidth).map(box => {
+            const name = box.querySelector("tbody th");
+            const before = name.getBoundingClientRect().left;
+            box.scrollLeft = 10000;
+            return Math.abs(name.getBoundingClientRect().left - before);
+        })""",
+    )
+    assert len(scrolled) > 5
+    assert max(scrolled) < 20
+    opened.page.set_viewport_size({"width": 1280, "height": 900})
+    # Only tables of more than 40 rows scroll in a box of their own.
+    assert opened.page.eval_on_selector_all(
+        ".scroll",
+        "all => all.every(one => (one.scrollHeight > one.clientHeight + 1)"
+        " <= (one.querySelectorAll('tbody tr').length > 40))",
+    )
+    gap = opened.page.locator("table.scores").first.evaluate(
+        """table => {
+            const row = [...table.tBodies[0].rows].at(-1);
+            scrollTo(0, scrollY + row.getBoundingClientRect().top - 300);
+            const bar = document.querySelector("div.bar").getBoundingClientRect();
+            return table.tHead.getBoundingClientRect().top - bar.bottom;
+        }"""
+    )
+    assert abs(gap) < 3
+    opened.page.reload()
 
 
 @pytest.mark.browser

@@ -174,10 +174,10 @@ def test_a_cross_shows_the_mean_of_the_finished_seeds(pictures: list[ET.Element]
 
 def test_the_table_holds_what_the_marks_show(catalog: Path, pictures: list[ET.Element]) -> None:
     section = shots.section(of(catalog))
-    heads = re.findall(r'<th scope="col">([^<]+)</th>', section)
+    heads = re.findall(r'<th scope="col"[^>]*>([^<]+)</th>', section)
     body = section.partition("<tbody>")[2].partition("</tbody>")[0]
     rows = [
-        re.findall(r'<td(?: class="number" data-value="([^"]+)")?>([^<]*)</td>', row)
+        re.findall(r'<t[hd](?: scope="row"| class="number" data-value="([^"]+)")?>([^<]*)</t', row)
         for row in body.split("</tr>")[:-1]
     ]
     table = [dict(zip(heads, (exact or text for exact, text in row), strict=True)) for row in rows]
