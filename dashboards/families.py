@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dashboards.contents import Contents, Row
+from lce_core.palette import Look, looks
 from lce_core.study.variants import CONTROL, variant_label
 
 MOST_LINES = 6
@@ -48,7 +49,7 @@ class Family:
     """Methods that extend the context in the same way, such as by another RoPE base."""
 
     key: str
-    """Identifier, the same in all studies; decides the family's colour and position."""
+    """Identifier, the same in all studies; decides the family's position."""
     title: str
     variants: tuple[Variant, ...]
 
@@ -73,6 +74,17 @@ def families(contents: Contents) -> list[Family]:
     found = [Family(key, TITLES[key], tuple(v for v in order if known[v] == key)) for key in keys]
     others = tuple(one for one in order if known[one] not in TITLES)
     return [*found, *([Family("other", OTHERS, others)] if others else [])]
+
+
+def method_looks(overview: Sequence[Row], found: Sequence[Row]) -> dict[str, Look]:
+    """Return colours and mark shape by method.
+
+    Args:
+      overview: rows of the query `overview`, in the study's order.
+      found: rows of the query `families`.
+    """
+    known = {row["method"]: row["family"] for row in found}
+    return looks({row["method"]: known[row["method"]] for row in overview})
 
 
 def ordered(contents: Contents) -> list[Variant]:

@@ -31,7 +31,8 @@ def picture(charts: Sequence[str]) -> str:
         f' y="{GAP + number // columns * (high + GAP):g}"{chart.removeprefix("<svg")}'
         for number, chart in enumerate(charts)
     )
-    style = _STYLE.read_text(encoding="utf-8")
+    # Always light: pages without scripts may be light while the reader's system is dark.
+    style = re.sub(r"@media screen.*?\n}\n", "", _STYLE.read_text(encoding="utf-8"), flags=re.S)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}"'
         f' width="{width:g}" height="{height:g}">\n<style>\n{style}</style>\n'

@@ -29,7 +29,7 @@ CORE = "lce_core"
 Arrow = tuple[str, str]
 """The importing and the imported package or module."""
 
-WIDTH, MARGIN = 1260, 30
+WIDTH, MARGIN = 1440, 30
 BOX, DUMMY, GAP = (196.0, 58.0), 16.0, 16.0
 PITCH = 106
 STYLE = """

@@ -9,7 +9,8 @@ import streamlit as st
 
 from dashboards.app.catalog import Catalog
 from dashboards.contents import Row, select
-from dashboards.families import Variant
+from dashboards.families import Variant, method_looks
+from lce_core.palette import Look
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,11 @@ class Chosen:
     def variants(self) -> list[Variant]:
         """Return all variants (method, frozen or tuned) in the study's order."""
         return list(dict.fromkeys(Variant.of(row) for row in self.rows("overview")))
+
+    def looks(self) -> dict[str, Look]:
+        """Return colours and mark shape by variant label: those of the method in the report."""
+        looks = method_looks(self.rows("overview"), self.rows("families"))
+        return {one.label: looks[one.method] for one in self.variants()}
 
 
 def choose(catalog: Catalog) -> Chosen | None:

@@ -9,10 +9,10 @@ from pathlib import Path
 import altair as alt
 import streamlit as st
 
-from dashboards.charts.marks import NUM_COLOURS
+from lce_core.palette import Look
 
 _CSS = Path(__file__).parents[1] / "page" / "figures.css"
-STEPS = 11
+STEPS, NUM_COLOURS = 11, 6
 NAMES = alt.Axis(labelLimit=190, labelOverlap=False, labelFlush=False)
 """Axis that labels every method; by default Vega omits labels that would overlap."""
 PAGE = """<style>
@@ -32,8 +32,13 @@ def colour(name: str) -> str:
     return palettes()[is_dark()][name]
 
 
+def of_look(look: Look) -> str:
+    """Return a method's colour in the current theme."""
+    return look.dark if is_dark() else look.light
+
+
 def series(number: int) -> str:
-    """Return the colour of the series with this number (from 0); `NUM_COLOURS` colours repeat."""
+    """Return a colour for values that are no methods; `NUM_COLOURS` colours repeat."""
     return colour(f"c{number % NUM_COLOURS}")
 
 

@@ -77,7 +77,7 @@ def heat_map_svg(shown: HeatMap) -> str:
         parts.append(text("won", right - WON / 2, TOP - 8, "tick middle"))
     y = TOP
     for family in shown.families:
-        parts.append(text(family.title, 0, y + 15, f"family f-{family.key}"))
+        parts.append(text(family.title, 0, y + 15, "family"))
         y += HEAD
         for one in family.variants:
             parts += _row(shown, one, places, y)
@@ -85,6 +85,12 @@ def heat_map_svg(shown: HeatMap) -> str:
         parts += [f'<path class="limit" d="M{x:g} {y:g}v-{_rows(family):g}"/>' for x in lines]
         y += 4
     return "\n".join([opening(shown.title, right, y, "heat"), *parts, "</svg>"])
+
+
+def ramp_html(worst: str, best: str) -> str:
+    """Return a legend of the colour scale, from the colour of the worst score to the best one's."""
+    steps = "".join(f'<i class="h{step}"></i>' for step in range(STEPS + 1))
+    return f'<span class="ramp">{worst} <span aria-hidden="true">{steps}</span> {best}</span>'
 
 
 def _rows(family: Family) -> float:

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from dashboards.charts import scales
 from dashboards.charts.lines import Line, Point
 from dashboards.charts.marks import (
-    NUM_COLOURS,
     SHAPES,
     SPOT,
+    colours,
     opening,
     row_data,
     text,
@@ -22,7 +22,8 @@ from dashboards.charts.marks import (
     value_data,
 )
 from lce_core import formats
-from lce_core.study.variants import weights_label
+from lce_core.palette import Look
+from lce_core.study.variants import CONTROL, weights_label
 
 WIDTH, PLOT = 340.0, 170.0
 LEFT, RIGHT, BOTTOM = 42.0, 12.0, 40.0
@@ -59,7 +60,7 @@ class Axes:
 
 
 def line_panel_svg(
-    axes: Axes, name: str, lines: Sequence[Line], behind: Sequence[Line], colours: Mapping[str, int]
+    axes: Axes, name: str, lines: Sequence[Line], behind: Sequence[Line], looks: Mapping[str, Look]
 ) -> str:
     """Return the panel as an `<svg>` element.
 
@@ -68,7 +69,7 @@ def line_panel_svg(
       name: Title of the panel.
       lines: Lines drawn in colour.
       behind: Lines drawn in grey, behind the others.
-      colours: Number of the colour and of the mark, by method.
+      looks: Colours and mark shape by method.
     """
     top = LEGEND + LEGEND_LINE * axes.legend_lines + 30
     base = top + PLOT
@@ -79,34 +80,31 @@ def line_panel_svg(
     parts = [
         opening(f"{axes.title}: {name}", WIDTH, base + BOTTOM, "line-panel"),
         text(name, 0, 13, "panel-title"),
-        *_legend([*lines, *behind], colours),
+        *_legend([*lines, *behind], looks),
         *_grid(axes, x, y, x_ticks, y_ticks, top, base),
     ]
     for line in [*behind, *lines]:
-        parts += _line(axes, line, colours, x, y)
+        parts += _line(axes, line, looks[line.method], x, y)
     return "\n".join([*parts, "</svg>"])
 
 
-def _look(line: Line, colours: Mapping[str, int]) -> str:
-    number = colours.get(line.method)
-    colour = "control" if number is None else f"c{number % NUM_COLOURS}"
-    return f"series {colour} {weights_label(line.frozen)}"
+def _classes(line: Line) -> str:
+    control = "control " if line.method == CONTROL else ""
+    return f"look {control}{weights_label(line.frozen)}"
 
 
-def _shape(line: Line, colours: Mapping[str, int]) -> str:
-    return SHAPES[colours.get(line.method, 0) % len(SHAPES)]
-
-
-def _legend(lines: Sequence[Line], colours: Mapping[str, int]) -> list[str]:
+def _legend(lines: Sequence[Line], looks: Mapping[str, Look]) -> list[str]:
     parts = []
     for number, line in enumerate(lines):
         left = (number % 2) * WIDTH / 2
         y = LEGEND + LEGEND_LINE * (number // 2) + 6
+        look = looks[line.method]
         parts.append(
-            f'<g class="key {_look(line, colours)}" {row_data(line.method, line.frozen)}>'
+            f'<g class="key {_classes(line)}" {colours(look)}'
+            f" {row_data(line.method, line.frozen)}>"
             f'<path class="stroke" d="M{left:g} {y:g}h20"/>'
             f'<path class="mark" transform="translate({left + 10:g} {y:g})"'
-            f' d="{_shape(line, colours)}"/>'
+            f' d="{SHAPES[look.shape]}"/>'
             f"{text(line.label, left + 25, y + 4, room=WIDTH / 2 - 32)}</g>"
         )
     return parts
@@ -146,11 +144,11 @@ def _grid(
     return parts
 
 
-def _line(
-    axes: Axes, line: Line, colours: Mapping[str, int], x: scales.Scale, y: scales.Scale
-) -> list[str]:
+def _line(axes: Axes, line: Line, look: Look, x: scales.Scale, y: scales.Scale) -> list[str]:
     whose = row_data(line.method, line.frozen)
-    parts = [f'<g class="{_look(line, colours)}" data-series="{line.label}" {whose}>']
+    parts = [
+        f'<g class="series {_classes(line)}" {colours(look)} data-series="{line.label}" {whose}>'
+    ]
     for run in line.runs:
         path = "L".join(f"{x(point.x):g} {y(point.value):g}" for point in run)
         parts.append(f'<path class="stroke" d="M{path}"/>')
@@ -158,7 +156,7 @@ def _line(
         if axes.marks and point.lowest < point.highest:
             ends = f"M{x(point.x):g} {y(point.lowest):g}V{y(point.highest):g}"
             parts.append(f'<path class="range" d="{ends}"/>')
-        shape = f'mark" d="{_shape(line, colours)}' if axes.marks else f'spot" d="{SPOT}'
+        shape = f'mark" d="{SHAPES[look.shape]}' if axes.marks else f'spot" d="{SPOT}'
         at = f"translate({x(point.x):g} {y(point.value):g})"
         facts = value_data(x=point.x, value=point.value, lowest=point.lowest, highest=point.highest)
         parts.append(

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from html import escape
 
-NUM_COLOURS = 6
+from lce_core.palette import Look
+from lce_core.study.variants import weights_label
+
 LETTER = 6.4
 """Estimated width in pixels of a letter of an 11-pixel font, the widest of the page's fonts."""
 SHAPES = (
@@ -26,6 +28,21 @@ SPOT = "M-5 0a5 5 0 1 0 10 0a5 5 0 1 0-10 0z"
 def row_data(method: str, frozen: bool) -> str:
     """Return the SVG attributes `data-method` and `data-frozen`, which identify the method."""
     return f'data-method="{escape(method)}" data-frozen="{str(frozen).lower()}"'
+
+
+def colours(look: Look) -> str:
+    """Return a `style` attribute with the method's colours; the CSS class `look` applies them."""
+    return f'style="--light: {look.light}; --dark: {look.dark}"'
+
+
+def key_html(label: str, method: str, frozen: bool, look: Look) -> str:
+    """Return an entry of an HTML legend: the method's mark and label."""
+    return (
+        f'<span class="key look {weights_label(frozen)}" {colours(look)}'
+        f' {row_data(method, frozen)}><svg width="12" height="12" viewBox="-6 -6 12 12"'
+        f' aria-hidden="true"><path class="mark" d="{SHAPES[look.shape]}"/></svg>'
+        f"{escape(label)}</span>"
+    )
 
 
 def value_data(**facts: float | str | None) -> str:

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dashboards.charts import scales
-from dashboards.charts.marks import SHAPES, opening, row_data, text, tooltip, value_data
-from dashboards.families import Family, Variant
+from dashboards.charts.marks import SHAPES, colours, opening, row_data, text, tooltip, value_data
+from dashboards.families import Variant
 from lce_core import formats
+from lce_core.palette import Look
 from lce_core.study.variants import weights_label
 
 WIDTH, HEIGHT = 340.0, 300.0
@@ -30,7 +31,7 @@ class Axis:
 def scatter_svg(
     title: str,
     axes: tuple[Axis, Axis],
-    found: Sequence[Family],
+    looks: Mapping[str, Look],
     points: Mapping[Variant, tuple[float, float]],
 ) -> str:
     """Return the chart as an `<svg>` element.
@@ -38,7 +39,7 @@ def scatter_svg(
     Args:
       title: Name of the chart.
       axes: The x and the y axis.
-      found: Families, including one of the controls; each family has its own colour and shape.
+      looks: Colours and mark shape by method.
       points: (x, y) of each variant to draw; at least one.
     """
     x_scale, x_ticks = _scale(axes[0], [x for x, _ in points.values()], LEFT + 8, WIDTH - RIGHT - 8)
@@ -57,25 +58,20 @@ def scatter_svg(
     parts.append(f'<path class="axis" d="M{LEFT:g} {base:g}H{WIDTH - RIGHT:g}"/>')
     parts.append(text(_axis_name(axes[0]), WIDTH - RIGHT, base + 34, "tick end"))
     labels = []
-    for number, family in enumerate(found):
-        for one in family.variants:
-            if one not in points:
-                continue
-            x, y = points[one]
-            place = (x_scale(x), y_scale(y))
-            moved = f"translate({place[0]:g} {place[1]:g})"
-            look = weights_label(one.frozen)
-            sentence = (
-                f"{one.label}: {axes[0].name} {formats.score(x)}, {axes[1].name} {formats.score(y)}"
-            )
-            parts.append(
-                f'<path class="mark dot {look} f-{family.key}"'
-                f' d="{SHAPES[number % len(SHAPES)]}" transform="{moved}"'
-                f" {row_data(one.method, one.frozen)} {value_data(x=x, value=y)}"
-                f" {tooltip(sentence)}/>"
-            )
-            if not _is_beaten(points[one], points.values(), axes):
-                labels.append((place, one))
+    for one, (x, y) in points.items():
+        place = (x_scale(x), y_scale(y))
+        look = looks[one.method]
+        sentence = (
+            f"{one.label}: {axes[0].name} {formats.score(x)}, {axes[1].name} {formats.score(y)}"
+        )
+        parts.append(
+            f'<path class="mark dot look {weights_label(one.frozen)}" {colours(look)}'
+            f' d="{SHAPES[look.shape]}" transform="translate({place[0]:g} {place[1]:g})"'
+            f" {row_data(one.method, one.frozen)} {value_data(x=x, value=y)}"
+            f" {tooltip(sentence)}/>"
+        )
+        if not _is_beaten(points[one], points.values(), axes):
+            labels.append((place, one))
     marks = [(x_scale(x), y_scale(y)) for x, y in points.values()]
     return "\n".join([*parts, *_names(labels, marks), "</svg>"])
 

@@ -4,20 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from dashboards.charts.marks import SHAPES, opening, row_data, text, tooltip, value_data
+from dashboards.charts.marks import SHAPES, colours, opening, row_data, text, tooltip, value_data
 from dashboards.families import Family, Variant
+from lce_core.palette import Look
 from lce_core.study.variants import weights_label
 
 WIDTH, LEFT, RIGHT, TOP, LANE, BOTTOM = 460.0, 8.0, 10.0, 30.0, 42.0, 34.0
 
 
-def strip_svg(title: str, found: Sequence[Family], won: Mapping[Variant, float]) -> str:
+def strip_svg(
+    title: str,
+    found: Sequence[Family],
+    won: Mapping[Variant, float],
+    looks: Mapping[str, Look],
+) -> str:
     """Return the chart as an `<svg>` element; right is better.
 
     Args:
       title: Name of the chart.
       found: Families, from the top lane to the bottom one. Variants that `won` lacks are omitted.
       won: Share of comparisons won by each variant, 0 to 1.
+      looks: Colours and mark shape by method.
     """
     span = WIDTH - LEFT - RIGHT
     base = TOP + LANE * len(found)
@@ -32,17 +39,18 @@ def strip_svg(title: str, found: Sequence[Family], won: Mapping[Variant, float])
         y = TOP + LANE * number + LANE - 11
         members = sorted((one for one in family.variants if one in won), key=lambda one: -won[one])
         parts.append(f'<path class="axis" d="M{LEFT:g} {y:g}H{WIDTH - RIGHT:g}"/>')
-        parts.append(text(family.title, LEFT, y - 14, f"family f-{family.key}"))
+        parts.append(text(family.title, LEFT, y - 14, "family"))
         if members:
             best = members[0]
             near = f"best: {best.label}, {won[best]:.0%}"
             parts.append(text(near, WIDTH - RIGHT, y - 14, "near end"))
         for one in reversed(members):
-            look = weights_label(one.frozen)
+            look = looks[one.method]
             at = f"translate({LEFT + won[one] * span:.2f} {y:g})"
             sentence = f"{one.label} wins {won[one]:.0%} of its comparisons"
             parts.append(
-                f'<path class="mark dot {look} f-{family.key}" d="{SHAPES[0]}" transform="{at}"'
+                f'<path class="mark dot look {weights_label(one.frozen)}" {colours(look)}'
+                f' d="{SHAPES[look.shape]}" transform="{at}"'
                 f" {row_data(one.method, one.frozen)} {value_data(value=won[one])}"
                 f" {tooltip(sentence)}/>"
             )

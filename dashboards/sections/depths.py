@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dashboards.charts.depth_grid import depth_grid_svg
+from dashboards.charts.heat_map import ramp_html
 from dashboards.contents import Contents, Row, select
 from dashboards.families import Variant, ordered
 from dashboards.figure import Table, figure
@@ -57,6 +58,6 @@ def _figure(of: str, methods: Sequence[Variant], rows: Sequence[Row]) -> str:
     )
     caption = (
         "Columns: length in tokens. Rows: position of the needle, from the start of the text to its"
-        " end. A stronger colour means that more needles were found."
-    )
+        " end. Colour: share of needles found."
+    ) + ramp_html("none", "all")
     return figure(f"Needles by length and depth{of}", caption, pictures, table, "grids")

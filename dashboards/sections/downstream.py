@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
+from dashboards.charts.marks import key_html
 from dashboards.charts.scatter import Axis, scatter_svg
 from dashboards.comparable import benchmark_label, comparable
 from dashboards.contents import Contents, Row, select
-from dashboards.families import NO_EXTENSION, Family, Variant, controls, families
+from dashboards.families import Variant, method_looks, ordered
 from dashboards.figure import Table, figure
+from lce_core.palette import Look
 from lce_core.study.variants import weights_label
 
 FEWEST = 3
@@ -26,9 +30,9 @@ def section(contents: Contents) -> str:
     ]
     texts = [row for row in rows if row["unit"] == "perplexity"]
     target = contents.studies[0]["target_context"]
-    base = controls(contents)
-    found = [*families(contents), *([Family("control", NO_EXTENSION, base)] if base else [])]
+    looks = method_looks(contents.overview, contents.families)
     pictures, numbers = [], []
+    drawn: set[Variant] = set()
     others = [r for r in rows if r["unit"] in ("accuracy", "percent") and r["higher_is_better"]]
     for name in dict.fromkeys(row["benchmark"] for row in others):
         pair = _shared(texts, select(others, benchmark=name), target)
@@ -40,7 +44,8 @@ def section(contents: Contents) -> str:
             Axis(benchmark_label(text), higher_is_better=False, logarithmic=True),
             Axis(benchmark_label(name), higher_is_better=True),
         )
-        pictures.append(scatter_svg(title, axes, found, points))
+        pictures.append(scatter_svg(title, axes, looks, points))
+        drawn |= points.keys()
         numbers += [
             (
                 one.method,
@@ -58,7 +63,7 @@ def section(contents: Contents) -> str:
     caption = (
         "Each mark is a method; the best are at the top left. Labelled methods are on the Pareto"
         " front: no other method is better on one axis and at least as good on the other."
-        f"{_key(found)}"
+        f"{_key(looks, [one for one in ordered(contents) if one in drawn])}"
     )
     columns = ("method", "weights", "length", "text", "perplexity", "benchmark", "score")
     table = Table(columns, numbers)
@@ -96,9 +101,6 @@ def _shared(
     return best[1:] if best else None
 
 
-def _key(found: list[Family]) -> str:
-    items = "".join(
-        f'<span class="f-{family.key}"><b aria-hidden="true">&#9679;</b> {family.title}</span>'
-        for family in found
-    )
+def _key(looks: Mapping[str, Look], shown: Sequence[Variant]) -> str:
+    items = "".join(key_html(one.label, one.method, one.frozen, looks[one.method]) for one in shown)
     return f' <span class="keys">{items}</span>'

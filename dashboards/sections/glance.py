@@ -6,14 +6,23 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import get_args
 
-from dashboards.charts.heat_map import BenchmarkColumns, Field, HeatMap, heat_map_svg
+from dashboards.charts.heat_map import BenchmarkColumns, Field, HeatMap, heat_map_svg, ramp_html
 from dashboards.charts.strip import strip_svg
 from dashboards.comparable import benchmark_label, comparable
 from dashboards.contents import Contents, Row, select
-from dashboards.families import NO_EXTENSION, Family, Variant, controls, duplicates, families
+from dashboards.families import (
+    NO_EXTENSION,
+    Family,
+    Variant,
+    controls,
+    duplicates,
+    families,
+    method_looks,
+)
 from dashboards.figure import Table, code, figure
 from lce_core import formats
 from lce_core.kinds import Kind
+from lce_core.palette import Look
 
 MEASURES = ("perplexity", *[kind for kind in get_args(Kind) if kind != "text"])
 """Heat maps in this order: perplexities of running text, then kinds of benchmarks with scores."""
@@ -49,7 +58,7 @@ def section(contents: Contents) -> str:
             picture, width = _map(name, shown, ordered, won[name], trained, same)
             parts.append(picture)
             widths.append(width)
-    standing = _standing(won, ordered, trained)
+    standing = _standing(won, ordered, trained, method_looks(contents.overview, contents.families))
     if not parts:
         return ""
     columns = " ".join(f"minmax(0, {width + PADDING:g}fr)" for width in widths)
@@ -184,8 +193,7 @@ def heat_map(
 
 def _legend(best: str, name: str) -> str:
     worst = f"{WORST:g} x the best or worse" if name == "perplexity" else "0"
-    steps = "".join(f'<i class="h{step}"></i>' for step in range(11))
-    return f'<span class="ramp">{worst} <span aria-hidden="true">{steps}</span> {best}</span>'
+    return ramp_html(worst, best)
 
 
 def _field(row: Row, known: Sequence[float], is_framed: bool) -> Field:
@@ -211,13 +219,16 @@ def _level(row: Row, known: Sequence[float]) -> float:
 
 
 def _standing(
-    won: Mapping[str, Mapping[Variant, float]], ordered: Sequence[Family], trained: int | None
+    won: Mapping[str, Mapping[Variant, float]],
+    ordered: Sequence[Family],
+    trained: int | None,
+    looks: Mapping[str, Look],
 ) -> str:
     shown = {name: shares for name, shares in won.items() if shares}
     if not shown:
         return ""
     pictures = [
-        strip_svg(f"families by {name}", _lanes(ordered, shares), shares)
+        strip_svg(f"families by {name}", _lanes(ordered, shares), shares, looks)
         for name, shares in shown.items()
     ]
     beyond = f" beyond the trained context of {trained:,} tokens" if trained else ""

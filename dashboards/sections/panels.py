@@ -8,7 +8,14 @@ from dataclasses import replace
 from dashboards.charts.line_panel import Axes, line_panel_svg
 from dashboards.charts.lines import Gap, Line, Point
 from dashboards.contents import Contents, Row
-from dashboards.families import NO_EXTENSION, Variant, controls, families, panels
+from dashboards.families import (
+    NO_EXTENSION,
+    Variant,
+    controls,
+    families,
+    method_looks,
+    panels,
+)
 from dashboards.figure import Table
 from lce_core.study.variants import weights_label
 
@@ -70,14 +77,11 @@ def family_panels(
         ys=[y for line in drawn.values() for y in _ys(line)],
         legend_lines=-(-longest // 2),
     )
+    looks = method_looks(contents.overview, contents.families)
     if not parts:
-        return [line_panel_svg(axes, NO_EXTENSION, [], behind, {})] if behind else []
-    colours: dict[str, int] = {}
-    for family in families(contents):
-        methods = dict.fromkeys(one.method for one in family.variants)
-        colours |= {method: number for number, method in enumerate(methods)}
+        return [line_panel_svg(axes, NO_EXTENSION, [], behind, looks)] if behind else []
     return [
-        line_panel_svg(axes, part.title, [drawn[one] for one in part.variants], behind, colours)
+        line_panel_svg(axes, part.title, [drawn[one] for one in part.variants], behind, looks)
         for part in parts
     ]
 

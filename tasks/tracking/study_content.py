@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import colorsys
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from lce_core.palette import Look, family_of, looks
 from lce_core.store.artifacts import Store
 from lce_core.store.records import Record
+from lce_core.study.variants import CONTROL
 from tasks.tracking.content import RunContent
 from tasks.tracking.method_content import method_content
 from tasks.tracking.seed_content import FinishedStep, seed_content
-
-_HUE_SPACING = 0.618034
-"""Distance between the hues of successive rows, as a share of the colour circle. With the golden
-ratio's conjugate, the hues of any number of rows are distinct."""
 
 
 def read_plan(store: Store, study: str) -> dict[str, Any] | None:
@@ -39,8 +36,9 @@ def run_contents(store: Store, plan: Mapping[str, Any]) -> list[RunContent]:
         axes = tuple(cell[axis] for axis in ("base_model", "method", "frozen"))
         rows[axes].setdefault(cell["seed"], []).append(cell)
     contents = []
-    for number, by_seed in enumerate(rows.values()):
-        seeds, colour = [], _colour(number)
+    colours = _colours(plan["cells"])
+    for (_, method, frozen), by_seed in rows.items():
+        seeds, colour = [], colours[method].dark if frozen else colours[method].light
         for planned in by_seed.values():
             cells = list(_read(store, planned))
             if cells:
@@ -73,11 +71,12 @@ def _has(path: Path, size: int) -> bool:
         return False
 
 
-def _colour(number: int) -> str:
-    """Return the colour of the row with this number (from 0) as #rrggbb.
+def _colours(cells: Iterable[Mapping[str, Any]]) -> dict[str, Look]:
+    """Return the look of each method, as in the report.
 
     MLflow itself would choose one of 20 colours at random, and some rows would share a colour.
     """
-    light = (0.36, 0.5, 0.64)[number % 3]
-    red, green, blue = colorsys.hls_to_rgb(number * _HUE_SPACING % 1, light, 0.75)
-    return f"#{round(red * 255):02x}{round(green * 255):02x}{round(blue * 255):02x}"
+    names = {cell["method"]: cell.get("method_name", cell["method"]) for cell in cells}
+    return looks(
+        {one: "none" if name == CONTROL else family_of(name) for one, name in names.items()}
+    )

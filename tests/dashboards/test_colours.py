@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from pathlib import Path
 
 import dashboards
+from dashboards.charts.marks import SHAPES, opening
+from dashboards.pictures import picture
+from lce_core.methods import METHODS
+from lce_core.palette import CONTROL_LOOK, NUM_SHAPES, PLACES, looks
 
 STEPS = [f"h{step}" for step in range(11)]
-LINES = ["control", *(f"c{number}" for number in range(6))]
-FAMILIES = ("interpolation", "base", "dynamic", "approximate", "other", "control")
+LINES = [f"c{number}" for number in range(6)]
 
 
 def schemes() -> dict[str, dict[str, str]]:
@@ -52,9 +56,63 @@ def test_numbers_can_be_read_on_every_step() -> None:
             assert contrast(colours[step], ink) >= 4.5, (name, step)
 
 
-def test_lines_families_and_text_contrast_with_the_page() -> None:
+def test_lines_and_text_contrast_with_the_page() -> None:
     for name, colours in schemes().items():
         for line in LINES:
             assert contrast(colours[line], colours["page"]) >= 3, (name, line)
-        for words in ("text", "soft", *(f"f-{family}" for family in FAMILIES)):
+        for words in ("text", "soft"):
             assert contrast(colours[words], colours["page"]) >= 4.5, (name, words)
+
+
+def test_listed_methods_exist_in_their_family() -> None:
+    for family, methods in PLACES.items():
+        assert {METHODS.load(name).family for name in methods} == {family}
+
+
+def test_methods_contrast_with_the_page() -> None:
+    pages = {name: colours["page"] for name, colours in schemes().items()}
+    for method, look in looks(every_method()).items():
+        assert contrast(look.light, pages["light"]) >= 3, method
+        assert contrast(look.dark, pages["dark"]) >= 3, method
+
+
+def test_every_method_has_its_own_colour_and_neighbours_differ_clearly() -> None:
+    found = looks(every_method())
+    assert len({look.light for look in found.values()}) == len(found)
+    assert len(SHAPES) == NUM_SHAPES
+    for methods in PLACES.values():
+        # A panel of the report has at most six methods of a family.
+        for one, other in itertools.combinations(methods[:6], 2):
+            assert found[one].shape != found[other].shape
+            assert distance(found[one].light, found[other].light) > 50, (one, other)
+
+
+def test_a_listed_method_looks_the_same_in_every_study_and_labels_take_free_places() -> None:
+    alone = looks({"yarn": "interpolation"})["yarn"]
+    study = {"none": "none", "yarn_8": "interpolation", "yarn": "interpolation", "own": None}
+    found = looks(study)
+    assert found["yarn"] == alone
+    assert found["none"] == CONTROL_LOOK
+    shipped = looks(every_method())
+    assert {found["yarn_8"].light, found["own"].light}.isdisjoint(
+        look.light for look in shipped.values()
+    )
+
+
+def test_pictures_of_documents_are_light() -> None:
+    # A page without scripts may be light while the reader's system is dark.
+    style = picture([opening("map", 10, 10, "heat") + "</svg>"])
+    light, dark = schemes().values()
+    assert f"--h10: {light['h10']}" in style
+    assert dark["h10"] not in style
+    assert "--colour: var(--dark)" not in style
+    assert ".field.best text" in style
+
+
+def every_method() -> dict[str, str]:
+    return {name: family for family, methods in PLACES.items() for name in methods}
+
+
+def distance(one: str, other: str) -> float:
+    """Return the Euclidean distance of two colours in RGB, 0 to 441."""
+    return math.dist(bytes.fromhex(one[1:]), bytes.fromhex(other[1:]))

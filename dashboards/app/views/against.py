@@ -16,8 +16,8 @@ _ROW_PIXELS, WIDTH = 20, 446
 _COLOURS = {
     "better": "c0",
     "worse": "c1",
-    "no difference found": "control",
-    "the same": "control",
+    "no difference found": "soft",
+    "the same": "soft",
     "too few": "line",
 }
 

@@ -13,10 +13,10 @@ import streamlit as st
 from dashboards.app.chosen import Chosen
 from dashboards.app.points import DIMENSIONS, Measure, Points, dimension, measures, points
 from dashboards.app.tables import table
-from dashboards.app.theme import colour, series
-from dashboards.charts.marks import NUM_COLOURS
+from dashboards.app.theme import NUM_COLOURS, of_look, series
 from dashboards.contents import Row
 from dashboards.families import NO_EXTENSION, OTHERS, TITLES, Variant
+from lce_core.palette import Look
 from lce_core.study.variants import CONTROL
 
 WIDTH, HEIGHT = 290, 320
@@ -55,7 +55,7 @@ def page(chosen: Chosen) -> None:
     drawn = found.drawn
     if axes.dimension and axes.is_line:
         drawn = _in_runs(found, axes.dimension)
-    _panels(drawn, axes)
+    _panels(drawn, axes, chosen.looks() if hue == "variant" else {})
     with st.expander("Table"):
         heads = {name: DIMENSIONS[name] for name in by}
         heads |= {"x": x} if x in known else {}
@@ -140,7 +140,7 @@ def _in_runs(found: Points, along: str) -> list[dict[str, Any]]:
     ]
 
 
-def _panels(drawn: list[dict[str, Any]], axes: _Axes) -> None:
+def _panels(drawn: list[dict[str, Any]], axes: _Axes, looks: Mapping[str, Look]) -> None:
     by_panel: dict[Any, list[dict[str, Any]]] = {}
     # The control belongs to no family: repeat it in grey in each panel.
     shared = axes.panel == "family" and axes.hue == "variant"
@@ -155,17 +155,13 @@ def _panels(drawn: list[dict[str, Any]], axes: _Axes) -> None:
     place = st.container(horizontal=True)
     for value, some in sorted(by_panel.items(), key=lambda item: _order(axes.panel, item[0])):
         mine = list(dict.fromkeys(point[axes.hue] for point in some))
-        hues = _hues(mine if disjoint else everything)
-        hues |= _greys(control)
+        # A method has its own look; other values share colours between panels if they can.
+        hues = {label: (of_look(look), _SHAPES[look.shape]) for label, look in looks.items()}
+        hues = hues or _hues(mine if disjoint else everything)
         one = place.container(width=WIDTH if axes.panel else "stretch")
         if axes.panel:
             one.text(_title(axes.panel, value))
         one.altair_chart(_chart([*control, *some], axes, hues, _domain(drawn)), key=f"of {value}")
-
-
-def _greys(control: Sequence[Mapping[str, Any]]) -> dict[Any, tuple[str, str]]:
-    labels = list(dict.fromkeys(point["variant"] for point in control))
-    return {label: (colour("control"), _SHAPES[number]) for number, label in enumerate(labels)}
 
 
 def _is_control(label: str) -> bool:
