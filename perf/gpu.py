@@ -1,13 +1,14 @@
 """Measure everything that needs a GPU, in one command of less than nine minutes.
 
-The sections, most important first, because time may run out: all tests marked `gpu`; training of
-Llama-2-7B with random weights at 32k and 64k tokens; prefill and decoding of each method; then as
-much of the study smollm2-tuned as time allows. Each section is a process with a time limit, so that
-one that fails or hangs does not affect the others. Its rows so far are kept, and the report says
-how it ended.
+The sections, the most important first: the tests marked `gpu`; decoding with CUDA graphs; training
+of Llama-2-7B with random weights at 32k and 64k tokens; attention kernels, updates of the states
+and compiled layers; prefill and decoding of each method; then the study smollm2-tuned. Each section
+is a process with a share of the time, to which it can add what earlier sections left over, but no
+share of a later one. The results so far are written after each section. What cannot run here is
+skipped with its reason; a section that crashes or hangs makes the exit code 1.
 
-    python perf/gpu.py [--out FOLDER] [--seconds 530]
-    python perf/gpu.py --dry-run     # try the command with a tiny model on any machine
+    python perf/gpu.py [--out FOLDER] [--seconds 530] [--commit HASH] [--sections NAME ...]
+    python perf/gpu.py --dry-run     # run every section with a tiny model on any machine
 
 The script needs torch, transformers, accelerate, pydantic, pyarrow, psutil and pytest, but no
 installation of this repository. Without a GPU it measures nothing and exits with code 3.
@@ -41,8 +42,10 @@ _METHODS = (
     *("clex", "dynamic_ntk_aware", "landmark"),
 )
 """One method for each type of attention. landmark is last, because it adds a token to the model."""
-_TAIL = 1500
+_TAIL = 4000
 """Characters of a failed section's output that the report shows."""
+_STOP_SECONDS = 10
+"""Time that an interrupted section has to end by itself: pytest then prints its counts."""
 
 
 @dataclass(frozen=True)
@@ -52,10 +55,8 @@ class Section:
     name: str
     command: Sequence[str]
     """"{rows}" is replaced by the file for its rows, "{left}" by its seconds."""
-    least: float
-    """Seconds that must be left to start the section."""
-    most: float
-    """Time limit in seconds."""
+    seconds: float
+    """Share of the time of `--seconds`, if that is the sum of all shares; else in proportion."""
 
 
 @dataclass
@@ -64,94 +65,107 @@ class Ended:
 
     name: str
     how: str
-    """"done", "failed", "out of time" or "no time left"."""
+    """"done", "skipped" (no time left, or no row has figures), "failed" or "out of time"."""
     seconds: float = 0.0
     rows: list[dict[str, Any]] = field(default_factory=list)
     said: str = ""
-    """Last part of its output, unless `how` is "done"."""
+    """Last part of its output, if it failed or was out of time."""
 
 
 def main() -> int:
     """Run the sections and write FOLDER/<gpu>-<commit>.md and .json; return the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    options = parsed(sys.argv[1:])
+    if options.dry_run:
+        # Threads of several processes on few cores wait for each other.
+        os.environ.setdefault("OMP_NUM_THREADS", "1")
+    begun, when = time.monotonic(), datetime.now(UTC)
+    facts_command = Section("facts", _python(HERE / "gpu_facts.py"), 60)
+    (facts,) = run(facts_command, 60, Path(os.devnull)).rows or [{}]
+    if not facts.get("gpu") and not options.dry_run:
+        print(_no_gpu(facts), file=sys.stderr)
+        return NO_GPU
+    ended: list[Ended] = []
+    with tempfile.TemporaryDirectory(prefix="lce-gpu-") as folder:
+        chosen = options.sections
+        planned = [
+            one for one in sections(options, Path(folder)) if not chosen or one.name in chosen
+        ]
+        shares = [section.seconds for section in planned]
+        for number, section in enumerate(planned):
+            left = options.seconds - (time.monotonic() - begun)
+            limit = left - sum(shares[number + 1 :]) * options.seconds / sum(shares)
+            ended.append(run(section, limit, Path(folder) / f"{section.name}.jsonl"))
+            found = {
+                "command": " ".join(["python", "perf/gpu.py", *sys.argv[1:]]),
+                "dry_run": options.dry_run,
+                "at": when.isoformat(timespec="seconds"),
+                "seconds": round(time.monotonic() - begun, 1),
+                "facts": {**facts, "commit": options.commit or facts.get("commit")},
+                "sections": [asdict(section) for section in ended],
+            }
+            path = write(options.out, found)
+            print(f"{found['seconds']:5.0f} s  {section.name}: {ended[-1].how}", flush=True)
+    print(f"\n{as_markdown(found)}\nwritten to {path}.md and .json")
+    return 0 if all(section.how in ("done", "skipped") for section in ended) else 1
+
+
+def parsed(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "results" / "gpu")
     parser.add_argument("--seconds", type=float, default=530.0, help="time limit of the command")
     parser.add_argument("--commit", help="commit of the code, if it is not a git checkout")
     parser.add_argument("--sections", nargs="+", help="run only these sections")
     parser.add_argument("--study-home", type=Path, help="LCE_HOME with a fetched smollm2_135m_q4")
     parser.add_argument("--dry-run", action="store_true", help="a tiny shape on any machine")
-    options = parser.parse_args()
-    begun, when = time.monotonic(), datetime.now(UTC)
-    (facts,) = run(
-        Section("facts", _python(HERE / "gpu_facts.py"), 0, 60), 60, Path(os.devnull)
-    ).rows or [{}]
-    if not facts.get("gpu") and not options.dry_run:
-        print(_no_gpu(facts), file=sys.stderr)
-        return NO_GPU
-    ended = []
-    with tempfile.TemporaryDirectory(prefix="lce-gpu-") as folder:
-        for section in sections(options, Path(folder)):
-            left = options.seconds - (time.monotonic() - begun)
-            rows = Path(folder) / f"{section.name}.jsonl"
-            if left < section.least:
-                ended.append(Ended(section.name, "no time left"))
-            else:
-                ended.append(run(section, left, rows))
-            print(f"{time.monotonic() - begun:5.0f} s  {section.name}: {ended[-1].how}", flush=True)
-    found = {
-        "command": " ".join(["python", "perf/gpu.py", *sys.argv[1:]]),
-        "dry_run": options.dry_run,
-        "at": when.isoformat(timespec="seconds"),
-        "seconds": round(time.monotonic() - begun, 1),
-        "facts": {**facts, "commit": options.commit or facts.get("commit")},
-        "sections": [asdict(section) for section in ended],
-    }
-    path = write(options.out, found)
-    print(f"\n{as_markdown(found)}\nwritten to {path}.md and .json")
-    return 0 if all(section.how in ("done", "no time left") for section in ended) else 1
+    options = parser.parse_args(arguments)
+    names = [section.name for section in sections(options, Path())]
+    if unknown := set(options.sections or ()).difference(names):
+        parser.error(f"no section {', '.join(sorted(unknown))}; sections: {', '.join(names)}")
+    return options
 
 
 def sections(options: argparse.Namespace, folder: Path) -> list[Section]:
-    """Return the sections to run, the most important first."""
+    """Return all sections, the most important first."""
     dry = options.dry_run
-    shape = "tiny" if dry else "Llama-2-7B"
+    given = ["--shape", "tiny" if dry else "Llama-2-7B", "--rows", "{rows}", "--seconds", "{left}"]
+
+    def measuring(script: str, *words: object, lengths: Sequence[int]) -> list[str]:
+        texts = [256] if dry else lengths
+        return _python(HERE / script, *words, "--lengths", *texts, *given)
+
     tests = _python("-m", "pytest", "-m", "gpu", "-q", "-p", "no:cacheprovider", ROOT / "tests")
-
-    def measuring(script: str, lengths: Sequence[int], methods: Sequence[str]) -> list[str]:
-        given = ["--lengths", *map(str, lengths), "--methods", *methods, "--shape", shape]
-        return _python(HERE / script, *given, "--rows", "{rows}", "--seconds", "{left}")
-
-    def training(*lengths: int) -> list[str]:
-        return measuring("gpu_training.py", lengths, ["none"])
-
-    def inference(methods: Sequence[str], *lengths: int) -> list[str]:
-        return measuring("gpu_inference.py", lengths, methods)
-
-    if dry:
-        found = [
-            Section("tests", tests, 5, 900),
-            Section("training", training(64, 128), 5, 900),
-            Section("inference", inference(["none", "self_extend", "landmark"], 256), 5, 900),
-        ]
-    else:
-        home = (options.study_home or folder / "lce-home").resolve()
-        given = ["--home", home, "--rows", "{rows}", "--seconds", "{left}"]
-        study = _python(HERE / "gpu_study.py", *given)
-        found = [
-            Section("tests", tests, 30, 150),
-            Section("training-32k", training(32768), 30, 110),
-            Section("training-64k", training(65536), 45, 130),
-            Section("inference", inference(_METHODS, 16384, 32768), 30, 170),
-            Section("smollm2-tuned", study, 40, 600),
-        ]
-    return [one for one in found if options.sections is None or one.name in options.sections]
+    training, inference = "gpu_training.py", "gpu_inference.py"
+    graphs = ("token-graphs", "--methods", *_METHODS[:5:2])
+    home = (options.study_home or folder / "lce-home").resolve()
+    return [
+        Section("tests", tests, 130),
+        # After few tokens, launching kernels, which graphs avoid, takes longer than reading keys.
+        Section("token-graphs", measuring(inference, *graphs, lengths=[2048]), 45),
+        Section(
+            "training-32k",
+            measuring(training, "steps", "--rows-per-step", 4, lengths=[32768]),
+            120,
+        ),
+        Section("training-64k", measuring(training, "steps", lengths=[65536]), 85),
+        Section("layer", measuring("gpu_layer.py", "kernels", "updates", lengths=[32768]), 25),
+        Section("compiling", measuring(training, "compiling", lengths=[32768]), 60),
+        Section(
+            "inference",
+            measuring(inference, "speed", "--methods", *_METHODS, lengths=[16384, 32768]),
+            64,
+        ),
+        # The study mostly runs in the time that the other sections leave over.
+        Section("smollm2-tuned", _python(HERE / "gpu_study.py", "--home", home, *given), 1),
+    ]
 
 
-def run(section: Section, left: float, rows: Path) -> Ended:
-    """Run a section in its own process group, and kill the group after its time limit."""
-    limit, begun = min(section.most, left), time.monotonic()
-    # The process itself stops starting new measurements 25 s before it is killed.
-    marks = {"{rows}": str(rows), "{left}": str(max(1.0, limit - 25))}
+def run(section: Section, limit: float, rows: Path) -> Ended:
+    """Run a section in its own process group, and stop the group after `limit` seconds."""
+    if limit < 1:
+        return Ended(section.name, "skipped", said="no time left")
+    begun = time.monotonic()
+    # The process itself starts no measurement in the last part of its time.
+    marks = {"{rows}": str(rows), "{left}": str(limit - min(25, limit / 4))}
     command = [marks.get(word, word) for word in section.command]
     environment = os.environ | {
         "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
@@ -174,6 +188,9 @@ def run(section: Section, left: float, rows: Path) -> Ended:
             how = "done" if process.wait(limit) == 0 else "failed"
         except subprocess.TimeoutExpired:
             how = "out of time"
+            process.send_signal(signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_STOP_SECONDS)
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -181,7 +198,9 @@ def run(section: Section, left: float, rows: Path) -> Ended:
         output.seek(0)
         said = output.read()
     measured = list(_rows(rows, said, section.name))
-    tail = "" if how == "done" else said[-_TAIL:]
+    if how == "done" and measured and all("skipped" in row for row in measured):
+        how = "skipped"
+    tail = said[-_TAIL:] if how in ("failed", "out of time") else ""
     return Ended(section.name, how, round(time.monotonic() - begun, 1), measured, tail)
 
 
@@ -192,7 +211,7 @@ def _rows(rows: Path, said: str, name: str) -> Iterator[dict[str, Any]]:
     elif name == "tests":
         last = said.strip().splitlines()[-1] if said.strip() else ""
         counts = re.findall(r"(\d+) (passed|failed|skipped|errors?)\b", last)
-        yield {"what": "tests", **{word: int(number) for number, word in counts}}
+        yield {"what": "tests", "counts": {word: int(number) for number, word in counts}}
     elif rows.exists():
         lines = rows.read_text(encoding="utf-8").splitlines(keepends=True)
         yield from (json.loads(line) for line in lines if line.endswith("}\n"))

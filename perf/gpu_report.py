@@ -2,57 +2,88 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-Row = dict[str, Any]
+Row = Mapping[str, Any]
+Columns = Sequence[tuple[str, str, str]]
+"""Key of a row, title of its column, and number format."""
 
-TRAINING = (
-    ("model", "model", ""),
-    ("layers", "layers", ""),
-    ("states", "states", ""),
-    ("method", "method", ""),
-    ("length", "tokens", "d"),
-    ("tokens_per_second", "tokens/s", ".0f"),
-    ("mfu", "MFU", ".1%"),
-    ("peak_memory_gib", "peak GiB", ".1f"),
-    ("kernel", "kernel", ""),
-    ("kernels", "what ran", ""),
-)
-INFERENCE = (
-    ("method", "method", ""),
-    ("length", "tokens", "d"),
-    ("prefill_tokens_per_second", "prefill tokens/s", ".0f"),
-    ("prefill_mfu", "MFU", ".1%"),
-    ("prefill_memory_gib", "GiB", ".1f"),
-    ("decode_milliseconds_per_token", "decode ms/token", ".2f"),
-    ("decode_memory_gib", "GiB", ".1f"),
-    ("kernel", "kernel", ""),
-    ("kernels", "what ran", ""),
-)
-REPLAYED = (
-    ("method", "method", ""),
-    ("length", "tokens before", "d"),
-    ("plain", "ms/token", ".2f"),
-    ("graphs", "from CUDA graphs", ".2f"),
-    ("kernel", "kernel", ""),
-)
-STUDY = (
-    ("step", "training run", ""),
-    ("steps", "steps", "d"),
-    ("tokens_per_second", "tokens/s", ".0f"),
-    ("mfu", "MFU", ".1%"),
-    ("peak_memory_gib", "peak GiB", ".1f"),
-)
-TABLES = (
-    ("training", "Training", TRAINING),
-    ("inference", "Inference", INFERENCE),
-    ("replayed", "Tokens from CUDA graphs", REPLAYED),
-)
+TABLES: Mapping[str, tuple[str, Columns]] = {
+    "token-graphs": (
+        "Tokens from CUDA graphs",
+        (
+            ("method", "method", ""),
+            ("length", "tokens before", "d"),
+            ("plain", "ms/token", ".2f"),
+            ("graphs", "with CUDA graphs", ".2f"),
+        ),
+    ),
+    "training": (
+        "Training",
+        (
+            ("model", "model", ""),
+            ("layers", "layers", "d"),
+            ("states", "states", ""),
+            ("method", "method", ""),
+            ("length", "tokens", "d"),
+            ("rows", "rows a step", "d"),
+            ("kept", "kept", ""),
+            ("compiled", "compiled", ""),
+            ("tokens_per_second", "tokens/s", ".0f"),
+            ("mfu", "MFU", ".1%"),
+            ("peak_memory_gib", "peak GiB", ".1f"),
+            ("kernel", "kernel", ""),
+        ),
+    ),
+    "kernel": (
+        "Attention of one layer, forward and backward",
+        (
+            ("kernel", "kernel", ""),
+            ("length", "tokens", "d"),
+            ("milliseconds", "ms", ".1f"),
+            ("teraflops", "TFLOP/s", ".0f"),
+        ),
+    ),
+    "update": (
+        "Updates of bf16 states",
+        (
+            ("part", "part", ""),
+            ("parameters", "parameters", ",d"),
+            ("milliseconds", "ms", ".1f"),
+            ("milliseconds_of_whole_model", "ms for all layers", ".0f"),
+        ),
+    ),
+    "speed": (
+        "Inference",
+        (
+            ("method", "method", ""),
+            ("length", "tokens", "d"),
+            ("prefill_tokens_per_second", "prefill tokens/s", ".0f"),
+            ("prefill_mfu", "MFU", ".1%"),
+            ("prefill_memory_gib", "GiB", ".1f"),
+            ("decode_milliseconds_per_token", "decode ms/token", ".2f"),
+            ("decode_memory_gib", "GiB", ".1f"),
+            ("kernel", "kernel", ""),
+        ),
+    ),
+    "study": ("smollm2-tuned", (("cells", "finished cells", "d"),)),
+    "study run": (
+        "Training runs of smollm2-tuned",
+        (
+            ("step", "training run", ""),
+            ("steps", "steps", "d"),
+            ("tokens_per_second", "tokens/s", ".0f"),
+            ("mfu", "MFU", ".1%"),
+            ("peak_memory_gib", "peak GiB", ".1f"),
+        ),
+    ),
+}
+"""Title and columns of the table for each kind of row, in the order of the page."""
 
 
 def as_markdown(found: Row) -> str:
-    """Return the machine, how each section ended, and a table of the measurements."""
+    """Return the machine, how each section ended, and a table for each kind of measurement."""
     facts, sections = found["facts"], found["sections"]
     rows = [row for section in sections for row in section["rows"]]
     lines = [f"# {facts.get('gpu') or 'No GPU'}", ""]
@@ -60,24 +91,12 @@ def as_markdown(found: Row) -> str:
         lines += ["**A dry run with a tiny model: these figures are not those of a GPU.**", ""]
     lines += [_where(found), "", "| section | ended | seconds | |", "|---|---|--:|---|"]
     for section in sections:
-        tests = [row for row in section["rows"] if row["what"] == "tests"]
-        counts = ", ".join(f"{row[k]} {k}" for row in tests for k in row if k != "what")
+        tests = [row["counts"] for row in section["rows"] if row["what"] == "tests"]
+        counts = ", ".join(f"{number} {word}" for row in tests for word, number in row.items())
         lines.append(f"| {section['name']} | {section['how']} | {section['seconds']} | {counts} |")
-    for what, title, columns in TABLES:
+    for what, (title, columns) in TABLES.items():
         if chosen := [row for row in rows if row["what"] == what]:
             lines += ["", f"## {title}", "", *_table(columns, chosen)]
-            lines += _refusals(chosen)
-    if study := [row for row in rows if row["what"] == "study"]:
-        done = sum(row["cells"] for row in study if "cells" in row)
-        trained = [row for row in study if "step" in row]
-        lines += [
-            "",
-            "## smollm2-tuned",
-            "",
-            f"{done} cells finished within the time limit.",
-            "",
-        ]
-        lines += _table(STUDY, trained) if trained else []
     for section in sections:
         if section["said"]:
             lines += ["", f"## {section['name']}: {section['how']}", "", "```text"]
@@ -105,29 +124,27 @@ def _where(found: Row) -> str:
     )
 
 
-def _table(columns: Sequence[tuple[str, str, str]], rows: Iterable[Row]) -> list[str]:
-    heads = " | ".join(title for _, title, _ in columns)
-    sides = "|".join("--:" if form else "---" for _, _, form in columns)
-    lines = [f"| {heads} |", f"|{sides}|"]
+def _table(columns: Columns, rows: Sequence[Row]) -> Iterator[str]:
+    """Yield the table of the rows with figures, then a list of the others with their reasons."""
+    shown = [row for row in rows if "skipped" not in row and "failed" not in row]
+    if shown:
+        yield f"| {' | '.join(title for _, title, _ in columns)} |"
+        yield f"|{'|'.join('--:' if form else '---' for _, _, form in columns)}|"
+        for row in shown:
+            yield f"| {' | '.join(_shown(row.get(key), form) for key, _, form in columns)} |"
+        yield ""
+    keys = [key for key, _, _ in columns]
     for row in rows:
-        shown = " | ".join(_shown(row.get(key), form) for key, _, form in columns)
-        lines.append(f"| {shown} |")
-    return lines
+        name = ", ".join(str(row[key]) for key in keys if key in row)
+        if "skipped" in row:
+            yield f"- skipped: {name}: {row['skipped']}"
+        if "failed" in row:
+            yield f"- failed: {name}: {row['failed']}"
+        for reason in row.get("out_of_memory", ()):
+            yield f"- out of memory before: {name}: {reason}"
 
 
 def _shown(value: object, form: str) -> str:
     if value is None:
         return "-"
-    if isinstance(value, list):
-        return ", ".join(f"`{one}`" for one in value) or "-"
     return format(value, form) if form else str(value)
-
-
-def _refusals(rows: Iterable[Row]) -> list[str]:
-    """Return a list of the settings that did not fit or failed, for below the table."""
-    lines = [
-        f"- {row['method']} at {row['length']}: {reason}"
-        for row in rows
-        for reason in row.get("refused", [])
-    ]
-    return ["", "Settings that failed:", "", *lines] if lines else []

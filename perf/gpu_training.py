@@ -1,10 +1,11 @@
-"""Measure training steps of a random model with lce's trainer: speed, memory, kernel.
+"""Measure training steps of a random model with bf16 states: speed, memory, kernel.
 
-For each length the script tries all layers with fp32 states, then bf16 states, then fewer layers,
-until the run fits into memory; the row states which. Each step trains on one row. Speed and memory
-come from the trainer's log, without the first steps.
+`steps` runs lce's trainer with the first of its out-of-memory fallbacks whose estimated memory fits
+this device, and after an out-of-memory error with the next one; the row states which one ran.
+`compiling` trains a model of few layers without and with compiled layers. The first step of a run
+is not counted, because it compiles the layers and selects kernels.
 
-    python perf/gpu_training.py --lengths 32768 --rows FILE.jsonl
+    python perf/gpu_training.py steps --lengths 32768 --rows-per-step 4 --rows FILE.jsonl
 """
 
 from __future__ import annotations
@@ -12,165 +13,169 @@ from __future__ import annotations
 import argparse
 import contextlib
 import gc
+import statistics
+import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
-from gpu_common import PLUGINS, add_row, attention_kernels, options, random_llama, speed_of
+from gpu_common import PLUGINS, Rows, SkippedError, first_line, gib, parser, random_llama
 from measuring import random_rows
 
-from lce_core.devices import reproducible, resolve_device
+from lce_core.devices import memory_bytes, reproducible, resolve_device
 from lce_core.methods import METHODS
 from lce_core.models import LanguageModel
 from lce_core.recipe import Training
+from lce_core.training.fallbacks import described, worth_trying
 from lce_core.training.job import TrainingJob
 from lce_core.training.loss_log import LOG, read_entries
 from lce_core.training.trainer import Trainer
 
-WARM_UP = 2
-STEPS = 8
-"""Maximum number of steps of a run."""
-_GIB = 2**30
+STEPS = 3
+"""Maximum number of steps of a run. The first one is not counted."""
+COMPILED_LAYERS = 4
+"""Layers of the model for `compiling`: enough, because all layers run the same graph."""
 
 
 class EnoughError(Exception):
     """Ends a run after its last step, before the trainer saves a checkpoint."""
 
 
-def main() -> None:
-    chosen = options(__doc__.split("\n")[0])
+def main() -> int:
+    given = parser(__doc__)
+    given.add_argument("what", choices=["steps", "compiling"])
+    given.add_argument("--lengths", type=int, nargs="+", required=True, help="tokens of a row")
+    given.add_argument("--rows-per-step", type=int, default=1)
+    given.add_argument("--method", default="none")
+    chosen = given.parse_args()
+    rows = Rows(chosen.rows, chosen.seconds)
     for length in chosen.lengths:
-        for method in chosen.methods:
-            if time.monotonic() < chosen.deadline:
-                add_row(chosen.rows, measured(chosen, length, method))
+        row = {"what": "training", "model": chosen.shape, "method": chosen.method}
+        row |= {"length": length, "rows": chosen.rows_per_step}
+        if chosen.what == "steps":
+            rows.add(row, steps, chosen, length, rows.deadline)
+        else:
+            for compiled in (False, True):
+                rows.add(row, compiling, chosen, length, rows.deadline, compiled)
+    return rows.exit_code()
 
 
-def measured(chosen: argparse.Namespace, length: int, method: str) -> dict[str, Any]:
-    """Return the row of the first setting that fits into the device's memory."""
-    refused: list[str] = []
-    row: dict[str, Any] = {
-        "what": "training",
-        "model": chosen.shape,
-        "method": method,
-        "length": length,
-        "refused": refused,
-    }
-    for layers, states in ways(chosen.shape):
-        sizes = {} if layers is None else {"layers": layers}
-        base = random_llama(chosen.shape, **sizes)
-        found = cannot_fit(base, states) or figures(chosen, base, length, method, states)
-        if isinstance(found, dict):
-            return {**row, **found}
-        refused.append(f"{base.shape.num_layers} layers, {states} states: {found}")
-        gc.collect()  # frees the model, which no traceback references any more
-        if torch.cuda.is_available():
+def steps(chosen: argparse.Namespace, length: int, deadline: float) -> dict[str, Any]:
+    """Return the figures of the first fallback that fits into this device's memory.
+
+    Raises:
+      SkippedError: if every fallback is out of memory, or the time is over before one has run.
+    """
+    base, device = random_llama(chosen.shape), resolve_device("auto")
+    failed: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="lce-gpu-") as folder:
+        job = training_job(base, Path(folder), chosen, length)
+        for fallback in worth_trying(job, base, device, memory_bytes(device)):
+            if time.monotonic() > deadline:
+                failed.append("no time left")
+                break
+            try:
+                return {**trained(fallback, base, device, deadline), "out_of_memory": failed}
+            except torch.OutOfMemoryError as error:
+                failed.append(f"{described(fallback)}: {first_line(error)}")
+            # Collect outside the except clause, which keeps the trainer alive by its traceback.
+            gc.collect()
             torch.cuda.empty_cache()
-    return row
+    raise SkippedError("; ".join(failed))
 
 
-def figures(
-    chosen: argparse.Namespace, base: LanguageModel, length: int, method: str, states: str
-) -> dict[str, Any] | str:
-    """Train and return figures from the trainer's log, or the first line of the error."""
-    try:
-        entries, kernel = steps(base, length, method, states, STEPS, chosen.deadline)
-    except RuntimeError as error:  # out of memory, or an unsupported kernel
-        return str(error).splitlines()[0]
-    one_layer = random_llama(chosen.shape, layers=1)
+def compiling(
+    chosen: argparse.Namespace, length: int, deadline: float, compiled: bool
+) -> dict[str, Any]:
+    """Return the figures of a model of few layers, compiled or not."""
+    layers = min(COMPILED_LAYERS, random_llama(chosen.shape).shape.num_layers)
+    base, device = random_llama(chosen.shape, layers=layers), resolve_device("auto")
+    with tempfile.TemporaryDirectory(prefix="lce-gpu-") as folder:
+        settings = {"compile_layers": compiled, "gradient_checkpointing": "attention"}
+        job = training_job(base, Path(folder), chosen, length).model_copy(update=settings)
+        return trained(job, base, device, deadline)
+
+
+def trained(
+    job: TrainingJob, base: LanguageModel, device: torch.device, deadline: float
+) -> dict[str, Any]:
+    """Train and return figures from the trainer's log.
+
+    Raises:
+      SkippedError: if the time is over after the first step.
+    """
+
+    def report(entry: dict[str, Any]) -> None:
+        if entry["step"] == job.num_steps or time.monotonic() > deadline:
+            raise EnoughError
+
+    with reproducible(device, torch.get_num_threads()):
+        trainer = Trainer(job, device)
+        if job.compile_layers and device.type == "cpu":
+            # The trainer compiles on CUDA only. This compiler needs no C compiler.
+            for layer in trainer._layers:
+                layer.compile(backend="aot_eager", dynamic=False)
+        with contextlib.suppress(EnoughError):
+            trainer.train(report)
+    entries = read_entries(job.resume / LOG)
+    counted = entries[1:]
+    if not counted:
+        raise SkippedError(f"no time left after the first step ({described(job)})")
     return {
         "layers": base.shape.num_layers,
-        "states": states,
-        **speed_of(entries, WARM_UP),
-        "kernel": kernel,
-        "kernels": attention_kernels(lambda: steps(one_layer, length, method, states, 1)),
-        "steps": len(entries[WARM_UP:] or entries),
+        "states": job.state_precision,
+        "kept": job.kept,
+        "compiled": job.compile_layers and job.kept != "offload",
+        "steps": len(counted),
+        **speed_of(counted),
+        "peak_memory_gib": gib(max(entry["peak_memory_bytes"] for entry in entries)),
+        "kernel": trainer.kernels_run,
         "loss": [entry["loss"] for entry in entries],
     }
 
 
-def ways(shape: str) -> Iterator[tuple[int | None, str]]:
-    """Yield settings to try, the best first: number of layers (None: all), state precision."""
-    less = ["bf16"] if "state_precision" in Training.model_fields else []
-    for states in ["fp32", *less]:
-        yield None, states
-    if shape == "Llama-2-7B":
-        for layers in (24, 16, 8):
-            yield layers, "fp32"
-
-
-def cannot_fit(base: LanguageModel, states: str) -> str | None:
-    """Return the reason if the states alone exceed the device's memory, else None."""
-    if not torch.cuda.is_available():
-        return None
-    needed = base.num_parameters() * (16 if states == "fp32" else 8)  # type: ignore[attr-defined]
-    there = torch.cuda.get_device_properties(0).total_memory
-    if needed < there:
-        return None
-    return f"{needed / _GIB:.0f} GiB of states, more than the device's {there / _GIB:.0f}"
-
-
-def steps(
-    base: LanguageModel,
-    length: int,
-    method: str,
-    states: str,
-    number: int,
-    deadline: float = float("inf"),
-) -> tuple[list[dict[str, Any]], str]:
-    """Train `number` steps; return the entries of the trainer's log, and the attention kernel."""
-
-    def report(entry: dict[str, Any]) -> None:
-        if entry["step"] == number or time.monotonic() > deadline:
-            raise EnoughError
-
-    with tempfile.TemporaryDirectory(prefix="lce-gpu-") as name:
-        job = training_job(base, Path(name), length, method, states, number)
-        device = resolve_device("auto")
-        with reproducible(device, torch.get_num_threads()):
-            trainer = Trainer(job, device)
-            with contextlib.suppress(EnoughError):
-                trainer.train(report)
-        return read_entries(job.resume / LOG), trainer.kernel
+def speed_of(entries: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the median tokens/s and MFU of a training log; MFU is None if it is unknown."""
+    mfu = [entry["mfu"] for entry in entries if entry["mfu"] is not None]
+    return {
+        "tokens_per_second": statistics.median(entry["tokens_per_second"] for entry in entries),
+        "mfu": statistics.median(mfu) if mfu else None,
+    }
 
 
 def training_job(
-    base: LanguageModel, folder: Path, length: int, method: str, states: str, number: int
+    base: LanguageModel, folder: Path, chosen: argparse.Namespace, length: int
 ) -> TrainingJob:
-    """Return a bf16 run on random tokens with one row per step and full recomputation."""
-    settings: dict[str, Any] = {
-        "learning_rate": 1e-5,
-        "tokens_per_step": length,
-        "warmup_steps": 1,
-        "schedule": "constant",
-        "precision": "bf16",
-    }
-    if states != "fp32":
-        settings["state_precision"] = states
-    target = max(length, 2 * base.geometry.trained_context)
+    """Return a bf16 run on random tokens with one row per forward pass."""
     made = {name: folder / name for name in ("rows", "out", "resume")}
     for place in made.values():
         place.mkdir()
-    random_rows(made["rows"], number, length, vocabulary=32000)
+    random_rows(made["rows"], STEPS * chosen.rows_per_step, length, vocabulary=32000)
     return TrainingJob(
         base_model=base.identity(),
-        method=METHODS.parse({"name": method}, "perf/gpu").identity(),
-        training=Training(**settings),
+        method=METHODS.parse({"name": chosen.method}, "perf/gpu").identity(),
+        training=Training(
+            learning_rate=1e-5,
+            tokens_per_step=chosen.rows_per_step * length,
+            warmup_steps=1,
+            schedule="constant",
+            precision="bf16",
+            state_precision="bf16",
+        ),
         from_scratch=True,
         base_folder=None,
         seed=0,
-        num_steps=number,
+        num_steps=STEPS,
         row_length=length,
-        target_context=target,
+        target_context=max(length, 2 * base.geometry.trained_context),
         micro_batch_tokens=length,
         checkpoint_seconds=1e9,
-        gradient_checkpointing=True,
         plugin_folders=(PLUGINS,),
         **made,
     )
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,13 +1,14 @@
 """The command that measures a GPU, where there is none: it runs on a tiny shape, never pretending.
 
-Strategy: the command as users type it, in a process of its own; and its sections with commands that
-fail, hang, or leave children behind.
+Strategy: the command as users type it, in a process that finds only the packages of a bare GPU
+machine; its sections with commands that fail, hang, or leave children behind; and the choice of
+settings for 7B with the memory of an H100, which needs no weights.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
-import os
 import subprocess
 import sys
 import time
@@ -16,28 +17,39 @@ from typing import Any
 
 import psutil
 import pytest
+import torch
 
+from lce_core.training.fallbacks import need
 from lce_core.training.loss_log import LOG
+from lce_core.training.memory import USABLE_FRACTION
+from tests.support.bare_gpu_machine import bare_environment
 from tests.support.repository import ROOT
 
 pytestmark = pytest.mark.slow
+H100 = 85_000_000_000
+"""Bytes that an H100 with 80 GB reports."""
 
 
-def measure(*options: str) -> subprocess.CompletedProcess[str]:
+def measure(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    folder.mkdir()
     return subprocess.run(
         [sys.executable, str(ROOT / "perf" / "gpu.py"), *options],
         cwd=ROOT,
-        env=os.environ | {"CUDA_VISIBLE_DEVICES": ""},
+        env=bare_environment(folder),
         capture_output=True,
         text=True,
         check=False,
     )
 
 
-@pytest.fixture
-def gpu(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The script as a module; it finds its neighbours as it does when it is run."""
+@pytest.fixture(autouse=True)
+def _scripts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the tests import the scripts, which find their neighbours as when they are run."""
     monkeypatch.syspath_prepend(str(ROOT / "perf"))
+
+
+@pytest.fixture
+def gpu() -> Any:
     import gpu
 
     return gpu
@@ -45,55 +57,171 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-def test_a_dry_run_measures_a_tiny_shape_and_says_that_it_is_none(tmp_path: Path) -> None:
-    # The tests marked `gpu` have a test of their own, tests/test_gpu_marked.py.
-    ended = measure(
-        "--dry-run",
-        "--seconds",
-        "850",
-        "--out",
-        str(tmp_path),
-        "--sections",
-        "training",
-        "inference",
-    )
+def test_a_dry_run_runs_every_section_with_the_packages_of_a_bare_gpu_machine(
+    tmp_path: Path,
+) -> None:
+    options = ("--dry-run", "--seconds", "850", "--commit", "0123456789", "--out")
+    ended = measure(tmp_path / "hiding", *options, str(tmp_path / "out"))
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    (written,) = tmp_path.glob("*.json")
-    found = json.loads(written.read_text(encoding="utf-8"))
-    training, inference = found["sections"]
-    assert (training["how"], inference["how"]) == ("done", "done")
-    assert [row["length"] for row in training["rows"]] == [64, 128]
-    for row in training["rows"]:
+    found = json.loads((tmp_path / "out" / "cpu-0123456.json").read_text(encoding="utf-8"))
+    ways = {section["name"]: section["how"] for section in found["sections"]}
+    assert ways.pop("smollm2-tuned") == "skipped"
+    assert [*ways] == [
+        *("tests", "token-graphs", "training-32k", "training-64k"),
+        *("layer", "compiling", "inference"),
+    ]
+    assert set(ways.values()) == {"done"}
+    rows = [row for section in found["sections"] for row in section["rows"]]
+    skipped = [row.get("kernel") for row in rows if "skipped" in row]
+    assert skipped == ["SDPA, cuDNN", "flash-attn package", "torch varlen_attn", None]
+    assert "needs duckdb, mlflow, prefect" in rows[-1]["skipped"]
+    kinds: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        if "skipped" not in row:
+            kinds.setdefault(row["what"], []).append(row)
+    assert kinds["tests"][0]["counts"]["skipped"] > 80
+    assert [row["method"] for row in kinds["token-graphs"]] == ["none", "harpe", "self_extend"]
+    assert all(row["graphs"] > 0 for row in kinds["token-graphs"])
+    for row in kinds["training"]:
         assert row["tokens_per_second"] > 0
         assert row["peak_memory_gib"] > 0
-        assert row["steps"] == 6
-        assert row["kernel"] == "sdpa"
-        assert any("flash_attention" in name for name in row["kernels"])
+        assert row["kernel"] == "torch_flash_cpu"
+        assert row["states"] == "bf16"
         assert row["loss"][0] == pytest.approx(10.4, abs=0.3)  # ln 32000: random weights
-    measured = [row for row in inference["rows"] if row["what"] == "inference"]
-    replayed = [row for row in inference["rows"] if row["what"] == "replayed"]
-    for rows in (measured, replayed):
-        assert [row["method"] for row in rows] == ["none", "self_extend", "landmark"]
-    for row in replayed:
-        assert row["plain"] > 0
-        assert row["graphs"] is None  # without CUDA
-    for row in measured:
-        assert "refused" not in row
-        assert row["prefill_tokens_per_second"] > 0
-        assert row["kernel"]
-        assert row["kernels"]
-    (table,) = tmp_path.glob("*.md")
-    text = table.read_text(encoding="utf-8")
+    assert [(row["rows"], row["compiled"]) for row in kinds["training"]] == [
+        *((4, True), (1, True)),
+        *((1, False), (1, True)),
+    ]
+    assert [row["part"] for row in kinds["update"]] == ["optimizer", "gradient sums"]
+    assert {row["method"]: row["kernel"] for row in kinds["speed"]}["landmark"] == "matmul"
+    assert all(row["prefill_tokens_per_second"] > 0 for row in kinds["speed"])
+    text = (tmp_path / "out" / "cpu-0123456.md").read_text(encoding="utf-8")
     assert "these figures are not those of a GPU" in text
     assert "| landmark | 256 |" in text
+    assert "- skipped: flash-attn package, 256: No module named 'flash_attn'" in text
     assert found["facts"]["torch"] in text
 
 
 def test_without_a_gpu_nothing_is_measured_and_the_reason_is_said(tmp_path: Path) -> None:
-    ended = measure("--out", str(tmp_path / "results"))
+    ended = measure(tmp_path / "hiding", "--out", str(tmp_path / "results"))
     assert ended.returncode == 3
     assert "No GPU found" in ended.stderr
     assert not (tmp_path / "results").exists()
+
+
+def test_an_unknown_section_is_refused_with_the_names_of_all(gpu: Any, capsys: Any) -> None:
+    with pytest.raises(SystemExit):
+        gpu.parsed(["--sections", "tests", "trainings"])
+    assert "no section trainings; sections: tests, token-graphs, " in capsys.readouterr().err
+
+
+def test_no_section_gets_the_time_of_a_later_one(
+    gpu: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    clock, limits = [0.0], {}
+    takes = {"facts": 10.0, "tests": 1000.0, "layer": 1.0}
+
+    def run(section: Any, limit: float, rows: Path) -> Any:
+        limits[section.name] = limit
+        clock[0] += min(limit, takes.get(section.name, 1000.0))
+        facts = [{"gpu": "NVIDIA H100"}] if section.name == "facts" else []
+        return gpu.Ended(section.name, "done", rows=facts)
+
+    monkeypatch.setattr(gpu.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(gpu, "run", run)
+    monkeypatch.setattr(sys, "argv", ["gpu.py", "--out", str(tmp_path)])
+    assert gpu.main() == 0
+    shares = {one.name: one.seconds for one in gpu.sections(gpu.parsed([]), tmp_path)}
+    assert limits.pop("facts") == 60
+    assert sum(shares.values()) == gpu.parsed([]).seconds
+    # The facts took 10 seconds of the first share; the layer left 24 to the next section.
+    shares["tests"] -= 10
+    shares["compiling"] += shares["layer"] - 1
+    assert limits == shares
+
+
+def test_64k_tokens_of_7b_train_with_the_first_fallback_that_an_h100_can_hold(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import gpu_training
+
+    tried = []
+
+    def trained(job: Any, base: Any, *_: Any) -> dict[str, Any]:
+        assert need(job, base, torch.device("cuda")).total < USABLE_FRACTION * H100
+        tried.append((base.shape.num_layers, job.row_length, job.state_precision))
+        if len(tried) == 1:
+            raise torch.OutOfMemoryError("CUDA out of memory\nin detail")
+        return {"steps": 2}
+
+    monkeypatch.setattr(gpu_training, "trained", trained)
+    monkeypatch.setattr(gpu_training, "memory_bytes", lambda _: H100)
+    chosen = argparse.Namespace(shape="Llama-2-7B", method="none", rows_per_step=1)
+    # The first attempt is out of memory. At 32k, other fallbacks are left then.
+    found = gpu_training.steps(chosen, 32768, float("inf"))
+    assert found["steps"] == 2
+    assert [*map(first_part, found["out_of_memory"])] == ["1 row a pass"]
+    assert gpu_training.steps(chosen, 65536, float("inf")) == {"steps": 2, "out_of_memory": []}
+    assert tried == [*2 * [(32, 32768, "bf16")], (32, 65536, "bf16")]
+    with pytest.raises(gpu_training.SkippedError, match="no time left"):
+        gpu_training.steps(chosen, 32768, 0.0)
+
+
+def first_part(text: str) -> str:
+    assert text.endswith(": CUDA out of memory")
+    return text.partition(",")[0]
+
+
+def test_a_measurement_that_fails_hides_no_other_and_fails_the_section(
+    tmp_path: Path, capsys: Any
+) -> None:
+    from gpu_common import Rows, SkippedError
+
+    def raises(error: Exception) -> dict[str, Any]:
+        raise error
+
+    rows = Rows(tmp_path / "rows", 1000)
+    rows.add({"number": 1}, raises, SkippedError("no such kernel"))
+    rows.add({"number": 2}, raises, torch.OutOfMemoryError("too large\nin detail"))
+    assert rows.exit_code() == 0
+    rows.add({"number": 3}, raises, RuntimeError("defect"))
+    rows.add({"number": 4}, dict, {"figure": 5})
+    rows.deadline = 0
+    rows.add({"number": 5}, dict, {"figure": 6})
+    assert rows.exit_code() == 1
+    assert "RuntimeError: defect" in capsys.readouterr().err
+    assert [json.loads(line) for line in (tmp_path / "rows").read_text().splitlines()] == [
+        {"number": 1, "skipped": "no such kernel"},
+        {"number": 2, "skipped": "too large"},
+        {"number": 3, "failed": "RuntimeError: defect"},
+        {"number": 4, "figure": 5},
+        {"number": 5, "skipped": "no time left"},
+    ]
+
+
+def test_each_attention_kernel_is_called_as_torch_and_flash_attn_define_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # torch knows its own kernels for tensors without values; a stand-in has flash-attn's arguments.
+    from types import SimpleNamespace
+
+    import gpu_layer
+
+    def flash_attn_func(
+        q: Any, k: Any, v: Any, dropout_p: float = 0.0, causal: bool = False
+    ) -> Any:
+        assert causal
+        assert not dropout_p
+        assert q.shape == k.shape == v.shape == (1, 32, 4, 8)
+        return q + k + v
+
+    monkeypatch.setitem(sys.modules, "flash_attn", SimpleNamespace(flash_attn_func=flash_attn_func))
+    for name, attend in gpu_layer.KERNELS.items():
+        states = torch.empty(4, 32, 4, 8, dtype=torch.bfloat16, device="meta")
+        inputs = [part.requires_grad_() for part in states[:3].unbind()]
+        output = attend(*inputs)
+        gradients = torch.autograd.grad(output, inputs, states[3])
+        assert {output.shape, *(one.shape for one in gradients)} == {(32, 4, 8)}, name
 
 
 def _runs(process: int) -> bool:
@@ -110,7 +238,7 @@ def test_a_section_that_fails_or_hangs_keeps_its_rows_and_costs_no_other(
         "import sys; open(sys.argv[1], 'w').write('{\"what\": \"x\"}\\n{\"wh'); sys.exit('boom')"
     )
     failed = gpu.run(
-        gpu.Section("broken", [sys.executable, "-c", broken, "{rows}"], 0, 60),
+        gpu.Section("broken", [sys.executable, "-c", broken, "{rows}"], 60),
         60,
         tmp_path / "rows",
     )
@@ -121,23 +249,26 @@ def test_a_section_that_fails_or_hangs_keeps_its_rows_and_costs_no_other(
         " print(child.pid, flush=True); time.sleep(600)"
     )
     begun = time.monotonic()
-    late = gpu.run(
-        gpu.Section("hangs", [sys.executable, "-c", hangs], 0, 600), 3, tmp_path / "none"
-    )
+    late = gpu.run(gpu.Section("hangs", [sys.executable, "-c", hangs], 600), 3, tmp_path / "none")
     assert late.how == "out of time"
     assert time.monotonic() - begun < 60
-    child = int(late.said)
+    child = int(late.said.split()[0])
     until = time.monotonic() + 30  # a kill takes effect when the process would run next
     while _runs(child):
         assert time.monotonic() < until
         time.sleep(0.05)
     facts = {"gpu": "NVIDIA H200", "commit": "0123456789"}
-    sections = [vars(failed), vars(late), vars(gpu.Ended("later", "no time left"))]
+    sections = [vars(failed), vars(late), vars(gpu.run(gpu.Section("later", [], 9), 0.5, tmp_path))]
     found = {"command": "x", "dry_run": False, "at": "now", "seconds": 1.0, "facts": facts}
     path = gpu.write(tmp_path, {**found, "sections": sections})
     assert path.name == "nvidia-h200-0123456"
     text = path.with_suffix(".md").read_text(encoding="utf-8")
-    for line in ("| broken | failed |", "| hangs | out of time |", "| later | no time left |"):
+    for line in (
+        "| broken | failed |",
+        "| hangs | out of time |",
+        "| later | skipped |",
+        "no time left",
+    ):
         assert line in text
     assert "boom" in text
 
@@ -145,11 +276,24 @@ def test_a_section_that_fails_or_hangs_keeps_its_rows_and_costs_no_other(
 def test_counts_of_tests_are_read_from_what_pytest_says(gpu: Any, tmp_path: Path) -> None:
     said = "....\n2 failed, 90 passed, 3 skipped, 700 deselected in 61.00s (0:01:01)\n"
     rows = list(gpu._rows(tmp_path / "none", said, "tests"))
-    assert rows == [{"what": "tests", "failed": 2, "passed": 90, "skipped": 3}]
+    assert rows == [{"what": "tests", "counts": {"failed": 2, "passed": 90, "skipped": 3}}]
+
+
+def test_a_section_of_tests_that_is_out_of_time_still_has_its_counts(
+    gpu: Any, tmp_path: Path
+) -> None:
+    tests = tmp_path / "test_two.py"
+    tests.write_text(
+        "import time\ndef test_one(): pass\ndef test_two(): time.sleep(600)\n", encoding="utf-8"
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tests)]
+    ended = gpu.run(gpu.Section("tests", command, 60), 20, tmp_path / "none")
+    assert ended.how == "out of time"
+    assert ended.rows == [{"what": "tests", "counts": {"passed": 1}}]
 
 
 def test_what_a_study_had_finished_is_read_from_its_store(
-    gpu: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import gpu_study
 
@@ -160,9 +304,19 @@ def test_what_a_study_had_finished_is_read_from_its_store(
     for name in ("one", "two", ".attempt-three"):
         (tmp_path / "artifacts/cell" / name).mkdir(parents=True)
         (tmp_path / "artifacts/cell" / name / "record.json").touch()
-    *trained, cells = gpu_study.found(tmp_path)
-    assert [(row["step"], row["steps"], row["mfu"]) for row in trained] == [
-        ("pi-0123", 3, 0.5),
-        ("4567", 3, 0.5),
+    assert [(row["step"], row["steps"], row["mfu"]) for row in gpu_study.runs(tmp_path)] == [
+        ("pi-0123", 2, 0.5),
+        ("4567", 2, 0.5),
     ]
-    assert cells == {"what": "study", "cells": 2}
+    monkeypatch.setattr(gpu_study, "lce", lambda *_: 0)
+    assert gpu_study.study(tmp_path, 0.0) == {"cells": 2}
+    monkeypatch.setattr(gpu_study, "lce", lambda *_: 1)
+    with pytest.raises(gpu_study.SkippedError, match="cannot download"):
+        gpu_study.study(tmp_path, 0.0)
+
+
+def test_the_files_to_copy_to_a_gpu_machine_stay_small() -> None:
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    sizes = {name: (ROOT / name).stat().st_size for name in listed.split("\0") if name}
+    assert sum(sizes.values()) < 64 * 2**20, sorted(sizes, key=lambda name: -sizes[name])[:5]

@@ -30,7 +30,7 @@ def plugins_removed_after() -> Iterator[None]:
     finally:
         for package, folders in own_folders().items():
             search = importlib.import_module(package).__path__
-            for folder in set(folders) - set(before[package]):
+            for folder in set(folders) - set(before.get(package, ())):
                 search.remove(str(folder))
                 for name, module in list(sys.modules.items()):
                     if Path(getattr(module, "__file__", None) or "").is_relative_to(folder):

@@ -1,0 +1,164 @@
+"""Measure parts of a training step: attention kernels, and updates of bf16 states.
+
+`kernels`: forward and backward pass of the causal attention of one layer, with each kernel that is
+installed. The FLOPs are those of the visible half of the scores, 2 x tokens^2 x hidden size, and
+2.5 times as many in the backward pass. `updates`: the optimizer, and the sum of the gradients of
+two passes, on a model of one layer; the time for all layers is proportional to the parameters.
+
+    python perf/gpu_layer.py kernels updates --lengths 32768 --rows FILE.jsonl
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from gpu_common import Rows, SkippedError, first_line, parser, random_llama
+from measuring import timed
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import scaled_dot_product_attention
+
+from lce_core.devices import resolve_device
+from lce_core.models import LanguageModel
+from lce_core.training.memory import num_parameters
+from lce_core.training.states.adamw import RoundedAdamW
+from lce_core.training.states.gradient_sums import GradientSums
+
+REPEATS = 3
+Attend = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
+"""Causal attention of queries, keys and values (tokens, heads, head_dim); the output has the same
+shape."""
+
+
+def main() -> int:
+    given = parser(__doc__)
+    given.add_argument("what", choices=["kernels", "updates"], nargs="+")
+    given.add_argument("--lengths", type=int, nargs="+", required=True, help="tokens of a text")
+    chosen = given.parse_args()
+    rows = Rows(chosen.rows, chosen.seconds)
+    base = random_llama(chosen.shape, layers=1)
+    whole = num_parameters(random_llama(chosen.shape))
+    if "kernels" in chosen.what:
+        for length in chosen.lengths:
+            for name, attend in KERNELS.items():
+                row = {"what": "kernel", "model": chosen.shape, "kernel": name, "length": length}
+                rows.add(row, attention, base, attend, length)
+    if "updates" in chosen.what:
+        for part, measure in (("optimizer", optimizer), ("gradient sums", gradient_sums)):
+            rows.add({"what": "update", "model": chosen.shape, "part": part}, measure, base, whole)
+    return rows.exit_code()
+
+
+def attention(base: LanguageModel, attend: Attend, length: int) -> dict[str, Any]:
+    """Return time and FLOP/s of a forward and backward pass, the best of three.
+
+    Raises:
+      SkippedError: if the kernel is not installed or does not run on this device.
+    """
+    geometry = base.geometry
+    shape = (4, length, geometry.num_heads, geometry.head_dim)
+    states = torch.randn(shape, dtype=torch.bfloat16, device=resolve_device("auto"))
+    inputs = [part.requires_grad_() for part in states[:3].unbind()]
+
+    def both_passes() -> None:
+        torch.autograd.grad(attend(*inputs), inputs, states[3])
+
+    try:
+        both_passes()
+    except (ImportError, NotImplementedError) as error:
+        raise SkippedError(first_line(error)) from error
+    except RuntimeError as error:
+        if not any(text in str(error) for text in ("No available kernel", "No viable backend")):
+            raise
+        raise SkippedError(first_line(error)) from error
+    seconds = min(timed(both_passes).wall for _ in range(REPEATS))
+    flops = 3.5 * 2 * length**2 * geometry.num_heads * geometry.head_dim
+    return {"milliseconds": round(1000 * seconds, 3), "teraflops": flops / seconds / 1e12}
+
+
+def sdpa(
+    backend: SDPBackend, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor
+) -> torch.Tensor:
+    with sdpa_kernel(backend):
+        states = (part.transpose(0, 1)[None] for part in (query, key, value))
+        return scaled_dot_product_attention(*states, is_causal=True)[0].transpose(0, 1)
+
+
+def flash_attn(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    from flash_attn import flash_attn_func
+
+    output: torch.Tensor = flash_attn_func(query[None], key[None], value[None], causal=True)
+    return output[0]
+
+
+def varlen(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    from torch.nn.attention.varlen import varlen_attn
+
+    length = len(query)
+    ends = torch.tensor([0, length], dtype=torch.int32, device=query.device)
+    # This window is causal attention.
+    output = varlen_attn(query, key, value, ends, ends, length, length, window_size=(-1, 0))
+    assert isinstance(output, torch.Tensor)
+    return output
+
+
+KERNELS: dict[str, Attend] = {
+    "SDPA, flash": partial(sdpa, SDPBackend.FLASH_ATTENTION),
+    "SDPA, cuDNN": partial(sdpa, SDPBackend.CUDNN_ATTENTION),
+    "flash-attn package": flash_attn,
+    "torch varlen_attn": varlen,
+}
+
+
+def optimizer(base: LanguageModel, whole: int) -> dict[str, Any]:
+    """Return the time of clipping and one AdamW update with bf16 states."""
+    parameters = parameters_of(base)
+    for parameter in parameters.values():
+        parameter.grad = torch.randn_like(parameter)
+    adamw = RoundedAdamW(parameters, lr=1e-5, betas=(0.9, 0.95), weight_decay=0.1, seed=0)
+
+    def update() -> None:
+        adamw.clip(1.0, lambda norm: norm)
+        adamw.step()
+
+    update()  # creates the moments
+    return update_row(min(timed(update).wall for _ in range(REPEATS)), parameters, whole)
+
+
+def gradient_sums(base: LanguageModel, whole: int) -> dict[str, Any]:
+    """Return the time of adding the gradients of a second pass to those of the first."""
+    parameters = parameters_of(base)
+    sums = GradientSums(parameters, seed=0)
+
+    def one_pass() -> None:
+        loss: Any = sum(parameter.sum() for parameter in parameters.values())
+        loss.backward()
+
+    def seconds() -> float:
+        sums.begin(0)
+        first = timed(one_pass).wall  # only stores its gradients
+        return timed(one_pass).wall - first
+
+    seconds()
+    return update_row(min(seconds() for _ in range(REPEATS)), parameters, whole)
+
+
+def parameters_of(base: LanguageModel) -> dict[str, torch.Tensor]:
+    model: Any = base.initialise(0, torch.bfloat16)  # type: ignore[call-arg]
+    return dict(model.named_parameters())
+
+
+def update_row(seconds: float, parameters: dict[str, torch.Tensor], whole: int) -> dict[str, Any]:
+    number = sum(parameter.numel() for parameter in parameters.values())
+    return {
+        "parameters": number,
+        "milliseconds": round(1000 * seconds, 3),
+        "milliseconds_of_whole_model": round(1000 * seconds * whole / number, 3),
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())
