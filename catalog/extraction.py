@@ -138,6 +138,11 @@ def extract(store: Store) -> dict[str, pa.Table]:
         # Keep this order: the entries above mark unreadable cells as damaged, and the entries below
         # read these marks.
         "study": _table(_study_rows(plans)),
+        "plugin": _table(
+            {"study": plan["study"], "profile": None, "profile_summary": None, **plugin}
+            for plan in plans
+            for plugin in plan.get("plugins", ())
+        ),
         "expectation": _table(
             {"study": plan["study"], "claim": None, **comparison}
             for plan in plans

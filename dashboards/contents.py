@@ -32,6 +32,8 @@ class Contents:
     """One row per variant (method, frozen or tuned), in the study's order."""
     registrations: list[Row]
     """Versions of the hypothesis and the expectations, oldest first."""
+    expectations: list[Row]
+    """Comparisons that the study file predicts, with their outcomes."""
     short_context: list[Row]
     """Comparisons with the base model within its trained context; for perplexities, the relative
     difference."""
@@ -82,6 +84,13 @@ class Contents:
     """Cells without a result, grouped by reason."""
     environments: list[Row]
     """Machines, software and commits with which the done cells were computed."""
+    described_methods: list[Row]
+    """Summary and source of each method, by its label in the study."""
+    described_benchmarks: list[Row]
+    """Summary and source of each benchmark, and what its profile evaluates."""
+    sample_answers: list[Row]
+    """At most five answers per benchmark at its longest length within the target, one per method
+    and outcome."""
     run: list[Row]
     """One row: numbers of cells and seeds, profiles, and times of the first and last result."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
@@ -55,6 +56,12 @@ def scrollable(head: str, body: str, kind: str = "") -> str:
     )
 
 
+def heads(*names: str) -> str:
+    """Return the row of a table's header as HTML."""
+    cells = "".join(f'<th scope="col">{escape(name)}</th>' for name in names)
+    return f"<tr>{cells}</tr>"
+
+
 def row_head(value: Value, same: Mapping[Variant, Variant]) -> str:
     """Return the first cell of a row. A method that repeats another one names that one.
 
@@ -72,6 +79,18 @@ def row_head(value: Value, same: Mapping[Variant, Variant]) -> str:
 def code(text: str) -> str:
     """Return the text in code type, as the report shows names of methods."""
     return f"<code>{escape(text)}</code>"
+
+
+def names_as_code(sentence: str, variants: Iterable[Variant]) -> str:
+    """Return a sentence as HTML, with the names of the variants in code type."""
+    names = sorted({one.label for one in variants if not one.is_control}, key=len, reverse=True)
+    if not names:
+        return escape(sentence)
+    name = re.compile(rf"(?<![\w-])({'|'.join(map(re.escape, names))})(?![\w-])")
+    return "".join(
+        code(part) if number % 2 else escape(part)
+        for number, part in enumerate(name.split(sentence))
+    )
 
 
 def figure(

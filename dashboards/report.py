@@ -18,7 +18,9 @@ from dashboards.claims import Claim, Expectation, claims, expectations
 from dashboards.contents import Contents, read_contents
 from dashboards.families import NO_EXTENSION, Variant, controls, families
 from dashboards.sections import (
+    about,
     against_length,
+    answers,
     audit,
     cost,
     depths,
@@ -51,6 +53,7 @@ _OF_A_BASE_MODEL: tuple[tuple[str, str, Callable[[Contents], str]], ...] = (
     ("positions", "Loss by position", positions.section),
     ("downstream", "Perplexity and downstream", downstream.section),
     ("tasks", "Task by task", tasks.section),
+    ("answers", answers.TITLE, answers.section),
     ("tuning", "Tuning", tuning.section),
     ("training", "Training", training.section),
     ("papers", "Papers", papers.section),
@@ -61,6 +64,7 @@ _ON_PAPER: dict[str, Callable[[Contents], str]] = {
     "tasks": tasks.on_paper,
 }
 _OF_THE_STUDY: tuple[tuple[str, str, Callable[[Contents], str]], ...] = (
+    ("about", about.TITLE, about.section),
     ("audit", "Controls", audit.section),
     ("missing", "Without a result", origin.missing),
     ("origin", "Origin", origin.origin),
@@ -163,7 +167,7 @@ def _parts(
         ]
         own = [entry for entry in expected if entry.base_model == base]
         sections.insert(0, ("leaders", leaders.TITLE, leaders.section(of_it, found)))
-        sections.insert(2, ("expectations", "Expectations", expected_section.section(own)))
+        sections.insert(2, ("expectations", "Expectations", expected_section.section(of_it, own)))
         for key, title, body in sections:
             if body:
                 yield (f"{key}-{base}", f"{title}, {base}", body) if several else (key, title, body)

@@ -35,6 +35,20 @@ COMMENT ON COLUMN studies.num_cells IS 'Number of the study''s planned cells on 
 COMMENT ON COLUMN studies.num_done IS
     'Number of the study''s cells on this base model that are done.';
 
+CREATE VIEW plugins AS FROM store.plugin ORDER BY rowid;
+
+COMMENT ON VIEW plugins IS
+    'What each method and benchmark of a study is, one row per method and per profile of a benchmark; empty for studies that an earlier version planned.';
+COMMENT ON COLUMN plugins.part IS 'Part of the study: method or benchmark.';
+COMMENT ON COLUMN plugins.name IS
+    'Registered name, as in the columns method_name and benchmark of cells.';
+COMMENT ON COLUMN plugins.summary IS 'What it is, in one line.';
+COMMENT ON COLUMN plugins.profile_summary IS
+    'What the profile evaluates, in one line; NULL for a method.';
+COMMENT ON COLUMN plugins.source IS
+    'Paper that defines it: arXiv:..., doi:... or the address of a page; own if there is none.';
+COMMENT ON COLUMN plugins.place IS 'Section, equation or table of the paper.';
+
 CREATE VIEW cells AS
 SELECT
     study,

@@ -31,6 +31,19 @@ CREATE TABLE store.study (
 );
 COMMENT ON TABLE store.study IS 'Studies as last planned, one row per base model.';
 
+CREATE TABLE store.plugin (
+    study VARCHAR NOT NULL,
+    part VARCHAR NOT NULL,
+    name VARCHAR NOT NULL,
+    profile VARCHAR,
+    summary VARCHAR NOT NULL,
+    profile_summary VARCHAR,
+    source VARCHAR NOT NULL,
+    place VARCHAR NOT NULL
+);
+COMMENT ON TABLE store.plugin IS
+    'Methods and profiles of benchmarks of each study, in the study''s order.';
+
 CREATE TABLE store.expectation (
     study VARCHAR NOT NULL,
     entry BIGINT,

@@ -54,10 +54,11 @@ class Claim:
     family: str | None = None
     """Comparisons that `p_holm` is corrected for: primary (predicted by the study file), short
     context (with the base model within its trained context) or exploratory."""
-    tied: tuple[tuple[str, bool], ...] = ()
-    """Topic `best`: all other methods (with `frozen`) that have the same score."""
-    alike: tuple[tuple[str, bool], ...] = ()
-    """Topic `best`: methods with another score that is not significantly worse, the best first."""
+    tied: tuple[str, ...] = ()
+    """Topic `best`: labels of all other methods that have the same score."""
+    alike: tuple[str, ...] = ()
+    """Topic `best`: labels of methods whose other score is not significantly worse, the best first.
+    """
     num_samples: int | None = None
     """Number of independent prompts or documents."""
     num_seeds: int | None = None

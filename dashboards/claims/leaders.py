@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from dashboards.claims import wording
@@ -10,7 +10,7 @@ from dashboards.claims.claim import Claim, Verdict
 from dashboards.claims.views import Views, first, other, other_labels
 from dashboards.contents import Row
 from lce_core import formats
-from lce_core.study.variants import variant_in_words
+from lce_core.study.variants import variant_in_words, variant_label
 
 
 def leaders(views: Views) -> Iterator[Claim]:
@@ -66,14 +66,16 @@ def _leader(rows: list[Row], trained: int | None, several: bool) -> Claim:
         *leader,
         **_next([row for row in ranked if row["verdict"] == "better"]),
         value=best["value"],
-        tied=tuple(other(row) for row in ranked if row["difference"] == 0),
-        alike=tuple(
-            other(row) for row in ranked if row["difference"] and row["verdict"] != "better"
-        ),
+        tied=_labels(row for row in ranked if row["difference"] == 0),
+        alike=_labels(row for row in ranked if row["difference"] and row["verdict"] != "better"),
         num_samples=max(row["num_clusters"] for row in own),
         num_seeds=best["num_seeds"],
         smallest_detectable=limit,
     )
+
+
+def _labels(rows: Iterable[Row]) -> tuple[str, ...]:
+    return tuple(variant_label(*other(row)) for row in rows)
 
 
 def _next(worse: Sequence[Row]) -> dict[str, Any]:

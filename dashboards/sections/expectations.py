@@ -1,4 +1,4 @@
-"""Section: the study's expectations, each with the outcomes of its comparisons."""
+"""Section: the study's expectations with their outcomes, and the named methods compared."""
 
 from __future__ import annotations
 
@@ -7,24 +7,31 @@ from html import escape
 
 from dashboards.claims import Expectation, counted
 from dashboards.claims.wording import OUTCOMES
+from dashboards.contents import Contents
+from dashboards.families import Variant
+from dashboards.figure import names_as_code
+from dashboards.sections import named
 
 
-def section(expected: Sequence[Expectation]) -> str:
-    """Return the list of expectations and outcomes as HTML; "" if the study has none.
+def section(contents: Contents, expected: Sequence[Expectation]) -> str:
+    """Return the list of expectations and the tables of `named` as HTML; "" if both are empty.
 
     Args:
-      expected: expectations for one base model.
+      contents: rows of one base model.
+      expected: expectations for this base model.
     """
-    if not expected:
-        return ""
-    return (
+    variants = [Variant.of(row) for row in contents.overview]
+    entries = "".join(_entry(one, variants) for one in expected)
+    listed = (
         f"<p>Comparisons: {counted(expected)}. {escape(OUTCOMES)}</p>"
-        f'<dl class="answers">{"".join(map(_entry, expected))}</dl>'
+        f'<dl class="answers">{entries}</dl>'
     )
+    return (listed if expected else "") + named.section(contents)
 
 
-def _entry(entry: Expectation) -> str:
+def _entry(entry: Expectation, variants: Sequence[Variant]) -> str:
     found = "".join(
-        f"<li><b>{one.outcome}</b>: {escape(one.finding)}</li>" for one in entry.comparisons
+        f"<li><b>{one.outcome}</b>: {names_as_code(one.finding, variants)}</li>"
+        for one in entry.comparisons
     )
     return f"<dt>{escape(entry.text)} ({entry.summary})</dt><dd><ul>{found}</ul></dd>"

@@ -10,7 +10,7 @@ from dashboards.claims import Claim, firsts, headline
 from dashboards.claims.wording import EXPLAINED
 from dashboards.contents import Contents
 from dashboards.families import Variant, duplicates
-from dashboards.figure import code, scrollable
+from dashboards.figure import code, heads, scrollable
 from lce_core import formats
 from lce_core.study.variants import variant_in_words
 
@@ -41,11 +41,8 @@ def section(contents: Contents, found: Sequence[Claim]) -> str:
     if not by_length:
         return ""
     same = duplicates(contents)
-    head = "".join(f'<th scope="col">{name}</th>' for name in _HEADS)
     body = "".join(
-        f"<tr>{_row(one, _benchmark(one, contents), trained, same)}</tr>"
-        for rows in by_length.values()
-        for one in rows
+        f"<tr>{_row(one, contents, same)}</tr>" for rows in by_length.values() for one in rows
     )
     orders = "".join(
         f"<p>{escape(one.sentence)}</p>"
@@ -53,7 +50,7 @@ def section(contents: Contents, found: Sequence[Claim]) -> str:
         if one.topic == "order"
     )
     return (
-        f"<p>{_LEAD}</p>{scrollable(f'<tr>{head}</tr>', body, 'leaders')}{orders}"
+        f"<p>{_LEAD}</p>{scrollable(heads(*_HEADS), body, 'leaders')}{orders}"
         f"<details><summary>How methods are compared</summary><p>{escape(EXPLAINED)} All pairs:"
         f" {code('lce claims')}.</p></details>"
     )
@@ -66,16 +63,18 @@ def _benchmark(one: Claim, contents: Contents) -> str:
     return escape(f"{one.benchmark}{task}".replace("_", " "))
 
 
-def _row(one: Claim, benchmark: str, trained: int | None, same: Mapping[Variant, Variant]) -> str:
-    length = one.eval_length or 0
+def _row(one: Claim, contents: Contents, same: Mapping[Variant, Variant]) -> str:
+    known = {variant.label: variant for variant in map(Variant.of, contents.overview)}
+    length, trained = one.eval_length or 0, contents.studies[0]["trained_context"]
     times = f" ({length / trained:.3g}x)" if trained else ""
     value = one.value or 0.0
-    best = [Variant(one.method or "", bool(one.frozen)), *(Variant(*name) for name in one.tied)]
+    best = [Variant(one.method or "", bool(one.frozen)), *(known[name] for name in one.tied)]
     return (
-        f'<th scope="row" data-value="{length}">{length:,}{times}</th><td>{benchmark}</td>'
+        f'<th scope="row" data-value="{length}">{length:,}{times}</th>'
+        f"<td>{_benchmark(one, contents)}</td>"
         f'<td class="number" data-value="{value!r}">{formats.score(value)}</td>'
         f"<td>{names(best, same, 0)}</td>"
-        f"<td>{names([Variant(*name) for name in one.alike], same)}</td>{_next(one)}"
+        f"<td>{names([known[name] for name in one.alike], same)}</td>{_next(one)}"
         f"<td>{_detectable(one)}</td>"
         f'<td class="number">{one.num_samples or 0:,}</td>'
     )

@@ -8,7 +8,7 @@ from html import escape
 
 from dashboards.contents import Contents, Row
 from dashboards.families import Variant
-from dashboards.figure import row_head, scrollable
+from dashboards.figure import heads, row_head, scrollable
 from lce_core.study.states import STATES
 
 
@@ -27,8 +27,8 @@ def missing(contents: Contents) -> str:
         f"<td>{escape(row['reason'] or '')}</td></tr>"
         for row in contents.missing
     )
-    heads = ("method", "base model", "status", "benchmarks", "lengths", "seeds", "cells", "reason")
-    return f"<p>{cells} no result. {_legend(contents)}</p>{_table(heads, rows)}"
+    names = ("method", "base model", "status", "benchmarks", "lengths", "seeds", "cells", "reason")
+    return f"<p>{cells} no result. {_legend(contents)}</p>{scrollable(heads(*names), rows)}"
 
 
 def _legend(contents: Contents) -> str:
@@ -47,14 +47,9 @@ def origin(contents: Contents) -> str:
         f".venv/bin/lce sql \"FROM scores WHERE study = '{contents.study}'\"",
     ]
     rows = "".join(map(_environment, contents.environments))
-    heads = ("commit", "host", "hardware", "software", "cells", "used")
-    table = _table(heads, rows) if rows else ""
+    names = ("commit", "host", "hardware", "software", "cells", "used")
+    table = scrollable(heads(*names), rows) if rows else ""
     return f'<pre tabindex="0">{escape(chr(10).join(commands))}</pre>{table}'
-
-
-def _table(heads: tuple[str, ...], rows: str) -> str:
-    head = "".join(f'<th scope="col">{name}</th>' for name in heads)
-    return scrollable(f"<tr>{head}</tr>", rows)
 
 
 def _environment(row: Row) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 from dashboards.contents import Contents, Row
 from dashboards.families import Variant, ordered
-from dashboards.figure import scrollable
+from dashboards.figure import heads, scrollable
 from lce_core import formats
 
 TITLE = "Two methods"
@@ -28,7 +28,7 @@ def section(contents: Contents) -> str:
       contents: rows of one base model.
     """
     rows = contents.pairs
-    compared = {Variant.of(row) for row in rows} | {_other(row) for row in rows}
+    compared = {Variant.of(row) for row in rows} | {other(row) for row in rows}
     methods = [one for one in ordered(contents) if one in compared]
     if not rows:
         return ""
@@ -36,7 +36,6 @@ def section(contents: Contents) -> str:
     content = json.dumps(_packed(rows, methods, order), separators=(",", ":")).replace(
         "<", "\\u003c"
     )
-    heads = "".join(f'<th scope="col">{escape(name)}</th>' for name in _HEADS)
     first, second = ([one for one in methods if not one.is_control] + methods)[:2]
     return (
         "<p>Means over seeds and tasks, on the same prompts. Brackets contain simultaneous 95 %"
@@ -46,7 +45,7 @@ def section(contents: Contents) -> str:
         " prints the same comparisons.</p></noscript>"
         f'<div class="two" data-figure="{escape(TITLE)}" hidden>'
         f"<p>{_select('first', methods, first)} {_select('second', methods, second)}</p>"
-        f"{scrollable(f'<tr>{heads}</tr>', '')}"
+        f"{scrollable(heads(*_HEADS), '')}"
         '<div class="tools" hidden><button type="button" data-save="csv">CSV</button></div>'
         f'<script type="application/json">{content}</script></div>'
     )
@@ -78,9 +77,9 @@ def _packed(
     numbers = {one: number for number, one in enumerate(methods)}
     pairs: dict[str, list[list[Any]]] = {}
     for row in rows:
-        first, second = numbers[Variant.of(row)], numbers[_other(row)]
+        first, second = numbers[Variant.of(row)], numbers[other(row)]
         if first > second:
-            first, second, row = second, first, _swapped(row)
+            first, second, row = second, first, swapped(row)
         pairs.setdefault(f"{first} {second}", []).append(
             [columns.index(_column(row, several)), *_texts(row)]
         )
@@ -106,11 +105,15 @@ def _texts(row: Mapping[str, Any]) -> list[str | None]:
     ]
 
 
-def _swapped(row: Row) -> Row:
+def swapped(row: Row) -> Row:
     """Return the comparison seen from the other method."""
     low, high = row["ci_low"], row["ci_high"]
     return {
         **row,
+        "method": row["other_method"],
+        "frozen": row["other_frozen"],
+        "other_method": row["method"],
+        "other_frozen": row["frozen"],
         "value": row["other_value"],
         "other_value": row["value"],
         "difference": -row["difference"],
@@ -120,5 +123,6 @@ def _swapped(row: Row) -> Row:
     }
 
 
-def _other(row: Row) -> Variant:
+def other(row: Row) -> Variant:
+    """Return the variant that the first one is compared with."""
     return Variant(row["other_method"], row["other_frozen"])

@@ -19,6 +19,7 @@ from lce_core.errors import SpecError, UnavailableError
 from lce_core.methods import Method, check_local, check_sinks, own_layers
 from lce_core.methods._training_positions import row_positions, why_not_skip
 from lce_core.models import LanguageModel
+from lce_core.registry import Plugin
 from lce_core.rope import ContextLengths
 from lce_core.statistics.estimates import INTERVALS
 from lce_core.store.identity import ID_DIGITS
@@ -161,7 +162,35 @@ class StudyPlan:
                 if step.kind == ChoiceSpec.kind
             ],
             **({"searches": searches} if searches else {}),
+            "plugins": list(_plugins_json(self.study)),
         }
+
+
+def _plugins_json(study: StudySpec) -> Iterator[dict[str, Any]]:
+    """Yield name, summary and source of each method and of each profile of a benchmark."""
+    for method in dict.fromkeys(type(entry.method) for entry in study.methods):
+        yield {"part": "method", **_described(method)}
+    profiles = {
+        (type(entry.benchmark), entry.benchmark.profile): entry.benchmark.form
+        for entry in study.benchmarks
+    }
+    for (benchmark, profile), form in profiles.items():
+        yield {
+            "part": "benchmark",
+            **_described(benchmark),
+            "profile": profile,
+            "profile_summary": form.summary,
+        }
+
+
+def _described(plugin: type[Plugin]) -> dict[str, str]:
+    source = plugin.source
+    return {
+        "name": plugin.plugin_name,
+        "summary": plugin.summary,
+        "source": source.paper,
+        "place": source.place,
+    }
 
 
 def compile_study(

@@ -77,4 +77,5 @@ def spoil(page: Page) -> None:
         const scroll = [...document.querySelectorAll(".scroll")].at(-1);
         scroll.removeAttribute("tabindex");
         scroll.style.maxHeight = "30px";
+        scroll.style.overflow = "auto";
     }""")

@@ -124,6 +124,23 @@ def test_an_expectation_is_expanded_into_one_comparison_per_pair_and_length() ->
     assert [one for one in found if one["entry"] is not None] == list(study.comparisons())
 
 
+def test_a_plan_says_what_its_methods_and_benchmarks_are() -> None:
+    study = parse_study(edited(), "my.yaml")
+    described = compile_study(study, {}).to_json()["plugins"]
+    methods = [one["name"] for one in described if one["part"] == "method"]
+    assert methods == list(dict.fromkeys(one.method.plugin_name for one in study.methods))
+    assert {
+        "part": "method", "name": "yarn", "source": "arXiv:2309.00071",
+        "summary": "YaRN: keep fast frequencies, interpolate slow ones, sharpen attention.",
+        "place": "section 3.2, equations 10-13; section 3.3, equations 14, 15",
+    } in described  # fmt: skip
+    profiles = [one for one in described if one["part"] == "benchmark"]
+    assert [(one["name"], one["profile"], one["profile_summary"]) for one in profiles] == [
+        (one.benchmark.plugin_name, one.benchmark.profile, one.benchmark.form.summary)
+        for one in study.benchmarks
+    ]
+
+
 def test_every_study_compares_its_methods_with_the_base_model_within_its_context() -> None:
     def defaults(**changes: Any) -> set[tuple[Any, ...]]:
         study = parse_study(edited(**changes), "my.yaml")

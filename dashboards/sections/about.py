@@ -1,0 +1,53 @@
+"""Section: what each method, benchmark and profile of the study is, in a line each."""
+
+from __future__ import annotations
+
+from html import escape
+
+from dashboards.contents import Contents, Row
+from dashboards.figure import code, heads, scrollable
+
+TITLE = "Definitions"
+_PROFILES = (
+    "A profile is a variant of a benchmark: faithful (as in the papers' scripts), clean (without"
+    " their known flaws), fast (clean with fewer samples) or tiny (for toy models)."
+)
+
+
+def section(contents: Contents) -> str:
+    """Return a table of the methods and one of the benchmarks; "" if the plan describes none.
+
+    Args:
+      contents: rows of the whole study.
+    """
+    if not contents.described_benchmarks:
+        return ""
+    methods = "".join(
+        f'<tr><th scope="row">{code(row["method"])}</th><td>{escape(row["summary"])}</td>'
+        f"<td>{_link(row)}</td></tr>"
+        for row in contents.described_methods
+    )
+    benchmarks = "".join(
+        f'<tr><th scope="row">{escape(row["name"].replace("_", " "))}</th>'
+        f"<td>{escape(row['summary'])}</td>"
+        f"<td>{escape(row['profile'])}: {escape(row['profile_summary'])}</td>"
+        f"<td>{_link(row)}</td></tr>"
+        for row in contents.described_benchmarks
+    )
+    return (
+        scrollable(heads("method", "what it does", "source"), methods)
+        + f"<p>{_PROFILES}</p>"
+        + scrollable(heads("benchmark", "what it measures", "profile", "source"), benchmarks)
+    )
+
+
+def _link(row: Row) -> str:
+    """Return the paper's place with a link to it; only the place for methods of one's own."""
+    source, place = row["source"], escape(row["place"])
+    kind, _, rest = source.partition(":")
+    address = {"arXiv": "https://arxiv.org/abs/", "doi": "https://doi.org/"}.get(kind, "") + rest
+    if kind == "https":
+        address = source
+    if not address.startswith("https://"):
+        return place
+    return f'<a href="{escape(address)}">{escape(source)}</a>, {place}'

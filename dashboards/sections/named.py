@@ -1,0 +1,123 @@
+"""Tables that compare the methods which the hypothesis or an expectation names with each other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from html import escape
+
+from dashboards.charts.marks import row_data
+from dashboards.contents import Contents, Row, select
+from dashboards.families import Variant, duplicates
+from dashboards.figure import code, row_head, scrollable
+from dashboards.marks import MARKS
+from dashboards.sections.pairs import other, swapped
+from lce_core import formats
+
+Pairs = Mapping[tuple[Variant, Variant], Row]
+
+
+def section(contents: Contents) -> str:
+    """Return a table for each benchmark that an expectation names; "" for fewer than two methods.
+
+    Without expectations there is a table for every benchmark.
+
+    Args:
+      contents: rows of one base model.
+    """
+    methods = named(contents)
+    predicted = {row["benchmark"] for row in contents.expectations}
+    benchmarks = dict.fromkeys(row["benchmark"] for row in contents.benchmarks)
+    tables = [
+        _table(contents, benchmark, methods)
+        for benchmark in benchmarks
+        if not predicted or benchmark in predicted
+    ]
+    if not any(tables):
+        return ""
+    return (
+        "<h3>The named methods against each other</h3><p>Each cell is the score of the row's method"
+        f" minus that of the column's, with a simultaneous 95 % interval. {MARKS['better']}: the"
+        f" row's method is significantly better; {MARKS['worse']}: worse.</p>{''.join(tables)}"
+    )
+
+
+def named(contents: Contents) -> list[Variant]:
+    """Return the variants that an expectation names, and those of methods in the hypothesis.
+
+    Of a method that an expectation names, only the variants that it names count.
+    """
+    order = [Variant.of(row) for row in contents.overview]
+    found = {
+        Variant(row[f"{side}method"], row[f"{side}frozen"])
+        for row in contents.expectations
+        for side in ("", "other_")
+        if row[f"{side}method"]
+    }
+    words = {_plain(one) for one in re.findall(r"[\w.-]+", contents.studies[0]["hypothesis"] or "")}
+    known = {one.method for one in found}
+    found |= {
+        one
+        for one in order
+        if one.method not in known and not one.is_control and _plain(one.method) in words
+    }
+    return [one for one in order if one in found]
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.casefold())
+
+
+def _table(contents: Contents, benchmark: str, methods: Sequence[Variant]) -> str:
+    """Return the table at the benchmark's longest length within the target; "" without pairs."""
+    target = contents.studies[0]["target_context"]
+    rows = select(contents.pairs, benchmark=benchmark)
+    lengths = [row["eval_length"] for row in rows if row["eval_length"] <= target]
+    pairs = {
+        pair: one
+        for row in rows
+        if lengths and row["eval_length"] == max(lengths)
+        for one in (row, swapped(row))
+        if set(pair := (Variant.of(one), other(one))) <= set(methods)
+    }
+    if not pairs:
+        return ""
+    up = next(iter(pairs.values()))["higher_is_better"]
+    values = {first: row["value"] for (first, _), row in pairs.items()}
+    order = sorted(values, key=lambda one: -values[one] if up else values[one])
+    heads = "".join(f'<th scope="col">{code(one.label)}</th>' for one in order)
+    same = duplicates(contents)
+    body = "".join(
+        f"<tr {row_data(one.method, one.frozen)}>{row_head(one, same)}"
+        f'<td class="number" data-value="{values[one]!r}">{formats.score(values[one])}</td>'
+        f"{''.join(_cell(pairs, one, second) for second in order)}</tr>"
+        for one in order
+    )
+    head = f'<tr><th scope="col">method</th><th class="number" scope="col">score</th>{heads}</tr>'
+    title = f"{benchmark.replace('_', ' ')}, {max(lengths):,} tokens"
+    return (
+        f'<details class="task" open data-figure="named methods, {escape(title)}">'
+        f"<summary><b>{escape(title)}</b>: {'higher' if up else 'lower'} is better</summary>"
+        f"{scrollable(head, body, 'named')}"
+        '<div class="tools" hidden><button type="button" data-save="csv">CSV</button></div>'
+        "</details>"
+    )
+
+
+def _cell(pairs: Pairs, one: Variant, second: Variant) -> str:
+    row = pairs.get((one, second))
+    if row is None:
+        return "<td></td>"
+    number, _, interval = formats.difference(
+        row["difference"] + 0.0, row["ci_low"], row["ci_high"]
+    ).partition(" ")
+    mark = ""
+    if row["verdict"] in MARKS:
+        mark = f' <span role="img" aria-label="{row["verdict"]}">{MARKS[row["verdict"]]}</span>'
+    about = f"{one.label} minus {second.label}"
+    if row["p_holm"] is not None:
+        about += f": {formats.p_value(row['p_holm'])}"
+    return (
+        f'<td data-value="{row["difference"]!r}" data-tooltip="{escape(about)}">{number}{mark}'
+        f"<br><small>{interval}</small></td>"
+    )

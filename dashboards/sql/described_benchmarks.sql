@@ -1,0 +1,1 @@
+FROM plugins WHERE study = $study AND part = 'benchmark'

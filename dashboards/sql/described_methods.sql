@@ -1,0 +1,7 @@
+SELECT c.method, p.name, any_value(p.summary) AS summary, any_value(p.source) AS source,
+    any_value(p.place) AS place
+FROM cells c
+JOIN plugins p ON p.study = c.study AND p.part = 'method' AND p.name = c.method_name
+WHERE c.study = $study
+GROUP BY c.method, p.name
+ORDER BY c.method

@@ -1,0 +1,2 @@
+-- Comparisons that the study file predicts, without those that every study makes.
+FROM expectations WHERE study = $study AND entry IS NOT NULL

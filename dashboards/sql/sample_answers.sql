@@ -1,0 +1,31 @@
+-- Five answers of each benchmark, wrong and right ones in turn, each of another method if possible. The
+-- digest of the method's name decides which, so that the same results always give the same answers.
+WITH answered AS (
+    SELECT c.base_model, c.benchmark, c.task, c.eval_length, c.method, c.frozen, c.seed, c.cell,
+        s.sample, s.prediction, s.reference, s.score,
+        s.score >= 0.5 AS is_right
+    FROM cells c
+    JOIN studies t USING (study, base_model)
+    JOIN samples s USING (cell)
+    WHERE c.study = $study AND c.kind <> 'text' AND c.eval_length <= t.target_context
+        AND s.prediction IS NOT NULL
+    QUALIFY c.eval_length = max(c.eval_length) OVER (PARTITION BY c.base_model, c.benchmark)
+),
+one_each AS (
+    FROM answered
+    QUALIFY row_number() OVER (
+        PARTITION BY base_model, benchmark, method, frozen, is_right
+        ORDER BY seed, task, sample
+    ) = 1
+),
+numbered AS (
+    SELECT *, row_number() OVER (
+            PARTITION BY base_model, benchmark, is_right
+            ORDER BY sha256(method || frozen), method, frozen
+        ) AS number
+    FROM one_each
+)
+SELECT * EXCLUDE (number)
+FROM numbered
+QUALIFY row_number() OVER (PARTITION BY base_model, benchmark ORDER BY number, is_right) <= 5
+ORDER BY base_model, benchmark, number, is_right

@@ -1,0 +1,108 @@
+"""The report says what methods, benchmarks and profiles are, and shows answers of each benchmark.
+
+Strategy: plant answers, and insert definitions and texts of answers into the catalog.
+"""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from catalog.queries import run_query
+from dashboards.contents import Contents, read_contents
+from dashboards.report import report_page
+from dashboards.sections import about, answers
+from tests.support.catalogs.answered_catalog import BASE_MODEL, Answered, written
+
+PLUGINS = (
+    ("method", "yarn", None, "YaRN: <b>sharper</b>.", None, "arXiv:2309.00071", "section 3"),
+    ("method", "none", None, "No extension.", None, "own", "no paper"),
+    ("method", "rerope", None, "True distances.", None, "https://kexue.fm/archives/9708", "page"),
+    ("benchmark", "passkey", "tiny", "Repeat a number.", "120 prompts", "doi:10/x", "appendix"),
+)
+LABELS = {"none": "none", "yarn_paper": "yarn", "rerope": "rerope"}
+"""Registered name of each method, by its label."""
+
+
+@pytest.fixture(scope="module")
+def catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    cells = [
+        Answered(label, True, seed, "passkey", "single", length, [1.0, 0.0] * 4, 0.5,
+                 extra={"method_name": name})
+        for label, name in LABELS.items()
+        for seed in (0, 1)
+        for length in (256, 512, 1024)
+    ]  # fmt: skip
+    path = written(tmp_path_factory.mktemp("defined") / "catalog.duckdb", cells)
+    with duckdb.connect(path) as connection:
+        connection.executemany(
+            "INSERT INTO store.plugin VALUES ('s', ?, ?, ?, ?, ?, ?, ?)", PLUGINS
+        )
+        connection.execute(
+            "UPDATE store.sample SET reference = '<7>',"
+            " prediction = CASE WHEN score = 1 THEN '<7>' ELSE '<script>' || repeat('x', 400) END"
+        )
+    return path
+
+
+def contents_of(catalog: Path) -> Contents:
+    return read_contents(catalog, "s").of(BASE_MODEL)
+
+
+def cells_of(section: str) -> list[list[str]]:
+    return [
+        re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row)
+        for body in re.findall(r"<tbody>(.*?)</tbody>", section)
+        for row in body.split("</tr>")[:-1]
+    ]
+
+
+def test_each_method_and_benchmark_has_a_line_and_a_link(catalog: Path) -> None:
+    found = cells_of(about.section(contents_of(catalog)))
+    assert found == [
+        ["<code>none</code>", "No extension.", "no paper"],
+        ["<code>rerope</code>", "True distances.",
+         '<a href="https://kexue.fm/archives/9708">https://kexue.fm/archives/9708</a>, page'],
+        ["<code>yarn_paper</code>", "YaRN: &lt;b&gt;sharper&lt;/b&gt;.",
+         '<a href="https://arxiv.org/abs/2309.00071">arXiv:2309.00071</a>, section 3'],
+        ["passkey", "Repeat a number.", "tiny: 120 prompts",
+         '<a href="https://doi.org/10/x">doi:10/x</a>, appendix'],
+    ]  # fmt: skip
+    assert 'id="about"' in report_page(catalog, "s")
+
+
+def test_five_answers_are_wrong_and_right_in_turn(catalog: Path) -> None:
+    section = answers.section(contents_of(catalog))
+    assert re.findall("<h3>(.*?)</h3>", section) == ["passkey, 512 tokens"]
+    rows = cells_of(section)
+    assert [row[2] for row in rows] == ["0", "1", "0", "1", "0"]
+    assert {row[4] for row in rows} == {"<code>&lt;7&gt;</code>"}
+    # Each method has one wrong and at most one right answer.
+    assert len({row[0] for row in rows if row[2] == "0"}) == 3
+    assert "<script>" not in section
+    assert max(len(unescape(row[3])) for row in rows) < 330
+    for name, _, score, _, _, command in rows:
+        prompt = re.search(r"lce prompt (\S+) (\d+)<", command)
+        assert prompt
+        _, found = run_query(
+            catalog,
+            "SELECT method, cells.eval_length, samples.score FROM samples JOIN cells USING (cell)"
+            f" WHERE cell = '{prompt[1]}' AND sample = {prompt[2]}",
+        )
+        assert found == [(re.sub("<[^>]+>", "", name), 512, float(score))]
+
+
+def test_a_score_table_states_the_number_of_prompts(catalog: Path) -> None:
+    page = report_page(catalog, "s")
+    tasks = page.partition('<section id="tasks">')[2].partition("</section>")[0]
+    assert re.findall(r"<small>(.*?)</small>", tasks) == ["n = 8"] * 3
+
+
+def test_without_answers_and_definitions_there_are_no_sections(tmp_path: Path) -> None:
+    cells = [Answered("none", True, 0, "passkey", "single", 512, [1.0], 1.0)]
+    contents = contents_of(written(tmp_path / "catalog.duckdb", cells))
+    assert about.section(contents) == answers.section(contents) == ""
