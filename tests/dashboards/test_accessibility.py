@@ -76,6 +76,7 @@ def spoil(page: Page) -> None:
         document.querySelector("button").textContent = "";
         const scroll = [...document.querySelectorAll(".scroll")].at(-1);
         scroll.removeAttribute("tabindex");
+        scroll.querySelector("thead").remove();  // its buttons take the focus
         scroll.style.maxHeight = "30px";
         scroll.style.overflow = "auto";
     }""")
