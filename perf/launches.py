@@ -4,38 +4,41 @@ The forward pass of Llama-2-7B runs on torch's meta device, whose tensors have s
 with the code paths of a GPU from compute capability 8.0. Every operation that would start work on a
 GPU counts as one launch: views and allocations do not count. Some operations, such as sort, start
 several kernels on a GPU and still count once. Reading a value from the device counts as a wait.
-Counts per layer are the difference between a model of two layers and a model of one.
+Counts per layer are the difference between a model of two layers and a model of one. A second table
+has the forward and backward pass of a training step, for all methods that can be trained.
 
-    python perf/launches.py          # print the table
-    python perf/launches.py --write  # replace the table in docs/gpus.md
+    python perf/launches.py          # print the tables
+    python perf/launches.py --write  # replace the tables in docs/gpus.md
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from lce_core.attention import flash, stock
+from lce_core.attention import causal, flash, stock
 from lce_core.attention.cache import PreallocatedCache
 from lce_core.extension import kernels
 from lce_core.extension.extended_model import ExtendedModel
 from lce_core.extension.extending import extend
-from lce_core.methods import METHODS
+from lce_core.methods import METHODS, Method
 from lce_core.models import MODELS, LanguageModel
+from lce_core.rope import ContextLengths
 from lce_core.study.plugin_folders import add_plugin_folders
+from lce_core.training.recomputation import enable
 
 HERE = Path(__file__).resolve().parent
 PAGE = HERE.parent / "docs" / "gpus.md"
-START, END = "<!-- launches: start -->", "<!-- launches: end -->"
 WINDOW, CHUNK = 32768, 4096
 """Tokens of the text, and of the chunk that a chunked prefill adds to it."""
 META = torch.device("meta")
@@ -76,29 +79,39 @@ class _Operations(TorchDispatchMode):
 
 
 class _Calls(TorchFunctionMode):
-    """Count reads of values, which meta tensors do not have, and choose SDPA's fused kernel."""
+    """Count reads of values, which meta tensors do not have."""
 
     def __init__(self, count: Count) -> None:
         super().__init__()
         self._count = count
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        given = kwargs or {}
         if func in _READS and args[0].device == META:
             self._count.waits += 1
             if func is torch.Tensor.tolist:
                 return torch.zeros(args[0].shape).tolist()
             return func is torch.Tensor.__bool__
-        if func is torch.nn.functional.scaled_dot_product_attention:
-            query, key, value = args
-            return torch.ops.aten._scaled_dot_product_flash_attention(
-                query, key, value, 0.0, given.get("is_causal", False), scale=given.get("scale")
-            )[0]
-        return func(*args, **given)
+        return func(*args, **(kwargs or {}))
+
+
+def _flash(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    *_: Any,
+    is_causal: bool = False,
+    scale: float | None = None,
+    **__: Any,
+) -> torch.Tensor:
+    """Compute SDPA with the operator of its flash kernel, which torch does not choose on meta."""
+    output: torch.Tensor = torch.ops.aten._scaled_dot_product_flash_attention(
+        query, key, value, 0.0, is_causal, scale=scale
+    )[0]
+    return output
 
 
 @contextmanager
-def counting() -> Iterator[Count]:
+def counting(*, training: bool = False) -> Iterator[Count]:
     """Count what runs inside the `with` block, with the code paths of a GPU."""
     count = Count()
     with ExitStack() as stack:
@@ -106,7 +119,9 @@ def counting() -> Iterator[Count]:
             stack.enter_context(mock.patch.object(module, "backend", return_value="torch_flash"))
         # torch knows no autocast on meta devices.
         stack.enter_context(mock.patch.object(torch, "is_autocast_enabled", return_value=False))
-        stack.enter_context(torch.inference_mode())
+        for module in (torch.nn.functional, causal):
+            stack.enter_context(mock.patch.object(module, "scaled_dot_product_attention", _flash))
+        stack.enter_context(torch.inference_mode(mode=not training))
         stack.enter_context(_Operations(count))
         stack.enter_context(_Calls(count))
         yield count
@@ -118,7 +133,7 @@ def base_model(layers: int) -> LanguageModel:
     return MODELS.parse({"name": "random_llama", "layers": layers}, "perf/launches")
 
 
-def extended(method: str, layers: int) -> ExtendedModel:
+def extended(method: str, layers: int, *, training: bool = False) -> ExtendedModel:
     """Return a bf16 model without values, with the method's last example applied."""
     from transformers import AutoModelForCausalLM
 
@@ -129,8 +144,11 @@ def extended(method: str, layers: int) -> ExtendedModel:
             dtype=torch.bfloat16,
             attn_implementation="sdpa",
         )
-    chosen = METHODS.parse({"name": method, **parameters(method)}, "perf/launches")
-    return extend(model.eval(), base, chosen, target=WINDOW)
+    return extend(model.eval(), base, plugin(method), target=WINDOW, training=training)
+
+
+def plugin(method: str) -> Method:
+    return METHODS.parse({"name": method, **parameters(method)}, "perf/launches")
 
 
 def parameters(method: str) -> dict[str, Any]:
@@ -169,31 +187,103 @@ def measured(method: str) -> tuple[int, ...]:
     )
 
 
+def trainable(method: str) -> bool:
+    geometry = base_model(1).geometry
+    lengths = ContextLengths(geometry.trained_context, WINDOW, WINDOW)
+    scheme = plugin(method).training_attention(geometry, lengths)
+    return scheme is None or scheme.differentiable
+
+
+def training_passes(model: ExtendedModel) -> dict[str, Count]:
+    """Count the forward and backward pass of a row whose layers keep attention's output."""
+    network: Any = model.model
+    enable(network, "attention")
+    network.train()
+    for parameter in network.parameters():
+        # Learned frequencies are on the CPU, where a gradient without values cannot arrive.
+        parameter.requires_grad_(parameter.device == META)
+    length = model.inserter.piece_of(WINDOW) if model.inserter else WINDOW
+    model.begin_request(length)
+    model.begin_rows(np.zeros(1, dtype=np.uint64))
+    tokens = torch.zeros(1, length, dtype=torch.int64, device=META)
+    found: dict[str, Count] = {}
+    # The first pass computes cosines, which later passes read from a cache.
+    for _ in range(2):
+        network.zero_grad()
+        with counting(training=True) as found["forward"]:
+            states = network.get_decoder()(input_ids=tokens, use_cache=False).last_hidden_state
+        with counting(training=True) as found["backward"]:
+            torch.autograd.backward(states, torch.empty_like(states))
+    return found
+
+
+def measured_training(method: str) -> tuple[int, ...]:
+    """Return launches per layer of the forward and the backward pass, then the waits of both."""
+    one, two = (
+        training_passes(extended(method, layers, training=True)).values() for layers in (1, 2)
+    )
+    pairs = [*zip(one, two, strict=True)]
+    return (
+        *(more.launches - less.launches for less, more in pairs),
+        sum(more.waits - less.waits for less, more in pairs),
+    )
+
+
 def table() -> str:
-    """Return the Markdown table of all methods; methods with equal counts share a row."""
+    """Return the Markdown table of all methods for inference."""
+    head = "| methods | forward | prefill | decode | waits | waits per pass |"
+    return _grouped(head, METHODS.names(), measured, numbers=4)
+
+
+def training_table() -> str:
+    """Return the Markdown table of all methods that can be trained."""
+    methods = [name for name in METHODS.names() if trainable(name)]
+    return _grouped(
+        "| methods | forward | backward | waits |", methods, measured_training, numbers=3
+    )
+
+
+def _grouped(
+    head: str, names: Iterable[str], measure: Callable[[str], tuple[int, ...]], *, numbers: int
+) -> str:
+    """Return a table of counts, of which the last column lists those after `numbers`.
+
+    Methods with equal counts share a row.
+    """
     rows: dict[tuple[int, ...], list[str]] = {}
-    for method in METHODS.names():
-        rows.setdefault(measured(method), []).append(method)
-    lines = [
-        "| methods | forward | prefill | decode | waits | waits per pass |",
-        "|---|--:|--:|--:|--:|---|",
-    ]
+    for name in names:
+        rows.setdefault(measure(name), []).append(name)
+    rest = head.count("|") - 2 - numbers
+    lines = [head, f"|---|{'--:|' * numbers}{'---|' * rest}"]
     for counts, methods in sorted(rows.items()):
-        launches = " | ".join(f"{number:,}" for number in counts[:4])
-        lines.append(f"| {', '.join(methods)} | {launches} | {', '.join(map(str, counts[4:]))} |")
+        cells = [f"{number:,}" for number in counts[:numbers]]
+        cells += [", ".join(map(str, counts[numbers:]))] * rest
+        lines.append(f"| {', '.join(methods)} | {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+TABLES: dict[str, Callable[[], str]] = {"launches": table, "training launches": training_table}
+"""The tables of the page, by the name in the comments around them."""
+
+
+def marks(name: str) -> tuple[str, str]:
+    """Return the comments before and after a table of the page."""
+    return f"<!-- {name}: start -->", f"<!-- {name}: end -->"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--write", action="store_true", help="replace the table in docs/gpus.md")
-    found = table()
-    if parser.parse_args().write:
-        text = PAGE.read_text(encoding="utf-8")
-        before, rest = text.split(START)
-        after = rest.split(END)[1]
-        PAGE.write_text(f"{before}{START}\n{found}\n{END}{after}", encoding="utf-8")
-    print(found)
+    parser.add_argument("--write", action="store_true", help="replace the tables in docs/gpus.md")
+    write = parser.parse_args().write
+    for name, make in TABLES.items():
+        found = make()
+        if write:
+            start, end = marks(name)
+            text = PAGE.read_text(encoding="utf-8")
+            before, rest = text.split(start)
+            after = rest.split(end)[1]
+            PAGE.write_text(f"{before}{start}\n{found}\n{end}{after}", encoding="utf-8")
+        print(f"{name}\n\n{found}\n")
 
 
 if __name__ == "__main__":
