@@ -43,6 +43,9 @@ from dashboards.sections import expectations as expected_section
 from dashboards.writing import write_whole
 
 _PAGE = Path(__file__).parent / "page"
+_SCRIPTS = ("address.js", "report.js", "curves.js", "tables.js")
+_VENDORED = ("vega.min.js", "vega-lite.min.js", "vega-interpreter.js")
+"""Scripts of `page/vendor`, in the order in which they must run."""
 _OF_A_BASE_MODEL: tuple[tuple[str, str, Callable[[Contents], str]], ...] = (
     ("glance", "At a glance", glance.section),
     ("pairs", pairs.TITLE, pairs.section),
@@ -144,7 +147,8 @@ def render(
         f"{header.section(contents, expected)}\n"
         f'<div class="bar"><nav aria-label="sections">{links}</nav>{_picker(contents)}</div>\n'
         f'{sections}\n</main>\n<div id="tooltip" role="status" hidden></div>\n'
-        f"<script>\n{_asset('report.js')}{_asset('tables.js')}</script>\n</body>\n</html>\n"
+        f"{_vendored() if 'line-panel' in sections and not on_paper else ''}"
+        f"<script>\n{''.join(map(_asset, _SCRIPTS))}</script>\n</body>\n</html>\n"
     )
 
 
@@ -192,12 +196,20 @@ def _picker(contents: Contents) -> str:
     return (
         '<label class="picker" hidden>highlight <select id="picker">'
         f'<option value="">all methods</option>{options}</select></label>'
+        '<span id="chosen" role="group" aria-label="highlighted methods"></span>'
     )
 
 
 def _option(one: Variant) -> str:
-    value = f"{one.method} {str(one.frozen).lower()}"
-    return f'<option value="{escape(value)}">{escape(one.label)}</option>'
+    return f'<option value="{escape(one.label)}">{escape(one.label)}</option>'
+
+
+def _vendored() -> str:
+    """Return the scripts that draw interactive charts. `curves.js` runs them on demand."""
+    return "".join(
+        f'<script type="text/plain" data-vendored>\n{_asset(f"vendor/{name}")}</script>\n'
+        for name in _VENDORED
+    )
 
 
 def _asset(name: str) -> str:

@@ -6,7 +6,8 @@ there, and a small cross shows the mean over the finished seeds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dashboards.charts import scales
@@ -78,7 +79,24 @@ def line_panel_svg(
     x, x_ticks = axes.x_scale(axes.xs, LEFT + 8, WIDTH - RIGHT - 8)
     y, y_ticks = make_y(ys, base, top)
     parts = [
-        opening(f"{axes.title}: {name}", WIDTH, base + BOTTOM, "line-panel"),
+        opening(
+            f"{axes.title}: {name}",
+            WIDTH,
+            base + BOTTOM,
+            "line-panel",
+            value_data(
+                axes=json.dumps(
+                    {
+                        "x": axes.x_name,
+                        "y": axes.y_name,
+                        "log_x": x.logarithmic,
+                        "log_y": y.logarithmic,
+                        "landmarks": axes.landmarks,
+                        "levels": axes.levels,
+                    }
+                )
+            ),
+        ),
         text(name, 0, 13, "panel-title"),
         *_legend([*lines, *behind], looks),
         *_grid(axes, x, y, x_ticks, y_ticks, top, base),
@@ -152,13 +170,19 @@ def _line(axes: Axes, line: Line, look: Look, x: scales.Scale, y: scales.Scale) 
     for run in line.runs:
         path = "L".join(f"{x(point.x):g} {y(point.value):g}" for point in run)
         parts.append(f'<path class="stroke" d="M{path}"/>')
-    for point in line.points:
+    for number, point in _numbered(line):
         if axes.marks and point.lowest < point.highest:
             ends = f"M{x(point.x):g} {y(point.lowest):g}V{y(point.highest):g}"
             parts.append(f'<path class="range" d="{ends}"/>')
         shape = f'mark" d="{SHAPES[look.shape]}' if axes.marks else f'spot" d="{SPOT}'
         at = f"translate({x(point.x):g} {y(point.value):g})"
-        facts = value_data(x=point.x, value=point.value, lowest=point.lowest, highest=point.highest)
+        facts = value_data(
+            x=point.x,
+            value=point.value,
+            lowest=point.lowest,
+            highest=point.highest,
+            run=number or None,
+        )
         parts.append(
             f'<path class="{shape}" transform="{at}" {whose} {facts}'
             f" {tooltip(_sentence(axes, line, point))}/>"
@@ -179,11 +203,24 @@ def _line(axes: Axes, line: Line, look: Look, x: scales.Scale, y: scales.Scale) 
     return [*parts, "</g>"]
 
 
+def _numbered(line: Line) -> Iterator[tuple[int, Point]]:
+    """Yield each point with the number of its run: a line joins the points of one run."""
+    for number, run in enumerate(line.runs):
+        for point in run:
+            yield number, point
+
+
 def _sentence(axes: Axes, line: Line, point: Point) -> str:
     seeds = f"{point.num_seeds} {axes.counted}{'s'[: point.num_seeds != 1]}"
     between = (
         f", {formats.score(point.lowest)} to {formats.score(point.highest)}"
-        if point.lowest < point.highest
+        if point.lowest < point.highest and (point.lowest, point.highest) != point.interval
         else ""
     )
-    return f"{line.label} at {point.x:,}: {formats.score(point.value)} ({seeds}{between})"
+    interval = ""
+    if point.interval:
+        low, high = map(formats.score, point.interval)
+        interval = f", 95 % interval {low} to {high}"
+    prompts = f"; {point.num_prompts:,} documents or prompts per seed" if point.num_prompts else ""
+    value = formats.score(point.value)
+    return f"{line.label} at {point.x:,}: {value}{interval} ({seeds}{between}{prompts})"

@@ -18,6 +18,10 @@ class Point:
     lowest: float
     highest: float
     num_seeds: int
+    interval: tuple[float, float] | None = None
+    """95 % interval of the mean, if known."""
+    num_prompts: int | None = None
+    """Number of documents or independent prompts in one seed, if known."""
 
 
 @dataclass(frozen=True)

@@ -74,10 +74,17 @@ def text(words: str, x: float, y: float, kind: str = "", room: float | None = No
     return f'<text class="{kind}" x="{x:g}" y="{y:g}"{squeezed}>{escape(words)}</text>'
 
 
-def opening(title: str, width: float, height: float, kind: str) -> str:
-    """Return the opening `<svg>` tag. The page's SVG button names the saved file after `title`."""
+def opening(title: str, width: float, height: float, kind: str, facts: str = "") -> str:
+    """Return the opening `<svg>` tag. The page's SVG button names the saved file after `title`.
+
+    Args:
+      title: name of the chart.
+      width, height: size in pixels.
+      kind: CSS class.
+      facts: data attributes from `value_data`.
+    """
     return (
         f'<svg class="chart {kind}" viewBox="0 0 {width:g} {height:g}" width="{width:g}"'
         f' height="{height:g}" style="--width: {width:g}px" role="img" aria-label="{escape(title)}"'
-        f' data-chart="{escape(title)}">'
+        f' data-chart="{escape(title)}"{facts and f" {facts}"}>'
     )

@@ -1,31 +1,55 @@
-(() => {
+const page = (() => {
   "use strict";
   const all = (selector, root = document) => root.querySelectorAll(selector);
   const picker = document.getElementById("picker");
   const tooltip = document.getElementById("tooltip");
   for (const part of all(".tools, .picker, .two")) part.hidden = false;
 
-  // Highlight one method in all pictures: the one under the pointer, else the one in the picker.
-  const key = (part) => `${part.dataset.method} ${part.dataset.frozen}`;
-  let lit = "";
-  const light = (method) => {
-    if (method === lit) return;
-    lit = method;
-    for (const part of all(".series, .key, .dot, .depth-grid > g, .scatter > g")) {
-      part.classList.toggle("dim", method !== "" && key(part) !== method);
+  // Highlight methods in all pictures: the chosen ones, and the one under the pointer.
+  const key = (part) => part.dataset.method + (part.dataset.frozen === "true" ? "" : " tuned");
+  const known = new Set([...picker.options].map((option) => option.value));
+  const chosen = new Set(address.values("lit").filter((method) => method && known.has(method)));
+  const chips = document.getElementById("chosen");
+  const followers = [];
+  let lit = new Set();
+  const light = (pointed) => {
+    const methods = new Set(pointed ? [...chosen, pointed] : chosen);
+    if (methods.size === lit.size && [...methods].every((method) => lit.has(method))) return;
+    lit = methods;
+    for (const part of all(".series, .key:not(button), .dot, .depth-grid > g, .scatter > g")) {
+      part.classList.toggle("dim", lit.size > 0 && !lit.has(key(part)));
     }
-    for (const row of all(".row, tr[data-method]")) row.classList.toggle("lit", key(row) === method);
+    for (const row of all(".row, tr[data-method]")) row.classList.toggle("lit", lit.has(key(row)));
+    for (const follow of followers) follow(lit);
+  };
+  const show = () => {
+    picker.value = chosen.size === 0 ? "" : [...chosen].at(-1);
+    chips.replaceChildren(...[...chosen].map((method) => {
+      const chip = document.createElement("button");
+      chip.type = "button";
+      chip.textContent = `${method} \u00d7`;
+      chip.setAttribute("aria-label", `stop highlighting ${method}`);
+      chip.addEventListener("click", () => toggle(method));
+      return chip;
+    }));
+    for (const button of all("button.key")) button.setAttribute("aria-pressed", chosen.has(key(button)));
+    light("");
+  };
+  const toggle = (method) => {
+    if (!chosen.delete(method)) chosen.add(method);
+    address.keep("lit", chosen);
+    show();
   };
   const pointed = (event) => {
     const target = event.target instanceof Element ? event.target : null;
     const part = target?.closest("[data-method]");
-    light(part ? key(part) : picker.value);
-    tell(target?.closest("[data-tooltip]"), event);
+    light(part ? key(part) : "");
+    tell(target?.closest("[data-tooltip]")?.dataset.tooltip, event);
   };
-  const tell = (mark, event) => {
-    tooltip.hidden = !mark;
-    if (!mark) return;
-    tooltip.textContent = mark.dataset.tooltip;
+  const tell = (sentence, event) => {
+    tooltip.hidden = !sentence;
+    if (!sentence) return;
+    tooltip.textContent = sentence;
     const box = tooltip.getBoundingClientRect();
     const right = Math.max(4, Math.min(event.clientX + 14, innerWidth - box.width - 8));
     const above = event.clientY - box.height - 12;
@@ -33,9 +57,18 @@
     tooltip.style.top = `${above < 4 ? event.clientY + 18 : above}px`;
   };
   document.addEventListener("pointerover", pointed);
-  document.addEventListener("pointerleave", () => { light(picker.value); tooltip.hidden = true; });
+  document.addEventListener("pointerleave", () => { light(""); tooltip.hidden = true; });
   document.addEventListener("scroll", () => { tooltip.hidden = true; }, { passive: true });
-  picker.addEventListener("change", () => light(picker.value));
+  picker.addEventListener("change", () => {
+    if (!picker.value) chosen.clear();
+    else chosen.add(picker.value);
+    address.keep("lit", chosen);
+    show();
+  });
+  document.addEventListener("click", (event) => {
+    const name = event.target instanceof Element ? event.target.closest(".key, .row .name") : null;
+    if (name) toggle(key(name.closest("[data-method]")));
+  });
 
   // Compare the two methods that the reader picked. The address keeps the choice.
   const turned = (text) =>
@@ -44,8 +77,8 @@
   for (const two of all(".two")) {
     const { methods, columns, pairs } = JSON.parse(two.querySelector("script").textContent);
     const [first, second] = all("select", two);
-    const address = `${two.closest("section").id}:`;
-    const show = () => {
+    const { id } = two.closest("section");
+    const compare = () => {
       const [one, other] = [first, second].map((list) => methods.indexOf(list.value));
       const found = pairs[`${Math.min(one, other)} ${Math.max(one, other)}`] ?? [];
       const rows = found.map(([column, value, against, difference, low, high, p, verdict]) => {
@@ -66,17 +99,14 @@
         }
       }
     };
-    const [, , chosen] = decodeURIComponent(location.hash).match(/^#([^:]*:)(.*)$/) ?? [];
-    if (chosen && decodeURIComponent(location.hash).startsWith(`#${address}`)) {
-      const names = chosen.split(" - ");
-      if (names.every((name) => methods.includes(name))) [first.value, second.value] = names;
-      two.closest("section").scrollIntoView();
-    }
+    const names = address.values(id);
+    if (names.length === 2 && names.every((name) => methods.includes(name))) [first.value, second.value] = names;
     two.addEventListener("change", () => {
-      history.replaceState(null, "", `#${address}${encodeURIComponent(`${first.value} - ${second.value}`)}`);
-      show();
+      address.keep("at", [id]);
+      address.keep(id, [first.value, second.value]);
+      compare();
     });
-    show();
+    compare();
   }
 
   // Save the figure's table as CSV with unrounded numbers, or its pictures as one SVG.
@@ -128,4 +158,6 @@
       save(`${name}.svg`, svg([...all(".chart", figure)]), "image/svg+xml");
     }
   });
+  show();
+  return { all, key, show, light, tell, lit: () => lit, follow: (follower) => followers.push(follower) };
 })();

@@ -72,7 +72,7 @@ def _figure(contents: Contents, title: str, counted: str, rows: list[Row]) -> st
         counted=counted,
     )
     own = counted == "seed" and all(row["num_planned"] == 1 for row in rows)
-    lines = lines_of(_with_intervals(contents, rows) if own else rows, "eval_length", "value")
+    lines = lines_of(_with_intervals(contents, rows, own), "eval_length", "value")
     pictures = family_panels(contents, axes, lines)
     over = "Mean over seeds; whiskers go from the lowest to the highest seed."
     if own:
@@ -85,14 +85,23 @@ def _figure(contents: Contents, title: str, counted: str, rows: list[Row]) -> st
     return figure(title, caption, pictures, table)
 
 
-def _with_intervals(contents: Contents, rows: list[Row]) -> list[Row]:
-    """Return the rows with `lowest` and `highest` set to the mean's 95 % interval, if known."""
+def _with_intervals(contents: Contents, rows: list[Row], own: bool) -> list[Row]:
+    """Add the columns `interval` (95 %) and `num_prompts` of each mean, if known.
+
+    Args:
+      contents: rows of one base model.
+      rows: rows of one figure.
+      own: True to draw the interval as whiskers, in the columns `lowest` and `highest`.
+    """
     axes = ("method", "frozen", "benchmark", "task", "eval_length")
     known = {tuple(row[name] for name in axes): row for row in contents.intervals}
     found = []
     for row in rows:
-        cell = known.get(tuple(row[name] for name in axes))
-        if cell and cell["ci_low"] is not None and cell["ci_high"] is not None:
-            row = {**row, "lowest": cell["ci_low"], "highest": cell["ci_high"]}
+        cell = known.get(tuple(row.get(name) for name in axes))
+        if cell:
+            row = {**row, "num_prompts": cell["num_documents"]}
+            if cell["ci_low"] is not None and cell["ci_high"] is not None:
+                row["interval"] = low, high = (cell["ci_low"], cell["ci_high"])
+                row |= {"lowest": low, "highest": high} if own else {}
         found.append(row)
     return found

@@ -39,6 +39,8 @@ def lines_of(rows: Sequence[Row], x: str, value: str) -> dict[Variant, Line]:
                 row["lowest"] if "lowest" in row else row[value],
                 row["highest"] if "highest" in row else row[value],
                 row["num_seeds"],
+                row.get("interval"),
+                row.get("num_prompts"),
             )
             for row in mine
             if row[value] is not None

@@ -432,7 +432,7 @@ def test_two_methods_are_compared_on_every_benchmark_and_length(
     assert {(row[0], row[1], row[4], row[6]) for row in shown} == rows
     address = opened.page.url
     assert address.endswith(
-        f"#pairs:{first.replace(' ', '%20')}%20-%20{second.replace(' ', '%20')}"
+        f"#at=pairs&pairs={first.replace(' ', '+')}&pairs={second.replace(' ', '+')}"
     )
     opened.page.reload()
     assert [lists.nth(0).input_value(), lists.nth(1).input_value()] == [first, second]

@@ -1,0 +1,193 @@
+"""Interactive curves show the panels' values, zoom, and keep the choice in the address.
+
+Strategy: open the report of a real catalog in a headless Chromium, use one figure as a reader does,
+and read data, axes and opacities back from Vega's view.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from catalog.build import build_catalog
+from dashboards.report import report_page, write_report
+from tests.support.accessibility import faults
+from tests.support.catalogs.sample_store import STUDY, sample_store
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+pytestmark = [pytest.mark.slow, pytest.mark.browser]
+
+FIGURE = '[data-figure="perplexity: stdlib"]'
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("built")
+    catalog = build_catalog(sample_store(tmp_path_factory.getbasetemp()), folder / "catalog.duckdb")
+    assert 'type="text/plain"' not in report_page(catalog, STUDY, on_paper=True)
+    return write_report(catalog, STUDY, folder / "report.html")
+
+
+@pytest.fixture(scope="module")
+def browser(chromium: str) -> Iterator[Browser]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=chromium,
+            args=["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-sync"],
+        )
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser: Browser, report: Path) -> Iterator[Page]:
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("console", lambda message: errors.append(message.text))
+    page.goto(report.as_uri())
+    yield page
+    page.close()
+    assert errors == []  # an expression that needs eval would be refused by the page's policy
+
+
+def opened(page: Page) -> None:
+    """Open the chart and wait until it is drawn."""
+    page.click(f"{FIGURE} .open")
+    drawn(page)
+
+
+def drawn(page: Page) -> None:
+    page.wait_for_function(f"document.querySelector('{FIGURE}').view !== undefined")
+
+
+def asked(page: Page, expression: str) -> Any:
+    """Evaluate an expression with Vega's `view` of the figure."""
+    return page.evaluate(f"(() => {{ const view = document.querySelector('{FIGURE}').view;"
+                         f" return {expression}; }})()")  # fmt: skip
+
+
+def domains(page: Page) -> tuple[list[float], list[float]]:
+    return asked(page, "view.scale('x').domain()"), asked(page, "view.scale('y').domain()")
+
+
+def bright(page: Page) -> set[str]:
+    """Return the methods whose lines in the chart are not dimmed."""
+    script = """all => all.filter(mark => +getComputedStyle(mark).opacity > 0.5)
+        .map(mark => mark.__data__.datum.method)"""
+    return set(page.eval_on_selector_all(f"{FIGURE} .mark-symbol path", script))
+
+
+def test_the_chart_has_every_mark_of_the_panels(page: Page) -> None:
+    panels = page.eval_on_selector_all(
+        f"{FIGURE} .panels [data-value]",
+        "all => all.map(m => [m.dataset.method + (m.dataset.frozen === 'true' ? '' : ' tuned'),"
+        " +m.dataset.x, +m.dataset.value])",
+    )
+    assert not page.evaluate("'vegaLite' in window")  # loads on demand
+    opened(page)
+    rows = asked(page, "view.data('source_0').map(row => [row.method, row.x, row.y])")
+    assert sorted(map(tuple, rows)) == sorted(set(map(tuple, panels))) != []
+    assert not page.is_visible(f"{FIGURE} .panels")
+    page.click(f"{FIGURE} .open")
+    assert page.is_visible(f"{FIGURE} .panels")
+    assert not page.is_visible(f"{FIGURE} .drawing")
+
+
+def test_buttons_and_the_wheel_with_control_zoom_and_drags_move(page: Page) -> None:
+    opened(page)
+    whole = domains(page)
+    page.click(f"{FIGURE} >> text=Zoom in")
+    x, y = domains(page)
+    assert whole[0][0] < x[0] < x[1] < whole[0][1]
+    assert whole[1][0] < y[0] < y[1] < whole[1][1]
+    page.click(f"{FIGURE} >> text=Show all")
+    assert domains(page) == whole
+    box = page.locator(f"{FIGURE} .drawing").bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.mouse.wheel(0, -200)
+    assert domains(page) == whole  # the plain wheel scrolls the page
+    page.evaluate(f"document.querySelector('{FIGURE}').scrollIntoView()")
+    box = page.locator(f"{FIGURE} .drawing").bounding_box()
+    assert box is not None
+    middle = (box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.mouse.move(*middle)
+    page.keyboard.down("Control")
+    page.mouse.wheel(0, -200)
+    page.keyboard.up("Control")
+    page.wait_for_function(
+        f"document.querySelector('{FIGURE}').view.scale('x').domain()[0] > {whole[0][0]}"
+    )
+    zoomed = domains(page)
+    page.mouse.down()
+    page.mouse.move(middle[0] + 80, middle[1])
+    page.mouse.up()
+    moved = domains(page)
+    assert moved[0][0] < zoomed[0][0]
+    assert moved[0][1] < zoomed[0][1]
+
+
+def test_several_methods_are_highlighted_and_kept_in_the_address(page: Page) -> None:
+    opened(page)
+    everything = bright(page)
+    methods = ["pi tuned", "yarn"]
+    assert set(methods) < everything
+    for method in methods:
+        page.click(f'{FIGURE} button.key >> text="{method}"')
+    page.hover("h1")
+    assert bright(page) == set(methods)
+    assert "lit=pi+tuned&lit=yarn" in page.url
+    page.reload()
+    drawn(page)
+    assert bright(page) == set(methods)
+    assert page.locator("#chosen button").all_inner_texts() == ["pi tuned \u00d7", "yarn \u00d7"]
+    dimmed = page.eval_on_selector_all(
+        ".series.dim", "all => all.map(s => s.dataset.method + s.dataset.frozen)"
+    )
+    assert {"pitrue", "yarnfalse"} <= set(dimmed)
+    assert {"pifalse", "yarntrue"}.isdisjoint(dimmed)
+    page.click(f'{FIGURE} button.key >> text="yarn"')
+    page.click("#chosen button")
+    assert bright(page) == everything
+    assert "lit" not in page.url
+
+
+def test_links_to_sections_keep_the_choice(page: Page) -> None:
+    page.select_option("#picker", "yarn")
+    page.click('nav a[href="#cost"]')
+    page.wait_for_function("location.hash.includes('at=cost')")
+    assert page.url.endswith("#lit=yarn&at=cost")
+    page.reload()
+    top = page.evaluate("document.getElementById('cost').getBoundingClientRect().top")
+    assert 0 <= top < 900
+
+
+def test_a_mark_shows_value_interval_seeds_and_prompts(page: Page) -> None:
+    opened(page)
+    page.locator(f"{FIGURE} .mark-symbol path").last.hover()
+    shown = page.inner_text("#tooltip")
+    assert re.fullmatch(
+        r"[\w ]+ at [\d,]+: [\d.]+, 95 % interval -?[\d.]+ to [\d.]+ \(3 seeds, [\d.]+ to [\d.]+;"
+        r" \d+ documents or prompts per seed\)",
+        shown,
+    ), shown
+
+
+def test_the_chart_has_no_serious_fault_and_print_shows_the_panels(page: Page) -> None:
+    opened(page)
+    page.click(f'{FIGURE} button.key >> text="yarn"')
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        assert faults(page) == [], scheme
+    page.emulate_media(media="print")
+    assert page.is_visible(f"{FIGURE} .panels")
+    assert not page.is_visible(f"{FIGURE} .drawing")
