@@ -145,13 +145,15 @@
     chart.className = "drawing";
     chart.setAttribute("role", "img");
     chart.setAttribute("aria-label", `${figure.dataset.figure}, all methods; the table below has the values`);
+    const drawing = chart.appendChild(document.createElement("div"));
+    drawing.setAttribute("aria-hidden", "true"); // instead of a role for each of the marks
     const tools = document.createElement("div");
     tools.className = "tools";
     box.prepend(legendOf(figure));
     box.append(tools);
     figure.querySelector(".panels").after(box);
     const parsed = vega.parse(vegaLite.compile(spec).spec, null, { ast: true });
-    const view = new vega.View(parsed, { expr: vegaInterpreter.expressionInterpreter, renderer: "svg", container: chart });
+    const view = new vega.View(parsed, { expr: vegaInterpreter.expressionInterpreter, renderer: "svg", container: drawing });
     view.tooltip((_, event, item, value) => tell(value, event));
     view.addEventListener("pointermove", (_, item) => light(item?.datum?.method ?? ""));
     const axes = JSON.parse(figure.querySelector(".line-panel").dataset.axes);

@@ -16,7 +16,7 @@ const page = (() => {
     const methods = new Set(pointed ? [...chosen, pointed] : chosen);
     if (methods.size === lit.size && [...methods].every((method) => lit.has(method))) return;
     lit = methods;
-    for (const part of all(".series, .key:not(button), .dot, .depth-grid > g, .scatter > g")) {
+    for (const part of all(".series, svg .key, .dot, .depth-grid > g, .scatter > g")) {
       part.classList.toggle("dim", lit.size > 0 && !lit.has(key(part)));
     }
     for (const row of all(".row, tr[data-method]")) row.classList.toggle("lit", lit.has(key(row)));
