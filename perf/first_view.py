@@ -5,6 +5,11 @@ seconds since the previous stage and the CPU seconds of the server. A view is co
 first chart has drawn marks. On a machine with other load the CPU seconds are more stable.
 
     python perf/first_view.py --catalog lce-home/catalog.duckdb [--rounds 3]
+
+With --report it measures a report instead: first paint, and the time from a click to the next frame
+for opening the interactive chart of the first figure with curves, highlighting and zooming.
+
+    python perf/first_view.py --report lce-home/reports/toy.html [--rounds 3]
 """
 
 from __future__ import annotations
@@ -34,9 +39,13 @@ Cost = tuple[float, float]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--catalog", type=Path, required=True)
+    parser.add_argument("--catalog", type=Path)
+    parser.add_argument("--report", type=Path)
     parser.add_argument("--rounds", type=int, default=3, help="number of server starts")
     options = parser.parse_args()
+    if options.report:
+        of_report(options.report, options.rounds)
+        return
     rounds = [measured(options.catalog) for _ in range(options.rounds)]
     print("| until | median s | least s | server's CPU s | limit |\n|---|--:|--:|--:|--:|")
     for name in rounds[0]:
@@ -46,10 +55,52 @@ def main() -> None:
             f"| {name} | {statistics.median(clock):.2f} | {min(clock):.2f}"
             f" | {statistics.median(cpu):.2f} | {limit} |"
         )
-    where = environment()
-    load = " ".join(f"{value:.1f}" for value in psutil.getloadavg())
     print(f"\n{options.rounds} rounds, {options.catalog.stat().st_size / 1e6:.1f} MB of catalog")
-    print(f"{where['cpu']}, {where['cpu_count']} cores, load {load}, {where['git']}")
+    print(where())
+
+
+_CLICK = """selector => new Promise(done => {
+    const begun = performance.now();
+    document.querySelector(selector).click();
+    requestAnimationFrame(() => setTimeout(() => done(performance.now() - begun)));
+})"""
+"""Clicks, and returns the milliseconds until the next frame was painted."""
+_PAINT = "performance.getEntriesByName('first-contentful-paint')[0].startTime"
+
+
+def of_report(report: Path, rounds: int) -> None:
+    """Print the milliseconds until a report's first paint, and from clicks to the next frame."""
+    found: dict[str, list[float]] = {}
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
+        )
+        for _ in range(rounds):
+            page = browser.new_page(viewport={"width": 1280, "height": 900})
+            page.goto(report.resolve().as_uri())
+            found.setdefault("first paint", []).append(page.evaluate(_PAINT))
+            page.evaluate("document.querySelector('figure:has(.open)').id = 'measured'")
+            for name, selector in (
+                ("open the chart", "#measured .open"),
+                ("highlight a method", "#measured button.key"),
+                ("zoom", "#measured .curves .tools button"),
+            ):
+                found.setdefault(name, []).append(page.evaluate(_CLICK, selector))
+                page.wait_for_function("document.getElementById('measured').view")
+            page.close()
+        browser.close()
+    print("| until | median ms | most ms |\n|---|--:|--:|")
+    for name, times in found.items():
+        print(f"| {name} | {statistics.median(times):.0f} | {max(times):.0f} |")
+    print(f"\n{rounds} rounds, {report.stat().st_size / 1e6:.2f} MB")
+    print(where())
+
+
+def where() -> str:
+    """Return the machine, its load and the commit."""
+    known = environment()
+    load = " ".join(f"{value:.1f}" for value in psutil.getloadavg())
+    return f"{known['cpu']}, {known['cpu_count']} cores, load {load}, {known['git']}"
 
 
 def measured(catalog: Path) -> dict[str, Cost]:

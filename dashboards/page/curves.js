@@ -125,6 +125,7 @@
       const entry = legend.appendChild(document.createElement("button"));
       entry.type = "button";
       entry.className = one.getAttribute("class");
+      entry.classList.remove("dim");
       entry.style.cssText = one.style.cssText;
       Object.assign(entry.dataset, one.dataset);
       const shape = one.querySelector(".mark").getAttribute("d");

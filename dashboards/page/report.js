@@ -59,7 +59,15 @@ const page = (() => {
   document.addEventListener("pointerover", pointed);
   document.addEventListener("pointerleave", () => { light(""); tooltip.hidden = true; });
   document.addEventListener("scroll", () => { tooltip.hidden = true; }, { passive: true });
+  // Typing a name passes through other options: they do not stay highlighted.
+  let typed = null;
+  picker.addEventListener("keydown", () => { typed ??= ""; });
+  for (const kind of ["pointerdown", "blur"]) picker.addEventListener(kind, () => { typed = null; });
   picker.addEventListener("change", () => {
+    if (typed !== null) {
+      chosen.delete(typed);
+      typed = chosen.has(picker.value) ? "" : picker.value;
+    }
     if (!picker.value) chosen.clear();
     else chosen.add(picker.value);
     address.keep("lit", chosen);
