@@ -36,6 +36,8 @@ class MlflowPages:
     experiment_id: str
     runs: Mapping[str, str]
     """MLflow's run ids; `run_key` returns their keys."""
+    team: str | None = None
+    """URL of the team's server that shows the study; None if the store's own database does."""
 
     @property
     def methods(self) -> str:
@@ -74,7 +76,7 @@ def pages_of(home: Path, study: str) -> MlflowPages | None:
     """
     noted = _noted(home).get(study)
     try:
-        return None if noted is None else MlflowPages(server(home), **noted)
+        return None if noted is None else MlflowPages(noted.get("team") or server(home), **noted)
     except TypeError:  # written by another version
         return None
 
@@ -84,12 +86,21 @@ def studies_with_pages(home: Path) -> list[str]:
     return sorted(_noted(home))
 
 
-def note_pages(home: Path, study: str, experiment_id: str, runs: Mapping[str, str]) -> None:
+def note_pages(
+    home: Path, study: str, experiment_id: str, runs: Mapping[str, str], team: str | None = None
+) -> None:
     """Write a study's experiment and run ids to `mlflow/pages.json`; keep those of other studies.
 
     The file is not locked: only one process at a time may call this.
+
+    Args:
+      home: the store's folder.
+      study: name of the study.
+      experiment_id: MLflow's id of the study's experiment.
+      runs: MLflow's run ids, by `run_key`.
+      team: URL of the team's server with these runs; None for the store's own database.
     """
-    pages = asdict(MlflowPages("", study, experiment_id, dict(sorted(runs.items()))))
+    pages = asdict(MlflowPages("", study, experiment_id, dict(sorted(runs.items())), team))
     del pages["server"]
     note_path(home).parent.mkdir(parents=True, exist_ok=True)
     # Imported here, because readers such as the dashboard's first view do not need records.

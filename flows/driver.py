@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from flows.run_context import RunContext
 from flows.runs.scheduling import RunSummary, Scheduler, Stop, Submit
+from flows.settings import mlflow_server
 from lce_core.errors import StudyIncompleteError
 from lce_core.store.failures import disk_full
 from tasks.fresh_catalog import catalog_kept_fresh
@@ -58,7 +59,7 @@ def drive(
     with ExitStack() as stack:
         for work in run.works if tracks_training else ():
             if work.trains:
-                stack.enter_context(shown_live(home, work.wanted.study.study))
+                stack.enter_context(shown_live(home, work.wanted.study.study, mlflow_server(home)))
         if units:
             stack.enter_context(catalog_kept_fresh(home))
         pool = stack.enter_context(run.pool)

@@ -19,6 +19,7 @@ from flows.run_context import RunContext
 from flows.runs.run_progress import RunProgress
 from flows.runs.scheduling import Stop, Submit, UnitResult
 from flows.runs.threads import in_threads
+from flows.settings import mlflow_server
 from flows.terminal import Terminal
 from flows.work import RunOptions, preflight
 from lce_core import formats
@@ -95,7 +96,7 @@ def pull_studies(
         lines.log(f"{left}; {run.tracker.computed:,} steps computed")
     else:
         for name in run.names:
-            counts = projections.record(execution.home, name)
+            counts = projections.record(execution.home, name, mlflow_server(execution.home))
             cells = ", ".join(f"{number} {status}" for status, number in sorted(counts.items()))
             lines.log(f"{name}: {run.tracker.computed} steps computed; cells: {cells}")
     require_complete(run, summary)

@@ -10,9 +10,11 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
+from catalog.mlflow_pages import DEFAULT_SERVER, server
 from lce_core.errors import SpecError, did_you_mean
 from lce_core.execution import LOCAL, Execution
 from lce_core.hub import is_address
@@ -25,6 +27,7 @@ from tasks.engines import machines_for
 from tasks.machines import Machines
 
 DATA_FOLDER = "--data-folder"
+LCE_MLFLOW_URI = "LCE_MLFLOW_URI"
 STUDIES = Path(__file__).parent / "studies"
 BROWSER = "LCE_CHROMIUM"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
@@ -37,6 +40,47 @@ a process with its own copy of torch (0.5 GB)."""
 def home() -> Path:
     """Return the store's folder: $LCE_HOME, or ./lce-home."""
     return Path(os.environ.get("LCE_HOME", "lce-home")).absolute()
+
+
+def mlflow_server(home: Path) -> str | None:
+    """Return the URL of the team's MLflow server: $LCE_MLFLOW_URI, or $MLFLOW_TRACKING_URI.
+
+    Return None, which stands for the store's own database, if neither is set. $MLFLOW_TRACKING_URI
+    counts only if it is an HTTP address other than that of the server that `lce up` starts.
+
+    Raises:
+      SpecError: if the URL is not an HTTP address, or contains a user name or password.
+    """
+    name = LCE_MLFLOW_URI if os.environ.get(LCE_MLFLOW_URI) else "MLFLOW_TRACKING_URI"
+    given = os.environ.get(name, "").rstrip("/")
+    parts = urlsplit(given)
+    is_http = parts.scheme in ("http", "https") and bool(parts.hostname)
+    if name != LCE_MLFLOW_URI and (not is_http or given in (DEFAULT_SERVER, server(home))):
+        return None
+    if not is_http:
+        raise SpecError(
+            name,
+            repr(given),
+            "the address of an MLflow server, such as https://mlflow.example.org",
+            f"correct {name}, or unset it to use the store's own MLflow database",
+        )
+    if parts.username or parts.password:
+        raise SpecError(
+            name,
+            "an address with a user name or password",
+            "an address without them, because records and reports show it",
+            "set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN",
+        )
+    return given
+
+
+def mlflow_environment(home: Path) -> dict[str, str]:
+    """Return the variables from which another process learns the team's server and credentials."""
+    found = mlflow_server(home)
+    if found is None:
+        return {}
+    credentials = {key: text for key, text in os.environ.items() if key.startswith("MLFLOW_")}
+    return {**credentials, LCE_MLFLOW_URI: found}
 
 
 def browser() -> Path:

@@ -12,6 +12,7 @@ from typing import Any
 
 from prefect import flow
 from prefect.logging import get_run_logger
+from prefect.runtime import flow_run
 from prefect.task_runners import ThreadPoolTaskRunner
 
 from flows.driver import drive, require_complete
@@ -22,11 +23,13 @@ from flows.runs.deployed import is_deployed
 from flows.runs.display import ArtifactDisplay, Display, TerminalDisplay
 from flows.runs.first_seed import FirstSeedDisplay
 from flows.runs.interrupts import sigterm_interrupts
+from flows.runs.publishing import publish_results
 from flows.runs.run_progress import RunProgress
 from flows.runs.submitting import through_prefect
-from flows.settings import make_execution
+from flows.settings import make_execution, mlflow_server
 from flows.terminal import Terminal
 from flows.work import RunOptions, preflight
+from lce_core.store import records
 from tasks.recording import record_study
 
 MOST_SLOTS = 256
@@ -34,9 +37,17 @@ MOST_SLOTS = 256
 this number only has to be larger than any number of slots."""
 
 
+def _run_name() -> str:
+    """Return what distinguishes a run from others of the same study: its cells and its code."""
+    parameters = flow_run.parameters
+    settings = (parameters.get(name) for name in ("study", "select", "budget"))
+    commit = records.environment()["git"]["commit"]
+    return ", ".join(filter(None, (*settings, commit and commit[:8])))
+
+
 @flow(
     name="controlled-study",
-    flow_run_name="{study}",
+    flow_run_name=_run_name,
     task_runner=ThreadPoolTaskRunner(max_workers=MOST_SLOTS),  # type: ignore[arg-type]
     persist_result=False,
 )
@@ -100,7 +111,9 @@ def _compute(run: RunContext) -> dict[str, Any]:
         if not looked.goes_on:
             break
     study = work.wanted.study.study
-    counts = record_study(str(home), study)
+    counts = record_study(str(home), study, mlflow_server(home))
+    if is_deployed():
+        publish_results(study, home)
     require_complete(run, summary)
     return {"study": study, "computed": run.tracker.computed, "cells": counts}
 

@@ -15,6 +15,7 @@ from flows.plans.plugin_changes import check_plugin_changes
 from flows.plans.pricing import prices_of
 from flows.request import Request, compile_request
 from flows.selection import require_models, require_work, select_cells
+from flows.settings import mlflow_server
 from lce_core.execution import Execution
 from lce_core.store.artifacts import Store
 from lce_core.store.failure_notes import folders_of
@@ -127,12 +128,14 @@ def preflight(
       options: which cells to compute.
 
     Raises:
-      SpecError: if a study or option is wrong, a base model was not fetched, a plug-in changed
-        without a new VERSION, or the store's file system does not support leases.
+      SpecError: if a study, an option or the MLflow server's URL is wrong, a base model was not
+        fetched, a plug-in changed without a new VERSION, or the store's file system does not
+        support leases.
       DataError: if a corpus exists but cannot be read.
       StoreError: if the disk is full, or a damaged catalog cannot be renamed.
     """
     store = Store(execution.home)
+    mlflow_server(store.home)  # raises an error before the steps, not after them
     works = [_checked(compile_request(study, execution), options, store) for study in studies]
     store.prepare()
     require_fit(store.home)

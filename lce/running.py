@@ -15,6 +15,7 @@ from flows.process_end import ProcessEnd
 from flows.run_context import RunContext, current
 from flows.runs.results import show_results
 from flows.servers.temporary_server import TemporaryServer, client_settings, temporary_server
+from flows.settings import mlflow_server
 from flows.terminal import Terminal
 from flows.work import RunOptions, Work, preflight
 from lce_core.errors import LceError, ServiceError, StudyIncompleteError
@@ -79,7 +80,7 @@ def _record(work: Work, home: Path) -> None:
     from tasks.projections import record
 
     plan = work.request.plan
-    counts = record(home, plan.study.study)
+    counts = record(home, plan.study.study, mlflow_server(home))
     if work.failed_before:
         show_results(plan, home, Terminal())
         raise StudyIncompleteError(plan.study.study, work.failed_before, 0)
@@ -203,7 +204,10 @@ def _show_next(study: str, home: Path) -> None:
     from tasks.tracking import pages_of
 
     pages = pages_of(home, study)
-    where = f"MLflow UI and Prefect UI on this machine{'; then ' + pages.methods if pages else ''}"
+    where = "MLflow UI and Prefect UI on this machine"
+    if pages:
+        charts = f"{'MLflow' if pages.team else 'then'} {pages.methods}"
+        where = f"{'Prefect UI' if pages.team else where}; {charts}"
     command = sys.argv[0] if Path(sys.argv[0]).name == "lce" else "lce"
     with contextlib.suppress(ValueError):
         command = str(Path(command).relative_to(Path.cwd()))

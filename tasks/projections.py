@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from catalog.build import build_catalog, refresh_catalog
-from lce_core.errors import LceError
+from lce_core.errors import LceError, ServiceError
 from lce_core.store.artifacts import Store
 from tasks import tracking
 from tasks.questions import catalog_path, read
@@ -22,17 +22,27 @@ COUNTS = "SELECT status, count(*) FROM cells WHERE study = '{study}' GROUP BY AL
 
 _CONTENT_ERRORS = (ValueError, KeyError, TypeError, AttributeError)
 """Exceptions that an invalid plan or record causes: skip its study, but write the others."""
-_REJECTED = "INVALID_PARAMETER_VALUE"
-"""MLflow's error code for a rejected text or number: skip its study, but write the others."""
 
 
-def record(home: Path, study: str) -> dict[str, int]:
-    """Update catalog and MLflow from the store; return the study's number of cells by status."""
+def record(home: Path, study: str, mlflow: str | None) -> dict[str, int]:
+    """Update catalog and MLflow from the store; return the study's number of cells by status.
+
+    If a team's MLflow server does not answer, print a line and go on: the store has the results.
+
+    Args:
+      home: the store's folder.
+      study: name of the study.
+      mlflow: URL of a team's MLflow server; None means the store's own database.
+    """
     store = refresh(home)
-    if not tracking.is_current(store, study):
-        _project(store, [study])
-        # If MLflow's database was just created, write the other studies to it as well.
-        _project(store, tracking.unprojected(store))
+    if not tracking.is_current(store, study, mlflow):
+        try:
+            _project(store, [study], mlflow)
+            # If MLflow's database was just created, write the other studies to it as well. A
+            # team's server gets only the studies that run.
+            _project(store, [] if mlflow else tracking.unprojected(store), mlflow)
+        except ServiceError as error:
+            sys.stderr.write(f"lce: {error}\n")
     return dict(read(home, COUNTS.format(study=study)))
 
 
@@ -49,10 +59,18 @@ def rebuild_catalog(home: Path) -> Path:
     return build_catalog(store, catalog_path(home))
 
 
-def rebuild_mlflow(home: Path) -> list[str]:
-    """Write every study of the store to MLflow; return the names of those that could be written."""
+def rebuild_mlflow(home: Path, mlflow: str | None = None) -> list[str]:
+    """Write every study of the store to MLflow; return the names of those that could be written.
+
+    Args:
+      home: the store's folder.
+      mlflow: URL of a team's MLflow server; None means the store's own database.
+
+    Raises:
+      ServiceError: if the team's server does not answer or refuses a request.
+    """
     store = Store(home)
-    return _project(store, [plan["study"] for plan in store.studies.plans()])
+    return _project(store, [plan["study"] for plan in store.studies.plans()], mlflow)
 
 
 def restore_mlflow(home: Path) -> None:
@@ -62,7 +80,7 @@ def restore_mlflow(home: Path) -> None:
         rebuild_mlflow(home)
 
 
-def _project(store: Store, studies: Iterable[str]) -> list[str]:
+def _project(store: Store, studies: Iterable[str], mlflow: str | None) -> list[str]:
     """Write studies to MLflow and return the names of those that could be written.
 
     For a study with invalid content, print a line and continue. Other errors, such as a full disk,
@@ -71,11 +89,11 @@ def _project(store: Store, studies: Iterable[str]) -> list[str]:
     shown = []
     for study in studies:
         try:
-            tracking.project(store, study)
+            tracking.project(store, study, mlflow)
         except LceError:
             raise
         except Exception as error:
-            is_rejected = getattr(error, "error_code", "") == _REJECTED
+            is_rejected = getattr(error, "error_code", "") == tracking.REJECTED
             if not (is_rejected or isinstance(error, _CONTENT_ERRORS)):
                 raise
             what = f"{type(error).__name__}: {error}".splitlines()[0]

@@ -10,7 +10,12 @@ from prefect.cache_policies import NO_CACHE
 from tasks import projections
 
 
-@task(name="record", cache_policy=NO_CACHE, persist_result=False)
-def record_study(home: str, study: str) -> dict[str, int]:
+@task(
+    name="record",
+    task_run_name="update catalog and MLflow",
+    cache_policy=NO_CACHE,
+    persist_result=False,
+)
+def record_study(home: str, study: str, mlflow: str | None) -> dict[str, int]:
     """Update catalog and MLflow from the store; return the study's number of cells by status."""
-    return projections.record(Path(home), study)
+    return projections.record(Path(home), study, mlflow)

@@ -6,6 +6,7 @@ from typing import Any
 
 from prefect import Task, task
 from prefect.cache_policies import NO_CACHE
+from prefect.logging import get_run_logger
 
 from tasks import retries, units
 from tasks.progress_tracker import ProgressTracker
@@ -22,7 +23,12 @@ def unit_task(name: str, pool: Pool, tracker: ProgressTracker) -> UnitTask:
     """
 
     def compute(unit: dict[str, Any], slot: dict[str, Any], shared: bool) -> dict[str, Any]:
-        return units.compute(pool, tracker, unit, slot, shared)
+        logger = get_run_logger()
+        logger.info("computing %s: %s", name, _counted(len(unit["steps"]), "step"))
+        result = units.compute(pool, tracker, unit, slot, shared)
+        existing = _counted(result["existing"], "result")
+        logger.info("%s computed; %s existed", _counted(result["computed"], "step"), existing)
+        return result
 
     return task(
         name=name,
@@ -31,3 +37,7 @@ def unit_task(name: str, pool: Pool, tracker: ProgressTracker) -> UnitTask:
         persist_result=False,
         **retries.prefect_options(pool.execution.max_attempts),
     )(compute)
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s'[: number != 1]}"

@@ -50,7 +50,8 @@ os.environ.update(
     TOKENIZERS_PARALLELISM="false",
 )
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-os.environ.pop("LCE_HOME", None)
+for _name in ("LCE_HOME", "LCE_MLFLOW_URI", "MLFLOW_TRACKING_URI"):
+    os.environ.pop(_name, None)
 
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:

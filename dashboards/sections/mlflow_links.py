@@ -1,4 +1,4 @@
-"""Section: links to the study's runs in MLflow, on the machine that stores them."""
+"""Section: links to the study's runs in MLflow, on a team's server or on the store's machine."""
 
 from __future__ import annotations
 
@@ -25,9 +25,14 @@ def section(contents: Contents, pages: MlflowPages | None) -> str:
         if address is not None:
             which = f", {row['base_model']}" if several else ""
             runs.append(f"<li>{_link(address, Variant.of(row).label + which)}</li>")
+    works = (
+        f"Charts on {escape(pages.team)}"
+        if pages.team
+        else "These links work only on the machine with the study's store, while"
+        " <code>lce up</code> runs"
+    )
     return (
-        "<p>MLflow shows loss, throughput, settings and records of each run. These links work only"
-        " on the machine with the study's store, while <code>lce up</code> runs: "
+        f"<p>MLflow shows loss, throughput, settings and records of each run. {works}: "
         f"{_link(pages.methods, 'all methods, one line each')};"
         f" {_link(pages.seeds, 'seeds, grouped by method')}.</p>"
         f"<details><summary>Runs of the methods</summary><ul>{''.join(runs)}</ul></details>"

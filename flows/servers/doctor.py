@@ -24,6 +24,7 @@ from packaging.specifiers import SpecifierSet
 
 from flows.servers.daemons import Service, answers, environment, find, marked
 from flows.servers.prefect_database import prefect_damage, prefect_database
+from flows.settings import mlflow_server
 from lce_core import formats
 from lce_core.access import server_secret
 from lce_core.errors import LceError
@@ -63,6 +64,7 @@ def doctor(home: Path) -> list[Check]:
         "disk": partial(_disk, home),
         "catalog": partial(_catalog, home),
         "MLflow database": partial(_mlflow_database, home),
+        "MLflow server": partial(_mlflow_server, home),
         "Prefect database": partial(_prefect_database, home),
         "prefect settings": _prefect,
         "prefect plug-in": partial(_plugin, home),
@@ -175,6 +177,17 @@ def _mlflow_database(home: Path) -> Check:
         return _unusable("MLflow database", tracking.database(home), why, "`lce rebuild mlflow`")
     exists = tracking.database(home).exists()
     return Check("MLflow database", True, "readable" if exists else "none yet")
+
+
+def _mlflow_server(home: Path) -> Check:
+    from tasks.tracking import TeamServer
+
+    server = mlflow_server(home)
+    if server is None:
+        return Check("MLflow server", True, "none; the store's own database is used")
+    with TeamServer(home, server).opened() as client:
+        client.search_experiments(max_results=1)
+    return Check("MLflow server", True, f"{server} answers")
 
 
 def _prefect_database(home: Path) -> Check:

@@ -34,6 +34,7 @@ from flows.servers.doctor import Check, doctor
 from flows.servers.guarded_prefect import client_auth, command, settings
 from flows.servers.ports import LOOPBACK, require_free
 from flows.servers.prefect_database import mend_prefect
+from flows.settings import mlflow_environment
 from lce_core.access import SECRET_VARIABLE, login_link, server_secret
 from lce_core.errors import ServiceError
 from lce_core.store.odd_files import make_folder, read_mapping
@@ -134,12 +135,14 @@ def deployment_command(server: Service) -> str:
 def study_pages(home: Path) -> dict[str, str]:
     """Return a link to the MLflow charts of each study, by study name.
 
-    The links contain a token that logs the browser in.
+    A link to this machine's MLflow contains a token that logs the browser in.
     """
     names = tracking.studies_with_pages(home)
     found = {name: tracking.pages_of(home, name) for name in names}
     return {
-        name: _mlflow_login(home, pages.server, pages.methods.removeprefix(f"{pages.server}/"))
+        name: pages.methods
+        if pages.team
+        else _mlflow_login(home, pages.server, pages.methods.removeprefix(f"{pages.server}/"))
         for name, pages in found.items()
         if pages
     }
@@ -192,6 +195,7 @@ def _start_worker(home: Path, server: Service) -> Service:
     command += ["--name", f"lce-{socket.gethostname()}"]
     # With the default polling interval of 10 s a run could wait that long before it starts.
     environment = {**_client(home, server), "PREFECT_WORKER_QUERY_SECONDS": "2"}
+    environment |= mlflow_environment(home)
     return launch(home, "worker", command, environment)
 
 

@@ -101,9 +101,15 @@ def export(
     precision: Annotated[
         str | None, typer.Option(help="Convert the weights to fp32 or bf16.")
     ] = None,
+    mlflow: Annotated[
+        str | None,
+        typer.Option(help="Also register the folder under this name in MLflow's model registry."),
+    ] = None,
 ) -> None:
     """Write a model of the study, method included, as a folder for unmodified transformers."""
     from lce.keeping.exporting import export_variant
 
-    for line in export_variant(study, how, out, select=select, length=length, precision=precision):
+    for line in export_variant(
+        study, how, out, select=select, length=length, precision=precision, mlflow=mlflow
+    ):
         say(line)

@@ -150,10 +150,11 @@ def rebuild_catalog() -> None:
 @rebuild.command("mlflow")
 def rebuild_mlflow() -> None:
     """Write every study of the store to MLflow again."""
-    from flows.settings import home
+    from flows.settings import home, mlflow_server
     from tasks import projections
 
-    say(f"projected: {', '.join(projections.rebuild_mlflow(home())) or 'no study yet'}")
+    shown = projections.rebuild_mlflow(home(), mlflow_server(home()))
+    say(f"projected: {', '.join(shown) or 'no study yet'}")
 
 
 def _show(module: str, *arguments: str) -> None:

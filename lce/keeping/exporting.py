@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from flows.request import compile_request
 from flows.selection import select_cells
+from flows.settings import mlflow_server
 from lce_core.errors import SpecError, did_you_mean
 from lce_core.execution import Execution
 from lce_core.export.stock_form import Subject
@@ -33,6 +34,7 @@ def export_variant(
     select: str,
     length: int | None,
     precision: str | None,
+    mlflow: str | None = None,
 ) -> list[str]:
     """Write the selected variant to the folder `out`; return a summary, one string per line.
 
@@ -43,10 +45,12 @@ def export_variant(
       select: "axis=value,..." that matches one variant only.
       length: request length in tokens, for a method whose frequencies depend on it.
       precision: "fp32" or "bf16" for the written weights; None keeps the precision of the source.
+      mlflow: name under which to register the folder in MLflow; None to register nothing.
 
     Raises:
       SpecError: if the selection is not one variant, the variant is not trained yet, or stock
         transformers cannot run its method.
+      ServiceError: if the team's MLflow server does not answer or refuses a request.
     """
     if precision not in (None, *_PRECISIONS):
         raise SpecError(
@@ -59,7 +63,25 @@ def export_variant(
     from lce_core.export.folder import export  # loads torch
 
     form = export(subject, out, length=length, precision=cast(Precision | None, precision))
-    return [f"{out}", f"rope_parameters: {_shown(dict(form.rope_parameters))}"]
+    lines = [f"{out}", f"rope_parameters: {_shown(dict(form.rope_parameters))}"]
+    if mlflow is not None:
+        lines.append(_registered(plan, cell, out, mlflow, execution.home))
+    return lines
+
+
+def _registered(plan: StudyPlan, cell: PlannedCell, folder: Path, name: str, home: Path) -> str:
+    from tasks.tracking.destinations import destination
+    from tasks.tracking.registry import register
+
+    about = {
+        "lce.study": plan.study.study,
+        "lce.base_model": cell.base_model,
+        "lce.variant": variant_name(cell.method, cell.frozen),
+        "lce.seed": str(cell.seed),
+        "lce.checkpoint": cell.checkpoint.fingerprint if cell.checkpoint else "base model",
+    }
+    address = register(destination(home, mlflow_server(home)), plan.to_json(), folder, name, about)
+    return f"registered as {address}"
 
 
 def _one_variant(plan: StudyPlan) -> PlannedCell:

@@ -1,12 +1,14 @@
 """Show the store's studies in MLflow, and training runs while they train.
 
   database        MLflow's database of a store: location, creation, exclusive access
+  destinations    which MLflow: the store's own database or a team's server
   projection      writes a study's records as one experiment; rewrites only changed runs
   study_content   the runs of a study, as plain data
   method_content  the run of a table row: the mean over its seeds
   seed_content    the run of a table row at one seed
   content         the fields of a run
   views           the experiment's description and saved views in the UI
+  registry        adds an exported model to the model registry
   live            shows training runs in progress
   guarded_server  MLflow's UI and API of a store, for its owner only
 
@@ -16,6 +18,7 @@ import `tasks`, need them too.
 
 from catalog.mlflow_pages import EXPERIMENTS_PATH, pages_of, studies_with_pages
 from tasks.tracking.database import (
+    REJECTED,
     artifact_root,
     damage,
     database,
@@ -24,6 +27,7 @@ from tasks.tracking.database import (
     set_aside_if_damaged,
     tracking_uri,
 )
+from tasks.tracking.destinations import TeamServer, destination
 from tasks.tracking.projection import (
     ProjectionReport,
     is_current,
@@ -34,10 +38,13 @@ from tasks.tracking.projection import (
 
 __all__ = [
     "EXPERIMENTS_PATH",
+    "REJECTED",
     "ProjectionReport",
+    "TeamServer",
     "artifact_root",
     "damage",
     "database",
+    "destination",
     "has_usable_database",
     "initialise",
     "is_current",

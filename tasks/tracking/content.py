@@ -12,7 +12,9 @@ from functools import cached_property
 
 from lce_core.store.identity import fingerprint
 
-FORMAT = 3
+MAX_DATASET_DIGEST = 36
+"""Characters of a data set's digest that MLflow stores."""
+FORMAT = 4
 """Part of every run's digest. Increase it to make all stores write all their runs again."""
 
 RUN_KEY = "lce.run_key"
@@ -33,6 +35,10 @@ SEED = "seed"
 """Kind of a run with the scores of a table row at one seed."""
 
 
+EXPORT = "export"
+"""Kind of a run with a model that a user registered; writing the study again keeps it."""
+
+
 @dataclass(frozen=True)
 class MetricPoint:
     """One point of one metric."""
@@ -42,6 +48,19 @@ class MetricPoint:
     timestamp: int
     """Time at which the cell finished (not when it was logged), in milliseconds since the epoch."""
     step: int
+
+
+@dataclass(frozen=True)
+class DatasetInput:
+    """One data set that a run read."""
+
+    name: str
+    context: str
+    """"training" or "evaluation"."""
+    digest: str
+    """The data's digest, cut to `MAX_DATASET_DIGEST` characters."""
+    source: str
+    """JSON object that names the corpus or data set and its parameters."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +78,7 @@ class RunContent:
     params: Mapping[str, str]
     metrics: tuple[MetricPoint, ...]
     tags: Mapping[str, str]
+    datasets: tuple[DatasetInput, ...]
     files: Mapping[str, str]
     """The run's artifacts: content of each file, by file name."""
 

@@ -34,7 +34,9 @@ _SCHEMA = Schema(
     fills_empty=False,  # MLflow would, but with another artifact folder
     migrates=False,
 )
-_QUIET = {
+REJECTED = "INVALID_PARAMETER_VALUE"
+"""MLflow's error code for a text or number that it does not accept."""
+QUIET = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "DO_NOT_TRACK": "true",
     "MLFLOW_LOGGING_LEVEL": "WARNING",
@@ -86,7 +88,7 @@ def set_aside_if_damaged(home: Path) -> None:
     """
     if damage(home) is None:
         return
-    with _exclusive(home):
+    with exclusive(home):
         if why := damage(home):  # check again under the lock
             _set_aside(home, why)
 
@@ -132,14 +134,14 @@ def initialise(home: Path) -> None:
     First rename an unusable database. Create the new one under another name and then rename it, so
     that a killed process leaves no incomplete database behind.
     """
-    with _exclusive(home):
+    with exclusive(home):
         _create_database(home)
 
 
 @contextlib.contextmanager
 def opened(home: Path) -> Iterator[MlflowClient]:
     """Yield a client with exclusive write access to the database; create the database if needed."""
-    with _exclusive(home), _without_user_settings():
+    with exclusive(home), _without_user_settings():
         _create_database(home)
         from mlflow import MlflowClient
 
@@ -202,7 +204,8 @@ def _create_database(home: Path) -> None:
 
 
 @contextlib.contextmanager
-def _exclusive(home: Path) -> Iterator[None]:
+def exclusive(home: Path) -> Iterator[None]:
+    """Let no other process of this store write to MLflow during the `with` block."""
     folder = make_folder(database(home).parent)
     with FileLock(folder / ".lock"):
         yield
@@ -215,7 +218,7 @@ def _without_user_settings() -> Iterator[None]:
     These variables could select another server or run, or change MLflow's connection pool.
     """
     hidden = _pop_from_environment()
-    os.environ.update(_QUIET)
+    os.environ.update(QUIET)
     try:
         yield
     finally:
@@ -225,5 +228,5 @@ def _without_user_settings() -> Iterator[None]:
 
 def _pop_from_environment() -> dict[str, str]:
     """Remove the variables that MLflow reads from the environment; return their old values."""
-    names = [key for key in os.environ if key.startswith("MLFLOW_") or key in _QUIET]
+    names = [key for key in os.environ if key.startswith("MLFLOW_") or key in QUIET]
     return {key: os.environ.pop(key) for key in names}

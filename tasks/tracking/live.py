@@ -24,7 +24,8 @@ from lce_core.store.artifacts import Store
 from lce_core.training.loss_log import LOG, read_entries
 from tasks.companion import companion, end_of_input
 from tasks.tracking.content import RUN_KEY
-from tasks.tracking.database import remove, runs_of
+from tasks.tracking.database import runs_of
+from tasks.tracking.destinations import destination
 from tasks.tracking.projection import LIVE, experiment_of
 from tasks.tracking.seed_content import curves
 from tasks.tracking.study_content import read_plan
@@ -59,12 +60,18 @@ class LiveRuns:
       store: the store that contains the logs of the training runs.
       plan: the study's plan.json.
       least_seconds: training runs shorter than this are not shown.
+      server: URL of a team's MLflow server; None means the store's own database.
     """
 
     def __init__(
-        self, store: Store, plan: Mapping[str, Any], least_seconds: float = LEAST_SECONDS
+        self,
+        store: Store,
+        plan: Mapping[str, Any],
+        least_seconds: float = LEAST_SECONDS,
+        server: str | None = None,
     ) -> None:
         self._store, self._plan, self._least = store, plan, least_seconds
+        self._where = destination(store.home, server)
         self._trainings = {one["fingerprint"]: one for one in plan["trainings"]}
         self._live: dict[str, _Live] = {}
 
@@ -81,7 +88,7 @@ class LiveRuns:
                 changed[name] = entries
         if not changed and not ended:
             return 0
-        with experiment_of(self._store.home, self._plan) as (client, experiment_id):
+        with experiment_of(self._where, self._plan) as (client, experiment_id):
             added = [self._show(client, experiment_id, *each) for each in changed.items()]
             for name, run_id in self._open().items():
                 if name in ended:
@@ -94,7 +101,7 @@ class LiveRuns:
         self.update()
         if not (left := self._open()):
             return
-        with experiment_of(self._store.home, self._plan) as (client, _):
+        with experiment_of(self._where, self._plan) as (client, _):
             for run_id in left.values():
                 client.set_terminated(run_id, "FAILED")
 
@@ -147,8 +154,8 @@ class LiveRuns:
         live, training = self._live[name], self._trainings[name]
         if live.run_id is None or entries[: len(live.shown)] != live.shown:
             for run in runs_of(client, experiment_id):
-                if run.data.tags.get(LIVE) == name:
-                    remove(client, self._store.home, run)
+                if run.data.tags.get(LIVE) == name and self._where.owns(run):
+                    self._where.remove(client, run)
             live.run_id, live.shown = self._create(client, experiment_id, training), []
         new = entries[len(live.shown) :]
         when = round(time.time() * 1000)
@@ -165,6 +172,7 @@ class LiveRuns:
     def _create(self, client: MlflowClient, experiment_id: str, training: Mapping[str, Any]) -> str:
         name = training["folder"].rpartition("/")[2]
         tags = {
+            **self._where.tags(),
             LIVE: training["fingerprint"],
             RUN_KEY: f"{self._plan['study']}/training/{name}",
             "lce.study": self._plan["study"],
@@ -182,25 +190,28 @@ class LiveRuns:
 
 
 @contextlib.contextmanager
-def shown_live(home: Path, study: str, least_seconds: float = LEAST_SECONDS) -> Iterator[None]:
+def shown_live(
+    home: Path, study: str, server: str | None, least_seconds: float = LEAST_SECONDS
+) -> Iterator[None]:
     """Show the study's training runs in MLflow during the `with` block, in a separate process.
 
     The caller must save the study's plan before the block. The process logs its errors to
     logs/live-tracking.log.
     """
     log = home / "logs" / "live-tracking.log"
-    with companion("tasks.tracking.live", str(home), study, str(least_seconds), log=log):
+    arguments = (str(home), study, str(least_seconds), *([server] if server else []))
+    with companion("tasks.tracking.live", *arguments, log=log):
         yield
 
 
-def main(home: Path, study: str, least_seconds: float) -> int:
+def main(home: Path, study: str, least_seconds: float, server: str | None = None) -> int:
     """Show the study's training runs in MLflow until standard input closes; return 0."""
     store = Store(home)
     plan = read_plan(store, study)
     if plan is None:  # the store or the plan was removed
         return 0
     ended = end_of_input()
-    live = LiveRuns(store, plan, least_seconds)
+    live = LiveRuns(store, plan, least_seconds, server)
     while not ended.wait(min(POLL_SECONDS, least_seconds)):
         live.update()
     live.close()
@@ -208,4 +219,4 @@ def main(home: Path, study: str, least_seconds: float) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), sys.argv[2], float(sys.argv[3])))
+    sys.exit(main(Path(sys.argv[1]), sys.argv[2], float(sys.argv[3]), *sys.argv[4:]))

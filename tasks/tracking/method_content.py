@@ -71,6 +71,7 @@ def method_content(
             COLOUR: colour,
             NOTE: _note(row, first, len(seeds), len(planned)),
         },
+        datasets=tuple(dict.fromkeys(one for seed in seeds for one in seed.datasets)),
         files={MEANS: "".join(lines)},
     )
 

@@ -23,15 +23,9 @@ from catalog.origin import Maker, state_digest
 from lce_core.errors import SpecError
 from lce_core.store.artifacts import Store
 from lce_core.store.identity import fingerprint
-from tasks.tracking.content import NOTE, RUN_KEY, RunContent
-from tasks.tracking.database import (
-    artifact_root,
-    has_usable_database,
-    note,
-    opened,
-    remove,
-    runs_of,
-)
+from tasks.tracking.content import EXPORT, KIND, NOTE, RUN_KEY, RunContent
+from tasks.tracking.database import note, opened, runs_of
+from tasks.tracking.destinations import Destination, destination
 from tasks.tracking.study_content import read_plan, run_contents
 from tasks.tracking.views import VIEW_TAGS, description, saved_views
 
@@ -65,27 +59,40 @@ class ProjectionReport:
     seconds: float
 
 
-def is_current(store: Store, study: str) -> bool:
+def is_current(store: Store, study: str, server: str | None = None) -> bool:
     """Return True if MLflow already shows the store's current state of the study.
 
     It does not import MLflow, so that it returns within milliseconds.
+
+    Args:
+      store: the store.
+      study: name of the study.
+      server: URL of a team's MLflow server; None means the store's own database.
     """
-    if not has_usable_database(store.home) or pages_of(store.home, study) is None:
+    where, pages = destination(store.home, server), pages_of(store.home, study)
+    if pages is None or pages.team != server or not where.is_usable():
         return False
-    return noted(note(store.home)).get(study) == state_digest(store, _MAKER, study)
+    return noted(note(store.home)).get(where.note_key(study)) == state_digest(store, _MAKER, study)
 
 
-def unprojected(store: Store) -> list[str]:
-    """Return the names of the planned studies that were never written to the present database."""
-    shown = noted(note(store.home))
-    return [plan["study"] for plan in store.studies.plans() if plan["study"] not in shown]
+def unprojected(store: Store, server: str | None = None) -> list[str]:
+    """Return the names of the planned studies that were never written to this MLflow."""
+    shown, where = noted(note(store.home)), destination(store.home, server)
+    names = [plan["study"] for plan in store.studies.plans()]
+    return [name for name in names if where.note_key(name) not in shown]
 
 
-def project(store: Store, study: str) -> ProjectionReport:
+def project(store: Store, study: str, server: str | None = None) -> ProjectionReport:
     """Update the study's MLflow experiment from the store's finished cells.
+
+    Args:
+      store: the store.
+      study: name of the study.
+      server: URL of a team's MLflow server; None means the store's own database.
 
     Raises:
       SpecError: if the study was never planned in this store.
+      ServiceError: if the team's server does not answer or refuses a request.
     """
     clock = time.monotonic()
     # Compute the digest before reading the records: if a record appears in between, the digest is
@@ -98,32 +105,35 @@ def project(store: Store, study: str) -> ProjectionReport:
             "a study that was run with this store",
             f"run `lce run {study}` first",
         )
-    with experiment_of(store.home, plan) as (client, experiment_id):
-        existing = [run for run in runs_of(client, experiment_id) if not _is_live(store, run)]
+    where = destination(store.home, server)
+    with experiment_of(where, plan) as (client, experiment_id):
+        existing = [run for run in runs_of(client, experiment_id) if _is_written(store, where, run)]
         contents = run_contents(store, plan)
         kept = {run.data.tags[RUN_KEY]: run for run in existing if _is_up_to_date(run, contents)}
         ids = {key: run.info.run_id for key, run in kept.items()}
         outdated = [run for run in existing if run.info.run_id not in ids.values()]
         for run in outdated:
-            remove(client, store.home, run)
+            where.remove(client, run)
         for content in contents:  # a parent comes before its children
             parent = ids.get(content.parent or "")
             if content.key not in kept:
-                ids[content.key] = _write(client, experiment_id, content, parent)
+                ids[content.key] = _write(client, experiment_id, content, parent, where.tags())
             elif parent and kept[content.key].data.tags.get(_PARENT) != parent:
                 client.set_tag(ids[content.key], _PARENT, parent)
-        note_pages(store.home, study, experiment_id, ids)
-        add_to_note(note(store.home), {study: state})
+        note_pages(store.home, study, experiment_id, ids, server)
+        add_to_note(note(store.home), {where.note_key(study): state})
     seconds = round(time.monotonic() - clock, 3)
     written = len(contents) - len(kept)
     return ProjectionReport(study, experiment_id, written, len(kept), len(outdated), seconds)
 
 
 @contextlib.contextmanager
-def experiment_of(home: Path, plan: Mapping[str, Any]) -> Iterator[tuple[MlflowClient, str]]:
+def experiment_of(
+    where: Destination, plan: Mapping[str, Any]
+) -> Iterator[tuple[MlflowClient, str]]:
     """Yield an MLflow client with exclusive write access, and the id of the study's experiment."""
-    with opened(home) as client:
-        yield client, _experiment(client, home, plan)
+    with where.opened() as client:
+        yield client, _experiment(client, where, plan)
 
 
 def logical_digest(home: Path) -> str:
@@ -185,18 +195,23 @@ def _is_up_to_date(run: Run, contents: list[RunContent]) -> bool:
     return is_complete and tags.get(_DIGEST) == known.get(tags.get(RUN_KEY, ""), "none")
 
 
-def _is_live(store: Store, run: Run) -> bool:
-    """Return True for a live run whose training has no artifact: it is in progress or failed."""
+def _is_written(store: Store, where: Destination, run: Run) -> bool:
+    """Return True if `project` writes and removes this run.
+
+    It keeps runs of other stores, exported models, and live runs whose training has no artifact
+    because it is in progress or failed.
+    """
+    if not where.owns(run) or run.data.tags.get(KIND) == EXPORT:
+        return False
     trained = run.data.tags.get(LIVE)
-    return trained is not None and store.find(trained) is None
+    return trained is None or store.find(trained) is not None
 
 
-def _experiment(client: MlflowClient, home: Path, plan: Mapping[str, Any]) -> str:
+def _experiment(client: MlflowClient, where: Destination, plan: Mapping[str, Any]) -> str:
     """Return the id of the study's experiment. If needed, create or restore it and set its tags."""
     found = client.get_experiment_by_name(plan["study"])
     if found is None:
-        folder = artifact_root(home) / plan["study"]
-        experiment_id: str = client.create_experiment(plan["study"], folder.as_uri())
+        experiment_id = where.create_experiment(client, plan["study"])
     else:
         experiment_id = found.experiment_id
         if found.lifecycle_stage == "deleted":
@@ -210,18 +225,33 @@ def _experiment(client: MlflowClient, home: Path, plan: Mapping[str, Any]) -> st
 
 
 def _write(
-    client: MlflowClient, experiment_id: str, content: RunContent, parent: str | None
+    client: MlflowClient,
+    experiment_id: str,
+    content: RunContent,
+    parent: str | None,
+    of_store: Mapping[str, str],
 ) -> str:
     """Write one run and return its id. Set its status FINISHED last, as a sign of completeness."""
-    from mlflow.entities import Metric, Param
+    from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param
+    from mlflow.utils.mlflow_tags import MLFLOW_DATASET_CONTEXT
 
-    tags = {**content.tags, _DIGEST: content.digest, **({_PARENT: parent} if parent else {})}
+    tags = {**content.tags, **of_store, _DIGEST: content.digest}
+    tags |= {_PARENT: parent} if parent else {}
     run_id: str = client.create_run(experiment_id, content.start, tags, content.name).info.run_id
     metrics = [Metric(m.key, m.value, m.timestamp, m.step) for m in content.metrics]
     params = [Param(key, value) for key, value in content.params.items()]
     client.log_batch(run_id, metrics[:_BATCH], params)
     for start in range(_BATCH, len(metrics), _BATCH):
         client.log_batch(run_id, metrics[start : start + _BATCH])
+    inputs = [
+        DatasetInput(
+            Dataset(one.name, one.digest, "lce", one.source),
+            [InputTag(MLFLOW_DATASET_CONTEXT, one.context)],
+        )
+        for one in content.datasets
+    ]
+    if inputs:
+        client.log_inputs(run_id, inputs)
     for name, text in content.files.items():
         client.log_text(run_id, text, name)
     client.set_terminated(run_id, "FINISHED", content.end)

@@ -22,7 +22,17 @@ from lce_core.store.records import Record
 from lce_core.study.step_kinds import TrainingSpec
 from lce_core.study.variants import variant_name
 from lce_core.training.loss_log import LOG, read_entries
-from tasks.tracking.content import COLOUR, KIND, NOTE, RUN_KEY, SEED, MetricPoint, RunContent
+from tasks.tracking.content import (
+    COLOUR,
+    KIND,
+    MAX_DATASET_DIGEST,
+    NOTE,
+    RUN_KEY,
+    SEED,
+    DatasetInput,
+    MetricPoint,
+    RunContent,
+)
 
 MAX_CURVE_POINTS = 300
 """Maximum number of points of a training run's loss curve; a chart cannot show more."""
@@ -83,6 +93,7 @@ def seed_content(
             COLOUR: colour,
             NOTE: _note(first, row, len(cells), len(planned)),
         },
+        datasets=_datasets(steps),
         files=_files(cells, training),
     )
 
@@ -139,6 +150,11 @@ def _scores(cell: FinishedStep) -> Iterable[MetricPoint]:
         yield MetricPoint(name, score["value"], when, planned["eval_length"])
 
 
+def at_target_name(benchmark: str) -> str:
+    """Return the name of the metric with a benchmark's mean at the target context."""
+    return f"summary/{benchmark}_at_target"
+
+
 def _at_target(
     target: int, planned: Sequence[Mapping[str, Any]], cells: Sequence[FinishedStep]
 ) -> Iterable[MetricPoint]:
@@ -154,7 +170,7 @@ def _at_target(
         if len(group) == number:
             when = max(_milliseconds(record.finished_at) for record in group)
             mean = math.fsum(_default_value(record) for record in group) / number
-            yield MetricPoint(f"summary/{benchmark}_at_target", mean, when, 0)
+            yield MetricPoint(at_target_name(benchmark), mean, when, 0)
 
 
 def _default_value(record: Record) -> float:
@@ -204,6 +220,24 @@ def _note(first: Mapping[str, Any], row: str, done: int, planned: int) -> str:
         f" {planned} cells are done. A metric is `benchmark/task`; its step is the evaluated length"
         " in tokens."
     )
+
+
+def _datasets(steps: Iterable[FinishedStep]) -> tuple[DatasetInput, ...]:
+    """Return the texts and data sets that the steps read, each once."""
+    found: dict[DatasetInput, None] = {}
+    for step in steps:
+        spec, lineage = step.record.spec, step.record.lineage
+        texts = {"training": lineage.get("rows"), "evaluation": lineage.get("held_out")}
+        for context, text in texts.items():
+            if text and text["digest"]:
+                found[_dataset(text["corpus"], context, text["digest"])] = None
+        if spec.get("data"):
+            found[_dataset(spec["benchmark"], "evaluation", spec["data"])] = None
+    return tuple(found)
+
+
+def _dataset(plugin: Mapping[str, Any], context: str, digest: str) -> DatasetInput:
+    return DatasetInput(plugin["name"], context, digest[:MAX_DATASET_DIGEST], _text(plugin))
 
 
 def _commit(record: Record) -> str:

@@ -19,6 +19,7 @@ from catalog.mlflow_pages import METHODS_VIEW, SEEDS_VIEW, view_path
 from lce_core.study.variants import variant_name
 from tasks.tracking.content import KIND, METHOD, SEED
 from tasks.tracking.method_content import INTERVAL
+from tasks.tracking.seed_content import at_target_name
 
 _SHARED = "mlflow.sharedViewState."
 MAX_HYPOTHESIS = 10_000
@@ -55,11 +56,20 @@ def _state(plan: Mapping[str, Any], kind: str) -> dict[str, Any]:
         "orderByKey": "params.`row`",
         "orderByAsc": True,
         "runsHiddenMode": "SHOW_ALL",
+        "selectedColumns": _columns(plan),
         # The UI adds the charts itself, and appends sections that are not listed here.
         "compareRunCharts": [],
         "compareRunSections": _sections(plan, kind),
         "isAccordionReordered": True,
     }
+
+
+def _columns(plan: Mapping[str, Any]) -> list[str]:
+    """Return the columns of the runs' table: each benchmark's mean at the target context."""
+    at_target = (
+        c["benchmark"] for c in plan["cells"] if c["eval_length"] == plan["target_context"]
+    )
+    return [f"metrics.`{at_target_name(name)}`" for name in dict.fromkeys(at_target)]
 
 
 def _sections(plan: Mapping[str, Any], kind: str) -> list[dict[str, Any]]:

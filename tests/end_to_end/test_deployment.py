@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -57,7 +58,19 @@ def test_prefect_deployment_run_as_typed_completes(home: Path, tmp_path: Path) -
         assert rows == [("done",)]
         secret, url = server_secret(home, "prefect"), f"http://127.0.0.1:{server}/api"
         artifacts = ask(f"{url}/artifacts/filter", {}, secret=secret)
+        results = {one["key"]: one for one in artifacts}
+        table = json.loads(results["results-smoke"]["data"])
+        assert {"base model", "variant", "benchmark", "64"} <= set(table[0])
+        assert (home / "reports" / "smoke.html").is_file()
+        assert "smoke.html" in results["report-smoke"]["data"]
+        assert f":{mlflow}/#/experiments/" in results["mlflow-smoke"]["data"]
+        (run,) = ask(f"{url}/flow_runs/filter", {}, secret=secret)
+        assert re.fullmatch(rf"{re.escape(str(study))}, [0-9a-f]{{8}}", run["name"])
+        tasks = ask(f"{url}/task_runs/filter", {}, secret=secret)
+        assert "update catalog and MLflow" in {one["name"] for one in tasks}
+        assert all(not re.search(r"-[0-9a-f]{3}$", one["name"]) for one in tasks)
         logs = ask(f"{url}/logs/filter", {}, secret=secret)
+        assert any(line["message"].startswith("computing ") for line in logs)
         (noted,) = [line["message"] for line in logs if ".lock" in line["message"]]
         assert "changed ids (" in noted
         assert [one["data"] for one in artifacts if one["key"] == "study-progress"] == [100.0]

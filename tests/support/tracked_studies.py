@@ -11,10 +11,16 @@ from tests.support.free_steps import free_step
 
 LENGTHS = (128, 512)
 TARGET = 512
+HELD_OUT = free_step(
+    "held_out",
+    "text",
+    {"corpus": {"name": "local_text", "version": 1}, "digest": "0123456789abcdef" * 4},
+    {},
+)
 
 
 def finetune(method: str, seed: int, rows: int = 5) -> Step:
-    spec = {"method": method, "seed": seed, "rows": rows}
+    spec = {"method": method, "seed": seed, "num_steps": rows}
     return free_step("finetune", f"{method}-s{seed}", spec, {})
 
 
@@ -22,7 +28,8 @@ def cell(method: str, seed: int, benchmark: str, length: int, parent: Step | Non
     spec = {"method": {"name": method, "version": 1, "scale": 4.0}, "seed": seed}
     spec |= {"benchmark": benchmark, "eval_length": length}
     name = f"{method}-s{seed}-{benchmark}-{length}"
-    return free_step("cell", name, spec, {"checkpoint": parent} if parent else {})
+    parents = {"held_out": HELD_OUT} | ({"checkpoint": parent} if parent else {})
+    return free_step("cell", name, spec, parents)
 
 
 def compute(attempt: Attempt) -> dict[str, Any]:
@@ -30,7 +37,7 @@ def compute(attempt: Attempt) -> dict[str, Any]:
     if attempt.step.kind == "finetune":
         losses = [
             {"step": n + 1, "loss": 5.0 / (n + 1), "grad_norm": 2.0, "mfu": None}
-            for n in range(spec["rows"])
+            for n in range(spec["num_steps"])
         ]
         lines = [json.dumps(row) + "\n" for row in losses]
         (attempt.out / "loss.jsonl").write_text("".join(lines), encoding="utf-8")

@@ -125,3 +125,14 @@ def test_the_experiment_leads_to_both_and_folds_the_seeds(pages: MlflowPages, br
     assert page.locator("text=method_11").count() > 0
     assert page.locator("text=method_00 seed 0").count() == 0
     page.close()
+
+
+def test_the_table_of_runs_has_a_column_for_each_benchmark(
+    pages: MlflowPages, browser: Any
+) -> None:
+    page = browser.new_page()
+    page.set_viewport_size({"width": 1600, "height": 1000})
+    page.set_default_timeout(SECONDS * 1000)
+    page.goto(pages.methods.replace("&compareRunsMode=CHART", ""))
+    page.wait_for_selector(f"[role=columnheader]:has-text('{SUMMARY}')")
+    page.close()

@@ -36,7 +36,7 @@ from tasks.tracking import (
     project,
     tracking_uri,
 )
-from tasks.tracking.database import _QUIET, has_usable_database
+from tasks.tracking.database import QUIET, has_usable_database
 from tasks.tracking.live import LiveRuns, shown_live
 from tasks.tracking.seed_content import MAX_CURVE_POINTS, MAX_TELEMETRY_POINTS
 from tasks.tracking.study_content import read_plan, run_contents
@@ -84,7 +84,7 @@ def _user_settings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def mlflow_variables() -> dict[str, str]:
-    names = [key for key in os.environ if key.startswith("MLFLOW_") or key in _QUIET]
+    names = [key for key in os.environ if key.startswith("MLFLOW_") or key in QUIET]
     return {key: os.environ[key] for key in names}
 
 

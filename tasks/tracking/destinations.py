@@ -1,0 +1,158 @@
+"""The MLflow that shows a store: the store's own database, or the server of a team.
+
+The own database is the default. With a team's server, lce writes to the server instead, over HTTP,
+with the user's MLflow credentials (MLFLOW_TRACKING_USERNAME, ..._PASSWORD, ..._TOKEN). Several
+stores may write to one server. Each store changes only the runs that carry its id.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lce_core.errors import ServiceError
+from tasks.tracking.database import (
+    QUIET,
+    REJECTED,
+    artifact_root,
+    exclusive,
+    has_usable_database,
+    opened,
+    remove,
+)
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import Run
+
+STORE = "lce.store"
+"""Tag of runs on a team's server; its value is the id of the store that wrote the run."""
+_PATIENCE = {"MLFLOW_HTTP_REQUEST_TIMEOUT": "30", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2"}
+"""Limits for a server that does not answer. MLflow's own defaults, 120 s and 7 retries, would delay
+the end of a run by many minutes. The user's variables take precedence."""
+
+
+@dataclass(frozen=True)
+class OwnDatabase:
+    """The MLflow database in the store's folder."""
+
+    home: Path
+    server: None = None
+    """The server's URL, which is unknown before `lce up` starts one."""
+
+    def is_usable(self) -> bool:
+        return has_usable_database(self.home)
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[MlflowClient]:
+        """Yield a client with exclusive write access; create the database if needed."""
+        with opened(self.home) as client:
+            yield client
+
+    def create_experiment(self, client: MlflowClient, name: str) -> str:
+        folder = artifact_root(self.home) / name
+        created: str = client.create_experiment(name, folder.as_uri())
+        return created
+
+    def tags(self) -> dict[str, str]:
+        """Return the tags by which `owns` recognises a run."""
+        return {}
+
+    def owns(self, run: Run) -> bool:
+        return self.tags().items() <= run.data.tags.items()
+
+    def remove(self, client: MlflowClient, run: Run) -> None:
+        remove(client, self.home, run)
+
+    def note_key(self, study: str) -> str:
+        """Return the study's key in projected.json (`tasks.tracking.database.note`)."""
+        return study
+
+
+@dataclass(frozen=True)
+class TeamServer:
+    """An MLflow server that others share."""
+
+    home: Path
+    server: str
+    """The server's URL, without credentials."""
+
+    def is_usable(self) -> bool:
+        return True  # asking would cost a request; `opened` fails if the server is down
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[MlflowClient]:
+        """Yield a client; no other process of this store writes at the same time.
+
+        Raises:
+          ServiceError: if the server does not answer or refuses a request.
+        """
+        with exclusive(self.home), _patient():
+            from mlflow import MlflowClient
+            from mlflow.exceptions import MlflowException
+            from requests import RequestException
+
+            try:
+                yield MlflowClient(self.server)
+            except (MlflowException, RequestException) as error:
+                if getattr(error, "error_code", "") == REJECTED:
+                    raise
+                raise ServiceError(
+                    f"MLflow server {self.server}",
+                    f"{error}".splitlines()[0],
+                    "a server that accepts this user's experiments and runs",
+                    "check the server and MLFLOW_TRACKING_USERNAME, MLFLOW_TRACKING_PASSWORD or"
+                    " MLFLOW_TRACKING_TOKEN, then run `lce rebuild mlflow`",
+                ) from error
+
+    def create_experiment(self, client: MlflowClient, name: str) -> str:
+        created: str = client.create_experiment(name)
+        return created
+
+    def tags(self) -> dict[str, str]:
+        """Return the tags by which `owns` recognises a run."""
+        return {STORE: _store_id(self.home)}
+
+    def owns(self, run: Run) -> bool:
+        return self.tags().items() <= run.data.tags.items() and run.info.lifecycle_stage == "active"
+
+    def remove(self, client: MlflowClient, run: Run) -> None:
+        client.delete_run(run.info.run_id)
+
+    def note_key(self, study: str) -> str:
+        """Return the study's key in projected.json (`tasks.tracking.database.note`)."""
+        return f"{study} {self.server}"
+
+
+Destination = OwnDatabase | TeamServer
+
+
+def destination(home: Path, server: str | None) -> Destination:
+    """Return where the studies of a store are shown: on `server`, if given."""
+    return OwnDatabase(home) if server is None else TeamServer(home, server)
+
+
+def _store_id(home: Path) -> str:
+    """Return the store's id, which copies of the store keep; create it if there is none."""
+    path = home / "store-id"
+    if not path.exists():
+        path.write_text(uuid.uuid4().hex, encoding="utf-8")
+    return path.read_text(encoding="utf-8").strip()
+
+
+@contextlib.contextmanager
+def _patient() -> Iterator[None]:
+    added: Mapping[str, str] = {
+        key: text for key, text in {**QUIET, **_PATIENCE}.items() if key not in os.environ
+    }
+    os.environ.update(added)
+    try:
+        yield
+    finally:
+        for key in added:
+            os.environ.pop(key, None)
