@@ -191,7 +191,7 @@ class LiveRuns:
 
 @contextlib.contextmanager
 def shown_live(
-    home: Path, study: str, server: str | None, least_seconds: float = LEAST_SECONDS
+    home: Path, study: str, server: str | None = None, least_seconds: float = LEAST_SECONDS
 ) -> Iterator[None]:
     """Show the study's training runs in MLflow during the `with` block, in a separate process.
 
