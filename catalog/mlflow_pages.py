@@ -122,6 +122,11 @@ def server(home: Path) -> str:
         return DEFAULT_SERVER
 
 
+def own_servers(home: Path) -> tuple[str, str]:
+    """Return the URLs at which `lce up` serves the MLflow database of the store."""
+    return DEFAULT_SERVER, server(home)
+
+
 def run_key(study: str, base_model: str, method: str, frozen: bool, seed: int | None = None) -> str:
     """Return the key of a run in `MlflowPages.runs`.
 

@@ -14,7 +14,6 @@ from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
-from catalog.mlflow_pages import DEFAULT_SERVER, server
 from lce_core.errors import SpecError, did_you_mean
 from lce_core.execution import LOCAL, Execution
 from lce_core.hub import is_address
@@ -51,11 +50,13 @@ def mlflow_server(home: Path) -> str | None:
     Raises:
       SpecError: if the URL is not an HTTP address, or contains a user name or password.
     """
+    from tasks.tracking import own_servers  # imports more than the other settings need
+
     name = LCE_MLFLOW_URI if os.environ.get(LCE_MLFLOW_URI) else "MLFLOW_TRACKING_URI"
     given = os.environ.get(name, "").rstrip("/")
     parts = urlsplit(given)
     is_http = parts.scheme in ("http", "https") and bool(parts.hostname)
-    if name != LCE_MLFLOW_URI and (not is_http or given in (DEFAULT_SERVER, server(home))):
+    if name != LCE_MLFLOW_URI and (not is_http or given in own_servers(home)):
         return None
     if not is_http:
         raise SpecError(

@@ -10,11 +10,11 @@ from typing import Any
 
 from prefect.artifacts import create_link_artifact, create_table_artifact
 
-from catalog.mlflow_pages import pages_of
 from lce_core import formats
 from lce_core.study.variants import variant_label
 from tasks.own_code import child_environment
 from tasks.questions import catalog_path, read
+from tasks.tracking import pages_of
 
 _RESULTS = (
     "SELECT base_model, method, frozen, benchmark, eval_length, value, num_done, num_planned"

@@ -16,7 +16,7 @@ The addresses of the pages are in `catalog.mlflow_pages`, because the dashboards
 import `tasks`, need them too.
 """
 
-from catalog.mlflow_pages import EXPERIMENTS_PATH, pages_of, studies_with_pages
+from catalog.mlflow_pages import EXPERIMENTS_PATH, own_servers, pages_of, studies_with_pages
 from tasks.tracking.database import (
     REJECTED,
     artifact_root,
@@ -49,6 +49,7 @@ __all__ = [
     "initialise",
     "is_current",
     "logical_digest",
+    "own_servers",
     "pages_of",
     "project",
     "set_aside_if_damaged",

@@ -95,12 +95,13 @@ class TeamServer:
         with exclusive(self.home), _patient():
             from mlflow import MlflowClient
             from mlflow.exceptions import MlflowException
-            from requests import RequestException
 
             try:
                 yield MlflowClient(self.server)
-            except (MlflowException, RequestException) as error:
-                if getattr(error, "error_code", "") == REJECTED:
+            except (MlflowException, OSError) as error:
+                # Errors of the HTTP library are OSErrors without a number; others are this host's.
+                is_local = getattr(error, "errno", None) is not None
+                if is_local or getattr(error, "error_code", "") == REJECTED:
                     raise
                 raise ServiceError(
                     f"MLflow server {self.server}",
