@@ -74,8 +74,8 @@ class Execution(BaseModel):
     host memory. auto: the first of these that fits; after an out-of-memory error the run tries the
     next. true means full, false means none. Results do not depend on the choice."""
     compile_layers: bool = True
-    """Compile each decoder layer with torch.compile when training on CUDA. gradient_checkpointing:
-    offload never compiles."""
+    """Compile each decoder layer and the update of bf16 states with torch.compile when training on
+    CUDA. gradient_checkpointing: offload compiles no layer."""
     token_graphs: bool = False
     """When a model generates text on CUDA, run each token's forward pass, except attention, as a
     CUDA graph."""

@@ -77,8 +77,20 @@ class Training(Section):
     """Precision of weights, gradients and Adam's moments between training steps. bf16 halves their
     memory, rounds stochastically and needs `precision: bf16`; activations between layers are then
     bf16 as well. fp32_or_bf16 uses bf16 only if fp32 is out of memory."""
+    rounding: Literal["philox"] | None = None
+    """Random number generator of the stochastic rounding; philox whenever states may be bf16."""
     kernel: Kernel = "auto"
     """Family of attention kernels: auto, sdpa or flash."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _rounded_by(cls, given: Any) -> Any:
+        # Set the key for every run that may have bf16 states, so that its id differs from earlier
+        # runs, whose noise came from torch's generators. Runs with fp32 states round nothing.
+        if isinstance(given, Mapping) and given.get("rounding") in (None, "philox"):
+            half = given.get("state_precision", "fp32") != "fp32"
+            return {**given, "rounding": "philox" if half else None}
+        return given
 
 
 class Upsampling(Section):

@@ -59,7 +59,7 @@ class TrainingJob(BaseModel):
     states: Literal["fp32", "bf16"] | None = None
     """Precision of weights, gradients and moments if the study allows both; None means fp32."""
     compile_layers: bool = True
-    """Compile each decoder layer with torch.compile on CUDA."""
+    """Compile each decoder layer and the update of bf16 states with torch.compile on CUDA."""
     plugin_folders: tuple[Path, ...] = ()
 
     @property

@@ -97,7 +97,7 @@ class Trainer:
         optimizer = self._optimizer()
         self.sums: GradientSums | None = None
         if isinstance(optimizer, RoundedAdamW) and micro_batches > 1:
-            self.sums = GradientSums(self.parameters, job.seed)
+            self.sums = GradientSums(self.parameters, job.seed, compiled=self._compiled)
         # fully_shard exchanges gradients by itself, so a sharded module needs no DDP wrapper.
         self.module = module if self.sharded else self.accelerator.prepare(module)
         self.optimizer = self.accelerator.prepare(optimizer)
@@ -109,6 +109,10 @@ class Trainer:
         self.ema = ExponentialMovingAverage(self.parameters, decay) if decay else None
         self.ema_tensors = self.ema.tensors if self.ema else {}
 
+    @property
+    def _compiled(self) -> bool:
+        return self.job.compile_layers and self.device.type == "cuda"
+
     def _optimizer(self) -> torch.optim.Optimizer:
         settings: dict[str, Any] = {
             "lr": self.training.learning_rate,
@@ -116,7 +120,9 @@ class Trainer:
             "weight_decay": self.training.weight_decay,
         }
         if self.job.state_precision == "bf16":
-            return RoundedAdamW(self.parameters, seed=self.job.seed, **settings)
+            return RoundedAdamW(
+                self.parameters, seed=self.job.seed, compiled=self._compiled, **settings
+            )
         return torch.optim.AdamW(self.parameters.values(), fused=True, **settings)
 
     def train(self, report: Report) -> dict[str, Any]:
@@ -239,8 +245,7 @@ class Trainer:
         self.kernels_run = watch.names()
         # A compiled layer also saves its weights for the backward pass, and "offload" would copy
         # them to the host.
-        wanted = self.job.compile_layers and self.job.kept != "offload"
-        if wanted and self.device.type == "cuda":
+        if self._compiled and self.job.kept != "offload":
             for layer in self._layers:
                 # All rows have one length, and passes have at most two numbers of rows.
                 layer.compile(dynamic=False)

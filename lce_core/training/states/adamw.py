@@ -1,9 +1,9 @@
 """AdamW with bf16 weights and moments: 8 bytes per parameter, gradient included, instead of 16.
 
-Arithmetic is fp32, one block of rows at a time; weights and both moments are rounded
-stochastically. The second moment needs stochastic rounding too: multiplying by 0.999 changes a
-number by less than half a unit in the last place of bf16, so with rounding to nearest the moment
-would never decay. States in fp32 are not rounded.
+Arithmetic is fp32; weights and both moments are rounded stochastically. The second moment needs
+stochastic rounding too: multiplying by 0.999 changes a number by less than half a unit in the last
+place of bf16, so with rounding to nearest the moment would never decay. States in fp32 are not
+rounded.
 
 Source: Loshchilov and Hutter 2019, arXiv:1711.05101, algorithm 2.
 """
@@ -17,7 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lce_core.training.states.rounding import blocks, held, name_key, noise, write
+from lce_core.training.sharding import local
+from lce_core.training.states.update import RoundedUpdate
 
 
 class RoundedAdamW(torch.optim.Optimizer):
@@ -29,6 +30,7 @@ class RoundedAdamW(torch.optim.Optimizer):
       betas: decay rates of the two moments.
       weight_decay: weight decay, applied to all parameters.
       seed: seed of the rounding noise.
+      compiled: update each parameter with one compiled kernel.
     """
 
     def __init__(
@@ -39,11 +41,12 @@ class RoundedAdamW(torch.optim.Optimizer):
         betas: tuple[float, float],
         weight_decay: float,
         seed: int,
+        compiled: bool,
     ) -> None:
         settings = {"lr": lr, "betas": betas, "weight_decay": weight_decay, "eps": 1e-8}
         super().__init__(list(parameters.values()), settings)
-        self._names = {tensor: name_key(name) for name, tensor in parameters.items()}
-        self._seed = seed
+        self._names = {tensor: name for name, tensor in parameters.items()}
+        self._apply = RoundedUpdate(_adamw, seed, compiled=compiled)
         self._scale = 1.0
 
     @torch.no_grad()
@@ -58,7 +61,7 @@ class RoundedAdamW(torch.optim.Optimizer):
           total: function that sums a number over all processes.
         """
         gradients = [parameter.grad for parameter in self._names if parameter.grad is not None]
-        norms = [torch.linalg.vector_norm(held(part), dtype=torch.float32) for part in gradients]
+        norms = [torch.linalg.vector_norm(local(part), dtype=torch.float32) for part in gradients]
         norm = math.sqrt(total(float(torch.stack(norms).double().square().sum())))
         # The 1e-6 is that of torch.nn.utils.clip_grad_norm_.
         self._scale = min(1.0, limit / (norm + 1e-6))
@@ -81,22 +84,41 @@ class RoundedAdamW(torch.optim.Optimizer):
         state["step"] += 1
         count = int(state["step"])
         (beta1, beta2), rate = group["betas"], group["lr"]
-        root = math.sqrt(1 - beta2**count)
         assert parameter.grad is not None
-        gradients = held(parameter.grad)
-        targets = [held(state["exp_avg"]), held(state["exp_avg_sq"]), held(parameter)]
-        for block in blocks(parameter):
-            gradient = gradients[block.held].float() * self._scale
-            rows = [target[block.held] for target in targets]
-            # Copy fp32 states too: they are modified in place and written back below.
-            first, second, weights = (part.to(torch.float32, copy=True) for part in rows)
-            first.lerp_(gradient, 1 - beta1)
-            second.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
-            # Decay first, then the bias-corrected step, as in torch.optim.AdamW.
-            weights.mul_(1 - rate * group["weight_decay"])
-            slope = second.sqrt().div_(root).add_(group["eps"])
-            weights.addcdiv_(first, slope, value=-rate / (1 - beta1**count))
-            key = (self._seed, count, self._names[parameter])
-            drawn = noise(key, block, len(rows), gradients.device)
-            for part, values, places in zip(rows, (first, second, weights), drawn, strict=True):
-                write(part, values, places)
+        self._apply(
+            self._names[parameter],
+            (state["exp_avg"], state["exp_avg_sq"], parameter),
+            parameter.grad,
+            (count, 0),
+            (
+                self._scale,
+                1 - beta1,
+                beta2,
+                1 - beta2,
+                1 - rate * group["weight_decay"],
+                rate / (1 - beta1**count),
+                math.sqrt(1 - beta2**count),
+                group["eps"],
+            ),
+        )
+
+
+def _adamw(
+    first: Tensor,
+    second: Tensor,
+    weights: Tensor,
+    gradient: Tensor,
+    scale: Tensor,
+    fresh1: Tensor,
+    beta2: Tensor,
+    fresh2: Tensor,
+    kept: Tensor,
+    rate: Tensor,
+    root: Tensor,
+    eps: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:
+    gradient = gradient * scale
+    first = first + fresh1 * (gradient - first)
+    second = second * beta2 + fresh2 * gradient * gradient
+    # Decay first, then the bias-corrected step, as in torch.optim.AdamW.
+    return first, second, weights * kept - rate * first / (second.sqrt() / root + eps)

@@ -14,10 +14,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from lce_core.training.states.rounding import blocks, held, name_key, noise, write
-
-_PURPOSE = 1
-"""Part of the key of the rounding noise, so that it differs from the optimiser's noise."""
+from lce_core.training.states.update import RoundedUpdate
 
 
 class GradientSums:
@@ -25,11 +22,13 @@ class GradientSums:
 
     Args:
       parameters: parameters whose gradients are summed, by name.
-      seed: seed of the rounding noise, combined with step, name and micro-batch.
+      seed: seed of the rounding noise.
+      compiled: add each gradient with one compiled kernel.
     """
 
-    def __init__(self, parameters: Mapping[str, Tensor], seed: int) -> None:
-        self._parameters, self._seed = parameters, seed
+    def __init__(self, parameters: Mapping[str, Tensor], seed: int, *, compiled: bool) -> None:
+        self._parameters = parameters
+        self._add = RoundedUpdate(_sum, seed, compiled=compiled)
         self._step = 0
         self._sums: dict[str, tuple[Tensor, int]] = {}
         for name, parameter in parameters.items():
@@ -54,10 +53,10 @@ class GradientSums:
             self._sums[name] = gradient, 1
             return
         total, passes = self._sums[name]
-        sums, added = held(total), held(gradient)
-        for block in blocks(parameter):
-            rows = sums[block.held]
-            key = (self._seed, self._step, name_key(name), _PURPOSE, passes)
-            (drawn,) = noise(key, block, 1, rows.device)
-            write(rows, rows.float() + added[block.held].float(), drawn)
+        # The optimiser's noise has pass 0.
+        self._add(name, (total,), gradient, (self._step, passes))
         self._sums[name] = total, passes + 1
+
+
+def _sum(total: Tensor, gradient: Tensor) -> tuple[Tensor]:
+    return (total + gradient,)

@@ -312,6 +312,23 @@ def test_bf16_cells_say_how_they_were_rotated_and_fp32_cells_do_not() -> None:
     )
 
 
+def test_runs_with_bf16_states_name_their_noise_and_others_do_not() -> None:
+    def trained(**changes: Any) -> list[dict[str, Any]]:
+        plan = planned(training={**TOY["training"], "precision": "bf16", **changes})
+        return [s.spec["training"] for s in plan.steps.values() if s.kind == "finetune"]
+
+    for allowed in ("bf16", "fp32_or_bf16"):
+        plain = trained(state_precision=allowed)
+        # Runs whose noise came from torch's generators have no key "rounding".
+        assert plain
+        assert all(entry["rounding"] == "philox" for entry in plain)
+        assert trained(state_precision=allowed, rounding=None) == plain
+        assert trained(state_precision=allowed, rounding="philox") == plain
+    full = trained()
+    assert not any("rounding" in entry for entry in full)
+    assert trained(rounding="philox") == full
+
+
 def test_rounded_positions_are_part_of_a_run_and_exact_ones_leave_no_trace() -> None:
     def of_yarn(**entry: str) -> set[str]:
         return fingerprints(planned(methods=[{"name": "yarn", "tuned": True, **entry}]), "finetune")

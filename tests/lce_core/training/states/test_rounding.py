@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise
-from typing import Any
 
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lce_core.training.states.rounding import blocks_of, noise, rounded
+from lce_core.training.states.rounding import noise, philox, rounded
 
 EVERY = torch.arange(1 << 16, dtype=torch.int32)
 LARGEST = float(torch.finfo(torch.bfloat16).max)
@@ -37,40 +36,49 @@ def test_every_pattern_of_not_a_number_stays_one() -> None:
     assert rounded(values, torch.full((4,), 65535, dtype=torch.int32)).isnan().all()
 
 
-@given(
-    rows=st.integers(1, 40),
-    width=st.integers(0, 5),
-    size=st.integers(1, 60),
-    cuts=st.lists(st.integers(0, 40), max_size=4),
+@pytest.mark.parametrize(
+    ("counter", "key", "words"),
+    [
+        ([0] * 4, [0] * 2, [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]),
+        ([0xFFFFFFFF] * 4, [0xFFFFFFFF] * 2, [0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD]),
+        (
+            [0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344],
+            [0xA4093822, 0x299F31D0],
+            [0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1],
+        ),
+    ],
 )
-def test_shares_of_rows_get_the_noise_of_the_whole(
-    rows: int, width: int, size: int, cuts: list[int]
+def test_philox_has_the_known_answers_of_random123(
+    counter: list[int], key: list[int], words: list[int]
 ) -> None:
-    shape = (rows, width) if width else (rows,)
-    places = sorted({0, rows, *(cut for cut in cuts if cut < rows)})
-
-    def drawn(held: slice) -> torch.Tensor:
-        found = torch.zeros(2, held.stop - held.start, *shape[1:], dtype=torch.int32)
-        for block in blocks_of(shape, held, size):
-            found[:, block.held] = noise([7, 1], block, 2, torch.device("cpu"))
-        return found
-
-    shares = [drawn(slice(*ends)) for ends in pairwise(places)]
-    assert torch.equal(torch.cat(shares, dim=1), drawn(slice(0, rows)))
+    found = philox(torch.tensor(counter).unbind(), torch.tensor(key).unbind())
+    assert [int(word) for word in found] == words
 
 
-def test_noise_follows_from_its_key_and_block_and_is_uniform() -> None:
-    first, second = blocks_of((2, 1 << 16), slice(0, 2), 1 << 16)
-    cpu: Any = torch.device("cpu")
-    one, other, later = (
-        noise([1], first, 1, cpu),
-        noise([2], first, 1, cpu),
-        noise([1], second, 1, cpu),
+@given(start=st.integers(0, 1 << 34), size=st.integers(1, 40), cut=st.integers(0, 40))
+def test_the_noise_of_an_element_depends_on_its_index_alone(
+    start: int, size: int, cut: int
+) -> None:
+    cut = min(cut, size)
+    rest = [7, 1, 5, 9]
+    whole = noise(torch.tensor([start, *rest]), size)
+    parts = zip(
+        noise(torch.tensor([start, *rest]), cut),
+        noise(torch.tensor([start + cut, *rest]), size - cut),
+        strict=True,
     )
-    assert torch.equal(one, noise([1], first, 1, cpu))
-    assert not torch.equal(one, other)
-    assert not torch.equal(one, later)
-    assert one.min() >= 0
-    assert one.max() < 1 << 16
-    # The mean of 65,536 draws lies within four of its standard deviations, 74 each.
-    assert abs(one.double().mean().item() - 32767.5) < 4 * 74
+    assert all(map(torch.equal, whole, map(torch.cat, parts)))
+
+
+def test_noise_is_uniform_and_changes_with_every_word() -> None:
+    words = torch.tensor([0, 3, 1, 5, 9])
+    # Adding 2^32 to the index of the first element changes its upper word only.
+    changes = torch.diag(torch.tensor([1 << 32, 1, 1, 1, 1]))
+    drawn = [each for other in (words, *(words + changes)) for each in noise(other, 1 << 16)]
+    for number, each in enumerate(drawn):
+        assert each.min() >= 0
+        assert each.max() < 1 << 16
+        # The mean of 65,536 draws lies within four of its standard deviations, 74 each.
+        assert abs(each.double().mean().item() - 32767.5) < 4 * 74
+        # Independent draws are equal once in 65,536.
+        assert all((each == other).sum() < 12 for other in drawn[:number])

@@ -1,0 +1,42 @@
+"""Updates of bf16 states are one kernel each and move the bytes that docs/gpus.md states."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from tests.support.repository import ROOT
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("default"),
+    pytest.mark.skipif(not shutil.which("g++"), reason="torch.compile needs a compiler of C++"),
+]
+
+
+@pytest.fixture
+def updates() -> Iterator[object]:
+    sys.path.insert(0, str(ROOT / "perf"))
+    try:
+        import updates
+    finally:
+        sys.path.remove(str(ROOT / "perf"))
+    torch.compiler.reset()
+    yield updates
+    torch.compiler.reset()
+
+
+@pytest.mark.parametrize(
+    ("name", "make", "num_bytes"), [("AdamW", "adamw", 14), ("sum of gradients", "gradient_sum", 6)]
+)
+def test_an_update_reads_and_writes_each_tensor_once(
+    updates: Any, name: str, make: str, num_bytes: int
+) -> None:
+    assert updates.traffic(getattr(updates, make)(compiled=True)) == (1, num_bytes)
+    page = (ROOT / "docs" / "gpus.md").read_text(encoding="utf-8")
+    assert f"| {name} | 1 | {num_bytes} |" in page
