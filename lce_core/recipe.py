@@ -16,7 +16,7 @@ StatePrecision = Literal["fp32", "bf16", "fp32_or_bf16"]
 per parameter. bf16 with stochastic rounding takes 8, so that a 7B model and one training row of 32k
 tokens fit into 80 GB. fp32_or_bf16 falls back to bf16 if fp32 is out of memory; the record states
 which precision was used."""
-Kernel = Literal["auto", "sdpa", "flash"]
+Kernel = Literal["auto", "sdpa", "flash", "flash3"]
 Rotation = Literal["fp32", "stock"]
 Positions = Literal["exact", "bf16", "bf16_angles"]
 """Rounding of token positions when training computes RoPE angles. exact: none. bf16: positions are
@@ -80,7 +80,7 @@ class Training(Section):
     rounding: Literal["philox"] | None = None
     """Random number generator of the stochastic rounding; philox whenever states may be bf16."""
     kernel: Kernel = "auto"
-    """Family of attention kernels: auto, sdpa or flash."""
+    """Family of attention kernels: auto, sdpa, flash or flash3."""
 
     @model_validator(mode="before")
     @classmethod
@@ -111,7 +111,7 @@ class Inference(Section):
     precision: Precision = "fp32"
     """Precision of the model: fp32 or bf16."""
     kernel: Kernel = "auto"
-    """Family of attention kernels: auto, sdpa or flash."""
+    """Family of attention kernels: auto, sdpa, flash or flash3."""
     rotation: Rotation | None = None
     """Arithmetic of RoPE's rotation of queries and keys if `precision` is bf16. fp32 (the default)
     rotates in fp32 and rounds the result once; stock first rounds cosines and sines to bf16, as

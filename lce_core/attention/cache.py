@@ -25,16 +25,14 @@ class PreallocatedLayer(DynamicLayer):
     Args:
       capacity: number of tokens for which the first `update` allocates memory; the memory grows
         when a text is longer.
-      hands_itself_over: if True, `update` returns this object instead of keys and values, so that
-        attention functions can also get rotated keys by calling `placed`.
     """
 
     keys: Any
     values: Any
 
-    def __init__(self, capacity: int, *, hands_itself_over: bool) -> None:
+    def __init__(self, capacity: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._capacity, self._hands_itself_over = capacity, hands_itself_over
+        self._capacity = capacity
         self._rooms: tuple[torch.Tensor, torch.Tensor] | None = None
         self._placed: dict[Placement, PlacedKeys] = {}
 
@@ -43,7 +41,8 @@ class PreallocatedLayer(DynamicLayer):
     ) -> tuple[Any, Any]:
         """Append states (batch, kv_heads, tokens, head_dim) of the next tokens.
 
-        Returns all keys and values so far. With `hands_itself_over`, returns (self, self) instead.
+        Returns (self, self) in place of keys and values, so that attention functions can also get
+        rotated keys by calling `placed`.
         """
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
@@ -53,7 +52,7 @@ class PreallocatedLayer(DynamicLayer):
         key_room[:, :, start:stop] = key_states
         value_room[:, :, start:stop] = value_states
         self.keys, self.values = key_room[:, :, :stop], value_room[:, :, :stop]
-        return (self, self) if self._hands_itself_over else (self.keys, self.values)
+        return self, self
 
     def placed(self, placement: Placement, seen: slice) -> torch.Tensor:
         """Return this layer's keys (batch, kv_heads, seen, head_dim), rotated by `placement`.
@@ -114,15 +113,15 @@ class PreallocatedLayer(DynamicLayer):
 class PreallocatedCache(DynamicCache):
     """A DynamicCache whose layers append in place to preallocated memory.
 
+    Attention functions receive PreallocatedLayer objects in place of keys and values.
+
     Args:
       capacity: number of tokens to allocate memory for: prompt plus expected answer.
-      hands_layers_over: if True, attention functions receive PreallocatedLayer objects in place of
-        keys and values.
     """
 
-    def __init__(self, capacity: int, *, hands_layers_over: bool = False) -> None:
+    def __init__(self, capacity: int) -> None:
         super().__init__()
-        made: Any = partial(PreallocatedLayer, capacity, hands_itself_over=hands_layers_over)
+        made: Any = partial(PreallocatedLayer, capacity)
         self.layer_class_to_replicate = made
 
     @property
@@ -142,8 +141,7 @@ class RaggedCache(DynamicCache):
     """Cache for texts of several lengths that are decoded together: one inner cache per length.
 
     Args:
-      caches: the filled caches, in batch order: texts of equal length share one. Each must have
-        been created with `hands_layers_over=True`.
+      caches: the filled caches, in batch order: texts of equal length share one.
     """
 
     def __init__(self, caches: Sequence[PreallocatedCache]) -> None:

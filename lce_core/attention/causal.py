@@ -5,11 +5,14 @@ from __future__ import annotations
 import torch
 from torch.nn.functional import pad, scaled_dot_product_attention
 
-from lce_core.attention.flash import attend_causal
+from lce_core.attention.flash import attend_causal, backend
 from lce_core.attention.inputs import AttentionInputs
 from lce_core.attention.partial import with_sinks
 from lce_core.attention.placement import Placement
 from lce_core.attention.schemes import FullCausal
+
+_PLANNED_TOKENS = 1024
+"""cuDNN computes texts of a multiple of this number of tokens: windows, and pieces of prompts."""
 
 
 def full_causal(_scheme: FullCausal, inputs: AttentionInputs) -> torch.Tensor:
@@ -48,6 +51,8 @@ def attend_square(
         # The sink is the first key. One more query before all others keeps the square causal.
         states = sink_as_key(pad(query, (0, 0, 1, 0)), key, value, scaling, sinks)
         return attend_square(*states, scaling)[:, :, 1:, : value.shape[-1]]
+    if avoids_plan(query):
+        return attend_causal(query, key, value, scaling).output
     groups = query.shape[1] // key.shape[1]
     if groups > 1 and lacks_grouped_kernel(query.device, query.dtype):
         # Without a fused kernel torch materialises all scores: 39 GB for 9 heads and 32,768 tokens.
@@ -56,6 +61,18 @@ def attend_square(
     return scaled_dot_product_attention(
         query, key, value, is_causal=True, scale=scaling, enable_gqa=groups > 1
     )
+
+
+def avoids_plan(query: torch.Tensor) -> bool:
+    """Return True if the flash kernel should compute this whole text, although cuDNN's is faster.
+
+    cuDNN builds a plan for each new shape, which takes about 0.4 s. That pays off for shapes that
+    come again: all training rows, and texts of a multiple of `_PLANNED_TOKENS` tokens. Texts of any
+    other length, such as a question with one of its choices, go to the flash kernel.
+    """
+    if torch.is_grad_enabled() or query.shape[2] % _PLANNED_TOKENS == 0:
+        return False
+    return backend(query.device, query.dtype) == "torch_flash"
 
 
 def sink_as_key(

@@ -1,8 +1,9 @@
 """Full, causal and windowed attention that also return the log-sum-exp, using only torch.
 
 Three backends compute it: "torch_flash_cpu" (the CPU flash kernel behind SDPA), "torch_flash" (the
-CUDA flash kernel, float16 and bfloat16 from compute capability 8.0) and "blocked" (matrix products
-over blocks of queries, for everything else). In causal and windowed attention the T queries belong
+CUDA flash kernel, float16 and bfloat16 from compute capability 8.0: FlashAttention-2, or the
+FlashAttention-3 that `lce_core.extension.kernels` activates) and "blocked" (matrix products over
+blocks of queries, for everything else). In causal and windowed attention the T queries belong
 to the last T of the K keys' tokens, so query row t sees no key after index K - T + t. Outputs are
 differentiable. The log-sum-exp is not: torch's flash kernels propagate no gradients through it.
 
@@ -15,9 +16,11 @@ queries as keys.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Literal
+from inspect import signature
+from typing import Any, Literal
 
 import torch
+from torch.nn.attention import varlen
 
 from lce_core.attention.partial import Partial, concatenate, merge
 
@@ -26,6 +29,13 @@ Backend = Literal["torch_flash_cpu", "torch_flash", "blocked"]
 _SCORES = 1 << 24
 """Maximum number of attention scores that matrix products materialise at one time: 64 MiB in
 float32."""
+_FULL_GPU = 1 << 14
+"""Number of queries times heads from which the CUDA kernel has no reason to split keys. Its blocks
+have 128 queries of one head, and an A100 has 108 multiprocessors for them, an H100 132."""
+_SHARED_KEYS: dict[str, Any] = (
+    {"enable_gqa": True} if "enable_gqa" in signature(varlen.varlen_attn).parameters else {}
+)
+"""Argument that lets query heads share keys; torch 2.11 allows it without the argument."""
 _ROWS = 192
 """Maximum queries per block in windowed attention. Small blocks keep the mask small and waste less
 work on masked keys."""
@@ -222,6 +232,7 @@ def _flash_cpu(
     causal: bool = False,
     mask: torch.Tensor | None = None,
 ) -> Partial:
+    # Private, because SDPA does not return the log-sum-exp.
     output, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
         query, key, value, 0.0, causal, attn_mask=mask, scale=scaling
     )
@@ -237,25 +248,64 @@ def _flash_cuda(
     causal: bool = False,
     window: int | None = None,
 ) -> Partial:
-    # Causal and window flags both align to the last key; the key at distance window - 1 is visible.
-    # Causal attention is not passed as a window, because the kernel would then mask every block of
-    # keys.
-    output, lse = torch.ops.aten._flash_attention_forward(
+    """Call the CUDA flash kernel; causal and windowed attention align the last query and key.
+
+    The key at distance window - 1 is visible.
+    """
+    left, right = (-1, 0 if causal else -1) if window is None else (window - 1, 0)
+    if len(query) == 1 and query.shape[1] * query.shape[2] >= _FULL_GPU:
+        return _varlen_cuda(query, key, value, scaling, (left, right))
+    # Private, because no public function returns the log-sum-exp and splits the keys of few queries
+    # over the GPU. `varlen_attn` runs such queries on a few multiprocessors, and needs a copy of
+    # the cache if there are several texts.
+    output, lse = torch.ops.aten._flash_attention_forward.default(
         query.transpose(1, 2),
         key.transpose(1, 2),
         value.transpose(1, 2),
-        None,
-        None,
-        query.shape[2],
-        key.shape[2],
-        0.0,
-        causal or window is not None,
-        False,
+        cum_seq_q=None,
+        cum_seq_k=None,
+        max_q=query.shape[2],
+        max_k=key.shape[2],
+        dropout_p=0.0,
+        is_causal=right == 0,
+        return_debug_mask=False,
         scale=scaling,
-        window_size_left=None if window is None else window - 1,
-        window_size_right=None if window is None else 0,
+        window_size_left=left,
+        window_size_right=right,
     )[:2]
     return Partial(output.transpose(1, 2), lse)
+
+
+def _varlen_cuda(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    scaling: float,
+    window: tuple[int, int],
+) -> Partial:
+    """Call torch's public flash function, which takes states (tokens, heads, head_dim)."""
+    num_queries, num_keys = query.shape[2], key.shape[2]
+    output, lse = varlen.varlen_attn(
+        query[0].transpose(0, 1),
+        key[0].transpose(0, 1),
+        value[0].transpose(0, 1),
+        _bounds(num_queries, query.device),
+        _bounds(num_keys, key.device),
+        num_queries,
+        num_keys,
+        return_aux=varlen.AuxRequest(lse=True),
+        scale=scaling,
+        window_size=window,
+        **_SHARED_KEYS,
+    )
+    return Partial(output.transpose(0, 1)[None], lse[None])
+
+
+@lru_cache(maxsize=16)
+def _bounds(tokens: int, device: torch.device) -> torch.Tensor:
+    """Return the positions at which the only text starts and ends; all layers use one tensor."""
+    with torch.inference_mode(mode=False):
+        return torch.arange(0, tokens + 1, tokens, dtype=torch.int32, device=device)
 
 
 def _blocked(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from torch.nn.attention import current_flash_attention_impl
 from torch.utils._python_dispatch import TorchDispatchMode
 
 FUSED: Mapping[str, str] = {
@@ -13,6 +14,7 @@ FUSED: Mapping[str, str] = {
     "aten::_scaled_dot_product_flash_attention_for_cpu": "torch_flash_cpu",
     "aten::_scaled_dot_product_efficient_attention": "efficient",
     "aten::_flash_attention_forward": "torch_flash",
+    "torch_attn::_varlen_attn": "torch_flash",
     "flash_attn::_flash_attn_forward": "flash_attention_2",
     "flash_attn::_flash_attn_varlen_forward": "flash_attention_2",
 }
@@ -29,8 +31,9 @@ class KernelWatch(TorchDispatchMode):
         self.seen: set[str] = set()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if (name := func.name()) in FUSED:
-            self.seen.add(FUSED[name])
+        if (name := FUSED.get(func.name())) is not None:
+            replaced = name == "torch_flash" and current_flash_attention_impl() == "FA3"
+            self.seen.add("flash3" if replaced else name)
         return func(*args, **(kwargs or {}))
 
     def names(self) -> str:

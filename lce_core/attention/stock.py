@@ -4,7 +4,11 @@ transformers builds a mask for every chunk of tokens that follows cached tokens,
 causal flag aligns the first query with the first key. CUDA's flash and cuDNN kernels refuse masks,
 and the CPU kernel computes the masked scores anyway. Such chunks use `lce_core.attention.flash`
 instead, which aligns the last query with the last key. Whole texts for which SDPA has no fused
-kernel use `lce_core.attention.causal`. All other passes call transformers' function unchanged.
+kernel, or would build a plan, use `lce_core.attention.causal`. All other passes call transformers'
+function unchanged.
+
+Two more functions differ from this one in the kernel only: `TORCH_FLASH` restricts SDPA to torch's
+flash kernel, and `PACKAGE` calls the flash-attn package.
 """
 
 from __future__ import annotations
@@ -12,20 +16,23 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import causal_mask_function, sdpa_mask
 
 from lce_core.attention.cache import PreallocatedLayer
-from lce_core.attention.causal import attend_square, lacks_grouped_kernel
+from lce_core.attention.causal import attend_square, avoids_plan, lacks_grouped_kernel
 from lce_core.attention.flash import attend_causal, backend
 from lce_core.attention.token_graphs import over_caches
 
 STOCK = "lce_sdpa"
-"""Name under which transformers finds the functions below for attention and for masks."""
+TORCH_FLASH = "lce_torch_fa"
+PACKAGE = "lce_package_fa"
+"""Names under which transformers finds the functions below for attention and for masks. A name that
+contains "flash" would make transformers look for its own integrations."""
 
 
-@over_caches
 def _attention(
     module: Any,
     query: torch.Tensor,
@@ -46,13 +53,58 @@ def _attention(
         output = attend_causal(query, key, value, scaling).output
         return output.transpose(1, 2).contiguous(), None
     square = attention_mask is None and query.shape[2] == key.shape[2] > 1
-    if square and lacks_grouped_kernel(query.device, query.dtype):
+    if square and (lacks_grouped_kernel(query.device, query.dtype) or avoids_plan(query)):
         output = attend_square(query, key, value, scaling)
         return output.transpose(1, 2).contiguous(), None
     stock: tuple[torch.Tensor, None] = sdpa_attention_forward(
         module, query, key, value, attention_mask, scaling=scaling, **kwargs
     )
     return stock
+
+
+def _with_torch_flash(*args: Any, **kwargs: Any) -> tuple[torch.Tensor, None]:
+    # SDPA's choice is a setting of the process. The backward pass recomputes layers by calling this
+    # function again, so it uses the same kernel.
+    with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+        return _attention(*args, **kwargs)
+
+
+def _with_package(
+    module: Any,
+    query: torch.Tensor,
+    key: Any,
+    value: Any,
+    attention_mask: torch.Tensor | None,
+    *,
+    scaling: float,
+    **kwargs: Any,
+) -> tuple[torch.Tensor, None]:
+    """Compute one layer's attention with the flash-attn package, which takes no mask.
+
+    transformers' own call of the package looks for packed documents in every layer, which waits for
+    the GPU, and cannot be left out of recorded token graphs.
+    """
+    if isinstance(key, PreallocatedLayer):
+        key, value = key.keys, key.values
+    if attention_mask is not None:
+        return _attention(module, query, key, value, attention_mask, scaling=scaling, **kwargs)
+    return attend_package(query, key, value, scaling), None
+
+
+def attend_package(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float
+) -> torch.Tensor:
+    """Return causal attention by the flash-attn package, (batch, tokens, heads, head_dim).
+
+    Query row t of T sees keys 0..K - T + t. The arguments are those of
+    `lce_core.attention.flash.attend_causal`.
+    """
+    from flash_attn import flash_attn_func
+
+    # Autocast leaves rotated queries and keys in float32, and the package refuses them.
+    states = (one.to(value.dtype).transpose(1, 2) for one in (query, key, value))
+    output: torch.Tensor = flash_attn_func(*states, softmax_scale=scaling, causal=True)
+    return output
 
 
 def _is_ours(query: torch.Tensor, key: torch.Tensor) -> bool:
@@ -105,5 +157,10 @@ def _has_kernel(device: torch.device | None, dtype: torch.dtype | None) -> bool:
     return backend(device, dtype) != "blocked"
 
 
-AttentionInterface.register(STOCK, _attention)
-AttentionMaskInterface.register(STOCK, _mask)
+for _name, _function in (
+    (STOCK, _attention),
+    (TORCH_FLASH, _with_torch_flash),
+    (PACKAGE, _with_package),
+):
+    AttentionInterface.register(_name, over_caches(_function))
+    AttentionMaskInterface.register(_name, _mask)

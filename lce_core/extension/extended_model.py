@@ -23,11 +23,10 @@ from lce_core.attention.registered import ATTENTION
 from lce_core.attention.rotary import RequestRotary
 from lce_core.attention.rotation import check_heads
 from lce_core.attention.schemes import FullCausal, SlidingWindow
-from lce_core.attention.stock import STOCK
 from lce_core.attention.token_graphs import Recorder, TokenGraphs
 from lce_core.errors import SpecError, UnavailableError
 from lce_core.extension.insertion import Inserter
-from lce_core.extension.kernels import HALF
+from lce_core.extension.kernels import HALF, activate
 from lce_core.methods import Method, as_stock, begins_alike, layers_of
 from lce_core.methods._training_positions import row_positions, why_not_skip
 from lce_core.models import LocalLayers
@@ -70,7 +69,6 @@ class ExtendedModel:
         # Gemma 3 divides scores by the square root of this number instead of head_dim.
         self._score_divisor = getattr(model.config, "query_pre_attn_scalar", geometry.head_dim)
         self._rotary = rotary
-        self._hands_layers_over = model.config._attn_implementation in (ATTENTION, STOCK)
         self._graphs: TokenGraphs | None = None
 
     @property
@@ -105,6 +103,7 @@ class ExtendedModel:
         Raises:
           UnavailableError: if the method does not support that many tokens.
         """
+        activate(self.kernel)
         lengths = ContextLengths(self.trained, self.target, num_tokens)
         self._row_lengths = lengths
         if self._row_positions(0) is not None:
@@ -164,21 +163,15 @@ class ExtendedModel:
           num_tokens: number of tokens per text to allocate memory for, without inserted tokens; the
             cache grows if a text is longer.
         """
-        room = self._expanded(num_tokens)
-        return PreallocatedCache(room, hands_layers_over=self._hands_layers_over)
+        return PreallocatedCache(self._expanded(num_tokens))
 
     def _expanded(self, num_tokens: int) -> int:
         """Return the number of tokens after the method's insertions."""
         return self.inserter.length(num_tokens) if self.inserter else num_tokens
 
     def replay_tokens(self, recorder: Recorder) -> None:
-        """Decode single tokens by replaying CUDA graphs from now on.
-
-        This has no effect with the flash-attn package: transformers calls it directly, so its calls
-        cannot be left out of a recording.
-        """
-        if self._hands_layers_over:
-            self._graphs = TokenGraphs(self.model.get_decoder(), self._rotary, recorder)
+        """Decode single tokens by replaying CUDA graphs from now on."""
+        self._graphs = TokenGraphs(self.model.get_decoder(), self._rotary, recorder)
 
     @property
     def replayed_tokens(self) -> int:
@@ -218,18 +211,19 @@ class ExtendedModel:
 
     @property
     def packs(self) -> bool:
-        """True if `packed_states` works: with torch's own attention and no inserted tokens."""
-        return self.kernel == "sdpa" and self.inserter is None
+        """True if `packed_states` works: without attention schemes and inserted tokens."""
+        implementation = self.model.config._attn_implementation
+        return implementation != ATTENTION and self.inserter is None
 
     @property
     def mixes_lengths(self) -> bool:
         """True if texts of several lengths can be decoded together in a RaggedCache.
 
-        False in half precision, where batching can change answers; with the flash-attn package; and
-        for methods with inserted tokens, because texts of different lengths would get such a token
-        at different decoding steps.
+        False in half precision, where batching can change answers, and for methods with inserted
+        tokens, because texts of different lengths would get such a token at different decoding
+        steps.
         """
-        return self._hands_layers_over and self.inserter is None and not self.coarse
+        return self.inserter is None and not self.coarse
 
     def packed_states(
         self, ids: torch.Tensor, positions: torch.Tensor, mask: torch.Tensor, cache: DynamicCache

@@ -20,7 +20,7 @@ from safetensors.torch import load_file
 
 from lce_core.attention.layers import keep_precision
 from lce_core.attention.registered import ATTENTION
-from lce_core.attention.stock import STOCK
+from lce_core.attention.stock import PACKAGE, STOCK, TORCH_FLASH
 from lce_core.errors import SpecError
 from lce_core.extension.extended_model import ExtendedModel, checked_layers
 from lce_core.extension.insertion import Inserter, reserve_token
@@ -37,6 +37,14 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
     from lce_core.recipe import Kernel, Rotation, TrainPositions
+
+_FUNCTIONS = {
+    "sdpa": STOCK,
+    "torch_flash": TORCH_FLASH,
+    "flash3": TORCH_FLASH,
+    "flash_attention_2": PACKAGE,
+}
+"""Attention function of transformers for each kernel of models without attention schemes."""
 
 
 def extend(
@@ -66,7 +74,7 @@ def extend(
       base_model: plug-in of the base model; provides its geometry.
       method: the method to apply.
       target: context in tokens that the study extends to.
-      kernel: "sdpa", "flash", or "auto" for the fastest kernel that can run on this device.
+      kernel: "sdpa", "flash", "flash3", or "auto" for the fastest kernel that can run here.
       compute_dtype: dtype in which attention computes, if autocast makes it differ from the
         weights' dtype; None if both are equal.
       device: device to which the caller will move the model; None if it is already there.
@@ -82,7 +90,7 @@ def extend(
 
     Raises:
       SpecError: if the model's configuration differs from `base_model`, if the method's parameters
-        do not fit the model, or if kernel is "flash" and flash attention cannot run.
+        do not fit the model, or if the kernel cannot run.
     """
     geometry = base_model.geometry
     _check_model(model, geometry)
@@ -109,7 +117,7 @@ def extend(
     decoder: Any = model.model
     decoder.rotary_emb = rotary
     _own_configuration(model)
-    model.set_attn_implementation(_registered(name, has_scheme=bool(schemes), training=training))
+    model.set_attn_implementation(ATTENTION if schemes else _FUNCTIONS[name])
     insertion = method.insertion(geometry)
     inserter = Inserter(insertion, reserve_token(model)) if insertion else None
     return ExtendedModel(
@@ -124,14 +132,6 @@ def extend(
         positions=positions,
         local=local,
     )
-
-
-def _registered(name: str, *, has_scheme: bool, training: bool) -> str:
-    """Return the name under which transformers finds the attention function."""
-    if has_scheme:
-        return ATTENTION
-    # Training never continues a cached text, so it needs no STOCK attention.
-    return STOCK if name == "sdpa" and not training else name
 
 
 def _own_configuration(model: PreTrainedModel) -> None:

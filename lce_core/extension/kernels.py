@@ -1,16 +1,22 @@
 """Choose the attention kernel that device, dtype and installed packages allow.
 
 With "sdpa", torch selects the kernel: on GPUs from compute capability 9.0 that of a recent cuDNN,
-otherwise flash. Its order of preference is a setting of the whole process. lce leaves it unchanged,
-because a change for some passes (`sdpa_kernel`) would also affect recomputation in backward passes
-and evaluations after training.
+otherwise flash. Its order of preference is a setting of the whole process, which lce leaves
+unchanged outside single attention calls (`lce_core.attention.stock`): changed for a forward pass,
+it would not hold when the backward pass recomputes layers.
 """
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import torch
+from torch.nn.attention import (
+    activate_flash_attention_impl,
+    current_flash_attention_impl,
+    restore_flash_attention_impl,
+)
 from transformers.utils.import_utils import is_flash_attn_2_available
 
 from lce_core.attention import AttentionScheme
@@ -24,29 +30,35 @@ HALF = (torch.float16, torch.bfloat16)
 """The half-precision dtypes."""
 
 
-def stock_kernel(device: torch.device, dtype: torch.dtype, kernel: Kernel) -> str:
-    """Return the attention function of transformers to use: "flash_attention_2" or "sdpa".
+def available(device: torch.device, dtype: torch.dtype) -> list[Kernel]:
+    """Return the values of `kernel` that run on this device without an attention scheme.
 
-    "auto" chooses the flash-attn package (FA2) on GPUs below compute capability 9.0, where it is
-    the fastest. From 9.0 on it chooses "sdpa": torch has cuDNN's kernel, and its own FA2 kernel for
-    tokens that follow a cache.
+    "auto" is omitted: it is one of them.
+    """
+    values: tuple[Kernel, ...] = ("sdpa", "flash", "flash3")
+    return [value for value in values if _missing(device, dtype, value) is None]
+
+
+def stock_kernel(device: torch.device, dtype: torch.dtype, kernel: Kernel) -> str:
+    """Return the kernel of models without attention schemes.
+
+    It is "sdpa" (torch selects), "flash_attention_2" (the flash-attn package), "torch_flash"
+    (torch's copy of FlashAttention-2) or "flash3". "flash" is the package if it is installed,
+    otherwise torch's copy. "auto" is the package on GPUs below compute capability 9.0, where
+    FlashAttention-2 is the fastest kernel, and otherwise "sdpa".
 
     Raises:
-      SpecError: if `kernel` is "flash" and flash attention cannot run.
+      SpecError: if `kernel` cannot run.
     """
-    can = device.type == "cuda" and dtype in HALF and is_flash_attn_2_available()
-    if kernel == "flash" and not can:
-        raise SpecError(
-            "kernel",
-            f"'flash' on {device.type} with {dtype}",
-            "a CUDA device, bf16 or fp16, and the flash-attn package for the flash kernel",
-            "use kernel: auto, or install the extra `gpu` and set precision: bf16",
-        )
-    # Never return "flash_attention_2" without the package: transformers would then look for a
-    # kernel on the hub.
-    slower = can and torch.cuda.get_device_capability(device) >= (9, 0)
-    chosen = can and (kernel == "flash" or (kernel == "auto" and not slower))
-    return "flash_attention_2" if chosen else "sdpa"
+    _require(device, dtype, kernel)
+    if kernel == "flash3":
+        return "flash3"
+    half = device.type == "cuda" and dtype in HALF
+    package = kernel != "sdpa" and half and is_flash_attn_2_available()
+    if kernel == "flash":
+        return "flash_attention_2" if package else "torch_flash"
+    older = package and torch.cuda.get_device_capability(device) < (9, 0)
+    return "flash_attention_2" if older else "sdpa"
 
 
 def scheme_kernel(
@@ -54,25 +66,55 @@ def scheme_kernel(
 ) -> str:
     """Return the backend that computes an attention scheme.
 
-    This is one of the backends of `lce_core.attention.flash`, or "matmul" for schemes that use
-    plain matrix products.
+    This is one of the backends of `lce_core.attention.flash`, "flash3", or "matmul" for schemes
+    that use plain matrix products.
 
     Raises:
-      SpecError: if `kernel` is "flash", but the scheme has no flash kernel or it cannot run here.
+      SpecError: if `kernel` is "flash" or "flash3", but the scheme has no flash kernel or it cannot
+        run here.
     """
-    name = backend(device, dtype) if scheme.uses_flash else "matmul"
-    if kernel == "flash" and name != "torch_flash":
-        if not scheme.uses_flash:
+    _require(device, dtype, kernel)
+    if not scheme.uses_flash:
+        if kernel in ("flash", "flash3"):
             raise SpecError(
                 "kernel",
-                f"'flash' for {type(scheme).__name__}, which has no flash kernel",
+                f"{kernel!r} for {type(scheme).__name__}, which has no flash kernel",
                 "'auto' for this attention scheme",
                 "use kernel: auto",
             )
-        raise SpecError(
-            "kernel",
-            f"'flash' on {device.type} with {dtype}",
-            "a CUDA device and bf16 or fp16 for the flash kernel of attention schemes",
-            "use kernel: auto, or set precision: bf16 on a GPU",
-        )
-    return name
+        return "matmul"
+    return "flash3" if kernel == "flash3" else backend(device, dtype)
+
+
+def activate(name: str) -> None:
+    """Let torch's flash functions run FlashAttention-3 if that is the kernel, else their own.
+
+    torch has one flash implementation for the whole process, so each request of a model calls this.
+    """
+    active = current_flash_attention_impl() == "FA3"
+    if name == "flash3" and not active:
+        activate_flash_attention_impl("FA3")
+    elif name != "flash3" and active:
+        restore_flash_attention_impl()
+
+
+def _require(device: torch.device, dtype: torch.dtype, kernel: Kernel) -> None:
+    if (missing := _missing(device, dtype, kernel)) is not None:
+        raise SpecError("kernel", f"{kernel!r} on {device.type} with {dtype}", *missing)
+
+
+def _missing(device: torch.device, dtype: torch.dtype, kernel: Kernel) -> tuple[str, str] | None:
+    """Return what `kernel` needs and what to do; None if it runs."""
+    if kernel not in ("flash", "flash3"):
+        return None
+    if backend(device, dtype) != "torch_flash":
+        needs = "a CUDA device of compute capability 8.0 or later, and bf16 or fp16"
+        return needs, "use kernel: auto, or set precision: bf16 on a GPU"
+    if kernel == "flash":
+        return None
+    if torch.cuda.get_device_capability(device)[0] != 9:
+        return "a GPU of compute capability 9 (H100, H200)", "use kernel: auto"
+    if find_spec("flash_attn_interface") is None:
+        needs = "FlashAttention-3, the module flash_attn_interface"
+        return needs, "install it from the folder `hopper` of flash-attention, or use kernel: auto"
+    return None

@@ -64,6 +64,10 @@ provokes(SpecError, "'flash' on cpu with")(
     )
 )
 
+provokes(SpecError, "'flash3' on cpu with")(
+    lambda _: extend(stock(BASES[0]), BASES[0], method("none"), target=TARGET, kernel="flash3")
+)
+
 
 @provokes(SpecError, "GPT2LMHeadModel: got gpt2")
 def _(_: Place) -> None:

@@ -65,20 +65,21 @@ def test_what_is_there_stays_where_it_is() -> None:
     layer: Any = cache.layers[0]
     places = layer.keys.data_ptr(), layer.values.data_ptr()
     for token in range(35):
-        keys, values = cache.update(step * token, -step * token, 0)
+        cache.update(step * token, -step * token, 0)
+        keys, values = layer.keys, layer.values
         assert (keys.data_ptr(), values.data_ptr()) == places
         assert keys[1, 2, 5 + token, 7] == -values[1, 2, 5 + token, 7] == token
     # More room is made where texts are longer than was said.
-    keys, _ = cache.update(step * 99, step, 0)
-    assert keys[0, 0, :, 0].tolist() == [1.0] * 5 + list(range(35)) + [99.0]
+    cache.update(step * 99, step, 0)
+    assert layer.keys[0, 0, :, 0].tolist() == [1.0] * 5 + list(range(35)) + [99.0]
 
 
 def test_what_methods_of_the_base_class_put_there_is_taken_over() -> None:
-    layer = PreallocatedLayer(10, hands_itself_over=False)
+    layer = PreallocatedLayer(10)
     layer.update(torch.arange(6.0).view(2, 1, 3, 1), torch.zeros(2, 1, 3, 1))
     layer.batch_repeat_interleave(2)
-    keys, _ = layer.update(torch.full((4, 1, 1, 1), 9.0), torch.zeros(4, 1, 1, 1))
-    assert keys[:, 0, :, 0].tolist() == [[0, 1, 2, 9]] * 2 + [[3, 4, 5, 9]] * 2
+    layer.update(torch.full((4, 1, 1, 1), 9.0), torch.zeros(4, 1, 1, 1))
+    assert layer.keys[:, 0, :, 0].tolist() == [[0, 1, 2, 9]] * 2 + [[3, 4, 5, 9]] * 2
 
 
 @settings(max_examples=60)

@@ -4,6 +4,7 @@ the operators that run and by the tensors that autograd saves."""
 from __future__ import annotations
 
 from collections import Counter
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -116,11 +117,17 @@ def test_yes_and_no_are_names_too(given: object, meant: str) -> None:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("states", ["fp32", "bf16"])
-def test_training_on_a_gpu_records_the_kernel_that_ran(make_job: Any, states: str) -> None:
-    training = {"precision": "bf16", "state_precision": states, "kernel": "sdpa"}
-    alike, job = (make_job(training, device=device) for device in ("cpu", "cuda"))
+@pytest.mark.parametrize("kernel", ["sdpa", "flash"])
+def test_training_on_a_gpu_records_the_kernel_that_ran(
+    make_job: Any, states: str, kernel: str
+) -> None:
+    training = {"precision": "bf16", "state_precision": states}
+    alike = make_job(training, device="cpu")
+    job = make_job({**training, "kernel": kernel}, device="cuda")
     newer = torch.cuda.get_device_capability() >= (9, 0)
-    assert run(job, silent)["attention_kernel"] == ("cudnn" if newer else "torch_flash")
+    package = "torch_flash" if find_spec("flash_attn") is None else "flash_attention_2"
+    expected = package if kernel == "flash" else "cudnn" if newer else "torch_flash"
+    assert run(job, silent)["attention_kernel"] == expected
     run(alike, silent)
     assert losses(job) == pytest.approx(losses(alike), rel=0.02)
 

@@ -248,12 +248,13 @@ def test_the_kernel_is_chosen_by_the_compute_dtype(
     newer = torch.cuda.get_device_capability(one_gpu) == (9, 0)
     taken = "flash_attention_2" if package and not newer else "sdpa"
     assert stock(one_gpu, torch.bfloat16, "auto") == taken
-    if package:
-        assert stock(one_gpu, torch.bfloat16, "flash") == "flash_attention_2"
+    assert stock(one_gpu, torch.bfloat16, "flash") == (
+        "flash_attention_2" if package else "torch_flash"
+    )
     assert scheme(one_gpu, torch.bfloat16, "flash") == "torch_flash"
     assert scheme(one_gpu, torch.float32, "auto") == "blocked"
     with pytest.raises(SpecError, match="bf16"):
-        stock(one_gpu, torch.float32 if package else torch.bfloat16, "flash")
+        stock(one_gpu, torch.float32, "flash")
 
 
 def test_training_passes_the_compute_dtype_on(

@@ -1,0 +1,389 @@
+"""The kernels of models without attention schemes: which one runs, and that all of them agree.
+
+The flash-attn package, FlashAttention-3 and torch's `varlen_attn` run on a GPU only. Tests on the
+CPU replace them by functions of the same signature with dense attention inside, and marked `gpu`
+the real ones are compared.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.attention import (
+    SDPBackend,
+    _registry,
+    current_flash_attention_impl,
+    sdpa_kernel,
+)
+from torch.nn.attention import varlen as torch_varlen
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from lce_core.attention import causal, flash
+from lce_core.attention import stock as functions
+from lce_core.attention.observed import KernelWatch
+from lce_core.contracts.tiny_models import BASES, TARGET, stock, tokens
+from lce_core.errors import SpecError
+from lce_core.evaluation.continuations import continuation_log_likelihoods
+from lce_core.evaluation.decoding import generate
+from lce_core.extension import extending, kernels
+from lce_core.extension.extended_model import ExtendedModel
+from lce_core.extension.extending import extend
+from lce_core.models import LanguageModel
+from lce_core.training.recomputation import enable
+from tests.support import flash_functions
+from tests.support.extended_models import method, over_bases
+from tests.support.recorded_operations import OperationRecorder
+
+CUDA, META = torch.device("cuda"), torch.device("meta")
+HEADS, KV_HEADS = 4, 2
+SHAPES = [(17, 17), (5, 17), (1, 17)]
+over_shapes = pytest.mark.parametrize(("num_queries", "num_keys"), SHAPES)
+States = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+
+
+@pytest.fixture
+def package(monkeypatch: pytest.MonkeyPatch) -> flash_functions.Package:
+    stub, module = flash_functions.Package(), ModuleType("flash_attn")
+    monkeypatch.setattr(module, "flash_attn_func", stub.flash_attn_func, raising=False)
+    monkeypatch.setitem(sys.modules, "flash_attn", module)
+    return stub
+
+
+@pytest.fixture
+def flash3(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Log what becomes of FlashAttention-3, of which torch's registry gets a stub."""
+    log: list[str] = []
+
+    class Handle:
+        def remove(self) -> None:
+            log.append("removed")
+
+    def register() -> Handle:
+        log.append("registered")
+        return Handle()
+
+    monkeypatch.setitem(_registry._FLASH_ATTENTION_IMPLS, "FA3", register)
+    yield log
+    kernels.activate("sdpa")
+
+
+def draw(num_queries: int, num_keys: int, **how: Any) -> States:
+    torch.manual_seed(3)
+    made = ((HEADS, num_queries), (KV_HEADS, num_keys), (KV_HEADS, num_keys))
+    how = {"dtype": torch.float64, **how}
+    query, key, value = (torch.randn(1, *sizes, 32, **how) for sizes in made)
+    return query, key, value
+
+
+def runs(model: Any, base: LanguageModel, kernel: str, **how: Any) -> ExtendedModel:
+    """Return the model with this kernel, which `extend` would choose on some GPU only."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(extending, "stock_kernel", lambda *_: kernel)
+        extended = extend(model, base, method("none"), target=TARGET, **how)
+    extended.begin_request(40)
+    return extended
+
+
+# The flash-attn package
+
+
+@over_shapes
+def test_the_package_aligns_the_last_query_with_the_last_key(
+    num_queries: int, num_keys: int, package: flash_functions.Package
+) -> None:
+    states = draw(num_queries, num_keys)
+    expected, lse = flash_functions.dense(*states, 0.3, (-1, 0))
+    found = functions.attend_package(*states, 0.3).transpose(1, 2)
+    torch.testing.assert_close(found, expected)
+    ours = flash.attend_causal(*states, 0.3)
+    torch.testing.assert_close((ours.output, ours.lse), (found, lse))
+    assert package.calls == [(num_queries, num_keys)]
+
+
+def test_the_package_gets_states_of_one_dtype(package: flash_functions.Package) -> None:
+    query, key, value = draw(9, 9)
+    found = functions.attend_package(query, key, value.float(), 0.3)
+    assert (found.dtype, package.calls) == (torch.float32, [(9, 9)])
+
+
+@over_bases
+def test_the_package_computes_whole_texts_pieces_and_single_tokens(
+    base: LanguageModel, package: flash_functions.Package
+) -> None:
+    model = runs(stock(base), base, "flash_attention_2")
+    with torch.no_grad():
+        cache = model.new_cache(40)
+        pieces = [
+            model.hidden_states(piece, cache) for piece in tokens(40).split((20, 19, 1), dim=1)
+        ]
+        whole = stock(base).model(tokens(40)).last_hidden_state
+    torch.testing.assert_close(torch.cat(pieces, dim=1), whole, rtol=1e-4, atol=1e-4)
+    layers = model.model.config.num_hidden_layers
+    assert package.calls == [(20, 20)] * layers + [(19, 39)] * layers + [(1, 40)] * layers
+
+
+@over_bases
+def test_token_graphs_packed_texts_and_mixed_lengths_work_with_the_package(
+    base: LanguageModel, package: flash_functions.Package
+) -> None:
+    prompts = [np.asarray(tokens(n, seed=n)[0]) for n in (9, 20, 20, 28)]
+    prompts += [np.concatenate([prompts[-1], prompts[n]]) for n in range(2)]
+    plain, other, recorded = (
+        runs(stock(base), base, name) for name in ("sdpa", "flash_attention_2", "flash_attention_2")
+    )
+    recorded.replay_tokens(OperationRecorder())
+    assert other.packs
+    assert other.mixes_lengths
+    expected, packed, mixed, replayed = (
+        generate(model, prompts, max_new_tokens=6, batch_tokens=48, share_prefixes=shares)
+        for model, shares in ((plain, True), (other, True), (other, False), (recorded, False))
+    )
+    assert recorded.replayed_tokens
+    assert package.calls
+    for answer, *others in zip(expected, packed, mixed, replayed, strict=True):
+        for another in others:
+            np.testing.assert_array_equal(answer, another)
+
+
+class Waits(TorchDispatchMode):
+    """Count the values that are read from a device."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.number = 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        self.number += func.name() in ("aten::_local_scalar_dense", "aten::nonzero")
+        return func(*args, **(kwargs or {}))
+
+
+def test_layers_do_not_wait_for_the_gpu(package: flash_functions.Package) -> None:
+    """transformers looks for packed documents in each layer, and waits for what it finds."""
+    found = []
+    for layers in (1, 3):
+        model = runs(stock(BASES[0], layers=layers), BASES[0], "flash_attention_2")
+        model.hidden_states(tokens(20))
+        with Waits() as waits:
+            model.hidden_states(tokens(20))
+        found.append(waits.number)
+    assert found[0] == found[1]
+    assert package.calls
+
+
+# All of them in training
+
+
+@pytest.mark.parametrize("kernel", ["flash_attention_2", "torch_flash", "flash3"])
+@pytest.mark.parametrize("kept", ["none", "attention", "full"])
+@over_bases
+def test_gradients_are_those_of_sdpa(
+    base: LanguageModel, kernel: str, kept: Any, package: flash_functions.Package, flash3: list[str]
+) -> None:
+    weights = []
+    for name in ("sdpa", kernel):
+        model = runs(stock(base).train(), base, name, training=True)
+        enable(model.model, kept)
+        model.hidden_states(tokens(40, batch=2)).square().sum().backward()
+        weights.append(model.model.get_input_embeddings().weight.grad)
+    torch.testing.assert_close(weights[1], weights[0], rtol=1e-4, atol=1e-6)
+    assert bool(package.calls) == (kernel == "flash_attention_2")
+    assert ("registered" in flash3) == (kernel == "flash3")
+
+
+def test_torch_flash_excludes_other_kernels_of_sdpa_only_during_attention(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    allowed: list[bool] = []
+    original = functions.sdpa_attention_forward
+
+    def noted(*args: Any, **kwargs: Any) -> Any:
+        allowed.append(torch.backends.cuda.cudnn_sdp_enabled())
+        return original(*args, **kwargs)
+
+    monkeypatch.setattr(functions, "sdpa_attention_forward", noted)
+    model = runs(stock(BASES[0]).train(), BASES[0], "torch_flash", training=True)
+    enable(model.model, "full")
+    loss = model.hidden_states(tokens(40)).sum()
+    assert torch.backends.cuda.cudnn_sdp_enabled()
+    loss.backward()
+    # Each layer is computed twice, the second time in the backward pass.
+    assert allowed == [False] * 2 * model.model.config.num_hidden_layers
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("kernel", ["flash_attention_2", "torch_flash"])
+def test_compiled_layers_are_one_graph(kernel: str, package: flash_functions.Package) -> None:
+    model = runs(stock(BASES[0]).train(), BASES[0], kernel, training=True)
+    expected = model.hidden_states(tokens(40))
+    torch.compiler.reset()
+    for layer in model.model.model.layers:
+        layer.compile(backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(model.hidden_states(tokens(40)), expected)
+    torch.compiler.reset()
+
+
+# Choice
+
+
+def test_a_gpu_runs_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    installed: dict[str, bool] = {}
+    capability = [(8, 0)]
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability[0])
+    monkeypatch.setattr(kernels, "is_flash_attn_2_available", lambda: installed.get("2", False))
+    monkeypatch.setattr(kernels, "find_spec", lambda name: installed.get(name))
+
+    def chosen(kernel: Any) -> str:
+        return kernels.stock_kernel(CUDA, torch.bfloat16, kernel)
+
+    assert kernels.available(torch.device("cpu"), torch.bfloat16) == ["sdpa"]
+    assert kernels.available(CUDA, torch.float32) == ["sdpa"]
+    assert kernels.available(CUDA, torch.bfloat16) == ["sdpa", "flash"]
+    assert [chosen(kernel) for kernel in ("auto", "flash")] == ["sdpa", "torch_flash"]
+    installed["2"] = True
+    assert [chosen(kernel) for kernel in ("auto", "flash")] == ["flash_attention_2"] * 2
+    with pytest.raises(SpecError, match=r"capability 9 \(H100, H200\)"):
+        chosen("flash3")
+    capability[0] = (9, 0)
+    assert [chosen(kernel) for kernel in ("auto", "flash")] == ["sdpa", "flash_attention_2"]
+    with pytest.raises(SpecError, match="flash_attn_interface"):
+        chosen("flash3")
+    installed["flash_attn_interface"] = True
+    assert chosen("flash3") == "flash3"
+    assert kernels.available(CUDA, torch.bfloat16) == ["sdpa", "flash", "flash3"]
+    with pytest.raises(SpecError, match=r"'flash3' on cuda with torch\.float32"):
+        kernels.stock_kernel(CUDA, torch.float32, "flash3")
+
+
+def test_flash3_is_active_for_requests_of_its_own_models(flash3: list[str]) -> None:
+    own = runs(stock(BASES[0]), BASES[0], "flash3")
+    own.begin_request(30)
+    assert (current_flash_attention_impl(), flash3) == ("FA3", ["registered"])
+    other = runs(stock(BASES[0]), BASES[0], "sdpa")
+    assert (current_flash_attention_impl(), flash3) == (None, ["registered", "removed"])
+    own.begin_request(40)
+    assert current_flash_attention_impl() == "FA3"
+    other.begin_request(40)
+    assert current_flash_attention_impl() is None
+
+
+@pytest.mark.parametrize("tokens_of_a_text", [8, 8192], ids=["split", "varlen"])
+def test_the_kernel_that_ran_is_recorded(flash3: list[str], tokens_of_a_text: int) -> None:
+    states = draw(tokens_of_a_text, 8192, device=META, dtype=torch.bfloat16)
+    for name, expected in (("sdpa", "torch_flash"), ("flash3", "flash3")):
+        kernels.activate(name)
+        with KernelWatch() as watch:
+            part = flash._flash_cuda(*states, 0.3, causal=True)
+        assert watch.names() == expected
+        assert part.output.shape == states[0].shape
+        assert part.lse.shape == states[0].shape[:3]
+
+
+# Plans of cuDNN
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+    """Log which backend computes whole texts, and their lengths; 8 tokens are a known shape."""
+    log: list[tuple[str, int]] = []
+
+    def noted(name: str, attend: Callable[..., Any], place: int) -> Callable[..., Any]:
+        def run(*args: Any, **kwargs: Any) -> Any:
+            if args[place].shape[2] == args[place + 1].shape[2]:
+                log.append((name, args[place].shape[2]))
+            return attend(*args, **kwargs)
+
+        return run
+
+    def patch(module: Any, function: str, name: str, place: int) -> None:
+        monkeypatch.setattr(module, function, noted(name, getattr(module, function), place))
+
+    patch(functions, "sdpa_attention_forward", "sdpa", 1)
+    patch(causal, "scaled_dot_product_attention", "sdpa", 0)
+    patch(causal, "attend_causal", "torch_flash", 0)
+    monkeypatch.setattr(causal, "_PLANNED_TOKENS", 8)
+    monkeypatch.setattr(causal, "backend", lambda *_: "torch_flash")
+    return log
+
+
+@pytest.mark.parametrize("name", ["none", "harpe"])
+def test_texts_of_new_lengths_do_not_make_cudnn_build_plans(
+    asked: list[tuple[str, int]], name: str
+) -> None:
+    model = extend(stock(BASES[0]), BASES[0], method(name), target=TARGET)
+    model.begin_request(40)
+    lengths = (5, 8, 11, 16)
+    texts = [(np.asarray(tokens(n - 1, seed=n)[0]), np.arange(2)) for n in lengths]
+    found = continuation_log_likelihoods(model, texts, batch_tokens=64, share_prefixes=False)
+    assert set(asked) == {("torch_flash", 5), ("sdpa", 8), ("torch_flash", 11), ("sdpa", 16)}
+    plain = extend(stock(BASES[0]), BASES[0], method(name), target=TARGET)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(causal, "backend", lambda *_: "torch_flash_cpu")
+        asked.clear()
+        expected = continuation_log_likelihoods(plain, texts, batch_tokens=64, share_prefixes=False)
+    assert {kernel for kernel, _ in asked} == {"sdpa"}
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_training_rows_keep_one_plan(asked: list[tuple[str, int]]) -> None:
+    model = runs(stock(BASES[0]).train(), BASES[0], "sdpa", training=True)
+    model.hidden_states(tokens(11)).sum().backward()
+    assert set(asked) == {("sdpa", 11)}
+
+
+# torch's public function
+
+
+@over_shapes
+@pytest.mark.parametrize("window", [None, 1, 4, 40])
+@pytest.mark.parametrize("is_causal", [True, False])
+def test_the_public_function_gets_what_the_private_one_gets(
+    num_queries: int,
+    num_keys: int,
+    window: int | None,
+    is_causal: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch_varlen, "varlen_attn", flash_functions.varlen_attn)
+    monkeypatch.setattr(flash, "_FULL_GPU", HEADS)
+    states = draw(num_queries, num_keys)
+    found = flash._flash_cuda(*states, 0.3, causal=is_causal, window=window)
+    if window is not None:
+        expected = flash.attend_window(*states, 0.3, window)
+    elif is_causal:
+        expected = flash.attend_causal(*states, 0.3)
+    else:
+        expected = flash.attend_all(*states, 0.3)
+    torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("num_queries", "num_keys"), [(1024, 1024), (1024, 3000), (7, 3000)])
+def test_kernels_of_a_gpu_agree_within_bf16(
+    num_queries: int, num_keys: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    states = draw(num_queries, num_keys, dtype=torch.bfloat16, device=CUDA)
+    expected, lse = flash_functions.dense(*(one.double().cpu() for one in states), 0.1, (-1, 0))
+    outputs = []
+    for full in (1, 1 << 40):  # varlen_attn, then the function that splits keys
+        monkeypatch.setattr(flash, "_FULL_GPU", full)
+        part = flash.attend_causal(*states, 0.1)
+        torch.testing.assert_close(part.lse.double().cpu(), lse, rtol=1e-3, atol=1e-3)
+        outputs.append(part.output)
+    if num_queries == num_keys:
+        for backend in (SDPBackend.FLASH_ATTENTION, SDPBackend.CUDNN_ATTENTION):
+            with sdpa_kernel(backend), torch.enable_grad():
+                outputs.append(causal.attend_square(*states, 0.1))
+    if find_spec("flash_attn") is not None:
+        outputs.append(functions.attend_package(*states, 0.1).transpose(1, 2))
+    for output in outputs:
+        torch.testing.assert_close(output.double().cpu(), expected, rtol=3e-2, atol=3e-2)
