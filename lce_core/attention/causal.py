@@ -66,7 +66,7 @@ def attend_square(
 def avoids_plan(query: torch.Tensor) -> bool:
     """Return True if the flash kernel should compute this whole text, although cuDNN's is faster.
 
-    cuDNN builds a plan for each new shape, which takes about 0.4 s. That pays off for shapes that
+    cuDNN builds a plan for each new shape, in up to 0.4 s (reported). That pays off for shapes that
     come again: all training rows, and texts of a multiple of `_PLANNED_TOKENS` tokens. Texts of any
     other length, such as a question with one of its choices, go to the flash kernel.
     """

@@ -31,10 +31,7 @@ HALF = (torch.float16, torch.bfloat16)
 
 
 def available(device: torch.device, dtype: torch.dtype) -> list[Kernel]:
-    """Return the values of `kernel` that run on this device without an attention scheme.
-
-    "auto" is omitted: it is one of them.
-    """
+    """Return the values of `kernel` that run without attention schemes; "auto" is one of them."""
     values: tuple[Kernel, ...] = ("sdpa", "flash", "flash3")
     return [value for value in values if _missing(device, dtype, value) is None]
 
@@ -99,22 +96,22 @@ def activate(name: str) -> None:
 
 
 def _require(device: torch.device, dtype: torch.dtype, kernel: Kernel) -> None:
-    if (missing := _missing(device, dtype, kernel)) is not None:
-        raise SpecError("kernel", f"{kernel!r} on {device.type} with {dtype}", *missing)
+    if (needs := _missing(device, dtype, kernel)) is not None:
+        runs = ", ".join(("auto", *available(device, dtype)))
+        got = f"{kernel!r} on {device.type} with {dtype}"
+        raise SpecError("kernel", got, needs, f"change precision or machine, or use one of {runs}")
 
 
-def _missing(device: torch.device, dtype: torch.dtype, kernel: Kernel) -> tuple[str, str] | None:
-    """Return what `kernel` needs and what to do; None if it runs."""
+def _missing(device: torch.device, dtype: torch.dtype, kernel: Kernel) -> str | None:
+    """Return what `kernel` needs and does not have; None if it runs."""
     if kernel not in ("flash", "flash3"):
         return None
     if backend(device, dtype) != "torch_flash":
-        needs = "a CUDA device of compute capability 8.0 or later, and bf16 or fp16"
-        return needs, "use kernel: auto, or set precision: bf16 on a GPU"
+        return "bf16 or fp16 on a CUDA device of compute capability 8.0 or later"
     if kernel == "flash":
         return None
     if torch.cuda.get_device_capability(device)[0] != 9:
-        return "a GPU of compute capability 9 (H100, H200)", "use kernel: auto"
+        return "a GPU of compute capability 9 (H100, H200)"
     if find_spec("flash_attn_interface") is None:
-        needs = "FlashAttention-3, the module flash_attn_interface"
-        return needs, "install it from the folder `hopper` of flash-attention, or use kernel: auto"
+        return "FlashAttention-3, the module flash_attn_interface"
     return None
