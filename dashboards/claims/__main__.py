@@ -39,7 +39,10 @@ if TYPE_CHECKING:
     import duckdb
 
 ORDER = {"best": "Best", "order": "Perplexity and downstream scores"}
-"""Topics printed if no method is given, in this order, with their headings."""
+"""Topics printed with --all and without a filter, in this order, with their headings."""
+MOST_ITEMS = 10
+"""Claims printed without --all, so that they fit a screen."""
+NARROWER = "--method, --against,\n--benchmark, --length; or all of them: --all"
 
 
 def main() -> int:
@@ -49,6 +52,10 @@ def main() -> int:
     parser.add_argument("--catalog", type=Path, required=True)
     parser.add_argument("--study")
     parser.add_argument("--method")
+    parser.add_argument("--against")
+    parser.add_argument("--benchmark")
+    parser.add_argument("--length", type=int)
+    parser.add_argument("--all", action="store_true")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     try:
@@ -63,18 +70,37 @@ def main() -> int:
 
 
 def _printed(connection: duckdb.DuckDBPyConnection, arguments: argparse.Namespace) -> str:
-    study, method = arguments.study, arguments.method
+    study = arguments.study
     if study is None:
         rows = read(connection, "FROM claims")
         return json.dumps(rows, indent=1) if arguments.json else "\n".join(_published(rows))
     found = claims(connection, study)
-    chosen = found if method is None else _of(found, method)
+    chosen = _chosen(found, arguments)
     if arguments.json:
         return json.dumps([asdict(one) for one in chosen], indent=1)
-    if method is None:
-        return "\n".join(_all(chosen, expectations(connection, study)))
-    items = [_item(one.text) for one in told_apart(chosen)]
-    return "\n".join([*items, *textwrap.wrap(f"{EXPLAINED} {EFFECTIVE_CONTEXT}", WIDTH)])
+    if chosen is found:
+        lines = _all(found, expectations(connection, study), everything=arguments.all)
+    else:
+        lines = _list(chosen, everything=arguments.all)
+    return "\n".join(lines)
+
+
+def _chosen(found: list[Claim], arguments: argparse.Namespace) -> list[Claim]:
+    """Return the claims that the options select; `found` itself if there is no such option."""
+    for option in ("method", "against"):
+        if name := getattr(arguments, option):
+            found = _of(found, name, f"--{option}")
+    for option, field in (("benchmark", "benchmark"), ("length", "eval_length")):
+        if (value := getattr(arguments, option)) is not None:
+            known = {getattr(one, field) for one in found} - {None}
+            found = [one for one in found if getattr(one, field) == value]
+            if not found:
+                expected = ", ".join(map(str, sorted(known))) or "none"
+                raise SpecError(
+                    f"--{option}", repr(value), f"one with such claims: {expected}",
+                    "give one of these",
+                )  # fmt: skip
+    return found
 
 
 def _published(rows: list[Row]) -> Iterator[str]:
@@ -88,19 +114,35 @@ def _published(rows: list[Row]) -> Iterator[str]:
         )
 
 
-def _of(found: list[Claim], method: str) -> list[Claim]:
-    """Return the claims that mention the method; raise SpecError if there are none."""
-    chosen = [one for one in found if one.mentions(method)]
+def _of(found: list[Claim], name: str, option: str = "--method") -> list[Claim]:
+    """Return the claims that mention a method or variant; raise SpecError if there are none.
+
+    Args:
+      found: claims to select from.
+      name: "yarn" for both variants, or "yarn tuned" or "yarn-tuned".
+      option: the option that gave the name, for the error.
+    """
+    method = name.removesuffix("tuned").rstrip(" -") if name.endswith("tuned") else name
+    chosen = [one for one in found if one.mentions(method, None if method == name else False)]
     if not chosen:
         known = sorted({one.method for one in found if one.method})
         raise SpecError(
-            "--method", repr(method), f"a method with claims: {', '.join(known) or 'none yet'}",
+            option, repr(name), f"a method with claims: {', '.join(known) or 'none yet'}",
             "give one of these",
         )  # fmt: skip
     return chosen
 
 
-def _all(found: list[Claim], expected: list[Expectation]) -> Iterator[str]:
+def _list(chosen: list[Claim], *, everything: bool) -> Iterator[str]:
+    items = [_item(one.text) for one in told_apart(chosen)]
+    yield from items if everything else items[:MOST_ITEMS]
+    if everything:
+        yield from textwrap.wrap(f"{EXPLAINED} {EFFECTIVE_CONTEXT}", WIDTH)
+    elif len(items) > MOST_ITEMS:
+        yield f"and {len(items) - MOST_ITEMS:,} more: {NARROWER}"
+
+
+def _all(found: list[Claim], expected: list[Expectation], *, everything: bool) -> Iterator[str]:
     if not found:
         yield "no claims yet: no two methods have results on the same prompts"
     yield from _part("In short", headline(found))
@@ -109,7 +151,11 @@ def _all(found: list[Claim], expected: list[Expectation]) -> Iterator[str]:
     for entry in expected:
         text = f"{entry.text} ({entry.summary})"
         yield textwrap.fill(text, WIDTH, initial_indent="  ", subsequent_indent="  ")
-        yield from (_item(one.text, 4) for one in entry.comparisons)
+        if everything:
+            yield from (_item(one.text, 4) for one in entry.comparisons)
+    if not everything:
+        yield f"Best methods and single comparisons: {NARROWER}"
+        return
     for topic, heading in ORDER.items():
         yield from _part(heading, told_apart([one for one in found if one.topic == topic]))
     if found:

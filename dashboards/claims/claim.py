@@ -80,5 +80,7 @@ class Claim:
 
     def mentions(self, method: str, frozen: bool | None = None) -> bool:
         """Return True if either side is this method; `frozen` None matches both variants."""
-        named = ((self.method, self.frozen), (self.other_method, self.other_frozen))
+        named = [(self.method, self.frozen)]
+        if self.topic != "best":  # whose sentence need not name the next method
+            named.append((self.other_method, self.other_frozen))
         return any(name == method and frozen in (None, state) for name, state in named)

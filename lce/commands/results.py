@@ -90,25 +90,36 @@ def claims(
         ),
     ] = None,
     method: Annotated[
-        str | None, typer.Option(help="Only claims about this method, against each other method.")
+        str | None, typer.Option(help="Only claims about this method, such as yarn or yarn-tuned.")
     ] = None,
+    against: Annotated[
+        str | None, typer.Option(help="Only comparisons with this method as well.")
+    ] = None,
+    benchmark: Annotated[str | None, typer.Option(help="Only this benchmark.")] = None,
+    length: Annotated[int | None, typer.Option(help="Only this length in tokens.")] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Print all claims, with explanations.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="JSON with all numbers.")] = False,
 ) -> None:
     """Print a study's findings as sentences that significance tests support."""
     from flows.settings import home, study_name
     from tasks.mending import mended
 
-    if method and study is None:
+    chosen = {
+        "--method": method, "--against": against, "--benchmark": benchmark, "--length": length,
+    }  # fmt: skip
+    given = [text for name, value in chosen.items() if value for text in (name, str(value))]
+    if given and study is None:
         raise SpecError(
-            "--method",
-            f"{method} without a study",
-            "a study that evaluates this method",
-            "write `lce claims STUDY --method METHOD`",
+            given[0],
+            f"{given[1]} without a study",
+            "a study with such claims",
+            f"write `lce claims STUDY {given[0]} {given[1]}`",
         )
     arguments = ["--catalog", str(mended(home()))]
     arguments += ["--study", study_name(study)] if study else []
-    arguments += ["--method", method] if method else []
-    arguments += ["--json"] if as_json else []
+    arguments += [*given, *(["--all"] if everything else []), *(["--json"] if as_json else [])]
     _show("dashboards.claims", *arguments)
 
 

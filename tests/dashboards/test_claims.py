@@ -477,8 +477,24 @@ def test_the_command_prints_the_claims_in_lines_of_eighty_columns(catalog, found
         assert claim.text in text
     for line in ("In short", "Best", "Expected: 3 of 6 confirmed", _LOSS):
         assert line in text
+    assert len(done.stdout.splitlines()) < 40 < len(printed(catalog, "--all").stdout.splitlines())
     only = json.loads(printed(catalog, "--method", "pi", "--json").stdout)
     assert [one["text"] for one in only] == [c.text for c in found if c.mentions("pi")]
     wrong = printed(catalog, "--method", "yam")
     assert (wrong.returncode, wrong.stdout) == (2, "")
     assert "yarn" in wrong.stderr
+
+
+def test_options_select_claims_of_a_pair_benchmark_and_length(catalog, found) -> None:
+    place = ("--benchmark", "perplexity", "--length", "512")
+    claim = one(found, "yarn tuned", "none", "perplexity")
+    for tuned in ("yarn tuned", "yarn-tuned"):
+        done = printed(catalog, "--method", tuned, "--against", "none", *place)
+        assert f"- {claim.text}" == " ".join(done.stdout.split())
+    shown = printed(catalog, "--method", "yarn").stdout
+    of_yarn = [c for c in found if c.mentions("yarn")]
+    assert shown.count("\n  - ") + shown.startswith("  - ") == 10 < len(of_yarn)
+    assert f"and {len(of_yarn) - 10} more: --method, --against" in shown
+    wrong = printed(catalog, "--length", "7")
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert "512" in wrong.stderr
