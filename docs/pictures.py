@@ -25,7 +25,7 @@ from lce_core.access import login_link, server_secret
 
 IMAGES = Path(__file__).parent / "images"
 SIZES = {400: 1500, 800: 1500, 1600: 1180}
-"""Width and height of the screenshots in pixels. The heights show the first heat map as a whole."""
+"""Width and height of the screenshots in pixels. The heights show the table of the best methods."""
 DASHBOARD_PORT = 8517
 
 

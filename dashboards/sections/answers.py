@@ -25,9 +25,9 @@ def section(contents: Contents) -> str:
     for benchmark in dict.fromkeys(row["benchmark"] for row in contents.sample_answers):
         rows = select(contents.sample_answers, benchmark=benchmark)
         title = f"{benchmark.replace('_', ' ')}, {rows[0]['eval_length']:,} tokens"
-        tables.append(
-            f"<h3>{escape(title)}</h3>{scrollable(heads(*_HEADS), ''.join(map(_row, rows)))}"
-        )
+        body = "".join(map(_row, rows))
+        table = scrollable(heads(*_HEADS), body, "samples")
+        tables.append(f"<h3>{escape(title)}</h3>{table}")
     if not tables:
         return ""
     return (
