@@ -52,6 +52,9 @@ class TrainingJob(BaseModel):
     checkpoint_seconds: float = Field(default=60.0, ge=0)
     """Minimum seconds between resume points. The trainer waits longer if writing a point is slow.
     """
+    step_timeout_seconds: float = Field(default=600.0, gt=0)
+    """Maximum seconds that a process waits for the others during a training step. Then the run
+    fails, so that a process that hangs does not block the others' GPUs."""
     sharding: Literal["auto", "replicate", "shard"] = "auto"
     """"replicate": each process has the whole model; "shard": each has some rows of every weight;
     "auto": shard on GPUs and with bf16 states."""

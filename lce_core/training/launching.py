@@ -93,7 +93,8 @@ def work(job: Path, carry_out: Callable[[str, Report], dict[str, Any]]) -> None:
     threading.Thread(target=_exit_with_driver, daemon=True).start()
     try:
         facts = carry_out(job.read_text(encoding="utf-8"), _print_progress)
-    except Exception as error:
+    except Exception as raised:
+        error = _attributed(raised)
         described = {
             "class": type(error).__name__,
             "parts": error.parts if isinstance(error, LceError) else (),
@@ -107,6 +108,20 @@ def work(job: Path, carry_out: Callable[[str, Report], dict[str, Any]]) -> None:
     if torch.distributed.get_rank() == 0:
         _write(job.parent / "result.json", facts)
     torch.distributed.destroy_process_group()
+
+
+def _attributed(error: Exception) -> Exception:
+    """Return a WorkerLostError if another process hangs or ended; return other errors unchanged."""
+    # Gloo raises plain RuntimeErrors, which only their text tells apart.
+    if isinstance(error, torch.distributed.DistError) or "gloo/transport" in str(error):
+        return WorkerLostError(
+            "training",
+            f"{type(error).__name__} while exchanging tensors with the other processes",
+            "an answer of every process in time",
+            "look for a process that hangs or was killed; the text below may name it",
+            str(error),
+        )
+    return error
 
 
 def _configuration(processes: int) -> dict[str, Any]:

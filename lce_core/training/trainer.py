@@ -11,13 +11,14 @@ import math
 import secrets
 import shutil
 import time
-from collections.abc import Mapping
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+import torch.distributed as dist
 from accelerate import (  # type: ignore[import-untyped]
     Accelerator,
     DistributedDataParallelKwargs,
@@ -52,10 +53,9 @@ milliseconds."""
 _WRITING_SHARE = 20
 """Between resume points, the trainer trains at least 20 times as long as the last point took to
 write, so that writing takes at most about 1/20 of the time."""
-_COLLECTIVE_TIMEOUT = timedelta(hours=2)
-"""Maximum time that processes wait for each other. The main process alone reads 27 GB of weights
-for a 7B model and writes as much, possibly over a slow network; NCCL's default of ten minutes is
-too short."""
+_LOADING_TIMEOUT = timedelta(hours=2)
+"""Maximum time that processes wait for each other outside of training steps. The main process alone
+reads 27 GB of weights for a 7B model and writes as much, possibly over a slow network."""
 
 
 class Trainer:
@@ -78,7 +78,7 @@ class Trainer:
             gradient_accumulation_steps=micro_batches,
             kwargs_handlers=[
                 DistributedDataParallelKwargs(gradient_as_bucket_view=True),
-                InitProcessGroupKwargs(backend=None, timeout=_COLLECTIVE_TIMEOUT),
+                InitProcessGroupKwargs(backend=None, timeout=_LOADING_TIMEOUT),
             ],
         )
         self.device = self.accelerator.device
@@ -144,7 +144,8 @@ class Trainer:
         for step in range(first, self.job.num_steps):
             is_last = step + 1 == self.job.num_steps
             due = time.monotonic() - saved >= pause
-            loss, norm, save_now = self._step(step, due)
+            with self._waits_at_most(timedelta(seconds=self.job.step_timeout_seconds)):
+                loss, norm, save_now = self._step(step, due)
             now = time.monotonic()
             entry, previous = self.telemetry.entry(step, loss, norm, now - previous), now
             if log:
@@ -282,6 +283,16 @@ class Trainer:
         torch.default_generator.manual_seed(seed)
         if self.device.type == "cuda":
             torch.cuda.manual_seed(seed)
+
+    @contextmanager
+    def _waits_at_most(self, limit: timedelta) -> Iterator[None]:
+        """Limit the time that collective operations of the block wait for other processes."""
+        group = dist.group.WORLD if self.accelerator.num_processes > 1 else None
+        if group:
+            group.set_timeout(limit)
+        yield
+        if group:
+            group.set_timeout(_LOADING_TIMEOUT)
 
     def _sum(self, *values: float) -> list[float]:
         local = torch.tensor(values, dtype=torch.float64, device=self.device)
