@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
+from lce_core.accelerate_config import AccelerateConfig
 from lce_core.errors import SpecError, did_you_mean
 from lce_core.execution import LOCAL, Execution
 from lce_core.hub import is_address
@@ -193,13 +194,54 @@ def make_execution(options: Mapping[str, Any] | None = None, file: Path | None =
     """
     given = {**_read(file), **{k: v for k, v in (options or {}).items() if v is not None}}
     given.setdefault("home", home())
+    if isinstance(named := given.get("accelerate_config"), str | Path):
+        config = given["accelerate_config"] = read_accelerate_config(Path(named))
+        given.setdefault("processes", config.processes_here)
+        if config.num_machines > 1:
+            given.setdefault("training_slots", 1)
     try:
         execution = Execution.model_validate(given)
     except ValidationError as error:
         raise spec_error(error, str(file or "execution"), Execution) from None
+    if execution.accelerate_config:
+        _check_machines(execution, execution.accelerate_config)
     here = machines_for(execution)
     _check_gpus(execution, here)
     return execution if "slots" in given else execution.model_copy(update=_slots(execution, here))
+
+
+def read_accelerate_config(file: Path) -> AccelerateConfig:
+    """Read a YAML or JSON file of `accelerate config`.
+
+    Raises:
+      SpecError: if the file is unreadable, or a key has a value that lce does not support.
+    """
+    try:
+        return AccelerateConfig.model_validate(_read(file))
+    except ValidationError as error:
+        raise spec_error(error, str(file), AccelerateConfig) from None
+
+
+def joined_machine(file: Path, rank: int | None) -> AccelerateConfig:
+    """Return an Accelerate file's machines, as seen from a machine other than the main one.
+
+    Args:
+      file: a YAML or JSON file of `accelerate config`.
+      rank: number of this machine; None means `machine_rank` of the file.
+
+    Raises:
+      SpecError: if the file is wrong, or has no machine of this rank besides the main one.
+    """
+    machines = read_accelerate_config(file)
+    rank = machines.machine_rank if rank is None else rank
+    if not 1 <= rank < machines.num_machines:
+        raise SpecError(
+            "--machine-rank",
+            f"{rank} of {machines.num_machines} machines",
+            "a number from 1, the first machine after the main one, to num_machines - 1",
+            "give --machine-rank, or start `lce run` or `lce worker` on the main machine",
+        )
+    return machines.model_copy(update={"machine_rank": rank})
 
 
 def named_folders(pairs: list[str], option: str) -> dict[str, Path]:
@@ -235,6 +277,36 @@ def existing_folders(folders: list[Path], option: str) -> tuple[Path, ...]:
                 option, f"{folder}, which is not a folder", "an existing folder", "check the path"
             )
     return tuple(folder.absolute() for folder in folders)
+
+
+def _check_machines(execution: Execution, config: AccelerateConfig) -> None:
+    """Check the settings that must fit an Accelerate file.
+
+    Raises:
+      SpecError: if a setting contradicts the file, or this is not the main machine.
+    """
+    if execution.processes != config.processes_here:
+        raise SpecError(
+            "execution.processes",
+            execution.processes,
+            f"{config.processes_here}: num_processes / num_machines of accelerate_config",
+            "leave processes out, or change num_processes in the file",
+        )
+    if config.machine_rank:
+        raise SpecError(
+            "accelerate_config: machine_rank",
+            config.machine_rank,
+            "0, the rank of the main machine",
+            "run `lce join` with this file on all other machines",
+        )
+    if config.num_machines > 1 and (execution.training_slots, execution.engine) != (1, LOCAL):
+        raise SpecError(
+            "accelerate_config: num_machines",
+            f"{config.num_machines} with training_slots {execution.training_slots} and engine"
+            f" {execution.engine}",
+            f"training_slots 1 and engine {LOCAL}, because one run uses all machines",
+            "leave training_slots and engine out",
+        )
 
 
 def _check_gpus(execution: Execution, here: Machines) -> None:
@@ -283,7 +355,7 @@ def _read(file: Path | None) -> dict[str, Any]:
         text = beginning_of(file)
     except (OSError, UnicodeDecodeError) as error:
         raise SpecError(
-            str(file), error, "a readable YAML file of execution settings", "check the path"
+            str(file), error, "a readable YAML file of settings", "check the path"
         ) from None
     content = plain_yaml(text, str(file))
     if not isinstance(content, dict):

@@ -75,7 +75,7 @@ class Work:
         if not steps:
             return {}
         prices = prices_of(self.wanted, self.states, self.request.execution)
-        return prices.predicted(steps, self.request.execution.processes)
+        return prices.predicted(steps, self.request.execution.training_processes)
 
     @property
     def seconds(self) -> dict[str, float]:

@@ -24,7 +24,7 @@ import typer
 
 from flows.process_end import ProcessEnd
 from flows.terminal import say
-from lce.commands.computing import run, worker
+from lce.commands.computing import join, run, worker
 from lce.commands.keeping import export, gc, lock, verify
 from lce.commands.planning import plan, status, watch
 from lce.commands.plugins import benchmarks, check, fetch, methods, models, new, recipes
@@ -47,6 +47,7 @@ GROUPS: dict[str, dict[Callable[..., Any], str]] = {
     "Run a study": {
         run: "lce run toy --select method=yarn,method=pi",
         worker: "lce worker toy --data-folder pg19=/shared/books",
+        join: "lce join accelerate.yaml --machine-rank 1",
         plan: "lce plan toy --power",
         status: "lce status toy",
         watch: "lce watch toy",

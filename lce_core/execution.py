@@ -9,6 +9,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from lce_core.accelerate_config import AccelerateConfig
 from lce_core.errors import SpecError
 
 LOCAL = "local"
@@ -62,7 +63,10 @@ class Execution(BaseModel):
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Device for training and evaluation; auto uses GPUs if torch finds any."""
     processes: int = Field(default=1, ge=1)
-    """Processes of one training run (accelerate launch if more than one)."""
+    """Processes of one training run on this machine (accelerate launch if more than one)."""
+    accelerate_config: AccelerateConfig | None = None
+    """File of `accelerate config`. With num_machines above 1, each training run uses `processes`
+    GPUs of each machine; run `lce join` on the other machines."""
     threads: int = Field(default=1, ge=1)
     """CPU threads of each worker."""
     micro_batch_tokens: int = Field(default=8192, ge=1)
@@ -93,6 +97,12 @@ class Execution(BaseModel):
     datasets:OWNER/NAME@COMMIT:CONFIG:SPLIT for rows. The key is the data set's name."""
     plugin_folders: tuple[Path, ...] = ()
     """Folders with your own plug-ins in methods/, benchmarks/, models/ and corpora/."""
+
+    @property
+    def training_processes(self) -> int:
+        """Processes of one training run on all its machines together."""
+        machines = self.accelerate_config.num_machines if self.accelerate_config else 1
+        return self.processes * machines
 
     @model_validator(mode="after")
     def _check_engine(self) -> Self:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import inspect
+import os
 import re
 import shlex
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
 import typer.main
 import yaml
 
-from flows.settings import shipped_studies
+from flows.settings import read_accelerate_config, shipped_studies
 from flows.study import controlled_study
 from lce.cli import app
 from lce_core.execution import Execution
@@ -25,8 +27,9 @@ def examples(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", DOCUMENT, flags=re.MULTILINE | re.DOTALL)
 
 
-def script() -> str:
-    (found,) = [one for one in examples("bash") if one.startswith("#!")]
+def script(name: str = "lce") -> str:
+    """Return the Slurm script of a job."""
+    (found,) = [one for one in examples("bash") if f"#SBATCH --job-name={name}\n" in one]
     return found
 
 
@@ -73,6 +76,40 @@ def test_the_slurm_script_requeues_what_was_preempted_and_nothing_else() -> None
             text=True,
         )
         assert (done.returncode, done.stdout, done.stderr) == (code, said, "")
+
+
+def test_the_script_of_two_nodes_starts_a_worker_and_what_joins_it(tmp_path: Path) -> None:
+    fakes = """
+        scontrol() { printf 'first\\nsecond\\n'; }
+        lce() { printf '%s\\n' "$*"; }
+        export -f lce
+        srun() { shift; for node in 0 1; do SLURM_NODEID=$node "$@"; done; }
+    """
+    ran = (
+        script("lce-nodes")
+        .replace("exec lce", "lce")
+        .replace('"$SLURM_NODEID"\n', '"$SLURM_NODEID"; exit\n')
+    )
+    done = subprocess.run(
+        ["bash", "-c", fakes + ran],
+        env={
+            "PATH": os.environ["PATH"],
+            "SLURM_JOB_ID": "7",
+            "SLURM_NNODES": "2",
+            "SLURM_JOB_NODELIST": "x",
+        },
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert done.stderr == ""
+    file = tmp_path / "accelerate-7.yaml"
+    config = read_accelerate_config(file)
+    assert (config.processes_here, config.main_process_ip) == (8, "first")
+    on_first, on_second = (shlex.split(line) for line in done.stdout.splitlines())
+    assert on_first[0] == "worker"
+    require_worker(on_first[1:])
+    assert on_second == ["join", str(file), "--machine-rank", "1"]
 
 
 def test_the_kubernetes_job_hangs_together() -> None:

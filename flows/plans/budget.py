@@ -240,7 +240,7 @@ class _BlockCosts:
             ]
             alone, execution = self._prices.alone(part), self._execution
             if self._is_wall_clock:
-                predicted = alone.predicted(steps, execution.processes)
+                predicted = alone.predicted(steps, execution.training_processes)
                 slots = execution.slots
                 seconds = {name: one.seconds * one.slots / slots for name, one in predicted.items()}
             else:

@@ -182,4 +182,6 @@ def time_left(
     """Return an object that estimates the wall-clock time until all missing steps are done."""
     units = units_to_do(plan, states)
     steps = (step for unit in units for step in unit.steps)
-    return TimeLeft(units, prices.predicted(steps, execution.processes), slots_here(execution))
+    return TimeLeft(
+        units, prices.predicted(steps, execution.training_processes), slots_here(execution)
+    )

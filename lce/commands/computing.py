@@ -1,7 +1,9 @@
-"""Commands that compute: `lce run`, `lce worker`."""
+"""Commands that compute: `lce run`, `lce worker`, `lce join`."""
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -15,7 +17,7 @@ from lce.commands.options import (
     Study,
     with_execution,
 )
-from lce_core.execution import Execution
+from lce_core.execution import Execution, allocator_settings
 
 
 @with_execution(*EVERY)
@@ -62,3 +64,27 @@ def worker(
         select, retry_failed=retry_failed, accept_plugin_change=accept_plugin_change
     )
     pull_studies(studies, how, options, waits=wait, grace=grace, end=context.obj)
+
+
+def join(
+    config: Annotated[
+        Path, typer.Argument(help="File of `accelerate config`, the same as on the main machine.")
+    ],
+    machine_rank: Annotated[
+        int | None,
+        typer.Option(help="Number of this machine, from 1. Default: machine_rank of the file."),
+    ] = None,
+) -> None:
+    """Add this machine's GPUs to the training runs of the main machine, until interrupted."""
+    from flows.settings import joined_machine
+    from lce_core.training import launching
+    from lce_core.training.run import MODULE
+    from tasks.gpus import leased_gpus, visible_gpus
+
+    machines = joined_machine(config, machine_rank)
+    least = machines.processes_here if visible_gpus() else 0
+    with leased_gpus(least, least) as gpus:
+        os.environ.update(allocator_settings(os.environ))
+        if gpus:
+            os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
+        launching.join(MODULE, machines)

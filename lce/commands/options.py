@@ -55,6 +55,10 @@ _OPTIONS: dict[str, Any] = {
     ],
     "device": Annotated[str | None, typer.Option(help="auto, cpu or cuda.")],
     "processes": Annotated[int | None, typer.Option(help="Processes (GPUs) of one training run.")],
+    "accelerate_config": Annotated[
+        Path | None,
+        typer.Option(help="File of `accelerate config` with the machines of a training run."),
+    ],
     "micro_batch_tokens": Annotated[
         int | None, typer.Option(help="Maximum number of tokens in one forward pass.")
     ],

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 
+from lce_core.accelerate_config import AccelerateConfig
 from lce_core.devices import DeviceName, resolve_dtype
 from lce_core.execution import Checkpointing
 from lce_core.recipe import Training, TrainPositions
@@ -48,6 +49,9 @@ class TrainingJob(BaseModel):
     micro_batch_tokens: int = Field(default=8192, gt=0)
     device: DeviceName = "auto"
     processes: int = Field(default=1, ge=1)
+    """Processes on all machines together."""
+    accelerate_config: AccelerateConfig | None = None
+    """Machines that share the run; None means this machine."""
     threads: int = Field(default=1, ge=1)
     checkpoint_seconds: float = Field(default=60.0, ge=0)
     """Minimum seconds between resume points. The trainer waits longer if writing a point is slow.
@@ -74,6 +78,11 @@ class TrainingJob(BaseModel):
     def rows_per_step(self) -> int:
         """Training rows per weight update, summed over all processes and micro-batches."""
         return self.training.tokens_per_step // self.row_length
+
+    @property
+    def machines(self) -> AccelerateConfig:
+        """Machines that share the run."""
+        return self.accelerate_config or AccelerateConfig(num_processes=self.processes)
 
     def is_sharded(self, device: torch.device) -> bool:
         """Return True if each process holds only a shard of every weight."""

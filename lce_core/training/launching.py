@@ -1,12 +1,17 @@
 """Run one job in several processes with `accelerate launch` and collect progress and results.
 
 The driver writes the job to a private folder and starts `accelerate launch -m MODULE JOB.json` with
-its own configuration file, so that a user's Accelerate settings have no effect. Rank 0 prints
-progress as JSON lines. The processes leave the result and errors as files in the private folder.
+its own configuration file, so that only the machines of a user's Accelerate file have an effect.
+Rank 0 prints progress as JSON lines. The processes leave the result and errors as files in the
+private folder.
 
 The driver holds the write end of every worker's standard input and closes it when the launcher
 exits. If the driver or the launcher dies for any reason, the workers read end-of-file and exit, so
 that no orphan keeps a GPU.
+
+A run can use several machines with a shared file system. The driver runs on the main machine, and
+`join` on each other machine; it starts workers there whenever the driver starts some. These workers
+get the job's path from the main machine's rendezvous store, and exit when the store disappears.
 """
 
 from __future__ import annotations
@@ -19,29 +24,34 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
 import torch
 
+from lce_core.accelerate_config import AccelerateConfig
 from lce_core.errors import LceError, ProcessFailedError, WorkerLostError, restored
 from lce_core.progress import Report
 
 _SIGTERM_TO_SIGKILL_SECONDS = 20.0
+_POLL_SECONDS = 2.0
+_JOB = "lce_job"
+"""Key of the job's path in the rendezvous store."""
 _QUOTED_STDERR_CHARACTERS = 2000
 
 
 def launch(
-    module: str, payload: str, processes: int, report: Report, scratch: Path
+    module: str, payload: str, machines: AccelerateConfig, report: Report, scratch: Path
 ) -> dict[str, Any]:
-    """Run `python -m module` in `processes` processes and return the result of rank 0.
+    """Run `python -m module` in the processes of all machines and return the result of rank 0.
 
     Args:
       module: module to run; its `__main__` block passes the path in sys.argv[1] to `work`.
       payload: JSON that every process receives.
-      processes: number of processes on this machine.
+      machines: number of processes and machines. `join` must run on the machines of other ranks.
       report: called in this process with every progress mapping that rank 0 prints.
       scratch: existing folder, in which the driver creates a temporary folder. A killed driver
         leaves the temporary folder behind, so pass a folder that is cleaned up later.
@@ -49,19 +59,16 @@ def launch(
     Raises:
       LceError, torch.OutOfMemoryError, MemoryError, OSError: the first error of any process, in its
         own class.
-      WorkerLostError: if a process ended without an error file (killed or crashed).
+      WorkerLostError: if a process ended without an error file (killed or crashed), or waited too
+        long for another process.
       ProcessFailedError: for any other error of a process; the message names it.
     """
     with tempfile.TemporaryDirectory(prefix="launch-", dir=scratch) as name:
         folder = Path(name)
         job = folder / "job.json"
         job.write_text(payload, encoding="utf-8")
-        config = folder / "accelerate.json"
-        config.write_text(json.dumps(_configuration(processes)), encoding="utf-8")
-        options = ["--config_file", str(config), "-m", module, str(job)]
-        command = [sys.executable, "-m", "accelerate.commands.launch", *options]
         with (folder / "stderr").open("w+", encoding="utf-8") as stderr:
-            with _process(command, stderr) as process:
+            with _launcher(folder, machines, [module, str(job)], stderr) as process:
                 assert process.stdout is not None
                 for line in process.stdout:
                     if line.startswith("{"):
@@ -83,14 +90,48 @@ def launch(
         return facts
 
 
-def work(job: Path, carry_out: Callable[[str, Report], dict[str, Any]]) -> None:
-    """Run `carry_out` in one of the processes that `launch` started; save its result or error.
+def join(module: str, machines: AccelerateConfig) -> NoReturn:
+    """Run this machine's processes of every job that the main machine launches, one after another.
 
     Args:
-      job: file with the job's JSON; the result and errors are written beside it.
+      module: as in `launch`.
+      machines: as in `launch`, with the rank of this machine.
+    """
+    with tempfile.TemporaryDirectory(prefix="lce-join-") as folder:
+        while True:
+            if _is_launching(machines):
+                with _launcher(Path(folder), machines, [module], sys.stderr) as process:
+                    assert process.stdout is not None
+                    for _ in process.stdout:  # only rank 0 reports progress
+                        pass
+            time.sleep(_POLL_SECONDS)
+
+
+def _is_launching(machines: AccelerateConfig) -> bool:
+    """Return True if a launcher runs on the main machine, which then listens at its port."""
+    address = (machines.main_process_ip, machines.main_process_port)
+    try:
+        socket.create_connection(address, timeout=_POLL_SECONDS).close()
+    except OSError:
+        return False
+    return True
+
+
+def work(job: Path | None, carry_out: Callable[[str, Report], dict[str, Any]]) -> None:
+    """Run `carry_out` in one process of `launch` or `join`; save its result or error.
+
+    Args:
+      job: file with the job's JSON; the result and errors are written beside it. None on machines
+        that joined.
       carry_out: function of the job's JSON and a progress callback; returns the result.
     """
-    threading.Thread(target=_exit_with_driver, daemon=True).start()
+    threading.Thread(target=_exit_with_launcher, daemon=True).start()
+    store, rank, _ = next(torch.distributed.rendezvous("env://"))
+    if job is None:
+        job = Path(store.get(_JOB).decode())
+        threading.Thread(target=_exit_with_store, args=(store,), daemon=True).start()
+    elif rank == 0:
+        store.set(_JOB, str(job))
     try:
         facts = carry_out(job.read_text(encoding="utf-8"), _print_progress)
     except Exception as raised:
@@ -103,9 +144,9 @@ def work(job: Path, carry_out: Callable[[str, Report], dict[str, Any]]) -> None:
             "errno": getattr(error, "errno", None),
             "trace": traceback.format_exc(),
         }
-        _write(job.parent / f"error-{os.getpid()}.json", described)
+        _write(job.parent / f"error-{rank}.json", described)
         raise
-    if torch.distributed.get_rank() == 0:
+    if rank == 0:
         _write(job.parent / "result.json", facts)
     torch.distributed.destroy_process_group()
 
@@ -124,17 +165,19 @@ def _attributed(error: Exception) -> Exception:
     return error
 
 
-def _configuration(processes: int) -> dict[str, Any]:
+def _configuration(machines: AccelerateConfig) -> dict[str, Any]:
     # MULTI_GPU is Accelerate's name for launching through torchrun. The job itself selects CPU or
     # CUDA.
+    several = machines.num_machines > 1
     return {
         "compute_environment": "LOCAL_MACHINE",
         "distributed_type": "MULTI_GPU",
-        "num_processes": processes,
-        "num_machines": 1,
-        "machine_rank": 0,
-        "main_process_ip": "127.0.0.1",
-        "main_process_port": _free_port(),
+        "num_processes": machines.num_processes,
+        "num_machines": machines.num_machines,
+        "machine_rank": machines.machine_rank,
+        "main_process_ip": machines.main_process_ip if several else "127.0.0.1",
+        "main_process_port": machines.main_process_port if several else _free_port(),
+        "same_network": True,
         "mixed_precision": "no",
         "use_cpu": False,
     }
@@ -148,10 +191,19 @@ def _free_port() -> int:
 
 
 @contextlib.contextmanager
-def _process(command: list[str], stderr: IO[str]) -> Iterator[subprocess.Popen[str]]:
-    """Start the launcher as a child process and stop it when the block ends."""
+def _launcher(
+    folder: Path, machines: AccelerateConfig, arguments: Sequence[str], stderr: IO[str]
+) -> Iterator[subprocess.Popen[str]]:
+    """Start `accelerate launch -m ARGUMENTS` as a child process; stop it when the block ends."""
+    config = folder / "accelerate.json"
+    config.write_text(json.dumps(_configuration(machines)), encoding="utf-8")
+    command = [sys.executable, "-m", "accelerate.commands.launch", "--config_file", str(config)]
     process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, text=True
+        [*command, "-m", *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        text=True,
     )
     # If the launcher is killed, its workers keep stdout open, and reading stdout would block until
     # they end. This thread closes their stdin as soon as the launcher is gone, and they exit.
@@ -182,11 +234,19 @@ def _release(process: subprocess.Popen[str]) -> None:
     process.stdin.close()
 
 
-def _exit_with_driver() -> None:
+def _exit_with_launcher() -> None:
     # Use os.read: a thread blocked inside sys.stdin holds its lock, which hangs the interpreter's
     # shutdown.
     while os.read(0, 1):
         pass
+    os._exit(1)
+
+
+def _exit_with_store(store: torch.distributed.Store) -> None:
+    """Exit when the main machine, which holds the store, has stopped its launcher."""
+    with contextlib.suppress(torch.distributed.DistError):
+        while store.check([_JOB]):
+            time.sleep(_POLL_SECONDS)
     os._exit(1)
 
 

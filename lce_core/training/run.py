@@ -34,6 +34,9 @@ from lce_core.training.fallbacks import described, too_small, worth_trying
 from lce_core.training.job import TrainingJob
 from lce_core.training.trainer import Trainer
 
+MODULE = "lce_core.training.run"
+"""Name of this module, which is "__main__" in launched processes."""
+
 
 def run(job: TrainingJob, report: Report) -> dict[str, Any]:
     """Train to the last step and save to `job.out`, continuing from the latest resume point if any.
@@ -84,12 +87,21 @@ def _check(job: TrainingJob, device: torch.device) -> None:
             "sharded states, because each replica would round its own copy of a weight",
             "use sharding auto or shard",
         )
-    if device.type == "cuda" and job.processes > torch.cuda.device_count():
+    here = job.machines.processes_here
+    if device.type == "cuda" and here > torch.cuda.device_count():
         raise SpecError(
             "execution.processes",
-            f"{job.processes}, but torch sees {torch.cuda.device_count()} GPUs",
+            f"{here}, but torch sees {torch.cuda.device_count()} GPUs",
             "at most one process per GPU",
             "lower execution.processes",
+        )
+
+    if job.machines.mixed_precision == "bf16" and job.training.precision == "fp32":
+        raise SpecError(
+            "accelerate_config: mixed_precision",
+            "bf16, but the study trains in fp32",
+            "the precision of the study",
+            "set mixed_precision to 'no', or training.precision: bf16 in the study",
         )
 
 
@@ -98,7 +110,7 @@ def _carry_out(job: TrainingJob, device: torch.device, report: Report) -> dict[s
         return _train(job, device, report)
     job.resume.mkdir(parents=True, exist_ok=True)
     payload = job.model_dump_json()
-    return launching.launch("lce_core.training.run", payload, job.processes, report, job.resume)
+    return launching.launch(MODULE, payload, job.machines, report, job.resume)
 
 
 def _train(job: TrainingJob, device: torch.device, report: Report) -> dict[str, Any]:
@@ -113,4 +125,4 @@ def _work(payload: str, report: Report) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    launching.work(Path(sys.argv[1]), _work)
+    launching.work(Path(sys.argv[1]) if sys.argv[1:] else None, _work)

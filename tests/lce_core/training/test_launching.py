@@ -1,18 +1,29 @@
-"""Strategy: real processes on this machine; one of them hangs."""
+"""Strategy: real processes on this machine. Two launchers with ranks of their own stand for two
+machines; one machine with as many processes is their oracle."""
 
 from __future__ import annotations
 
+import contextlib
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from lce_core.errors import WorkerLostError
 from lce_core.models import MODELS
 from lce_core.store.failures import classify
 from lce_core.study.plugin_folders import add_plugin_folders
 from lce_core.training.run import run
-from tests.support.training_jobs import silent
+from tests.support.ports import unused_port
+from tests.support.process_trees import descendants, left
+from tests.support.repository import ROOT
+from tests.support.training_jobs import losses, silent, weights
 
 HANGS = '''"""The toy, whose second process stops in its third forward pass."""
 
@@ -43,6 +54,68 @@ class HangingLlama(ToyLlama):
 
 MODEL = HangingLlama
 '''
+
+
+def _two_machines() -> dict[str, Any]:
+    return {
+        "num_processes": 2,
+        "num_machines": 2,
+        "main_process_ip": "127.0.0.1",
+        "main_process_port": unused_port(),
+    }
+
+
+@contextlib.contextmanager
+def _joined(machines: dict[str, Any]) -> Iterator[subprocess.Popen[bytes]]:
+    """Start the second machine as a process."""
+    script = (
+        "import json, sys; from lce_core.accelerate_config import AccelerateConfig;"
+        "from lce_core.training.launching import join;"
+        "join('lce_core.training.run', AccelerateConfig(**json.loads(sys.argv[1])))"
+    )
+    rank = json.dumps({**machines, "machine_rank": 1})
+    with subprocess.Popen([sys.executable, "-c", script, rank], cwd=ROOT) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.mark.slow
+def test_two_machines_train_what_one_machine_trains(make_job: Any, tmp_path: Path) -> None:
+    machines = _two_machines()
+    shared: dict[str, Any] = {"processes": 2, "sharding": "shard", "num_steps": 3}
+    one = make_job(**shared)
+    several = [make_job(**shared, accelerate_config=machines) for _ in range(2)]
+    run(one, silent)
+    with _joined(machines):
+        for job in several:  # the second machine joins one run after another
+            assert run(job, silent)["processes"] == 2
+    for job in several:
+        assert losses(job) == losses(one)
+        for name, tensor in weights(one).items():
+            assert torch.equal(tensor, weights(job)[name]), name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("killed", ["driver", "joined"])
+def test_a_machine_that_dies_leaves_no_process_on_the_other(make_job: Any, killed: str) -> None:
+    machines = _two_machines()
+    job = make_job(num_steps=1_000_000, processes=2, accelerate_config=machines)
+    script = (
+        "import sys; from lce_core.training.run import TrainingJob, run;"
+        "run(TrainingJob.model_validate_json(sys.argv[1]), lambda row: None)"
+    )
+    command = [sys.executable, "-c", script, job.model_dump_json()]
+    with _joined(machines) as second, subprocess.Popen(command, cwd=ROOT) as driver:
+        while not (job.resume / "loss.jsonl").exists():
+            assert driver.poll() is None, "ended before it could be killed"
+            time.sleep(0.05)
+        launched = [*descendants(driver.pid), *descendants(second.pid)]
+        assert len(launched) == 4
+        (driver if killed == "driver" else second).kill()
+        assert left(launched) == []
+        assert driver.wait() != 0
 
 
 @pytest.mark.slow

@@ -29,6 +29,7 @@ from lce_core.training.checkpoints.points import Point, find_point, open_point, 
 from lce_core.training.job import TrainingJob
 from lce_core.training.run import run
 from lce_core.training.schedule import learning_rate, rows_of_step, share
+from tests.support.process_trees import descendants, left
 from tests.support.repository import ROOT
 from tests.support.training_jobs import (
     BASE,
@@ -230,10 +231,10 @@ def test_workers_end_when_their_driver_is_killed(make_job: Any) -> None:
         while not (job.resume / "loss.jsonl").exists():
             assert driver.poll() is None, "ended before it could be killed"
             time.sleep(0.05)
-        family = _descendants(driver.pid)
+        family = descendants(driver.pid)
         assert len(family) >= 3
         driver.kill()
-    assert _left(family) == []
+    assert left(family) == []
 
 
 @pytest.mark.long
@@ -244,43 +245,19 @@ def test_workers_end_when_their_launcher_is_killed(make_job: Any) -> None:
 
     def kill_launcher(row: dict[str, Any]) -> None:
         if not family:
-            launcher = next(filter(_is_launcher, _descendants(os.getpid())))
-            family.extend((launcher, *_descendants(launcher)))
+            launcher = next(filter(_is_launcher, descendants(os.getpid())))
+            family.extend((launcher, *descendants(launcher)))
             os.kill(launcher, signal.SIGKILL)
 
     with pytest.raises(WorkerLostError, match="exit code -9"):
         run(job, kill_launcher)
     assert len(family) >= 3
-    assert _left(family) == []
-
-
-def _left(family: list[int]) -> list[int]:
-    """Those that still run after half a minute; they are killed."""
-    deadline = time.monotonic() + 30
-    while any(map(_is_running, family)) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    left = [pid for pid in family if _is_running(pid)]
-    for pid in left:
-        os.kill(pid, signal.SIGKILL)
-    return left
-
-
-def _descendants(pid: int) -> list[int]:
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [found for child in map(int, children) for found in (child, *_descendants(child))]
+    assert left(family) == []
 
 
 def _is_launcher(pid: int) -> bool:
     """Told from other children of the suite's process."""
     return b"accelerate.commands.launch" in Path(f"/proc/{pid}/cmdline").read_bytes()
-
-
-def _is_running(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state != "Z"
 
 
 # Schedule and order
