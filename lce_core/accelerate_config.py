@@ -6,9 +6,11 @@ asks for other ones is refused. Keys that concern neither are ignored.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from lce_core.errors import SpecError
 
 
 class FsdpConfig(BaseModel):
@@ -21,11 +23,6 @@ class FsdpConfig(BaseModel):
     fsdp_offload_params: Literal[False] = False
     fsdp_activation_checkpointing: Literal[False] = False
     """The setting `gradient_checkpointing` of lce decides."""
-
-
-def _nothing(value: Any) -> None:
-    if value and value != {"dynamo_backend": "NO"}:
-        raise ValueError("lce trains without this feature; remove the key")
 
 
 class AccelerateConfig(BaseModel):
@@ -49,19 +46,42 @@ class AccelerateConfig(BaseModel):
     rdzv_backend: Literal["static"] = "static"
     gpu_ids: Literal["all"] | None = None
     fsdp_config: FsdpConfig | None = None
-    deepspeed_config: Annotated[None, BeforeValidator(_nothing)] = None
-    megatron_lm_config: Annotated[None, BeforeValidator(_nothing)] = None
-    parallelism_config: Annotated[None, BeforeValidator(_nothing)] = None
-    dynamo_config: Annotated[None, BeforeValidator(_nothing)] = None
+    deepspeed_config: dict[str, Any] | None = Field(default=None, exclude=True)
+    megatron_lm_config: dict[str, Any] | None = Field(default=None, exclude=True)
+    parallelism_config: dict[str, Any] | None = Field(default=None, exclude=True)
+    dynamo_config: dict[str, Any] | None = Field(default=None, exclude=True)
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         if self.num_processes % self.num_machines:
-            raise ValueError("num_processes must be a multiple of num_machines")
+            raise SpecError(
+                "num_processes",
+                self.num_processes,
+                f"a multiple of num_machines ({self.num_machines})",
+                "give every machine as many processes",
+            )
         if self.machine_rank >= self.num_machines:
-            raise ValueError("machine_rank must be less than num_machines")
+            raise SpecError(
+                "machine_rank",
+                self.machine_rank,
+                f"a number less than num_machines ({self.num_machines})",
+                "number the machines from 0",
+            )
         if self.num_machines > 1 and not (self.main_process_ip and self.main_process_port):
-            raise ValueError("several machines need main_process_ip and main_process_port")
+            raise SpecError(
+                "main_process_ip, main_process_port",
+                f"{self.main_process_ip}, {self.main_process_port}",
+                "both, because several machines share a run",
+                "give the main machine's address and a port that is free there",
+            )
+        for name in (
+            "deepspeed_config",
+            "megatron_lm_config",
+            "parallelism_config",
+            "dynamo_config",
+        ):
+            if (value := getattr(self, name)) and value != {"dynamo_backend": "NO"}:
+                raise SpecError(name, value, "none of these settings", "remove the key")
         return self
 
     @property

@@ -28,13 +28,17 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import IO, TYPE_CHECKING, Any, NoReturn
 
 import torch
+from torch.distributed.rendezvous import rendezvous
 
 from lce_core.accelerate_config import AccelerateConfig
 from lce_core.errors import LceError, ProcessFailedError, WorkerLostError, restored
 from lce_core.progress import Report
+
+if TYPE_CHECKING:
+    from torch._C._distributed_c10d import Store
 
 _SIGTERM_TO_SIGKILL_SECONDS = 20.0
 _POLL_SECONDS = 2.0
@@ -126,7 +130,7 @@ def work(job: Path | None, carry_out: Callable[[str, Report], dict[str, Any]]) -
       carry_out: function of the job's JSON and a progress callback; returns the result.
     """
     threading.Thread(target=_exit_with_launcher, daemon=True).start()
-    store, rank, _ = next(torch.distributed.rendezvous("env://"))
+    store, rank, _ = next(rendezvous("env://"))
     if job is None:
         job = Path(store.get(_JOB).decode())
         threading.Thread(target=_exit_with_store, args=(store,), daemon=True).start()
@@ -242,7 +246,7 @@ def _exit_with_launcher() -> None:
     os._exit(1)
 
 
-def _exit_with_store(store: torch.distributed.Store) -> None:
+def _exit_with_store(store: Store) -> None:
     """Exit when the main machine, which holds the store, has stopped its launcher."""
     with contextlib.suppress(torch.distributed.DistError):
         while store.check([_JOB]):

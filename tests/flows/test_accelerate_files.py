@@ -1,0 +1,48 @@
+"""Files of `accelerate config`, written by Accelerate itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from accelerate.commands.config.config_args import ClusterConfig
+
+from flows.settings import joined_machine, make_execution
+
+TWO_NODES: dict[str, Any] = {
+    "compute_environment": "LOCAL_MACHINE",
+    "distributed_type": "FSDP",
+    "mixed_precision": "bf16",
+    "use_cpu": False,
+    "debug": False,
+    "num_processes": 16,
+    "num_machines": 2,
+    "main_process_ip": "10.0.0.1",
+    "main_process_port": 29500,
+    "same_network": True,
+    "fsdp_config": {
+        "fsdp_version": 2,
+        "fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
+        "fsdp_reshard_after_forward": True,
+        "fsdp_offload_params": False,
+        "fsdp_activation_checkpointing": False,
+        "fsdp_cpu_ram_efficient_loading": True,
+        "fsdp_state_dict_type": "SHARDED_STATE_DICT",
+    },
+}
+
+
+@pytest.mark.parametrize("name", ["accelerate.yaml", "accelerate.json"])
+def test_the_machines_of_a_file_share_a_training_run(tmp_path: Path, name: str) -> None:
+    file = tmp_path / name
+    config = ClusterConfig(**TWO_NODES)
+    write = config.to_yaml_file if file.suffix == ".yaml" else config.to_json_file
+    write(file)
+    execution = make_execution({"accelerate_config": file, "device": "cpu"})
+    assert (execution.processes, execution.training_processes) == (8, 16)
+    assert execution.training_slots == 1
+    recorded = execution.model_dump(mode="json")["accelerate_config"]
+    assert recorded["main_process_ip"] == "10.0.0.1"
+    assert make_execution(execution.model_dump()) == execution
+    assert joined_machine(file, 1).machine_rank == 1
