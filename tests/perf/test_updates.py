@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import torch
 
+from tests.support.compiling import fresh_compiler, needs_compiler
 from tests.support.repository import ROOT
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.filterwarnings("default"),
-    pytest.mark.skipif(not shutil.which("g++"), reason="torch.compile needs a compiler of C++"),
-]
+pytestmark = [needs_compiler, pytest.mark.slow, pytest.mark.filterwarnings("default")]
 
 
 @pytest.fixture
 def updates() -> Iterator[object]:
-    sys.path.insert(0, str(ROOT / "perf"))
-    try:
+    with fresh_compiler():
+        sys.path.insert(0, str(ROOT / "perf"))
         import updates
-    finally:
-        sys.path.remove(str(ROOT / "perf"))
-    torch.compiler.reset()
-    yield updates
-    torch.compiler.reset()
+
+        yield updates
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,6 @@ process group that exchanges nothing."""
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -20,6 +18,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 from lce_core.training.states import update
 from lce_core.training.states.adamw import RoundedAdamW
 from lce_core.training.states.gradient_sums import GradientSums
+from tests.support.compiling import fresh_compiler, needs_compiler
 
 SHAPE = (7, 33)
 
@@ -77,21 +76,13 @@ def test_blocks_are_updated_like_the_whole(monkeypatch: pytest.MonkeyPatch, size
     assert all(map(torch.equal, _trained(), whole))
 
 
-@pytest.fixture
-def _fresh_compiler() -> Iterator[None]:
-    torch.compiler.reset()
-    counters.clear()
-    yield
-    torch.compiler.reset()
-
-
+@needs_compiler
 @pytest.mark.slow
-@pytest.mark.skipif(not shutil.which("g++"), reason="torch.compile needs a compiler of C++")
 @pytest.mark.filterwarnings("default")
-@pytest.mark.usefixtures("_fresh_compiler")
 def test_compiled_updates_equal_uncompiled_ones() -> None:
-    found = _trained(compiled=True)
+    with fresh_compiler():
+        found = _trained(compiled=True)
+        # One graph adds gradients, one updates the weight.
+        assert counters["stats"]["unique_graphs"] == 2
+        assert not counters["graph_break"]
     assert all(map(torch.equal, found, _trained()))
-    # One graph adds gradients, one updates the weight.
-    assert counters["stats"]["unique_graphs"] == 2
-    assert not counters["graph_break"]
