@@ -10,13 +10,17 @@ two passes, on a model of one layer; the time for all layers is proportional to 
 
 from __future__ import annotations
 
+import argparse
 import sys
+import tempfile
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
 from gpu_common import Rows, SkippedError, first_line, parser, random_llama
+from gpu_training import training_job
 from measuring import timed
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
@@ -24,8 +28,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from lce_core.devices import resolve_device
 from lce_core.models import LanguageModel
 from lce_core.training.memory import num_parameters
-from lce_core.training.states.adamw import RoundedAdamW
-from lce_core.training.states.gradient_sums import GradientSums
+from lce_core.training.trainer import Trainer
 
 REPEATS = 3
 Attend = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
@@ -40,7 +43,6 @@ def main() -> int:
     chosen = given.parse_args()
     rows = Rows(chosen.rows, chosen.seconds)
     base = random_llama(chosen.shape, layers=1)
-    whole = num_parameters(random_llama(chosen.shape))
     if "kernels" in chosen.what:
         for length in chosen.lengths:
             for name, attend in KERNELS.items():
@@ -48,7 +50,7 @@ def main() -> int:
                 rows.add(row, attention, base, attend, length)
     if "updates" in chosen.what:
         for part, measure in (("optimizer", optimizer), ("gradient sums", gradient_sums)):
-            rows.add({"what": "update", "model": chosen.shape, "part": part}, measure, base, whole)
+            rows.add({"what": "update", "model": chosen.shape, "part": part}, measure, chosen.shape)
     return rows.exit_code()
 
 
@@ -113,28 +115,29 @@ KERNELS: dict[str, Attend] = {
 }
 
 
-def optimizer(base: LanguageModel, whole: int) -> dict[str, Any]:
-    """Return the time of clipping and one AdamW update with bf16 states."""
-    parameters = parameters_of(base)
-    for parameter in parameters.values():
+def optimizer(shape: str) -> dict[str, Any]:
+    """Return the time of clipping and one AdamW update."""
+    trainer = trainer_of(shape)
+    for parameter in trainer.parameters.values():
         parameter.grad = torch.randn_like(parameter)
-    adamw = RoundedAdamW(parameters, lr=1e-5, betas=(0.9, 0.95), weight_decay=0.1, seed=0)
+    adamw: Any = trainer.optimizer.optimizer
 
     def update() -> None:
         adamw.clip(1.0, lambda norm: norm)
         adamw.step()
 
     update()  # creates the moments
-    return update_row(min(timed(update).wall for _ in range(REPEATS)), parameters, whole)
+    return update_row(min(timed(update).wall for _ in range(REPEATS)), trainer, shape)
 
 
-def gradient_sums(base: LanguageModel, whole: int) -> dict[str, Any]:
+def gradient_sums(shape: str) -> dict[str, Any]:
     """Return the time of adding the gradients of a second pass to those of the first."""
-    parameters = parameters_of(base)
-    sums = GradientSums(parameters, seed=0)
+    trainer = trainer_of(shape)
+    assert trainer.sums is not None, "the trainer sums the gradients of several passes"
+    sums = trainer.sums
 
     def one_pass() -> None:
-        loss: Any = sum(parameter.sum() for parameter in parameters.values())
+        loss: Any = sum(parameter.sum() for parameter in trainer.parameters.values())
         loss.backward()
 
     def seconds() -> float:
@@ -143,16 +146,20 @@ def gradient_sums(base: LanguageModel, whole: int) -> dict[str, Any]:
         return timed(one_pass).wall - first
 
     seconds()
-    return update_row(min(seconds() for _ in range(REPEATS)), parameters, whole)
+    return update_row(min(seconds() for _ in range(REPEATS)), trainer, shape)
 
 
-def parameters_of(base: LanguageModel) -> dict[str, torch.Tensor]:
-    model: Any = base.initialise(0, torch.bfloat16)  # type: ignore[call-arg]
-    return dict(model.named_parameters())
+def trainer_of(shape: str) -> Trainer:
+    """Return the trainer of a model of one layer, which sums the gradients of two passes."""
+    row = argparse.Namespace(method="none", rows_per_step=2)
+    with tempfile.TemporaryDirectory(prefix="lce-gpu-") as folder:
+        job = training_job(random_llama(shape, layers=1), Path(folder), row, 64)
+        return Trainer(job, resolve_device("auto"))
 
 
-def update_row(seconds: float, parameters: dict[str, torch.Tensor], whole: int) -> dict[str, Any]:
-    number = sum(parameter.numel() for parameter in parameters.values())
+def update_row(seconds: float, trainer: Trainer, shape: str) -> dict[str, Any]:
+    number = sum(parameter.numel() for parameter in trainer.parameters.values())
+    whole = num_parameters(random_llama(shape))
     return {
         "parameters": number,
         "milliseconds": round(1000 * seconds, 3),

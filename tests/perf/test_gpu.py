@@ -24,10 +24,9 @@ from lce_core.training.loss_log import LOG
 from lce_core.training.memory import USABLE_FRACTION
 from tests.support.bare_gpu_machine import bare_environment
 from tests.support.repository import ROOT
+from tests.support.stub_gpus import MEMORY, NAME, stub_gpus
 
 pytestmark = pytest.mark.slow
-H100 = 85_000_000_000
-"""Bytes that an H100 with 80 GB reports."""
 
 
 def measure(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
@@ -115,6 +114,22 @@ def test_an_unknown_section_is_refused_with_the_names_of_all(gpu: Any, capsys: A
     assert "no section trainings; sections: tests, token-graphs, " in capsys.readouterr().err
 
 
+def test_the_facts_name_the_gpu_and_its_driver(
+    monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    import gpu_facts
+
+    stub_gpus(monkeypatch)
+    monkeypatch.setattr(gpu_facts, "said", lambda command, *_: f"{command} said")
+    gpu_facts.main()
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["gpu"] == NAME
+    assert (facts["gpus"], facts["gpu_memory_gib"], facts["capability"]) == (2, 79.2, "9.0")
+    assert facts["driver"] == "nvidia-smi said"
+    assert facts["commit"] == "git said"
+    assert facts["torch"] == torch.__version__
+
+
 def test_no_section_gets_the_time_of_a_later_one(
     gpu: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -148,14 +163,14 @@ def test_64k_tokens_of_7b_train_with_the_first_fallback_that_an_h100_can_hold(
     tried = []
 
     def trained(job: Any, base: Any, *_: Any) -> dict[str, Any]:
-        assert need(job, base, torch.device("cuda")).total < USABLE_FRACTION * H100
+        assert need(job, base, torch.device("cuda")).total < USABLE_FRACTION * MEMORY
         tried.append((base.shape.num_layers, job.row_length, job.state_precision))
         if len(tried) == 1:
             raise torch.OutOfMemoryError("CUDA out of memory\nin detail")
         return {"steps": 2}
 
     monkeypatch.setattr(gpu_training, "trained", trained)
-    monkeypatch.setattr(gpu_training, "memory_bytes", lambda _: H100)
+    monkeypatch.setattr(gpu_training, "memory_bytes", lambda _: MEMORY)
     chosen = argparse.Namespace(shape="Llama-2-7B", method="none", rows_per_step=1)
     # The first attempt is out of memory. At 32k, other fallbacks are left then.
     found = gpu_training.steps(chosen, 32768, float("inf"))

@@ -10,7 +10,7 @@ import torch
 
 NAME = "NVIDIA H100 80GB HBM3"
 MEMORY = 85_000_000_000
-"""Bytes that the device reports."""
+"""Bytes that an H100 with 80 GB reports."""
 
 
 def stub_gpus(monkeypatch: pytest.MonkeyPatch, count: int = 2) -> list[tuple[Any, ...]]:
