@@ -11,7 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from catalog.queries import run_query
+from catalog.queries import open_catalog, run_query
+from dashboards.claims import Claim, claims
 from dashboards.contents import Row
 
 _FOLDERS = (Path(__file__).parent / "sql", Path(__file__).parents[1] / "sql")
@@ -28,6 +29,14 @@ class Catalog:
         """Return the catalog's modification time in UTC."""
         return datetime.fromtimestamp(self.path.stat().st_mtime, UTC)
 
+    def claims(self, study: str) -> tuple[Claim, ...]:
+        """Return all claims of a study.
+
+        Raises:
+          SpecError: if the catalog does not exist, or lacks a table or column of a query.
+        """
+        return _claims(self.path, self._stamp(), study)
+
     def rows(self, name: str, **parameters: str | int | bool) -> list[Row]:
         """Run the query in `sql/<name>.sql` and return its rows.
 
@@ -36,9 +45,11 @@ class Catalog:
         Raises:
           SpecError: if the catalog does not exist, or lacks a table or column of the query.
         """
+        return list(_answer(self.path, self._stamp(), name, tuple(parameters.items())))
+
+    def _stamp(self) -> tuple[int, ...] | None:
         found = self.path.stat() if self.path.exists() else None
-        stamp = found and (found.st_ino, found.st_mtime_ns, found.st_size)
-        return list(_answer(self.path, stamp, name, tuple(parameters.items())))
+        return found and (found.st_ino, found.st_mtime_ns, found.st_size)
 
 
 @functools.lru_cache(maxsize=_MAX_CACHED_RESULTS)
@@ -48,6 +59,13 @@ def _answer(
     del stamp  # part of the cache key: differs after the file is replaced
     columns, rows = run_query(path, _query(name), parameters=dict(parameters))
     return tuple(dict(zip(columns, row, strict=True)) for row in rows)
+
+
+@functools.lru_cache(maxsize=8)
+def _claims(path: Path, stamp: tuple[int, ...] | None, study: str) -> tuple[Claim, ...]:
+    del stamp  # part of the cache key: differs after the file is replaced
+    with open_catalog(path) as connection:
+        return tuple(claims(connection, study))
 
 
 @functools.cache

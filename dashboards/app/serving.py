@@ -44,10 +44,11 @@ def serve(catalog: Path, port: int, secret: str) -> None:
       secret: token that every request must carry.
 
     Raises:
-      SpecError: if Streamlit is not installed, or the catalog does not exist.
+      SpecError: if Streamlit is not installed, or the catalog is damaged.
     """
     require_streamlit()
-    open_catalog(catalog).close()
+    if catalog.exists():
+        open_catalog(catalog).close()
     from starlette.middleware import Middleware
     from streamlit.starlette import App
 

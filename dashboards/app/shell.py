@@ -12,12 +12,13 @@ from catalog.mlflow_pages import pages_of
 from dashboards.app.catalog import Catalog
 from dashboards.app.chosen import Chosen, choose
 from dashboards.app.theme import PAGE
-from dashboards.app.views import against, answers, explorer, matrix, printed, questions
+from dashboards.app.views import against, answers, explorer, findings, matrix, printed, questions
 from lce_core import formats
 from lce_core.errors import SpecError
 
 REFRESH_SECONDS = 5.0
 _PAGES: tuple[tuple[str, str, Callable[[Chosen], None]], ...] = (
+    ("Findings", "findings", findings.page),
     ("Matrix", "matrix", matrix.page),
     ("Scores", "scores", explorer.page),
     ("Answers", "answers", answers.page),
@@ -54,12 +55,12 @@ def framed(catalog: Catalog, title: str, view: Callable[[Chosen], None]) -> None
     st.html(PAGE)
     try:
         with st.sidebar:
-            chosen = choose(catalog)
+            chosen = choose(catalog) if catalog.path.is_file() else None
             _age(catalog)
             if chosen is not None:
                 _mlflow(catalog, chosen.study)
         if chosen is None:
-            st.info("The catalog has no study yet. Run one with `lce run STUDY`.")
+            _waiting(catalog)
             return
         st.subheader(f"{title}: {chosen.study}, {chosen.base_model}", anchor=False)
         view(chosen)
@@ -75,6 +76,18 @@ def _age(catalog: Catalog) -> None:
     written = catalog.written()
     seconds = max(0.0, (datetime.now(UTC) - written).total_seconds())
     st.caption(f"Catalog of {written:%Y-%m-%d %H:%M:%S} UTC, {formats.duration(seconds)} old")
+
+
+@st.fragment(run_every=REFRESH_SECONDS)
+def _waiting(catalog: Catalog) -> None:
+    """Say what is missing, and show the page as soon as the catalog has a study."""
+    if catalog.path.is_file() and catalog.rows("all_studies"):
+        st.rerun()
+    st.info(
+        "The catalog has no study yet. Run one with `lce run STUDY`; this page then shows its"
+        " progress. If results exist already, `lce rebuild catalog` builds the catalog:"
+    )
+    st.code(str(catalog.path), language=None)
 
 
 def _mlflow(catalog: Catalog, study: str) -> None:

@@ -23,7 +23,8 @@ def table(
 
     Args:
       rows: rows of the catalog.
-      columns: the columns to show, in this order: a header by column name.
+      columns: the columns to show, in this order: a header by column name. The column `answers`
+        holds addresses.
       key: Streamlit's key for the table.
       on_select: "rerun" lets the viewer select a row, and reruns the page at a selection.
 
@@ -36,6 +37,8 @@ def table(
         for head in columns.values()
         if _numbers(shown, head)
     }
+    if "answers" in columns:
+        config[columns["answers"]] = st.column_config.LinkColumn(display_text="answers")
     state = st.dataframe(
         shown,
         hide_index=True,

@@ -33,8 +33,8 @@ def page(chosen: Chosen) -> None:
         st.info("No prompt of this study has been answered yet.")
         return
     row = st.container(horizontal=True)
-    tasks = {_name(one): (one["benchmark"], one["task"]) for one in answered}
-    kinds = {_name(one): one["kind"] for one in answered}
+    tasks = {asked_name(one): (one["benchmark"], one["task"]) for one in answered}
+    kinds = {asked_name(one): one["kind"] for one in answered}
     first = next((n for n, name in enumerate(tasks) if kinds[name] == "retrieval"), 0)
     name = row.selectbox(
         "Benchmark", list(tasks), first, key="asked", bind="query-params", width=250
@@ -70,7 +70,8 @@ def page(chosen: Chosen) -> None:
     _answers(chosen, variants[label], benchmark, task, length, (depth, name_of))
 
 
-def _name(row: Row) -> str:
+def asked_name(row: Row) -> str:
+    """Return the name of a row's task in the picker "Benchmark"."""
     one = (
         row["benchmark"]
         if row["task"] == row["benchmark"]

@@ -37,7 +37,7 @@ def page(chosen: Chosen) -> None:
             st.text(hypothesis)
             _expectations(chosen)
     rows = chosen.rows("matrix")
-    _counts(rows)
+    counts(rows)
     event = st.altair_chart(
         _chart(rows), width="stretch", key="matrix", on_select="rerun", selection_mode="field"
     )
@@ -55,7 +55,8 @@ def _expectations(chosen: Chosen) -> None:
         table(found, heads, "expectations")
 
 
-def _counts(rows: list[Row]) -> None:
+def counts(rows: list[Row]) -> None:
+    """Show the share of finished cells, and the number of cells in each other state."""
     total = {
         name: sum(row[name] for row in rows)
         for name in ("planned", "done", "failed", "missing", "unavailable")

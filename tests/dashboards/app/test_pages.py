@@ -10,6 +10,7 @@ import shutil
 import sys
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import duckdb
 import pyarrow as pa
@@ -18,14 +19,15 @@ from streamlit.testing.v1 import AppTest
 
 from catalog.build import build_catalog
 from catalog.mlflow_pages import note_pages
-from catalog.queries import run_query
+from catalog.queries import open_catalog, run_query
 from dashboards.app.views.questions import MOST_ROWS
+from dashboards.claims import claims, firsts
 from tests.support.catalogs.answered_catalog import Answered, written
 from tests.support.catalogs.sample_store import STUDY, sample_store
 
 pytestmark = pytest.mark.slow
 
-PAGES = ("matrix", "explorer", "answers", "against", "printed", "questions")
+PAGES = ("findings", "matrix", "explorer", "answers", "against", "printed", "questions")
 
 
 @pytest.fixture(autouse=True)
@@ -115,6 +117,45 @@ def test_the_matrix_counts_every_cell_and_gives_every_reason(catalog: Path) -> N
     assert outcomes
     shown_outcomes = expected[["expectation", "length", "outcome"]].values.tolist()
     assert sorted(map(tuple, shown_outcomes)) == sorted(outcomes)
+
+
+def test_findings_have_every_mean_with_its_interval_and_a_link_to_its_answers(
+    catalog: Path,
+) -> None:
+    app = shown(opened(catalog, "findings"))
+    assert app.get("progress") != []  # cells are missing
+    means = next(table.value for table in app.dataframe if "answers" in table.value.columns)
+    rows = asked(catalog, "SELECT value, ci_low, ci_high, num_seeds FROM mean_over_seeds")
+    columns = ["score", "low", "high", "seeds"]
+    found = means[columns].astype(object).where(means[columns].notna(), None).values.tolist()
+    assert sorted(map(str, map(tuple, found))) == sorted(map(str, rows)) != []
+    row = next(row for _, row in means.iterrows() if row["length"] == 512 and row["answers"])
+    address = parse_qs(urlsplit(row["answers"]).query)
+    answers = AppTest.from_function(page, args=(str(catalog), "answers"), default_timeout=60)
+    for name, (value,) in address.items():
+        answers.query_params[name] = value
+    answers = shown(answers.run())
+    assert answers.selectbox(key="method").value == row["method"]
+    assert answers.selectbox(key="length").value == 512
+    assert answers.selectbox(key="asked").value.startswith(row["benchmark"])
+
+
+def test_findings_list_the_best_methods_of_the_claims(catalog: Path) -> None:
+    app = shown(opened(catalog, "findings"))
+    best = next(table.value for table in app.dataframe if "best" in table.value.columns)
+    with open_catalog(catalog) as connection:
+        found = firsts(claims(connection, STUDY), "toy_llama", 128)
+    expected = [(one.eval_length, one.value) for rows in found.values() for one in rows]
+    assert list(zip(best["length"], best["score"], strict=True)) == expected != []
+
+
+def test_pages_open_before_the_first_catalog_and_follow_it(catalog: Path, tmp_path: Path) -> None:
+    place = tmp_path / "catalog.duckdb"
+    app = shown(opened(place, "findings"))
+    assert "no study yet" in app.info[0].value
+    place.write_bytes(catalog.read_bytes())
+    app = shown(app.run())
+    assert app.subheader[0].value == f"findings: {STUDY}, toy_llama"
 
 
 def test_the_first_chart_of_scores_is_perplexity_of_complete_points(catalog: Path) -> None:
@@ -239,10 +280,8 @@ def test_a_page_follows_a_replaced_catalog(catalog: Path, tmp_path: Path) -> Non
     assert app.subheader[0].value == "matrix: study-0, toy_llama"
     assert "1 of 1 cells done" in app.get("progress")[0].proto.text
     place.unlink()
-    app = app.run()
-    assert [error.message for error in app.exception] == []
-    assert "lce rebuild catalog" in app.error[0].value
-    assert "no such file" in app.code[0].value
+    app = shown(app.run())
+    assert "lce rebuild catalog" in app.info[0].value
 
 
 def test_an_older_catalog_says_how_to_rebuild_it(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from tests.support.studies import start, wait_until
 
 FIRST_VIEW_SECONDS = 90.0
 """Far more than a free core needs: the browser and the server may share one with other tests."""
-PAGES = ("Scores", "Answers", "Method against method", "Papers", "SQL", "Matrix")
+PAGES = ("Scores", "Answers", "Method against method", "Papers", "SQL", "Matrix", "Findings")
 WIDTHS = (800, 1280)
 AXE_WIDTHS = (1280, 400)
 
@@ -46,13 +46,15 @@ def test_a_port_that_is_taken_is_refused_before_anything_starts(tmp_path: Path) 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_home_without_a_catalog_is_refused(
+def test_a_file_that_is_no_catalog_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = ["app", "--port", "8501", "--catalog", str(tmp_path / "catalog.duckdb")]
+    file = tmp_path / "catalog.duckdb"
+    file.write_text("no database")
+    asked = ["app", "--port", "8501", "--catalog", str(file)]
     monkeypatch.setattr(sys, "argv", asked)
     assert served.main() == 2
-    assert "no such file" in (said := capsys.readouterr().err)
+    assert "got IO Error" in (said := capsys.readouterr().err)
     assert "lce rebuild catalog" in said
 
 
@@ -97,8 +99,10 @@ def test_every_page_is_drawn_without_complaint_or_a_request_elsewhere(
     page.on("console", lambda said: complaints.append(said.text) if said.type == "error" else 0)
     page.set_default_timeout(1000 * FIRST_VIEW_SECONDS)
     page.goto(dashboard.link)
+    page.get_by_role("heading", name=f"Findings: {STUDY}").wait_for()
+    page.get_by_test_id("stDataFrame").locator("canvas").first.wait_for()
+    page.get_by_test_id("stSidebarNav").get_by_text("Matrix", exact=True).click()
     page.get_by_test_id("stVegaLiteChart").locator("svg.marks").first.wait_for()
-    page.get_by_role("heading", name=f"Matrix: {STUDY}").wait_for()
     # Its middle is a field; the chart of the first view is drawn again once it is wide enough.
     page.wait_for_timeout(1000)
     page.get_by_test_id("stVegaLiteChart").first.click()
