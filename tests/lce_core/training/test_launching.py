@@ -97,7 +97,7 @@ def test_two_machines_train_what_one_machine_trains(make_job: Any, tmp_path: Pat
             assert torch.equal(tensor, weights(job)[name]), name
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("killed", ["driver", "joined"])
 def test_a_machine_that_dies_leaves_no_process_on_the_other(make_job: Any, killed: str) -> None:
     machines = _two_machines()
