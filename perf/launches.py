@@ -67,6 +67,11 @@ class _Operations(TorchDispatchMode):
         self._count = count
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        # Inference mode hands over operations such as `to` and `matmul` whole; count their parts.
+        with self:
+            found = func.decompose(*args, **(kwargs or {}))
+        if found is not NotImplemented:
+            return found
         name = func.name().removeprefix("aten::").partition(".")[0]
         if name in _WAITS:
             self._count.waits += 1

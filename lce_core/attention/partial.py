@@ -14,7 +14,9 @@ from typing import NamedTuple
 import torch
 
 _ROWS = 4096
-"""Number of queries merged at a time, to keep float32 copies small."""
+"""Number of queries that a CPU merges at a time, to keep float32 copies small."""
+_COPY_BYTES = 1 << 28
+"""Limit for a float32 copy of the queries' outputs that a GPU merges at a time (256 MiB)."""
 
 
 class Partial(NamedTuple):
@@ -37,7 +39,7 @@ def merge(first: Partial, second: Partial) -> Partial:
       AssertionError: if an output records gradients. They would be wrong, because torch does not
         differentiate the log-sum-exp.
     """
-    output = _mixed(first, second)
+    output = _mixed(first, second).to(first.output.dtype)
     return Partial(output, torch.logaddexp(first.lse, second.lse))
 
 
@@ -61,31 +63,46 @@ def with_sinks(part: Partial, sinks: torch.Tensor | None) -> Partial:
 
 
 def merge_rows(all_rows: Partial, start: int, part: Partial) -> None:
-    """Merge `part` into the outputs of queries start, start + 1, ... of `all_rows`, in place.
-
-    The log-sum-exp of `all_rows` is not updated, so merge at most one part into each query.
+    """Merge `part` into the results of queries start, start + 1, ... of `all_rows`, in place.
 
     Raises:
       AssertionError: if an output records gradients, as for `merge`.
     """
     num_rows = part.lse.shape[2]
-    for first in range(0, num_rows, _ROWS):
-        stop = min(first + _ROWS, num_rows)
+    step = _rows_together(part)
+    for first in range(0, num_rows, step):
+        stop = min(first + step, num_rows)
         rows, some = all_rows.rows(start + first, start + stop), part.rows(first, stop)
-        rows.output.copy_(_mixed(rows, some, out=rows.output))
+        rows.output.copy_(_mixed(rows, some, in_place=True))
+        torch.logaddexp(rows.lse, some.lse, out=rows.lse)
 
 
-def _mixed(first: Partial, second: Partial, out: torch.Tensor | None = None) -> torch.Tensor:
-    """Return the mean of two outputs, weighted by their shares of the softmax denominator."""
+def _rows_together(part: Partial) -> int:
+    """Return the number of queries that are merged at a time.
+
+    A GPU merges as many as keep a float32 copy within 256 MiB, because it needs time to start each
+    operation.
+    """
+    if part.lse.device.type == "cpu":
+        return _ROWS
+    per_row = part.lse[:, :, :1].numel() * part.output.shape[-1] * part.lse.itemsize
+    return max(_ROWS, _COPY_BYTES // per_row)
+
+
+def _mixed(first: Partial, second: Partial, *, in_place: bool = False) -> torch.Tensor:
+    """Return the mean of two outputs, weighted by their shares of the softmax denominator.
+
+    The mean has the dtype of the log-sum-exps. With `in_place` it overwrites the first output if
+    that output has this dtype.
+    """
     assert not first.output.requires_grad, "inference only"
     assert not second.output.requires_grad, "inference only"
     # exp(second.lse) / (exp(first.lse) + exp(second.lse)), which a sigmoid computes without
     # overflow.
     share = torch.sigmoid(second.lse - first.lse)[..., None]
-    if first.output.dtype == share.dtype:
-        return torch.lerp(first.output, second.output, share, out=out)
-    mixed = torch.lerp(first.output.to(share.dtype), second.output.to(share.dtype), share)
-    return mixed.to(first.output.dtype)
+    mean = first.output.to(share.dtype)
+    out = mean if in_place or mean is not first.output else None
+    return torch.lerp(mean, second.output.to(share.dtype), share, out=out)
 
 
 def concatenate(parts: Sequence[Partial]) -> Partial:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import torch
 
+from lce_core.attention.chunks import most_together, runs
 from lce_core.attention.rotation import Rotation
 from lce_core.rope import RopeTable
 
@@ -48,12 +49,12 @@ class Placement:
         if not self.table.rotates:
             return keys
         if self.period is not None:
-            turned = torch.empty_like(keys)
-            for start in range(seen.start // self.period * self.period, seen.stop, self.period):
-                first, stop = max(start, seen.start), min(start + self.period, seen.stop)
-                some = slice(first - seen.start, stop - seen.start)
-                turned[:, :, some] = rotation(keys[:, :, some], slice(first - start, stop - start))
-            return turned
+            turned = []
+            for run in runs(seen.start, seen.stop, self.period, most_together(keys)):
+                some = keys[:, :, run.first - seen.start : run.stop - seen.start]
+                chunks = rotation(some.unflatten(2, (run.num_chunks, -1)), run.places)
+                turned.append(chunks.flatten(2, 3).transpose(1, 2))
+            return torch.cat(turned, dim=1).transpose(1, 2)
         if self.ceiling is None:
             return rotation(keys, seen, group=self.group)
         places = torch.arange(seen.start, seen.stop, device=keys.device) // self.group

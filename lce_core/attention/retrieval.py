@@ -26,11 +26,9 @@ with the text and no (queries, keys) tensor exists. `lce_core.attention.dispatch
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
-
 import torch
 
+from lce_core.attention.chunks import Run, runs
 from lce_core.attention.dispatch import read_blocks
 from lce_core.attention.inputs import AttentionInputs
 from lce_core.attention.landmark import raise_scores, scores_of
@@ -39,21 +37,11 @@ from lce_core.attention.schemes import BlockRetrieval
 from lce_core.rope import RopeTable
 
 _ELEMENTS = 1 << 24
-"""Maximum number of tensor elements (scores and states) in memory at one time. A segment has as
-many chunks of queries as fit, at least one."""
-_ROOM_OF_GPUS = 8
+"""Maximum number of tensor elements (scores and states) in memory at one time: 64 MiB in float32. A
+segment has as many chunks of queries as fit, at least one."""
+_ROOM_OF_GPUS = 32
 """Factor of this limit on GPUs, where starting the operations of a small segment takes longer than
-their work."""
-
-
-class _Segment(NamedTuple):
-    """Queries first..stop - 1 of the text: part of one chunk, or all of `num_chunks` chunks."""
-
-    start: int
-    """Start of the chunk that contains the first query."""
-    first: int
-    stop: int
-    num_chunks: int
+their work: 2 GiB in float32."""
 
 
 def attend(scheme: BlockRetrieval, inputs: AttentionInputs) -> torch.Tensor:
@@ -69,12 +57,12 @@ def attend(scheme: BlockRetrieval, inputs: AttentionInputs) -> torch.Tensor:
     limit = _ELEMENTS * (1 if query.device.type == "cpu" else _ROOM_OF_GPUS)
     rows = limit // (batch * heads * width)
     outputs = []
-    for segment in _segments(first_query, length, scheme.chunk, rows):
+    for segment in runs(first_query, length, scheme.chunk, rows):
         start, first, stop, num_chunks = segment
         some = query[:, :, first - first_query : stop - first_query].unflatten(1, (kv_heads, -1))
         some = some.unflatten(3, (num_chunks, -1))
         near = key[:, :, None, start:stop].unflatten(3, (num_chunks, -1))
-        places = slice(first - start, first - start + some.shape[4])
+        places = segment.places
         own = scores_of(rotate(some, places), rotate(near, slice(near.shape[4])), scaling)
         own = raise_scores(own, places.start, scheme.block)
         shown = value[:, :, None, start:stop].unflatten(3, (num_chunks, -1))
@@ -88,20 +76,6 @@ def attend(scheme: BlockRetrieval, inputs: AttentionInputs) -> torch.Tensor:
         outputs.append(found.flatten(3, 4).flatten(1, 2))
     # Concatenate in the memory order (tokens, heads, elements), which models read.
     return torch.cat([part.transpose(1, 2) for part in outputs], dim=1).transpose(1, 2)
-
-
-def _segments(first: int, stop: int, chunk: int, rows: int) -> Iterator[_Segment]:
-    """Split queries first..stop - 1 into segments, in order.
-
-    A segment consists of whole chunks with at most `rows` queries in total, or of a single (whole
-    or partial) chunk.
-    """
-    while first < stop:
-        start = first // chunk * chunk
-        num_chunks = max(1, min(rows, stop - first) // chunk) if first == start else 1
-        end = min(start + num_chunks * chunk, stop)
-        yield _Segment(start, first, end, num_chunks)
-        first = end
 
 
 class _Memory:
@@ -129,7 +103,7 @@ class _Memory:
         last = torch.full((1,), block - 1, device=key.device)
         self.landmarks = Rotation(table, landmarks)(landmarks, last)
 
-    def read(self, query: torch.Tensor, segment: _Segment) -> tuple[torch.Tensor, torch.Tensor]:
+    def read(self, query: torch.Tensor, segment: Run) -> tuple[torch.Tensor, torch.Tensor]:
         """Select `top_k` blocks for each query by their landmarks' scores; attend to each block.
 
         Args:
@@ -170,20 +144,37 @@ class _Memory:
         # Pad with top_k empty blocks at the start, so that every chunk has top_k recent blocks.
         landmarks = torch.nn.functional.pad(self.landmarks, (0, 0, top_k, 0))
         scores = _exact_scores(slotted[..., 0, :], landmarks[:, :, None, None])
-        for slot in range(1, top_k + 1):
-            at = seen + slot - 1
-            found = _exact_scores(slotted[..., slot, :], landmarks[:, :, None, at, None])
-            scores.scatter_(-1, at[:, None, None].expand_as(found), found)
+        at = seen[:, None] + torch.arange(top_k, device=seen.device)
+        recent = slotted[..., 1:, :].transpose(-2, -3)
+        found = _exact_scores(recent, landmarks[:, :, None, at, None]).squeeze(-1).transpose(-1, -2)
+        scores.scatter_(-1, at[:, None].expand_as(found), found)
         columns = torch.arange(landmarks.shape[2], device=seen.device)
         absent = (columns < top_k) | (columns >= top_k + seen[:, None])
         scores.masked_fill_(absent[:, None], -torch.inf)
-        picks = []
-        for _ in range(top_k):
-            # max() returns the first of equal scores, so the earlier block wins a tie.
-            best, pick = scores.max(dim=-1, keepdim=True)
-            scores.scatter_(-1, pick, -torch.inf)
-            picks.append((pick - top_k).masked_fill(best == -torch.inf, -1))
-        return torch.cat(picks, dim=-1).sort(dim=-1).values
+        best = _best_by_max if scores.device.type == "cpu" else _best_by_sort
+        return best(scores, top_k).sort(dim=-1).values - top_k
+
+
+def _best_by_max(scores: torch.Tensor, number: int) -> torch.Tensor:
+    """Return the columns of each row's `number` highest scores; `number` - 1 for no column.
+
+    Scores of -inf are never selected, and the first `number` columns have no other scores. Of equal
+    scores the earlier column wins. Selected scores are overwritten.
+    """
+    picks = []
+    for _ in range(number):
+        # max() returns the first of equal scores.
+        best, pick = scores.max(dim=-1, keepdim=True)
+        scores.scatter_(-1, pick, -torch.inf)
+        picks.append(pick.masked_fill(best == -torch.inf, number - 1))
+    return torch.cat(picks, dim=-1)
+
+
+def _best_by_sort(scores: torch.Tensor, number: int) -> torch.Tensor:
+    """Do the same in fewer operations; sorting all scores would be slow on a CPU."""
+    values, order = scores.sort(dim=-1, descending=True, stable=True)
+    chosen, best = order[..., :number], values[..., :number]
+    return chosen.masked_fill(best == -torch.inf, number - 1)
 
 
 def _exact_scores(query: torch.Tensor, landmark: torch.Tensor) -> torch.Tensor:

@@ -154,8 +154,12 @@ class Rotation:
         cos = self._of_heads(angles[0], states.shape[1])[..., None, :]
         sin = self._of_heads(angles[1], states.shape[1])
         pairs = cos.shape[-1]
-        halves = states[..., : 2 * pairs].unflatten(-1, (2, pairs)).to(cos.dtype)
-        if torch.is_grad_enabled() and states.requires_grad:
+        halves = states[..., : 2 * pairs].unflatten(-1, (2, pairs))
+        recorded = torch.is_grad_enabled() and states.requires_grad
+        # Without gradients, a GPU casts the states inside the products, without a float32 copy.
+        if recorded or states.device.type == "cpu":
+            halves = halves.to(cos.dtype)
+        if recorded:
             # Activation checkpointing requires operations that change no tensor in place.
             signed = torch.stack((sin, -sin) if back else (-sin, sin), dim=-2)
             turned = torch.addcmul(halves * cos, halves.flip(-2), signed)

@@ -11,9 +11,8 @@ Source: An et al. 2024, arXiv:2402.17463.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import reduce
 from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
@@ -65,57 +64,85 @@ class DualChunk(AttentionScheme):
 def attend(scheme: DualChunk, inputs: AttentionInputs) -> torch.Tensor:
     """Return the attention output of DualChunk (batch, heads, queries, head_dim).
 
-    The queries of each chunk attend to the keys of their own chunk, of the previous chunk and of
-    all earlier chunks. These key sets are disjoint, so the results are merged by their log-sum-exp.
+    A CPU computes the queries of one chunk at a time, so that temporary tensors fit into its cache.
+    A GPU computes all queries together, because it needs time to start each operation.
     """
-    import torch
-
-    from lce_core.attention.partial import merge, with_sinks
+    from lce_core.attention.chunks import most_together
+    from lce_core.attention.partial import concatenate, with_sinks
     from lce_core.attention.placement import Placement
 
-    first, period = inputs.first_query, scheme.period
-    keys = inputs.placed(Placement(inputs.table, period=period), slice(0, inputs.length))
-    output = torch.empty_like(inputs.query)
-    for start in range(first - first % period, inputs.length, period):
-        rows = slice(max(start - first, 0), start + period - first)
-        parts = _over_key_sets(scheme, inputs, keys, start, rows)
-        output[:, :, rows] = with_sinks(reduce(merge, parts), inputs.sinks).output
-    return output
+    first, length, period = inputs.first_query, inputs.length, scheme.period
+    keys = inputs.placed(Placement(inputs.table, period=period), slice(0, length))
+    step = length if most_together(inputs.query) else period
+    parts = []
+    for start in range(first - first % step, length, step):
+        places = slice(max(start, first), min(start + step, length))
+        query = inputs.query[:, :, places.start - first : places.stop - first]
+        part = _attend_from(scheme, inputs, keys, query, places)
+        parts.append(with_sinks(part, inputs.sinks))
+    return concatenate(parts).output
 
 
-def _over_key_sets(
-    scheme: DualChunk, inputs: AttentionInputs, keys: torch.Tensor, start: int, rows: slice
-) -> Iterator[Partial]:
-    """Attend from the queries of one chunk to the keys of that chunk, the previous and all earlier.
+def _attend_from(
+    scheme: DualChunk,
+    inputs: AttentionInputs,
+    keys: torch.Tensor,
+    query: torch.Tensor,
+    places: slice,
+) -> Partial:
+    """Attend from consecutive queries to their own chunks, the previous ones and all earlier ones.
 
-    Yields one result per set of keys, in this order; a set without keys is left out.
+    The three sets of keys are disjoint, so their results are merged by their log-sum-exp. Whole
+    chunks become a batch dimension.
 
     Args:
       scheme: sizes.
-      inputs: queries and values.
+      inputs: values of the whole text.
       keys: (batch, kv_heads, keys, head_dim) of the whole text, rotated.
-      start: position of the chunk's first token.
-      rows: indices of the chunk's queries in `inputs.query`.
+      query: (batch, heads, queries, head_dim), unrotated.
+      places: positions of these queries, a slice with start and stop.
     """
     import torch
 
+    from lce_core.attention.chunks import as_chunks, as_texts, runs
     from lce_core.attention.flash import attend_all, attend_causal
+    from lce_core.attention.partial import Partial, concatenate, merge_rows
+    from lce_core.attention.placement import Placement
 
-    query, values, scaling = inputs.query[:, :, rows], inputs.value, inputs.scaling
-    rotate, period = inputs.rotation(), scheme.period
-    begin = rows.start + inputs.first_query - start
-    inside = slice(begin, begin + query.shape[2])
-    own = slice(start, start + inside.stop)
-    yield attend_causal(rotate(query, inside), keys[:, :, own], values[:, :, own], scaling)
-    if start >= period:
-        places = torch.arange(inside.start, inside.stop, device=query.device) + period
-        succeeding = rotate(query, places.clamp(max=scheme.chunk))
-        previous = slice(start - period, start)
-        yield attend_all(succeeding, keys[:, :, previous], values[:, :, previous], scaling)
-    if start > period:
-        farthest = rotate(query, slice(scheme.chunk, scheme.chunk + 1))
-        before = slice(0, start - period)
-        yield attend_all(farthest, keys[:, :, before], values[:, :, before], scaling)
+    rotate, period, scaling = inputs.rotation(), scheme.period, inputs.scaling
+    rotated = Placement(inputs.table, period=period).rotate(query, places, inputs.part)
+
+    def in_chunks(
+        kernel: Callable[..., Partial], rotated: torch.Tensor, start: int, back: int
+    ) -> Partial:
+        """Attend from the queries at `start` and later to the chunk `back` chunks before theirs."""
+        parts = []
+        for run in runs(start, places.stop, period, most=places.stop - start):
+            number, first = run.num_chunks, run.start - back * period
+            seen = slice(first, first + number * period if back else run.stop)
+            some = rotated[:, :, run.first - start : run.stop - start]
+            states = (some, keys[:, :, seen], inputs.value[:, :, seen])
+            found = kernel(*(as_texts(one, number) for one in states), scaling)
+            parts.append(Partial(*(as_chunks(one, number) for one in found)))
+        return concatenate(parts)
+
+    part = in_chunks(attend_causal, rotated, places.start, back=0)
+    if places.stop > (start := max(places.start, period)):
+        positions = torch.arange(start, places.stop, dtype=torch.float64, device=query.device)
+        succeeding = (positions % period + period).clamp(max=scheme.chunk)
+        rotated = rotate(query[:, :, start - places.start :], succeeding)
+        previous = in_chunks(attend_all, rotated, start, back=1)
+        merge_rows(part, start - places.start, previous)
+    if places.stop > (start := max(places.start, 2 * period)):
+        farthest = slice(scheme.chunk, scheme.chunk + 1)
+        rotated = rotate(query[:, :, start - places.start :], farthest)
+        earlier = []
+        for run in runs(start, places.stop, period, most=0):
+            some, seen = rotated[:, :, run.first - start : run.stop - start], run.start - period
+            before = keys[:, :, :seen], inputs.value[:, :, :seen]
+            earlier.append(attend_all(some, *before, scaling))
+        merge_rows(part, start - places.start, concatenate(earlier))
+    return part
 
 
 class DualChunkAttention(Method):

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lce_core.attention import dispatch, rotation, windowed
+from lce_core.attention import chunks, dispatch, partial, placement, retrieval, rotation, windowed
 from lce_core.attention.inputs import AttentionInputs
 from lce_core.attention.rotation import Rotation
 from lce_core.attention.schemes import (
@@ -19,6 +19,8 @@ from lce_core.attention.schemes import (
     LambdaShaped,
     Rectified,
 )
+from lce_core.methods import dca
+from lce_core.methods.dca import DualChunk
 from lce_core.rope import RopeTable
 
 HEADS, HEAD_DIM = 2, 8
@@ -78,6 +80,46 @@ def test_one_segment_of_queries_gives_what_several_give(
     several = kernel(scheme, inputs)
     monkeypatch.setattr(windowed, "_segment", lambda query: query.shape[2])
     torch.testing.assert_close(kernel(scheme, inputs), several, rtol=1e-12, atol=1e-12)
+
+
+@given(st.integers(1, 9), st.integers(0, 9), st.integers(1, 3), st.integers(1, 120), st.data())
+def test_chunks_computed_together_give_what_single_chunks_give(
+    window: int, more: int, texts: int, tokens: int, data: st.DataObject
+) -> None:
+    scheme = DualChunk(chunk=2 * window + more, window=window)
+    first = data.draw(st.integers(0, tokens - 1))
+    generator = torch.Generator().manual_seed(2)
+    states = torch.randn(3, texts, HEADS, tokens, HEAD_DIM, generator=generator).double()
+    query, key, value = states[0, :, :, first:], states[1], states[2]
+    inputs = AttentionInputs(query, key, value, TABLE, first, HEAD_DIM**-0.5)
+    single = dca.attend(scheme, inputs)
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (chunks, placement):
+            patch.setattr(module, "most_together", lambda states: states.shape[-2])
+        together = dca.attend(scheme, inputs)
+    torch.testing.assert_close(together, single, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(("heads", "rows"), [(32, 16384), (8, 65536), (256, 4096)])
+def test_a_gpu_merges_as_many_rows_as_memory_allows(heads: int, rows: int) -> None:
+    output = torch.empty(1, heads, 5, 128, dtype=torch.bfloat16, device=META)
+    part = partial.Partial(output, torch.empty(1, heads, 5, device=META))
+    assert partial._rows_together(part) == rows
+    of_cpu = partial.Partial(*(torch.empty(one.shape) for one in part))
+    assert partial._rows_together(of_cpu) == 4096
+
+
+@given(st.integers(1, 4), st.lists(st.lists(st.integers(0, 3), min_size=6, max_size=6), min_size=1))
+def test_sorting_selects_the_blocks_that_repeated_maxima_select(
+    top_k: int, rows: list[list[int]]
+) -> None:
+    scores = torch.tensor(rows, dtype=torch.float32)
+    scores[scores == 0] = -torch.inf
+    scores[:, :top_k] = -torch.inf
+    by_sort = retrieval._best_by_sort(scores, top_k)
+    by_max = retrieval._best_by_max(scores.clone(), top_k)
+    assert torch.equal(by_sort, by_max)
+    assert ((by_max == top_k - 1) | (scores.gather(1, by_max) > 0)).all()
 
 
 @given(seed=st.integers(0, 2**32 - 1), queries=st.integers(1, 200), blocks=st.integers(1, 7))

@@ -4,6 +4,7 @@ and torch must trace each layer as one graph."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
@@ -148,3 +149,14 @@ def test_training_on_a_gpu_compiles_every_layer_after_the_first_pass(
 
 def test_layers_are_compiled_unless_switched_off() -> None:
     assert Execution.model_validate({"home": "h"}).compile_layers
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_ten_layers_stay_within_the_compilers_limit(
+    make_job: Any, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Beyond the limit, torch silently runs further layers uncompiled.
+    shape = dataclasses.replace(BASE.shape, num_layers=10)
+    monkeypatch.setattr(type(BASE), "shape", shape)
+    with torch._dynamo.config.patch(fail_on_recompile_limit_hit=True):
+        _check(_job(make_job, name, "none"))

@@ -1,0 +1,62 @@
+"""Cut a text into chunks at fixed positions, and compute neighbouring whole chunks together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+
+
+class Run(NamedTuple):
+    """Tokens first..stop - 1 of the text: part of one chunk, or all of `num_chunks` chunks."""
+
+    start: int
+    """Start of the chunk that contains the first token."""
+    first: int
+    stop: int
+    num_chunks: int
+
+    @property
+    def places(self) -> slice:
+        """Positions of the tokens within their chunk, the same for every chunk of the run."""
+        first = self.first - self.start
+        return slice(first, first + (self.stop - self.first) // self.num_chunks)
+
+
+def runs(first: int, stop: int, size: int, most: int) -> Iterator[Run]:
+    """Split tokens first..stop - 1 into runs, in order; chunks start at multiples of `size`.
+
+    A run consists of whole chunks with at most `most` tokens in total, or of a single (whole or
+    partial) chunk.
+    """
+    while first < stop:
+        start = first // size * size
+        num_chunks = max(1, min(most, stop - first) // size) if first == start else 1
+        end = min(start + num_chunks * size, stop)
+        yield Run(start, first, end, num_chunks)
+        first = end
+
+
+def most_together(states: torch.Tensor) -> int:
+    """Return the most tokens of `states` (..., tokens, head_dim) that a run should have.
+
+    A CPU computes chunk by chunk, so that temporary tensors fit into its cache. A GPU computes all
+    whole chunks together, because it needs time to start each operation.
+    """
+    return 0 if states.device.type == "cpu" else states.shape[-2]
+
+
+def as_texts(states: torch.Tensor, number: int) -> torch.Tensor:
+    """Turn `number` chunks of states (batch, heads, tokens, ...) into as many texts.
+
+    States of a single text are not copied.
+    """
+    texts: torch.Tensor = states.unflatten(2, (number, -1)).transpose(1, 2).flatten(0, 1)
+    return texts
+
+
+def as_chunks(states: torch.Tensor, number: int) -> torch.Tensor:
+    """Undo `as_texts`."""
+    chunks: torch.Tensor = states.unflatten(0, (-1, number)).transpose(1, 2).flatten(2, 3)
+    return chunks
