@@ -17,6 +17,8 @@ SHARED = {
     " without any method.",
     "frozen": "True if the method is applied without fine-tuning, false if the model was"
     " fine-tuned with it.",
+    "variant": "Method and whether it was fine-tuned, as --select and study files write it: yarn or"
+    " yarn-tuned.",
     "exact_attention": "True if every token attends to all earlier tokens, false if attention is"
     " approximate.",
     "seed": "Random seed of the training run and of the prompts.",

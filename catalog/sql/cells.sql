@@ -79,7 +79,8 @@ SELECT
     learning_rate,
     kind,
     train_tokens,
-    train_flops
+    train_flops,
+    variant_name(method, frozen) AS variant
 FROM store.cell
 ORDER BY study, position;
 

@@ -3,8 +3,9 @@
 
 CREATE SCHEMA store;
 
--- The function `variant_label` in lce_core/study/variants.py returns the same label.
+-- The functions of these names in lce_core/study/variants.py return the same.
 CREATE MACRO variant_label(method, frozen) AS CASE WHEN frozen THEN method ELSE method || ' tuned' END;
+CREATE MACRO variant_name(method, frozen) AS CASE WHEN frozen THEN method ELSE method || '-tuned' END;
 
 -- A mean over some of the planned cells is not comparable, so it is NULL until all are done.
 CREATE MACRO if_complete(mean, num_done, num_planned) AS

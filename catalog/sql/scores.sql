@@ -26,7 +26,8 @@ SELECT
     c.prompt_tokens_mean,
     c.prompt_tokens_min,
     c.prompt_tokens_max,
-    c.data
+    c.data,
+    variant_name(c.method, c.frozen) AS variant
 FROM store.cell c
 JOIN store.score s ON s.cell = c.cell
 JOIN store.artifact a ON a.artifact = c.cell

@@ -1,6 +1,6 @@
 """Names of a variant: a method, applied to the frozen base model or after fine-tuning (tuned).
 
-The catalog has an SQL macro `variant_label` that returns the same as the function `variant_label`.
+The catalog has SQL macros `variant_label` and `variant_name` that return the same.
 """
 
 from __future__ import annotations

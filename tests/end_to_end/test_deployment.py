@@ -60,7 +60,7 @@ def test_prefect_deployment_run_as_typed_completes(home: Path, tmp_path: Path) -
         artifacts = ask(f"{url}/artifacts/filter", {}, secret=secret)
         results = {one["key"]: one for one in artifacts}
         table = json.loads(results["results-smoke"]["data"])
-        assert {"base model", "variant", "benchmark", "64"} <= set(table[0])
+        assert {"base model", "variant", "benchmark", "128"} <= set(table[0])
         assert (home / "reports" / "smoke.html").is_file()
         assert "smoke.html" in results["report-smoke"]["data"]
         assert f":{mlflow}/#/experiments/" in results["mlflow-smoke"]["data"]
