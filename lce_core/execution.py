@@ -34,8 +34,11 @@ def _spelled_out(given: object) -> object:
 
 
 Checkpointing = Annotated[
-    Literal["auto", "none", "attention", "full", "offload"], BeforeValidator(_spelled_out)
+    str,
+    BeforeValidator(_spelled_out),
+    Field(pattern=r"^(auto|none|attention(:[1-9]\d*)?|full|offload)$"),
 ]
+"""Value of `gradient_checkpointing`, a name of `lce_core.training.recomputation` or "auto"."""
 
 
 class Execution(BaseModel):
@@ -74,9 +77,10 @@ class Execution(BaseModel):
     processes one text at a time."""
     gradient_checkpointing: Checkpointing = "auto"
     """What the backward pass recomputes instead of keeping in memory. none: nothing. attention:
-    everything except attention. full: whole layers. offload: whole layers, whose inputs wait in
-    host memory. auto: the first of these that fits; after an out-of-memory error the run tries the
-    next. true means full, false means none. Results do not depend on the choice."""
+    everything except attention. attention:K, such as attention:24: everything except the attention
+    of the first K layers. full: whole layers. offload: whole layers, whose inputs wait in host
+    memory. auto: the first of these that fits, with the largest K; after an out-of-memory error the
+    run tries the next. true means full, false means none. Results do not depend on the choice."""
     compile_layers: bool = True
     """Compile each decoder layer and the update of bf16 states with torch.compile when training on
     CUDA. gradient_checkpointing: offload compiles no layer."""

@@ -49,6 +49,10 @@ class AttentionScheme:
     """True if the kernel adds `AttentionInputs.sinks` to the softmax. If False, models with sinks
     (gpt-oss) refuse the scheme."""
 
+    kept_copies: ClassVar[float] = 1.0
+    """Copies of queries, keys and values that the kernel keeps for the backward pass, beyond the
+    rotated states that it passes to a fused kernel. The memory estimate of training reads it."""
+
     def distance(self, query: int, key: int) -> Distance:
         """Return the relative position at which a query scores a key; None if it is not visible.
 
@@ -78,6 +82,14 @@ class AttentionScheme:
         attention.
         """
         return length / 2
+
+    def scores_in_memory(self, length: float) -> float:
+        """Return how many scores per query and head exist at one time in training.
+
+        The memory estimate of training reads it. The default is 0 for fused kernels. A kernel of
+        plain matrix products also computes the scores that causality masks, twice `mean_keys`.
+        """
+        return 0.0 if self.uses_flash else 2 * self.mean_keys(length)
 
 
 @dataclass(frozen=True, eq=False)

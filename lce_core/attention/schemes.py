@@ -25,6 +25,7 @@ class FullCausal(AttentionScheme):
     kernel: ClassVar[str] = "lce_core.attention.causal:full_causal"
     counts_sinks: ClassVar[bool] = True
     differentiable: ClassVar[bool] = True
+    kept_copies: ClassVar[float] = 0.0
 
     def distance(self, query: int, key: int) -> int | None:
         """Return query - key, or None if the key comes after the query."""
@@ -49,6 +50,10 @@ class SlidingWindow(AttentionScheme):
 
     def mean_keys(self, length: float) -> float:
         return _in_windows(length, self.window, 0)
+
+    def scores_in_memory(self, length: float) -> float:
+        """Return 0: SDPA computes the masked blocks of queries with a fused kernel."""
+        return 0.0
 
 
 @dataclass(frozen=True)
@@ -187,6 +192,8 @@ class ShiftedSparse(AttentionScheme):
     counts_sinks: ClassVar[bool] = True
     differentiable: ClassVar[bool] = True
     heads_alike: ClassVar[bool] = False
+    kept_copies: ClassVar[float] = 0.5
+    """The shifted half of the heads joins the ends of the row anew, at most all of its tokens."""
 
     def distance(self, query: int, key: int, shifted: bool = False) -> int | None:
         """Return query - key if both are in one block and the key is not after the query.

@@ -2,42 +2,45 @@
 
 1. Fewer rows per forward pass, down to one. This costs almost nothing for long rows.
 
-2. Layers keep fewer activations for the backward pass: first "attention", then "full", then
-"offload" (`lce_core.training.recomputation`).
+2. Layers keep fewer activations for the backward pass: first "attention", then attention in some
+layers, then "full", then "offload" (`lce_core.training.recomputation`).
 
 3. Weights, gradients and moments in bf16 from the first step on, if the study allows fp32 and bf16.
 
 Fallbacks 1 and 2 change only the order of summation and, for models with dropout, which activations
 a pass with fewer rows drops. On a GPU the run starts with the first fallback whose estimated memory
-fits, because each failed attempt costs a restart. If the setting `gradient_checkpointing` is not
+fits, because each failed attempt costs a restart; the estimate also chooses the number of layers
+that keep attention. After a failed attempt, the only mixture left to try is half of the layers. If the setting `gradient_checkpointing` is not
 "auto", the run starts with exactly this setting, whatever the estimate.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
 import torch
 
 from lce_core.errors import SpecError
 from lce_core.methods import METHODS
 from lce_core.training.memory import USABLE_FRACTION, Memory, estimate
-from lce_core.training.recomputation import Kept
+from lce_core.training.recomputation import every_kept
 
 if TYPE_CHECKING:
     from lce_core.models import LanguageModel
     from lce_core.training.job import TrainingJob
 
 
-def all_fallbacks(job: TrainingJob) -> list[TrainingJob]:
+def all_fallbacks(job: TrainingJob, num_layers: int) -> list[TrainingJob]:
     """Return the job, followed by copies of it with one more of the module's fallbacks each."""
     found = [job.model_copy(update={"gradient_checkpointing": job.kept})]
     while found[-1].micro_rows > 1:
         fewer = found[-1].micro_rows // 2 * job.row_length
         found.append(found[-1].model_copy(update={"micro_batch_tokens": fewer}))
-    kept = get_args(Kept)
-    for name in kept[kept.index(job.kept) + 1 :]:
+    kept = every_kept(num_layers)
+    # All layers may be named as "attention:K" too.
+    present = job.kept if job.kept in kept else "attention"
+    for name in kept[kept.index(present) + 1 :]:
         found.append(found[-1].model_copy(update={"gradient_checkpointing": name}))
     if job.training.state_precision == "fp32_or_bf16" and job.state_precision == "fp32":
         # bf16 states need half the memory, so layers may again keep more than in the last fp32
@@ -66,25 +69,27 @@ def worth_trying(
     Raises:
       SpecError: if weights, gradients, moments and EMA exceed the memory even with all fallbacks.
     """
-    found = all_fallbacks(job)
+    found = all_fallbacks(job, base.shape.num_layers)
+    half = f"attention:{base.shape.num_layers // 2}"
+    named = [one for one in found if ":" not in one.kept or one.kept in (job.kept, half)]
     if capacity is None:
-        return found
+        return named
     needs = [need(one, base, device) for one in found]
     if min(memory.states + memory.context for memory in needs) > capacity:
         raise too_small(found[-1], base, device, capacity, ())
     if job.gradient_checkpointing != "auto":
-        return found
+        return named
     fits = (
         place for place, memory in enumerate(needs) if memory.total <= USABLE_FRACTION * capacity
     )
-    return found[next(fits, len(found) - 1) :]
+    first = next(fits, len(found) - 1)
+    return [found[first], *(one for one in found[first + 1 :] if one in named)]
 
 
 def need(job: TrainingJob, base: LanguageModel, device: torch.device) -> Memory:
     """Estimate the device memory that one process of a job needs, in bytes by purpose."""
     method = None if job.method is None else METHODS.from_identity(job.method)
-    lora = method.lora() if method else None
-    return estimate(job, base, sharded=job.is_sharded(device), lora=lora)
+    return estimate(job, base, method, sharded=job.is_sharded(device))
 
 
 def described(job: TrainingJob) -> str:

@@ -13,7 +13,6 @@ from lce_core.devices import DeviceName, resolve_dtype
 from lce_core.execution import Checkpointing
 from lce_core.recipe import Training, TrainPositions
 from lce_core.store.identity import fingerprint
-from lce_core.training.recomputation import Kept
 
 
 class TrainingJob(BaseModel):
@@ -102,7 +101,7 @@ class TrainingJob(BaseModel):
         return resolve_dtype(self.state_precision)
 
     @property
-    def kept(self) -> Kept:
+    def kept(self) -> str:
         """Value of `gradient_checkpointing`, with "none" (layers keep everything) for "auto"."""
         named = self.gradient_checkpointing
         return "none" if named == "auto" else named

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from lce_core.devices import autocast
 from lce_core.evaluation.cross_entropy import linear_cross_entropy
-from lce_core.training.recomputation import Kept, storage
+from lce_core.training.recomputation import storage
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -29,7 +29,7 @@ class LossModel(nn.Module):
       kept: what the model's layers keep for the backward pass (`recomputation.enable`).
     """
 
-    def __init__(self, model: PreTrainedModel, precision: str, kept: Kept = "none") -> None:
+    def __init__(self, model: PreTrainedModel, precision: str, kept: str = "none") -> None:
         super().__init__()
         self.model, self.precision, self.kept = model, precision, kept
 

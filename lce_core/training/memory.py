@@ -10,15 +10,15 @@ of earlier micro-batches already exist. The estimate is in bytes per process, wi
   takes 4 P / N;
 - inputs of layers: n T h numbers, in the dtype of the weights;
 - with `kept="attention"`: (n - 1) T (2 q + 4 heads), attention outputs in bf16 (4 q in fp32) and
-  log-sum-exp in fp32;
+  log-sum-exp in fp32; with "attention:K" K times instead of n - 1;
 - one recomputed layer, the gradients at its widest point and, under autocast, bf16 copies of its
   weights;
 - loss: gradients of the head and of the hidden states, and one block of logits;
-- gathered: the weights of sharded layers, embedding and head while they are whole.
+- gathered: the weights of sharded layers, embedding and head while they are whole;
+- what the method's attention keeps beyond stock attention (`lce_core.training.attention_memory`).
 
-Tests compare these sums with torch's MemTracker at the models' true widths. The estimate excludes
-fragmentation (see `USABLE_FRACTION`) and the extra tensors of methods whose attention keeps more
-for the backward pass than SDPA does.
+Tests compare these sums with torch's MemTracker at the models' true widths, for every kind of
+method that trains. The estimate excludes fragmentation (see `USABLE_FRACTION`).
 """
 
 from __future__ import annotations
@@ -27,9 +27,11 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from lce_core.study.cost import stored_parameters
+from lce_core.training.attention_memory import AttentionMemory, attention_memory
+from lce_core.training.recomputation import attention_layers
 
 if TYPE_CHECKING:
-    from lce_core.methods import LoRA
+    from lce_core.methods import LoRA, Method
     from lce_core.models import LanguageModel
     from lce_core.training.job import TrainingJob
 
@@ -40,7 +42,8 @@ then keeps the attention outputs of Llama-2-7B at 32k, which needs 80.4 of 85 GB
 _BLOCK_TOKENS = 1024
 """Tokens whose logits exist at one time, the default of `lce_core.evaluation.cross_entropy`."""
 _CONTEXT_BYTES = 1.5e9
-"""Fixed allowance for the CUDA context and library workspaces; NCCL adds half as much."""
+"""Allowance for the CUDA context and library workspaces: assumed, not measured. NCCL adds half as
+much."""
 
 
 @dataclass(frozen=True)
@@ -81,15 +84,15 @@ def num_parameters(base: LanguageModel) -> int:
 
 
 def estimate(
-    job: TrainingJob, base: LanguageModel, *, sharded: bool, lora: LoRA | None = None
+    job: TrainingJob, base: LanguageModel, method: Method | None = None, *, sharded: bool
 ) -> Memory:
     """Estimate the memory of one process of a run.
 
     Args:
       job: what to train, and with which settings.
       base: the job's base model.
+      method: the job's method; None trains the unmodified base model.
       sharded: True if each process holds only its shard of every weight.
-      lora: the low-rank updates to train instead of all weights, if any.
     """
     shape, geometry = base.shape, base.geometry
     width, vocab = shape.hidden_size, shape.vocab_size
@@ -98,7 +101,9 @@ def estimate(
     # the gate and up projections of all experts of a layer in one tensor.
     wide = experts.active * experts.width if experts else shape.intermediate_size
     largest = width * (2 * experts.total * experts.width if experts else wide)
-    tokens = job.micro_rows * job.row_length
+    lora = method.lora() if method else None
+    extra = AttentionMemory() if method is None else attention_memory(job, base, method)
+    tokens = job.micro_rows * job.row_length * extra.growth
     element = 2 if job.state_precision == "bf16" else 4
     # Bytes of an activation: products run in bf16 under autocast and with bf16 weights.
     product = 2 if job.training.precision == "bf16" else 4
@@ -138,22 +143,23 @@ def estimate(
     # and of about two MLP activations (half of `mlp`), cosines and sines and, divided by the number
     # of tokens, the gradient of one MLP matrix.
     slope = product * (width + 2 * geometry.head_dim + largest / tokens) + mlp / 2
-    layer = tokens * (saved + slope) + copies
+    # When attention's backward pass begins, the saved tensors of the MLP are gone, and those of one
+    # norm and of attention remain.
+    attending = tokens * (hidden / 2 * width + heads) + extra.peak
+    layer = max(tokens * (saved + slope) + extra.kept, attending) + copies
 
     # Per layer: its input; with "attention" also the attention output and one fp32 log-sum-exp per
     # head, except for the layer being recomputed. With "none" and bf16 weights the first norm's
     # fp32 copy, which is part of `saved`, replaces the layer's input. "offload" leaves room for two
     # inputs on the device.
     residual = tokens * width * element
-    attended = tokens * geometry.num_heads * (product * geometry.head_dim + 4)
-    inputs = {
-        "none": shape.num_layers * (residual * (element == 4) + tokens * saved + copies),
-        "attention": shape.num_layers * residual + (shape.num_layers - 1) * attended,
-        "full": shape.num_layers * residual,
-        "offload": 2 * residual,
-    }[job.kept]
+    attended = tokens * geometry.num_heads * (product * geometry.head_dim + 4) * extra.fused
+    inputs = (2 if job.kept == "offload" else shape.num_layers) * residual
+    inputs += min(attention_layers(job.kept, shape.num_layers), shape.num_layers - 1) * attended
     if job.kept == "none":
-        layer = tokens * slope
+        of_layer_kept = residual * (element == 4) + tokens * saved + copies + extra.kept
+        inputs = shape.num_layers * of_layer_kept
+        layer = max(tokens * slope, attending - tokens * saved - extra.kept)
     # Per element of the head's weight: its gradient in fp32 (4), the product of each block or the
     # gradient cast to bf16 and, under autocast, the head's bf16 copy (2). Per element of the hidden
     # states: the states, their gradient and the fp32 states that the last norm saves (4). Per logit
@@ -162,6 +168,8 @@ def estimate(
     # logits, their gradient and the next block's product take 4 each.
     head = vocab * width * (4 + product + 2 * mixed)
     loss = head + tokens * width * (2 * element + 4) + 12 * _BLOCK_TOKENS * vocab
+    # The last norm's backward pass: its fp32 input and five fp32 products of this size.
+    norm = 24 * tokens * width
 
     gathered = 0.0
     if sharded:
@@ -171,7 +179,7 @@ def estimate(
     return Memory(
         states=states,
         inputs=inputs,
-        layer=max(layer, loss),
+        layer=max(layer, loss, norm) + extra.shared,
         gathered=gathered,
         context=_CONTEXT_BYTES * (1.5 if sharded else 1),
     )

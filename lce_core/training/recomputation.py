@@ -4,6 +4,7 @@
 |---|---|---|
 | none | all activations | nothing |
 | attention | its input, and attention's output and log-sum-exp | all other activations |
+| attention:K | the first K layers as for "attention", all others as for "full" | |
 | full | its input | the whole layer |
 | offload | its input, in the host's memory | the whole layer |
 
@@ -16,36 +17,57 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts
+from torch.utils.checkpoint import (
+    CheckpointPolicy,
+    checkpoint,
+    create_selective_checkpoint_contexts,
+)
+from transformers.modeling_layers import GradientCheckpointingLayer
 
 from lce_core.attention.observed import FUSED
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-Kept = Literal["none", "attention", "full", "offload"]
-"""Activations that each layer keeps for the backward pass: all ("none"), its input and attention's
-output ("attention"), only its input ("full"), or its input in host memory ("offload"). Ordered by
-GPU memory, largest first; a run that is out of memory tries the next one."""
 
 
-def enable(model: PreTrainedModel, kept: Kept) -> None:
+def every_kept(num_layers: int) -> list[str]:
+    """Return all names of the table above for a model, ordered by GPU memory, largest first."""
+    mixed = [f"attention:{first}" for first in range(num_layers - 1, 0, -1)]
+    return ["none", "attention", *mixed, "full", "offload"]
+
+
+def attention_layers(kept: str, num_layers: int) -> int:
+    """Return how many layers, counted from the first, keep attention's output."""
+    name, _, first = kept.partition(":")
+    if name != "attention":
+        return 0
+    return min(int(first), num_layers) if first else num_layers
+
+
+def enable(model: PreTrainedModel, kept: str) -> None:
     """Switch on activation checkpointing in the model's layers; "none" changes nothing."""
     if kept == "none":
         return
     settings: dict[str, Any] = {"use_reentrant": False}
-    if kept == "attention":
+    # Also in a sharded model, whose layers have another class.
+    layers = [part for part in model.modules() if isinstance(part, GradientCheckpointingLayer)]
+    keeping = attention_layers(kept, len(layers))
+    if keeping:
         settings["context_fn"] = partial(create_selective_checkpoint_contexts, _policy)
     # Releases 5.x of transformers before the rename only have the second name.
     names = ("activation_checkpointing_enable", "gradient_checkpointing_enable")
     found = next(getattr(model, name) for name in names if hasattr(model, name))
     found(settings)
+    if keeping:
+        for layer in layers[keeping:]:
+            layer._gradient_checkpointing_func = partial(checkpoint, use_reentrant=False)
 
 
-def storage(kept: Kept, device: torch.device) -> AbstractContextManager[object]:
+def storage(kept: str, device: torch.device) -> AbstractContextManager[object]:
     """Return a context manager for the forward pass.
 
     With "offload", it moves tensors saved for the backward pass to host memory; otherwise it does

@@ -21,7 +21,7 @@ from lce_core.execution import Execution
 from lce_core.methods import METHODS
 from lce_core.training.assembly import Parts, build
 from lce_core.training.job import TrainingJob
-from lce_core.training.recomputation import Kept
+from lce_core.training.recomputation import attention_layers
 from lce_core.training.trainer import Trainer
 from tests.support.extended_models import method
 from tests.support.training_jobs import BASE
@@ -35,7 +35,7 @@ KINDS = {"yarn": "frequencies", "clex": "learned", "harpe": "per head"} | {
     name: name for name in ("landmark", "longlora", "nope_hybrid")
 }
 """One method for each way in which training differs, and the name of the way."""
-over_kept = pytest.mark.parametrize("kept", ["none", "attention", "full"])
+over_kept = pytest.mark.parametrize("kept", ["none", "attention", "attention:1", "full"])
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def _fresh_compiler() -> Iterator[None]:
     torch.compiler.reset()
 
 
-def _job(make_job: Any, name: str, kept: Kept, **changes: Any) -> TrainingJob:
+def _job(make_job: Any, name: str, kept: str, **changes: Any) -> TrainingJob:
     identity = METHODS.parse({"name": name, **METHODS.load(name).examples[-1]}, "method").identity()
     given = {"method": identity, "target_context": 512, "gradient_checkpointing": kept}
     job: TrainingJob = make_job({"precision": "bf16"}, **given, row_length=LENGTH, **changes)
@@ -79,20 +79,18 @@ def _gradients(job: TrainingJob, parts: Parts) -> dict[str, torch.Tensor]:
     return found
 
 
-def _attentions(parts: Parts) -> set[object]:
-    layers: Any = parts.layers
-    return {layer.self_attn.lce_scheme for layer in layers}
-
-
 def _check(job: TrainingJob) -> None:
     parts = build(job, BASE, CPU)
     expected = _gradients(job, parts)
-    assert len(parts.layers) == BASE.shape.num_layers
-    for layer in parts.layers:
+    layers: Any = parts.layers
+    assert len(layers) == BASE.shape.num_layers
+    for layer in layers:
         layer.compile(backend="aot_eager", dynamic=False)
     found = _gradients(job, parts)
     # Layers that differ have a graph of each kind.
-    assert counters["stats"]["unique_graphs"] == len(_attentions(parts))
+    keeping = attention_layers(job.kept, len(layers))
+    kinds = {(one.self_attn.lce_scheme, index < keeping) for index, one in enumerate(layers)}
+    assert counters["stats"]["unique_graphs"] == len(kinds)
     assert not counters["graph_break"]
     assert found.keys() == expected.keys()
     for name, tensor in expected.items():
@@ -116,15 +114,15 @@ def test_there_is_a_method_for_each_way_to_train() -> None:
 
 @over_kept
 @pytest.mark.parametrize("name", KINDS)
-def test_a_layer_is_one_graph_and_computes_the_same(make_job: Any, name: str, kept: Kept) -> None:
+def test_a_layer_is_one_graph_and_computes_the_same(make_job: Any, name: str, kept: str) -> None:
     _check(_job(make_job, name, kept))
 
 
 @pytest.mark.parametrize(
-    ("name", "kept"), [("yarn", "attention"), ("harpe", "full"), ("nope_hybrid", "full")]
+    ("name", "kept"), [("yarn", "attention"), ("yarn", "attention:1"), ("harpe", "full"), ("nope_hybrid", "full")]
 )
 def test_a_sharded_layer_is_one_graph_and_computes_the_same(
-    make_job: Any, one_process: None, monkeypatch: pytest.MonkeyPatch, name: str, kept: Kept
+    make_job: Any, one_process: None, monkeypatch: pytest.MonkeyPatch, name: str, kept: str
 ) -> None:
     # A single process never shards by itself.
     monkeypatch.setattr(TrainingJob, "is_sharded", lambda job, device: True)

@@ -12,6 +12,7 @@ from lce_core.errors import SpecError
 from lce_core.models import MODELS
 from lce_core.training import fallbacks
 from lce_core.training.loss_model import LossModel
+from lce_core.training.memory import USABLE_FRACTION
 from lce_core.training.run import run
 from tests.support.training_jobs import (
     BASE,
@@ -53,6 +54,7 @@ def test_a_run_out_of_memory_tries_its_fallbacks_and_ends_the_same(
         ["3 rows a pass", " gradient_checkpointing none"],
         ["1 row a pass", " gradient_checkpointing none"],
         ["1 row a pass", " gradient_checkpointing attention"],
+        ["1 row a pass", " gradient_checkpointing attention:1"],
         ["1 row a pass", " gradient_checkpointing full"],
     ]
     assert losses(job) == pytest.approx(losses(undisturbed), abs=1e-5)
@@ -74,7 +76,7 @@ def test_states_become_bf16_only_where_the_study_allows_it(
         return
     facts = run(job, silent)
     assert (facts["state_precision"], facts["gradient_checkpointing"]) == ("bf16", "attention")
-    assert len(facts["out_of_memory"]) == 5
+    assert len(facts["out_of_memory"]) == 6
 
 
 @pytest.mark.usefixtures("every_second")
@@ -141,12 +143,12 @@ BF16 = {"state_precision": "bf16"}
     [
         (H100, BF16, {}, "attention, bf16"),
         (H100, BF16, {"tokens": 65536}, "offload, bf16"),
-        (H200, {}, {}, "full, fp32"),
+        (H200, {}, {}, "attention:30, fp32"),
         (H200, {}, {"tokens": 65536}, "offload, fp32"),
         (H200, BF16, {"tokens": 65536}, "attention, bf16"),
         (H100, {}, {"processes": 8}, "attention, fp32"),
         (H100, {}, {"processes": 8, "gradient_checkpointing": "none"}, "none, fp32"),
-        (H200, {"state_precision": "fp32_or_bf16"}, {"tokens": 131072}, "full, bf16"),
+        (H200, {"state_precision": "fp32_or_bf16"}, {"tokens": 131072}, "attention:20, bf16"),
     ],
 )
 def test_a_gpu_begins_with_what_the_estimate_says_will_do(
@@ -156,6 +158,35 @@ def test_a_gpu_begins_with_what_the_estimate_says_will_do(
     assert found == f"1 row a pass, gradient_checkpointing {expected} states"
 
 
+def test_attention_is_kept_in_as_many_layers_as_fit_and_in_half_of_them_after_a_failure(
+    make_job: Any,
+) -> None:
+    base = MODELS.load("llama2_7b")()
+    lengths = {"row_length": 32768, "target_context": 32768, "micro_batch_tokens": 32768}
+    job = make_job({"precision": "bf16", "tokens_per_step": 256 * 32768}, **lengths)
+
+    def kept(**changes: Any) -> list[str]:
+        changed = job.model_copy(update=changes)
+        return [one.kept for one in fallbacks.worth_trying(changed, base, GPU, H200)]
+
+    first, *later = kept()
+    assert later == ["attention:16", "full", "offload"]
+    name, _, layers = first.partition(":")
+    assert name == "attention"
+    total = {
+        number: fallbacks.need(
+            job.model_copy(update={"gradient_checkpointing": f"attention:{number}"}), base, GPU
+        ).total
+        for number in (int(layers), int(layers) + 1)
+    }
+    assert total[int(layers)] <= USABLE_FRACTION * H200 < total[int(layers) + 1]
+    # A setting of the user comes first, as it is.
+    assert kept(gradient_checkpointing="attention:30") == [
+        *("attention:30", "attention:16", "full", "offload")
+    ]
+    assert kept(gradient_checkpointing="attention:99")[0] == "attention:99"
+
+
 def test_memory_that_cannot_suffice_is_refused_before_anything_is_loaded(make_job: Any) -> None:
     with pytest.raises(SpecError, match=r"85\.0 GB on each of 1 cuda .* moments 107\.8, .*: bf16"):
         _first(make_job, H100, {})
@@ -163,5 +194,5 @@ def test_memory_that_cannot_suffice_is_refused_before_anything_is_loaded(make_jo
 
 def test_short_rows_pass_together_as_long_as_they_fit(make_job: Any) -> None:
     job = make_job(micro_batch_tokens=8 * ROW_LENGTH)
-    assert [one.micro_rows for one in fallbacks.all_fallbacks(job)[:4]] == [8, 4, 2, 1]
+    assert [one.micro_rows for one in fallbacks.all_fallbacks(job, 2)[:4]] == [8, 4, 2, 1]
     assert fallbacks.worth_trying(job, BASE, GPU, H100)[0].micro_rows == 8

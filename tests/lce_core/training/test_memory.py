@@ -3,6 +3,7 @@ width that are not computed (FakeTensorMode); the estimate has to come close fro
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -12,14 +13,21 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed._tools.mem_tracker import MemTracker
 from transformers import MixtralConfig, Qwen3MoeConfig, masking_utils
 
+from lce_core.attention import AttentionScheme
+from lce_core.extension.extending import extend
+from lce_core.extension.insertion import reserve_token
+from lce_core.methods import METHODS, Method
 from lce_core.models import MODELS, Experts, LanguageModel, ModelShape
 from lce_core.recipe import Training
 from lce_core.rope import RopeGeometry
 from lce_core.training import recomputation
+from lce_core.training.attention_memory import attention_memory
 from lce_core.training.job import TrainingJob
 from lce_core.training.loss_model import LossModel
 from lce_core.training.memory import USABLE_FRACTION, estimate, num_parameters
 
+KINDS = ["yarn", "clex", "harpe", "landmark", "longlora", "nope_hybrid"]
+"""Methods that differ in what training keeps (`KINDS` of test_compiled_layers)."""
 LLAMA = type(MODELS.load("llama2_7b")())
 PHI = type(MODELS.load("phi2")())
 
@@ -64,23 +72,27 @@ def _job(
     )
 
 
-def _measured(base: Any, job: TrainingJob) -> float:
+def _measured(base: Any, job: TrainingJob, method: Method | None = None) -> float:
     """Bytes at the fullest moment of a backward pass that finds gradients and moments there."""
     config = base.config()
     config.num_hidden_layers = base.shape.num_layers
     config.max_position_embeddings = job.row_length
     from transformers import AutoModelForCausalLM
 
-    with FakeTensorMode(allow_non_fake_inputs=True):
+    rows = torch.zeros(1, job.row_length, dtype=torch.int64), torch.ones(1, job.row_length)
+    with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(
             config, dtype=job.state_dtype, attn_implementation="sdpa"
         )
+    if method:
+        rows = _extended(model, base, job, method, rows)
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        model.to_empty(device="cpu")
         recomputation.enable(model, job.kept)
         mixed = job.training.precision == "bf16" and job.state_precision == "fp32"
         module = LossModel(model, "bf16" if mixed else "fp32", job.kept).train()
         optimizer = torch.optim.AdamW(model.parameters(), fused=True)
-        tokens = torch.zeros(1, job.row_length, dtype=torch.int64)
-        weights = torch.ones(1, job.row_length)
+        tokens, weights = map(mode.from_tensor, rows)
         tracker = MemTracker()
         tracker.track_external(module, optimizer)
         with tracker:
@@ -90,6 +102,23 @@ def _measured(base: Any, job: TrainingJob) -> float:
             module(tokens, weights).backward()
             (found,) = tracker.get_tracker_snapshot("peak").values()
     return float(found["Total"])
+
+
+def _extended(
+    model: Any, base: Any, job: TrainingJob, method: Method, rows: tuple[torch.Tensor, torch.Tensor]
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Applies the method, and returns the rows as it trains them."""
+    if method.insertion(base.geometry):
+        reserve_token(model)
+    settings = {"target": job.target_context, "compute_dtype": torch.bfloat16, "training": True}
+    extended = extend(model, base, method, **settings)
+    inserter = extended.inserter
+    extended.begin_request(inserter.piece_of(job.row_length) if inserter else job.row_length)
+    extended._rotary._skips_check = True  # it reads numbers, which are not there
+    if inserter is None:
+        return rows
+    tokens, weights = inserter.pieces(*(part.numpy() for part in rows))
+    return torch.from_numpy(tokens), torch.from_numpy(weights)
 
 
 @pytest.mark.parametrize("name", ["llama2_7b", "llama2_13b", "phi2"])
@@ -139,6 +168,61 @@ def test_the_estimate_comes_close_to_what_a_step_takes(
     # Phi has one norm a layer, where two are counted.
     most = 1.06 if base is LLAMA else 1.25
     assert beside <= most * (found - expected.states), (found, str(expected))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(KINDS))
+@pytest.mark.parametrize(
+    ("states", "kept"),
+    [("bf16", "none"), ("bf16", "attention:1"), ("fp32", "attention"), ("bf16", "full")],
+)
+def test_the_estimate_knows_what_attention_of_each_kind_of_method_takes(
+    name: str, states: str, kept: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(masking_utils, "find_packed_sequence_indices", lambda *_, **__: None)
+    # MemTracker refuses frozen weights.
+    monkeypatch.setattr(METHODS.load(name), "lora", lambda method: None)
+    method = METHODS.parse({"name": name, **METHODS.load(name).examples[0]}, "method")
+    cut, job = _cut(LLAMA, 4 if name == "nope_hybrid" else 2), _job(16384, states, kept)
+    found, expected = _measured(cut, job, method), estimate(job, cut, method, sharded=False)
+    beside = expected.total - expected.context - expected.states
+    assert found - expected.states <= beside * 1.02, str(expected)
+    assert beside <= 1.1 * (found - expected.states), (found, str(expected))
+
+
+def test_a_scheme_that_declares_nothing_is_counted_by_its_kernel() -> None:
+    @dataclass(frozen=True)
+    class Dense(AttentionScheme):
+        """Has scores of all keys, and a window."""
+
+        kernel: ClassVar[str] = "none:at_all"
+        differentiable: ClassVar[bool] = True
+        uses_flash: ClassVar[bool] = False
+
+    @dataclass(frozen=True)
+    class Merged(Dense):
+        """Uses fused kernels."""
+
+        uses_flash: ClassVar[bool] = True
+
+    class Own(Method):
+        """Has one of the schemes."""
+
+        family = "approximate"
+        scheme: ClassVar[AttentionScheme]
+
+        def attention(self, geometry: Any, lengths: Any) -> AttentionScheme:
+            return self.scheme
+
+    job, base = _job(8192, "bf16", "full"), _cut(LLAMA, 2)
+    found = {}
+    for scheme in (Dense(), Merged()):
+        Own.scheme = scheme
+        found[type(scheme)] = attention_memory(job, base, Own())
+    states = 8192 * 3 * 32 * 128 * 2
+    assert found[Dense].peak - found[Merged].peak == 24 * 8192 * 32 * 8192
+    assert found[Merged].kept >= states
+    assert (found[Dense].fused, found[Merged].fused) == (False, True)
 
 
 class Qwen3Moe:

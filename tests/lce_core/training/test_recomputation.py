@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from pydantic import ValidationError
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -43,10 +44,16 @@ class Counted(TorchDispatchMode):
 
 @pytest.mark.parametrize(
     ("kept", "attentions", "products"),
-    [("none", 1, 1), ("attention", 1, 2), ("full", 2, 2), ("offload", 2, 2)],
+    [
+        ("none", LAYERS, 1),
+        ("attention", LAYERS, 2),
+        ("attention:1", 2 * LAYERS - 1, 2),
+        ("full", 2 * LAYERS, 2),
+        ("offload", 2 * LAYERS, 2),
+    ],
 )
 def test_what_is_kept_is_not_computed_again(
-    kept: recomputation.Kept, attentions: int, products: int
+    kept: str, attentions: int, products: int
 ) -> None:
     model = BASE.initialise(0)
     recomputation.enable(model, kept)
@@ -55,7 +62,7 @@ def test_what_is_kept_is_not_computed_again(
     with Counted() as counted:
         module(tokens, torch.ones(2, ROW_LENGTH)).backward()
     ran = sum(count for name, count in counted.calls.items() if name in FUSED)
-    assert ran == attentions * LAYERS
+    assert ran == attentions
     # One activation function in the MLP of a layer.
     assert counted.calls["aten::silu"] == products * LAYERS
 
@@ -71,7 +78,7 @@ def test_what_is_kept_changes_no_bit(make_job: Any, precision: str, method: str 
         changes["target_context"] = 512
     jobs = {
         kept: make_job({"precision": precision}, **changes, gradient_checkpointing=kept)
-        for kept in ("none", "attention", "full", "offload")
+        for kept in ("none", "attention", "attention:1", "full", "offload")
     }
     facts = {kept: run(job, silent) for kept, job in jobs.items()}
     expected = checkpoint(jobs["none"])
@@ -115,6 +122,20 @@ def test_yes_and_no_are_names_too(given: object, meant: str) -> None:
     assert Execution.model_validate_json(found.model_dump_json()) == found
 
 
+@pytest.mark.parametrize("given", ["attention:0", "attention:", "full:3", "most"])
+def test_names_that_mean_nothing_are_refused(given: str) -> None:
+    with pytest.raises(ValidationError, match="gradient_checkpointing"):
+        Execution.model_validate({"home": "h", "gradient_checkpointing": given})
+
+
+def test_mixtures_lie_between_attention_and_full() -> None:
+    assert recomputation.every_kept(3) == [
+        *("none", "attention", "attention:2", "attention:1", "full", "offload")
+    ]
+    names = ("none", "attention", "attention:2", "attention:99", "full")
+    assert [recomputation.attention_layers(name, 3) for name in names] == [0, 3, 2, 3, 0]
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("states", ["fp32", "bf16"])
 @pytest.mark.parametrize("kernel", ["sdpa", "flash"])
@@ -134,7 +155,7 @@ def test_training_on_a_gpu_records_the_kernel_that_ran(
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("kept", ["attention", "full", "offload"])
-def test_what_is_kept_takes_less_of_a_gpu(kept: recomputation.Kept) -> None:
+def test_what_is_kept_takes_less_of_a_gpu(kept: str) -> None:
     peaks = {}
     for name in ("none", kept):
         model = BASE.initialise(0).cuda()
