@@ -13,7 +13,6 @@ has the forward and backward pass of a training step, for all methods that can b
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
+import page_tables
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -38,7 +38,6 @@ from lce_core.study.plugin_folders import add_plugin_folders
 from lce_core.training.recomputation import enable
 
 HERE = Path(__file__).resolve().parent
-PAGE = HERE.parent / "docs" / "gpus.md"
 WINDOW, CHUNK = 32768, 4096
 """Tokens of the text, and of the chunk that a chunked prefill adds to it."""
 META = torch.device("meta")
@@ -272,26 +271,5 @@ def _grouped(
 TABLES: dict[str, Callable[[], str]] = {"launches": table, "training launches": training_table}
 """The tables of the page, by the name in the comments around them."""
 
-
-def marks(name: str) -> tuple[str, str]:
-    """Return the comments before and after a table of the page."""
-    return f"<!-- {name}: start -->", f"<!-- {name}: end -->"
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--write", action="store_true", help="replace the tables in docs/gpus.md")
-    write = parser.parse_args().write
-    for name, make in TABLES.items():
-        found = make()
-        if write:
-            start, end = marks(name)
-            text = PAGE.read_text(encoding="utf-8")
-            before, rest = text.split(start)
-            after = rest.split(end)[1]
-            PAGE.write_text(f"{before}{start}\n{found}\n{end}{after}", encoding="utf-8")
-        print(f"{name}\n\n{found}\n")
-
-
 if __name__ == "__main__":
-    main()
+    page_tables.main(TABLES, __doc__)

@@ -9,9 +9,10 @@ layers, then "full", then "offload" (`lce_core.training.recomputation`).
 
 Fallbacks 1 and 2 change only the order of summation and, for models with dropout, which activations
 a pass with fewer rows drops. On a GPU the run starts with the first fallback whose estimated memory
-fits, because each failed attempt costs a restart; the estimate also chooses the number of layers
-that keep attention. After a failed attempt, the only mixture left to try is half of the layers. If the setting `gradient_checkpointing` is not
-"auto", the run starts with exactly this setting, whatever the estimate.
+fits, because each failed attempt costs a restart. The estimate also chooses the number of layers
+that keep attention; after a failed attempt the run tries half of the layers. If the setting
+`gradient_checkpointing` is not "auto", the run starts with exactly this setting, whatever the
+estimate.
 """
 
 from __future__ import annotations

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
-
 def every_kept(num_layers: int) -> list[str]:
     """Return all names of the table above for a model, ordered by GPU memory, largest first."""
     mixed = [f"attention:{first}" for first in range(num_layers - 1, 0, -1)]

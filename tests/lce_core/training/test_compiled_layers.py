@@ -119,7 +119,8 @@ def test_a_layer_is_one_graph_and_computes_the_same(make_job: Any, name: str, ke
 
 
 @pytest.mark.parametrize(
-    ("name", "kept"), [("yarn", "attention"), ("yarn", "attention:1"), ("harpe", "full"), ("nope_hybrid", "full")]
+    ("name", "kept"),
+    [("yarn", "attention"), ("yarn", "attention:1"), ("harpe", "full"), ("nope_hybrid", "full")],
 )
 def test_a_sharded_layer_is_one_graph_and_computes_the_same(
     make_job: Any, one_process: None, monkeypatch: pytest.MonkeyPatch, name: str, kept: str

@@ -182,7 +182,7 @@ def test_the_estimate_knows_what_attention_of_each_kind_of_method_takes(
     monkeypatch.setattr(masking_utils, "find_packed_sequence_indices", lambda *_, **__: None)
     # MemTracker refuses frozen weights.
     monkeypatch.setattr(METHODS.load(name), "lora", lambda method: None)
-    method = METHODS.parse({"name": name, **METHODS.load(name).examples[0]}, "method")
+    method = METHODS.parse({"name": name}, "method")
     cut, job = _cut(LLAMA, 4 if name == "nope_hybrid" else 2), _job(16384, states, kept)
     found, expected = _measured(cut, job, method), estimate(job, cut, method, sharded=False)
     beside = expected.total - expected.context - expected.states

@@ -52,9 +52,7 @@ class Counted(TorchDispatchMode):
         ("offload", 2 * LAYERS, 2),
     ],
 )
-def test_what_is_kept_is_not_computed_again(
-    kept: str, attentions: int, products: int
-) -> None:
+def test_what_is_kept_is_not_computed_again(kept: str, attentions: int, products: int) -> None:
     model = BASE.initialise(0)
     recomputation.enable(model, kept)
     module = LossModel(model, "fp32", kept).train()

@@ -1,0 +1,255 @@
+"""Predict memory and speed of training Llama-2-7B on rows of 32,768 tokens, without a GPU.
+
+Memory is the estimate that a training run uses to choose what its layers keep. Time is a sum of
+parts, each the work of a part divided by a rate (`RATES`):
+
+- products: 2 FLOPs per weight and token forwards, 4 backwards, 2 for recomputed layers;
+- attention: 2 n d L FLOPs per token forwards, 5 n d L backwards (five products instead of four),
+  and 2 n d L where it is recomputed; n layers, d hidden size, L tokens of a row;
+- passes over memory: bytes that all other operations read and write, counted on tensors without
+  values (layers that are not compiled), or only the inputs and outputs of each chain of operations
+  between two products (compiled layers);
+- launches: those of the table of launches, three times per layer and row, and once more where the
+  layer is recomputed;
+- states: bytes of gradient sums per row and of the update per step, for each parameter;
+- gathers: weights twice and fp32 gradients once per row. The sum leaves them out, because they run
+  beside the products; they cost time only where they take longer.
+
+    python perf/predictions.py          # print the tables
+    python perf/predictions.py --write  # replace the tables in docs/gpus.md
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import page_tables
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from transformers import AutoModelForCausalLM, masking_utils
+
+from lce_core.methods import METHODS
+from lce_core.models import MODELS, LanguageModel
+from lce_core.recipe import Training
+from lce_core.study.cost import H100_PEAK_FLOPS, matmul_parameters, training_flops
+from lce_core.training import fallbacks, recomputation
+from lce_core.training.job import TrainingJob
+from lce_core.training.loss_model import LossModel
+from lce_core.training.memory import num_parameters
+
+ROW = 32768
+ROWS_PER_STEP = 256
+"""Rows of a step in recipe lceg_code."""
+H100_BYTES = 85_000_000_000
+"""Memory that the driver of an 80 GB H100 reports."""
+GPU = torch.device("cuda", 0)
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Assumed rates of one H100 (SXM)."""
+
+    products: float = 700e12
+    """FLOP/s of bf16 products: 0.71 of the data sheet's 989e12, assumed."""
+    forwards: float = 595e12
+    backwards: float = 480e12
+    """FLOP/s of cuDNN's attention with head dimension 128 at 16k tokens: forwards as printed in
+    figure 5 of arXiv:2407.08608 (FlashAttention-3), backwards assumed."""
+    memory: float = 0.8 * 3.35e12
+    """Bytes/s: the data sheet's bandwidth, of which 0.8 is assumed to be reached."""
+    links: float = 0.8 * 450e9
+    """Bytes/s in each direction over NVLink: half of the data sheet's 900 GB/s, 0.8 assumed."""
+    launch: float = 5e-6
+    """Seconds per launch, assumed."""
+
+
+FLASH_2 = Rates(forwards=370e12, backwards=300e12)
+"""FlashAttention-2 in the same figure, which torch's own flash kernel contains."""
+LAUNCHES = 38
+"""Launches of a layer's forward pass; `page_tables` has them by method."""
+UPDATE_BYTES = {("fp32", True): 32, ("bf16", True): 14, ("bf16", False): 371}
+"""Bytes per parameter that an update reads and writes, by states and whether it is compiled. fp32:
+fused AdamW reads 16 and writes 12, clipping reads 4. bf16: the page's section on the optimizer."""
+SUM_BYTES = {("fp32", True): 12, ("bf16", True): 6, ("bf16", False): 109}
+"""Bytes per parameter that adding a row's gradients to their sum reads and writes; as above."""
+
+
+def job(method: str | None, states: str, processes: int) -> TrainingJob:
+    """Return a training run of Llama-2-7B with one row per pass, as recipe lceg_code trains it."""
+    chosen = method and METHODS.parse({"name": method, **needed(method)}, "perf/predictions")
+    training = {"learning_rate": 2e-5, "tokens_per_step": ROWS_PER_STEP * ROW, "precision": "bf16"}
+    return TrainingJob(
+        base_model={},
+        method=chosen.identity() if chosen else None,
+        training=Training.model_validate({**training, "state_precision": states}),
+        from_scratch=True,
+        base_folder=None,
+        rows=Path("rows"),
+        seed=0,
+        num_steps=1,
+        row_length=ROW,
+        target_context=ROW,
+        micro_batch_tokens=ROW,
+        processes=processes,
+        out=Path("out"),
+        resume=Path("resume"),
+    )
+
+
+def needed(method: str) -> dict[str, Any]:
+    """Return parameters of the method's last example if it needs any, else {}."""
+    fields = METHODS.load(method).model_fields.values()
+    return dict(METHODS.load(method).examples[-1]) if any(f.is_required() for f in fields) else {}
+
+
+def memory_table() -> str:
+    """Return the Markdown table of all methods that train; equal methods share a row."""
+    base, rows = _base(), dict[tuple[str, ...], list[str]]()
+    for method in METHODS.names():
+        if METHODS.load(method).training != "none":
+            cells: list[str] = []
+            for states, processes in (("bf16", 1), ("fp32", 8)):
+                wanted = job(method, states, processes)
+                first = fallbacks.worth_trying(wanted, base, GPU, H100_BYTES)[0]
+                need = fallbacks.need(first, base, GPU)
+                cells += [f"`{first.kept}`", f"{need.total / 1e9:.1f}"]
+            rows.setdefault(tuple(cells), []).append(method)
+    lines = [
+        "| methods | one H100, bf16 states: kept | GB | eight H100s, fp32 states: kept | GB |",
+        "|---|---|--:|---|--:|",
+    ]
+    lines += [f"| {', '.join(names)} | {' | '.join(cells)} |" for cells, names in rows.items()]
+    return "\n".join(lines)
+
+
+def _base() -> LanguageModel:
+    base: LanguageModel = MODELS.load("llama2_7b")()
+    return base
+
+
+class _Bytes(TorchDispatchMode):
+    """Add up what operations other than products, attention and views read and write."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.total = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        name = func.name()
+        is_view = any(r.alias_info and not r.alias_info.is_write for r in func._schema.returns)
+        other = any(
+            part in name for part in ("mm", "attention", "empty", "detach", "_view", "prim")
+        )
+        if not is_view and not other:
+            tensors = [t for t in tree_leaves((args, result)) if isinstance(t, torch.Tensor)]
+            self.total += sum(tensor.nbytes for tensor in tensors)
+        return result
+
+
+def eager_bytes(states: str, kept: str) -> float:
+    """Return the bytes per token that one layer's operations read and write in both passes."""
+    base, totals = _base(), []
+    for layers in (1, 2):
+        config = base.config()  # type: ignore[attr-defined]
+        config.num_hidden_layers = layers
+        dtype = torch.bfloat16 if states == "bf16" else torch.float32
+        with (
+            FakeTensorMode(),
+            mock.patch.object(masking_utils, "find_packed_sequence_indices", return_value=None),
+        ):
+            model = AutoModelForCausalLM.from_config(
+                config, dtype=dtype, attn_implementation="sdpa"
+            )
+            recomputation.enable(model, kept)
+            module = LossModel(model, "bf16" if states == "fp32" else "fp32", kept).train()
+            ids, weights = torch.zeros(1, ROW, dtype=torch.int64), torch.ones(1, ROW)
+            with _Bytes() as counted:
+                module(ids, weights).backward()
+        totals.append(counted.total)
+    return (totals[1] - totals[0]) / ROW
+
+
+def compiled_bytes(states: str) -> float:
+    """Return the same for compiled layers that recompute their forward pass."""
+    shape, element = _base().shape, 4 if states == "fp32" else 2
+    # Forwards: two norms read the residual stream (2) and write their output (2); two sums read two
+    # inputs and write one (6); gate, up and their product (3 m). Rotation: queries and keys, read
+    # and written (4). The backward pass moves twice as much.
+    residual, others = 8 * shape.hidden_size, 6 * shape.hidden_size + 3 * shape.intermediate_size
+    return 4.0 * (element * residual + 2 * others)
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to train."""
+
+    name: str
+    states: str
+    kept: str
+    rates: Rates = Rates()
+    compiled: bool = True
+    processes: int = 1
+
+
+WAYS = (
+    Way("one, everything recomputed, FA2, not compiled", "bf16", "full", FLASH_2, compiled=False),
+    Way("one, everything recomputed, not compiled", "bf16", "full", compiled=False),
+    Way("one, attention kept, not compiled", "bf16", "attention", compiled=False),
+    Way("one, attention kept", "bf16", "attention"),
+    Way("eight, attention kept", "fp32", "attention", processes=8),
+)
+PARTS = ("products", "attention", "memory", "launches", "states")
+
+
+def seconds(way: Way) -> dict[str, float]:
+    """Return the seconds of each part for one row on one GPU."""
+    base, rates = _base(), way.rates
+    shape, parameters = base.shape, num_parameters(base)
+    weights = matmul_parameters(shape, base.geometry)
+    head = shape.vocab_size * shape.hidden_size
+    width = base.geometry.num_heads * base.geometry.head_dim
+    unit = shape.num_layers * width * ROW * ROW
+    again = way.kept == "full"
+    passed = compiled_bytes(way.states) if way.compiled else eager_bytes(way.states, way.kept)
+    held = parameters / way.processes
+    rows, kind = ROWS_PER_STEP / way.processes, (way.states, way.compiled)
+    return {
+        "products": ROW * (6 * weights + 2 * (weights - head)) / rates.products,
+        "attention": unit * (2 * (1 + again) / rates.forwards + 5 / rates.backwards),
+        "memory": ROW * shape.num_layers * passed / rates.memory,
+        "launches": 4 * LAUNCHES * shape.num_layers * rates.launch,
+        "states": held * (SUM_BYTES[kind] + UPDATE_BYTES[kind] / rows) / rates.memory,
+        "gathers": 12 * parameters * (way.processes - 1) / way.processes / rates.links,
+    }
+
+
+def time_table() -> str:
+    """Return the Markdown table of seconds per row, speed and MFU."""
+    base = _base()
+    flops = training_flops(base.shape, base.geometry, ROW)
+    lines = [
+        f"| H100s | states | {' | '.join(PARTS)} | sum | gathers | tokens/s per GPU | MFU |",
+        f"|---|---|{'--:|' * (len(PARTS) + 4)}",
+    ]
+    for way in WAYS:
+        found = seconds(way)
+        total = sum(found[part] for part in PARTS)
+        cells = " | ".join(f"{found[part]:.2f}" for part in PARTS)
+        speed = ROW / total
+        lines.append(
+            f"| {way.name} | {way.states} | {cells} | {total:.2f} | {found['gathers']:.2f} |"
+            f" {speed:,.0f} | {speed * flops / H100_PEAK_FLOPS:.2f} |"
+        )
+    return "\n".join(lines)
+
+
+TABLES = {"memory": memory_table, "time": time_table}
+
+if __name__ == "__main__":
+    page_tables.main(TABLES, __doc__)
