@@ -67,7 +67,7 @@ def _job(
         target_context=tokens,
         out=Path("out"),
         resume=Path("resume"),
-        gradient_checkpointing=kept,  # type: ignore[arg-type]
+        gradient_checkpointing=kept,
         **changes,
     )
 
@@ -110,7 +110,11 @@ def _extended(
     """Applies the method, and returns the rows as it trains them."""
     if method.insertion(base.geometry):
         reserve_token(model)
-    settings = {"target": job.target_context, "compute_dtype": torch.bfloat16, "training": True}
+    settings: dict[str, Any] = {
+        "target": job.target_context,
+        "compute_dtype": torch.bfloat16,
+        "training": True,
+    }
     extended = extend(model, base, method, **settings)
     inserter = extended.inserter
     extended.begin_request(inserter.piece_of(job.row_length) if inserter else job.row_length)
