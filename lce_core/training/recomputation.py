@@ -53,7 +53,9 @@ def enable(model: PreTrainedModel, kept: str) -> None:
         return
     settings: dict[str, Any] = {"use_reentrant": False}
     # Also in a sharded model, whose layers have another class.
-    layers = [part for part in model.modules() if isinstance(part, GradientCheckpointingLayer)]
+    layers: list[Any] = [
+        part for part in model.modules() if isinstance(part, GradientCheckpointingLayer)
+    ]
     keeping = attention_layers(kept, len(layers))
     if keeping:
         settings["context_fn"] = partial(create_selective_checkpoint_contexts, _policy)
