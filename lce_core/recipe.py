@@ -77,6 +77,11 @@ class Training(Section):
     """Precision of weights, gradients and Adam's moments between training steps. bf16 halves their
     memory, rounds stochastically and needs `precision: bf16`; activations between layers are then
     bf16 as well. fp32_or_bf16 uses bf16 only if fp32 is out of memory."""
+    param_dtype: Precision = "fp32"
+    """Dtype of the weights in forward and backward passes, as FSDP2 defines it. bf16 keeps weights,
+    gradients and moments in fp32 between passes, and computes every pass, activations between
+    layers included, with bf16 copies of the weights. It needs `precision: bf16` and
+    `state_precision: fp32`."""
     rounding: Literal["philox"] | None = None
     """Random number generator of the stochastic rounding; philox whenever states may be bf16."""
     kernel: Kernel = "auto"

@@ -463,6 +463,14 @@ class StudySpec(BaseModel):
                     f"{training.state_precision} only with `precision: bf16`",
                     "set precision: bf16 as well",
                 )
+            dtypes = training.precision, training.state_precision
+            if training.param_dtype == "bf16" and dtypes != ("bf16", "fp32"):
+                raise SpecError(
+                    f"{own}training.param_dtype",
+                    "bf16 with precision {} and state_precision {}".format(*dtypes),
+                    "bf16 only with `precision: bf16` and `state_precision: fp32`",
+                    "set both, or leave out param_dtype",
+                )
             if variant.train_positions == "pose" and length >= self.target_of(variant):
                 raise SpecError(
                     f"methods[{index}].train_length",

@@ -96,12 +96,12 @@ def build(job: TrainingJob, base: LanguageModel, device: torch.device) -> Parts:
     model = build_on_main(start, device, job.state_dtype) if sharded else start()
     extended = None if method is None else _extend(job, base, method, model, device)
     # Autocast only helps fp32 weights; with bf16 weights all products are in bf16 already.
-    precise = job.state_dtype == torch.float32
+    precise = job.state_dtype == torch.float32 and not job.casts_weights
     # List the layers before they are sharded, which changes their class.
     layers = decoder_layers(model)
     module = LossModel(model, job.training.precision if precise else "fp32", job.kept)
     if sharded:
-        shard(module, model, device)
+        shard(module, model, device, torch.bfloat16 if job.casts_weights else None)
     else:
         module.to(device)
     enable(model, job.kept)

@@ -88,7 +88,12 @@ class TrainingJob(BaseModel):
         # With bf16 states every process would round its own copy of the weights differently.
         fits = device.type == "cuda" or self.state_precision == "bf16"
         wanted = self.sharding == "shard" or (self.sharding == "auto" and fits)
-        return wanted and self.processes > 1
+        return (wanted and self.processes > 1) or self.casts_weights
+
+    @property
+    def casts_weights(self) -> bool:
+        """True if FSDP2 makes bf16 copies of fp32 weights for each pass, also for one process."""
+        return self.training.param_dtype == "bf16"
 
     @property
     def state_precision(self) -> Literal["fp32", "bf16"]:

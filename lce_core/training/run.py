@@ -80,11 +80,13 @@ def run(job: TrainingJob, report: Report) -> dict[str, Any]:
 
 def _check(job: TrainingJob, device: torch.device) -> None:
     assert job.training.tokens_per_step % job.row_length == 0
-    if job.state_precision == "bf16" and job.sharding == "replicate":
+    if (job.state_precision == "bf16" or job.casts_weights) and job.sharding == "replicate":
+        name = "param_dtype" if job.casts_weights else "state_precision"
         raise SpecError(
             "sharding",
-            "replicate with state_precision bf16",
-            "sharded states, because each replica would round its own copy of a weight",
+            f"replicate with {name} bf16",
+            "sharded states: FSDP2 makes the bf16 copies, and each replica would round its own copy"
+            " of a bf16 weight",
             "use sharding auto or shard",
         )
     here = job.machines.processes_here
@@ -106,7 +108,7 @@ def _check(job: TrainingJob, device: torch.device) -> None:
 
 
 def _carry_out(job: TrainingJob, device: torch.device, report: Report) -> dict[str, Any]:
-    if job.processes == 1:
+    if job.processes == 1 and not job.casts_weights:
         return _train(job, device, report)
     job.resume.mkdir(parents=True, exist_ok=True)
     payload = job.model_dump_json()

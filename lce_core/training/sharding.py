@@ -3,8 +3,9 @@
 Weights, gradients, optimiser moments and the EMA are split along their first dimension (torch's
 `fully_shard`, FSDP2). Each decoder layer is gathered before use and released afterwards. Embedding,
 last norm and head stay gathered from the forward to the backward pass, because the loss reads them
-directly. Tensors are gathered in their own dtype and reduced in fp32, and autocast casts the
-gathered tensors, so N processes compute the same as one, up to the order of summation.
+directly. Tensors are gathered in their own dtype, unless `param_dtype` is bf16, and reduced in
+fp32, and autocast casts the gathered tensors, so N processes compute the same as one, up to the
+order of summation.
 
 Only the main process reads the weights. The others build the model on the meta device from its
 configuration. The decoder layers, and last the rest of the model, are broadcast and sharded one
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +29,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
+from lce_core.attention.rotary import RequestRotary
 from lce_core.errors import DataError
 
 if TYPE_CHECKING:
@@ -73,27 +76,48 @@ def build_on_main(
     return empty
 
 
-def shard(module: nn.Module, model: PreTrainedModel, device: torch.device) -> None:
+def shard(
+    module: nn.Module,
+    model: PreTrainedModel,
+    device: torch.device,
+    param_dtype: torch.dtype | None = None,
+) -> None:
     """Shard `module` in place over all processes, with the weights of the main process.
 
     Args:
       module: the module whose forward pass is called; it contains `model`.
       model: model whose decoder layers (`_no_split_modules`) are gathered and released one by one.
       device: device of this process.
+      param_dtype: dtype of the gathered weights; None gathers them as they are. Parameters of RoPE
+        frequencies are always gathered as they are.
     """
     mesh = init_device_mesh(device.type, (dist.get_world_size(),))
-    sums = MixedPrecisionPolicy(reduce_dtype=torch.float32)
-    for unit in [*decoder_layers(model), *_of_other_dtype(model)]:
-        _broadcast_weights(unit, device)
-        fully_shard(unit, mesh=mesh, reshard_after_forward=True, mp_policy=sums)
+    # Inputs are not cast: token weights and positions need fp32, and hidden states follow the
+    # embedding's dtype.
+    sums = MixedPrecisionPolicy(reduce_dtype=torch.float32, cast_forward_inputs=False)
+    cast = replace(sums, param_dtype=param_dtype)
+    exact = _of_other_dtype(model) if param_dtype is None else _with_frequencies(model)
+    for units, policy in ((exact, sums), (decoder_layers(model), cast)):
+        for unit in units:
+            _broadcast_weights(unit, device)
+            fully_shard(unit, mesh=mesh, reshard_after_forward=True, mp_policy=policy)
     _broadcast_weights(module, device)
-    fully_shard(module, mesh=mesh, mp_policy=sums)
+    fully_shard(module, mesh=mesh, mp_policy=cast)
 
 
 def decoder_layers(model: PreTrainedModel) -> list[nn.Module]:
     """List the decoder layers of a model that is not sharded yet."""
     names = set(model._no_split_modules or ())
     return [part for part in model.modules() if type(part).__name__ in names]
+
+
+def _with_frequencies(model: PreTrainedModel) -> list[nn.Module]:
+    """List rotary modules with parameters, such as CLEX's."""
+    return [
+        part
+        for part in model.modules()
+        if isinstance(part, RequestRotary) and any(True for _ in part.parameters())
+    ]
 
 
 def _of_other_dtype(model: PreTrainedModel) -> list[nn.Module]:

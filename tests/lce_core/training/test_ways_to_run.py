@@ -9,6 +9,7 @@ import pytest
 import torch
 from safetensors import safe_open
 
+from lce_core.errors import SpecError
 from lce_core.methods import METHODS
 from lce_core.training.job import TrainingJob
 from lce_core.training.run import run
@@ -130,3 +131,33 @@ def test_processes_compute_what_one_computes_also_where_rows_do_not_divide(
     configs = [(job.out / "model" / "config.json").read_text() for job in (one, some)]
     assert configs[0] == configs[1]
     assert {path.name for path in some.resume.iterdir()} == {"loss.jsonl"}
+
+
+COPIES = {"precision": "bf16", "param_dtype": "bf16"}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("method", "loss"),
+    # Phases of CLEX's far positions carry a rounded weight on a hundredfold.
+    [(None, 2e-3), ("clex", 0.1)],
+)
+def test_bf16_copies_of_fp32_weights_are_those_of_any_number_of_processes(
+    make_job: Any, method: str | None, loss: float
+) -> None:
+    one, two, mixed = (
+        make_job({**training}, num_steps=4, processes=processes, **fields(method))
+        for training, processes in ((COPIES, 1), (COPIES, 2), ({"precision": "bf16"}, 1))
+    )
+    facts = [run(job, silent) for job in (one, two, mixed)]
+    assert [fact["state_precision"] for fact in facts] == ["fp32"] * 3
+    assert {tensor.dtype for tensor in checkpoint(one).values()} == {torch.float32}
+    assert losses(two)[0] == pytest.approx(losses(one)[0], abs=2e-3)
+    assert losses(two) == pytest.approx(losses(one), abs=loss)
+    assert losses(one) != losses(mixed)  # activations between layers are bf16
+    assert losses(one) == pytest.approx(losses(mixed), abs=10 * loss)
+
+
+def test_bf16_copies_and_replicas_exclude_each_other(make_job: Any) -> None:
+    with pytest.raises(SpecError, match="replicate with param_dtype bf16"):
+        run(make_job(COPIES, sharding="replicate", processes=2), silent)
