@@ -8,7 +8,7 @@ of earlier micro-batches already exist. The estimate is in bytes per process, wi
 
 - states: weights, gradients and two moments take 16 P / N in fp32 and 8 P / N in bf16; the EMA
   takes 4 P / N;
-- inputs of layers: n T h numbers, in the dtype of the weights;
+- inputs of layers: n T h numbers, in the dtype of the weights during a pass;
 - with `kept="attention"`: (n - 1) T (2 q + 4 heads), attention outputs in bf16 (4 q in fp32) and
   log-sum-exp in fp32; with "attention:K" K times instead of n - 1;
 - one recomputed layer, the gradients at its widest point and, under autocast, bf16 copies of its
@@ -104,7 +104,9 @@ def estimate(
     lora = method.lora() if method else None
     extra = AttentionMemory() if method is None else attention_memory(job, base, method)
     tokens = job.micro_rows * job.row_length * extra.growth
-    element = 2 if job.state_precision == "bf16" else 4
+    stored = 2 if job.state_precision == "bf16" else 4
+    # Bytes of a weight during a pass, and of an activation between layers.
+    element = 2 if job.casts_weights else stored
     # Bytes of an activation: products run in bf16 under autocast and with bf16 weights.
     product = 2 if job.training.precision == "bf16" else 4
     mixed = product < element
@@ -116,7 +118,7 @@ def estimate(
     trained = parameters if lora is None else _low_rank(lora, base)
     # Per trained weight: its gradient and AdamW's two moments; the EMA is always fp32.
     average = 4 * trained if job.training.ema_decay else 0
-    states = (element * parameters + 3 * element * trained + average) / shares
+    states = (stored * parameters + 3 * stored * trained + average) / shares
 
     # Bytes per token that autograd saves of one layer besides the layer's input, from the saved
     # tensors of transformers' LlamaDecoderLayer.

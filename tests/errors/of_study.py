@@ -34,6 +34,7 @@ study(
 )
 study("my.yaml: evaluation.rotation", evaluation={"rotation": "stock"})
 study("fp32_or_bf16", training={**TOY["training"], "state_precision": "fp32_or_bf16"})
+study("training.param_dtype", training={**TOY["training"], "param_dtype": "bf16"})
 
 
 @provokes(SpecError, "clex-tuned")

@@ -282,3 +282,23 @@ def test_seven_billion_weights_fit_as_the_documents_say() -> None:
     assert total["bf16", "offload", 65536, 1] < gpu
     assert total["fp32", "offload", 32768, 1] > gpu
     assert total["fp32", "attention", 32768, 8] < gpu
+
+
+def test_bf16_copies_of_weights_halve_the_inputs_of_layers() -> None:
+    base, shape = LLAMA(), LLAMA.shape
+    job = _job(32768, "fp32", "full")
+    copies = job.model_copy(
+        update={
+            "training": Training.model_validate(
+                {**job.training.model_dump(), "param_dtype": "bf16"}
+            )
+        }
+    )
+    device = torch.device("cuda")
+    assert not job.is_sharded(device)
+    assert copies.is_sharded(device)
+    ours, theirs = (estimate(one, base, sharded=True) for one in (copies, job))
+    assert ours.states == theirs.states
+    assert ours.inputs == shape.num_layers * 32768 * shape.hidden_size * 2
+    assert theirs.inputs == 2 * ours.inputs
+    assert ours.gathered < theirs.gathered
