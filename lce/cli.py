@@ -27,7 +27,7 @@ from flows.terminal import say
 from lce.commands.computing import join, run, worker
 from lce.commands.keeping import export, gc, lock, verify
 from lce.commands.planning import plan, status, watch
-from lce.commands.plugins import benchmarks, check, fetch, methods, models, new, recipes
+from lce.commands.plugins import benchmarks, check, corpora, fetch, methods, models, new, recipes
 from lce.commands.results import catalog, claims, dashboard, prompt, rebuild, report, sql
 from lce.commands.rope import rope
 from lce.commands.services import doctor, down, up
@@ -71,10 +71,11 @@ GROUPS: dict[str, dict[Callable[..., Any], str]] = {
         down: "lce down",
         doctor: "lce doctor",
     },
-    "Methods, benchmarks and models": {
+    "Methods, benchmarks, models and text": {
         methods: "lce methods --json",
         benchmarks: "lce benchmarks --plugins plugins",
         models: "lce models",
+        corpora: "lce corpora",
         recipes: "lce recipes --markdown",
         fetch: "lce fetch smollm2_135m_q4",
         new: "lce new method root",
@@ -84,7 +85,7 @@ GROUPS: dict[str, dict[Callable[..., Any], str]] = {
 """Commands by task, in the order of `lce --help`, each with an example for its own help."""
 SUBCOMMANDS = {
     rebuild: ("rebuild", "Keep and check results"),
-    rope: ("rope", "Methods, benchmarks and models"),
+    rope: ("rope", "Methods, benchmarks, models and text"),
 }
 
 app = typer.Typer(

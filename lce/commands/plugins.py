@@ -1,4 +1,4 @@
-"""Commands about methods, benchmarks, recipes and base models, and about users' plug-ins."""
+"""Commands about methods, benchmarks, models, text sources and recipes, and users' plug-ins."""
 
 from __future__ import annotations
 
@@ -72,6 +72,14 @@ def models(as_json: AsJson = False) -> None:
     from lce.plugins import listing
 
     listing.models(as_json=as_json)
+
+
+@with_execution("plugins")
+def corpora(as_json: AsJson = False) -> None:
+    """List the text sources: what `corpus` of a study can name."""
+    from lce.plugins import listing
+
+    listing.corpora(as_json=as_json)
 
 
 @with_execution("plugins")

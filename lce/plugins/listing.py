@@ -1,4 +1,4 @@
-"""`lce methods`, `benchmarks`, `models` and `recipes`: tables of what a study can use."""
+"""`lce methods`, `benchmarks`, `models`, `corpora`, `recipes`: tables of what a study can use."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from flows.terminal import Terminal, plain_table, say
 from lce.plugins.documents import properties
 from lce_core.benchmarks import BENCHMARKS
+from lce_core.corpora import CORPORA
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
 from lce_core.study.recipes import load_recipe, recipe_names
@@ -48,6 +49,13 @@ def models(*, as_json: bool = False) -> None:
             sizes = (str(geometry.trained_context), f"{geometry.theta:g}", rotary)
         rows.append((name, *sizes, model.origin(), model.licence))
     _print(("base model", "context", "theta", "rotary", "weights", "licence"), rows, as_json)
+
+
+def corpora(*, as_json: bool = False) -> None:
+    """Print every text source with the text that it reads and its parameters."""
+    loaded = [(name, CORPORA.load(name)) for name in CORPORA.names()]
+    rows = ((name, one.summary, ", ".join(one.model_fields)) for name, one in loaded)
+    _print(("corpus", "text", "parameters"), rows, as_json)
 
 
 def recipes(*, as_json: bool = False) -> None:

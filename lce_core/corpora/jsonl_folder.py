@@ -20,7 +20,7 @@ import os
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import Field
 
@@ -41,10 +41,12 @@ _TEXT = "sha256 of UTF-8"
 
 
 class JsonlFolder(ListedDomains):
-    """Documents of all `.jsonl` and `.txt` files below a folder, in path and line order."""
+    """Documents of all files with one of `endings` below a folder, in path and line order."""
 
     domain_field: str = "domain"
     """JSON key of a document's domain; lines without this key belong to the first domain."""
+    endings: ClassVar[tuple[str, ...]] = (".jsonl", ".txt")
+    """Endings of the files that are read. Each file that is not `.jsonl` is one document."""
     held_out_percent: float = Field(default=5.0, gt=0, lt=100)
     """Percentage of documents (by a hash of their names) held out for evaluation."""
 
@@ -60,7 +62,7 @@ class JsonlFolder(ListedDomains):
         """
         root = self._root(folders)
         digest = hashlib.sha256()
-        for name in _files(root):
+        for name in self._files(root):
             file = root / name
             try:
                 content = fact_of(_TEXT, file, [file], partial(_sha256_of_text, file))
@@ -77,7 +79,7 @@ class JsonlFolder(ListedDomains):
           DataError: if the folder has no text files, or a file or line cannot be used.
         """
         root = self._root(folders)
-        for name in _files(root):
+        for name in self._files(root):
             file = root / name
             found = self._lines(file, name) if name.endswith(".jsonl") else self._text(file, name)
             for document in found:
@@ -85,7 +87,36 @@ class JsonlFolder(ListedDomains):
                     yield document
 
     def _root(self, folders: Mapping[str, Path]) -> Path:
-        return local_folder(self._location(folders), ("*.jsonl", "*.txt"))
+        return local_folder(self._location(folders), tuple(f"*{one}" for one in self.endings))
+
+    def _files(self, root: Path) -> list[str]:
+        """Return the paths of all text files relative to `root`, with slashes, sorted."""
+
+        def refuse(error: OSError) -> None:
+            raise unreadable(Path(error.filename), error) from error
+
+        found = [
+            (Path(folder) / name).relative_to(root).as_posix()
+            for folder, _, files in os.walk(root, onerror=refuse)
+            for name in files
+            if name.endswith(self.endings)
+        ]
+        if not found:
+            raise DataError(
+                root,
+                f"no {' or '.join(self.endings)} file",
+                "a folder with text in such files",
+                "put such files there, or name another folder",
+            )
+        for name in found:
+            if not _is_utf8(name):
+                raise DataError(
+                    root,
+                    f"the file name {name!r}, which is not UTF-8",
+                    "file names in UTF-8",
+                    "rename the file",
+                )
+        return sorted(found)
 
     def _text(self, file: Path, name: str) -> Iterator[Document]:
         top = name.split("/")[0]
@@ -154,36 +185,6 @@ EVIDENCE = (
         parameters={"held_out_percent": 5.0},
     ),
 )
-
-
-def _files(root: Path) -> list[str]:
-    """Return the paths of all text files relative to `root`, with slashes, sorted."""
-
-    def refuse(error: OSError) -> None:
-        raise unreadable(Path(error.filename), error) from error
-
-    found = [
-        (Path(folder) / name).relative_to(root).as_posix()
-        for folder, _, files in os.walk(root, onerror=refuse)
-        for name in files
-        if name.endswith((".jsonl", ".txt"))
-    ]
-    if not found:
-        raise DataError(
-            root,
-            "no .jsonl or .txt file",
-            "a folder with text in such files",
-            "put such files there, or name another folder",
-        )
-    for name in found:
-        if not _is_utf8(name):
-            raise DataError(
-                root,
-                f"the file name {name!r}, which is not UTF-8",
-                "file names in UTF-8",
-                "rename the file",
-            )
-    return sorted(found)
 
 
 def _sha256_of_text(file: Path) -> str:

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 from lce.cli import GROUPS, app
 from lce_core.benchmarks import BENCHMARKS
+from lce_core.corpora import CORPORA
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
 from lce_core.study.recipes import recipe_names
@@ -76,6 +77,7 @@ def test_a_shell_completes_commands_and_studies() -> None:
         ("methods", "method", METHODS.names),
         ("benchmarks", "benchmark", BENCHMARKS.names),
         ("models", "base_model", MODELS.names),
+        ("corpora", "corpus", CORPORA.names),
         ("recipes", "recipe", recipe_names),
     ],
 )

@@ -24,6 +24,7 @@ from lce_core.errors import DataError, SpecError, UnavailableError
 LOCAL = CORPORA.parse({"name": "local_text"}, "test")
 PARAMETERS: dict[str, dict[str, Any]] = {
     "jsonl_folder": {"domain_names": ["text", "web", "books"]},
+    "text_folder": {"domain_names": ["text", "web", "books"]},
     "streamed": {"held_out_percent": 5.0},
 }
 """What the folder of the tests asks of a corpus."""
@@ -132,6 +133,33 @@ def test_docstrings_are_laid_out_under_their_dotted_names() -> None:
     )
     assert docstrings(source, "a/b.py") == expected
     assert docstrings("def broken(:", "a.py") == ""
+
+
+def test_a_text_folder_also_reads_markdown_unchanged(folder: Path) -> None:
+    parameters = {"domain_names": ["text", "web", "books"]}
+    (folder / "books" / "two.md").write_text("---\ntitle: x\n---\n# Two\n")
+    of_lines, corpus = (
+        CORPORA.parse({"name": name, **parameters}, "test")
+        for name in ("jsonl_folder", "text_folder")
+    )
+    found = documents(corpus, {"text": folder})
+    markdown = {name: found.pop(name)[1:] for name in ("notes.md", "books/two.md")}
+    assert markdown == {
+        "notes.md": ("text", "not read"),
+        "books/two.md": ("books", "---\ntitle: x\n---\n# Two\n"),
+    }
+    assert found == documents(of_lines, {"text": folder})
+    before = corpus.digest({"text": folder}), of_lines.digest({"text": folder})
+    (folder / "notes.md").write_text("changed")
+    assert corpus.digest({"text": folder}) != before[0]
+    assert of_lines.digest({"text": folder}) == before[1]
+
+
+def test_a_text_folder_without_text_names_the_files_that_it_reads(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("1")
+    corpus = CORPORA.parse({"name": "text_folder"}, "test")
+    with pytest.raises(DataError, match=r"no \.jsonl or \.md or \.txt file"):
+        corpus.digest({"text": tmp_path})
 
 
 def test_a_folder_yields_lines_and_files_with_their_domains(folder: Path) -> None:
