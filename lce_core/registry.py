@@ -132,6 +132,7 @@ class Registry(Generic[P]):
         self._loaded: dict[str, type[P]] = {}
         self._digests: dict[str, str | None] = {}
         self._known: dict[str, P] = {}
+        self._packages: dict[Path, str] = {}
 
     def names(self) -> list[str]:
         """Return the sorted names of all plug-ins, without importing their files."""
@@ -145,8 +146,12 @@ class Registry(Generic[P]):
             plugin.examples, plugin.summary = ({},), _first_line(plugin.__doc__)
         return {plugin.plugin_name: plugin for plugin in listed}
 
-    def add_folder(self, folder: Path) -> None:
+    def add_folder(self, folder: Path, package: str | None = None) -> None:
         """Add every `<name>.py` in `folder` as a plug-in; ignore a folder that does not exist.
+
+        Args:
+          folder: the folder with the files.
+          package: name and version of the installed package that contains the folder, if any.
 
         Raises:
           SpecError: if a file has the name of an existing plug-in, which would be loaded instead of
@@ -161,8 +166,10 @@ class Registry(Generic[P]):
                     str(folder / name),
                     f"{name!r}, the name of another plug-in of {self.package}",
                     "a unique name",
-                    "rename the file",
+                    f"uninstall {package}, or rename the file" if package else "rename the file",
                 )
+        if package:
+            self._packages[folder] = package
         path.append(str(folder))
         importlib.invalidate_caches()
 
@@ -217,7 +224,7 @@ class Registry(Generic[P]):
         return plugin
 
     def code(self, name: str) -> PluginCode | None:
-        """Return VERSION, code digest and file of a user's plug-in; None for a plug-in of lce.
+        """Return VERSION, code digest, file and package of a user's plug-in; None if it is lce's.
 
         The digest is that of the imported code, even if the file changed after the import.
 
@@ -228,8 +235,11 @@ class Registry(Generic[P]):
         sha256 = self._digests.get(name)
         if sha256 is None:
             return None
-        file = str(sys.modules[f"{self.package}.{name}"].__file__)
-        return PluginCode(version=plugin.plugin_version, sha256=sha256, file=file)
+        file = Path(str(sys.modules[f"{self.package}.{name}"].__file__))
+        found = (name for folder, name in self._packages.items() if file.is_relative_to(folder))
+        return PluginCode(
+            version=plugin.plugin_version, sha256=sha256, file=str(file), package=next(found, None)
+        )
 
     def _file(self, name: str) -> Path | None:
         spec = importlib.util.find_spec(f"{self.package}.{name}")

@@ -164,8 +164,13 @@ def _files_of_module(name: list[str], folder: Path, user_folders: PluginFolders)
             return _first_found(folders, name[len(parts)])
     if any(package.split(".")[0] == name[0] for package in user_folders):
         return []  # a module of lce, even if the plug-in folder is inside lce's checkout
+    is_plugin_folder = any(folder in folders for folders in user_folders.values())
+    root = folder.parent if is_plugin_folder else folder
+    if name[0] == root.name and len(name) > 1:  # a module of the installed package `root`
+        start = root / "__init__.py"
+        return [*_first_found((root,), name[1]), *([start] if start.is_file() else [])]
     # The plug-in folder may be on PYTHONPATH, so absolute names can refer to files in it.
-    return _first_found((folder, folder.parent), name[0])
+    return _first_found((folder, root), name[0])
 
 
 def _first_found(folders: Iterable[Path], name: str) -> list[Path]:

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from lce_core.store.odd_files import read_file, write_file
 
@@ -52,6 +52,9 @@ class PluginCode(BaseModel):
     """Digest of the plug-in's file and helper modules (`lce_core.store.plugin_code`)."""
     file: str
     """Path of the plug-in's file when it ran."""
+    package: str | None = Field(default=None, exclude_if=lambda package: package is None)
+    """Installed package that contains the plug-in, such as "acme-rope 1.2". A record of a plug-in
+    from a folder lacks this key."""
 
 
 class Record(BaseModel):

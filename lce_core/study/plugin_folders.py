@@ -1,13 +1,16 @@
-"""Register the folders of users' own plug-ins (`--plugins`), and find a step's plug-ins."""
+"""Register plug-ins of `--plugins` folders and installed packages; find a step's plug-ins."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from importlib.metadata import entry_points
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from lce_core.benchmarks import BENCHMARKS
 from lce_core.corpora import CORPORA
+from lce_core.errors import SpecError
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
 from lce_core.registry import Registry
@@ -20,13 +23,38 @@ PLACES: dict[str, Registry[Any]] = {
     "corpora": CORPORA,
 }
 """Registry of each type of plug-in, by the subfolder of `--plugins` that contains such plug-ins."""
+ENTRY_POINTS = "lce.plugins"
+"""Group of entry points. The value of each is the name of a package with such subfolders."""
 
 
 def add_plugin_folders(folders: tuple[Path, ...]) -> None:
-    """Register the plug-ins in the subfolders methods, benchmarks, models and corpora."""
-    for folder in folders:
+    """Register the plug-ins of installed packages and of `folders`.
+
+    A package or folder has plug-ins in the subfolders methods, benchmarks, models and corpora.
+
+    Raises:
+      SpecError: if a plug-in has the name of another, or an entry point names no package.
+    """
+    for folder, package in [*_installed(), *((folder, None) for folder in folders)]:
         for place, registry in PLACES.items():
-            registry.add_folder(folder / place)
+            registry.add_folder(folder / place, package)
+
+
+def _installed() -> Iterator[tuple[Path, str]]:
+    """Yield folder and distribution of each package with plug-ins, without importing it."""
+    for entry in entry_points(group=ENTRY_POINTS):
+        # Every installed entry point belongs to a distribution.
+        name = f"{entry.dist.name} {entry.dist.version}" if entry.dist else entry.name
+        # Finding a package with a dotted name would import its parent.
+        spec = None if "." in entry.value else find_spec(entry.value)
+        if spec is None or spec.submodule_search_locations is None:
+            raise SpecError(
+                f"installed package {name}",
+                f"the entry point {entry.name} = {entry.value!r} in the group {ENTRY_POINTS}",
+                f"the name of a top-level package with folders such as {', '.join(PLACES)}",
+                f"correct the entry point and install {name} again, or uninstall it",
+            )
+        yield from ((Path(folder), name) for folder in spec.submodule_search_locations)
 
 
 _KIND_OF = {
