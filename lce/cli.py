@@ -28,7 +28,7 @@ from lce.commands.computing import join, run, worker
 from lce.commands.keeping import export, gc, lock, verify
 from lce.commands.planning import plan, status, watch
 from lce.commands.plugins import benchmarks, check, corpora, fetch, methods, models, new, recipes
-from lce.commands.results import catalog, claims, dashboard, prompt, rebuild, report, sql
+from lce.commands.results import catalog, claims, dashboard, diff, prompt, rebuild, report, sql
 from lce.commands.rope import rope
 from lce.commands.services import doctor, down, up
 from lce_core.errors import (
@@ -57,6 +57,7 @@ GROUPS: dict[str, dict[Callable[..., Any], str]] = {
         claims: "lce claims toy --method yarn",
         sql: 'lce sql "SELECT * FROM overview" --format csv',
         catalog: "lce catalog --parquet tables",
+        diff: "lce diff lce-home other-home --study toy",
         prompt: "lce prompt CELL 0",
         dashboard: "lce dashboard --port 8501",
     },

@@ -53,6 +53,7 @@ def test_errors_of_others_are_raised_only_where_a_caller_needs_their_class() -> 
         "lce/commands/planning.py: typer.Exit",
         "lce/commands/plugins.py: typer.Exit",
         "lce/commands/results.py: typer.Exit",
+        "lce/commands/results.py: typer.Exit",
         "lce/commands/services.py: typer.Exit",
         "lce_core/contracts/method_trials.py: AssertionError",
         "lce_core/contracts/methods.py: AssertionError",

@@ -1,4 +1,4 @@
-"""Commands that show results: `lce sql`, `report`, `claims`, `prompt`, `dashboard`, `rebuild`."""
+"""Commands that show results: `lce sql`, `report`, `claims`, `diff`, `prompt`, `rebuild`, ..."""
 
 from __future__ import annotations
 
@@ -121,6 +121,31 @@ def claims(
     arguments += ["--study", study_name(study)] if study else []
     arguments += [*given, *(["--all"] if everything else []), *(["--json"] if as_json else [])]
     _show("dashboards.claims", *arguments)
+
+
+def diff(
+    first: Annotated[
+        Path, typer.Argument(metavar="HOME_A", help="A home, or a copy of its catalog.")
+    ],
+    second: Annotated[Path, typer.Argument(metavar="HOME_B", help="The other home or catalog.")],
+    study: Annotated[
+        str | None, typer.Option(help="Only this study: its name, or a study file.")
+    ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Print all differences, not only a screen of them.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="JSON of all differences, with the ids of the cells.")
+    ] = False,
+) -> None:
+    """Compare the scores of two homes cell by cell; exit with 1 if they differ."""
+    from flows.settings import study_name
+    from tasks.differences import compare
+
+    found = compare(first, second, study_name(study) if study else None)
+    say(found.json() if as_json else found.text(everything=everything))
+    if found.rows:
+        raise typer.Exit(1)
 
 
 @with_execution(*FOLDERS)

@@ -70,7 +70,6 @@ def scheme_kernel(
       SpecError: if `kernel` is "flash" or "flash3", but the scheme has no flash kernel or it cannot
         run here.
     """
-    _require(device, dtype, kernel)
     if not scheme.uses_flash:
         if kernel in ("flash", "flash3"):
             raise SpecError(
@@ -80,6 +79,7 @@ def scheme_kernel(
                 "use kernel: auto",
             )
         return "matmul"
+    _require(device, dtype, kernel)
     return "flash3" if kernel == "flash3" else backend(device, dtype)
 
 
