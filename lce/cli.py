@@ -27,7 +27,17 @@ from flows.terminal import say
 from lce.commands.computing import join, run, worker
 from lce.commands.keeping import export, gc, lock, verify
 from lce.commands.planning import plan, status, watch
-from lce.commands.plugins import benchmarks, check, corpora, fetch, methods, models, new, recipes
+from lce.commands.plugins import (
+    benchmarks,
+    check,
+    corpora,
+    fetch,
+    methods,
+    models,
+    new,
+    recipes,
+    schema,
+)
 from lce.commands.results import catalog, claims, dashboard, diff, prompt, rebuild, report, sql
 from lce.commands.rope import rope
 from lce.commands.services import doctor, down, up
@@ -78,6 +88,7 @@ GROUPS: dict[str, dict[Callable[..., Any], str]] = {
         models: "lce models",
         corpora: "lce corpora",
         recipes: "lce recipes --markdown",
+        schema: "lce schema --plugins plugins",
         fetch: "lce fetch smollm2_135m_q4",
         new: "lce new method root",
         check: "lce check plugins",

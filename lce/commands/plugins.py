@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated
 
@@ -111,6 +112,14 @@ def fetch(
     model = MODELS.parse(entry, "lce fetch")
     say(f"{name}: licence: {model.licence}")
     say(f"{name}: {model.fetch(Store(how.home).models)}")
+
+
+@with_execution("plugins")
+def schema() -> None:
+    """Print the JSON Schema of study files, for completion in editors."""
+    from lce.plugins.schema import study_schema
+
+    say(json.dumps(study_schema(), indent=1))
 
 
 def new(
