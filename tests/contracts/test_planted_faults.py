@@ -181,8 +181,8 @@ METHOD_FAULTS: dict[str, tuple[str, tuple[Change, ...], methods.MethodCheck]] = 
         "dca",
         (
             (
-                "previous = slice(start - period, start)",
-                "previous = slice(start - period, start + 1)",
+                "stop - start], run.start - period",
+                "stop - start], run.start - period + 1",
             ),
         ),
         methods.check_attention,
