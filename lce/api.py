@@ -15,7 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from lce_core.errors import ProcessFailedError
+from lce_core.errors import ProcessFailedError, SpecError, did_you_mean
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyRelation
@@ -54,7 +54,11 @@ class Results:
         return self._connection.sql(query, params=parameters or None)
 
     def scores(self, study: str | None = None) -> DuckDBPyRelation:
-        """Return the view `scores`: a row per cell and metric, of one study or of all."""
+        """Return the view `scores`: a row per cell and metric, of one study or of all.
+
+        Raises:
+          SpecError: if the home does not have the study; so do `samples` and `paper`.
+        """
         return self._of("FROM scores", study)
 
     def samples(self, study: str | None = None) -> DuckDBPyRelation:
@@ -98,6 +102,11 @@ class Results:
     def _of(self, query: str, study: str | None) -> DuckDBPyRelation:
         if study is None:
             return self.sql(query)
+        known = [name for (name,) in self.sql("SELECT DISTINCT study FROM studies").fetchall()]
+        if study not in known:
+            raise SpecError(
+                "study", repr(study), "a study of this home", did_you_mean(study, known)
+            )
         return self.sql(f"FROM ({query}) WHERE study = $study", study=study)
 
 

@@ -48,7 +48,9 @@ def test_tables_are_those_of_the_catalog(home: Path, results: lce.Results) -> No
     scores = results.scores(STUDY).df()
     expected = rows(home, "SELECT cell, metric, value FROM scores ORDER BY ALL")
     assert sorted(zip(scores.cell, scores.metric, scores.value, strict=True)) == expected
-    assert results.scores("another").df().empty
+    for of_study in (results.scores, results.samples, results.paper, results.claims):
+        with pytest.raises(SpecError, match=STUDY):  # it suggests the study that is there
+            of_study(f"{STUDY}s")
     assert results.samples(STUDY).arrow().read_all().num_rows == len(rows(home, "FROM samples"))
     assert results.paper().columns == [name for name, *_ in rows(home, "DESCRIBE paper_comparison")]
 
