@@ -24,7 +24,7 @@ _CONTENT_ERRORS = (ValueError, KeyError, TypeError, AttributeError)
 """Exceptions that an invalid plan or record causes: skip its study, but write the others."""
 
 
-def record(home: Path, study: str, mlflow: str | None) -> dict[str, int]:
+def record(home: Path, study: str, mlflow: str | None = None) -> dict[str, int]:
     """Update catalog and MLflow from the store; return the study's number of cells by status.
 
     If a team's MLflow server does not answer, print a line and go on: the store has the results.

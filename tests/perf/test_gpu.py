@@ -295,14 +295,15 @@ def test_counts_of_tests_are_read_from_what_pytest_says(gpu: Any, tmp_path: Path
 
 
 def test_a_section_of_tests_that_is_out_of_time_still_has_its_counts(
-    gpu: Any, tmp_path: Path
+    gpu: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)  # options of this run, such as its report
     tests = tmp_path / "test_two.py"
     tests.write_text(
         "import time\ndef test_one(): pass\ndef test_two(): time.sleep(600)\n", encoding="utf-8"
     )
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tests)]
-    ended = gpu.run(gpu.Section("tests", command, 60), 20, tmp_path / "none")
+    ended = gpu.run(gpu.Section("tests", command, 60), 30, tmp_path / "none")
     assert ended.how == "out of time"
     assert ended.rows == [{"what": "tests", "counts": {"passed": 1}}]
 
