@@ -89,8 +89,8 @@ class Contents:
     described_benchmarks: list[Row]
     """Summary and source of each benchmark, and what its profile evaluates."""
     sample_answers: list[Row]
-    """At most five answers per benchmark at its longest length within the target, one per method
-    and outcome."""
+    """Sample answers: at most five per benchmark, at its longest length within the target, one per
+    method and outcome."""
     run: list[Row]
     """One row: numbers of cells and seeds, profiles, and times of the first and last result."""
 

@@ -47,7 +47,7 @@ _CHROMA: Final = 0.15
 
 @dataclass(frozen=True)
 class Look:
-    """How charts draw a method."""
+    """Colours and mark shape with which charts draw a method."""
 
     light: str
     """Colour on light pages, as #rrggbb."""

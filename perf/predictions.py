@@ -61,7 +61,7 @@ class Rates:
     """FLOP/s of cuDNN's attention with head dimension 128 at 16k tokens: forwards as printed in
     figure 5 of arXiv:2407.08608 (FlashAttention-3), backwards assumed."""
     memory: float = 0.8 * 3.35e12
-    """Bytes/s: the data sheet's bandwidth, of which 0.8 is assumed to be reached."""
+    """Bytes/s: 80 % of the data sheet's bandwidth, an assumption."""
     links: float = 0.8 * 450e9
     """Bytes/s in each direction over NVLink: half of the data sheet's 900 GB/s, 0.8 assumed."""
     launch: float = 5e-6

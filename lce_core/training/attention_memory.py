@@ -33,7 +33,7 @@ class AttentionMemory:
     shared: float = 0.0
     """Cosines and sines that all layers share."""
     kept: float = 0.0
-    """What one layer keeps for its backward pass."""
+    """Tensors that one layer keeps for its backward pass."""
     peak: float = 0.0
     """`kept` and the temporary tensors of attention's backward pass."""
     fused: bool = True

@@ -5,7 +5,6 @@ Strategy: open the report in an installed Chromium with all details expanded, an
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,19 +25,6 @@ WIDTHS = (400, 800, 1600)
 
 
 @pytest.fixture(scope="module")
-def browser(chromium: str) -> Iterator[Browser]:
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=chromium,
-            args=["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-sync"],
-        )
-        yield browser
-        browser.close()
-
-
-@pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("built")
     catalog = build_catalog(sample_store(tmp_path_factory.getbasetemp()), folder / "catalog.duckdb")
@@ -49,8 +35,8 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_report_has_no_serious_fault(browser: Browser, report: Path, scheme: str) -> None:
-    page = browser.new_page(color_scheme=scheme)  # type: ignore[arg-type]
+def test_the_report_has_no_serious_fault(chrome: Browser, report: Path, scheme: str) -> None:
+    page = chrome.new_page(color_scheme=scheme)  # type: ignore[arg-type]
     page.goto(report.as_uri())
     page.eval_on_selector_all("details", "all => all.forEach(one => one.open = true)")
     for width in WIDTHS:
@@ -59,8 +45,8 @@ def test_the_report_has_no_serious_fault(browser: Browser, report: Path, scheme:
     page.close()
 
 
-def test_axe_finds_a_planted_fault(browser: Browser, report: Path) -> None:
-    page = browser.new_page()
+def test_axe_finds_a_planted_fault(chrome: Browser, report: Path) -> None:
+    page = chrome.new_page()
     page.goto(report.as_uri())
     spoil(page)
     assert {one.split()[0] for one in faults(page)} == {

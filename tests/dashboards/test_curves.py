@@ -33,22 +33,9 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_report(catalog, STUDY, folder / "report.html")
 
 
-@pytest.fixture(scope="module")
-def browser(chromium: str) -> Iterator[Browser]:
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=chromium,
-            args=["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-sync"],
-        )
-        yield browser
-        browser.close()
-
-
 @pytest.fixture
-def page(browser: Browser, report: Path) -> Iterator[Page]:
-    page = browser.new_page(viewport={"width": 1280, "height": 900})
+def page(chrome: Browser, report: Path) -> Iterator[Page]:
+    page = chrome.new_page(viewport={"width": 1280, "height": 900})
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.on("console", lambda message: errors.append(message.text))
