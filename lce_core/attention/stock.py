@@ -137,7 +137,10 @@ def _mask(
     if not filled:
         given["allow_is_causal_skip"] = False
     causal = mask_function is causal_mask_function and attention_mask is None
-    if filled and causal and _has_kernel(given.get("device"), given.get("dtype")):
+    # A single query sees all keys. transformers omits its mask too, but not while a CUDA graph is
+    # recorded, so that each replay would use the mask of the recorded token.
+    needs_none = q_length == 1 or _has_kernel(given.get("device"), given.get("dtype"))
+    if filled and causal and needs_none:
         return None
     mask: torch.Tensor | None = sdpa_mask(
         q_length=q_length,

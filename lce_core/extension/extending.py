@@ -24,7 +24,7 @@ from lce_core.attention.stock import PACKAGE, STOCK, TORCH_FLASH
 from lce_core.errors import SpecError
 from lce_core.extension.extended_model import ExtendedModel, checked_layers
 from lce_core.extension.insertion import Inserter, reserve_token
-from lce_core.extension.kernels import scheme_kernel, stock_kernel
+from lce_core.extension.kernels import activate, scheme_kernel, stock_kernel
 from lce_core.extension.learned import make_rotary
 from lce_core.methods import Method, check_local, check_sinks
 from lce_core.models import LanguageModel
@@ -132,6 +132,32 @@ def extend(
         positions=positions,
         local=local,
     )
+
+
+def use_kernel(model: PreTrainedModel, kernel: Kernel, on: torch.device, dtype: torch.dtype) -> str:
+    """Let a model without a method compute attention with `kernel`; return the kernel's name.
+
+    If torch selects the kernel, the model keeps transformers' function: "sdpa", or "eager" if it
+    has attention sinks.
+
+    Raises:
+      SpecError: if the kernel cannot run on this device in this dtype, or ignores the model's
+        sinks.
+    """
+    name = stock_kernel(on, dtype, kernel)
+    activate(name)
+    if name == "sdpa":
+        return str(model.config._attn_implementation)
+    if ARCHITECTURES[model.config.model_type].sinks:
+        raise SpecError(
+            "kernel",
+            f"{kernel!r} for {model.config.model_type}, which has attention sinks",
+            "a kernel that counts sinks",
+            "use kernel: sdpa",
+        )
+    _own_configuration(model)
+    model.set_attn_implementation(_FUNCTIONS[name])
+    return name
 
 
 def _own_configuration(model: PreTrainedModel) -> None:

@@ -17,7 +17,7 @@ from torch import nn
 from lce_core.data.packing import PackedRows
 from lce_core.devices import resolve_dtype
 from lce_core.extension.extended_model import ExtendedModel
-from lce_core.extension.extending import extend
+from lce_core.extension.extending import extend, use_kernel
 from lce_core.extension.insertion import reserve_token
 from lce_core.methods import METHODS, Method
 from lce_core.models import MODELS, LanguageModel
@@ -57,13 +57,8 @@ class Parts:
     extended: ExtendedModel | None
     layers: Sequence[nn.Module]
     """The model's decoder layers."""
-
-    @property
-    def kernel(self) -> str:
-        """Name of the attention kernel, set by the method or, without one, by transformers."""
-        return (
-            self.extended.kernel if self.extended else str(self.model.config._attn_implementation)
-        )
+    kernel: str
+    """Name of the attention kernel (`lce_core.extension.kernels`)."""
 
     @property
     def lora(self) -> LoRA | None:
@@ -95,6 +90,10 @@ def build(job: TrainingJob, base: LanguageModel, device: torch.device) -> Parts:
     sharded = job.is_sharded(device)
     model = build_on_main(start, device, job.state_dtype) if sharded else start()
     extended = None if method is None else _extend(job, base, method, model, device)
+    compute = resolve_dtype(job.training.precision)
+    kernel = (
+        extended.kernel if extended else use_kernel(model, job.training.kernel, device, compute)
+    )
     # Autocast only helps fp32 weights; with bf16 weights all products are in bf16 already.
     precise = job.state_dtype == torch.float32 and not job.casts_weights
     # List the layers before they are sharded, which changes their class.
@@ -106,7 +105,7 @@ def build(job: TrainingJob, base: LanguageModel, device: torch.device) -> Parts:
         module.to(device)
     enable(model, job.kept)
     module.train()
-    return Parts(model, module, extended, layers)
+    return Parts(model, module, extended, layers, kernel)
 
 
 def _extend(

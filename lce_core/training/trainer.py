@@ -105,6 +105,9 @@ class Trainer:
         self.kernels_run: str | None = None
         """Names of the attention kernels that the first forward pass ran, joined by "+"; None
         before it."""
+        # A compiled layer also saves its weights for the backward pass, and "offload" would copy
+        # them to the host.
+        self._to_compile = self._layers if self._compiled and job.kept != "offload" else ()
         decay = self.training.ema_decay
         self.ema = ExponentialMovingAverage(self.parameters, decay) if decay else None
         self.ema_tensors = self.ema.tensors if self.ema else {}
@@ -235,21 +238,21 @@ class Trainer:
     def _forward(self, tokens: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
         """Compute the loss of a micro-batch.
 
-        The first pass records which attention kernels run. Layers are compiled after it, because a
-        compiled layer hides its operators from the recorder.
+        The first pass records which attention kernels run, and a compiled layer hides its operators
+        from the recorder. Layers are compiled before the second pass rather than after the first,
+        whose backward pass must recompute exactly the layers that ran.
         """
-        if self.kernels_run is not None:
-            watched: torch.Tensor = self.module(tokens, weights)
-            return watched
-        with KernelWatch() as watch:
-            loss: torch.Tensor = self.module(tokens, weights)
-        self.kernels_run = watch.names()
-        # A compiled layer also saves its weights for the backward pass, and "offload" would copy
-        # them to the host.
-        if self._compiled and self.job.kept != "offload":
-            for layer in self._layers:
+        loss: torch.Tensor
+        if self.kernels_run is None:
+            with KernelWatch() as watch:
+                loss = self.module(tokens, weights)
+            self.kernels_run = watch.names()
+        else:
+            for layer in self._to_compile:
                 # All rows have one length, and passes have at most two numbers of rows.
                 layer.compile(dynamic=False)
+            self._to_compile = ()
+            loss = self.module(tokens, weights)
         return loss
 
     def _clip(self) -> float:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from accelerate.state import AcceleratorState
 from safetensors.torch import load_file
 
 from lce_core.corpora import Corpus, Document, Split
@@ -18,6 +19,7 @@ from lce_core.extension.learned import LEARNED
 from lce_core.models import MODELS
 from lce_core.recipe import Training, Upsampling
 from lce_core.training.job import TrainingJob
+from lce_core.training.run import run
 
 ROW_LENGTH = 64
 ROWS_PER_STEP = 8
@@ -94,6 +96,12 @@ def job_maker(rows: Path, folder: Path) -> Any:
 
 def silent(row: dict[str, Any]) -> None:
     pass
+
+
+def run_alone(job: TrainingJob) -> dict[str, Any]:
+    """Run a job as the first of its process: Accelerate keeps the device of the first one."""
+    AcceleratorState._reset_state(reset_partial_state=True)
+    return run(job, silent)
 
 
 def log(job: TrainingJob) -> list[dict[str, Any]]:

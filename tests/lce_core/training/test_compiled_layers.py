@@ -24,7 +24,7 @@ from lce_core.training.job import TrainingJob
 from lce_core.training.recomputation import attention_layers
 from lce_core.training.trainer import Trainer
 from tests.support.extended_models import method
-from tests.support.training_jobs import BASE
+from tests.support.training_jobs import BASE, ROW_LENGTH, losses, run_alone
 
 # torch's tracer causes warnings and hides them, which fails where warnings are errors.
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]
@@ -57,7 +57,7 @@ def _fresh_compiler() -> Iterator[None]:
 def _job(make_job: Any, name: str, kept: str, **changes: Any) -> TrainingJob:
     identity = METHODS.parse({"name": name, **METHODS.load(name).examples[-1]}, "method").identity()
     given = {"method": identity, "target_context": 512, "gradient_checkpointing": kept}
-    job: TrainingJob = make_job({"precision": "bf16"}, **given, row_length=LENGTH, **changes)
+    job: TrainingJob = make_job({"precision": "bf16"}, **given, **{"row_length": LENGTH} | changes)
     return job
 
 
@@ -131,19 +131,39 @@ def test_a_sharded_layer_is_one_graph_and_computes_the_same(
 
 
 @pytest.mark.parametrize("sharded", [False, True])
-def test_training_on_a_gpu_compiles_every_layer_after_the_first_pass(
-    make_job: Any, one_process: None, monkeypatch: pytest.MonkeyPatch, *, sharded: bool
+@over_kept
+def test_training_compiles_its_layers_before_the_second_pass(
+    make_job: Any, one_process: None, monkeypatch: pytest.MonkeyPatch, kept: str, *, sharded: bool
 ) -> None:
     monkeypatch.setattr(TrainingJob, "is_sharded", lambda job, device: sharded)
+    monkeypatch.setattr(Trainer, "_compiled", True)
     compiled: list[nn.Module] = []
-    monkeypatch.setattr(nn.Module, "compile", lambda layer, **_: compiled.append(layer))
-    trainer = Trainer(make_job({"precision": "bf16"}), CPU)
-    trainer.device = torch.device("cuda")  # only _forward reads it from here on
-    tokens, weights = torch.zeros(2, LENGTH, dtype=torch.int64), torch.ones(2, LENGTH)
+
+    def compile_(layer: nn.Module, **_: object) -> None:
+        compiled.append(layer)
+        layer._compiled_call_impl = torch.compile(layer._call_impl, backend="aot_eager")
+
+    monkeypatch.setattr(nn.Module, "compile", compile_)
+    trainer = Trainer(_job(make_job, "yarn", kept, row_length=ROW_LENGTH), CPU)
+    tokens, weights = torch.zeros(2, ROW_LENGTH, dtype=torch.int64), torch.ones(2, ROW_LENGTH)
     decoder: Any = trainer.model.base_model
-    for _ in range(2):
-        trainer._forward(tokens, weights)
-        assert compiled == [*decoder.layers]
+    for expected in ([], [*decoder.layers], [*decoder.layers]):
+        # The backward pass recomputes layers, which must be those of the forward pass.
+        trainer._forward(tokens, weights).backward()
+        assert compiled == expected
+
+
+@pytest.mark.gpu
+def test_compiled_training_on_a_gpu_follows_uncompiled_training(make_job: Any) -> None:
+    changes = {"device": "cuda", "num_steps": 3, "row_length": ROW_LENGTH}
+    compiled, plain = (
+        _job(make_job, "yarn", "attention:1", **changes, compile_layers=wanted)
+        for wanted in (True, False)
+    )
+    run_alone(compiled)
+    run_alone(plain)
+    assert counters["stats"]["unique_graphs"] == 2
+    assert losses(compiled) == pytest.approx(losses(plain), rel=0.02)
 
 
 def test_layers_are_compiled_unless_switched_off() -> None:

@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from lce_core.methods import METHODS
-from lce_core.training.run import run
 from tests.support.on_devices import over_devices
 from tests.support.training_jobs import (
     ROW_LENGTH,
@@ -17,8 +16,8 @@ from tests.support.training_jobs import (
     job_maker,
     log,
     packed_rows,
+    run_alone,
     save_base,
-    silent,
 )
 
 TRAINED: list[dict[str, Any]] = [
@@ -55,13 +54,14 @@ def test_training_on_a_device_follows_fp32_on_the_cpu(
         "target_context": 512,
         "num_steps": 3,
         "micro_batch_tokens": 3 * ROW_LENGTH,
+        "compile_layers": False,
     }
     reference = make({"learning_rate": 1e-3}, **shared)
-    run(reference, silent)
+    run_alone(reference)
     half = {"learning_rate": 1e-3, "precision": "bf16"}
     for checkpointing in ("none", "full", "attention"):
         ours = make(half, **shared, device=device, gradient_checkpointing=checkpointing)
-        facts = run(ours, silent)
+        facts = run_alone(ours)
         for mine, theirs in zip(log(ours), log(reference), strict=True):
             assert mine["loss"] == pytest.approx(theirs["loss"], rel=0.02)
             # CLEX's gradient is that of an ODE, hundreds of times the others': bf16 says little.
