@@ -138,21 +138,21 @@ def sections(options: argparse.Namespace, folder: Path) -> list[Section]:
     graphs = ("token-graphs", "--methods", *_METHODS[:5:2])
     home = (options.study_home or folder / "lce-home").resolve()
     return [
-        Section("tests", tests, 130),
+        Section("tests", tests, 100),
         # After few tokens, launching kernels, which graphs avoid, takes longer than reading keys.
-        Section("token-graphs", measuring(inference, *graphs, lengths=[2048]), 45),
+        Section("token-graphs", measuring(inference, *graphs, lengths=[2048]), 35),
         Section(
             "training-32k",
             measuring(training, "steps", "--rows-per-step", 4, lengths=[32768]),
-            120,
+            110,
         ),
-        Section("training-64k", measuring(training, "steps", lengths=[65536]), 85),
-        Section("layer", measuring("gpu_layer.py", "kernels", "updates", lengths=[32768]), 25),
-        Section("compiling", measuring(training, "compiling", lengths=[32768]), 60),
+        Section("training-64k", measuring(training, "steps", lengths=[65536]), 90),
+        Section("layer", measuring("gpu_layer.py", "kernels", "updates", lengths=[32768]), 30),
+        Section("compiling", measuring(training, "compiling", lengths=[32768]), 40),
         Section(
             "inference",
             measuring(inference, "speed", "--methods", *_METHODS, lengths=[16384, 32768]),
-            64,
+            124,
         ),
         # The study mostly runs in the time that the other sections leave over.
         Section("smollm2-tuned", _python(HERE / "gpu_study.py", "--home", home, *given), 1),

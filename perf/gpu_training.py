@@ -2,8 +2,8 @@
 
 `steps` runs lce's trainer with the first of its out-of-memory fallbacks whose estimated memory fits
 this device, and after an out-of-memory error with the next one; the row states which one ran.
-`compiling` trains a model of few layers without and with compiled layers. The first step of a run
-is not counted, because it compiles the layers and selects kernels.
+`compiling` trains a model of few layers without and with compiled layers. Steps with one of the
+first two passes are not counted: the first selects kernels, the second compiles the layers.
 
     python perf/gpu_training.py steps --lengths 32768 --rows-per-step 4 --rows FILE.jsonl
 """
@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import gc
+import math
 import statistics
 import sys
 import tempfile
@@ -33,8 +34,8 @@ from lce_core.training.job import TrainingJob
 from lce_core.training.loss_log import LOG, read_entries
 from lce_core.training.trainer import Trainer
 
-STEPS = 3
-"""Maximum number of steps of a run. The first one is not counted."""
+COUNTED_STEPS = 2
+"""Maximum number of steps of a run that are counted."""
 COMPILED_LAYERS = 4
 """Layers of the model for `compiling`: enough, because all layers run the same graph."""
 
@@ -104,7 +105,7 @@ def trained(
     """Train and return figures from the trainer's log.
 
     Raises:
-      SkippedError: if the time is over after the first step.
+      SkippedError: if the time is over before a step is counted.
     """
 
     def report(entry: dict[str, Any]) -> None:
@@ -120,9 +121,9 @@ def trained(
         with contextlib.suppress(EnoughError):
             trainer.train(report)
     entries = read_entries(job.resume / LOG)
-    counted = entries[1:]
+    counted = entries[uncounted(job.rows_per_step) :]
     if not counted:
-        raise SkippedError(f"no time left after the first step ({described(job)})")
+        raise SkippedError(f"no time left after the first steps ({described(job)})")
     return {
         "layers": base.shape.num_layers,
         "states": job.state_precision,
@@ -134,6 +135,11 @@ def trained(
         "kernel": trainer.kernels_run,
         "loss": [entry["loss"] for entry in entries],
     }
+
+
+def uncounted(rows_per_step: int) -> int:
+    """Return the number of steps that contain one of the first two passes, each of one row."""
+    return math.ceil(2 / rows_per_step)
 
 
 def speed_of(entries: list[dict[str, Any]]) -> dict[str, Any]:
@@ -152,7 +158,8 @@ def training_job(
     made = {name: folder / name for name in ("rows", "out", "resume")}
     for place in made.values():
         place.mkdir()
-    random_rows(made["rows"], STEPS * chosen.rows_per_step, length, vocabulary=32000)
+    num_steps = uncounted(chosen.rows_per_step) + COUNTED_STEPS
+    random_rows(made["rows"], num_steps * chosen.rows_per_step, length, vocabulary=32000)
     return TrainingJob(
         base_model=base.identity(),
         method=METHODS.parse({"name": chosen.method}, "perf/gpu").identity(),
@@ -167,7 +174,7 @@ def training_job(
         from_scratch=True,
         base_folder=None,
         seed=0,
-        num_steps=STEPS,
+        num_steps=num_steps,
         row_length=length,
         target_context=max(length, 2 * base.geometry.trained_context),
         micro_batch_tokens=length,

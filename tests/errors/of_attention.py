@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any, ClassVar
+from unittest import mock
 
 import numpy as np
 import torch
@@ -12,9 +13,10 @@ from lce_core.attention import registered
 from lce_core.attention.schemes import GroupedNeighbour
 from lce_core.contracts.tiny_models import BASES, TARGET, stock, tokens
 from lce_core.errors import SpecError
-from lce_core.extension.extending import extend
+from lce_core.extension.extending import extend, use_kernel
 from lce_core.methods import METHODS
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
+from tests.support.architectures import gpt_oss
 from tests.support.errors.provocations import Place, provokes
 from tests.support.extended_models import method
 
@@ -67,6 +69,12 @@ provokes(SpecError, "'flash' on cpu with")(
 provokes(SpecError, "'flash3' on cpu with")(
     lambda _: extend(stock(BASES[0]), BASES[0], method("none"), target=TARGET, kernel="flash3")
 )
+
+
+@provokes(SpecError, "which has attention sinks")
+def _(_: Place) -> None:
+    with mock.patch.object(torch.cuda, "get_device_capability", return_value=(9, 0)):
+        use_kernel(gpt_oss(), "flash", torch.device("cuda"), torch.bfloat16)
 
 
 @provokes(SpecError, "GPT2LMHeadModel: got gpt2")

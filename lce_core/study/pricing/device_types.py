@@ -7,15 +7,14 @@ recomputation:
 - A100, 0.48 (150 TFLOP/s): Llama-2-7B with FlashAttention-2 at 32k reaches 0.50 with full
   recomputation and 0.65 without (calculated with matrix products at 250 TFLOP/s and attention at
   200). LongLoRA's full fine-tuning reaches 0.38 (calculated from arXiv:2309.12307).
-- H100 and H200, training, 0.38: the same calculation with full recomputation gives 0.34 with
-  FlashAttention-2 and 0.44 with cuDNN. torchtitan's compiled Llama-3-8B at 8k reaches 0.35
-  (December 2024). Prefill, 0.45: nothing is recomputed, and attention's forward pass is more
-  efficient than its backward pass.
+- H100 and H200, training, 0.45: measured 0.457 on an H200 (Llama-2-7B, rows of 32k, compiled layers
+  that keep attention; docs/gpus.md). Prefill, 0.50: measured 0.50 to 0.51 at 16k and 32k.
 - Memory bandwidth, 0.8 of the peak: assumed.
-- Seconds per layer and decoded token, 6e-4: the host launches 37 kernels per layer one after
-  another on any GPU. With this value a 7B model takes 24 ms per token on an H100, 28 ms on an A100.
+- Seconds per layer and decoded token besides reading weights and keys, 3e-4: on an H200 with CUDA
+  graphs, 1.2e-4 without an attention scheme, 2.7e-4 for HARPE, 7.4e-4 for Self-Extend (from the
+  measured 7.8, 12.4 and 27.6 ms per token).
 
-This project has measured none of these values on a GPU. There is no CPU entry because
+Nothing was measured on an A100 or an H100. There is no CPU entry because
 `lce_core.study.pricing.speed` measures the CPU.
 """
 
@@ -38,16 +37,16 @@ class DeviceType:
     prefill_share: float
     """Fraction of the peak FLOP/s reached when prompts and windows are processed."""
     memory_share: float = 0.8
-    layer_seconds: float = 6e-4
-    """Seconds that the host needs to launch the kernels of one layer in one decoding pass."""
+    layer_seconds: float = 3e-4
+    """Seconds per layer and decoding pass besides reading memory, while the host launches."""
 
 
 DEVICE_TYPES = {
     device.name: device
     for device in (
         DeviceType("a100", 312e12, 2.039e12, training_share=0.48, prefill_share=0.48),
-        DeviceType("h100", 989e12, 3.35e12, training_share=0.38, prefill_share=0.45),
-        DeviceType("h200", 989e12, 4.8e12, training_share=0.38, prefill_share=0.45),
+        DeviceType("h100", 989e12, 3.35e12, training_share=0.45, prefill_share=0.50),
+        DeviceType("h200", 989e12, 4.8e12, training_share=0.45, prefill_share=0.50),
     )
 }
 

@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import DynamicCache, StaticCache
+from transformers.masking_utils import causal_mask_function
 
 from lce_core.attention import causal
 from lce_core.attention import stock as stock_attention
@@ -143,3 +144,13 @@ def test_pieces_that_record_gradients_have_their_masks(base: LanguageModel) -> N
         other.model(tokens(40)).last_hidden_state.square().sum().backward()
     ours, theirs = (one.get_input_embeddings().weight.grad for one in (model.model, other))
     torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-3)
+
+
+def test_a_single_token_has_no_mask_even_while_a_graph_is_recorded() -> None:
+    place = {"q_length": 1, "kv_length": 30, "q_offset": 29, "attention_mask": None}
+    where = {"batch_size": 1, "device": torch.device("cuda"), "dtype": torch.float32}
+    # Without a fast kernel for fp32 on CUDA, and as transformers asks while it records.
+    mask = stock_attention._mask(
+        **place, **where, mask_function=causal_mask_function, allow_is_causal_skip=False
+    )
+    assert mask is None

@@ -20,7 +20,7 @@ from transformers import (
 )
 
 from lce_core.attention.rotary import RequestRotary
-from lce_core.attention.stock import PACKAGE, STOCK
+from lce_core.attention.stock import PACKAGE, STOCK, TORCH_FLASH
 from lce_core.contracts.tiny_models import (
     BASES,
     TARGET,
@@ -33,7 +33,7 @@ from lce_core.contracts.tiny_models import (
 )
 from lce_core.errors import SpecError, UnavailableError
 from lce_core.extension import kernels
-from lce_core.extension.extending import extend
+from lce_core.extension.extending import extend, use_kernel
 from lce_core.methods import METHODS, Method
 from lce_core.models import LanguageModel
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
@@ -333,6 +333,25 @@ def test_flash_attention_is_chosen_on_a_gpu_in_half_precision(
     extended = extend(model, BASES[0], method("pi"), target=TARGET, kernel=kernel)
     assert extended.kernel == expected
     assert chosen == [STOCK if expected == "sdpa" else PACKAGE]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "package", "expected", "function"),
+    [
+        ("flash", False, "torch_flash", TORCH_FLASH),
+        ("flash", True, "flash_attention_2", PACKAGE),
+        ("auto", False, "sdpa", "sdpa"),
+    ],
+)
+def test_a_model_without_a_method_uses_the_kernel_of_the_study(
+    monkeypatch: pytest.MonkeyPatch, kernel: Any, package: bool, expected: str, function: str
+) -> None:
+    model, other = stock(BASES[0]), stock(BASES[0])
+    monkeypatch.setattr(kernels, "is_flash_attn_2_available", lambda: package)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    assert use_kernel(model, kernel, torch.device("cuda"), torch.bfloat16) == expected
+    assert model.config._attn_implementation == function
+    assert other.config._attn_implementation == "sdpa"
 
 
 class OtherGeometry(LanguageModel):

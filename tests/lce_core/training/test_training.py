@@ -212,6 +212,11 @@ def test_an_absent_gpu_is_refused(make_job: Any) -> None:
 
 
 @pytest.mark.slow
+def test_a_base_model_is_trained_with_the_kernel_of_its_study_or_not_at_all(make_job: Any) -> None:
+    with pytest.raises(SpecError, match="kernel: got 'flash' on cpu"):
+        run(make_job({"kernel": "flash"}), silent)
+
+
 def test_errors_of_launched_processes_keep_their_class(make_job: Any) -> None:
     job = make_job({"learning_rate": 1e30, "warmup_steps": 0}, processes=2)
     with pytest.raises(NonFiniteError, match="resume point"):
