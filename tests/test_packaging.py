@@ -44,8 +44,7 @@ def test_the_wheel_holds_every_file_of_the_packages(wheel: zipfile.ZipFile) -> N
         if path.is_file() and not IGNORED & set(path.parts)
     }
     packed = {name for name in wheel.namelist() if not name.startswith("lce-")}
-    assert packed == {*ours, "flows/prefect.yaml"}
-    assert wheel.read("flows/prefect.yaml") == (ROOT / "prefect.yaml").read_bytes()
+    assert packed == ours
 
 
 def test_the_wheel_registers_the_command_and_the_prefect_plug_in(wheel: zipfile.ZipFile) -> None:

@@ -23,14 +23,13 @@ from prefect.flows import Flow
 from prefect.utilities.processutils import command_to_string, setup_signal_handlers_worker
 from prefect.workers import process
 
+from flows.servers.deployments import ENTRYPOINT
 from lce_core.errors import ServiceError
 
 ROOT = Path(__file__).resolve().parents[2]
-ENTRYPOINT = "flows/study.py:controlled_study"
-"""The entry point of every deployment in prefect.yaml."""
 _MODULE = "flows.study.controlled_study"
 _STEP = "prefect.deployments.steps.set_working_directory"
-"""The only pull step of a deployment whose flow is in the folder of prefect.yaml."""
+"""The only pull step of a deployment whose flow is in the folder where it was deployed."""
 
 
 class StudyJob(process.ProcessJobConfiguration):

@@ -30,6 +30,7 @@ from flows.servers.daemons import (
     stop_leftovers,
     wait_until,
 )
+from flows.servers.deployments import POOL, prefect_yaml
 from flows.servers.doctor import Check, doctor
 from flows.servers.guarded_prefect import client_auth, command, settings
 from flows.servers.ports import LOOPBACK, require_free
@@ -44,8 +45,6 @@ from tasks.own_code import python_path
 
 __all__ = ["Check", "Service", "doctor", "down", "study_pages", "up"]
 
-POOL = "lce"
-"""Work pool of the deployments in prefect.yaml. The worker of `lce up` executes its flow runs."""
 POOL_TEMPLATE = {
     "job_configuration": {"stream_output": False, "env": {"PREFECT_PLUGINS_ENABLED": "false"}},
     "variables": {"type": "object", "properties": {}, "additionalProperties": False},
@@ -70,7 +69,7 @@ _ROOT = Path(__file__).parents[2]
 
 
 def up(home: Path, ports: Mapping[str, int]) -> list[Service]:
-    """Start the services that are not running, deploy prefect.yaml, and wait until all are ready.
+    """Start the services that are not running, deploy all studies, and wait until all are ready.
 
     Args:
       home: the store's folder.
@@ -221,15 +220,14 @@ def _wait_for_worker(home: Path, server: Service, worker: Service) -> None:
 
 
 def _deploy(home: Path, server: Service) -> None:
-    """Create or update the work pool and the deployments of prefect.yaml.
+    """Create or update the work pool and the deployments of all shipped studies.
 
     Do nothing if this was already done since `server` started and nothing has changed since then.
     """
-    file = _deployments()
-    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    text = prefect_yaml()
     wanted = {
-        "file": str(file),
-        "sha256": digest,
+        "code": str(_ROOT),
+        "sha256": hashlib.sha256(text.encode()).hexdigest(),
         "server": server.started,
         "pool": POOL_TEMPLATE,
     }
@@ -243,14 +241,10 @@ def _deploy(home: Path, server: Service) -> None:
         write_json(template, POOL_TEMPLATE)
         action = ("create", POOL, "--type", "process") if pool is None else ("update", POOL)
         _prefect(home, server, "work-pool", *action, "--base-job-template", str(template))
+    file = home / "services" / "prefect.yaml"
+    file.write_text(text, encoding="utf-8")
     _prefect(home, server, "--no-prompt", "deploy", "--all", "--prefect-file", str(file))
     write_json(note, wanted)
-
-
-def _deployments() -> Path:
-    """Return prefect.yaml of the checkout, or its copy in an installed wheel."""
-    file = _ROOT / "prefect.yaml"
-    return file if file.is_file() else _ROOT / "flows" / "prefect.yaml"
 
 
 def _prefect(home: Path, server: Service, *arguments: str) -> None:

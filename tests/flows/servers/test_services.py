@@ -7,6 +7,7 @@ gone is looked for by the mark its processes carry, not by what we were told.
 from __future__ import annotations
 
 import contextlib
+import inspect
 import json
 import os
 import signal
@@ -25,6 +26,7 @@ from flows.servers.doctor import leftovers
 from flows.servers.ports import holder, require_free
 from flows.servers.temporary_server import TemporaryServer, client_settings, temporary_server
 from flows.settings import shipped_studies
+from flows.study import controlled_study
 from lce_core.access import server_secret
 from lce_core.errors import ServiceError, SpecError
 from tests.support.ports import unused_port
@@ -313,8 +315,12 @@ def test_up_brings_server_worker_deployments_and_mlflow_and_down_leaves_nothing(
     assert len(marked(home)) <= 6
     deployments = ask(f"{server.url}/deployments/filter", {}, secret=secret)
     names = {deployment["name"]: deployment for deployment in deployments}
-    assert len(names) == len(shipped_studies())
+    assert set(names) == {"controlled-study", *shipped_studies()}
     assert names["controlled-study"]["parameters"] == {"study": "toy"}
+    schema = names["smoke"]["parameter_openapi_schema"]["properties"]
+    assert set(schema) == set(inspect.signature(controlled_study.fn).parameters)
+    assert schema["study"]["description"].startswith("name of a shipped study")
+    assert "installation" in names["smoke"]["description"]
     again = services.up(home, ports)
     assert [service.pid for service in again] == [server.pid, mlflow.pid, worker.pid]
     assert all(service.already for service in again)

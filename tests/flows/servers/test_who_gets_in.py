@@ -23,11 +23,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-import yaml
 
 from flows.servers import services
 from flows.servers.daemons import Service, answers, ask
-from flows.servers.guarded_worker import ENTRYPOINT
 from flows.servers.temporary_server import client_settings
 from lce_core.access import authorization, login_link, new_secret, server_secret
 from lce_core.errors import ServiceError
@@ -347,8 +345,3 @@ def test_the_worker_runs_our_flow_only_and_no_command(
         assert refused.startswith("CRASHED")
         assert "the only flow that this worker runs" in refused
     assert not mark.exists()
-
-
-def test_every_deployment_of_prefect_yaml_is_one_that_the_worker_runs() -> None:
-    listed = yaml.safe_load((ROOT / "prefect.yaml").read_text(encoding="utf-8"))["deployments"]
-    assert {entry["entrypoint"] for entry in listed} == {ENTRYPOINT}
