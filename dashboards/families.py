@@ -17,7 +17,7 @@ TITLES = {
     "approximate": "Approximate attention",
 }
 OTHERS = "Other methods"
-NO_EXTENSION = "No extension"
+NO_EXTENSION = "Base model"
 """Title of the controls: the base model without an extension method, frozen and fine-tuned."""
 
 

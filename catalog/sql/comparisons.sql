@@ -157,7 +157,7 @@ COMMENT ON COLUMN paired_difference.p_holm IS
 COMMENT ON COLUMN paired_difference.verdict IS
     'better or worse (p_holm up to 0.05), the same (equal on every document), no difference found (not significant) or too few (too few documents or prompts for any significant difference).';
 COMMENT ON COLUMN paired_difference.smallest_detectable IS
-    'Smallest true difference that the test detects with 80 % power at Holm''s first and strictest step; NULL if none is detectable or all differences are 0.';
+    'Smallest true difference that the test detects with 80 % power at the level of this comparison in Holm''s procedure (column level over num_comparisons or, if it is undecided, over the number of undecided comparisons); NULL if none is detectable or all differences are 0.';
 COMMENT ON COLUMN paired_difference.num_needed IS
     'For an undecided comparison: the number of training seeds (if generalises_to is training seeds) or else of independent documents or prompts with which the test detects a true difference of this size with 80 % power. NULL for other comparisons, above 10,000, or if the spread is unknown.';
 COMMENT ON COLUMN paired_difference.family IS

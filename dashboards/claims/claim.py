@@ -63,6 +63,8 @@ class Claim:
     """Number of independent prompts or documents."""
     num_seeds: int | None = None
     smallest_detectable: float | None = None
+    """Smallest difference that the test detects with 80 % power; for topic `best`, the largest of
+    those of the comparisons with methods that are not significantly different."""
     num_needed: int | None = None
     """Number of training seeds or else of independent samples that would decide an undecided
     comparison with 80 % power, if the true difference equals the measured one."""

@@ -17,7 +17,6 @@ from dashboards.claims.found import claims
 from dashboards.claims.views import Views, first, other, read_views
 from dashboards.contents import Row
 from dashboards.registered import stage
-from lce_core.study.variants import variant_in_words
 
 if TYPE_CHECKING:
     import duckdb
@@ -120,7 +119,7 @@ def _finding(row: Row, by_pair: dict[tuple[object, ...], Claim], views: Views) -
     where = wording.at(row["eval_length"], views.trained(row["base_model"]))
     if row["expected"] == "predicts":
         return f"{where}, perplexity and {row['benchmark']}"
-    names = " and ".join(variant_in_words(*method) for method in pair)
+    names = " and ".join(map(wording.named, pair))
     return f"{where}, {names} on {row['benchmark']}"
 
 

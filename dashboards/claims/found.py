@@ -13,7 +13,6 @@ from dashboards.claims.pairs import pairs
 from dashboards.claims.views import PERPLEXITY, Views, read_views, with_more_tasks
 from lce_core import formats
 from lce_core.kinds import Kind
-from lce_core.study.variants import variant_in_words
 
 if TYPE_CHECKING:
     import duckdb
@@ -125,7 +124,7 @@ def _lengths(views: Views) -> Iterator[Claim]:
         what = wording.measured(
             {**row, "metric": metric, "tasks": row["task"]}, row["benchmark"] in several
         )
-        name = variant_in_words(row["method"], row["frozen"])
+        name = wording.named((row["method"], row["frozen"]))
         bar = "at least" if row["higher_is_better"] else "at most"
         threshold = f"{formats.rounded(row['threshold'])}{wording.unit(row)}"
         held = (

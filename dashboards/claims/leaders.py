@@ -10,7 +10,7 @@ from dashboards.claims.claim import Claim, Verdict
 from dashboards.claims.views import Views, first, other, other_labels
 from dashboards.contents import Row
 from lce_core import formats
-from lce_core.study.variants import variant_in_words, variant_label
+from lce_core.study.variants import variant_label
 
 
 def leaders(views: Views) -> Iterator[Claim]:
@@ -113,10 +113,11 @@ def _against_others(
             yield f"better than {wording.listed(other_labels(worse))}"
     if alike := by_verdict.get("no difference found"):
         whom = wording.listed(other_labels(alike))
-        note = "" if limit is None else f" ({wording.detectable(limit, alike[0])})"
+        largest = "largest " * (len(alike) > 1)
+        note = "" if limit is None else f" ({largest}{wording.detectable(limit, alike[0])})"
         yield f"no significant difference from {whom}{note}"
     if unknown := by_verdict.get("too few"):
-        name = variant_in_words(*first(unknown[0]))
+        name = wording.named(first(unknown[0]))
         others = f"{len(unknown)} other{'s'[: len(unknown) > 1]}"
         whom = "any other method" if len(unknown) == number else others
         few = max(row["num_clusters"] for row in unknown)
@@ -131,7 +132,7 @@ def _best_of(own: Sequence[Row], extreme: str, score: str) -> str:
       extreme: "highest" or "lowest".
       score: such as "perplexity (4.06)".
     """
-    leader, number = variant_in_words(*first(own[0])), len(own) + 1
+    leader, number = wording.named(first(own[0])), len(own) + 1
     same = [row for row in own if row["verdict"] == "the same"]  # on every sample
     if len(same) == len(own) > 1:
         return f"all {number} methods have the same {score} on every sample"

@@ -9,7 +9,6 @@ from dashboards.claims.claim import Claim
 from dashboards.claims.views import BASE, Views, first, other, with_more_tasks
 from dashboards.contents import Row
 from lce_core import formats
-from lce_core.study.variants import variant_in_words
 
 _UNDECIDED = ("the same", "no difference found", "too few")
 
@@ -66,7 +65,7 @@ def _pair(row: Row, trained: int | None, several: bool) -> Claim:
 
 def _said(row: Row, several: bool) -> str:
     """Return the result of a comparison as a clause, worded by the row's verdict."""
-    ours, theirs = (variant_in_words(*one) for one in (first(row), other(row)))
+    ours, theirs = map(wording.named, (first(row), other(row)))
     what, gap, samples = wording.measured(row, several), wording.gap(row), row["num_clusters"]
     limit = row["smallest_detectable"]
     detectable = "" if limit is None else f"; {wording.detectable(limit, row)}"

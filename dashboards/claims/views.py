@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dashboards.claims import wording
 from dashboards.contents import Row, rows_of
-from lce_core.study.variants import CONTROL, variant_in_words
+from lce_core.study.variants import CONTROL
 
 if TYPE_CHECKING:
     import duckdb
@@ -71,7 +72,7 @@ def other(row: Row) -> Method:
 
 def other_labels(rows: Sequence[Row]) -> list[str]:
     """Return the labels of the methods that the first one is compared with."""
-    return [variant_in_words(*other(row)) for row in rows]
+    return [wording.named(other(row)) for row in rows]
 
 
 def with_more_tasks(rows: Sequence[Row], column: str) -> set[str]:

@@ -7,27 +7,39 @@ from typing import Any
 
 from lce_core import formats
 from lce_core.statistics.power import MOST_NEEDED
+from lce_core.study.variants import variant_in_words
 
 MOST_NAMED = 4
 """A sentence names this many methods of a longer list and counts the others."""
 
+SETS = (
+    "p_Holm and intervals are corrected for the number of comparisons in one of three sets: those"
+    " that the study file expects, those with the base model within its trained context, and all"
+    " others (exploratory). Equal differences have different intervals in different sets."
+)
+"""Explanation of intervals and p-values that belong to different sets of comparisons."""
+SET_NAMES = {"primary": "expected"}
+"""Names of sets of comparisons that differ from the catalog's column `family`."""
 EXPLAINED = (
     "Both methods of a comparison were evaluated on the same prompts. Brackets contain"
     " simultaneous 95 % intervals; a negative number means the opposite direction. Better means"
     " significantly better: p_Holm, the p-value corrected for multiple comparisons, is at most"
-    " 0.05. Comparisons that the study file predicts (expects) are corrected for their own number,"
-    " and so are those with the base model within its trained context; all others are exploratory"
-    " and corrected for theirs. Independent samples are prompts or"
+    f" 0.05. {SETS} Independent samples are prompts or"
     " windows of text; all from one document count as one sample. A result on these checkpoints"
     " may differ with other training seeds; all other results of tuned methods generalise to other"
     " seeds. The smallest detectable difference is the one that the test finds in four of five"
-    " studies; smaller ones may exist. The number of seeds or samples that would show a difference"
+    " studies; smaller ones may exist. Each comparison has its own, which is larger if the"
+    " difference of the two scores varies more between seeds or prompts. The number of seeds or"
+    " samples that would show a difference"
     " assumes that the true difference equals the measured one."
 )
 """Explanation of the sentences about pairs and best methods."""
 CORRELATION = (
     "Kendall's tau is positive if methods with a lower perplexity have better scores on the"
-    " benchmark."
+    " benchmark. Its interval is for this correlation alone, but p_Holm is corrected for all rank"
+    " correlations of the study and decides. Methods with equal perplexities and equal scores count"
+    " once. Methods that approximate attention can have a low perplexity without reading the whole"
+    " context, so a second correlation leaves them out."
 )
 """Explanation of the sentences about perplexity and other benchmarks."""
 EFFECTIVE_CONTEXT = (
@@ -45,6 +57,15 @@ OUTCOMES = (
     " prompts."
 )
 """Explanation of the outcomes of expectations."""
+
+
+def named(variant: tuple[str, bool]) -> str:
+    """Return the name of a variant in a sentence: "the untuned base model", for example.
+
+    `variant_in_words` returns "the base model", which registered expectations contain.
+    """
+    name = variant_in_words(*variant)
+    return "the untuned base model" if name == "the base model" else name
 
 
 def at(eval_length: int, trained: int | None) -> str:

@@ -98,7 +98,9 @@ const page = (() => {
       });
       const body = two.querySelector("tbody");
       body.replaceChildren();
-      for (const texts of rows.length ? rows : [["no scores of both methods on the same prompts"]]) {
+      const reason =
+        one === other ? "Both are the same method." : "no scores of both methods on the same prompts";
+      for (const texts of rows.length ? rows : [[reason]]) {
         const row = body.insertRow();
         for (const text of texts) {
           const cell = row.appendChild(document.createElement(row.cells.length ? "td" : "th"));

@@ -31,8 +31,9 @@ def section(contents: Contents) -> str:
     if not tables:
         return ""
     return (
-        "<p>Wrong and right answers in turn, each of another method where possible. The last column"
-        f" is the command that prints the prompt.</p>{''.join(tables)}"
+        "<p>At most five answers per benchmark: wrong ones and right ones alternate, from different"
+        " methods if possible. The last column is the command that prints the prompt.</p>"
+        f"{''.join(tables)}"
     )
 
 

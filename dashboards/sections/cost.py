@@ -24,9 +24,10 @@ def section(contents: Contents) -> str:
         return ""
     table = Table(
         (
-            "method", "cells", "training tokens", "training FLOPs", "training (s)",
-            "peak memory of training (GB)", "evaluation (s)", "evaluated tokens",
-            "evaluation FLOPs",
+            "method", "cells (all seeds)", "training tokens (all seeds)",
+            "training FLOPs (all seeds)", "training s (all seeds)", "peak memory of training (GB)",
+            "evaluation s (all seeds)", "evaluated tokens (all seeds)",
+            "evaluation FLOPs (all seeds)",
         ),
         [
             (
@@ -49,9 +50,10 @@ def section(contents: Contents) -> str:
     if any(row["train_tokens"] for row in known.values()):
         matched = _MATCHED[contents.studies[0]["match"]]
     return (
-        "<p>Seconds are summed over seeds. The machines, listed under Origin, may have done other"
-        " work at the same time. FLOPs are estimates of the cost model. Training tokens and FLOPs:"
-        " one seed, all runs of the method. Training seconds and peak memory: the last run of the"
-        " method. Peak memory: of tensors on one GPU; on a CPU, of the whole process."
+        "<p>Sums over all seeds. Identical computations can differ in seconds, because the machines"
+        " (listed under Origin) may have done other work at the same time. FLOPs are estimates of"
+        " the cost model. Training tokens and FLOPs: all training runs of the method. Training"
+        " seconds and peak memory: its last training run. Peak memory: of tensors on one GPU; on a"
+        " CPU, of the whole process."
         f"{matched}</p>{table_with_csv('cost', table)}"
     )

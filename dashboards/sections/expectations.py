@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 
 from dashboards.claims import Expectation, counted
-from dashboards.claims.wording import OUTCOMES
+from dashboards.claims.wording import CORRELATION, OUTCOMES
 from dashboards.contents import Contents
 from dashboards.families import Variant
 from dashboards.figure import names_as_code
@@ -22,8 +22,10 @@ def section(contents: Contents, expected: Sequence[Expectation]) -> str:
     """
     variants = [Variant.of(row) for row in contents.overview]
     entries = "".join(_entry(one, variants) for one in expected)
+    predicts = any(row["expected"] == "predicts" for row in contents.expectations)
+    notes = f"{OUTCOMES} {CORRELATION}" if predicts else OUTCOMES
     listed = (
-        f"<p>Comparisons: {counted(expected)}. {escape(OUTCOMES)}</p>"
+        f"<p>Comparisons: {counted(expected)}. {escape(notes)}</p>"
         f'<dl class="answers">{entries}</dl>'
     )
     return (listed if expected else "") + named.section(contents)

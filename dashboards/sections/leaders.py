@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple
 from html import escape
 
 from dashboards.claims import Claim, firsts, headline
-from dashboards.claims.wording import EXPLAINED
+from dashboards.claims.wording import CORRELATION, EXPLAINED, SET_NAMES
 from dashboards.contents import Contents
 from dashboards.families import Variant, duplicates
 from dashboards.figure import code, heads, scrollable
 from lce_core import formats
-from lce_core.study.variants import variant_in_words
 
 TITLE = "Best at each length"
 _HEADS = (
     "tokens", "benchmark", "best score", "methods with this score", "not significantly different",
-    "next method", "the best leads it by", "smallest detectable difference", "independent samples",
+    "smallest detectable difference", "best significantly worse method", "lead over it",
+    "independent samples",
 )  # fmt: skip
 MOST_NAMED = 3
 """Number of names that a cell always shows. Further ones are in a collapsed list."""
 _LEAD = (
-    "The next method is the best one that is significantly worse than the best. Its gap has a"
-    " simultaneous 95 % interval. The methods between the two may differ from the best by less than"
-    " the smallest detectable difference."
+    "Methods that are not significantly different may still be worse by less than the smallest"
+    " detectable difference. Each comparison has its own; the table shows the largest. It can"
+    " exceed a significant lead over another method, whose scores vary less. Expected, exploratory:"
+    " the set of comparisons that p_Holm and interval are corrected for. Equal differences have"
+    " different intervals in different sets."
 )
 
 
@@ -49,8 +50,10 @@ def section(contents: Contents, found: Sequence[Claim]) -> str:
         for one in headline([one for one in found if one.base_model == base])
         if one.topic == "order"
     )
+    if orders:
+        orders += f"<p>{escape(CORRELATION)}</p>"
     return (
-        f"<p>{_LEAD}</p>{scrollable(heads(*_HEADS), body, 'leaders')}{orders}"
+        f"<p>{escape(_LEAD)}</p>{scrollable(heads(*_HEADS), body, 'leaders')}{orders}"
         f"<details><summary>How methods are compared</summary><p>{escape(EXPLAINED)} All pairs:"
         f" {code('lce claims')}.</p></details>"
     )
@@ -74,8 +77,8 @@ def _row(one: Claim, contents: Contents, same: Mapping[Variant, Variant]) -> str
         f"<td>{_benchmark(one, contents)}</td>"
         f'<td class="number" data-value="{value!r}">{formats.score(value)}</td>'
         f"<td>{names(best, same, 0)}</td>"
-        f"<td>{names([known[name] for name in one.alike], same)}</td>{_next(one)}"
-        f"<td>{_detectable(one)}</td>"
+        f"<td>{names([known[name] for name in one.alike], same)}</td><td>{_detectable(one)}</td>"
+        f"{_next(one)}"
         f'<td class="number">{one.num_samples or 0:,}</td>'
     )
 
@@ -93,17 +96,13 @@ def names(
     """
     groups: dict[Variant, list[str]] = {}
     for variant in variants:
-        groups.setdefault(same.get(variant, variant), []).append(_name(variant))
+        groups.setdefault(same.get(variant, variant), []).append(code(variant.label))
     shown = [" = ".join(group) for group in groups.values()]
     if len(shown) <= MOST_NAMED:
         return ", ".join(shown)
     first, rest = ", ".join(shown[:shown_of_more]), ", ".join(shown[shown_of_more:])
     more = f"and {len(shown) - shown_of_more} more" if first else f"{len(shown)} methods"
     return f'{first} <details class="rest"><summary>{more}</summary> {rest}</details>'.lstrip()
-
-
-def _name(variant: Variant) -> str:
-    return variant_in_words(*astuple(variant)) if variant.is_control else code(variant.label)
 
 
 def _next(one: Claim) -> str:
@@ -114,8 +113,9 @@ def _next(one: Claim) -> str:
     gap = abs(one.difference)
     shown = formats.estimate(gap, low, high) if one.low is not None else formats.rounded(gap)
     return (
-        f"<td>{_name(Variant(one.other_method, bool(one.other_frozen)))}</td>"
-        f'<td class="lead" data-value="{gap!r}">{shown}<br>{formats.p_value(one.p_holm)}</td>'
+        f"<td>{code(Variant(one.other_method, bool(one.other_frozen)).label)}</td>"
+        f'<td class="lead" data-value="{gap!r}">{shown}<br>{formats.p_value(one.p_holm)},'
+        f" {SET_NAMES.get(one.family or '', one.family)}</td>"
     )
 
 

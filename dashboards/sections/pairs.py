@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from dashboards.contents import Contents, Row
+from dashboards.claims.wording import SETS
+from dashboards.contents import Contents, Row, select
 from dashboards.families import Variant, ordered
 from dashboards.figure import heads, scrollable
 from lce_core import formats
@@ -36,11 +37,11 @@ def section(contents: Contents) -> str:
     content = json.dumps(_packed(rows, methods, order), separators=(",", ":")).replace(
         "<", "\\u003c"
     )
-    first, second = ([one for one in methods if not one.is_control] + methods)[:2]
+    first, second = _default(contents, methods)
     return (
         "<p>Means over seeds and tasks, on the same prompts. Brackets contain simultaneous 95 %"
-        " intervals, and p_Holm is corrected for all comparisons of the same family. Better means"
-        " that p_Holm is at most 0.05. Lower is better for perplexity and losses.</p>"
+        f" intervals. {SETS} Better means that p_Holm is at most 0.05. Lower is better for"
+        " perplexity and losses.</p>"
         "<noscript><p>This table needs JavaScript. <code>lce claims STUDY --method NAME</code>"
         " prints the same comparisons.</p></noscript>"
         f'<div class="two" data-figure="{escape(TITLE)}" hidden>'
@@ -49,6 +50,14 @@ def section(contents: Contents) -> str:
         '<div class="tools" hidden><button type="button" data-save="csv">CSV</button></div>'
         f'<script type="application/json">{content}</script></div>'
     )
+
+
+def _default(contents: Contents, methods: Sequence[Variant]) -> Sequence[Variant]:
+    """Return the first pair that an expectation names, or else the two best by perplexity."""
+    expected = ((Variant.of(row), other(row)) for row in contents.expectations)
+    best = map(Variant.of, select(contents.standing, measure="perplexity"))
+    ranked = [one for one in dict.fromkeys([*best, *methods]) if one in methods]
+    return next((pair for pair in expected if set(pair) <= set(methods)), ranked[:2])
 
 
 def _select(name: str, methods: Sequence[Variant], chosen: Variant) -> str:

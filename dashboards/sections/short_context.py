@@ -14,8 +14,8 @@ from lce_core import formats
 TITLE = "Within the trained context"
 _VERDICTS = {"confirmed": "not worse", "contradicted": "worse", "undecided": "undecided"}
 _NEEDED = (
-    " n: number of training seeds (tuned methods) or else of documents or prompts that would decide"
-    " with 80 % power if the true difference equals the measured one."
+    " n: with so many training seeds or independent samples, 4 of 5 studies would decide the"
+    " comparison, if the true difference equals the measured one."
 )
 
 
@@ -40,8 +40,8 @@ def caption(rows: Sequence[Row]) -> str:
     late = sum(row["family"] != "short context" for row in rows)
     note = f" {late} were added after a result, so they are exploratory." if late else ""
     return (
-        "Each method minus the base model, at the longest evaluated length within its trained"
-        " context. Not worse: the simultaneous 95 % interval excludes a disadvantage of"
+        "Each method minus the untuned base model, at the longest evaluated length within its"
+        " trained context. Not worse: the simultaneous 95 % interval excludes a disadvantage of"
         f" {margins}. Worse: the whole interval exceeds this disadvantage. {counts}.{note}"
         f"{_NEEDED if number['undecided'] else ''}"
     )
@@ -73,7 +73,8 @@ def _column(row: Row) -> str:
 def _cell(row: Row) -> str:
     verdict = _VERDICTS[row["outcome"]]
     if row["num_needed"] is not None:
-        verdict += f" (n = {formats.two_digits(row['num_needed'])})"
+        unit = "seeds" if row["generalises_to"] == "training seeds" else "samples"
+        verdict += f" (n = {formats.two_digits(row['num_needed'])} {unit})"
     if not row["is_ratio"]:
         return f"{formats.difference(row['difference'], row['ci_low'], row['ci_high'])}, {verdict}"
     number = f"{100 * row['difference']:+.1f}"

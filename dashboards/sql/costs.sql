@@ -4,8 +4,8 @@ WITH evaluated AS (
         sum(seconds) AS evaluation_seconds,
         sum(tokens)::BIGINT AS tokens,
         sum(flops) AS flops,
-        any_value(train_tokens) AS train_tokens,
-        any_value(train_flops) AS train_flops
+        any_value(train_tokens) AS tokens_of_run,
+        any_value(train_flops) AS flops_of_run
     FROM (
         -- Seeds with the same cell id share one result; count its cost once.
         SELECT DISTINCT ON (base_model, method, frozen, cell) *
@@ -15,6 +15,7 @@ WITH evaluated AS (
 ),
 trained AS (
     SELECT base_model, method, frozen,
+        count(*) AS num_trained,
         sum(seconds) AS training_seconds,
         max(peak_memory_gb) AS peak_memory_gb
     FROM (
@@ -29,7 +30,10 @@ trained AS (
     ) USING (checkpoint)
     GROUP BY base_model, method, frozen
 )
-SELECT e.*, t.training_seconds, t.peak_memory_gb
+SELECT e.* EXCLUDE (tokens_of_run, flops_of_run),
+    e.tokens_of_run * coalesce(t.num_trained, 1) AS train_tokens,
+    e.flops_of_run * coalesce(t.num_trained, 1) AS train_flops,
+    t.training_seconds, t.peak_memory_gb
 FROM evaluated e
 LEFT JOIN trained t USING (base_model, method, frozen)
 ORDER BY base_model, method, frozen

@@ -143,7 +143,7 @@ def test_without_a_significant_difference_the_detectable_one_is_stated(found) ->
     gap, low, high = (f"{x:.2f}" for x in (claim.difference, claim.low, claim.high))
     assert claim.text == (
         "at 512 tokens (4 times the trained context), no significant difference between lm_infinite"
-        " and the base model: the accuracy on passkey of lm_infinite is higher by"
+        " and the untuned base model: the accuracy on passkey of lm_infinite is higher by"
         f" {gap} [{low} to {high}], mean over 2 training seeds and 120 independent"
         f" samples; p_Holm = {claim.p_holm:.2f}; smallest detectable difference:"
         f" {claim.smallest_detectable:.3f}; about {claim.num_needed} training seeds would show this"
@@ -163,8 +163,8 @@ def test_too_few_samples_are_stated_whatever_the_difference(tmp_path: Path) -> N
     claim = one(claimed(few), "yarn tuned", "none", "perplexity")
     assert re.fullmatch(
         r"at 512 tokens \(4 times the trained context\), 3 independent samples are too few to"
-        r" compare yarn tuned with the base model; on average over these, the perplexity of yarn"
-        r" tuned is lower by \d\.\d\d; about \d+ independent samples would show this difference"
+        r" compare yarn tuned with the untuned base model; on average over these, the perplexity of"
+        r" yarn tuned is lower by \d\.\d\d; about \d+ independent samples would show this difference"
         r" \(80 % power\)",
         claim.text,
     )
@@ -191,7 +191,7 @@ def test_prompts_of_one_training_run_show_a_difference_of_these_checkpoints_only
         claimed(written(tmp_path / "one.duckdb", single)), "yarn tuned", "none", "passkey"
     )
     assert of_prompts.verdict == "better"
-    assert " better than the base model on these checkpoints: " in of_prompts.text
+    assert " better than the untuned base model on these checkpoints: " in of_prompts.text
     assert " mean over 60 independent samples" in of_prompts.text
 
 
@@ -214,7 +214,7 @@ def test_the_best_method_is_compared_with_all_others(catalog, found) -> None:
     assert best.text == (
         "at 512 tokens (4 times the trained context), pi tuned has the lowest perplexity"
         f" ({best.value:.2f}) of 6 methods, the same as yarn tuned on every sample: better than"
-        " dynamic_yarn, lm_infinite, the base model and yarn"
+        " dynamic_yarn, lm_infinite, the untuned base model and yarn"
     )
     losses = {c.value for c in found if (c.topic, c.benchmark) == ("pair", "perplexity")}
     assert best.value <= min(losses)
@@ -223,8 +223,8 @@ def test_the_best_method_is_compared_with_all_others(catalog, found) -> None:
         if c.topic == "length" and c.mentions("none") and c.benchmark == "passkey"
     )  # fmt: skip
     assert re.fullmatch(
-        r"the base model has an effective context of 128 tokens \[128 to 128\]: its accuracy on"
-        r" passkey is at least 0\.8\d up to this length; evaluated up to 512 tokens",
+        r"the untuned base model has an effective context of 128 tokens \[128 to 128\]: its accuracy"
+        r" on passkey is at least 0\.8\d up to this length; evaluated up to 512 tokens",
         base.text,
     )
 
@@ -254,7 +254,7 @@ def test_a_method_better_than_all_others_states_the_closest_and_the_margin(tmp_p
         c for c in claimed(written(tmp_path / "two.duckdb", two))
         if (c.topic, c.benchmark, c.eval_length) == ("best", "perplexity", 512)
     )  # fmt: skip
-    assert re.search(r": better than the base model; lower by [12]\.", best.text)
+    assert re.search(r": better than the untuned base model; lower by [12]\.", best.text)
 
 
 def test_no_method_is_called_best_if_all_answer_alike(tmp_path: Path) -> None:
@@ -283,7 +283,7 @@ def test_of_many_equal_methods_one_is_named_and_all_are_counted(
     (best,) = (c for c in found if c.topic == "best")
     assert re.fullmatch(
         r"at 512 tokens \(4 times the trained context\), 6 of 7 methods have the"
-        r" highest accuracy on passkey \(1\.00\): better than the base model",
+        r" highest accuracy on passkey \(1\.00\): better than the untuned base model",
         best.text,
     )
 
@@ -297,8 +297,8 @@ def test_a_method_with_an_equal_mean_is_named(tmp_path: Path) -> None:
     found = claimed(written(tmp_path / "catalog.duckdb", turned))
     (best,) = (c for c in found if c.topic == "best" and c.eval_length == 512)
     assert re.search(
-        r" (yarn|the base model) has the highest accuracy on passkey \(0\.33\) of 2 methods, the"
-        r" same as (yarn|the base model) on average: ",
+        r" (yarn|the untuned base model) has the highest accuracy on passkey \(0\.33\) of 2 methods,"
+        r" the same as (yarn|the untuned base model) on average: ",
         best.text,
     )
 

@@ -102,20 +102,21 @@ def test_a_row_names_the_best_group_the_next_method_and_its_gap(catalog: Path) -
         return dict(zip(columns, row, strict=True))
 
     rows = {(row[1], int(row[0].split()[0])): row[2:] for row in shown(catalog)}
-    score, best, alike, after, gap, _, samples = rows["passkey", 256]
+    score, best, alike, detectable, after, gap, samples = rows["passkey", 256]
     assert (score, best, alike) == ("1.000", "ntk_32k = ntk_64k, yarn", "pi")
     assert compared("passkey", 256, "pi")["verdict"] == "no difference found"
-    assert (after, samples) == ("the base model", "40")
+    assert detectable == formats.rounded(compared("passkey", 256, "pi")["smallest_detectable"])
+    assert (after, samples) == ("none", "40")
     base = compared("passkey", 256, "none")
     assert base["verdict"] == "better"
     interval = formats.estimate(base["difference"], base["ci_low"], base["ci_high"])
-    assert gap == f"{interval} {formats.p_value(base['p_holm'])}"
+    assert gap == f"{interval} {formats.p_value(base['p_holm'])}, exploratory"
     # A lower loss is better; the gap is positive all the same.
-    score, best, alike, after, gap, *_ = rows["perplexity", 512]
+    _, best, alike, _, after, gap, _ = rows["perplexity", 512]
     assert (best, alike, after) == ("ntk_32k = ntk_64k", "", "yarn")
     other = compared("perplexity", 512, "yarn")
     interval = formats.estimate(-other["difference"], -other["ci_high"], -other["ci_low"])
-    assert gap == f"{interval} {formats.p_value(other['p_holm'])}"
+    assert gap == f"{interval} {formats.p_value(other['p_holm'])}, exploratory"
 
 
 def test_only_methods_with_equal_losses_are_the_same_computation(catalog: Path) -> None:

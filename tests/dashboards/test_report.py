@@ -15,6 +15,7 @@ from html import unescape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import duckdb
 import pytest
 
 from catalog.build import build_catalog
@@ -398,6 +399,21 @@ def test_training_curves_are_means_over_seeds(opened: Opened, catalog: Path) -> 
     assert close(opened.plotted("Training loss", "x", "value"), expected)
 
 
+def test_costs_of_training_are_sums_over_seeds(catalog: Path, tmp_path: Path) -> None:
+    copied = shutil.copy(catalog, tmp_path / "catalog.duckdb")
+    with duckdb.connect(copied) as connection:
+        connection.execute("UPDATE store.cell SET train_tokens = 1000 WHERE NOT frozen")
+    trained = rows_of(
+        copied,
+        "SELECT method, count(DISTINCT checkpoint) * 1000 FROM scores WHERE NOT frozen"
+        " GROUP BY ALL",
+    )
+    costs = read_contents(copied, STUDY).costs
+    found = {(row["method"], row["train_tokens"]) for row in costs if not row["frozen"]}
+    assert found == trained
+    assert {tokens for _, tokens in found} != {1000}  # more than one seed
+
+
 @pytest.mark.browser
 def test_tables_by_task_show_all_means(opened: Opened, catalog: Path) -> None:
     cells = opened.data("table.scores td[data-value]")
@@ -438,6 +454,25 @@ def test_two_methods_are_compared_on_every_benchmark_and_length(
     )
     opened.page.reload()
     assert [lists.nth(0).input_value(), lists.nth(1).input_value()] == [first, second]
+
+
+@pytest.mark.browser
+def test_the_first_pair_is_one_that_the_study_expects(opened: Opened, catalog: Path) -> None:
+    expected = run_query(
+        catalog,
+        "SELECT variant_label(method, frozen), variant_label(other_method, other_frozen)"
+        " FROM expectations WHERE entry IS NOT NULL AND other_method IS NOT NULL",
+    )[1]
+    chosen = opened.page.locator("#pairs option[selected]").all_text_contents()
+    assert chosen == [*expected[0]]
+
+
+@pytest.mark.browser
+def test_a_method_is_not_compared_with_itself(opened: Opened) -> None:
+    for one in opened.page.locator("#pairs select").all():
+        one.select_option("pi")
+    (text,) = opened.page.locator("#pairs tbody").all_inner_texts()
+    assert text == "Both are the same method."
 
 
 def test_a_method_is_highlighted_in_all_panels(opened: Opened) -> None:

@@ -181,7 +181,7 @@ def test_scores_have_panels_by_family_and_by_label_with_any_colour(tmp_path: Pat
     shown(app)
     app.selectbox(key="hue").set_value("seed").run()
     shown(app)
-    assert "No extension" in [text.value for text in app.text]
+    assert "Base model" in [text.value for text in app.text]
 
 
 def test_answers_of_a_method_are_those_of_its_cells(catalog: Path) -> None:
