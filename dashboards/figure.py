@@ -19,6 +19,19 @@ class Best(float):
     """A number that a table shows in bold."""
 
 
+class Ranged(float):
+    """A number with a range around it, such as an interval."""
+
+    low: float
+    high: float
+
+    def __new__(cls, value: float, low: float, high: float) -> Ranged:
+        """Return the number `value` with the range from `low` to `high`."""
+        self = super().__new__(cls, value)
+        self.low, self.high = low, high
+        return self
+
+
 @dataclass(frozen=True)
 class Table:
     """The unrounded values of a figure, as column names and rows. The first column names rows."""
@@ -137,7 +150,12 @@ def _cell(value: Value) -> str:
     if isinstance(value, float):
         number = formats.score(value)
         number = f"<b>{number}</b>" if isinstance(value, Best) else number
-        return f'<td class="number" data-value="{float(value)!r}">{number}</td>'
+        facts = f'data-value="{float(value)!r}"'
+        if isinstance(value, Ranged) and value.low < value.high:
+            facts += f' data-low="{value.low!r}" data-high="{value.high!r}"'
+            low, high = formats.score(value.low), formats.score(value.high)
+            number += f" <small>[{low}, {high}]</small>"
+        return f'<td class="number" {facts}>{number}</td>'
     return f"<td>{escape(value)}</td>"
 
 

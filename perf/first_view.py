@@ -65,7 +65,10 @@ _CLICK = """selector => new Promise(done => {
     requestAnimationFrame(() => setTimeout(() => done(performance.now() - begun)));
 })"""
 """Clicks, and returns the milliseconds until the next frame was painted."""
-_PAINT = "performance.getEntriesByName('first-contentful-paint')[0].startTime"
+_PAINT = """() => new Promise(done => new PerformanceObserver(list => {
+    const paint = list.getEntriesByName("first-contentful-paint")[0];
+    if (paint) done(paint.startTime);
+}).observe({ type: "paint", buffered: true }))"""
 
 
 def of_report(report: Path, rounds: int) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from dashboards.charts import scales
 from dashboards.charts.lines import Line, Point
@@ -78,6 +78,11 @@ def line_panel_svg(
     make_y = scales.logarithmic if axes.log_y and min(ys) > 0 else scales.linear
     x, x_ticks = axes.x_scale(axes.xs, LEFT + 8, WIDTH - RIGHT - 8)
     y, y_ticks = make_y(ys, base, top)
+    axes = replace(
+        axes,
+        x_name=scales.name(axes.x_name, x),
+        y_name=scales.name(axes.y_name, y),
+    )
     parts = [
         opening(
             f"{axes.title}: {name}",
@@ -171,16 +176,18 @@ def _line(axes: Axes, line: Line, look: Look, x: scales.Scale, y: scales.Scale) 
         path = "L".join(f"{x(point.x):g} {y(point.value):g}" for point in run)
         parts.append(f'<path class="stroke" d="M{path}"/>')
     for number, point in _numbered(line):
-        if axes.marks and point.lowest < point.highest:
-            ends = f"M{x(point.x):g} {y(point.lowest):g}V{y(point.highest):g}"
+        low, high = point.whisker
+        if axes.marks and low < high:
+            cap = "m-3 0h6m-3 0"
+            ends = f"M{x(point.x):g} {y(low):g}{cap}V{y(high):g}{cap}"
             parts.append(f'<path class="range" d="{ends}"/>')
         shape = f'mark" d="{SHAPES[look.shape]}' if axes.marks else f'spot" d="{SPOT}'
         at = f"translate({x(point.x):g} {y(point.value):g})"
         facts = value_data(
             x=point.x,
             value=point.value,
-            lowest=point.lowest,
-            highest=point.highest,
+            lowest=low,
+            highest=high,
             run=number or None,
         )
         parts.append(
@@ -214,7 +221,7 @@ def _sentence(axes: Axes, line: Line, point: Point) -> str:
     seeds = f"{point.num_seeds} {axes.counted}{'s'[: point.num_seeds != 1]}"
     between = (
         f", {formats.score(point.lowest)} to {formats.score(point.highest)}"
-        if point.lowest < point.highest and (point.lowest, point.highest) != point.interval
+        if point.lowest < point.highest
         else ""
     )
     interval = ""

@@ -23,6 +23,11 @@ class Point:
     num_prompts: int | None = None
     """Number of documents or independent prompts in one seed, if known."""
 
+    @property
+    def whisker(self) -> tuple[float, float]:
+        """Ends of the whisker to draw: the interval if it is known, the range otherwise."""
+        return self.interval or (self.lowest, self.highest)
+
 
 @dataclass(frozen=True)
 class Gap:

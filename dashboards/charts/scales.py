@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+_DIGITS = ((1,), (1, 2, 5), (1, 1.5, 2, 3, 5, 7))
+"""First digits of the ticks of a logarithmic axis, from few ticks to many."""
+_LABEL = 40.0
+"""Width in pixels that the label of a token count needs: "131,072" at 11 pixels."""
 
 
 @dataclass(frozen=True)
@@ -49,32 +55,43 @@ def within(values: Sequence[float], start: float, end: float) -> tuple[Scale, li
 
 
 def logarithmic(values: Sequence[float], start: float, end: float) -> tuple[Scale, list[float]]:
-    """Return a logarithmic axis that extends 8 % beyond the values at each end, and its ticks."""
+    """Return a logarithmic axis that extends 8 % beyond the values at each end, and its ticks.
+
+    Unequal distances between the ticks show that the axis is logarithmic. Three ticks are the
+    fewest with unequal distances.
+    """
     low, high = min(values) / 1.08, max(values) * 1.08
-    candidates = [
-        digit * 10.0**power
-        for power in range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-        for digit in ((1, 2, 5) if high / low < 1e3 else (1,))
-    ]
-    ticks = [tick for tick in candidates if low <= tick <= high]
-    if len(ticks) < 2:  # short range: nearly linear, so use linear ticks
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    for digits in _DIGITS[high / low < 1e3 :]:
+        candidates = [digit * 10.0**power for power in powers for digit in digits]
+        ticks = [tick for tick in candidates if low <= tick <= high]
+        if len(ticks) >= 3:
+            break
+    else:  # short range: nearly linear, so use linear ticks
         ticks = [tick for tick in linear([low, high], 0, 1)[1] if low <= tick <= high]
     return Scale(low, high, start, end, logarithmic=True), ticks
 
 
 def lengths(values: Sequence[float], start: float, end: float) -> tuple[Scale, list[float]]:
-    """Return a logarithmic axis of token counts, and its ticks, which are powers of two.
+    """Return a logarithmic axis of token counts, and its ticks: the values themselves.
 
-    If fewer than two powers of two are in the range, the ticks are the values themselves.
+    If the labels of the values would overlap, the ticks are powers of two.
     """
     low, high = min(values), max(values)
     if low == high:
         low, high = low / 2, high * 2
-    powers = range(math.ceil(math.log2(low) - 1e-9), math.floor(math.log2(high) + 1e-9) + 1)
-    ticks = [2.0**power for power in powers]
-    if len(ticks) < 2:  # at most one power of two in range
-        ticks = sorted(set(values)) if min(values) < max(values) else ticks or [float(values[0])]
-    return Scale(low, high, start, end, logarithmic=True), ticks
+    scale = Scale(low, high, start, end, logarithmic=True)
+    ticks = sorted(set(values))
+    places = [scale(tick) for tick in ticks]
+    if any(right - left < _LABEL for left, right in itertools.pairwise(places)):
+        powers = range(math.ceil(math.log2(low) - 1e-9), math.floor(math.log2(high) + 1e-9) + 1)
+        ticks = [2.0**power for power in powers] if len(powers) > 1 else [low, high]
+    return scale, ticks
+
+
+def name(words: str, scale: Scale) -> str:
+    """Return the title of an axis, which says so if the axis is logarithmic."""
+    return f"{words}, log scale" if scale.logarithmic else words
 
 
 def _round_step(step: float) -> float:

@@ -46,7 +46,7 @@ def scatter_svg(
     y_scale, y_ticks = _scale(axes[1], [y for _, y in points.values()], HEIGHT - BOTTOM - 8, TOP)
     base = HEIGHT - BOTTOM
     parts = [opening(title, WIDTH, HEIGHT, "scatter"), text(title, 0, 13, "panel-title")]
-    parts.append(text(_axis_name(axes[1]), 0, 31, "tick"))
+    parts.append(text(_axis_name(axes[1], y_scale), 0, 31, "tick"))
     for tick in y_ticks:
         at = y_scale(tick)
         parts.append(f'<path class="grid" d="M{LEFT:g} {at:g}H{WIDTH - RIGHT:g}"/>')
@@ -56,7 +56,7 @@ def scatter_svg(
         parts.append(f'<path class="axis" d="M{at:g} {base:g}v4"/>')
         parts.append(text(formats.tick(tick), at, base + 16, "tick middle"))
     parts.append(f'<path class="axis" d="M{LEFT:g} {base:g}H{WIDTH - RIGHT:g}"/>')
-    parts.append(text(_axis_name(axes[0]), WIDTH - RIGHT, base + 34, "tick end"))
+    parts.append(text(_axis_name(axes[0], x_scale), WIDTH - RIGHT, base + 34, "tick end"))
     labels = []
     for one, (x, y) in points.items():
         place = (x_scale(x), y_scale(y))
@@ -83,8 +83,9 @@ def _scale(
     return make(values, start, end)
 
 
-def _axis_name(axis: Axis) -> str:
-    return f"{axis.name}, {'higher' if axis.higher_is_better else 'lower'} is better"
+def _axis_name(axis: Axis, scale: scales.Scale) -> str:
+    better = "higher" if axis.higher_is_better else "lower"
+    return scales.name(f"{axis.name}, {better} is better", scale)
 
 
 def _is_beaten(

@@ -130,8 +130,14 @@ const page = (() => {
   const quoted = (text) => (/[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
   const csv = (table) => {
     const said = (cell) => cell.dataset.csv ?? cell.dataset.value ?? cell.textContent.trim();
+    const ranged = new Set([...all("[data-low]", table)].map((cell) => cell.cellIndex));
+    const ends = (cell, name) => cell.dataset[name] ?? (cell.closest("thead") ? `${said(cell)} ${name}` : "");
     const line = (row) =>
-      [...row.cells].flatMap((c) => [quoted(said(c)), ...Array(c.colSpan - 1).fill("")]).join(",");
+      [...row.cells].flatMap((cell) => [
+        said(cell),
+        ...(ranged.has(cell.cellIndex) ? [ends(cell, "low"), ends(cell, "high")] : []),
+        ...Array(cell.colSpan - 1).fill(""),
+      ]).map(quoted).join(",");
     return [...table.rows].map(line).join("\n") + "\n";
   };
   const svg = (charts) => {

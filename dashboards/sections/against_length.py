@@ -13,6 +13,9 @@ from dashboards.sections.panels import family_panels, lines_of, lines_table
 MOST_TASKS = 3
 """A benchmark with more tasks has one figure, of the mean over tasks; others one per task."""
 
+_RANGES = {"accuracy": 1.0, "percent": 100.0}
+"""Highest value of each unit whose lowest value is 0."""
+
 
 def section(contents: Contents) -> str:
     """Return a figure for each task or benchmark with results at two or more lengths.
@@ -72,26 +75,31 @@ def _figure(contents: Contents, title: str, counted: str, rows: list[Row]) -> st
         counted=counted,
     )
     own = counted == "seed" and all(row["num_planned"] == 1 for row in rows)
-    lines = lines_of(_with_intervals(contents, rows, own), "eval_length", "value")
+    rows = _with_intervals(contents, rows)
+    lines = lines_of(rows, "eval_length", "value")
     pictures = family_panels(contents, axes, lines)
     over = "Mean over seeds; whiskers go from the lowest to the highest seed."
+    if any("interval" in row for row in rows):
+        over = (
+            "Mean over seeds; whiskers: 95 % interval for other seeds and prompts, or the range of"
+            " the seeds where no interval is known."
+        )
     if own:
         over = "One seed; whiskers: 95 % interval over prompts or documents, if known."
     if counted == "cell":
         over = "Mean over tasks and seeds; the tables below have each task."
     caption = f"{over} Dashed, hollow: frozen weights. Grey: the base model."
-    whiskers = ("low", "high") if own else ("lowest seed", "highest seed")
-    table = lines_table(lines, "length", known["metric"], counted, whiskers)
-    return figure(title, caption, pictures, table)
+    return figure(title, caption, pictures, lines_table(lines, known["metric"], "length"))
 
 
-def _with_intervals(contents: Contents, rows: list[Row], own: bool) -> list[Row]:
+def _with_intervals(contents: Contents, rows: list[Row]) -> list[Row]:
     """Add the columns `interval` (95 %) and `num_prompts` of each mean, if known.
+
+    An interval is clipped to the range of accuracies and percentages.
 
     Args:
       contents: rows of one base model.
       rows: rows of one figure.
-      own: True to draw the interval as whiskers, in the columns `lowest` and `highest`.
     """
     axes = ("method", "frozen", "benchmark", "task", "eval_length")
     known = {tuple(row[name] for name in axes): row for row in contents.intervals}
@@ -101,7 +109,8 @@ def _with_intervals(contents: Contents, rows: list[Row], own: bool) -> list[Row]
         if cell:
             row = {**row, "num_prompts": cell["num_documents"]}
             if cell["ci_low"] is not None and cell["ci_high"] is not None:
-                row["interval"] = low, high = (cell["ci_low"], cell["ci_high"])
-                row |= {"lowest": low, "highest": high} if own else {}
+                low, high = cell["ci_low"], cell["ci_high"]
+                most = _RANGES.get(row["unit"])
+                row["interval"] = (max(low, 0.0), min(high, most)) if most else (low, high)
         found.append(row)
     return found

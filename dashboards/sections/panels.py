@@ -16,8 +16,7 @@ from dashboards.families import (
     method_looks,
     panels,
 )
-from dashboards.figure import Table
-from lce_core.study.variants import weights_label
+from dashboards.figure import Ranged, Table
 
 
 def lines_of(rows: Sequence[Row], x: str, value: str) -> dict[Variant, Line]:
@@ -88,40 +87,23 @@ def family_panels(
     ]
 
 
-def lines_table(
-    lines: Mapping[Variant, Line],
-    x_name: str,
-    y_name: str,
-    counted: str = "seed",
-    whiskers: tuple[str, str] = ("lowest seed", "highest seed"),
-) -> Table:
-    """Return the points of all lines as a table.
+def lines_table(lines: Mapping[Variant, Line], y_name: str, x_name: str) -> Table:
+    """Return a table with a row per line and a column per x.
 
     Args:
       lines: lines by variant.
-      x_name: header of the column with x.
-      y_name: header of the column with y.
-      counted: what each point is a mean over, in the singular: "seed" or "cell".
-      whiskers: headers of the columns with the lower and the upper end of each point's range.
+      y_name: name of the values.
+      x_name: name of x.
     """
-    return Table(
-        ("method", "weights", x_name, y_name, *whiskers, f"{counted}s"),
-        [
-            (
-                one.method,
-                weights_label(one.frozen),
-                point.x,
-                point.value,
-                point.lowest,
-                point.highest,
-                point.num_seeds,
-            )
-            for one, line in lines.items()
-            for point in line.points
-        ],
-    )
+    drawn = {one: line.points for one, line in lines.items() if line.points}
+    xs = sorted({point.x for points in drawn.values() for point in points})
+    rows = []
+    for one, points in drawn.items():
+        found = {point.x: Ranged(point.value, *point.whisker) for point in points}
+        rows.append((one, *map(found.get, xs)))
+    return Table((f"method ({y_name} by {x_name})", *(f"{x:,}" for x in xs)), rows)
 
 
 def _ys(line: Line) -> list[float]:
-    ranges = [y for point in line.points for y in (point.lowest, point.highest)]
+    ranges = [y for point in line.points for y in point.whisker]
     return [*ranges, *(y for _, y in line.ends)]

@@ -35,7 +35,7 @@ def section(contents: Contents) -> str:
                 " left out. A line that rises beyond the trained context shows that the method"
                 " fails to extend it."
             )
-            table = lines_table(lines_of(rows, "position", "nll"), "position", "nats")
+            table = lines_table(lines_of(rows, "position", "nll"), "nats", "position")
             figures.append(figure(_title(task, length), caption, charts, table))
             figures.append(_against_base(contents, benchmark, task, length))
     return "".join(figures)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dashboards.charts import scales
 from dashboards.charts.line_panel import Axes
 from dashboards.contents import Contents, Row
-from dashboards.figure import Table, figure
+from dashboards.figure import figure
 from dashboards.many_shot import chance, pictured, spans_a_decade
-from dashboards.sections.panels import family_panels, lines_of
-from lce_core.study.variants import weights_label
+from dashboards.sections.panels import family_panels, lines_of, lines_table
 
 
 def section(contents: Contents) -> str:
@@ -56,21 +55,5 @@ def _figure(contents: Contents, length: int, rows: list[Row]) -> str:
     )
     if guess is not None:
         caption += f" Chance: {guess:g}, one of {1 / guess:.0f} classes."
-    table = Table(
-        ("method", "weights", "length", "examples", "accuracy", "low", "high", "seeds"),
-        [
-            (
-                row["method"],
-                weights_label(row["frozen"]),
-                row["eval_length"],
-                row["shots"],
-                row["value"],
-                row["lowest"],
-                row["highest"],
-                row["num_seeds"],
-            )
-            for row in sorted(rows, key=lambda row: row["shots"])
-            if row["value"] is not None
-        ],
-    )
+    table = lines_table(lines_of(rows, "shots", "value"), "accuracy", "examples")
     return figure(_title(length), caption, panels(contents, length, rows), table)

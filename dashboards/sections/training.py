@@ -26,4 +26,4 @@ def section(contents: Contents) -> str:
         " on the same data without an extension. Losses at different training lengths are not"
         " comparable, because they are measured on different text."
     )
-    return figure(title, caption, pictures, lines_table(lines, "tokens", "loss"))
+    return figure(title, caption, pictures, lines_table(lines, "loss", "tokens"))

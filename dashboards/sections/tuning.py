@@ -34,7 +34,7 @@ def section(contents: Contents) -> str:
     )
     if any(Variant.of(row).is_control for row in rows):
         caption += " Grey: the base model, fine-tuned without an extension."
-    table = lines_table(lines, field, "nll")
+    table = lines_table(lines, "nll", field)
     shown = figure(axes.title, caption, family_panels(contents, axes, lines), table)
     shown += table_with_csv("trials", trials(contents))
     if not contents.own_best:

@@ -1,4 +1,4 @@
-"""Whiskers over length span the range of the seeds, or with one seed its interval.
+"""Whiskers over length span the interval, or the range of the seeds where none is known.
 
 Strategy: plant scores in a catalog, and read values and intervals back from marks and table.
 """
@@ -6,11 +6,14 @@ Strategy: plant scores in a catalog, and read values and intervals back from mar
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from scipy import stats
 
+from catalog.queries import run_query
+from dashboards.charts.lines import Point
 from dashboards.contents import read_contents
 from dashboards.sections import against_length
 from tests.support.catalogs.answered_catalog import Answered, written
@@ -42,15 +45,34 @@ def test_with_one_seed_whiskers_are_the_interval_over_prompts(tmp_path: Path) ->
     assert whiskers(shown)[0] == pytest.approx((0.25, 0.25 - half, 0.25 + half), abs=1e-4)
     assert whiskers(shown)[1] == (0.25, 0.25, 0.25)
     assert shown.count('class="range"') == 1
-    assert re.search(r">low</th><th[^>]*>high</th>", shown)
-    assert "95 % interval" in shown
+    assert "95 % interval over prompts" in shown
+    assert ">length (tokens), log scale<" in shown
 
 
-def test_with_several_seeds_whiskers_are_their_range(tmp_path: Path) -> None:
+def test_with_several_seeds_whiskers_are_the_interval_within_the_unit(tmp_path: Path) -> None:
+    path = tmp_path / "catalog.duckdb"
+    shown = section(path, seeds=2)
+    _, ((low, high),) = run_query(
+        path, f"SELECT ci_low, ci_high FROM mean_over_seeds WHERE eval_length = {LENGTHS[0]}"
+    )
+    assert low < 0
+    assert high > 1
+    assert whiskers(shown)[0] == (0.375, 0, 1)
+    assert "95 % interval for other seeds and prompts" in shown
+
+
+def test_without_an_interval_whiskers_are_the_range_of_the_seeds() -> None:
+    point = Point(128, 0.375, 0.25, 0.5, 2)
+    assert point.whisker == (0.25, 0.5)
+    assert replace(point, interval=(0.1, 0.6)).whisker == (0.1, 0.6)
+
+
+def test_the_table_has_a_row_per_method_and_a_column_per_length(tmp_path: Path) -> None:
     shown = section(tmp_path / "catalog.duckdb", seeds=2)
-    assert whiskers(shown) == [(0.375, 0.25, 0.5)] * 2
-    assert re.search(r">lowest seed</th><th[^>]*>highest seed</th>", shown)
-    assert "95 % interval over prompts" not in shown
+    heads = re.findall(r'<th scope="col"[^>]*>([^<]+)</th>', shown)
+    assert heads == ["method (accuracy by length)", "128", "512"]
+    assert shown.count("<tr") == 2
+    assert 'data-value="0.375" data-low="0.0" data-high="1.0">0.3750 <small>[0, 1' in shown
 
 
 @pytest.mark.parametrize(("seeds", "counted"), [(1, "1 seed"), (2, "2 seeds, 0.2500 to 0.5000")])

@@ -580,10 +580,25 @@ def test_figures_are_saved_as_csv_and_svg(opened: Opened, tmp_path: Path) -> Non
             opened.page.click(f'{figure} [data-save="{kind}"]')
         saved.value.save_as(tmp_path / saved.value.suggested_filename)
     with (tmp_path / "sample-needle-needle.csv").open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    table = {(row["method"], row["weights"] == "frozen", float(row["length"]),
-              float(row["accuracy"])) for row in rows}  # fmt: skip
-    assert table == opened.plotted("needle: needle", "x", "value")
+        (_, *heads), *rows = csv.reader(file)
+    table = {
+        (name.removesuffix(" tuned"), not name.endswith(" tuned"), head, float(value))
+        for name, *values in rows
+        for head, value in zip(heads, values, strict=True)
+        if value
+    }
+    expected = set()
+    for method, frozen, x, value, low, high in opened.plotted(
+        "needle: needle", "x", "value", "lowest", "highest"
+    ):
+        expected.add((method, frozen, f"{x:,.0f}", value))
+        if low < high:
+            expected |= {
+                (method, frozen, f"{x:,.0f} {name}", end)
+                for name, end in (("low", low), ("high", high))
+            }
+    assert table == expected
+    assert any(head.endswith("low") for head in heads)
     drawn = ET.parse(tmp_path / "sample-needle-needle.svg")
     marks = [part for part in drawn.iter() if "data-value" in part.attrib]
     assert len(marks) == len(opened.data(f"{figure} svg [data-value]")) > 0

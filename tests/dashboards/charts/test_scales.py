@@ -47,7 +47,20 @@ def test_ticks_are_formatted_like_numbers_in_text() -> None:
     ]  # fmt: skip
 
 
-def test_lengths_within_an_octave_are_their_own_ticks() -> None:
+def test_lengths_are_their_own_ticks_unless_labels_would_overlap() -> None:
     assert scales.lengths([5000, 8000], 10.0, 300.0)[1] == [5000, 8000]
-    assert scales.lengths([4096, 8000, 12288], 10.0, 300.0)[1] == [4096, 8192]
-    assert scales.lengths([3000], 10.0, 300.0)[1] != []
+    assert scales.lengths([4096, 8000, 12288], 10.0, 300.0)[1] == [4096, 8000, 12288]
+    assert scales.lengths([4096, 8000, 8200, 12288], 10.0, 300.0)[1] == [4096, 8192]
+    assert scales.lengths([5000, 5010, 5020, 5030], 10.0, 100.0)[1] == [5000, 5030]
+    assert scales.lengths([3000], 10.0, 300.0)[1] == [3000]
+
+
+def test_a_short_logarithmic_axis_has_three_ticks_or_more() -> None:
+    assert scales.logarithmic([5.8, 31], 300.0, 10.0)[1] == [7, 10, 15, 20, 30]
+    assert scales.logarithmic([4.6, 39], 300.0, 10.0)[1] == [5, 10, 20]
+    assert scales.logarithmic([1, 5e4], 300.0, 10.0)[1] == [1, 10, 100, 1000, 1e4]
+
+
+def test_the_title_of_an_axis_says_if_it_is_logarithmic() -> None:
+    assert scales.name("tokens", scales.lengths([1, 2], 0, 1)[0]) == "tokens, log scale"
+    assert scales.name("tokens", scales.linear([1, 2], 0, 1)[0]) == "tokens"
