@@ -12,16 +12,23 @@ _PROFILES = (
     "A profile is a variant of a benchmark: faithful (as in the papers' scripts), clean (without"
     " their known flaws), fast (clean with fewer samples) or tiny (for toy models)."
 )
+_ELSEWHERE = (
+    "An earlier version of lce planned this study, without definitions of its methods and"
+    f" benchmarks. {code('lce methods --markdown')} and {code('lce benchmarks --markdown')} print"
+    f" those of the installed version; {code('lce run')} of the study adds them to this page."
+)
 
 
 def section(contents: Contents) -> str:
-    """Return a table of the methods and one of the benchmarks; "" if the plan describes none.
+    """Return a table of the methods and one of the benchmarks.
+
+    A plan of an earlier version describes none; a note then says where they are.
 
     Args:
       contents: rows of the whole study.
     """
     if not contents.described_benchmarks:
-        return ""
+        return f"<p>{_PROFILES}</p><p>{_ELSEWHERE}</p>"
     methods = "".join(
         f'<tr><th scope="row">{code(row["method"])}</th><td>{escape(row["summary"])}</td>'
         f"<td>{_link(row)}</td></tr>"

@@ -164,8 +164,8 @@ def test_too_few_samples_are_stated_whatever_the_difference(tmp_path: Path) -> N
     assert re.fullmatch(
         r"at 512 tokens \(4 times the trained context\), 3 independent samples are too few to"
         r" compare yarn tuned with the untuned base model; on average over these, the perplexity of"
-        r" yarn tuned is lower by \d\.\d\d; about \d+ independent samples would show this difference"
-        r" \(80 % power\)",
+        r" yarn tuned is lower by \d\.\d\d; about \d+ independent samples would show this"
+        r" difference \(80 % power\)",
         claim.text,
     )
 
@@ -223,8 +223,8 @@ def test_the_best_method_is_compared_with_all_others(catalog, found) -> None:
         if c.topic == "length" and c.mentions("none") and c.benchmark == "passkey"
     )  # fmt: skip
     assert re.fullmatch(
-        r"the untuned base model has an effective context of 128 tokens \[128 to 128\]: its accuracy"
-        r" on passkey is at least 0\.8\d up to this length; evaluated up to 512 tokens",
+        r"the untuned base model has an effective context of 128 tokens \[128 to 128\]: its"
+        r" accuracy on passkey is at least 0\.8\d up to this length; evaluated up to 512 tokens",
         base.text,
     )
 
@@ -297,8 +297,8 @@ def test_a_method_with_an_equal_mean_is_named(tmp_path: Path) -> None:
     found = claimed(written(tmp_path / "catalog.duckdb", turned))
     (best,) = (c for c in found if c.topic == "best" and c.eval_length == 512)
     assert re.search(
-        r" (yarn|the untuned base model) has the highest accuracy on passkey \(0\.33\) of 2 methods,"
-        r" the same as (yarn|the untuned base model) on average: ",
+        r" (yarn|the untuned base model) has the highest accuracy on passkey \(0\.33\) of 2"
+        r" methods, the same as (yarn|the untuned base model) on average: ",
         best.text,
     )
 

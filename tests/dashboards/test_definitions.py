@@ -102,7 +102,10 @@ def test_a_score_table_states_the_number_of_prompts(catalog: Path) -> None:
     assert re.findall(r"<small>(.*?)</small>", tasks) == ["n = 8"] * 3
 
 
-def test_without_answers_and_definitions_there_are_no_sections(tmp_path: Path) -> None:
+def test_without_definitions_a_note_says_where_they_are(tmp_path: Path) -> None:
     cells = [Answered("none", True, 0, "passkey", "single", 512, [1.0], 1.0)]
     contents = contents_of(written(tmp_path / "catalog.duckdb", cells))
-    assert about.section(contents) == answers.section(contents) == ""
+    assert answers.section(contents) == ""
+    section = about.section(contents)
+    assert "tiny (for toy models)" in section
+    assert "<code>lce benchmarks --markdown</code>" in section
