@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from flows.settings import (
+    DATA_FOLDER,
     existing_folders,
     is_file,
     named_folders,
@@ -13,6 +15,8 @@ from flows.settings import (
     shipped_studies,
     study_name,
 )
+from lce_core.benchmarks import BENCHMARKS
+from lce_core.errors import SpecError, did_you_mean
 from lce_core.execution import Execution
 from lce_core.hub import is_address
 from lce_core.store.artifacts import Store
@@ -43,7 +47,7 @@ class Request:
         for folder in execution.plugin_folders:
             found += ["--plugins", str(folder)]
         for option, folders in (
-            ("--data-folder", execution.data_folders),
+            (DATA_FOLDER, execution.data_folders),
             ("--model-folder", execution.model_folders),
         ):
             for name, folder in sorted(folders.items()):
@@ -65,30 +69,70 @@ def as_last_run(study: str, execution: Execution) -> tuple[str, Execution]:
     study = study if is_known else file
     if execution.plugin_folders or execution.data_folders or execution.model_folders:
         return study, execution
-    folders: dict[str, list[str]] = {"--plugins": [], "--data-folder": [], "--model-folder": []}
+    folders: dict[str, list[str]] = {"--plugins": [], DATA_FOLDER: [], "--model-folder": []}
     for option, value in zip(options[::2], options[1::2], strict=False):
         folder = Path(value.partition("=")[2] or value)
         if option in folders and (is_address(folder) or folder.exists()):
             folders[option].append(value)
     found = {
         "plugin_folders": existing_folders([*map(Path, folders["--plugins"])], "--plugins"),
-        "data_folders": named_folders(folders["--data-folder"], "--data-folder"),
+        "data_folders": named_folders(folders[DATA_FOLDER], DATA_FOLDER),
         "model_folders": named_folders(folders["--model-folder"], "--model-folder"),
     }
     return study, execution.model_copy(update=found)
 
 
-def compile_request(study: str, execution: Execution) -> Request:
+def compile_request(study: str, execution: Execution, together: Sequence[str] = ()) -> Request:
     """Read a study and compile its plan for these execution settings.
+
+    Args:
+      study: name of a shipped study, or path of a study file.
+      execution: settings of the computation.
+      together: all studies of the command, which share one set of data folders.
 
     Raises:
       SpecError: if the study file or the execution settings are wrong.
       DataError: if the corpus exists but cannot be read.
     """
     spec, where = open_study(study, execution)
+    _require_data(execution, [study, *together])
     with FileFacts(execution.home).in_use():
         whole = compile_study(spec, execution.data_folders, execution.model_folders, where)
     plan = whole
     if spec.looks:
         plan = without_settled(whole, Store(execution.home).studies.looks(whole.to_json()))
     return Request(study, execution, plan, whole, where)
+
+
+def _require_data(execution: Execution, studies: Sequence[str]) -> None:
+    """Raise an error if a name in `data_folders` is unknown, or if its folder does not exist.
+
+    Raises:
+      SpecError: if a name or folder is wrong.
+    """
+    if not execution.data_folders:
+        return
+    known = set(_data_names(execution, studies))
+    for name, folder in execution.data_folders.items():
+        if name not in known:
+            raise SpecError(
+                DATA_FOLDER,
+                f"{name}={folder}",
+                "the name of a data set that a benchmark or the study's corpus reads",
+                did_you_mean(name, known),
+            )
+        if not is_address(folder):
+            existing_folders([folder], DATA_FOLDER)
+
+
+def _data_names(execution: Execution, studies: Sequence[str]) -> Iterator[str]:
+    """Yield the data sets of all benchmarks, and of the corpora of `studies` and shipped studies.
+
+    Names of other studies are known too, so that several studies can share one execution file.
+    """
+    for benchmark in BENCHMARKS.names():
+        yield from BENCHMARKS.load(benchmark).all_data_sets()
+    for study in {*studies, *shipped_studies()}:
+        spec, _ = open_study(study, execution)
+        if hasattr(spec.corpus, "folder"):
+            yield spec.corpus.folder

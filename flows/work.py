@@ -136,7 +136,8 @@ def preflight(
     """
     store = Store(execution.home)
     mlflow_server(store.home)  # raises an error before the steps, not after them
-    works = [_checked(compile_request(study, execution), options, store) for study in studies]
+    requests = [compile_request(study, execution, studies) for study in studies]
+    works = [_checked(request, options, store) for request in requests]
     store.prepare()
     require_fit(store.home)
     swept = sweep(store)

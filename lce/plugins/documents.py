@@ -132,7 +132,9 @@ def _benchmark(name: str, benchmark: type[Benchmark]) -> str:
     lines = [f"## `{name}`", "", benchmark.summary, "", *_source(benchmark)]
     samples = "drawn from the study's seed" if benchmark.seeded else "the same for every seed"
     lines += [f"- samples: {samples}", f"- length: {_length(benchmark)}"]
-    lines += [f"- data set `{data}`: {origin}" for data, origin in _data_sets(benchmark).items()]
+    for data in benchmark.all_data_sets().values():
+        only = "; only if a parameter selects it" if data in benchmark.data_on_demand else ""
+        lines.append(f"- data set `{data.name}`: {data.origin}{only}")
     lines += ["", f"| profile | what it does | tokens at {_COST_LENGTH:,} |", "|---|---|---|"]
     for profile, form in benchmark.forms.items():
         lines.append(f"| `{profile}` | {form.summary} | {_tokens(benchmark, profile):,} |")
@@ -150,21 +152,6 @@ def _length(benchmark: type[Benchmark]) -> str:
 def _tokens(benchmark: type[Benchmark], profile: Profile) -> int:
     one = benchmark.model_validate({"profile": profile})
     return sum(one.num_tokens(task, _COST_LENGTH, _COST_HELD_OUT) for task in one.tasks())
-
-
-def _data_sets(benchmark: type[Benchmark]) -> dict[str, str]:
-    forms = [benchmark.model_validate({"profile": profile}) for profile in benchmark.forms]
-    read = {
-        data_set.name: data_set.origin
-        for one in forms
-        for task in one.tasks()
-        for data_set in one.reads(task)
-    }
-    named = {
-        one.name: f"{one.origin}; only if a parameter selects it"
-        for one in benchmark.data_on_demand
-    }
-    return read | named
 
 
 def recipes_markdown() -> str:

@@ -203,6 +203,13 @@ class Benchmark(Plugin):
         """Return the data sets that a task reads from the user's `data_folders`."""
         return ()
 
+    @classmethod
+    def all_data_sets(cls) -> dict[str, DataSet]:
+        """Return the data sets that any profile or parameter of this benchmark reads, by name."""
+        profiles = [cls.model_validate({"profile": profile}) for profile in cls.forms]
+        read = [data for one in profiles for task in one.tasks() for data in one.reads(task)]
+        return {data.name: data for data in (*read, *cls.data_on_demand)}
+
     def data_names(self, task: str, data_folders: Mapping[str, Path]) -> tuple[str, ...]:
         """Return the names of a task's data sets for the catalog, such as "longbench".
 

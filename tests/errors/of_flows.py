@@ -16,6 +16,7 @@ from rich.console import Console
 
 from flows.locking import check_lock, write_lock
 from flows.plans.plugin_changes import require_same_plugins
+from flows.request import compile_request
 from flows.runs.display import TerminalDisplay
 from flows.runs.run_progress import RunProgress
 from flows.runs.scheduling import Scheduler
@@ -82,6 +83,16 @@ def _(place: Place) -> None:
 
 
 provokes(SpecError, "--data-folder: got 'pg19")(lambda _: named_folders(["pg19"], "--data-folder"))
+
+
+@provokes(SpecError, "--data-folder: got pg91=")
+def _(place: Place) -> None:
+    compile_request("smoke", make_execution({"data_folders": {"pg91": place.folder}}))
+
+
+@provokes(SpecError, "--data-folder: got /gone")
+def _(_: Place) -> None:
+    compile_request("smoke", make_execution({"data_folders": {"pg19": "/gone"}}))
 
 
 def smoke() -> StudyPlan:

@@ -12,6 +12,7 @@ from lce_core.methods import METHODS
 from lce_core.registry import MARK, Registry
 from lce_core.spec_errors import spec_error
 from lce_core.study.plan import compile_study
+from lce_core.study.plugin_folders import add_plugin_folders
 from lce_core.study.study_file import parse_study
 from tests.support.errors.provocations import Place, provokes
 from tests.support.toy_study import TOY
@@ -57,6 +58,16 @@ def _(_: Place) -> None:
     landmark = {"name": "landmark", "block": 16, "train_length": 128, "weights_of": "yarn-tuned"}
     methods = [{"name": "yarn", "tuned": True}, landmark]
     compile_study(parse_study(yaml.safe_dump({**TOY, "methods": methods}), "my.yaml"), {})
+
+
+@provokes(SpecError, "installed package acme 1.2: got the entry point mine = 'acme.methods'")
+def _(place: Place) -> None:
+    info = place.folder / "acme-1.2.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Name: acme\nVersion: 1.2\n", encoding="utf-8")
+    (info / "entry_points.txt").write_text("[lce.plugins]\nmine = acme.methods\n", encoding="utf-8")
+    place.patch.syspath_prepend(place.folder)
+    add_plugin_folders(())
 
 
 class _TheirModel(BaseModel):

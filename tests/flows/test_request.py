@@ -18,6 +18,7 @@ import yaml
 from flows.request import as_last_run, compile_request
 from flows.settings import STUDIES, make_execution
 from flows.work import RunOptions, preflight
+from lce_core.errors import SpecError
 from lce_core.execution import Execution
 from lce_core.study.study_file import load_study
 from tests.support.data.fixture_data import fixture_folders
@@ -99,3 +100,31 @@ def test_a_study_is_planned_with_the_file_and_folders_of_its_last_run(
     assert as_last_run("own", other) == (str(file), other)  # folders that the user names
     shutil.rmtree(text)
     assert as_last_run("own", execution) == (str(file), execution)  # folders that exist no more
+
+
+def test_the_error_about_a_misnamed_folder_suggests_a_known_name(
+    tmp_path: Path, execution: Execution
+) -> None:
+    misnamed = execution.model_copy(update={"data_folders": {"pg91": tmp_path}})
+    with pytest.raises(SpecError, match=r"write 'pg19', or another of .* slimpajama"):
+        compile_request("smoke", misnamed)
+
+
+def test_studies_of_one_command_share_their_data_folders(tmp_path: Path) -> None:
+    folders, files = {}, []
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.txt").write_text("A rose is a rose.\n" * 50, encoding="utf-8")
+        folders[f"text_{name}"] = tmp_path / name
+        corpus = {"name": "text_folder", "folder": f"text_{name}", "domain_names": [name]}
+        smoke = yaml.safe_load((STUDIES / "smoke.yaml").read_text(encoding="utf-8"))
+        file = tmp_path / f"{name}.yaml"
+        benchmarks = [{"name": "passkey", "profile": "tiny", "lengths": [64]}]
+        smoke.pop("expects", None)
+        changes = {"study": name, "corpus": corpus, "benchmarks": benchmarks}
+        file.write_text(yaml.safe_dump({**smoke, **changes}), encoding="utf-8")
+        files.append(str(file))
+    execution = make_execution({"home": tmp_path, "device": "cpu", "data_folders": folders})
+    with pytest.raises(SpecError, match="--data-folder: got text_two="):
+        compile_request(files[0], execution)
+    assert compile_request(files[0], execution, files).execution is execution
