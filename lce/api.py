@@ -1,7 +1,7 @@
 """The Python interface: read results as tables, plan studies and run them.
 
-`Results` returns DuckDB relations. `.df()` converts a relation to pandas, `.arrow()` to Arrow,
-`.pl()` to polars if it is installed; a relation prints itself as a table.
+`Results` returns DuckDB relations. `.df()` converts a relation to pandas, `.to_arrow_table()` to
+Arrow, `.pl()` to polars if it is installed; a relation prints itself as a table.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import astuple, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -71,16 +71,30 @@ class Results:
 
     def claims(self, study: str) -> DuckDBPyRelation:
         """Return the findings of a study, as `lce claims --json` prints them, one row each."""
-        import pyarrow as pa
+        from dashboards.claims import Claim, claims
 
-        from dashboards.claims import claims
-
-        found = [asdict(claim) for claim in claims(self._connection, study)]
-        return self._connection.from_arrow(pa.Table.from_pylist(found))
+        found = [astuple(claim) for claim in claims(self._connection, study)]
+        return self._table([field.name for field in fields(Claim)], found)
 
     def paper(self, study: str | None = None) -> DuckDBPyRelation:
         """Return the view `paper_comparison`: figures of the papers, and ours beside them."""
         return self._of("FROM paper_comparison", study)
+
+    def diff(self, other: str | Path | Results, study: str | None = None) -> DuckDBPyRelation:
+        """Return the scores that differ from those of another home, as `lce diff --json` does.
+
+        Args:
+          other: the other home, or its results.
+          study: name of the study to compare; None for all studies.
+
+        Raises:
+          SpecError: if `other` has no catalog, or neither home has a score of the study.
+        """
+        from tasks.differences import CELLS, COLUMNS, SCORES, compare
+
+        there = other if isinstance(other, Results) else Results(other)
+        found = compare(self.sql(SCORES).fetchall(), there.sql(SCORES).fetchall(), study)
+        return self._table((*COLUMNS, *CELLS), found.rows)
 
     def write_parquet(self, folder: str | Path) -> list[Path]:
         """Write every view of the catalog to a Parquet file in `folder`; return the files."""
@@ -98,6 +112,13 @@ class Results:
 
     def __exit__(self, *_: object) -> None:
         self._connection.close()
+
+    def _table(self, columns: Sequence[str], rows: list[tuple[Any, ...]]) -> DuckDBPyRelation:
+        import pyarrow as pa
+
+        # Named columns, because a table of no rows has columns too.
+        content = {name: [row[n] for row in rows] for n, name in enumerate(columns)}
+        return self._connection.from_arrow(pa.table(content))
 
     def _of(self, query: str, study: str | None) -> DuckDBPyRelation:
         if study is None:

@@ -1,4 +1,4 @@
-"""Compare the scores of two homes, cell by cell, for `lce diff`."""
+"""Compare the scores of two homes, cell by cell, for `lce diff` and `Results.diff`."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ COLUMNS = (*AXES, "a", "b", "difference", "same_id")
 CELLS = ("cell_a", "cell_b")
 MOST_ROWS = 10
 """Rows of a text without `everything`, so that it fits a screen."""
-# Catalogs of earlier versions lack the column `variant`, so `_scores_of` composes it.
-_SCORES = """SELECT study, base_model, method, frozen, seed, benchmark, task, eval_length, metric,
+# Catalogs of earlier versions lack the column `variant`, so `_by_axes` composes it.
+SCORES = """SELECT study, base_model, method, frozen, seed, benchmark, task, eval_length, metric,
     cell, value FROM scores"""
 
+Rows = list[tuple[Any, ...]]
 Scores = dict[tuple[Any, ...], tuple[str, float]]
 """Cell id and value by axes. A number follows the axes: a study may have a benchmark twice."""
 
@@ -61,24 +62,24 @@ class Differences:
         )
 
 
-def compare(first: Path, second: Path, study: str | None) -> Differences:
-    """Compare the scores of two homes, or of copies of their catalogs.
+def compare(first: Rows, second: Rows, study: str | None) -> Differences:
+    """Compare the scores of two homes.
 
     Args:
-      first: a home, or a catalog.
-      second: the other home or catalog.
+      first: result of the query `SCORES` in one home.
+      second: result of this query in the other home.
       study: name of the study to compare; None for all studies.
 
     Raises:
-      SpecError: if a catalog is missing, or neither has a score of the study.
+      SpecError: if neither home has a score, or none of the study.
     """
-    a, b = _scores_of(first), _scores_of(second)
+    a, b = _by_axes(first), _by_axes(second)
     known = {axes[0] for axes in (*a, *b)}
     if not known:
         raise SpecError(
             "lce diff",
-            f"no score in {first} and {second}",
-            "two homes with finished cells",
+            "two homes without a score",
+            "homes with finished cells",
             "run a study with `lce run`",
         )
     if study is not None and study not in known:
@@ -105,12 +106,20 @@ def compare(first: Path, second: Path, study: str | None) -> Differences:
     return Differences(num_equal, rows)
 
 
-def _scores_of(home: Path) -> Scores:
-    """Return all scores of a home or catalog, in the catalog's order."""
-    path = mended(home.absolute()) if home.is_dir() else home
+def scores_of(home: Path) -> Rows:
+    """Return the result of `SCORES` in a home, or in a copy of its catalog.
+
+    Raises:
+      SpecError: if there is no catalog.
+    """
+    return run_query(mended(home.absolute()) if home.is_dir() else home, SCORES)[1]
+
+
+def _by_axes(rows: Rows) -> Scores:
+    """Return all scores in the order of `rows`."""
     found: Scores = {}
     seen: Counter[tuple[Any, ...]] = Counter()
-    for study, base_model, method, frozen, *others, cell, value in run_query(path, _SCORES)[1]:
+    for study, base_model, method, frozen, *others, cell, value in rows:
         axes = (study, base_model, variant_name(method, frozen), *others)
         found[*axes, seen[axes]] = (cell, value)
         seen[axes] += 1

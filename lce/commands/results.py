@@ -140,9 +140,10 @@ def diff(
 ) -> None:
     """Compare the scores of two homes cell by cell; exit with 1 if they differ."""
     from flows.settings import study_name
-    from tasks.differences import compare
+    from tasks.differences import compare, scores_of
 
-    found = compare(first, second, study_name(study) if study else None)
+    name = study_name(study) if study else None
+    found = compare(scores_of(first), scores_of(second), name)
     say(found.json() if as_json else found.text(everything=everything))
     if found.rows:
         raise typer.Exit(1)

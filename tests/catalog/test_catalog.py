@@ -571,7 +571,9 @@ def compares_with_papers(sql: str) -> bool:
 
 @pytest.mark.parametrize("sql", [q for q in documented_queries() if not compares_with_papers(q)])
 def test_every_documented_query_runs_and_finds_something(catalog: Path, sql: str) -> None:
-    assert ask(catalog, sql.replace("'toy'", f"'{STUDY}'"))
+    found = [str(row) for row in ask(catalog, sql.replace("'toy'", f"'{STUDY}'"))]
+    assert found
+    assert len(set(found)) == len(found)
 
 
 def test_the_pairs_of_the_documented_comparison_are_the_same_samples(catalog: Path) -> None:

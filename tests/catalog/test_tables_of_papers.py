@@ -21,7 +21,7 @@ import pytest
 from catalog import build
 from catalog.build import write_tables
 from catalog.paper_tables import paper_table_views
-from tests.catalog.test_catalog import ask
+from tests.catalog.test_catalog import ask, documented_queries
 from tests.catalog.test_paper_comparison import Ours, written
 from tests.catalog.test_reference import SCORES, SETTINGS, Row, rows_of
 
@@ -55,6 +55,15 @@ def test_every_table_has_its_view_or_the_reason_why_not(empty: Path) -> None:
     told = {(row["paper"], row["place"]) for row in (*SCORES, *SETTINGS)}
     listed = {(table["paper"], table["place"]) for table in TABLES}
     assert {place for place in told if place[1].startswith("Table")} <= listed
+
+
+def test_the_documented_query_of_a_table_finds_each_printed_row_once(empty: Path) -> None:
+    (sql,) = (query for query in documented_queries() if "lceg.table_1" in query)
+    printed = ask(empty, "SELECT paper_method FROM lceg.table_1")
+    assert [row["paper_method"] for row in ask(empty, sql)] == [
+        row["paper_method"] for row in printed
+    ]
+    assert len(printed) == 10
 
 
 # The papers' side

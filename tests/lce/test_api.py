@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from catalog.queries import open_catalog, run_query
 from dashboards.claims import claims
 from lce.cli import app
 from lce_core.errors import ProcessFailedError, SpecError
+from tests.support.catalogs.answered_catalog import Answered, written
 from tests.support.catalogs.sample_store import STUDY, sample_store
 from tests.support.repository import ROOT
 
@@ -62,6 +65,34 @@ def test_claims_have_the_sentences_that_the_command_prints(
         texts = [claim.text for claim in claims(connection, STUDY)]
     assert texts
     assert results.claims(STUDY).df().text.tolist() == texts
+
+
+def test_differences_are_the_rows_that_the_command_prints(home: Path, tmp_path: Path) -> None:
+    cells = [
+        Answered(method, True, 0, "perplexity", "docs", 256, [1.0], 2.0)
+        for method in ("none", "yarn", "pi")
+    ]
+    for name, of_home in (("a", cells[:2]), ("b", [replace(cells[0], value=3.0), *cells[1:]])):
+        (tmp_path / name).mkdir()
+        written(tmp_path / name / "catalog.duckdb", of_home)
+    printed = CliRunner().invoke(app, ["diff", str(tmp_path / "a"), str(tmp_path / "b"), "--json"])
+    with lce.open(tmp_path / "a") as a, lce.open(tmp_path / "b") as b:
+        for other in (tmp_path / "b", b):
+            found = a.diff(other).to_arrow_table().to_pylist()
+            assert found == json.loads(printed.output)
+        assert [(row["variant"], row["a"], row["b"]) for row in found] == [
+            ("none", 2.0, 3.0), ("pi", None, 2.0)
+        ]  # fmt: skip
+        same = a.diff(tmp_path / "a", "s")
+        assert (len(same), same.columns) == (0, a.diff(b).columns)
+        assert a.claims("s").columns == claim_columns(home)
+        with pytest.raises(SpecError, match="'t', of which neither home has a score"):
+            a.diff(b, "t")
+
+
+def claim_columns(home: Path) -> list[str]:
+    with lce.open(home) as results:
+        return results.claims(STUDY).columns
 
 
 def test_sql_joins_data_frames_of_any_caller_and_takes_parameters(results: lce.Results) -> None:
@@ -156,6 +187,15 @@ def test_a_run_returns_its_results(finished: Path, text: tuple[str, str], tmp_pa
     home = copied_home(finished, tmp_path / "home")
     results = lce.run(write_study(tmp_path), home=home, data_folders={name: Path(folder)})
     assert len(results.scores().df()) > 0
+
+
+def test_the_code_of_the_page_runs(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LCE_HOME", str(home))
+    page = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+    names: dict[str, Any] = {}
+    for code in re.findall(r"^```py\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL):
+        exec(code.replace('"lce-home"', "").replace("toy", STUDY), names)
+    assert len(names["claims"]) > 0
 
 
 def test_the_notebook_runs(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,7 +93,7 @@ def test_nothing_to_compare_is_refused(tmp_path: Path) -> None:
     empty = home(tmp_path / "empty", [replace(CELLS[0], scores=[])])
     full = home(tmp_path / "full", CELLS)
     for arguments, message in (
-        ((empty, empty), "no score in"),
+        ((empty, empty), "two homes without a score"),
         ((empty, full, "--study", "toy"), "'toy', of which neither home has a score"),
     ):
         found = diff(*arguments)
