@@ -145,7 +145,8 @@ def render(
         f'<style id="of-figures">\n{_asset("figures.css")}</style>\n'
         f'<style media="print">\n{_asset("print.css")}</style>\n</head>\n<body>\n<main>\n'
         f"{header.section(contents, expected)}\n"
-        f'<div class="bar"><nav aria-label="sections">{links}</nav>{_picker(contents)}</div>\n'
+        '<div class="bar"><details class="menu"><summary>Sections</summary>'
+        f'<nav aria-label="sections">{links}</nav></details>{_picker(contents)}</div>\n'
         f'{sections}\n</main>\n<div id="tooltip" role="status" hidden></div>\n'
         f"{_vendored() if 'line-panel' in sections and not on_paper else ''}"
         f"<script>\n{''.join(map(_asset, _SCRIPTS))}</script>\n</body>\n</html>\n"

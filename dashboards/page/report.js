@@ -5,6 +5,17 @@ const page = (() => {
   const tooltip = document.getElementById("tooltip");
   for (const part of all(".tools, .picker, .two")) part.hidden = false;
 
+  // Close the menu of sections after a choice, a click elsewhere, and Escape.
+  const menu = document.querySelector(".menu");
+  document.addEventListener("click", ({ target }) => {
+    if (!menu.contains(target) || target.closest("a")) menu.open = false;
+  });
+  menu.addEventListener("keydown", ({ key }) => {
+    if (key !== "Escape") return;
+    menu.open = false;
+    menu.firstElementChild.focus();
+  });
+
   // Highlight methods in all pictures: the chosen ones, and the one under the pointer.
   const key = (part) => part.dataset.method + (part.dataset.frozen === "true" ? "" : " tuned");
   const known = new Set([...picker.options].map((option) => option.value));

@@ -1,4 +1,4 @@
-// Tables: sort by a column, and let the header of a table that fits stick to the page.
+// Tables: sort by a column, show rows as cards, and let the header of a table that fits stick to the page.
 (() => {
   "use strict";
   const valueOf = (row, column) => {
@@ -33,6 +33,14 @@
         head.setAttribute("aria-sort", descends ? "descending" : "ascending");
         sort(table, column, descends ? -1 : 1);
       });
+    }
+  }
+  // On narrow screens the rows of these tables become cards, whose cells name their columns.
+  for (const table of document.querySelectorAll(".leaders, .samples")) {
+    const names = [...table.tHead.rows[0].cells].map((head) => head.textContent);
+    table.classList.add("cards");
+    for (const row of table.tBodies[0].rows) {
+      for (const cell of row.cells) cell.dataset.column = names[cell.cellIndex];
     }
   }
   // The table of two methods gets new rows when the reader picks a method.

@@ -30,8 +30,6 @@ WORST = 1.5
 """Perplexities of at least this many times the best in their column have the worst colour."""
 PADDING = 42.0
 """Horizontal padding of a figure in pixels."""
-WIDEST = 1360.0
-"""The two heat maps are side by side if their widths add up to at most this many pixels."""
 MOST_FRAMES = 3
 """The best value of a column is framed only if at most this many methods share it."""
 _ABSENT = {"failed": "failed", "missing": "-", "unavailable": "n/a"}
@@ -48,23 +46,23 @@ def section(contents: Contents) -> str:
     same = duplicates(contents)
     ordered = _ordered(contents, won)
     rows = comparable(contents.benchmarks, contents.scores)
-    parts: list[str] = []
-    widths: list[float] = []
+    maps: list[tuple[float, str]] = []
     # Rows without a result have no unit, so the measure of a benchmark is that of its results.
     begun = {row["benchmark"]: _measure(row) for row in rows if row["value_of_done"] is not None}
     for name in MEASURES:
         shown = [row for row in rows if begun.get(row["benchmark"]) == name]
         if shown:
-            picture, width = _map(name, shown, ordered, won[name], trained, same)
-            parts.append(picture)
-            widths.append(width)
+            maps.append(_map(name, shown, ordered, won[name], trained, same))
     standing = _standing(won, ordered, trained, method_looks(contents.overview, contents.families))
-    if not parts:
+    if not maps:
         return ""
-    columns = " ".join(f"minmax(0, {width + PADDING:g}fr)" for width in widths)
-    if sum(widths) > WIDEST:
-        columns = "minmax(0, 1fr)"
-    return f'<div class="glance" style="--columns: {columns}">{"".join(parts)}</div>{standing}'
+    widest = max(maps)
+    maps.sort(key=lambda one: one is widest)  # so that the others share rows
+    parts = (
+        f'<div style="flex: {width + PADDING:g} 1 {width + PADDING:g}px">{shown}</div>'
+        for width, shown in maps
+    )
+    return f'<div class="glance">{"".join(parts)}</div>{standing}'
 
 
 def _measure(row: Row) -> str | None:
@@ -102,8 +100,8 @@ def _map(
     won: Mapping[Variant, float],
     trained: int | None,
     same: Mapping[Variant, Variant],
-) -> tuple[str, float]:
-    """Return the HTML figure of one heat map, and the width of its picture in pixels."""
+) -> tuple[float, str]:
+    """Return the width in pixels of one heat map, and its HTML figure."""
     shown_map = heat_map(name, rows, ordered, won, trained)
     better = "lower" if name == "perplexity" else "higher"
     beyond = f" beyond the trained context of {trained:,} tokens (the line)" if trained else ""
@@ -130,7 +128,7 @@ def _map(
         same,
     )
     pictures = [heat_map_svg(shown_map)]
-    return figure(name.capitalize(), caption + legend, pictures, table, "wide"), shown_map.width
+    return shown_map.width, figure(name.capitalize(), caption + legend, pictures, table, "wide")
 
 
 def _same(same: Mapping[Variant, Variant]) -> str:

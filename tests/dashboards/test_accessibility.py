@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.long, pytest.mark.browser]
 
-WIDTHS = (400, 800, 1600)
+WIDTHS = (400, 800, 1280)
 
 
 @pytest.fixture(scope="module")

@@ -152,6 +152,7 @@ def test_several_methods_are_highlighted_and_kept_in_the_address(page: Page) -> 
 
 def test_links_to_sections_keep_the_choice(page: Page) -> None:
     page.select_option("#picker", "yarn tuned")
+    page.click(".menu summary")
     page.click('nav a[href="#cost"]')
     page.wait_for_function("location.hash.includes('at=cost')")
     assert page.url.endswith("#lit=yarn+tuned&at=cost")
