@@ -66,7 +66,8 @@ def measures(rows: Sequence[Row]) -> list[Measure]:
     found: dict[tuple[str, str], tuple[bool, Measure]] = {}
     for row in rows:
         if (metric := row["metric"]) is not None:
-            name = f"{row['benchmark']}: {metric}".replace("_", " ")
+            # The metric of the benchmark `perplexity` has the same name.
+            name = ": ".join(dict.fromkeys((row["benchmark"], metric))).replace("_", " ")
             made = Measure(name, row["benchmark"], metric, row["unit"], row["higher_is_better"])
             key = (row["benchmark"], metric)
             found[key] = (row["is_default"] or found.get(key, (False,))[0], made)

@@ -62,7 +62,7 @@ def framed(catalog: Catalog, title: str, view: Callable[[Chosen], None]) -> None
         if chosen is None:
             _waiting(catalog)
             return
-        st.subheader(f"{title}: {chosen.study}, {chosen.base_model}", anchor=False)
+        st.header(f"{title}: {chosen.study}, {chosen.base_model}", anchor=False)
         view(chosen)
     except SpecError as error:
         st.error("Cannot read the catalog. If an older lce made it, run `lce rebuild catalog`.")

@@ -47,6 +47,7 @@ def table(
         height=min(MOST_PIXELS, HEAD_PIXELS + ROW_PIXELS * max(1, len(rows))),
         on_select=on_select,
         selection_mode="single-row",
+        placeholder="-",
     )
     if on_select == "ignore":
         return None

@@ -64,7 +64,8 @@ def page(chosen: Chosen) -> None:
     for name in dict.fromkeys(r["benchmark"] for r in found):
         mine = [r for r in found if r["benchmark"] == name]
         panel = place.container(width=WIDTH)
-        panel.text(name.replace("_", " "))
+        better = "higher" if mine[0]["higher_is_better"] else "lower"
+        panel.text(f"{name.replace('_', ' ')}: {better} is better")
         panel.altair_chart(_chart(mine), key=f"pairs {name}")
     heads = {
         "benchmark": "benchmark", "task": "task", "eval_length": "length", "other": "against",
@@ -90,14 +91,13 @@ def _chart(rows: list[Row]) -> alt.LayerChart | alt.FacetChart:
         {"where": ", ".join(part[number] for number in differ), **{key: row[key] for key in shown}}
         for part, row in zip(parts, rows, strict=True)
     ]
-    unit, higher = rows[0]["unit"], rows[0]["higher_is_better"]
     verdicts = [name for name in _COLOURS if any(line["verdict"] == name for line in lines)]
     base = alt.Chart(alt.Data(values=lines)).encode(
         y=alt.Y("where:N", sort=[line["where"] for line in lines], title=None, axis=NAMES),
         color=alt.Color(
             "verdict:N",
             scale=alt.Scale(domain=verdicts, range=[colour(_COLOURS[one]) for one in verdicts]),
-            legend=alt.Legend(title=None, orient="bottom", columns=2),
+            legend=alt.Legend(title=None, orient="bottom", columns=1),
         ),
         tooltip=[
             "where:N",
@@ -109,7 +109,7 @@ def _chart(rows: list[Row]) -> alt.LayerChart | alt.FacetChart:
             "generalises_to:N",
         ],
     )  # fmt: skip
-    title = f"difference in {unit}, {'higher' if higher else 'lower'} is better"
+    title = f"difference in {rows[0]['unit']}"
     whiskers = base.mark_rule(strokeWidth=2).encode(
         x=alt.X("ci_low:Q", title=title), x2="ci_high:Q"
     )
@@ -119,4 +119,6 @@ def _chart(rows: list[Row]) -> alt.LayerChart | alt.FacetChart:
         .mark_rule(strokeDash=[3, 3], color=colour("soft"))
         .encode(x="zero:Q")
     )
-    return alt.layer(zero, whiskers, dots).properties(height=_ROW_PIXELS * len(lines) + 130)
+    return alt.layer(zero, whiskers, dots).properties(
+        height=_ROW_PIXELS * (len(lines) + len(verdicts)) + 100
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import altair as alt
 import streamlit as st
@@ -13,17 +13,25 @@ import streamlit as st
 from dashboards.app.chosen import Chosen
 from dashboards.app.points import DIMENSIONS, Measure, Points, dimension, measures, points
 from dashboards.app.tables import table
-from dashboards.app.theme import NUM_COLOURS, of_look, series
+from dashboards.app.theme import NUM_COLOURS, colour, of_look, series
 from dashboards.contents import Row
 from dashboards.families import NO_EXTENSION, OTHERS, TITLES, Variant
-from lce_core.palette import Look
 from lce_core.study.variants import CONTROL
 
 WIDTH, HEIGHT = 290, 320
-LEGEND_ROW = 26
+LEGEND_ROW, MARK_STROKE = 26, 1.4
 _NUMBERS = ("eval_length", "train_length", "seed")
 _SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross")
+_SOLID, _DASHED = [1, 0], [5, 3]
 _NONE = "nothing"
+
+
+class _Style(NamedTuple):
+    """How a chart draws one value: dashed lines and hollow marks if weights are frozen."""
+
+    colour: str
+    shape: str
+    frozen: bool = False
 
 
 def page(chosen: Chosen) -> None:
@@ -47,7 +55,7 @@ def page(chosen: Chosen) -> None:
     if "variant" in by and "family" not in by:
         by.append("family")  # one per method
     found = points(kept, by, y, known.get(x))
-    _notes(found, by, y)
+    _notes(found, by, y, hue)
     if not found.drawn:
         st.info("Nothing to draw: every point has a cell that is not done.")
         return
@@ -55,11 +63,20 @@ def page(chosen: Chosen) -> None:
     drawn = found.drawn
     if axes.dimension and axes.is_line:
         drawn = _in_runs(found, axes.dimension)
-    _panels(drawn, axes, chosen.looks() if hue == "variant" else {})
+    _panels(drawn, axes, _of_methods(chosen) if hue == "variant" else {})
     with st.expander("Table"):
         heads = {name: DIMENSIONS[name] for name in by}
         heads |= {"x": x} if x in known else {}
         table(found.drawn, {**heads, "y": y.name, "num_cells": "cells"}, "points")
+
+
+def _of_methods(chosen: Chosen) -> dict[str, _Style]:
+    """Return the style of each variant by label."""
+    looks = chosen.looks()
+    return {
+        one.label: _Style(of_look(looks[one.label]), _SHAPES[looks[one.label].shape], one.frozen)
+        for one in chosen.variants()
+    }
 
 
 def _kept(rows: list[Row], y: Measure) -> list[Row]:
@@ -85,13 +102,15 @@ def _stays(row: Row, name: str, wanted: Sequence[Any], y: Measure) -> bool:
     return is_across or dimension(row, name) in wanted
 
 
-def _notes(found: Points, by: Sequence[str], y: Measure) -> None:
+def _notes(found: Points, by: Sequence[str], y: Measure, hue: str) -> None:
     over = [name for name in ("task", "seed", "eval_length", "benchmark") if name not in by]
     over = [name for name in over if name != "benchmark" or y.benchmark is None]
-    names = ", ".join(DIMENSIONS[name].partition(" (")[0] for name in over)
+    names = ", ".join(f"{DIMENSIONS[name].partition(' (')[0]}s" for name in over)
     words = [f"Mean over {names}."] if over else []
     if y.higher_is_better is not None:
         words.append(f"{'Higher' if y.higher_is_better else 'Lower'} is better.")
+    if hue == "variant":
+        words.append("Hollow marks and dashed lines: frozen weights.")
     if found.gaps:
         words.append(f"{len(found.gaps)} points are not drawn: some of their cells are not done.")
     st.caption(" ".join(words))
@@ -140,7 +159,7 @@ def _in_runs(found: Points, along: str) -> list[dict[str, Any]]:
     ]
 
 
-def _panels(drawn: list[dict[str, Any]], axes: _Axes, looks: Mapping[str, Look]) -> None:
+def _panels(drawn: list[dict[str, Any]], axes: _Axes, styles: Mapping[str, _Style]) -> None:
     by_panel: dict[Any, list[dict[str, Any]]] = {}
     # The control belongs to no family: repeat it in grey in each panel.
     shared = axes.panel == "family" and axes.hue == "variant"
@@ -155,9 +174,8 @@ def _panels(drawn: list[dict[str, Any]], axes: _Axes, looks: Mapping[str, Look])
     place = st.container(horizontal=True)
     for value, some in sorted(by_panel.items(), key=lambda item: _order(axes.panel, item[0])):
         mine = list(dict.fromkeys(point[axes.hue] for point in some))
-        # A method has its own look; other values share colours between panels if they can.
-        hues = {label: (of_look(look), _SHAPES[look.shape]) for label, look in looks.items()}
-        hues = hues or _hues(mine if disjoint else everything)
+        # A method has its own style; other values share colours between panels if they can.
+        hues = styles or _hues(mine if disjoint else everything)
         one = place.container(width=WIDTH if axes.panel else "stretch")
         if axes.panel:
             one.text(_title(axes.panel, value))
@@ -173,10 +191,10 @@ def _are_disjoint(panels: Mapping[Any, list[dict[str, Any]]], hue: str) -> bool:
     return sum(map(len, kinds)) == len(functools.reduce(set.union, kinds, set()))
 
 
-def _hues(values: Sequence[Any]) -> dict[Any, tuple[str, str]]:
-    """Return a (colour, shape) pair for each value; values that share a colour differ in shape."""
+def _hues(values: Sequence[Any]) -> dict[Any, _Style]:
+    """Return a style for each value; values that share a colour differ in shape."""
     return {
-        value: (series(number), _SHAPES[number // NUM_COLOURS % len(_SHAPES)])
+        value: _Style(series(number), _SHAPES[number // NUM_COLOURS % len(_SHAPES)])
         for number, value in enumerate(values)
     }
 
@@ -211,7 +229,7 @@ def _scale(measure: Measure, domain: list[float]) -> alt.Scale:
 def _chart(
     drawn: list[dict[str, Any]],
     axes: _Axes,
-    hues: Mapping[Any, tuple[str, str]],
+    hues: Mapping[Any, _Style],
     domain: list[float],
 ) -> alt.LayerChart | alt.FacetChart:
     names = [value for value in hues if any(point[axes.hue] == value for point in drawn)]
@@ -224,33 +242,45 @@ def _chart(
     tooltips += [alt.Tooltip("x:Q", title=axes.name, format=".5~g")] if axes.measure else []
     tooltips.append(alt.Tooltip("num_cells:Q", title="cells"))
     columns = 1 if axes.panel else 6
+    styles = [hues[name] for name in names]
+    field: dict[str, Any] = {"shorthand": f"{axes.hue}:N", "sort": names}
     legend = alt.Legend(
-        title=None, orient="bottom", columns=columns, symbolLimit=60, labelLimit=200
+        title=None,
+        orient="bottom",
+        columns=columns,
+        symbolLimit=60,
+        symbolStrokeWidth=MARK_STROKE,
+        labelLimit=200,
     )
+
+    def scale(values: list[Any]) -> alt.Scale:
+        return alt.Scale(domain=names, range=values)
+
+    colours = scale([one.colour for one in styles])
+    fills = scale([colour("page") if one.frozen else one.colour for one in styles])
     base = alt.Chart(alt.Data(values=drawn)).encode(
         x=_x(drawn, axes),
         y=alt.Y("y:Q", title=axes.y.name, scale=_scale(axes.y, domain)),
-        color=alt.Color(
-            f"{axes.hue}:N",
-            scale=alt.Scale(domain=names, range=[hues[name][0] for name in names]),
-            sort=names,
-            legend=legend,
-        ),
+        stroke=alt.Stroke(**field, scale=colours, legend=legend),
         tooltip=tooltips,
     )
-    marks = base.mark_point(filled=True, size=45, opacity=1).encode(
-        shape=alt.Shape(
-            f"{axes.hue}:N",
-            scale=alt.Scale(domain=names, range=[hues[name][1] for name in names]),
-            sort=names,
-            legend=legend,
-        )
+    marks = base.mark_point(size=45, opacity=1, strokeWidth=MARK_STROKE).encode(
+        fill=alt.Fill(**field, scale=fills, legend=legend),
+        shape=alt.Shape(**field, scale=scale([one.shape for one in styles]), legend=legend),
     )
     layers = [marks]
     if axes.is_line:
         others = [name for name in drawn[0] if name in DIMENSIONS and name != axes.dimension]
         apart = [f"{name}:N" for name in (*others, "run")]
-        layers.insert(0, base.mark_line(strokeWidth=1.8).encode(detail=apart))
+        frozen = [name for name in names if hues[name].frozen]
+        # A scale of dashes would also dash the outlines of the legend's symbols.
+        dashes = alt.condition(
+            alt.FieldOneOfPredicate(field=axes.hue, oneOf=frozen),
+            alt.value(_DASHED),
+            alt.value(_SOLID),
+        )
+        lines = base.mark_line(strokeWidth=1.8).encode(detail=apart, strokeDash=dashes)
+        layers.insert(0, lines)
     height = HEIGHT + LEGEND_ROW * -(-len(names) // columns)
     return alt.layer(*layers).properties(height=height)
 

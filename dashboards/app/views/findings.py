@@ -54,7 +54,7 @@ def _best(chosen: Chosen) -> None:
         # The gap is positive, as in the report, whether higher or lower is better.
         {
             "length": one.eval_length,
-            "benchmark": (one.benchmark or "").replace("_", " "),
+            "benchmark": one.benchmark,
             "best": ", ".join([Variant(one.method or "", bool(one.frozen)).label, *one.tied]),
             "value": one.value,
             "next": one.other_method and Variant(one.other_method, bool(one.other_frozen)).label,

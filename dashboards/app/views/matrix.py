@@ -92,7 +92,7 @@ def _chart(rows: list[Row]) -> alt.LayerChart | alt.FacetChart:
         color=alt.Color(
             "state:N",
             scale=alt.Scale(domain=states, range=[colour(_COLOURS[one]) for one in states]),
-            legend=alt.Legend(title=None, orient="bottom"),
+            legend=alt.Legend(title=None, orient="bottom", columns=1),
         ),
         tooltip=[
             alt.Tooltip("variant:N", title="method"),
@@ -111,7 +111,7 @@ def _chart(rows: list[Row]) -> alt.LayerChart | alt.FacetChart:
         color=alt.condition(strong, alt.value(colour("strong-ink")), alt.value(colour("ink"))),
     )
     return alt.layer(marks.add_params(clicked), words).properties(
-        height=_ROW_PIXELS * len(variants) + 190
+        height=_ROW_PIXELS * (len(variants) + len(states)) + 170
     )
 
 
@@ -121,7 +121,7 @@ def _column(row: Row) -> str:
 
 def _says(row: Row) -> str:
     if row["failed"]:
-        return f"{row['failed']} failed"
+        return "!"
     return "–" if row["state"] == "unavailable" else f"{row['done']}/{row['planned']}"  # noqa: RUF001
 
 

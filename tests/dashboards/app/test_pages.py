@@ -6,6 +6,7 @@ failed, missing and unavailable cells, and compare with SQL.
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 from pathlib import Path
@@ -81,7 +82,7 @@ def drawn(app: AppTest) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("view", PAGES)
 def test_every_page_opens_and_names_the_study(catalog: Path, view: str) -> None:
     app = shown(opened(catalog, view))
-    assert app.subheader[0].value == f"{view}: {STUDY}, toy_llama"
+    assert app.header[0].value == f"{view}: {STUDY}, toy_llama"
     assert any(caption.value.startswith("Catalog of ") for caption in app.sidebar.caption)
 
 
@@ -155,7 +156,7 @@ def test_pages_open_before_the_first_catalog_and_follow_it(catalog: Path, tmp_pa
     assert "no study yet" in app.info[0].value
     place.write_bytes(catalog.read_bytes())
     app = shown(app.run())
-    assert app.subheader[0].value == f"findings: {STUDY}, toy_llama"
+    assert app.header[0].value == f"findings: {STUDY}, toy_llama"
 
 
 def test_the_first_chart_of_scores_is_perplexity_of_complete_points(catalog: Path) -> None:
@@ -167,6 +168,16 @@ def test_the_first_chart_of_scores_is_perplexity_of_complete_points(catalog: Pat
         " FROM benchmark_by_length WHERE benchmark = 'perplexity' AND value IS NOT NULL",
     )
     assert points == pytest.approx({(label, length): value for label, length, value in rows})
+
+
+def test_frozen_methods_have_hollow_marks_in_the_chart_of_scores(catalog: Path) -> None:
+    app = shown(opened(catalog, "explorer"))
+    marks = json.loads(app.get("vega_lite_chart")[0].proto.spec)["layer"][-1]["encoding"]
+    labels, fills = (marks["fill"]["scale"][name] for name in ("domain", "range"))
+    outlines = dict(zip(labels, marks["stroke"]["scale"]["range"], strict=True))
+    hollow = {label for label, fill in zip(labels, fills, strict=True) if fill != outlines[label]}
+    assert hollow == {label for label in labels if not label.endswith(" tuned")} != set()
+    assert hollow != set(labels)
 
 
 def test_scores_have_panels_by_family_and_by_label_with_any_colour(tmp_path: Path) -> None:
@@ -277,7 +288,7 @@ def test_a_page_follows_a_replaced_catalog(catalog: Path, tmp_path: Path) -> Non
     other = written(tmp_path, [[Cell("none", True, 0, "needle", "single", 128, "done", 1.0)]])
     other.replace(place)
     app = shown(app.run())
-    assert app.subheader[0].value == "matrix: study-0, toy_llama"
+    assert app.header[0].value == "matrix: study-0, toy_llama"
     assert "1 of 1 cells done" in app.get("progress")[0].proto.text
     place.unlink()
     app = shown(app.run())
