@@ -25,12 +25,11 @@ from dashboards.claims import (
     Claim,
     Expectation,
     claims,
-    counted,
     expectations,
     firsts,
     headline,
 )
-from dashboards.claims.wording import EXPLAINED, OUTCOMES
+from dashboards.claims.wording import EXPLAINED
 from dashboards.comparable import base_context, comparable, is_best
 from dashboards.contents import Contents, Row, read_contents, select
 from dashboards.families import NO_EXTENSION, Family, Variant, controls, families
@@ -39,12 +38,17 @@ from dashboards.marks import LEGEND, MARKS, Place, place, verdicts
 from dashboards.pictures import picture
 from dashboards.plain_text import file_name, plain
 from dashboards.registered import registered
+from dashboards.sections import expectations as expectations_section
 from dashboards.sections import glance, positions, short_context, shots
 from lce_core import formats
 from lce_core.errors import SpecError
 from lce_core.study.variants import variant_label
 
 PAGE, SCORES = "README.md", "scores.csv"
+_BRACKETS = (
+    "Tables have arithmetic means over seeds; the best of a column is bold. Brackets: lowest and"
+    " highest seed, or with one seed the 95 % interval over prompts or documents."
+)
 _SCORES = (
     "SELECT base_model, method, frozen, seed, benchmark, task, eval_length, metric, value, ci_low,"
     " ci_high, num_samples, profile, train_length, cell FROM scores WHERE study = '{study}'"
@@ -104,7 +108,9 @@ def _page(
         context = base_context(study)
         yield f"\n## {plain(base)}{f', {plain(context)}' if context else ''}\n"
         yield from _best(found, base, trained)
-        yield from _expectations([entry for entry in expected if entry.base_model == base])
+        yield from _expectations(
+            contents.of(base), [entry for entry in expected if entry.base_model == base]
+        )
         yield from _short_context(contents.of(base))
         yield from _base_model(contents.of(base), out)
     yield from _gaps(contents)
@@ -121,11 +127,11 @@ def _best(found: Sequence[Claim], base_model: str, trained: int | None) -> Itera
         yield from (f"- {plain(one.sentence)}" for one in first)
 
 
-def _expectations(expected: Sequence[Expectation]) -> Iterator[str]:
+def _expectations(contents: Contents, expected: Sequence[Expectation]) -> Iterator[str]:
     if not expected:
         return
     yield "\n### Expectations\n"
-    yield f"Comparisons: {counted(expected)}. {OUTCOMES}\n"
+    yield f"{expectations_section.caption(contents, expected)}\n"
     for entry in expected:
         yield f"- {plain(entry.text)} ({entry.summary})"
         yield from (f"  - **{one.outcome}**: {plain(one.finding)}" for one in entry.comparisons)
@@ -168,6 +174,8 @@ def _base_model(contents: Contents, out: Path) -> Iterator[str]:
     for length, rows in pictured(contents.shots):
         file = _drawn(out, shots.panels(contents, length, rows), name, "many_shot", length)
         yield f"\n![many-shot accuracy by examples, in {length:,} tokens]({file})"
+    if scores:
+        yield f"\n{_BRACKETS}"
     if contents.differences:
         yield f"\n{LEGEND}"
     for benchmark, task in dict.fromkeys((row["benchmark"], row["task"]) for row in scores):

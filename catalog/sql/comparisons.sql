@@ -147,13 +147,13 @@ COMMENT ON COLUMN paired_difference.task IS
 COMMENT ON COLUMN paired_difference.difference IS
     'value minus other_value: difference of the two methods'' means, in the unit.';
 COMMENT ON COLUMN paired_difference.ci_low IS
-    'Lower bound of the simultaneous 95 % interval of the difference: all intervals of a family contain their true difference in 95 % of studies. NULL with too few documents or prompts for this level, or if the methods have equal scores.';
+    'Lower bound of the simultaneous 95 % interval of the difference: all intervals of a set of comparisons (column family) contain their true difference in 95 % of studies. NULL with too few documents or prompts for this level, or if the methods have equal scores.';
 COMMENT ON COLUMN paired_difference.ci_high IS
     'Upper bound of the simultaneous 95 % interval of the difference; NULL like ci_low.';
 COMMENT ON COLUMN paired_difference.p_value IS
     'Two-sided p-value of this comparison alone, for the hypothesis of no difference.';
 COMMENT ON COLUMN paired_difference.p_holm IS
-    'P-value after the correction for looks (p_value * 0.05 / level) and Holm''s correction for all comparisons in the family. Comparisons of the same scores count once.';
+    'P-value after the correction for looks (p_value * 0.05 / level) and Holm''s correction for all comparisons in the set (column family). Comparisons of the same scores count once.';
 COMMENT ON COLUMN paired_difference.verdict IS
     'better or worse (p_holm up to 0.05), the same (equal on every document), no difference found (not significant) or too few (too few documents or prompts for any significant difference).';
 COMMENT ON COLUMN paired_difference.smallest_detectable IS
@@ -161,9 +161,9 @@ COMMENT ON COLUMN paired_difference.smallest_detectable IS
 COMMENT ON COLUMN paired_difference.num_needed IS
     'For an undecided comparison: the number of training seeds (if generalises_to is training seeds) or else of independent documents or prompts with which the test detects a true difference of this size with 80 % power. NULL for other comparisons, above 10,000, or if the spread is unknown.';
 COMMENT ON COLUMN paired_difference.family IS
-    'Comparisons that p_holm is corrected for: primary (all that the study file predicted before its first result), short context (those with the base model within its trained context, which every study makes) or exploratory (all others of the study and base model).';
+    'Set of comparisons that p_holm is corrected for: primary (all that the study file predicted before its first result), short context (those with the base model within its trained context, which every study makes) or exploratory (all others of the study and base model).';
 COMMENT ON COLUMN paired_difference.num_comparisons IS
-    'Number of comparisons in the family that differ in their scores.';
+    'Number of comparisons in the set (column family) that differ in their scores.';
 COMMENT ON COLUMN paired_difference.num_clusters IS
     'Number of independent observations: all samples of one document, or of one prompt in all seeds, count as one.';
 COMMENT ON COLUMN paired_difference.num_samples IS

@@ -18,20 +18,24 @@ SETS = (
     " others (exploratory). Equal differences have different intervals in different sets."
 )
 """Explanation of intervals and p-values that belong to different sets of comparisons."""
+GEOMETRIC = (
+    "Perplexities in comparisons are geometric means over seeds and tasks, because training changes"
+    " a perplexity by a factor. Other sections show arithmetic means, which are slightly larger."
+)
+"""Explanation of perplexities that differ in their last digits between sections."""
 SET_NAMES = {"primary": "expected"}
 """Names of sets of comparisons that differ from the catalog's column `family`."""
 EXPLAINED = (
     "Both methods of a comparison were evaluated on the same prompts. Brackets contain"
     " simultaneous 95 % intervals; a negative number means the opposite direction. Better means"
     " significantly better: p_Holm, the p-value corrected for multiple comparisons, is at most"
-    f" 0.05. {SETS} Independent samples are prompts or"
-    " windows of text; all from one document count as one sample. A result on these checkpoints"
-    " may differ with other training seeds; all other results of tuned methods generalise to other"
-    " seeds. The smallest detectable difference is the one that the test finds in four of five"
-    " studies; smaller ones may exist. Each comparison has its own, which is larger if the"
-    " difference of the two scores varies more between seeds or prompts. The number of seeds or"
-    " samples that would show a difference"
-    " assumes that the true difference equals the measured one."
+    f" 0.05. {SETS} {GEOMETRIC} Independent samples are prompts or windows of text; all from one"
+    " document count as one sample. A result on these checkpoints may differ with other training"
+    " seeds; all other results of tuned methods generalise to other seeds. The smallest detectable"
+    " difference is the one that the test finds in four of five studies; smaller ones may exist."
+    " Each comparison has its own: it is larger if the difference of the two scores varies more"
+    " between seeds or prompts. The number of seeds or samples that would show a difference assumes"
+    " that the true difference equals the measured one."
 )
 """Explanation of the sentences about pairs and best methods."""
 CORRELATION = (

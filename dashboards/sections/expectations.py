@@ -22,13 +22,18 @@ def section(contents: Contents, expected: Sequence[Expectation]) -> str:
     """
     variants = [Variant.of(row) for row in contents.overview]
     entries = "".join(_entry(one, variants) for one in expected)
-    predicts = any(row["expected"] == "predicts" for row in contents.expectations)
-    notes = f"{OUTCOMES} {CORRELATION}" if predicts else OUTCOMES
     listed = (
-        f"<p>Comparisons: {counted(expected)}. {escape(notes)}</p>"
+        f"<p>{escape(caption(contents, expected))}</p>"
         f'<dl class="answers">{entries}</dl>'
     )
     return (listed if expected else "") + named.section(contents)
+
+
+def caption(contents: Contents, expected: Sequence[Expectation]) -> str:
+    """Return the number of comparisons by outcome, and what the outcomes mean."""
+    predicts = any(row["expected"] == "predicts" for row in contents.expectations)
+    note = f" {CORRELATION}" if predicts else ""
+    return f"Comparisons: {counted(expected)}. {OUTCOMES}{note}"
 
 
 def _entry(entry: Expectation, variants: Sequence[Variant]) -> str:

@@ -105,8 +105,14 @@ def _map(
     shown_map = heat_map(name, rows, ordered, won, trained)
     better = "lower" if name == "perplexity" else "higher"
     beyond = f" beyond the trained context of {trained:,} tokens (the line)" if trained else ""
+    means = ""
+    if name == "perplexity":
+        means = (
+            " Values are arithmetic means over tasks and seeds; comparisons use geometric means,"
+            " which are slightly smaller."
+        )
     caption = (
-        f"{better.capitalize()} is better. Frame: best in its column, if at most {MOST_FRAMES}"
+        f"{better.capitalize()} is better.{means} Frame: best in its column, if at most {MOST_FRAMES}"
         " methods share the value. <i>Won</i>: share of comparisons with other methods that a"
         f" method wins{beyond}. A family's methods are sorted by their mean share over all"
         f" maps.{_same(same)}"

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 from dashboards.charts.marks import row_data
-from dashboards.claims.wording import SETS
+from dashboards.claims.wording import GEOMETRIC, SETS
 from dashboards.contents import Contents, Row, select
 from dashboards.families import Variant, duplicates
 from dashboards.figure import code, row_head, scrollable
@@ -38,7 +38,7 @@ def section(contents: Contents) -> str:
         return ""
     return (
         "<h3>The named methods against each other</h3><p>Each cell is the score of the row's method"
-        f" minus that of the column's, with a simultaneous 95 % interval. {SETS} {MARKS['better']}:"
+        f" minus that of the column's, with a simultaneous 95 % interval. {SETS} {GEOMETRIC} {MARKS['better']}:"
         f" the row's method is significantly better; {MARKS['worse']}: worse.</p>{''.join(tables)}"
     )
 

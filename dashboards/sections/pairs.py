@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from dashboards.claims.wording import SETS
+from dashboards.claims.wording import GEOMETRIC, SETS
 from dashboards.contents import Contents, Row, select
 from dashboards.families import Variant, ordered
 from dashboards.figure import heads, scrollable
@@ -40,7 +40,7 @@ def section(contents: Contents) -> str:
     first, second = _default(contents, methods)
     return (
         "<p>Means over seeds and tasks, on the same prompts. Brackets contain simultaneous 95 %"
-        f" intervals. {SETS} Better means that p_Holm is at most 0.05. Lower is better for"
+        f" intervals. {SETS} {GEOMETRIC} Better means that p_Holm is at most 0.05. Lower is better for"
         " perplexity and losses.</p>"
         "<noscript><p>This table needs JavaScript. <code>lce claims STUDY --method NAME</code>"
         " prints the same comparisons.</p></noscript>"

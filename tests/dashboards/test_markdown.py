@@ -8,6 +8,8 @@ from __future__ import annotations
 import csv
 import hashlib
 import re
+from dataclasses import replace
+from html import unescape
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -17,7 +19,11 @@ import pytest
 from catalog.build import build_catalog
 from catalog.queries import open_catalog, run_query
 from dashboards.claims import claims, expectations, headline
+from dashboards.claims.wording import CORRELATION, EXPLAINED, OUTCOMES
+from dashboards.contents import read_contents
 from dashboards.markdown import write_markdown
+from dashboards.report import report_page
+from dashboards.sections import expectations as expectations_section
 from dashboards.sections.short_context import TITLE
 from lce_core import formats
 from lce_core.errors import SpecError
@@ -79,6 +85,23 @@ def test_each_value_and_interval_is_in_the_table_of_its_task(catalog: Path, fold
             assert interval == [formats.score(row["lowest"]), formats.score(row["highest"])]
         seen += 1
     assert seen > 10
+
+
+def test_explanations_are_those_of_the_html_page(catalog: Path, folder: Path) -> None:
+    page = (folder / "README.md").read_text(encoding="utf-8")
+    html = unescape(report_page(catalog, STUDY))
+    for note in (EXPLAINED, OUTCOMES):
+        assert note in page
+        assert note in html
+    for outcome in ("confirmed", "contradicted", "undecided", "not measured"):
+        assert page.count(f"- **{outcome}**: ") == html.count(f"<b>{outcome}</b>: ")
+
+
+def test_a_prediction_of_orders_explains_kendalls_tau(catalog: Path) -> None:
+    contents = read_contents(catalog, STUDY)
+    assert CORRELATION not in expectations_section.caption(contents, [])
+    orders = replace(contents, expectations=[{"expected": "predicts"}])
+    assert CORRELATION in expectations_section.caption(orders, [])
 
 
 def test_nll_differences_from_the_base_model_are_on_the_same_positions(
