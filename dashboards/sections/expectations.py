@@ -22,10 +22,7 @@ def section(contents: Contents, expected: Sequence[Expectation]) -> str:
     """
     variants = [Variant.of(row) for row in contents.overview]
     entries = "".join(_entry(one, variants) for one in expected)
-    listed = (
-        f"<p>{escape(caption(contents, expected))}</p>"
-        f'<dl class="answers">{entries}</dl>'
-    )
+    listed = f'<p>{escape(caption(contents, expected))}</p><dl class="answers">{entries}</dl>'
     return (listed if expected else "") + named.section(contents)
 
 

@@ -112,8 +112,8 @@ def _map(
             " which are slightly smaller."
         )
     caption = (
-        f"{better.capitalize()} is better.{means} Frame: best in its column, if at most {MOST_FRAMES}"
-        " methods share the value. <i>Won</i>: share of comparisons with other methods that a"
+        f"{better.capitalize()} is better.{means} Frame: best in its column, if at most"
+        f" {MOST_FRAMES} methods share the value. <i>Won</i>: share of comparisons with other methods that a"
         f" method wins{beyond}. A family's methods are sorted by their mean share over all"
         f" maps.{_same(same)}"
     )

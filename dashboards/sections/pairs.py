@@ -40,8 +40,8 @@ def section(contents: Contents) -> str:
     first, second = _default(contents, methods)
     return (
         "<p>Means over seeds and tasks, on the same prompts. Brackets contain simultaneous 95 %"
-        f" intervals. {SETS} {GEOMETRIC} Better means that p_Holm is at most 0.05. Lower is better for"
-        " perplexity and losses.</p>"
+        f" intervals. {SETS} {GEOMETRIC} Better means that p_Holm is at most 0.05. Lower is better"
+        " for perplexity and losses.</p>"
         "<noscript><p>This table needs JavaScript. <code>lce claims STUDY --method NAME</code>"
         " prints the same comparisons.</p></noscript>"
         f'<div class="two" data-figure="{escape(TITLE)}" hidden>'
