@@ -13,14 +13,14 @@ MOST_NAMED = 4
 """A sentence names this many methods of a longer list and counts the others."""
 
 SETS = (
-    "p_Holm and intervals are corrected for the number of comparisons in one of three sets: those"
-    " that the study file expects, those with the base model within its trained context, and all"
-    " others (exploratory). Equal differences have different intervals in different sets."
+    "p_Holm and intervals are corrected for the number of comparisons in a set: those that the"
+    " study file expects, those with the base model within its trained context, or all others"
+    " (exploratory). Equal differences in different sets have different intervals."
 )
 """Explanation of intervals and p-values that belong to different sets of comparisons."""
 GEOMETRIC = (
-    "Perplexities in comparisons are geometric means over seeds and tasks, because training changes"
-    " a perplexity by a factor. Other sections show arithmetic means, which are slightly larger."
+    "Perplexities are geometric means here, because training changes a perplexity by a factor."
+    " Sections without comparisons show arithmetic means, which are slightly larger."
 )
 """Explanation of perplexities that differ in their last digits between sections."""
 SET_NAMES = {"primary": "expected"}
@@ -40,9 +40,9 @@ EXPLAINED = (
 """Explanation of the sentences about pairs and best methods."""
 CORRELATION = (
     "Kendall's tau is positive if methods with a lower perplexity have better scores on the"
-    " benchmark. Its interval is for this correlation alone, but p_Holm is corrected for all rank"
-    " correlations of the study and decides. Methods with equal perplexities and equal scores count"
-    " once. Methods that approximate attention can have a low perplexity without reading the whole"
+    " benchmark. Its interval ignores the number of tests. p_Holm decides: it is corrected for all"
+    " rank correlations of the study. Methods with equal perplexities and equal scores count once."
+    " Methods that approximate attention can have a low perplexity without reading the whole"
     " context, so a second correlation leaves them out."
 )
 """Explanation of the sentences about perplexity and other benchmarks."""

@@ -113,9 +113,9 @@ def _map(
         )
     caption = (
         f"{better.capitalize()} is better.{means} Frame: best in its column, if at most"
-        f" {MOST_FRAMES} methods share the value. <i>Won</i>: share of comparisons with other methods that a"
-        f" method wins{beyond}. A family's methods are sorted by their mean share over all"
-        f" maps.{_same(same)}"
+        f" {MOST_FRAMES} methods share the value. <i>Won</i>: share of comparisons with other"
+        f" methods that a method wins{beyond}. A family's methods are sorted by their mean share"
+        f" over all maps.{_same(same)}"
     )
     legend = _legend("best in its column" if name == "perplexity" else "1", name)
     columns = [(block.name, length) for block in shown_map.blocks for length in block.lengths]

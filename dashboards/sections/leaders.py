@@ -21,11 +21,12 @@ _HEADS = (
 MOST_NAMED = 3
 """Number of names that a cell always shows. Further ones are in a collapsed list."""
 _LEAD = (
-    "Methods that are not significantly different may still be worse by less than the smallest"
-    " detectable difference. Each comparison has its own; the table shows the largest. It can"
-    " exceed a significant lead over another method, whose scores vary less. Expected, exploratory:"
-    " the set of comparisons that p_Holm and interval are corrected for. Equal differences have"
-    " different intervals in different sets."
+    f"{code('none')} is the untuned base model, {code('none tuned')} the base model fine-tuned"
+    " without an extension. Methods that are not significantly different may still be worse by less"
+    " than the smallest detectable difference. Each comparison has its own; the table shows the"
+    " largest. It can exceed a significant lead over another method, whose scores vary less."
+    " Expected, exploratory: the set of comparisons that p_Holm and interval are corrected for."
+    " Equal differences in different sets have different intervals."
 )
 
 
@@ -53,7 +54,7 @@ def section(contents: Contents, found: Sequence[Claim]) -> str:
     if orders:
         orders += f"<p>{escape(CORRELATION)}</p>"
     return (
-        f"<p>{escape(_LEAD)}</p>{scrollable(heads(*_HEADS), body, 'leaders')}{orders}"
+        f"<p>{_LEAD}</p>{scrollable(heads(*_HEADS), body, 'leaders')}{orders}"
         f"<details><summary>How methods are compared</summary><p>{escape(EXPLAINED)} All pairs:"
         f" {code('lce claims')}.</p></details>"
     )

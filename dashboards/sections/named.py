@@ -39,7 +39,8 @@ def section(contents: Contents) -> str:
     return (
         "<h3>The named methods against each other</h3><p>Each cell is the score of the row's method"
         f" minus that of the column's, with a simultaneous 95 % interval. {SETS} {GEOMETRIC}"
-        f" {MARKS['better']}: the row's method is significantly better; {MARKS['worse']}: worse.</p>{''.join(tables)}"
+        f" {MARKS['better']}: the row's method is significantly better; {MARKS['worse']}: worse."
+        f"</p>{''.join(tables)}"
     )
 
 
