@@ -72,7 +72,7 @@ GROUPS: dict[str, dict[Callable[..., Any], str]] = {
         dashboard: "lce dashboard --port 8501",
     },
     "Keep and check results": {
-        lock: "lce lock toy --check",
+        lock: "lce lock toy --file toy.lock",
         verify: "lce verify toy --sample 5%",
         gc: "lce gc --dry-run",
         export: "lce export toy yarn-s0 --select variant=yarn-tuned,seed=0",
@@ -84,11 +84,11 @@ GROUPS: dict[str, dict[Callable[..., Any], str]] = {
     },
     "Methods, benchmarks, models and text": {
         methods: "lce methods --json",
-        benchmarks: "lce benchmarks --plugins plugins",
+        benchmarks: "lce benchmarks --markdown",
         models: "lce models",
         corpora: "lce corpora",
         recipes: "lce recipes --markdown",
-        schema: "lce schema --plugins plugins",
+        schema: "lce schema",
         fetch: "lce fetch smollm2_135m_q4",
         new: "lce new method root",
         check: "lce check plugins",

@@ -48,11 +48,21 @@ def worker(
     ],
     select: Select = "",
     retry_failed: RetryFailed = False,
-    wait: Annotated[
-        bool, typer.Option(help="Wait for steps of other workers, and take them over if those die.")
-    ] = True,
+    no_wait: Annotated[
+        bool,
+        typer.Option(
+            "--no-wait",
+            help="Exit while other workers still compute steps; do not take these over if the"
+            " workers die.",
+        ),
+    ] = False,
     grace: Annotated[
-        float, typer.Option(min=0, help="Seconds that running steps get to finish after SIGTERM.")
+        float,
+        typer.Option(
+            min=0,
+            metavar="SECONDS",
+            help="Time that running steps get to finish after SIGTERM.",
+        ),
     ] = 15.0,
     accept_plugin_change: AcceptPluginChange = False,
 ) -> None:
@@ -63,7 +73,7 @@ def worker(
     options = RunOptions(
         select, retry_failed=retry_failed, accept_plugin_change=accept_plugin_change
     )
-    pull_studies(studies, how, options, waits=wait, grace=grace, end=context.obj)
+    pull_studies(studies, how, options, waits=not no_wait, grace=grace, end=context.obj)
 
 
 def join(

@@ -27,7 +27,9 @@ Select = Annotated[
     str,
     typer.Option(help="Only cells with these values, such as method=yarn or variant=yarn-tuned."),
 ]
-RetryFailed = Annotated[bool, typer.Option(help="Retry steps that failed permanently.")]
+RetryFailed = Annotated[
+    bool, typer.Option("--retry-failed", help="Retry steps that failed permanently.")
+]
 Budget = Annotated[
     str,
     typer.Option(help="8gpuh, 100cpuh or 2h (wall clock): all methods at as many lengths as fit."),
@@ -63,14 +65,18 @@ _OPTIONS: dict[str, Any] = {
         int | None, typer.Option(help="Maximum number of tokens in one forward pass.")
     ],
     "model_folder": Annotated[
-        list[str], typer.Option("--model-folder", help="NAME=FOLDER with a base model's weights.")
+        list[str],
+        typer.Option(
+            "--model-folder", metavar="NAME=FOLDER", help="Folder with a base model's weights."
+        ),
     ],
     "data_folder": Annotated[
         list[str],
         typer.Option(
             "--data-folder",
-            help="NAME=FOLDER with a data set, NAME=hub:OWNER/NAME@COMMIT for its files on the hub,"
-            " or NAME=datasets:OWNER/NAME@COMMIT:CONFIG:SPLIT for rows of `lce fetch`.",
+            metavar="NAME=FOLDER",
+            help="Folder with a data set. Instead of a folder: hub:OWNER/NAME@COMMIT for its files"
+            " on the hub, or the address of rows that `lce fetch` downloaded.",
         ),
     ],
     "plugins": Annotated[
@@ -78,7 +84,8 @@ _OPTIONS: dict[str, Any] = {
         typer.Option("--plugins", help="Folder with your methods/, benchmarks/, ..."),
     ],
     "execution": Annotated[
-        Path | None, typer.Option("--execution", help="YAML file with execution settings.")
+        Path | None,
+        typer.Option("--execution", help="YAML file with execution settings."),
     ],
 }
 FOLDERS = ("model_folder", "data_folder", "plugins")

@@ -52,6 +52,7 @@ def test_the_example_of_a_command_is_in_its_help_and_can_be_parsed(example: str)
     _, name, *arguments = shlex.split(example)
     help_text = CliRunner().invoke(app, [name, "-h"], env={"COLUMNS": "80"}).output
     assert " ".join(example.split()) in " ".join(help_text.split())
+    assert "…" not in help_text
     group: Any = typer.main.get_command(app)
     group.commands[name].make_context(name, list(arguments))
 
