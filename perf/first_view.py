@@ -84,17 +84,17 @@ def of_report(report: Path, rounds: int) -> None:
             found.setdefault("first paint", []).append(page.evaluate(_PAINT))
             page.evaluate("document.querySelector('figure:has(.open)').id = 'measured'")
             for name, selector in (
-                ("open the chart", "#measured .open"),
-                ("highlight a method", "#measured button.key"),
-                ("zoom", "#measured .curves .tools button"),
+                ("the interactive chart is open", "#measured .open"),
+                ("a highlight is drawn", "#measured button.key"),
+                ("a zoom is drawn", "#measured .curves .tools button"),
             ):
                 found.setdefault(name, []).append(page.evaluate(_CLICK, selector))
                 page.wait_for_function("document.getElementById('measured').view")
             page.close()
         browser.close()
-    print("| until | median ms | most ms |\n|---|--:|--:|")
+    print("| until | median ms |\n|---|--:|")
     for name, times in found.items():
-        print(f"| {name} | {statistics.median(times):.0f} | {max(times):.0f} |")
+        print(f"| {name} | {statistics.median(times):,.0f} |")
     print(f"\n{rounds} rounds, {report.stat().st_size / 1e6:.2f} MB")
     print(where())
 

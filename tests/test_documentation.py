@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -35,7 +35,11 @@ from lce_core.study.expectation import Expectation
 from lce_core.study.spec import BenchmarkEntry, MethodEntry, StudySpec
 from lce_core.study.study_file import parse_study
 from lce_core.study.tuning import Tune
+from tests.support.accessibility import faults
 from tests.support.repository import ROOT
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 DOCUMENTS = sorted(
     [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")]
@@ -138,6 +142,19 @@ def test_the_site_loads_nothing_from_other_hosts(site: Path) -> None:
         r"<(?:script|img|link|iframe|source)\b[^>]*?\b(?:src|href)=\"?(?:https?:)?//"
     )
     assert [page for page in pages if loaded.search(page.read_text("utf-8"))] == []
+
+
+@pytest.mark.long
+@pytest.mark.browser
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_core_finds_no_serious_fault_on_the_site(
+    site: Path, chrome: Browser, scheme: Literal["light", "dark"]
+) -> None:
+    page = chrome.new_page(color_scheme=scheme)
+    for name in ("report", "studies", "methods"):
+        page.goto((site / name / "index.html").as_uri())
+        assert faults(page) == [], name
+    page.close()
 
 
 @pytest.mark.slow
