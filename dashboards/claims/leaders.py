@@ -113,8 +113,7 @@ def _against_others(
             yield f"better than {wording.listed(other_labels(worse))}"
     if alike := by_verdict.get("no difference found"):
         whom = wording.listed(other_labels(alike))
-        largest = "largest " * (len(alike) > 1)
-        note = "" if limit is None else f" ({largest}{wording.detectable(limit, alike[0])})"
+        note = "" if limit is None else f" ({wording.detectable(limit, alike[0], len(alike))})"
         yield f"no significant difference from {whom}{note}"
     if unknown := by_verdict.get("too few"):
         name = wording.named(first(unknown[0]))

@@ -132,9 +132,13 @@ def too_few(number: int) -> str:
     return f"{independent_samples(number)} {'is' if number == 1 else 'are'} too few"
 
 
-def detectable(difference: float, row: Mapping[str, Any]) -> str:
-    """Return the clause with the smallest detectable difference, in the unit of the row."""
-    return f"smallest detectable difference: {formats.rounded(difference)}{unit(row)}"
+def detectable(difference: float, row: Mapping[str, Any], number: int = 1) -> str:
+    """Return the clause with the smallest detectable difference, in the unit of the row.
+
+    Of several comparisons (`number`), it is the largest.
+    """
+    limit = f"{'up to ' * (number > 1)}{formats.rounded(difference)}{unit(row)}"
+    return f"smallest detectable difference: {limit}"
 
 
 def needed(row: Mapping[str, Any]) -> str:

@@ -102,7 +102,8 @@ def names(
     if len(shown) <= MOST_NAMED:
         return ", ".join(shown)
     first, rest = ", ".join(shown[:shown_of_more]), ", ".join(shown[shown_of_more:])
-    more = f"and {len(shown) - shown_of_more} more" if first else f"{len(shown)} methods"
+    number = sum(map(len, list(groups.values())[shown_of_more:]))
+    more = f"and {number} more" if first else f"{number} methods"
     return f'{first} <details class="rest"><summary>{more}</summary> {rest}</details>'.lstrip()
 
 

@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 
 from catalog.queries import open_catalog
-from dashboards.claims import Claim, claims, counted, expectations, headline
+from dashboards.claims import Claim, claims, counted, expectations, headline, wording
 from dashboards.registered import registered as in_words
 from lce_core.errors import SpecError
 from tests.support.catalogs.answered_catalog import Answered, registrations, written
@@ -136,6 +136,13 @@ def test_a_significant_difference_has_a_fixed_sentence(found) -> None:
         " independent samples; p_Holm < 0.001"
     )
     assert 0 < float(low) < float(gap) < float(high)
+
+
+def test_of_several_detectable_differences_the_largest_is_stated() -> None:
+    row = {"unit": "nats"}
+    one, several = (wording.detectable(0.25, row, number) for number in (1, 2))
+    assert one == "smallest detectable difference: 0.25 nats per token"
+    assert several == "smallest detectable difference: up to 0.25 nats per token"
 
 
 def test_without_a_significant_difference_the_detectable_one_is_stated(found) -> None:

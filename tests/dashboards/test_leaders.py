@@ -136,6 +136,12 @@ def test_more_names_than_a_cell_holds_are_collapsed() -> None:
         several, {}
     )
     assert leaders.names(several, {}, 0).startswith('<details class="rest"><summary>5 methods<')
+    # Names of one computation count as often as in the sentences of claims.
+    same = {several[4]: several[3]}
+    assert "<summary>5 methods<" in leaders.names(several, same, 0)
+    assert "<summary>and 2 more</summary> <code>m3</code> = <code>m4</code>" in leaders.names(
+        several, same
+    )
 
 
 def test_without_a_comparison_there_is_no_section(tmp_path: Path) -> None:
