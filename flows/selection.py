@@ -28,11 +28,12 @@ def select_cells(plan: StudyPlan, select: str) -> StudyPlan:
     for axis, values in wanted.items():
         known = set[str]().union(*(_values(cell, axis) for cell in plan.cells))
         for value in sorted(values - known):
+            is_variant = any(value in _values(cell, "variant") for cell in plan.cells)
             raise SpecError(
                 "--select",
                 f"{axis}={value}",
                 f"the {axis} of a cell of {plan.study.study}",
-                did_you_mean(value, known),
+                f"write variant={value}" if is_variant else did_you_mean(value, known),
             )
     cells = [
         cell

@@ -112,6 +112,11 @@ def _(place: Place) -> None:
     select_cells(plan, f"benchmark={asked},method={others[0].method}")
 
 
+@provokes(SpecError, "--select: got method=yarn-tuned")
+def _(_: Place) -> None:
+    select_cells(smoke(), "method=yarn-tuned")
+
+
 @provokes(SpecError, "methods/mine VERSION 1")
 def _(_: Place) -> None:
     change = PluginChange(plugin="methods/mine", version=1, was="a", now="b", file="mine.py")

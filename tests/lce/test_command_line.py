@@ -98,3 +98,10 @@ def test_the_status_of_a_study_is_printed_as_json(
     assert printed["cells"]["new"] > 0
     assert printed["seconds_left"] > 0
     assert printed["running"] == printed["failed"] == []
+
+
+def test_a_variant_given_as_a_method_names_the_axis_that_takes_it(tmp_path: Path) -> None:
+    told = CliRunner().invoke(
+        app, ["plan", "toy", "--select", "method=yarn-tuned"], env={"LCE_HOME": str(tmp_path)}
+    )
+    assert str(told.exception).endswith("; write variant=yarn-tuned")
