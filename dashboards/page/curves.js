@@ -1,5 +1,5 @@
 // Interactive curves: all lines of a figure in one chart, with zoom. Its data are the marks of the
-// figure's panels. Vega-Lite draws it; its scripts run when the reader opens the first chart.
+// figure's panels. Vega-Lite draws it; its scripts run after the page has loaded.
 (() => {
   "use strict";
   const { all, key, light, tell } = page;
@@ -8,9 +8,20 @@
     script.textContent = source.textContent;
     source.replaceWith(script);
   };
-  const load = () => {
-    if (!window.vega) for (const source of all("script[data-vendored]")) run(source);
-  };
+  const sources = [...all("script[data-vendored]")];
+  const load = () => sources.splice(0).forEach(run);
+  // Load between other work, one script at a time, so that the first chart opens at once. The last
+  // step draws a chart that is never shown: the browser compiles functions when they first run.
+  const loadWhenIdle = (figure) => requestIdleCallback(async () => {
+    if (sources.length) {
+      run(sources.shift());
+      loadWhenIdle(figure);
+    } else {
+      const view = viewOf(figure, document.createElement("div"));
+      await view.runAsync();
+      view.finalize();
+    }
+  });
 
   const rowsOf = (figure) => {
     const found = new Map(); // the base model is in every panel
@@ -37,6 +48,7 @@
     const own = { color: { field: "colour", type: "nominal", scale: null }, opacity: { condition: shown, value: 0.1 } };
     const rules = (values, channel) => {
       const known = Object.entries(values).filter(([, at]) => at !== null).map(([name, at]) => ({ name, at }));
+      if (!known.length) return [];
       const place = { [channel]: { field: "at", type: "quantitative" } };
       const edge = channel === "x" ? { y: { value: 0 } } : { x: { value: 4 } };
       return [
@@ -67,7 +79,7 @@
           },
         },
         {
-          mark: { type: "rule", clip: true },
+          mark: { type: "rule", clip: true, strokeOpacity: 0.45 },
           encoding: { x, y: { ...y, field: "low" }, y2: { field: "high" }, ...own },
         },
         {
@@ -136,10 +148,13 @@
     return legend;
   };
 
+  const viewOf = (figure, container) => {
+    const spec = vegaLite.compile(specOf(figure, rowsOf(figure))).spec;
+    const parsed = vega.parse(spec, null, { ast: true });
+    return new vega.View(parsed, { expr: vegaInterpreter.expressionInterpreter, renderer: "svg", container });
+  };
   const draw = async (figure) => {
     load();
-    const rows = rowsOf(figure);
-    const spec = specOf(figure, rows);
     const box = document.createElement("div");
     const chart = box.appendChild(document.createElement("div"));
     box.className = "curves";
@@ -153,8 +168,7 @@
     box.prepend(legendOf(figure));
     box.append(tools);
     figure.querySelector(".panels").after(box);
-    const parsed = vega.parse(vegaLite.compile(spec).spec, null, { ast: true });
-    const view = new vega.View(parsed, { expr: vegaInterpreter.expressionInterpreter, renderer: "svg", container: drawing });
+    const view = viewOf(figure, drawing);
     view.tooltip((_, event, item, value) => tell(value, event));
     view.addEventListener("pointermove", (_, item) => light(item?.datum?.method ?? ""));
     const axes = JSON.parse(figure.querySelector(".line-panel").dataset.axes);
@@ -170,7 +184,8 @@
   };
 
   const opened = new Set(address.values("chart"));
-  for (const figure of all("figure:has(.line-panel)")) {
+  const figures = all("figure:has(.line-panel)");
+  for (const figure of figures) {
     const name = `${figure.closest("section").id}/${figure.dataset.figure}`;
     const open = button("All methods in one chart, with zoom", () => {
       if (!opened.delete(name)) opened.add(name);
@@ -187,5 +202,6 @@
     figure.querySelector("figcaption").append(open);
     show();
   }
+  if (figures.length) addEventListener("load", () => loadWhenIdle(figures[0]));
   address.follow();
 })();

@@ -78,7 +78,6 @@ def test_the_chart_has_every_mark_of_the_panels(page: Page) -> None:
         "all => all.map(m => [m.dataset.method + (m.dataset.frozen === 'true' ? '' : ' tuned'),"
         " +m.dataset.x, +m.dataset.value])",
     )
-    assert not page.evaluate("'vegaLite' in window")  # loads on demand
     opened(page)
     rows = asked(page, "view.data('source_0').map(row => [row.method, row.x, row.y])")
     assert sorted(map(tuple, rows)) == sorted(set(map(tuple, panels))) != []
@@ -86,6 +85,24 @@ def test_the_chart_has_every_mark_of_the_panels(page: Page) -> None:
     page.click(f"{FIGURE} .open")
     assert page.is_visible(f"{FIGURE} .panels")
     assert not page.is_visible(f"{FIGURE} .drawing")
+
+
+def test_vega_loads_after_the_page_and_one_chart_is_drawn_out_of_sight(
+    chrome: Browser, report: Path
+) -> None:
+    page = chrome.new_page()
+    page.add_init_script("window.requestIdleCallback = act => (window.idle ??= []).push(act)")
+    page.goto(report.as_uri())
+    assert not page.evaluate("'vega' in window")
+    assert (
+        page.evaluate("""async () => {
+        while (window.idle.length) await window.idle.shift()();
+        return [typeof vega, typeof vegaLite, typeof vegaInterpreter];
+    }""")
+        == ["object"] * 3
+    )
+    assert page.locator(".curves, [data-vendored]").count() == 0
+    page.close()
 
 
 def test_buttons_and_the_wheel_with_control_zoom_and_drags_move(page: Page) -> None:
