@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from html import escape
 
 from dashboards.contents import Contents, Row, select
@@ -27,7 +28,8 @@ def section(contents: Contents) -> str:
         title = f"{benchmark.replace('_', ' ')}, {rows[0]['eval_length']:,} tokens"
         body = "".join(map(_row, rows))
         table = scrollable(heads(*_HEADS), body, "samples")
-        tables.append(f"<h3>{escape(title)}</h3>{table}")
+        anchor = anchor_of(contents, benchmark)
+        tables.append(f'<h3 id="{escape(anchor)}">{escape(title)}</h3>{table}')
     if not tables:
         return ""
     return (
@@ -35,6 +37,32 @@ def section(contents: Contents) -> str:
         " methods if possible. The last column is the command that prints the prompt.</p>"
         f"{''.join(tables)}"
     )
+
+
+def anchor_of(contents: Contents, benchmark: str) -> str:
+    """Return the HTML id of the heading above a benchmark's answers.
+
+    Args:
+      contents: rows of one base model.
+      benchmark: name of the benchmark.
+    """
+    return f"answers-{contents.studies[0]['base_model']}-{benchmark}"
+
+
+def links(contents: Contents, benchmarks: Iterable[str]) -> str:
+    """Return a sentence as HTML that links to the answers of these benchmarks; "" without any.
+
+    Args:
+      contents: rows of one base model.
+      benchmarks: names of benchmarks; those without answers are left out.
+    """
+    known = {row["benchmark"] for row in contents.sample_answers}
+    found = ", ".join(
+        f'<a href="#{escape(anchor_of(contents, one))}">{escape(one.replace("_", " "))}</a>'
+        for one in benchmarks
+        if one in known
+    )
+    return found and f" {TITLE}: {found}."
 
 
 def _row(row: Row) -> str:

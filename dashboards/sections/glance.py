@@ -20,6 +20,7 @@ from dashboards.families import (
     method_looks,
 )
 from dashboards.figure import Table, code, figure
+from dashboards.sections import answers
 from lce_core import formats
 from lce_core.kinds import Kind
 from lce_core.palette import Look
@@ -52,7 +53,8 @@ def section(contents: Contents) -> str:
     for name in MEASURES:
         shown = [row for row in rows if begun.get(row["benchmark"]) == name]
         if shown:
-            maps.append(_map(name, shown, ordered, won[name], trained, same))
+            links = answers.links(contents, dict.fromkeys(row["benchmark"] for row in shown))
+            maps.append(_map(name, shown, ordered, won[name], trained, same, links))
     standing = _standing(won, ordered, trained, method_looks(contents.overview, contents.families))
     if not maps:
         return ""
@@ -100,6 +102,7 @@ def _map(
     won: Mapping[Variant, float],
     trained: int | None,
     same: Mapping[Variant, Variant],
+    links: str,
 ) -> tuple[float, str]:
     """Return the width in pixels of one heat map, and its HTML figure."""
     shown_map = heat_map(name, rows, ordered, won, trained)
@@ -115,7 +118,7 @@ def _map(
         f"{better.capitalize()} is better.{means} Frame: best in its column, if at most"
         f" {MOST_FRAMES} methods share the value. <i>Won</i>: share of comparisons with other"
         f" methods that a method wins{beyond}. A family's methods are sorted by their mean share"
-        f" over all maps.{_same(same)}"
+        f" over all maps.{_same(same)}{links}"
     )
     legend = _legend("best in its column" if name == "perplexity" else "1", name)
     columns = [(block.name, length) for block in shown_map.blocks for length in block.lengths]

@@ -100,3 +100,12 @@ def test_lines_between_rows_are_drawn_under_sticky_names(page: Page) -> None:
     page.eval_on_selector_all("details", "all => all.forEach(one => one.open = true)")
     style = "all => all.map(th => getComputedStyle(th).borderTopWidth)"
     assert set(page.eval_on_selector_all(".scores tbody th", style)) == {"1px"}
+
+
+def test_heat_maps_link_to_the_answers_of_their_benchmarks(page: Page) -> None:
+    links = page.locator("#glance figcaption a")
+    assert links.all_inner_texts() == ["needle", "passkey"]
+    for link in links.all():
+        target = (link.get_attribute("href") or "").removeprefix("#")
+        heading = page.locator(f"[id='{target}']").inner_text()
+        assert heading.startswith(link.inner_text())
