@@ -59,6 +59,14 @@ def test_the_page_scrolls_only_down(page: Page) -> None:
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
+def test_paper_is_wide_enough_for_every_table(chrome: Browser, report: Path) -> None:
+    page = chrome.new_page(viewport={"width": 703, "height": 900})  # A4 without its margins
+    page.goto(report.as_uri())
+    page.emulate_media(media="print")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.close()
+
+
 def test_a_menu_in_one_row_reaches_every_section(page: Page) -> None:
     assert page.evaluate("document.querySelector('div.bar').offsetHeight") < 60
     page.click(".menu summary")
