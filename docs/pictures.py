@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 from PIL import Image
@@ -27,6 +29,7 @@ IMAGES = Path(__file__).parent / "images"
 SIZES = {400: 1500, 800: 1500, 1600: 1180}
 """Width and height of the screenshots in pixels. The heights show the table of the best methods."""
 DASHBOARD_PORT = 8517
+ANSWERS = "asked=needle: single&method=yarn&length=1,024"
 
 
 def save(page: Page, name: str) -> None:
@@ -74,14 +77,27 @@ def of_dashboard(browser: Browser, catalog: Path, study: str) -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         link = server.stdout.readline().split()[0]
-        page = browser.new_page(viewport={"width": 1280, "height": 1060}, color_scheme="light")
-        page.goto(link)
-        page.get_by_test_id("stAppViewContainer").wait_for()
-        page.goto(f"http://127.0.0.1:{DASHBOARD_PORT}/answers?study={study}&method=yarn")
-        page.get_by_test_id("stDataFrame").wait_for()
-        page.wait_for_timeout(2000)  # until the charts' animations end
-        save(page, f"dashboard-{study}.png")
-        server.terminate()
+        try:
+            until_listens(DASHBOARD_PORT)  # it prints the link before it listens
+            size = {"width": 1280, "height": 1060}
+            page = browser.new_page(viewport=size, color_scheme="light")
+            page.goto(link)
+            page.get_by_test_id("stAppViewContainer").wait_for()
+            page.goto(f"http://127.0.0.1:{DASHBOARD_PORT}/answers?study={study}&{ANSWERS}")
+            page.get_by_test_id("stDataFrame").wait_for()
+            page.wait_for_timeout(2000)  # until the charts' animations end
+            save(page, f"dashboard-{study}.png")
+        finally:
+            server.terminate()
+
+
+def until_listens(port: int) -> None:
+    """Wait until a server listens on the port, or 20 seconds."""
+    for _ in range(100):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.2)
 
 
 def main() -> None:
