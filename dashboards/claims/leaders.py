@@ -39,7 +39,7 @@ def _leader(rows: list[Row], trained: int | None, several: bool) -> Claim:
     up = rows[0]["higher_is_better"]
     best = max(rows, key=lambda row: row["value"] if up else -row["value"])
     leader = first(best)
-    own = [row for row in rows if first(row) == leader]
+    own = _strongest(rows, leader)
     ranked = sorted(own, key=lambda row: -row["other_value"] if up else row["other_value"])
     by_verdict: dict[str, list[Row]] = {}
     for row in own:
@@ -72,6 +72,22 @@ def _leader(rows: list[Row], trained: int | None, several: bool) -> Claim:
         num_seeds=best["num_seeds"],
         smallest_detectable=limit,
     )
+
+
+def _strongest(rows: Sequence[Row], leader: tuple[str, bool]) -> list[Row]:
+    """Return one comparison of the best method with each other method.
+
+    Methods that are the same as the best one on every sample are compared with the others on the
+    same numbers. Of these comparisons, the one with the lowest p_Holm counts: a study may expect
+    one of them and thus correct it for fewer tests.
+    """
+    own = {other(row): row for row in rows if first(row) == leader}
+    same = {name for name, row in own.items() if row["verdict"] == "the same"}
+    for row in rows:
+        name = other(row)
+        if first(row) in same and name not in {leader, *same}:
+            own[name] = min(own[name], row, key=lambda one: (one["p_holm"] is None, one["p_holm"]))
+    return list(own.values())
 
 
 def _labels(rows: Iterable[Row]) -> tuple[str, ...]:

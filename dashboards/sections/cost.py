@@ -52,8 +52,8 @@ def section(contents: Contents) -> str:
     return (
         "<p>Sums over all seeds. Identical computations can differ in seconds, because the machines"
         " (listed under Origin) may have done other work at the same time. FLOPs are estimates of"
-        " the cost model. Training tokens and FLOPs: all training runs of the method. Training"
-        " seconds and peak memory: its last training run. Peak memory: of tensors on one GPU; on a"
-        " CPU, of the whole process."
+        " the cost model. Of a method trained in stages, training seconds and peak memory are"
+        " those of the last stage. Peak memory: of tensors on one GPU; on a CPU, of the whole"
+        " process."
         f"{matched}</p>{table_with_csv('cost', table)}"
     )

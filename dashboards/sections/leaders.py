@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
+from itertools import chain
 
 from dashboards.claims import Claim, firsts, headline
 from dashboards.claims.wording import CORRELATION, EXPLAINED, SET_NAMES
@@ -20,13 +21,16 @@ _HEADS = (
 )  # fmt: skip
 MOST_NAMED = 3
 """Number of names that a cell always shows. Further ones are in a collapsed list."""
-_LEAD = (
+_BASES = (
     f"{code('none')} is the untuned base model, {code('none tuned')} the base model fine-tuned"
-    " without an extension. Methods that are not significantly different may still be worse by less"
-    " than the smallest detectable difference. Each comparison has its own; the table shows the"
-    " largest. It can exceed a significant lead over another method, whose scores vary less."
-    " Expected, exploratory: the set of comparisons that p_Holm and interval are corrected for."
-    " Equal differences in different sets have different intervals."
+    " without an extension."
+)
+_NOTES = (
+    "Methods that are not significantly different may still be worse by less than the smallest"
+    " detectable difference. Each comparison has its own; the table shows the largest. It can"
+    " exceed a significant lead over another method, whose scores vary less. Expected, exploratory:"
+    " the set of comparisons that p_Holm and interval are corrected for. Equal differences in"
+    " different sets have different intervals."
 )
 
 
@@ -54,10 +58,32 @@ def section(contents: Contents, found: Sequence[Claim]) -> str:
     if orders:
         orders += f"<p>{escape(CORRELATION)}</p>"
     return (
-        f"<p>{_LEAD}</p>{scrollable(heads(*_HEADS), body, 'leaders')}{orders}"
+        f"<p>{_conclusion(by_length.values(), contents, same)} {_BASES}</p>"
+        f"{scrollable(heads(*_HEADS), body, 'leaders')}<p>{_NOTES}</p>{orders}"
         f"<details><summary>How methods are compared</summary><p>{escape(EXPLAINED)} All pairs:"
         f" {code('lce claims')}.</p></details>"
     )
+
+
+def _conclusion(
+    rows: Iterable[Sequence[Claim]], contents: Contents, same: Mapping[Variant, Variant]
+) -> str:
+    """Return a sentence about the rows in which one method is better than all others, or none."""
+    alone = []
+    for one in chain.from_iterable(rows):
+        best = _best(one, contents)
+        if one.other_method and not one.alike and len({same.get(v, v) for v in best}) == 1:
+            where = f"{_benchmark(one, contents)} at {one.eval_length:,} tokens"
+            alone.append(f"{names(best, same)} on {where}")
+    if not alone:
+        return "On no benchmark here is one method significantly better than all others."
+    return f"Significantly better than all other methods: {'; '.join(alone)}."
+
+
+def _best(one: Claim, contents: Contents) -> list[Variant]:
+    """Return the methods with the best score."""
+    known = {variant.label: variant for variant in map(Variant.of, contents.overview)}
+    return [Variant(one.method or "", bool(one.frozen)), *(known[name] for name in one.tied)]
 
 
 def _benchmark(one: Claim, contents: Contents) -> str:
@@ -72,12 +98,11 @@ def _row(one: Claim, contents: Contents, same: Mapping[Variant, Variant]) -> str
     length, trained = one.eval_length or 0, contents.studies[0]["trained_context"]
     times = f" ({length / trained:.3g}x)" if trained else ""
     value = one.value or 0.0
-    best = [Variant(one.method or "", bool(one.frozen)), *(known[name] for name in one.tied)]
     return (
         f'<th scope="row" data-value="{length}">{length:,}{times}</th>'
         f"<td>{_benchmark(one, contents)}</td>"
         f'<td class="number" data-value="{value!r}">{formats.score(value)}</td>'
-        f"<td>{names(best, same, 0)}</td>"
+        f"<td>{names(_best(one, contents), same, 0)}</td>"
         f"<td>{names([known[name] for name in one.alike], same)}</td><td>{_detectable(one)}</td>"
         f"{_next(one)}"
         f'<td class="number">{one.num_samples or 0:,}</td>'

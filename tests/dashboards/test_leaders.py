@@ -16,6 +16,7 @@ import pytest
 
 from catalog.queries import open_catalog, run_query
 from dashboards.claims import claims
+from dashboards.claims.leaders import _strongest
 from dashboards.contents import Contents, read_contents
 from dashboards.families import Variant, duplicates
 from dashboards.report import report_page
@@ -117,6 +118,35 @@ def test_a_row_names_the_best_group_the_next_method_and_its_gap(catalog: Path) -
     other = compared("perplexity", 512, "yarn")
     interval = formats.estimate(-other["difference"], -other["ci_high"], -other["ci_low"])
     assert gap == f"{interval} {formats.p_value(other['p_holm'])}, exploratory"
+
+
+def test_the_first_sentence_says_where_one_method_is_better_than_all_others(catalog: Path) -> None:
+    contents = contents_of(catalog)
+    with open_catalog(catalog) as connection:
+        found = claims(connection, "s")
+    alone = "<code>ntk_32k</code> = <code>ntk_64k</code> on perplexity at 512 tokens"
+    begins = f"<p>Significantly better than all other methods: {alone}. <code>none</code>"
+    assert leaders.section(contents, found).startswith(begins)
+    others = [one for one in found if one.benchmark == "passkey"]
+    assert leaders.section(contents, others).startswith("<p>On no benchmark here is one method")
+
+
+def test_of_equal_best_methods_the_strongest_comparison_with_another_one_counts() -> None:
+    def row(method: str, other: str, verdict: str, p_holm: float | None) -> dict[str, Any]:
+        names = {"method": method, "other_method": other, "frozen": True, "other_frozen": True}
+        return {**names, "verdict": verdict, "p_holm": p_holm}
+
+    rows = [
+        row("a", "b", "the same", None),
+        row("a", "c", "no difference found", 0.2),
+        row("a", "d", "better", 0.01),
+        row("b", "a", "the same", None),
+        row("b", "c", "better", 0.03),
+        row("b", "d", "better", 0.02),
+        row("c", "d", "better", 0.001),
+    ]
+    found = _strongest(rows, ("a", True))
+    assert found == [rows[0], rows[4], rows[2]]
 
 
 def test_only_methods_with_equal_losses_are_the_same_computation(catalog: Path) -> None:
