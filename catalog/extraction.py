@@ -23,7 +23,7 @@ from catalog.status import cell_status
 from lce_core.errors import DataError, LceError
 from lce_core.methods import METHODS
 from lce_core.store.artifacts import Store
-from lce_core.store.cell_tables import SAMPLES, SAMPLES_FILE, TOKEN_NLL, TOKEN_NLL_FILE
+from lce_core.store.cell_tables import ADDED, SAMPLES, SAMPLES_FILE, TOKEN_NLL, TOKEN_NLL_FILE
 from lce_core.store.identity import ID_DIGITS, canonical_json, fingerprint
 from lce_core.store.verification import kept
 
@@ -411,7 +411,11 @@ def _read_parquet(path: Path, schema: pa.Schema) -> pa.Table:
         # more time than reading the files.
         file = pq.ParquetFile(pa.BufferReader(path.read_bytes()))
         table = file.read(columns=schema.names, use_threads=False)
-        return table if table.schema == schema else table.select(schema.names).cast(schema)
+        if table.schema == schema:
+            return table
+        for name in ADDED.intersection(schema.names).difference(table.column_names):
+            table = table.append_column(name, pa.nulls(len(table)))
+        return table.select(schema.names).cast(schema)
     except _UNREADABLE as error:
         raise DataError(
             path.name,

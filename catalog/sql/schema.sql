@@ -206,7 +206,8 @@ CREATE TABLE store.sample (
     reference VARCHAR,
     score DOUBLE,
     cluster VARCHAR,
-    margin DOUBLE
+    margin DOUBLE,
+    prompt_end VARCHAR
 );
 COMMENT ON TABLE store.sample IS 'Scored prompts and text windows of done cells.';
 

@@ -68,6 +68,8 @@ COMMENT ON COLUMN samples.cluster IS
     'Name of the group of dependent samples, such as their document, that the bootstrap resamples together; NULL if the sample is independent.';
 COMMENT ON COLUMN samples.margin IS
     'Log-probability of the right answer minus the mean log-probability of wrong answers, in nats; NULL if the benchmark does not compare them.';
+COMMENT ON COLUMN samples.prompt_end IS
+    'Last 200 characters of the prompt; NULL without a prompt, and in results of earlier versions. `lce prompt` prints the whole prompt.';
 
 CREATE VIEW token_nll AS FROM store.token_nll ORDER BY rowid;
 

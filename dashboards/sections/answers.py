@@ -34,7 +34,8 @@ def section(contents: Contents) -> str:
         return ""
     return (
         "<p>At most five answers per benchmark: wrong ones and right ones alternate, from different"
-        " methods if possible. The last column is the command that prints the prompt.</p>"
+        " methods if possible. The last column has the end of the prompt, unless an earlier version"
+        " computed the answer, and the command that prints the whole prompt.</p>"
         f"{''.join(tables)}"
     )
 
@@ -66,12 +67,14 @@ def links(contents: Contents, benchmarks: Iterable[str]) -> str:
 
 
 def _row(row: Row) -> str:
-    command = code(f"lce prompt {row['cell']} {row['sample']}")
+    prompt = code(f"lce prompt {row['cell']} {row['sample']}")
+    if end := row["prompt_end"]:
+        prompt = f"{code(visible(f'...{end}'))}<br>{prompt}"
     return (
         f"<tr>{row_head(Variant.of(row), {})}<td>{escape(row['task'].replace('_', ' '))}</td>"
         f'<td class="number" data-value="{row["score"]!r}">{row["score"]:.3g}</td>'
         f"<td>{_cut(row['prediction'])}</td><td>{_cut(row['reference'] or '')}</td>"
-        f"<td>{command}</td></tr>"
+        f"<td>{prompt}</td></tr>"
     )
 
 

@@ -2,7 +2,7 @@
 -- digest of the method's name decides which, so that the same results always give the same answers.
 WITH answered AS (
     SELECT c.base_model, c.benchmark, c.task, c.eval_length, c.method, c.frozen, c.seed, c.cell,
-        s.sample, s.prediction, s.reference, s.score,
+        s.sample, s.prediction, s.reference, s.score, s.prompt_end,
         s.score >= 0.5 AS is_right
     FROM cells c
     JOIN studies t USING (study, base_model)

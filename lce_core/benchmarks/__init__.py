@@ -31,6 +31,7 @@ from lce_core.benchmarks._prompted.label_form import LabelForm, LabelPrompt
 from lce_core.benchmarks._prompted.retrieval import (
     Prompt,
     blank_prompt,
+    decoded,
     encode,
     generator,
     prompts_sha256,
@@ -65,6 +66,7 @@ __all__ = [
     "TextForm",
     "blank_prompt",
     "calls",
+    "decoded",
     "encode",
     "generator",
     "mean_score",

@@ -72,6 +72,8 @@ class Sample:
     margin: float | None = None
     """Log-probability of the right answer minus the mean log-probability of wrong answers, in nats;
     None if the benchmark does not compute it."""
+    prompt_end: str | None = None
+    """Last characters of the prompt; None without a prompt. `PromptBenchmark.with_ends` sets it."""
 
 
 @dataclass(frozen=True)

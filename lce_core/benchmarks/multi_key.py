@@ -326,7 +326,7 @@ class MultiKey(PromptBenchmark):
                 score("margin", mean_estimate(margins, clusters), higher_is_better=True),
                 score("nll", mean_estimate(means, own), higher_is_better=False),
             ),
-            samples=tuple(samples),
+            samples=self.with_ends(request, prompts, samples),
             token_nll=bin_means(totals, seen.sum(axis=0), DEFAULT_SPAN),
             sequences=sequences,
             prompts_sha256=prompts_sha256(prompts),

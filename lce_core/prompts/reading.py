@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from lce_core.benchmarks import Prompt
+from lce_core.benchmarks import Prompt, decoded
 from lce_core.errors import SpecError
 from lce_core.methods import METHODS
 from lce_core.prompts.rebuilding import RebuiltCell
@@ -77,7 +77,7 @@ def readable_sample(cell: RebuiltCell, sample: int) -> ReadableSample:
 def readable(prompt: Prompt, tokenizer: PreTrainedTokenizerBase) -> ReadablePrompt:
     """Decode a prompt and find where its right answers occur in the text."""
     ids: list[int] = prompt.ids.tolist()
-    text = _decoded(tokenizer, ids)
+    text = decoded(tokenizer, ids)
     places = places_of(prompt.right_answers, text)
     return ReadablePrompt(
         ids,
@@ -128,12 +128,6 @@ def size(prompt: ReadablePrompt) -> str:
     return "; ".join(parts)
 
 
-def _decoded(tokenizer: PreTrainedTokenizerBase, ids: list[int]) -> str:
-    # Clean-up would remove spaces that the model saw.
-    text = tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
-    return str(text)
-
-
 def _token_at(tokenizer: PreTrainedTokenizerBase, ids: list[int], character: int) -> int:
     """Return the index of the token that contains a character of the decoded text.
 
@@ -142,7 +136,7 @@ def _token_at(tokenizer: PreTrainedTokenizerBase, ids: list[int], character: int
     low, high = 0, len(ids) - 1
     while low < high:
         middle = (low + high) // 2
-        if len(_decoded(tokenizer, ids[: middle + 1])) > character:
+        if len(decoded(tokenizer, ids[: middle + 1])) > character:
             high = middle
         else:
             low = middle + 1

@@ -19,9 +19,12 @@ SAMPLES = pa.schema(
         "score": pa.float64(),
         "cluster": pa.string(),
         "margin": pa.float64(),
+        "prompt_end": pa.string(),
     }
 )
 """Schema of `SAMPLES_FILE`: one row per scored prompt (`lce_core.benchmarks.Sample`)."""
+ADDED = frozenset({"prompt_end"})
+"""Columns that results of earlier versions lack."""
 
 TOKEN_NLL_FILE = "token_nll.parquet"
 TOKEN_NLL = pa.schema({"position_bin": pa.int64(), "nll": pa.float64()})

@@ -20,15 +20,19 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog.build import build_catalog
+from catalog.extraction import _read_parquet
 from catalog.formatting import format_rows
 from catalog.queries import logical_digest, open_catalog, run_query
-from lce_core.errors import SpecError
+from lce_core.errors import DataError, SpecError
 from lce_core.store.artifacts import Store
+from lce_core.store.cell_tables import ADDED, SAMPLES
 from lce_core.store.identity import sha256_file
 from lce_core.store.records import sealed
 from tests.support.catalogs.sample_store import STUDY, sample_store
@@ -584,3 +588,13 @@ def test_the_pairs_of_the_documented_comparison_are_the_same_samples(catalog: Pa
         (256, 30),
         (512, 30),
     ]  # at 1024 one seed of one method failed
+
+
+def test_a_column_that_an_earlier_version_did_not_write_is_empty(tmp_path: Path) -> None:
+    rows = pa.Table.from_pylist([{"sample": 0, "score": 1.0, "prompt_end": "x"}], SAMPLES)
+    file = tmp_path / "samples.parquet"
+    pq.write_table(rows.drop_columns([*ADDED]), file)
+    assert _read_parquet(file, SAMPLES).to_pylist() == [{**rows.to_pylist()[0], "prompt_end": None}]
+    pq.write_table(rows.drop_columns(["score"]), file)
+    with pytest.raises(DataError, match="with the columns of this file"):
+        _read_parquet(file, SAMPLES)

@@ -43,7 +43,7 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "INSERT INTO store.plugin VALUES ('s', ?, ?, ?, ?, ?, ?, ?)", PLUGINS
         )
         connection.execute(
-            "UPDATE store.sample SET reference = '<7>',"
+            "UPDATE store.sample SET reference = '<7>', prompt_end = if(score = 1, 'Key: <', NULL),"
             " prediction = CASE WHEN score = 1 THEN '<7>' ELSE '<script>' || repeat('x', 400) END"
         )
     return path
@@ -86,6 +86,8 @@ def test_five_answers_are_wrong_and_right_in_turn(catalog: Path) -> None:
     assert "<script>" not in section
     assert max(len(unescape(row[3])) for row in rows) < 330
     for name, _, score, _, _, command in rows:
+        # Answers of earlier versions have no end of their prompt.
+        assert command.startswith("<code>...Key: &lt;</code><br>") == (score == "1")
         prompt = re.search(r"lce prompt (\S+) (\d+)<", command)
         assert prompt
         _, found = run_query(

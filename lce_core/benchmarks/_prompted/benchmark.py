@@ -7,7 +7,7 @@ prompts hide single key tokens in text, is a `KeyForm`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
 
@@ -29,6 +29,7 @@ from lce_core.benchmarks._prompted.retrieval import (
     Prompt,
     TokenIds,
     encode,
+    end_of,
     generator,
     prompts_sha256,
     text_answers,
@@ -223,9 +224,19 @@ class PromptBenchmark(Benchmark):
         samples = self.form.samples(self, request, prompts)
         return CellResult(
             scores=self.form.scores(self, samples),
-            samples=samples,
+            samples=self.with_ends(request, prompts, samples),
             sequences=sequences,
             prompts_sha256=prompts_sha256(prompts),
+        )
+
+    def with_ends(
+        self, request: CellRequest, prompts: Sequence[Prompt], samples: Sequence[Sample]
+    ) -> tuple[Sample, ...]:
+        """Return the samples with the ends of their prompts; of several prompts the last one's."""
+        size = self.form.num_queries(request.task)
+        return tuple(
+            replace(sample, prompt_end=end_of(prompt, request.tokenizer))
+            for sample, prompt in zip(samples, prompts[size - 1 :: size], strict=True)
         )
 
     def require_filled(self, request: CellRequest, prompts: Sequence[Prompt]) -> Sequences:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,9 @@ from lce_core.errors import UnavailableError
 from lce_core.models import KeyVocabulary, LanguageModel
 from lce_core.store.identity import fingerprint
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
 TokenIds = NDArray[np.int64]
 Stream = NDArray[np.uint32]
 Complete = Callable[[str], bool]
@@ -25,6 +29,8 @@ Complete = Callable[[str], bool]
 MIN_TEXT = 16
 """Minimum tokens of text in a prompt with key tokens. With less text around the keys, a prompt
 would not test retrieval from a context."""
+END_CHARACTERS = 200
+"""Length of `Sample.prompt_end`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +64,19 @@ def prompts_sha256(prompts: Sequence[Prompt]) -> str:
 def blank_prompt(reference: str) -> Prompt:
     """Return a prompt without tokens, for entries of `EVIDENCE` that check only `score_answer`."""
     return Prompt(np.empty(0, dtype=np.int64), reference)
+
+
+def decoded(tokenizer: PreTrainedTokenizerBase, ids: list[int]) -> str:
+    """Return the text of token ids as the model saw it, including special tokens."""
+    # Clean-up would remove spaces that the model saw.
+    text = tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+    return str(text)
+
+
+def end_of(prompt: Prompt, tokenizer: PreTrainedTokenizerBase) -> str:
+    """Return the last `END_CHARACTERS` characters of a prompt's text."""
+    # A token rarely has less than one character. The first one may be a part of a character.
+    return decoded(tokenizer, prompt.ids[-END_CHARACTERS - 4 :].tolist())[-END_CHARACTERS:]
 
 
 def generator(*place: str | int) -> np.random.Generator:

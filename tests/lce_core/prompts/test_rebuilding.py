@@ -88,6 +88,7 @@ def test_the_text_is_what_the_ids_say_and_the_answer_stands_where_it_is_marked(
         before = spelled(prompt.ids[: prompt.first_token])
         assert len(before) == prompt.places[0][0]
         assert prompt.is_exact
+    assert sample.sample["prompt_end"] == spelled(sample.prompts[-1].ids)[-200:]
     if benchmark == "needle":
         share = sample.prompts[0].first_token or 0
         assert share / (LENGTH - 3) == pytest.approx(sample.sample["depth"] / 100, abs=0.01)
