@@ -303,7 +303,7 @@ def test_a_section_of_tests_that_is_out_of_time_still_has_its_counts(
         "import time\ndef test_one(): pass\ndef test_two(): time.sleep(600)\n", encoding="utf-8"
     )
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tests)]
-    ended = gpu.run(gpu.Section("tests", command, 60), 30, tmp_path / "none")
+    ended = gpu.run(gpu.Section("tests", command, 60), 60, tmp_path / "none")
     assert ended.how == "out of time"
     assert ended.rows == [{"what": "tests", "counts": {"passed": 1}}]
 
