@@ -12,7 +12,8 @@
   const load = () => sources.splice(0).forEach(run);
   // Load between other work, one script at a time, so that the first chart opens at once. The last
   // step draws a chart that is never shown: the browser compiles functions when they first run.
-  const loadWhenIdle = (figure) => requestIdleCallback(async () => {
+  const whenIdle = window.requestIdleCallback ?? setTimeout; // Safari has only the latter
+  const loadWhenIdle = (figure) => whenIdle(async () => {
     if (sources.length) {
       run(sources.shift());
       loadWhenIdle(figure);

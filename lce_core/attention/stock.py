@@ -138,7 +138,7 @@ def _mask(
         given["allow_is_causal_skip"] = False
     causal = mask_function is causal_mask_function and attention_mask is None
     # A single query sees all keys. transformers omits its mask too, but not while a CUDA graph is
-    # recorded, so that each replay would use the mask of the recorded token.
+    # recorded; each replay would then use the mask of the recorded token, which has too few keys.
     needs_none = q_length == 1 or _has_kernel(given.get("device"), given.get("dtype"))
     if filled and causal and needs_none:
         return None
