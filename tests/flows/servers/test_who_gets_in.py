@@ -270,8 +270,8 @@ def test_the_link_of_lce_up_shows_the_deployments(
     link = services.address(home, server).replace("127.0.0.1", name)
     page.goto(link)
     page.wait_for_url("**/dashboard*")
-    # If a request of the dashboard is cut off, Prefect's page forgets its password.
-    page.wait_for_load_state("networkidle")
+    # Prefect's page deletes its password if the check of it is cut off, and is blank until then.
+    page.get_by_role("link", name="Deployments").first.wait_for(timeout=60_000)
     page.goto(f"http://{name}:{server.port}/deployments")
     # The page lists the first deployments by name only.
     page.get_by_text("base-sweep").first.wait_for(timeout=60_000)
