@@ -201,6 +201,15 @@ class Benchmark(Plugin):
         """Return the domain of the study's held-out text that is the task; None if it is none."""
         return None
 
+    def excerpt_tokens(self, base_model: LanguageModel, task: str, eval_length: int) -> int:
+        """Return how many successive held-out tokens a prompt or window needs; 0 if it needs none.
+
+        A smaller number is allowed. The planner refuses a cell whose excerpts are longer than
+        `evaluation.held_out_tokens`. The default returns `eval_length` if the task is a domain of
+        the held-out text, else 0.
+        """
+        return eval_length if self.held_out_domain(task) else 0
+
     def reads(self, task: str) -> tuple[DataSet, ...]:
         """Return the data sets that a task reads from the user's `data_folders`."""
         return ()

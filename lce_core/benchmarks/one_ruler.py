@@ -129,6 +129,9 @@ class OneRuler(PromptBenchmark):
     def reads_held_out(self, task: str) -> bool:
         return self.haystack == "held_out"
 
+    def excerpt_tokens(self, base_model: LanguageModel, task: str, eval_length: int) -> int:
+        return eval_length if self.reads_held_out(task) else 0
+
     def build(self, request: CellRequest) -> list[NumbersPrompt]:
         """Build all prompts of the cell.
 

@@ -41,6 +41,7 @@ from lce_core.contracts.benchmark_cases import (
     wordy_model,
 )
 from lce_core.contracts.line_answers import line_tokenizer
+from lce_core.contracts.toy_text import Streams
 from lce_core.errors import UnavailableError
 
 RANGES: dict[str, tuple[float, float]] = {
@@ -357,6 +358,28 @@ def check_too_short(case: Case) -> None:
     assert re.search(r"at least \d+|needs? \d+", reason), f"no number of tokens in {reason!r}"
 
 
+def check_excerpt(case: Case) -> None:
+    """Check that prompts cannot be built from less held-out text than `excerpt_tokens`.
+
+    If `excerpt_tokens` is 0, half a prompt's length of held-out text must be enough.
+    """
+    for task in case.benchmark.tasks():
+        request = request_for(case, task)
+        num = case.benchmark.excerpt_tokens(TOY, task, request.eval_length)
+        size = num - 1 if num else request.eval_length // 2
+        whole = request.held_out
+        text = Streams({domain: whole.stream(domain)[:size] for domain in whole.domains})
+        try:
+            fresh(case, replace(request, held_out=text))  # type: ignore[arg-type]
+            refused = ""
+        except UnavailableError as error:
+            refused = str(error)
+        assert bool(refused) == (num > 0), (
+            f"{task}: excerpt_tokens is {num}; with {size} tokens of held-out text, prompts"
+            f" {'cannot' if refused else 'can'} be built. {refused}"
+        )
+
+
 OF_ALL: tuple[BenchmarkCheck, ...] = (
     check_form,
     check_evidence,
@@ -375,6 +398,7 @@ OF_PROMPTS: tuple[BenchmarkCheck, ...] = (
     check_depths,
     check_oracle,
     check_early_stop,
+    check_excerpt,
 )
 
 

@@ -293,7 +293,7 @@ class _SeedPlan:
         reason = (
             self.text.base.absent
             or _unavailable(base_model, variant, entry, task, length, target)
-            or _without_text(study, entry, task, length)
+            or _without_text(study, base_model, entry, task, length)
         )
         absent = self._absent(variant, data)
         trained = _trained_context(base_model)
@@ -480,19 +480,23 @@ def _unavailable(
     return entry.benchmark.unavailable(base_model, task, length)
 
 
-def _without_text(study: StudySpec, entry: BenchmarkEntry, task: str, length: int) -> str | None:
+def _without_text(
+    study: StudySpec, base_model: LanguageModel, entry: BenchmarkEntry, task: str, length: int
+) -> str | None:
     """Return why the study's held-out text cannot fill a cell's length; None if it might."""
     domain = entry.benchmark.held_out_domain(task)
-    if domain is None:
-        return None
     known, most = study.corpus.domains(), study.evaluation.held_out_tokens
-    if domain not in known:
+    if domain is not None and domain not in known:
         return (
             f"the corpus {study.corpus.plugin_name} has no domain {domain!r}, only"
             f" {', '.join(known)}: change `domains`"
         )
-    if length > most:
-        return f"eval length {length} exceeds evaluation.held_out_tokens ({most}): raise it"
+    needed = entry.benchmark.excerpt_tokens(base_model, task, length)
+    if needed > most:
+        return (
+            f"eval length {length} needs {needed} successive tokens of held-out text;"
+            f" evaluation.held_out_tokens is {most}: raise it"
+        )
     return None
 
 

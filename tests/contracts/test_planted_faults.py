@@ -315,6 +315,16 @@ BENCHMARK_FAULTS: dict[str, tuple[str, tuple[Change, ...], benchmarks.BenchmarkC
         (("str(key), 100 * share)", "str(key), 100 - 100 * share)"),),
         benchmarks.check_depths,
     ),
+    "a plan believes that any held-out text will do": (
+        "babilong",
+        (("        return eval_length\n", "        return 0\n"),),
+        benchmarks.check_excerpt,
+    ),
+    "a plan asks for more held-out text than prompts need": (
+        "babilong",
+        (("        return eval_length\n", "        return eval_length + 9\n"),),
+        benchmarks.check_excerpt,
+    ),
     "no room for the answer": (
         "passkey",
         (

@@ -54,6 +54,10 @@ class PromptForm(Form):
         """Return why the task cannot run with this model and length; None if it can."""
         return None
 
+    def excerpt_tokens(self, base_model: LanguageModel, task: str, eval_length: int) -> int:
+        """Return how many successive held-out tokens a prompt needs, whatever the benchmark is."""
+        return 0
+
     def prompts(self, benchmark: PromptBenchmark, request: CellRequest) -> tuple[Prompt, ...]:
         """Return the cell's prompts from the cache, or build and cache them."""
         return cell_prompts(
@@ -206,6 +210,10 @@ class PromptBenchmark(Benchmark):
 
     def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
         return self.form.unavailable(base_model, task, eval_length)
+
+    def excerpt_tokens(self, base_model: LanguageModel, task: str, eval_length: int) -> int:
+        of_form = self.form.excerpt_tokens(base_model, task, eval_length)
+        return of_form or super().excerpt_tokens(base_model, task, eval_length)
 
     def num_tokens(self, task: str, eval_length: int, held_out_tokens: int) -> int:
         return self.num_prompts(task) * self.form.sample_tokens(self, task, eval_length)

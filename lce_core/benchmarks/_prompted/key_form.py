@@ -25,6 +25,7 @@ from lce_core.benchmarks._prompted.retrieval import (
     key_prompts,
     key_samples,
     key_task_reason,
+    key_text_tokens,
 )
 from lce_core.benchmarks._prompted.wordings import key_frame
 from lce_core.models import LanguageModel
@@ -45,6 +46,10 @@ class KeyForm(PromptForm):
     def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
         distractors = self.distractors(base_model, task)
         return key_task_reason(base_model, distractors, eval_length, key_frame(task))
+
+    def excerpt_tokens(self, base_model: LanguageModel, task: str, eval_length: int) -> int:
+        distractors = self.distractors(base_model, task)
+        return key_text_tokens(eval_length, distractors, *map(len, key_frame(task)))
 
     def prompts(self, benchmark: PromptBenchmark, request: CellRequest) -> tuple[Prompt, ...]:
         """Build all prompts of the cell. They are not cached, because building them is cheap."""

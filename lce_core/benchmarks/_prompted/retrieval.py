@@ -156,6 +156,17 @@ def key_task_reason(
     return None
 
 
+def key_text_tokens(
+    eval_length: int, num_distractors: int, before_key: int, before_query: int
+) -> int:
+    """Return the number of text tokens in a prompt with key tokens, which leaves one for the answer.
+
+    `before_key` and `before_query` are the tokens before each key token and before the query token.
+    """
+    num_keys = num_distractors + 1
+    return eval_length - num_keys * (before_key + 1) - (before_query + 1) - 1
+
+
 def key_prompts(
     request: CellRequest,
     num_distractors: int,
@@ -183,8 +194,9 @@ def key_prompts(
     keys = request.base_model.keys
     assert keys is not None, "unavailable() refuses base models without keys"
     before_key, before_query = (encode(request, part, special_tokens=False) for part in frame)
-    added = (num_distractors + 1) * len(before_key) + len(before_query)
-    num_tokens = request.eval_length - num_distractors - 3 - added
+    num_tokens = key_text_tokens(
+        request.eval_length, num_distractors, len(before_key), len(before_query)
+    )
     if streams is None:
         streams = long_streams(request, num_tokens)
     prompts = []

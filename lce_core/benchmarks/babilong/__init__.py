@@ -106,6 +106,9 @@ class BabiLong(PromptBenchmark):
     def reads_held_out(self, task: str) -> bool:
         return True
 
+    def excerpt_tokens(self, base_model: LanguageModel, task: str, eval_length: int) -> int:
+        return eval_length
+
     def draws(self, request: CellRequest) -> list[np.random.Generator]:
         """Return one random generator per story."""
         place = (self.plugin_name, request.task, request.eval_length, request.seed)

@@ -50,6 +50,9 @@ class ShotKeys(ShotForm, KeyForm):
             )
         return key_task_reason(base_model, 0, max(eval_length, minimum))
 
+    def excerpt_tokens(self, base_model: LanguageModel, task: str, eval_length: int) -> int:
+        return shot_text_tokens(eval_length, num_shots(task))
+
     def build(self, benchmark: Any, request: CellRequest) -> list[Prompt]:
         place = ("many_shot", request.task, request.eval_length, request.seed)
         orders, questions = benchmark.orders(), benchmark.questions()
@@ -68,6 +71,11 @@ class ShotKeys(ShotForm, KeyForm):
 
 def num_shots(task: str) -> int:
     return int(task.removeprefix("shots_"))
+
+
+def shot_text_tokens(eval_length: int, shots: int) -> int:
+    """Return the number of text tokens in a prompt of `ShotKeys`: two are asked and answered."""
+    return eval_length - 2 - 2 * shots
 
 
 def drawn_order(
@@ -137,7 +145,7 @@ def key_demonstrations(
     """
     keys = request.base_model.keys
     assert keys is not None, "unavailable() refuses base models without keys"
-    num_text = request.eval_length - 2 - 2 * shots
+    num_text = shot_text_tokens(request.eval_length, shots)
     streams = long_streams(request, num_text)
     text = np.array_split(random_slice(streams, num_text, rng).astype(np.int64), shots + 1)
     names = key_ids(keys, np.arange(keys.families), rng.integers(keys.members, size=keys.families))

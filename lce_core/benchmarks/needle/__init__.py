@@ -166,6 +166,11 @@ class Needle(Worded):
     def reads_held_out(self, task: str) -> bool:
         return not self._reads_essays()
 
+    def excerpt_tokens(self, base_model: LanguageModel, task: str, eval_length: int) -> int:
+        if self.form.in_words:
+            return eval_length if self.reads_held_out(task) else 0
+        return super().excerpt_tokens(base_model, task, eval_length)
+
     def build(self, request: CellRequest) -> list[Prompt]:
         place = ("needle", TASKS[0], request.eval_length, request.seed)
         trials = range(self.num_prompts(request.task) // len(DEPTHS))

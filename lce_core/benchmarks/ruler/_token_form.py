@@ -68,6 +68,9 @@ class RulerKeys(KeyForm):
     def distractors(self, base_model: LanguageModel, task: str) -> int:
         return KEY_TASKS[task].num_distractors
 
+    def excerpt_tokens(self, base_model: LanguageModel, task: str, eval_length: int) -> int:
+        return 0 if KEY_TASKS[task].noise else super().excerpt_tokens(base_model, task, eval_length)
+
     def build(self, benchmark: PromptBenchmark, request: CellRequest) -> list[Prompt]:
         """Build one prompt per sample and query; the prompts of a sample differ in the last token.
 
