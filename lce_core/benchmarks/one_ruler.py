@@ -48,6 +48,7 @@ from lce_core.benchmarks._prompted.retrieval import Stream, long_streams, random
 from lce_core.benchmarks.ruler._haystack import Haystack
 from lce_core.benchmarks.ruler._niah import among_sentences
 from lce_core.benchmarks.ruler._vocabulary import draw_item, word_list
+from lce_core.models import LanguageModel
 from lce_core.statistics.estimates import mean_estimate
 
 NEEDLE = 'The special magic number for "{key}" is: {value}.'

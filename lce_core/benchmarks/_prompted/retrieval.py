@@ -159,7 +159,7 @@ def key_task_reason(
 def key_text_tokens(
     eval_length: int, num_distractors: int, before_key: int, before_query: int
 ) -> int:
-    """Return the number of text tokens in a prompt with key tokens, which leaves one for the answer.
+    """Return the number of text tokens in a prompt with key tokens, with one left for the answer.
 
     `before_key` and `before_query` are the tokens before each key token and before the query token.
     """

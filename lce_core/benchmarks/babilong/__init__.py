@@ -47,6 +47,7 @@ from lce_core.benchmarks._prompted.retrieval import (
     random_slice,
 )
 from lce_core.benchmarks.babilong.stories import LABELS, Question, story
+from lce_core.models import LanguageModel
 
 NEW_TOKENS = 20
 """Maximum tokens of an answer, as in BABILong's runs of base models."""
