@@ -1,5 +1,5 @@
--- Five answers of each benchmark, wrong and right ones in turn, each of another method if possible. The
--- digest of the method's name decides which, so that the same results always give the same answers.
+-- Five answers of each benchmark, wrong and right ones in turn, each of another method and to another
+-- prompt if possible. Digests decide which, so that the same results always give the same answers.
 WITH answered AS (
     SELECT c.base_model, c.benchmark, c.task, c.eval_length, c.method, c.frozen, c.seed, c.cell,
         s.sample, s.prediction, s.reference, s.score, s.prompt_end,
@@ -15,7 +15,7 @@ one_each AS (
     FROM answered
     QUALIFY row_number() OVER (
         PARTITION BY base_model, benchmark, method, frozen, is_right
-        ORDER BY seed, task, sample
+        ORDER BY sha256(concat(method, frozen, seed, task, sample)), cell, sample
     ) = 1
 ),
 numbered AS (
