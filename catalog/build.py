@@ -56,6 +56,7 @@ _VIEWS = (
     "comparisons",
     "seeds",
     "paper_tables",
+    "describing",
 )
 """SQL files in `sql/` in the order of execution: each view follows the views that it reads."""
 _PAPER_VIEWS = ("paper_training", "paper_figures")

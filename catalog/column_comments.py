@@ -50,6 +50,18 @@ SHARED = {
     "unit": "Unit of the value: accuracy (0 to 1), perplexity or nats.",
     "paper": "Paper: lceg (arXiv:2409.12181), yarn (arXiv:2309.00071), harpe (arXiv:2412.07171) or"
     " rope_base (arXiv:2405.14591).",
+    "sample": "Number of the prompt or text window within the cell. Cells that differ only in"
+    " the method have the same prompt under the same number.",
+    "num_prompt_tokens": "Length of the prompt or text window in tokens.",
+    "prediction": "Text that the model generated; NULL if the benchmark only scores given text.",
+    "reference": "Right answer; NULL if the benchmark only scores given text.",
+    "score": "Score of this prompt or text window, in the benchmark's unit.",
+    "cluster": "Name of the group of dependent samples, such as their document, that the"
+    " bootstrap resamples together; NULL if the sample is independent.",
+    "margin": "Log-probability of the right answer minus the mean log-probability of wrong"
+    " answers, in nats; NULL if the benchmark does not compare them.",
+    "prompt_end": "Last 200 characters of the prompt; NULL without a prompt, and in results of"
+    " earlier versions. `lce prompt` prints the whole prompt.",
     "depth": "Position of the needle, in per cent of the context: 0 is the start, 100 the end.",
 }
 """Comment by column name."""

@@ -62,12 +62,8 @@ class Results:
         return self._of("FROM scores", study)
 
     def samples(self, study: str | None = None) -> DuckDBPyRelation:
-        """Return the scores of single prompts, with method, seed, benchmark and task."""
-        return self._of(
-            "SELECT c.study, c.base_model, c.method, c.frozen, c.seed, c.benchmark, c.task,"
-            " s.* FROM samples s JOIN cells c USING (cell, eval_length)",
-            study,
-        )
+        """Return the view `study_samples`: a row per prompt or text window."""
+        return self._of("FROM study_samples", study)
 
     def claims(self, study: str) -> DuckDBPyRelation:
         """Return the findings of a study, as `lce claims --json` prints them, one row each."""

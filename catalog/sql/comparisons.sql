@@ -132,7 +132,9 @@ SELECT
     profile,
     look,
     look_seeds,
-    level
+    level,
+    task IS NULL
+    OR NOT bool_or(task IS NULL) OVER (PARTITION BY study, base_model, benchmark) AS is_all_tasks
 FROM both_ways
 ORDER BY study, base_model, benchmark, eval_length, tasks, method, frozen, other_method, other_frozen;
 
@@ -144,6 +146,8 @@ COMMENT ON COLUMN paired_difference.other_frozen IS
     'True if the other method is applied without fine-tuning, false if the model was fine-tuned with it.';
 COMMENT ON COLUMN paired_difference.task IS
     'Name of the task within the benchmark; NULL for the mean over several tasks.';
+COMMENT ON COLUMN paired_difference.is_all_tasks IS
+    'True for the comparison over all tasks of the benchmark that both methods have; false for a single one of several tasks.';
 COMMENT ON COLUMN paired_difference.difference IS
     'value minus other_value: difference of the two methods'' means, in the unit.';
 COMMENT ON COLUMN paired_difference.ci_low IS
@@ -201,6 +205,20 @@ CREATE MACRO worse_by(margin, unit, other) AS
     CASE WHEN unit = 'perplexity' THEN margin * other ELSE margin END;
 CREATE MACRO better_by(margin, unit, other) AS
     CASE WHEN unit = 'perplexity' THEN margin * other / (1 + margin) ELSE margin END;
+
+CREATE VIEW same_computation AS
+SELECT study, base_model, method, frozen, other_method, other_frozen
+FROM paired_difference
+WHERE (method, frozen) < (other_method, other_frozen)
+GROUP BY ALL
+HAVING bool_and(verdict = 'the same') AND bool_or(unit IN ('perplexity', 'nats'))
+ORDER BY ALL;
+
+COMMENT ON VIEW same_computation IS
+    'Pairs of variants that are the same computation under two names: equal in every comparison, one of which is on text. Equal accuracies alone prove nothing, because many methods answer every prompt.';
+COMMENT ON COLUMN same_computation.other_method IS 'Label of the second method.';
+COMMENT ON COLUMN same_computation.other_frozen IS
+    'True if the second method is applied without fine-tuning, false if the model was fine-tuned with it.';
 
 CREATE TABLE compared.perplexity_agreement (
     study VARCHAR NOT NULL,

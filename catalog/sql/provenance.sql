@@ -68,6 +68,79 @@ COMMENT ON COLUMN edges.child_kind IS 'Kind of the step that made the child.';
 COMMENT ON COLUMN edges.parent_kind IS
     'Kind of the step that made the parent; NULL if the parent is no longer in the store.';
 
+CREATE VIEW costs AS
+WITH RECURSIVE stage AS (
+    SELECT DISTINCT study, base_model, method, frozen, checkpoint AS artifact, true AS is_last
+    FROM scores
+    WHERE NOT frozen AND checkpoint IS NOT NULL
+    UNION
+    SELECT s.study, s.base_model, s.method, s.frozen, e.parent, false
+    FROM stage s
+    JOIN edges e ON e.child = s.artifact
+    WHERE e.child_kind = 'finetune' AND e.parent_kind = 'finetune'
+),
+memory AS (
+    SELECT checkpoint AS artifact, max(peak_memory_bytes) / 1e9 AS peak_memory_gb
+    FROM trainings
+    GROUP BY checkpoint
+),
+trained AS (
+    SELECT study, base_model, method, frozen,
+        count(*) FILTER (is_last) AS num_runs,
+        sum(seconds) AS train_seconds,
+        max(peak_memory_gb) AS peak_memory_gb
+    FROM stage
+    JOIN artifacts USING (artifact)
+    LEFT JOIN memory USING (artifact)
+    GROUP BY ALL
+),
+evaluated AS (
+    SELECT study, base_model, method, frozen, variant,
+        count(*) FILTER (status = 'done') AS num_cells,
+        sum(seconds) AS eval_seconds,
+        sum(tokens)::BIGINT AS eval_tokens,
+        sum(flops) AS eval_flops,
+        any_value(train_tokens) AS tokens_of_run,
+        any_value(train_flops) AS flops_of_run
+    FROM (
+        -- Seeds with the same cell id share one result; count its cost once.
+        SELECT DISTINCT ON (study, base_model, method, frozen, cell) * FROM cells
+    )
+    GROUP BY ALL
+)
+SELECT
+    study,
+    base_model,
+    method,
+    frozen,
+    variant,
+    tokens_of_run * coalesce(num_runs, 1) AS train_tokens,
+    flops_of_run * coalesce(num_runs, 1) AS train_flops,
+    train_seconds,
+    peak_memory_gb,
+    num_cells,
+    eval_seconds,
+    eval_tokens,
+    eval_flops
+FROM evaluated
+LEFT JOIN trained USING (study, base_model, method, frozen)
+ORDER BY study, base_model, method, frozen;
+
+COMMENT ON VIEW costs IS
+    'Cost of each method in a study, summed over its seeds. Before a training run is done, the tokens and FLOPs are those of one run.';
+COMMENT ON COLUMN costs.train_tokens IS
+    'Tokens of the method''s fine-tuning; NULL if the study does not fine-tune the weights.';
+COMMENT ON COLUMN costs.train_flops IS
+    'FLOPs of the fine-tuning by the cost model; NULL where train_tokens is.';
+COMMENT ON COLUMN costs.train_seconds IS
+    'Compute time of the fine-tuning in seconds, all stages together. It depends on what else the machine did.';
+COMMENT ON COLUMN costs.peak_memory_gb IS
+    'Largest memory of the fine-tuning in GB: of tensors on one GPU; on a CPU of the whole process, whose earlier trainings count too, so it does not compare methods.';
+COMMENT ON COLUMN costs.num_cells IS 'Number of cells that are done.';
+COMMENT ON COLUMN costs.eval_seconds IS 'Compute time of the done cells in seconds.';
+COMMENT ON COLUMN costs.eval_tokens IS 'Tokens of the done cells.';
+COMMENT ON COLUMN costs.eval_flops IS 'FLOPs of the done cells by the cost model.';
+
 CREATE VIEW environments AS
 SELECT
     e.*,

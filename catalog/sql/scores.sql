@@ -54,22 +54,25 @@ CREATE VIEW samples AS FROM store.sample ORDER BY rowid;
 
 COMMENT ON VIEW samples IS
     'Scores of single prompts or text windows, one row each. Join on cell for study and method.';
-COMMENT ON COLUMN samples.sample IS
-    'Number of the prompt or text window within the cell. Cells that differ only in the method have the same prompt under the same number.';
 COMMENT ON COLUMN samples.depth IS
     'Position of the text that contains the answer, in per cent of the context: 0 is the start, 100 the end; NULL if it has no single position.';
-COMMENT ON COLUMN samples.num_prompt_tokens IS 'Length of the prompt or text window in tokens.';
-COMMENT ON COLUMN samples.prediction IS
-    'Text that the model generated; NULL if the benchmark only scores given text.';
-COMMENT ON COLUMN samples.reference IS
-    'Right answer; NULL if the benchmark only scores given text.';
-COMMENT ON COLUMN samples.score IS 'Score of this prompt or text window, in the benchmark''s unit.';
-COMMENT ON COLUMN samples.cluster IS
-    'Name of the group of dependent samples, such as their document, that the bootstrap resamples together; NULL if the sample is independent.';
-COMMENT ON COLUMN samples.margin IS
-    'Log-probability of the right answer minus the mean log-probability of wrong answers, in nats; NULL if the benchmark does not compare them.';
-COMMENT ON COLUMN samples.prompt_end IS
-    'Last 200 characters of the prompt; NULL without a prompt, and in results of earlier versions. `lce prompt` prints the whole prompt.';
+
+CREATE VIEW study_samples AS
+SELECT
+    c.study,
+    c.base_model,
+    c.method,
+    c.frozen,
+    c.variant,
+    c.seed,
+    c.benchmark,
+    c.task,
+    s.*
+FROM samples s
+JOIN cells c USING (cell, eval_length);
+
+COMMENT ON VIEW study_samples IS
+    'The view samples with study, method, seed and benchmark: one row per study, cell and prompt or text window.';
 
 CREATE VIEW token_nll AS FROM store.token_nll ORDER BY rowid;
 

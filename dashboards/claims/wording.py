@@ -15,7 +15,10 @@ MOST_NAMED = 4
 SETS = (
     "p_Holm and intervals are corrected for the number of comparisons in a set: those that the"
     " study file expects, those with the base model within its trained context, or all others"
-    " (exploratory). Equal differences in different sets have different intervals."
+    " (exploratory). Equal differences in different sets have different intervals. Comparisons"
+    " estimate the variance between seeds from all methods, so their intervals can be narrower than"
+    " that of a single score. The interval of a significant difference may end at 0: then its"
+    " direction is known, but not its size."
 )
 """Explanation of intervals and p-values that belong to different sets of comparisons."""
 GEOMETRIC = (
@@ -31,11 +34,11 @@ EXPLAINED = (
     " significantly better: p_Holm, the p-value corrected for multiple comparisons, is at most"
     f" 0.05. {SETS} {GEOMETRIC} Independent samples are prompts or windows of text; all from one"
     " document count as one sample. A result on these checkpoints may differ with other training"
-    " seeds; all other results of tuned methods generalise to other seeds. The smallest detectable"
-    " difference is the one that the test finds in four of five studies; smaller ones may exist."
-    " Each comparison has its own: it is larger if the difference of the two scores varies more"
-    " between seeds or prompts. The number of seeds or samples that would show a difference assumes"
-    " that the true difference equals the measured one."
+    " seeds; all other comparisons of tuned methods test whether new seeds would differ, too. The"
+    " smallest detectable difference is the one that the test finds in four of five studies;"
+    " smaller ones may exist. Each comparison has its own: it is larger if the difference of the"
+    " two scores varies more between seeds or prompts. The number of seeds or samples that would"
+    " show a difference assumes that the true difference equals the measured one."
 )
 """Explanation of the sentences about pairs and best methods."""
 CORRELATION = (
@@ -55,8 +58,9 @@ EFFECTIVE_CONTEXT = (
 OUTCOMES = (
     "The study file names these comparisons (expects). Confirmed: the methods differ significantly"
     " in the expected direction. Contradicted: the methods differ significantly in the other"
-    " direction. With a margin, confirmed means that the interval excludes differences (not worse:"
-    " disadvantages) larger than the margin, and contradicted that it contains only such."
+    " direction. With a margin (the difference that the study file tolerates): confirmed if the"
+    " whole interval lies within the margin, contradicted if the whole interval lies beyond it;"
+    " for not worse, only a disadvantage can exceed the margin."
     " Undecided: neither, or too few samples. Not measured: no results of both methods on the same"
     " prompts."
 )

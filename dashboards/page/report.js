@@ -97,6 +97,7 @@ const page = (() => {
     const { methods, columns, pairs } = JSON.parse(two.querySelector("script").textContent);
     const [first, second] = all("select", two);
     const { id } = two.closest("section");
+    const names = [...all("thead th", two)].map((head) => head.textContent);
     const compare = () => {
       const [one, other] = [first, second].map((list) => methods.indexOf(list.value));
       const found = pairs[`${Math.min(one, other)} ${Math.max(one, other)}`] ?? [];
@@ -107,7 +108,9 @@ const page = (() => {
             : [against, value, turned(difference), turned(high), turned(low), opposite[verdict] ?? verdict];
         return [...columns[column], a, b, l ? `${d} [${l}, ${h}]` : d, p, v];
       });
-      const body = two.querySelector("tbody");
+      const [table] = all("table", two);
+      const [body] = table.tBodies;
+      table.classList.toggle("cards", rows.length > 0);
       body.replaceChildren();
       const reason =
         one === other ? "Both are the same method." : "no scores of both methods on the same prompts";
@@ -116,12 +119,13 @@ const page = (() => {
         for (const text of texts) {
           const cell = row.appendChild(document.createElement(row.cells.length ? "td" : "th"));
           cell.textContent = text;
+          cell.dataset.column = names[cell.cellIndex];
           if (cell.tagName === "TH") cell.scope = "row";
         }
       }
     };
-    const names = address.values(id);
-    if (names.length === 2 && names.every((name) => methods.includes(name))) [first.value, second.value] = names;
+    const picked = address.values(id);
+    if (picked.length === 2 && picked.every((name) => methods.includes(name))) [first.value, second.value] = picked;
     two.addEventListener("change", () => {
       address.keep("at", [id]);
       address.keep(id, [first.value, second.value]);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from html import escape
 
 from dashboards.contents import Contents, Row
@@ -10,13 +11,18 @@ from dashboards.figure import code, heads, scrollable
 TITLE = "Definitions"
 _PROFILES = (
     "A profile is a variant of a benchmark: faithful (as in the papers' scripts), clean (without"
-    " their known flaws), fast (clean with fewer samples) or tiny (for toy models)."
+    " their known flaws), fast (clean with fewer samples) or tiny (for toy models). Frozen weights"
+    " are those of the base model; tuned ones were fine-tuned with the method. A task at one length"
+    " with one seed is a cell."
 )
 _ELSEWHERE = (
     "An earlier version of lce planned this study, without definitions of its methods and"
     f" benchmarks. {code('lce methods --markdown')} and {code('lce benchmarks --markdown')} print"
     f" those of the installed version; {code('lce run')} of the study adds them to this page."
 )
+
+_NOT_SET = ("name", "version", "profile")
+"""Entries of a plug-in's record that are no parameters, or have their own column."""
 
 
 def section(contents: Contents) -> str:
@@ -31,21 +37,35 @@ def section(contents: Contents) -> str:
         return f"<p>{_PROFILES}</p><p>{_ELSEWHERE}</p>"
     methods = "".join(
         f'<tr><th scope="row">{code(row["method"])}</th><td>{escape(row["summary"])}</td>'
-        f"<td>{_link(row)}</td></tr>"
+        f"<td>{escape(_parameters(row))}</td><td>{_link(row)}</td></tr>"
         for row in contents.described_methods
     )
     benchmarks = "".join(
         f'<tr><th scope="row">{escape(row["name"].replace("_", " "))}</th>'
         f"<td>{escape(row['summary'])}</td>"
         f"<td>{escape(row['profile'])}: {escape(row['profile_summary'])}</td>"
+        f"<td>{escape(_parameters(row))}</td>"
         f"<td>{_link(row)}</td></tr>"
         for row in contents.described_benchmarks
     )
     return (
-        scrollable(heads("method", "what it does", "source"), methods)
-        + f"<p>{_PROFILES}</p>"
-        + scrollable(heads("benchmark", "what it measures", "profile", "source"), benchmarks)
+        f"<p>{_PROFILES} Parameters of this study replace defaults that a description names.</p>"
+        + scrollable(heads("method", "what it does", "parameters here", "source"), methods)
+        + scrollable(
+            heads("benchmark", "what it measures", "profile", "parameters here", "source"),
+            benchmarks,
+        )
     )
+
+
+def _parameters(row: Row) -> str:
+    """Return the parameters of a plug-in that the study sets; "" if it keeps all defaults."""
+    settings = map(json.loads, filter(None, row["settings"] or ()))
+    texts = [
+        ", ".join(f"{name} {value}" for name, value in one.items() if name not in _NOT_SET)
+        for one in settings
+    ]
+    return "; ".join(sorted(dict.fromkeys(filter(None, texts))))
 
 
 def _link(row: Row) -> str:

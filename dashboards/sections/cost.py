@@ -19,7 +19,7 @@ def section(contents: Contents) -> str:
     Args:
       contents: rows of one base model.
     """
-    known = {Variant.of(row): row for row in contents.costs if row["cells"]}
+    known = {Variant.of(row): row for row in contents.costs if row["num_cells"]}
     if not known:
         return ""
     table = Table(
@@ -32,14 +32,14 @@ def section(contents: Contents) -> str:
         [
             (
                 one,
-                known[one]["cells"],
+                known[one]["num_cells"],
                 known[one]["train_tokens"],
                 known[one]["train_flops"],
-                known[one]["training_seconds"],
+                known[one]["train_seconds"],
                 known[one]["peak_memory_gb"],
-                known[one]["evaluation_seconds"],
-                known[one]["tokens"],
-                known[one]["flops"],
+                known[one]["eval_seconds"],
+                known[one]["eval_tokens"],
+                known[one]["eval_flops"],
             )
             for one in map(Variant.of, contents.overview)
             if one in known
@@ -52,8 +52,7 @@ def section(contents: Contents) -> str:
     return (
         "<p>Sums over all seeds. Identical computations can differ in seconds, because the machines"
         " (listed under Origin) may have done other work at the same time. FLOPs are estimates of"
-        " the cost model. Of a method trained in stages, training seconds and peak memory are"
-        " those of the last stage. Peak memory: of tensors on one GPU; on a CPU, of the whole"
-        " process."
+        " the cost model. Peak memory: of tensors on one GPU; on a CPU, of the whole process,"
+        " whose earlier trainings count too."
         f"{matched}</p>{table_with_csv('cost', table)}"
     )

@@ -5,6 +5,7 @@ No store, no study: three seeds of one method, complete, and a second base model
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -30,10 +31,10 @@ def fill_cell(
     connection: Any, cell: str | None, base_model: str, status: str, **columns: Any
 ) -> None:
     fill(
-        connection, "cell", study="s", cell=cell, base_model=base_model, method="yarn", frozen=True,
+        connection, "cell", study="s", cell=cell, base_model=base_model, method="yarn",
         exact_attention=True, benchmark="perplexity", task="code", profile="clean", status=status,
         reason=None if status == "done" else f"because {status}", attempts=1,
-        **{"seed": 0, "eval_length": 100, **columns},
+        **{"seed": 0, "eval_length": 100, "frozen": True, **columns},
     )  # fmt: skip
 
 
@@ -44,20 +45,28 @@ def fill_score(connection: Any, cell: str, metric: str, value: float, *, default
     )  # fmt: skip
 
 
-def fill_artifact(connection: Any, artifact: str, day: int) -> None:
+def fill_artifact(
+    connection: Any, artifact: str, day: int, kind: str = "cell", seconds: float = 1.0
+) -> None:
     fill(
-        connection, "artifact", artifact=artifact, kind="cell", name=artifact, folder=artifact,
-        intact=True, num_files=1, bytes=1, attempts=1, seconds=1.0,
+        connection, "artifact", artifact=artifact, kind=kind, name=artifact, folder=artifact,
+        intact=True, num_files=1, bytes=1, attempts=1, seconds=seconds,
         started_at=f"2026-01-{day:02d}", created_at=f"2026-02-{day:02d}", environment="e",
         spec="{}", result="{}", execution="{}",
     )  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def views() -> Iterator[Any]:
+@contextlib.contextmanager
+def empty() -> Iterator[Any]:
     with duckdb.connect(":memory:") as connection:
         for name in ("schema", *_VIEWS):
             connection.execute((SQL / f"{name}.sql").read_text("utf-8"))
+        yield connection
+
+
+@pytest.fixture(scope="module")
+def views() -> Iterator[Any]:
+    with empty() as connection:
         for base_model in ("toy", "other"):
             fill(
                 connection, "study", study="s", hypothesis="h", target_context=200,
@@ -161,3 +170,34 @@ def test_an_environment_was_used_from_its_first_start_to_its_last_end(views: Any
         " FROM environments",
     )
     assert found == [(7, "2026-01-01", "2026-02-20")]
+
+
+def test_costs_count_all_stages_and_each_seed_once() -> None:
+    with empty() as views:
+        fill_artifact(views, "base", 1, "base", 1000.0)
+        for seed in (0, 1):
+            last, first, cell = f"last{seed}", f"first{seed}", f"c{seed}"
+            for length in LENGTHS:
+                fill_cell(
+                    views, f"{cell}-{length}", "toy", "done", seed=seed, eval_length=length,
+                    frozen=False, checkpoint=last, train_tokens=500, train_flops=7.0, position=seed,
+                    seconds=3.0, tokens=length, flops=2.0,
+                )  # fmt: skip
+                fill_artifact(views, f"{cell}-{length}", 1)
+                fill_score(views, f"{cell}-{length}", "perplexity", 5.0, default=True)
+            fill_artifact(views, first, 1, "finetune", 30.0)
+            fill_artifact(views, last, 1, "finetune", 10.0)
+            fill(views, "edge", child=first, role="base", parent="base")
+            fill(views, "edge", child=last, role="base", parent=first)
+            fill(views, "loss", checkpoint=first, step=1, peak_memory_bytes=4e9)
+            fill(views, "loss", checkpoint=last, step=1, peak_memory_bytes=3e9)
+        found = rows(views, "SELECT * EXCLUDE (study, base_model, method, frozen) FROM costs")
+        assert found == [("yarn-tuned", 1000, 14.0, 80.0, 4.0, 4, 12.0, 600, 8.0)]
+
+
+def test_view_columns_explains_every_column_of_every_view(views: Any) -> None:
+    found = rows(views, "SELECT view_name, column_name FROM view_columns WHERE view_name = 'costs'")
+    assert [name for _, name in found] == views.execute("FROM costs").fetchdf().columns.to_list()
+    shown = rows(views, "SELECT DISTINCT view_name FROM view_columns WHERE view_comment <> ''")
+    assert ("costs",) in shown
+    assert ("view_columns",) in shown

@@ -43,6 +43,12 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "INSERT INTO store.plugin VALUES ('s', ?, ?, ?, ?, ?, ?, ?)", PLUGINS
         )
         connection.execute(
+            "UPDATE store.artifact SET spec = json_object('method', json_object('name', 'yarn',"
+            " 'version', 1, 'window', 64), 'benchmark', json_object('name', 'passkey', 'profile',"
+            " 'tiny', 'num_samples', 8)) WHERE artifact IN"
+            " (SELECT cell FROM store.cell WHERE method = 'yarn_paper')"
+        )
+        connection.execute(
             "UPDATE store.sample SET reference = '<7>', prompt_end = if(score = 1, 'Key: <', NULL),"
             " prediction = CASE WHEN score = 1 THEN '<7>' ELSE '<script>' || repeat('x', 400) END"
         )
@@ -64,12 +70,12 @@ def cells_of(section: str) -> list[list[str]]:
 def test_each_method_and_benchmark_has_a_line_and_a_link(catalog: Path) -> None:
     found = cells_of(about.section(contents_of(catalog)))
     assert found == [
-        ["<code>none</code>", "No extension.", "no paper"],
-        ["<code>rerope</code>", "True distances.",
+        ["<code>none</code>", "No extension.", "", "no paper"],
+        ["<code>rerope</code>", "True distances.", "",
          '<a href="https://kexue.fm/archives/9708">https://kexue.fm/archives/9708</a>, page'],
-        ["<code>yarn_paper</code>", "YaRN: &lt;b&gt;sharper&lt;/b&gt;.",
+        ["<code>yarn_paper</code>", "YaRN: &lt;b&gt;sharper&lt;/b&gt;.", "window 64",
          '<a href="https://arxiv.org/abs/2309.00071">arXiv:2309.00071</a>, section 3'],
-        ["passkey", "Repeat a number.", "tiny: 120 prompts",
+        ["passkey", "Repeat a number.", "tiny: 120 prompts", "num_samples 8",
          '<a href="https://doi.org/10/x">doi:10/x</a>, appendix'],
     ]  # fmt: skip
     assert 'id="about"' in report_page(catalog, "s")

@@ -86,7 +86,7 @@ def test_a_menu_in_one_row_reaches_every_section(page: Page) -> None:
     assert page.url.endswith(targets[-1] or "")
 
 
-@pytest.mark.parametrize("table", [".leaders", ".samples"])
+@pytest.mark.parametrize("table", [".leaders", ".samples", ".two"])
 def test_every_column_of_answers_is_visible(page: Page, table: str) -> None:
     cells = f"{table} tbody :is(th, td)"
     assert page.locator(cells).count() > 5

@@ -1,0 +1,19 @@
+CREATE VIEW view_columns AS
+SELECT
+    if(v.schema_name = 'main', v.view_name, v.schema_name || '.' || v.view_name) AS view_name,
+    c.column_name,
+    c.data_type,
+    c.comment,
+    v.comment AS view_comment
+FROM duckdb_views() v
+JOIN duckdb_columns() c
+    ON c.database_name = v.database_name AND c.schema_name = v.schema_name AND c.table_name = v.view_name
+WHERE NOT v.internal AND v.database_name = current_database()
+ORDER BY v.schema_name <> 'main', v.schema_name, v.view_name, c.column_index;
+
+COMMENT ON VIEW view_columns IS 'Columns of all views and what they mean, one row each.';
+COMMENT ON COLUMN view_columns.view_name IS 'Name of the view.';
+COMMENT ON COLUMN view_columns.column_name IS 'Name of the column.';
+COMMENT ON COLUMN view_columns.data_type IS 'Data type of the column.';
+COMMENT ON COLUMN view_columns.comment IS 'What the column contains.';
+COMMENT ON COLUMN view_columns.view_comment IS 'What the view contains.';
