@@ -10,17 +10,19 @@
   };
   const sources = [...all("script[data-vendored]")];
   const load = () => sources.splice(0).forEach(run);
-  // Load between other work, one script at a time, so that the first chart opens at once. The last
-  // step draws a chart that is never shown: the browser compiles functions when they first run.
+  // Work ahead between other work, in small steps, so that charts open at once: load the scripts, parse
+  // each chart, and draw charts that are never shown, because the browser compiles functions when they
+  // first run.
   const whenIdle = window.requestIdleCallback ?? setTimeout; // Safari has only the latter
-  const loadWhenIdle = (figure) => whenIdle(async () => {
+  const workAhead = (figures) => whenIdle(async () => {
     if (sources.length) {
       run(sources.shift());
-      loadWhenIdle(figure);
-    } else {
-      const view = viewOf(figure, document.createElement("div"));
+      workAhead(figures);
+    } else if (figures.length) {
+      const view = viewOf(figures[0], document.createElement("div"));
       await view.runAsync();
       view.finalize();
+      workAhead(figures.slice(1));
     }
   });
 
@@ -67,7 +69,7 @@
       width: "container",
       height: 420,
       background: null,
-      params: [{ name: "lit", value: [...page.lit()] }],
+      params: [{ name: "lit", value: [] }],
       layer: [
         ...rules(axes.landmarks, "x"),
         ...rules(axes.levels, "y"),
@@ -149,10 +151,14 @@
     return legend;
   };
 
+  const parsed = new Map();
   const viewOf = (figure, container) => {
-    const spec = vegaLite.compile(specOf(figure, rowsOf(figure))).spec;
-    const parsed = vega.parse(spec, null, { ast: true });
-    return new vega.View(parsed, { expr: vegaInterpreter.expressionInterpreter, renderer: "svg", container });
+    if (!parsed.has(figure)) {
+      const { spec } = vegaLite.compile(specOf(figure, rowsOf(figure)));
+      parsed.set(figure, vega.parse(spec, null, { ast: true }));
+    }
+    const options = { expr: vegaInterpreter.expressionInterpreter, renderer: "svg", container };
+    return new vega.View(parsed.get(figure), options).signal("lit", [...page.lit()]);
   };
   const draw = async (figure) => {
     load();
@@ -203,6 +209,6 @@
     figure.querySelector("figcaption").append(open);
     show();
   }
-  if (figures.length) addEventListener("load", () => loadWhenIdle(figures[0]));
+  addEventListener("load", () => workAhead([...figures]));
   address.follow();
 })();
