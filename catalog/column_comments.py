@@ -19,6 +19,7 @@ SHARED = {
     " fine-tuned with it.",
     "variant": "Method and whether it was fine-tuned, as --select and study files write it: yarn or"
     " yarn-tuned.",
+    "other_variant": "Variant with which the first one is compared.",
     "exact_attention": "True if every token attends to all earlier tokens, false if attention is"
     " approximate.",
     "seed": "Random seed of the training run and of the prompts.",

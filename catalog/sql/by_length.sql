@@ -51,7 +51,8 @@ SELECT
         PARTITION BY study, base_model, eval_length, task_set, value IS NULL
         ORDER BY best_first(value, higher_is_better)
     ) END AS rank,
-    kind
+    kind,
+    variant_name(method, frozen) AS variant
 FROM means
 LEFT JOIN gaps USING (study, base_model, method, frozen, benchmark, task, eval_length)
 ORDER BY study, position;
@@ -148,7 +149,8 @@ SELECT
         PARTITION BY study, base_model, benchmark, eval_length
         ORDER BY num_of_set DESC, position
     ) AS has_usual_tasks,
-    kind
+    kind,
+    variant_name(method, frozen) AS variant
 FROM ranked
 LEFT JOIN gaps USING (study, base_model, method, frozen, benchmark, eval_length)
 ORDER BY study, position;

@@ -134,7 +134,9 @@ SELECT
     look_seeds,
     level,
     task IS NULL
-    OR NOT bool_or(task IS NULL) OVER (PARTITION BY study, base_model, benchmark) AS is_all_tasks
+    OR NOT bool_or(task IS NULL) OVER (PARTITION BY study, base_model, benchmark) AS is_all_tasks,
+    variant_name(method, frozen) AS variant,
+    variant_name(other_method, other_frozen) AS other_variant
 FROM both_ways
 ORDER BY study, base_model, benchmark, eval_length, tasks, method, frozen, other_method, other_frozen;
 
@@ -207,7 +209,7 @@ CREATE MACRO better_by(margin, unit, other) AS
     CASE WHEN unit = 'perplexity' THEN margin * other / (1 + margin) ELSE margin END;
 
 CREATE VIEW same_computation AS
-SELECT study, base_model, method, frozen, other_method, other_frozen
+SELECT study, base_model, method, frozen, other_method, other_frozen, variant, other_variant
 FROM paired_difference
 WHERE (method, frozen) < (other_method, other_frozen)
 GROUP BY ALL
