@@ -68,6 +68,8 @@ class Contents:
     """Many-shot accuracy by number of examples in the prompt, with intervals."""
     trainings: list[Row]
     """Training loss by number of tokens, averaged into 32 bins, mean over seeds."""
+    training_settings: list[Row]
+    """Text, steps and optimiser of the training runs, with the methods that used them."""
     trials: list[Row]
     """Validation loss of each tuned method with each value of the study's `tune`."""
     own_best: list[Row]

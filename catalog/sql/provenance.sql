@@ -68,19 +68,59 @@ COMMENT ON COLUMN edges.child_kind IS 'Kind of the step that made the child.';
 COMMENT ON COLUMN edges.parent_kind IS
     'Kind of the step that made the parent; NULL if the parent is no longer in the store.';
 
-CREATE VIEW costs AS
-WITH RECURSIVE stage AS (
-    SELECT DISTINCT study, base_model, method, frozen, checkpoint AS artifact, true AS is_last
-    FROM scores
-    WHERE NOT frozen AND checkpoint IS NOT NULL
+CREATE VIEW training_runs AS
+WITH RECURSIVE run AS (
+    SELECT DISTINCT s.study, s.base_model, s.method, s.frozen, e.parent AS checkpoint, true AS is_last
+    FROM scores s
+    JOIN edges e ON e.child = s.cell AND e.role = 'checkpoint'
     UNION
-    SELECT s.study, s.base_model, s.method, s.frozen, e.parent, false
-    FROM stage s
-    JOIN edges e ON e.child = s.artifact
-    WHERE e.child_kind = 'finetune' AND e.parent_kind = 'finetune'
+    SELECT r.study, r.base_model, r.method, r.frozen, e.parent, false
+    FROM run r
+    JOIN edges e ON e.child = r.checkpoint AND e.role = 'base'
 ),
-memory AS (
-    SELECT checkpoint AS artifact, max(peak_memory_bytes) / 1e9 AS peak_memory_gb
+corpus AS (
+    SELECT e.child AS checkpoint, any_value(a.spec->>'$.corpus.name') AS corpus
+    FROM edges e
+    JOIN artifacts a ON a.artifact = e.parent
+    WHERE e.role = 'rows'
+    GROUP BY ALL
+)
+SELECT
+    r.study,
+    r.base_model,
+    r.method,
+    r.frozen,
+    r.checkpoint,
+    a.kind = 'finetune' AS is_finetuning,
+    r.is_last,
+    c.corpus,
+    (a.spec->'$.num_steps')::BIGINT AS num_steps,
+    (a.spec->'$.row_length')::BIGINT AS row_length,
+    a.spec->>'$.training' AS settings,
+    a.seconds,
+    variant_name(r.method, r.frozen) AS variant
+FROM run r
+JOIN artifacts a ON a.artifact = r.checkpoint
+LEFT JOIN corpus c USING (checkpoint)
+ORDER BY r.study, r.base_model, r.method, r.frozen, a.created_at;
+
+COMMENT ON VIEW training_runs IS
+    'Training runs behind the scores of each method: its fine-tuning, with all stages, and the training of its base model if the study trains it. A run that several methods share has one row for each.';
+COMMENT ON COLUMN training_runs.checkpoint IS 'Id of the training artifact.';
+COMMENT ON COLUMN training_runs.is_finetuning IS
+    'True for the fine-tuning, false for the training of the base model.';
+COMMENT ON COLUMN training_runs.is_last IS
+    'True if the scores are those of this run''s weights; false for earlier stages.';
+COMMENT ON COLUMN training_runs.corpus IS 'Registered name of the training text.';
+COMMENT ON COLUMN training_runs.num_steps IS 'Number of optimiser steps.';
+COMMENT ON COLUMN training_runs.row_length IS 'Length of a training row in tokens.';
+COMMENT ON COLUMN training_runs.settings IS
+    'Settings of the optimiser, as JSON: peak learning_rate, tokens_per_step and more.';
+COMMENT ON COLUMN training_runs.seconds IS 'Compute time in seconds.';
+
+CREATE VIEW costs AS
+WITH memory AS (
+    SELECT checkpoint, max(peak_memory_bytes) / 1e9 AS peak_memory_gb
     FROM trainings
     GROUP BY checkpoint
 ),
@@ -89,9 +129,9 @@ trained AS (
         count(*) FILTER (is_last) AS num_runs,
         sum(seconds) AS train_seconds,
         max(peak_memory_gb) AS peak_memory_gb
-    FROM stage
-    JOIN artifacts USING (artifact)
-    LEFT JOIN memory USING (artifact)
+    FROM training_runs
+    LEFT JOIN memory USING (checkpoint)
+    WHERE is_finetuning
     GROUP BY ALL
 ),
 evaluated AS (

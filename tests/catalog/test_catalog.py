@@ -48,6 +48,8 @@ CONTRACT = {
     "same_computation": "study base_model method frozen other_method other_frozen",
     "costs": "study base_model method frozen variant train_tokens train_flops train_seconds"
     " peak_memory_gb num_cells eval_seconds eval_tokens eval_flops",
+    "training_runs": "study base_model method frozen checkpoint is_finetuning is_last corpus"
+    " num_steps row_length settings seconds",
     "view_columns": "view_name column_name data_type comment view_comment",
     "cells": "study base_model method seed benchmark task eval_length status reason attempts"
     " seconds cell frozen",

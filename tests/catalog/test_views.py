@@ -184,6 +184,7 @@ def test_costs_count_all_stages_and_each_seed_once() -> None:
                     seconds=3.0, tokens=length, flops=2.0,
                 )  # fmt: skip
                 fill_artifact(views, f"{cell}-{length}", 1)
+                fill(views, "edge", child=f"{cell}-{length}", role="checkpoint", parent=last)
                 fill_score(views, f"{cell}-{length}", "perplexity", 5.0, default=True)
             fill_artifact(views, first, 1, "finetune", 30.0)
             fill_artifact(views, last, 1, "finetune", 10.0)
@@ -193,6 +194,15 @@ def test_costs_count_all_stages_and_each_seed_once() -> None:
             fill(views, "loss", checkpoint=last, step=1, peak_memory_bytes=3e9)
         found = rows(views, "SELECT * EXCLUDE (study, base_model, method, frozen) FROM costs")
         assert found == [("yarn-tuned", 1000, 14.0, 80.0, 4.0, 4, 12.0, 600, 8.0)]
+        runs = rows(
+            views,
+            "SELECT checkpoint, is_finetuning, is_last FROM training_runs ORDER BY checkpoint",
+        )
+        assert runs == [
+            ("base", False, False),
+            *((f"first{seed}", True, False) for seed in (0, 1)),
+            *((f"last{seed}", True, True) for seed in (0, 1)),
+        ]
 
 
 def test_view_columns_explains_every_column_of_every_view(views: Any) -> None:

@@ -5,7 +5,9 @@ Strategy: plant answers, and insert definitions and texts of answers into the ca
 
 from __future__ import annotations
 
+import json
 import re
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 
@@ -15,7 +17,7 @@ import pytest
 from catalog.queries import run_query
 from dashboards.contents import Contents, read_contents
 from dashboards.report import report_page
-from dashboards.sections import about, answers
+from dashboards.sections import about, answers, training
 from tests.support.catalogs.answered_catalog import BASE_MODEL, Answered, written
 
 PLUGINS = (
@@ -117,3 +119,20 @@ def test_without_definitions_a_note_says_where_they_are(tmp_path: Path) -> None:
     section = about.section(contents)
     assert "tiny (for toy models)" in section
     assert "<code>lce benchmarks --markdown</code>" in section
+
+
+def test_settings_name_the_methods_that_a_training_run_belongs_to(catalog: Path) -> None:
+    contents = contents_of(catalog)
+    assert training.section(contents) == ""
+    methods = [{"method": name, "frozen": True} for name in ("none", "yarn_paper")]
+    settings = {"learning_rate": 0.0005, "tokens_per_step": 4096, "schedule": "cosine"}
+    run = {
+        "base_model": BASE_MODEL, "is_finetuning": True, "corpus": "books", "num_steps": 1000,
+        "row_length": 512, "settings": json.dumps(settings), "methods": methods,
+    }  # fmt: skip
+    base = {**run, "is_finetuning": False, "settings": None}
+    assert cells_of(training.section(replace(contents, training_settings=[base, run]))) == [
+        ["the base model", "books", "1,000", "", "512", "", ""],
+        ["<code>none</code>, <code>yarn_paper</code>", "books", "1,000", "4,096", "512", "0.0005",
+         "schedule cosine"],
+    ]  # fmt: skip
