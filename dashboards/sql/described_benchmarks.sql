@@ -8,3 +8,4 @@ WITH given AS (
 FROM plugins
 LEFT JOIN given USING (name, profile)
 WHERE study = $study AND part = 'benchmark'
+ORDER BY name, profile
