@@ -70,9 +70,9 @@ COMMENT ON COLUMN edges.parent_kind IS
 
 CREATE VIEW training_runs AS
 WITH RECURSIVE run AS (
-    SELECT DISTINCT s.study, s.base_model, s.method, s.frozen, e.parent AS checkpoint, true AS is_last
-    FROM scores s
-    JOIN edges e ON e.child = s.cell AND e.role = 'checkpoint'
+    SELECT DISTINCT study, base_model, method, frozen, checkpoint, true AS is_last
+    FROM scores
+    WHERE checkpoint IS NOT NULL
     UNION
     SELECT r.study, r.base_model, r.method, r.frozen, e.parent, false
     FROM run r

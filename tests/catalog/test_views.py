@@ -184,7 +184,6 @@ def test_costs_count_all_stages_and_each_seed_once() -> None:
                     seconds=3.0, tokens=length, flops=2.0,
                 )  # fmt: skip
                 fill_artifact(views, f"{cell}-{length}", 1)
-                fill(views, "edge", child=f"{cell}-{length}", role="checkpoint", parent=last)
                 fill_score(views, f"{cell}-{length}", "perplexity", 5.0, default=True)
             fill_artifact(views, first, 1, "finetune", 30.0)
             fill_artifact(views, last, 1, "finetune", 10.0)
