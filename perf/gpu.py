@@ -163,6 +163,9 @@ def run(section: Section, limit: float, rows: Path) -> Ended:
     """Run a section in its own process group, and stop the group after `limit` seconds."""
     if limit < 1:
         return Ended(section.name, "skipped", said="no time left")
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A shell starts background jobs like this; the section would ignore the signal to end.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     begun = time.monotonic()
     # The process itself starts no measurement in the last part of its time.
     marks = {"{rows}": str(rows), "{left}": str(limit - min(25, limit / 4))}
