@@ -55,7 +55,11 @@ class PromptForm(Form):
         return None
 
     def excerpt_tokens(self, base_model: LanguageModel, task: str, eval_length: int) -> int:
-        """Return how many successive held-out tokens a prompt needs, whatever the benchmark is."""
+        """Return how many successive held-out tokens a prompt of this profile needs.
+
+        The default is 0. A benchmark whose natural-language prompts need some overrides
+        `Benchmark.excerpt_tokens`.
+        """
         return 0
 
     def prompts(self, benchmark: PromptBenchmark, request: CellRequest) -> tuple[Prompt, ...]:

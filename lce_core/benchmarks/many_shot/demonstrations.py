@@ -74,7 +74,10 @@ def num_shots(task: str) -> int:
 
 
 def shot_text_tokens(eval_length: int, shots: int) -> int:
-    """Return the number of text tokens in a prompt of `ShotKeys`: two are asked and answered."""
+    """Return the number of text tokens in a prompt of `ShotKeys`.
+
+    Each example and the question have a query token and a key token, which are no text.
+    """
     return eval_length - 2 - 2 * shots
 
 
