@@ -187,3 +187,7 @@ def exit_code(error: LceError) -> int:
     if isinstance(error, INFRASTRUCTURE):
         return 3
     return 2
+
+
+if __name__ == "__main__":
+    main()

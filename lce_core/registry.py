@@ -220,6 +220,15 @@ class Registry(Generic[P]):
         plugin.source, plugin.evidence = module.SOURCE, tuple(module.EVIDENCE)
         plugin.examples = _examples(plugin, module)
         plugin.summary = _first_line(module.__doc__)
+        if missing := sorted(
+            name for name in self.kind.__class_vars__ if not hasattr(plugin, name)
+        ):
+            raise SpecError(
+                f"{module.__file__}",
+                f"the class {plugin.__name__} without {', '.join(missing)}",
+                f"a value for every class attribute that {self.kind.__name__} declares",
+                f"add {missing[0]} to the class",
+            )
         self._loaded[name] = plugin
         return plugin
 

@@ -18,6 +18,9 @@ from lce_core.statistics.clustered import clustered_mean
 from lce_core.statistics.contrasts import FEWEST_CLUSTERS
 from lce_core.statistics.seeds import mean_over_seeds
 
+UNIT_RANGES = {"accuracy": (0.0, 1.0), "percent": (0.0, 100.0), "perplexity": (1.0, math.inf)}
+"""Lowest and highest value of a unit; intervals end there. Scores in other units have no range."""
+
 
 def seed_means(cells: list[Cell]) -> Iterator[dict[str, Any]]:
     """Yield one row of `compared.mean_over_seeds` per method, task and length with all seeds done.
@@ -41,6 +44,7 @@ def seed_means(cells: list[Cell]) -> Iterator[dict[str, Any]]:
         low, high = _of_one_run(first) if len(own) == 1 else (found.low, found.high)
         if len(documents[0]) < FEWEST_CLUSTERS and (len(own) == 1 or not first.seeded):
             low, high = None, None
+        least, most = UNIT_RANGES.get(first.unit or "", (-math.inf, math.inf))
         yield {
             "study": first.study,
             "base_model": first.base_model,
@@ -54,8 +58,8 @@ def seed_means(cells: list[Cell]) -> Iterator[dict[str, Any]]:
             "unit": first.unit,
             "higher_is_better": first.higher_is_better,
             "value": found.value,
-            "ci_low": low,
-            "ci_high": high,
+            "ci_low": None if low is None else max(low, least),
+            "ci_high": None if high is None else min(high, most),
             "num_seeds": found.num_seeds,
             "seed_sd": found.seed_sd,
             "document_sd": found.prompt_sd,

@@ -214,7 +214,10 @@ spearman AS (
         any_value(paper) AS paper, any_value(place) AS place, any_value(benchmark) AS benchmark,
         any_value(task) AS task, any_value(eval_length) AS eval_length,
         any_value(num_columns) AS num_columns, count(*) AS n,
-        CASE WHEN min(x) < max(x) AND min(y) < max(y) THEN corr(x_rank, y_rank) END AS r
+        -- Rounding can carry corr() beyond 1. least and greatest ignore NULL arguments, so CASE
+        -- excludes columns without a correlation.
+        CASE WHEN min(x) < max(x) AND min(y) < max(y)
+            THEN greatest(-1, least(1, corr(x_rank, y_rank))) END AS r
     FROM point_ranks
     GROUP BY key
     HAVING count(*) >= 3
@@ -222,7 +225,8 @@ spearman AS (
 kendall AS (
     SELECT a.key,
         sum(sign(a.x - b.x) * sign(a.y - b.y))
-            / nullif(sqrt(count(*) FILTER (a.x <> b.x) * count(*) FILTER (a.y <> b.y)), 0) AS tau
+            / nullif(sqrt(count(*) FILTER (a.x <> b.x) * count(*) FILTER (a.y <> b.y)), 0) AS ratio,
+        CASE WHEN ratio IS NOT NULL THEN greatest(-1, least(1, ratio)) END AS tau
     FROM keyed a
     JOIN keyed b ON b.key = a.key AND a.method < b.method
     GROUP BY a.key

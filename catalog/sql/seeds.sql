@@ -30,9 +30,9 @@ COMMENT ON VIEW mean_over_seeds IS
 COMMENT ON COLUMN mean_over_seeds.value IS
     'Mean of the default metric over all planned seeds, as in score_by_length.';
 COMMENT ON COLUMN mean_over_seeds.ci_low IS
-    'Lower bound of the mean''s 95 % interval for other seeds and prompts; may lie outside the unit''s range. With one seed, for other prompts only. NULL with fewer than six documents (or independent prompts).';
+    'Lower bound of the mean''s 95 % interval for other seeds and prompts, within the unit''s range. With one seed, for other prompts only. NULL with fewer than six documents (or independent prompts).';
 COMMENT ON COLUMN mean_over_seeds.ci_high IS
-    'Upper bound of the mean''s 95 % interval for other seeds and prompts; may lie outside the unit''s range. With one seed, for other prompts only. NULL with fewer than six documents (or independent prompts).';
+    'Upper bound of the mean''s 95 % interval for other seeds and prompts, within the unit''s range. With one seed, for other prompts only. NULL with fewer than six documents (or independent prompts).';
 COMMENT ON COLUMN mean_over_seeds.num_seeds IS 'Number of seeds with results of their own.';
 COMMENT ON COLUMN mean_over_seeds.seed_sd IS
     'Estimated standard deviation between seeds, in the unit of the value; NULL with one seed.';

@@ -13,9 +13,6 @@ from dashboards.sections.panels import family_panels, lines_of, lines_table
 MOST_TASKS = 3
 """A benchmark with more tasks has one figure, of the mean over tasks; others one per task."""
 
-_RANGES = {"accuracy": 1.0, "percent": 100.0}
-"""Highest value of each unit whose lowest value is 0."""
-
 
 def section(contents: Contents) -> str:
     """Return a figure for each task or benchmark with results at two or more lengths.
@@ -109,8 +106,6 @@ def _with_intervals(contents: Contents, rows: list[Row]) -> list[Row]:
         if cell:
             row = {**row, "num_prompts": cell["num_documents"]}
             if cell["ci_low"] is not None and cell["ci_high"] is not None:
-                low, high = cell["ci_low"], cell["ci_high"]
-                most = _RANGES.get(row["unit"])
-                row["interval"] = (max(low, 0.0), min(high, most)) if most else (low, high)
+                row["interval"] = (cell["ci_low"], cell["ci_high"])
         found.append(row)
     return found

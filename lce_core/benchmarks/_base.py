@@ -146,7 +146,7 @@ class Form:
 class Benchmark(Plugin):
     """Base class of all benchmarks. A subclass's fields are the parameters that a study can set."""
 
-    kind: ClassVar[Kind]
+    kind: ClassVar[Kind] = "retrieval"
     """Ability that the benchmark measures, stored in the catalog's column `kind`."""
     unit: ClassVar[str]
     """Unit of the scores: "perplexity", "nats" or "accuracy" (0..1)."""

@@ -32,14 +32,10 @@ from lce_core.registry import Registry
 from lce_core.store.artifacts import Store
 from lce_core.store.cell_tables import SAMPLES_FILE
 from lce_core.store.identity import ID_DIGITS
-from lce_core.store.records import Record
+from lce_core.store.records import PROMPT_LIBRARIES, Record
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
-
-_LIBRARIES = ("numpy", "tokenizers", "transformers")
-"""Libraries whose version can change random numbers or tokens. Errors name each whose installed
-version differs from the one that evaluated the cell."""
 
 
 @dataclass(frozen=True)
@@ -230,7 +226,7 @@ def _difference(
 
 
 def _provenance(record: Record) -> str:
-    """Return the commit that computed the cell, and the versions of its `_LIBRARIES` that differ.
+    """Return the commit that computed the cell, and the versions of `PROMPT_LIBRARIES` that differ.
 
     A version is left out if the same one is installed here.
     """
@@ -238,7 +234,7 @@ def _provenance(record: Record) -> str:
     commit = (environment.get("git") or {}).get("commit")
     parts = [f"commit {commit[:ID_DIGITS]}" if commit else "an unrecorded commit"]
     for name, release in (environment.get("libraries") or {}).items():
-        if name in _LIBRARIES and release != importlib.metadata.version(name):
+        if name in PROMPT_LIBRARIES and release != importlib.metadata.version(name):
             parts.append(f"{name} {release}")
     return ", ".join(parts)
 

@@ -23,9 +23,22 @@ RECORD = "record.json"
 FORMAT = 1
 _SEAL = "seal"
 
+PROMPT_LIBRARIES = ("numpy", "tokenizers", "transformers")
+"""Libraries whose version can change the random numbers or tokens of prompts."""
 _LIBRARIES = (
-    "lce torch transformers accelerate tokenizers datasets numpy pyarrow safetensors pydantic"
-    " prefect mlflow duckdb flash-attn lm-eval"
+    *PROMPT_LIBRARIES,
+    "lce",
+    "torch",
+    "accelerate",
+    "datasets",
+    "pyarrow",
+    "safetensors",
+    "pydantic",
+    "prefect",
+    "mlflow",
+    "duckdb",
+    "flash-attn",
+    "lm-eval",
 )
 
 
@@ -194,7 +207,7 @@ def sync(path: Path) -> None:
 
 def _versions() -> dict[str, str]:
     found = {}
-    for name in _LIBRARIES.split():
+    for name in _LIBRARIES:
         try:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:

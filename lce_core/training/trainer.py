@@ -8,6 +8,7 @@ update the EMA. Only weights, optimiser moments and the EMA carry over from one 
 from __future__ import annotations
 
 import math
+import os
 import secrets
 import shutil
 import time
@@ -24,11 +25,12 @@ from accelerate import (  # type: ignore[import-untyped]
     DistributedDataParallelKwargs,
     InitProcessGroupKwargs,
 )
+from accelerate.utils import GradientAccumulationPlugin  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 from torch.distributed.tensor import DTensor
 
 from lce_core.attention.observed import KernelWatch
-from lce_core.errors import DataError, NonFiniteError
+from lce_core.errors import DataError, NonFiniteError, SpecError
 from lce_core.extension.learned import save_learned
 from lce_core.progress import Report
 from lce_core.training.assembly import build, open_rows, plugin_of, sequence_length
@@ -58,6 +60,35 @@ _LOADING_TIMEOUT = timedelta(hours=2)
 reads 27 GB of weights for a 7B model and writes as much, possibly over a slow network."""
 
 
+def _accelerator(device: torch.device, micro_batches: int) -> Accelerator:
+    """Return an Accelerator that the job alone configures.
+
+    Raises:
+      SpecError: if it would accumulate gradients over another number of micro-batches.
+    """
+    # Accelerate prefers variables that `accelerate launch` and notebooks export to its arguments:
+    # ACCELERATE_GRADIENT_ACCUMULATION_STEPS=1 would drop gradients and change every score.
+    for name in [name for name in os.environ if name.startswith("ACCELERATE_")]:  # noqa: TID251
+        del os.environ[name]  # noqa: TID251
+    accelerator = Accelerator(
+        cpu=device.type == "cpu",
+        mixed_precision="no",  # LossModel casts.
+        gradient_accumulation_plugin=GradientAccumulationPlugin(num_steps=micro_batches),
+        kwargs_handlers=[
+            DistributedDataParallelKwargs(gradient_as_bucket_view=True),
+            InitProcessGroupKwargs(backend=None, timeout=_LOADING_TIMEOUT),
+        ],
+    )
+    if (accumulated := accelerator.gradient_accumulation_steps) != micro_batches:
+        raise SpecError(
+            "gradient accumulation",
+            f"{accumulated} micro-batches a step from Accelerate",
+            f"{micro_batches}, which the job sets",
+            "use the locked version of accelerate",
+        )
+    return accelerator
+
+
 class Trainer:
     """Train a model in one process of a run.
 
@@ -72,15 +103,7 @@ class Trainer:
         self.micro_rows = job.micro_rows
         # All processes run the same number of passes, so count those of process 0.
         micro_batches = len(share(np.arange(job.rows_per_step), 0, job.processes, self.micro_rows))
-        self.accelerator = Accelerator(
-            cpu=device.type == "cpu",
-            mixed_precision="no",  # LossModel casts.
-            gradient_accumulation_steps=micro_batches,
-            kwargs_handlers=[
-                DistributedDataParallelKwargs(gradient_as_bucket_view=True),
-                InitProcessGroupKwargs(backend=None, timeout=_LOADING_TIMEOUT),
-            ],
-        )
+        self.accelerator = _accelerator(device, micro_batches)
         self.device = self.accelerator.device
         self._is_main = bool(self.accelerator.is_main_process)
         self.base = plugin_of(job)

@@ -35,7 +35,6 @@ from lce_core.benchmarks._prompted.retrieval import (
     text_answers,
 )
 from lce_core.data.sequences import Answers, Sequences
-from lce_core.kinds import Kind
 from lce_core.models import LanguageModel
 from lce_core.statistics.estimates import Estimate, mean_estimate
 
@@ -117,7 +116,6 @@ class PromptBenchmark(Benchmark):
     this rule off, and `slack_tokens` allows shorter prompts.
     """
 
-    kind: ClassVar[Kind] = "retrieval"
     unit: ClassVar[str] = "accuracy"
     fills_length: ClassVar[bool] = True
     otherwise: ClassVar[str] = ""

@@ -20,6 +20,7 @@ from lce_core.benchmarks._base import Benchmark, CellRequest
 from lce_core.benchmarks._prompted.files import read_prompts, write_prompts
 from lce_core.benchmarks._prompted.retrieval import Prompt
 from lce_core.store.identity import fingerprint
+from lce_core.store.records import PROMPT_LIBRARIES
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -32,9 +33,6 @@ written, so that they do not fill the folder with small files."""
 FORMAT = 1
 """Version of the cache files. Increase it whenever the file format changes, or the code that
 benchmarks share to build prompts."""
-_LIBRARIES = ("numpy", "tokenizers", "transformers", "wonderwords")
-"""Libraries whose versions are part of the cache key: another version can draw other random
-numbers, words or tokens."""
 
 P = TypeVar("P", bound=Prompt)
 
@@ -161,7 +159,7 @@ def tokenizer_digest(tokenizer: PreTrainedTokenizerBase) -> str | None:
 
 @functools.cache
 def _releases() -> dict[str, str]:
-    return {name: importlib.metadata.version(name) for name in _LIBRARIES}
+    return {name: importlib.metadata.version(name) for name in PROMPT_LIBRARIES}
 
 
 def _held_out_digest(held_out: HeldOutText) -> str:

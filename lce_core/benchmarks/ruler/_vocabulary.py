@@ -5,6 +5,7 @@ The words are those of wonderwords 3.0.1 (MIT): 6782 nouns, 910 adjectives and 1
 
 from __future__ import annotations
 
+import hashlib
 import uuid
 from bisect import bisect_right
 from functools import cache
@@ -12,12 +13,33 @@ from importlib.resources import files
 from itertools import accumulate
 from random import Random
 
+from lce_core.errors import UnavailableError
+
+_SHA256 = {
+    "noun": "d2e7b4a3fe536cfbe2aeb4790ee6d4f64f52d5fffba73067526ac7f564b6f4aa",
+    "adjective": "0729eaf04deb51e29e659acbfa77a952749691f482bea256065399c1642cba90",
+    "verb": "a6b9d92624e8620dd315bf908cf45db0dd593f6aafa95cde68a7e25b47d4f049",
+}
+"""Digests of the word lists. They fix the words of a cell, whose id has no digest of the lists."""
+
 
 @cache
 def word_list(kind: str) -> tuple[str, ...]:
-    """Return the sorted distinct words of a class: "noun", "adjective" or "verb"."""
+    """Return the sorted distinct words of a class: "noun", "adjective" or "verb".
+
+    Raises:
+      UnavailableError: if the installed wonderwords has other words.
+    """
     file = files("wonderwords").joinpath("assets", f"{kind}list.txt")
-    return tuple(sorted({line.rstrip() for line in file.read_text("utf-8").splitlines()}))
+    words = sorted({line.rstrip() for line in file.read_text("utf-8").splitlines()})
+    if hashlib.sha256("\n".join(words).encode()).hexdigest() != _SHA256[kind]:
+        raise UnavailableError(
+            f"word list {kind!r} of wonderwords",
+            f"{len(words):,} words that differ from those of version 3.0.1",
+            "the words that RULER's prompts are drawn from",
+            "run `pip install wonderwords==3.0.1`",
+        )
+    return tuple(words)
 
 
 @cache
