@@ -1,6 +1,9 @@
 # make study      installs into .venv, runs the toy study, prints its table and what to do next
 # make test       installs into .venv, then runs lint, type checks and all tests except the long ones
 # make test-long  runs the long tests, which compute whole studies
+# make check      runs what CI runs: all of this, then make test without Chromium, strace and ip;
+#                 make check PYTEST_ARGS=-x stops at the first failure
+# make test-random  draws new examples, kills and damages; SEED=N repeats those of a printed seed
 # make format     corrects lint errors and formats all files
 # make docs       builds the site of docs/ in build/site and checks every link
 # make perf       repeats the measurements of docs/performance.md
@@ -19,6 +22,11 @@ BIN := $(VENV)/bin
 LOCK := pyproject.toml requirements.txt
 PYTEST_ARGS ?=
 JOBS ?= 2
+# Programs of the bare machine on which `make check` ends.
+BARE := sh bash env cat ls mkdir rm cp mv ln sed grep awk head tail sort tr cut uname dirname \
+  basename date sleep true false kill ps id hostname tee wc find touch chmod make
+MARKS := not long and not gpu and not network
+SEED := $(shell date +%s)
 UV ?= uv
 UV_ARGS ?=
 INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-input --no-deps
@@ -31,7 +39,7 @@ CUDA := torch|triton|cuda-[a-z]+|nvidia-[a-z0-9-]+
 lines = awk -v names="^($(2))==" '/^[a-z]/ {on = ($$0 ~ names) $(1) 1} on' requirements.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help install study test test-long format docs perf lock clean
+.PHONY: help install study test test-long test-random check format docs perf lock clean
 .NOTPARALLEL:
 
 help:
@@ -46,12 +54,26 @@ test: $(VENV)/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy & types=$$!; \
-	$(BIN)/python -m pytest -n $(JOBS) --durations=10 \
-	  -m "not long and not gpu and not network" $(PYTEST_ARGS); tests=$$?; \
+	$(BIN)/python -m pytest -n $(JOBS) --durations=10 -m "$(MARKS)" $(PYTEST_ARGS); tests=$$?; \
 	wait $$types || { echo 'mypy found errors: see above' >&2; exit 1; }; exit $$tests
 
 test-long: $(VENV)/installed
 	$(BIN)/python -m pytest -n $(JOBS) -m "long and not gpu and not network" $(PYTEST_ARGS)
+
+# The quick tests and the long ones in one session share what is made once. The second session has
+# a PATH with nothing but a shell's own programs, as on a newcomer's machine.
+check: $(VENV)/installed
+	@$(MAKE) test MARKS="not gpu and not network"
+	@echo 'Again the quick tests, on a PATH without Chromium, strace, ip, git and a C compiler'
+	@rm -rf build/bare && mkdir -p build/bare
+	@for name in $(BARE); do ln -s "$$(command -v $$name)" build/bare/; done
+	PATH="$$PWD/build/bare" LCE_TEST_DATA= $(BIN)/python -m pytest -n $(JOBS) \
+	  -m "not slow and not long and not gpu and not network" $(PYTEST_ARGS)
+
+test-random: $(VENV)/installed
+	@echo 'To repeat it: make test-random SEED=$(SEED)'
+	LCE_DRAWS=$(SEED) $(BIN)/python -m pytest -n $(JOBS) --hypothesis-profile=random \
+	  --hypothesis-seed=$(SEED) -m "(hypothesis or drawn) and not gpu and not network" $(PYTEST_ARGS)
 
 format: $(VENV)/installed
 	$(BIN)/ruff check --fix .
@@ -61,18 +83,11 @@ docs: $(VENV)/installed
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 	@echo 'To read it: $(BIN)/python -m http.server --bind 127.0.0.1 --directory build/site 8000'
 
+# Without perf/gpu.py and its parts, which need a GPU, and modules of other scripts.
+PERF := study attention evaluation decoding prompts planning orchestration scale large_catalog \
+  long_cell first_view data training_step launches updates predictions inference
 perf: $(VENV)/installed
-	$(BIN)/python perf/study.py
-	$(BIN)/python perf/attention.py
-	$(BIN)/python perf/evaluation.py
-	$(BIN)/python perf/decoding.py
-	$(BIN)/python perf/prompts.py
-	$(BIN)/python perf/planning.py
-	$(BIN)/python perf/orchestration.py
-	$(BIN)/python perf/scale.py
-	$(BIN)/python perf/long_cell.py
-	$(BIN)/python perf/data.py
-	$(BIN)/python perf/training_step.py
+	@set -e; for name in $(PERF); do echo "perf/$$name.py"; $(BIN)/python perf/$$name.py; done
 
 # One lock for Python 3.11 to 3.13 on every system. uv keeps the locked versions unless UV_ARGS changes that.
 lock:

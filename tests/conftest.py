@@ -11,8 +11,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
+import shlex
 import shutil
 import tempfile
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -25,9 +29,6 @@ from tests.support.plugin_copies import plugins_removed_after
 pytest_plugins = ["tests.support.finished_study"]
 
 END_TO_END = "end_to_end"
-BESIDE_IT = ("test_services.py", "test_sharding.py")
-"""Take as long as the study that all end-to-end tests wait for, and do not need it: one is of
-`make test`, the other for the most part of `make test-long`."""
 MOST_PROCESSES = 4
 """Each imports torch, which takes longer than its share of a bare pytest beyond this."""
 GPU_MARKS = ("pytest.mark.gpu", "tests.support.on_devices")
@@ -36,22 +37,36 @@ with contextlib.suppress(ImportError):  # on a machine with the GPU tests alone
     from hypothesis import settings
 
     # No example is timed: a machine that is busy is not a fault.
-    settings.register_profile("untimed", settings.default, deadline=None)
-    settings.load_profile("untimed")
+    settings.register_profile(
+        "fixed", derandomize=True, database=None, deadline=None, max_examples=25
+    )
+    settings.register_profile("random", deadline=None, max_examples=200, print_blob=True)
+    settings.load_profile("fixed")
 _HOME = Path(tempfile.mkdtemp(prefix="lce-tests-"))
+_PASSED_ON = re.compile(
+    "PATH|TMPDIR|USER|LOGNAME|VIRTUAL_ENV|CI|LCE_(DRAWS|TEST_DATA)|LD_LIBRARY_PATH"
+    "|(CUDA|NVIDIA|OPENBLAS|PIP|PYENV|PYTEST)_.*"
+)
+"""The only variables of the user's that tests see, and the programs they start."""
 
+os.umask(0o022)
+for _name in [_name for _name in os.environ if not _PASSED_ON.fullmatch(_name)]:
+    del os.environ[_name]
 os.environ.update(
     DO_NOT_TRACK="1",
     HF_HUB_OFFLINE="1",
     HF_HUB_DISABLE_TELEMETRY="1",
+    HOME=str(_HOME),
+    LANG="C.UTF-8",
     MLFLOW_DISABLE_TELEMETRY="true",
+    OMP_NUM_THREADS="1",
     PREFECT_HOME=str(_HOME / "prefect"),
     PREFECT_SERVER_ANALYTICS_ENABLED="false",
+    TERM="xterm",
     TOKENIZERS_PARALLELISM="false",
+    TZ="UTC",
 )
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-for _name in ("LCE_HOME", "LCE_MLFLOW_URI", "MLFLOW_TRACKING_URI"):
-    os.environ.pop(_name, None)
+time.tzset()
 
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
@@ -100,29 +115,39 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return min(os.cpu_count() or 1, MOST_PROCESSES)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skips what this machine cannot run; puts what takes long before what does not."""
+    """Marks what drives a browser, skips what this machine cannot run, puts slow files first."""
     absent = {
         "data": None if os.environ.get("LCE_TEST_DATA") else "LCE_TEST_DATA names no folder",
         "gpu": None if not _wants_gpu(config, items) or _has_gpu() else "torch sees no CUDA device",
         "browser": None if shutil.which("chromium") else "no chromium on the PATH",
     }
     for item in items:
+        if "chromium" in getattr(item, "fixturenames", ()):
+            item.add_marker("browser")
         for marker, reason in absent.items():
             if reason and item.get_closest_marker(marker):
                 item.add_marker(pytest.mark.skip(reason=reason))
     if hasattr(config, "workerinput"):
         # While one process ends a file that takes long, the other has short ones to do.
         slow = {item.path for item in items if any(map(item.get_closest_marker, ("slow", "long")))}
-        first = next((item.path for item in items if END_TO_END in item.path.parts), None)
-        items.sort(
-            key=lambda item: (
-                item.path != first,
-                item.path.name not in BESIDE_IT,
-                END_TO_END not in item.path.parts,
-                item.path not in slow,
-            )
-        )
+        items.sort(key=lambda item: (END_TO_END not in item.path.parts, item.path not in slow))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Says why tests were skipped, a line for each reason, and how to repeat those that failed."""
+    skipped = Counter(
+        str(report.longrepr[2]).removeprefix("Skipped: ")
+        for report in terminalreporter.stats.get("skipped", ())
+        if isinstance(report.longrepr, tuple)
+    )
+    for reason, number in sorted(skipped.items()):
+        terminalreporter.write_line(f"{number} skipped: {reason}")
+    reports = (terminalreporter.stats.get(kind, ()) for kind in ("failed", "error"))
+    if failed := sorted({report.nodeid for kind in reports for report in kind}):
+        terminalreporter.write_line("To repeat what failed:")
+        terminalreporter.write_line(f"  .venv/bin/python -m pytest -m '' {shlex.join(failed)}")
 
 
 def _wants_gpu(config: pytest.Config, items: list[pytest.Item]) -> bool:

@@ -1,13 +1,11 @@
 """Whatever becomes of a home's files, commands end in a sentence, and a run mends the scores.
 
 Strategy: a finished home is changed at drawn places (`tests/support/odd_homes.py`), commands run
-in it, then the study. A draw follows from its number, which a failure names:
-`LCE_DRAW=17 pytest tests/end_to_end/test_any_state_of_a_home.py -m "slow or long"` repeats it.
+in it, then the study. A draw follows from its number, with which the test's id ends.
 """
 
 from __future__ import annotations
 
-import os
 import random
 import re
 import shutil
@@ -19,29 +17,15 @@ from pathlib import Path
 import pytest
 
 from flows.servers.ports import free_port
+from tests.support.draws import draws
 from tests.support.forked_commands import Ended
 from tests.support.odd_homes import CHANGES, places
-from tests.support.studies import copied_home, lce, run_command, scores, write_study
+from tests.support.studies import HANG_SECONDS, copied_home, lce, run_command, scores, write_study
 
 Arguments = tuple[str, ...]
 
-SECONDS = 10.0
-"""Longest that the state of a home may hold a command up."""
-COMPUTING_SECONDS = 120.0
-"""Limit of one that may train the two models again."""
-OWN_SECONDS = {
-    "doctor": 15.0,
-    "export": 15.0,
-    "verify": 40.0,
-    "up": 90.0,
-    "dashboard": 5.0,
-    "watch": -5.0,
-}
-"""What commands take by themselves on a busy machine; `watch` only has to begin."""
-ENDLESS = ("dashboard", "watch")
-"""What goes on until it is ended, by Ctrl-C or here; `watch` only while something is to do."""
-FEW, MANY = range(2), range(2, 8)
-"""Numbers of draws: of `make test`, and of `make test-long`."""
+ENDLESS = {"dashboard": 15.0, "watch": 5.0}
+"""Seconds for which a command runs that goes on until it is ended."""
 SERVERS_EVERY = 6
 """In one draw of so many, servers are started too."""
 
@@ -52,9 +36,11 @@ def cell(finished: Path) -> str:
     return next(path.name[-12:] for path in finished.glob("artifacts/cell/*-none-*passkey*-128-*"))
 
 
-def quick(study: str, cell: str, text: Arguments, folder: Path) -> list[list[str]]:
-    """Commands that only look, or take a moment."""
-    return [
+def thorough(
+    number: int, study: str, cell: str, text: Arguments, folder: Path
+) -> Iterator[list[str]]:
+    """Return all commands that read a home."""
+    yield from (
         ["plan", study, *text],
         ["status", study, *text],
         ["lock", study, "--file", str(folder / "study.lock"), *text],
@@ -65,15 +51,6 @@ def quick(study: str, cell: str, text: Arguments, folder: Path) -> list[list[str
         ["rebuild", "catalog"],
         ["down"],
         ["gc"],
-    ]
-
-
-def thorough(
-    number: int, study: str, cell: str, text: Arguments, folder: Path
-) -> Iterator[list[str]]:
-    """Return all commands that read a home."""
-    yield from quick(study, cell, text, folder)
-    yield from (
         ["plan", study, "--json", "--power", *text],
         ["lock", study, "--check", "--file", str(folder / "study.lock"), *text],
         ["report", "tiny"],
@@ -118,7 +95,7 @@ def require_sentence(ended: Ended, what: str) -> None:
 def mended(home: Path, run: list[str], what: str) -> None:
     """Runs the study, moving away what its sentences name, until it is done."""
     for _ in range(4):
-        ended = run_command(home, *run, seconds=COMPUTING_SECONDS)
+        ended = run_command(home, *run, seconds=HANG_SECONDS)
         require_sentence(ended, what)
         if ended.code == 0:
             return
@@ -143,9 +120,9 @@ def disturbed(
 ) -> None:
     study, home = write_study(folder), copied_home(finished, folder / "home")
     done = changed(home, number, cell)
-    what = f"LCE_DRAW={number}: {done}"
+    what = f"draw {number}: {done}"
     for command in commands:
-        limit = SECONDS + OWN_SECONDS.get(command[0], 10.0)
+        limit = ENDLESS.get(command[0], HANG_SECONDS)
         ended = run_command(home, *command, seconds=limit)
         if command[0] in ENDLESS and ended.code == -signal.SIGKILL:
             ended = replace(ended, code=0)
@@ -154,24 +131,9 @@ def disturbed(
     assert scores(home) == scores(finished), what
 
 
-def numbers(drawn: range) -> list[int]:
-    """The draws, or the one that the environment names."""
-    named = os.environ.get("LCE_DRAW")
-    return [int(named)] if named else list(drawn)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("number", numbers(FEW))
-def test_no_state_of_a_home_stops_a_command_or_its_mending(
-    number: int, finished: Path, text: Arguments, cell: str, tmp_path: Path
-) -> None:
-    commands = quick(write_study(tmp_path), cell, text, tmp_path)
-    disturbed(number, commands, finished, text, cell, tmp_path)
-
-
 @pytest.mark.long
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("number", numbers(MANY))
+@pytest.mark.drawn
+@draws(range(6))
 def test_no_state_of_a_home_stops_any_command_or_its_mending(
     number: int, finished: Path, text: Arguments, cell: str, tmp_path: Path
 ) -> None:
@@ -180,7 +142,6 @@ def test_no_state_of_a_home_stops_any_command_or_its_mending(
 
 
 @pytest.mark.long
-@pytest.mark.timeout(600)
 def test_a_run_with_its_server_ends_in_a_sentence_too(
     finished: Path, text: Arguments, tmp_path: Path
 ) -> None:
@@ -197,7 +158,6 @@ def test_a_run_with_its_server_ends_in_a_sentence_too(
 
 
 @pytest.mark.long
-@pytest.mark.timeout(600)
 def test_a_run_with_its_server_replaces_what_it_cannot_use(
     finished: Path, text: Arguments, tmp_path: Path
 ) -> None:

@@ -21,7 +21,7 @@ from lce_core.study.plan import compile_study
 from lce_core.study.study_file import load_study
 from tests.support.studies import TINY, lce, write_study
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.long
 
 Arguments = tuple[str, ...]
 RELEASED = {**TINY, "study": "released"}

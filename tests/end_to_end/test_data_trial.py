@@ -18,7 +18,7 @@ from lce_core.benchmarks._text.documents import document_tokens
 from lce_core.models import MODELS
 from tests.support.studies import lce, write_study
 
-pytestmark = [pytest.mark.long, pytest.mark.data, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.long, pytest.mark.data]
 
 TEXT: dict[str, Any] = {
     "profile": "fast",

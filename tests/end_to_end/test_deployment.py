@@ -17,11 +17,11 @@ from flows.settings import STUDIES
 from lce_core.access import server_secret
 from tests.support.ports import unused_port
 from tests.support.repository import ROOT
-from tests.support.studies import environment, lce
+from tests.support.studies import HANG_SECONDS, environment, lce
 
 MOVED = ("window: 64", "window: 48")
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.long
 
 
 def locked_and_changed(home: Path, folder: Path) -> Path:
@@ -49,7 +49,7 @@ def test_prefect_deployment_run_as_typed_completes(home: Path, tmp_path: Path) -
             env=environment(home, PATH=path, PREFECT_HOME=str(home / "prefect")),
             capture_output=True,
             text=True,
-            timeout=400,
+            timeout=HANG_SECONDS,
         )
         assert answer.returncode == 0, answer.stdout + answer.stderr
         _, rows = run_query(

@@ -18,9 +18,10 @@ from tests.support.forked_commands import Ended
 from tests.support.small_disks import remounted, small_disk
 from tests.support.studies import lce, run_command, scores, write_study
 
+pytestmark = pytest.mark.long
+
 Arguments = tuple[str, ...]
 
-SECONDS = 120.0
 SPARE_BYTES = 3 << 20
 """Room for logs and notes, and not for a catalog of 6 MB."""
 
@@ -51,7 +52,6 @@ def require_sentence(ended: Ended, says: str, command: str) -> None:
     assert says in last[0], printed
 
 
-@pytest.mark.slow
 def test_a_read_only_store_ends_every_command_that_writes_with_one_sentence(
     finished: Path, text: Arguments, disk: Path, tmp_path: Path
 ) -> None:
@@ -70,16 +70,15 @@ def test_a_read_only_store_ends_every_command_that_writes_with_one_sentence(
     }
     assert remounted(disk, "ro")
     for name, command in commands.items():
-        ended = run_command(home, *command, seconds=SECONDS)
+        ended = run_command(home, *command)
         require_sentence(ended, "Read-only file system", name)
     for command in (["plan", study, *text], ["status", study, *text], ["gc", "--dry-run"]):
-        assert run_command(home, *command, seconds=SECONDS).code == 0
+        assert run_command(home, *command).code == 0
     assert remounted(disk, "rw")
     lce(home, "worker", study, *text)
     assert scores(home) == scores(finished)
 
 
-@pytest.mark.slow
 def test_a_disk_that_is_full_when_the_catalog_is_due_is_named(
     finished: Path, text: Arguments, disk: Path, tmp_path: Path
 ) -> None:
@@ -88,14 +87,12 @@ def test_a_disk_that_is_full_when_the_catalog_is_due_is_named(
     (home / "catalog.duckdb").unlink()
     with filled(disk):
         for command in (["worker", study, *text], ["rebuild", "catalog"]):
-            ended = run_command(home, *command, seconds=SECONDS)
+            ended = run_command(home, *command)
             require_sentence(ended, "No space left on device", command[0])
     lce(home, "worker", study, *text)
     assert scores(home) == scores(finished)
 
 
-@pytest.mark.long
-@pytest.mark.timeout(600)
 def test_a_run_and_mlflow_on_a_full_disk_end_with_one_sentence(
     finished: Path, text: Arguments, disk: Path, tmp_path: Path
 ) -> None:
@@ -103,13 +100,13 @@ def test_a_run_and_mlflow_on_a_full_disk_end_with_one_sentence(
     shutil.copytree(finished, home)
     (home / "catalog.duckdb").unlink()
     with filled(disk):
-        ended = run_command(home, "run", study, *text, seconds=SECONDS)
+        ended = run_command(home, "run", study, *text)
         require_sentence(ended, "", "run")
     shutil.rmtree(home / "mlflow")
     with filled(disk):
         fill_rest = disk / "rest"
         fill_rest.write_bytes(b"0" * (SPARE_BYTES - (256 << 10)))
-        ended = run_command(home, "rebuild", "mlflow", seconds=SECONDS)
+        ended = run_command(home, "rebuild", "mlflow")
         require_sentence(ended, "", "rebuild mlflow")
         fill_rest.unlink()
     lce(home, "worker", study, *text)

@@ -15,7 +15,7 @@ from lce_core.study.pricing.finished import finished_on
 from lce_core.study.pricing.speed import calibration_of, speed_of
 from tests.support.studies import TINY, TINY_STEPS, lce, write_study
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.slow
 
 Arguments = tuple[str, ...]
 

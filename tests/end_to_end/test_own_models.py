@@ -11,7 +11,7 @@ from catalog.queries import run_query
 from tests.support.architectures import save, tokenizer_with
 from tests.support.studies import computed, lce, write_study
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.long
 
 STUDY: dict[str, Any] = {
     "study": "own-models",

@@ -9,7 +9,7 @@ import pytest
 from catalog.queries import logical_digest
 from tests.support.studies import SMOKE, lce, write_study
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.slow
 
 NO_FOLDER = {"name": "jsonl_folder", "domain_names": ["code"]}
 

@@ -14,7 +14,7 @@ import pytest
 from tests.support.repository import ROOT
 from tests.support.studies import environment, lce, library_text, scores, write_study
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.long
 
 STUDY: dict[str, Any] = {
     "study": "own",

@@ -15,7 +15,7 @@ from catalog.queries import logical_digest, run_query
 from tasks import tracking
 from tests.support.studies import TINY, computed, lce, scores, write_study
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.slow
 
 Arguments = tuple[str, ...]
 

@@ -1,6 +1,6 @@
-"""The toy study shows the papers' effects, on the mean of its three seeds.
+"""The toy study shows the papers' effects on its first seed; `make study` runs all three.
 
-The shipped study is run whole through `lce run`; thresholds lie far from the measured values (see
+The shipped study runs through `lce run`; thresholds lie far from the measured values (see
 docs/performance.md), so that another Python's library text passes too.
 """
 
@@ -15,7 +15,7 @@ from flows.settings import study_path
 from lce_core.study.study_file import load_study
 from tests.support.studies import lce
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(3000)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(7200)]
 
 MEANS = """
     SELECT benchmark, method || CASE WHEN frozen THEN '' ELSE '-tuned' END, eval_length, avg(value)
@@ -35,7 +35,7 @@ Table = dict[str, dict[int, float]]
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("toy") / "home"
-    lce(folder, "run", "toy", timeout=2800)
+    lce(folder, "run", "toy", "--select", "seed=0", timeout=7200)
     return folder
 
 
@@ -57,9 +57,11 @@ def passkey(means: dict[str, Table]) -> Table:
     return means["passkey"]
 
 
-def test_every_cell_is_done(home: Path) -> None:
-    _, rows = run_query(home / "catalog.duckdb", "SELECT status, count(*) FROM cells GROUP BY 1")
-    assert rows == [("done", 27 * 3 * 20)]
+def test_every_cell_of_the_seed_is_done(home: Path) -> None:
+    _, rows = run_query(
+        home / "catalog.duckdb", "SELECT status, count(*) FROM cells GROUP BY 1 ORDER BY 1"
+    )
+    assert rows == [("done", 27 * 20), ("missing", 27 * 2 * 20)]
 
 
 def test_every_method_and_every_synthetic_benchmark_takes_part(home: Path) -> None:

@@ -12,7 +12,7 @@ from lce_core.store.identity import sha256_file
 from lce_core.store.records import sealed
 from tests.support.studies import TINY, lce, write_study
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.slow
 
 CELLS = 12
 

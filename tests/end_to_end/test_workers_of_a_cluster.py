@@ -18,18 +18,18 @@ from lce_core.store.artifacts import Store
 from tasks.worker import END
 from tests.support.processes import marked, new_marker, playing, survivors
 from tests.support.studies import (
+    HANG_SECONDS,
     LCE,
     TINY_STEPS,
     computed,
     environment,
     on_host,
     results,
-    start,
     wait_until,
     write_study,
 )
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.long
 
 Arguments = tuple[str, ...]
 
@@ -46,7 +46,7 @@ def test_workers_on_three_hosts_compute_each_step_once_and_what_one_run_computes
 ) -> None:
     home, study = tmp_path / "home", write_study(tmp_path)
     hosts = [on_host(f"host-{n}", home, study, "--slots", "1", *text) for n in range(3)]
-    outputs = [host.communicate(timeout=500)[0] for host in hosts]
+    outputs = [host.communicate(timeout=HANG_SECONDS)[0] for host in hosts]
     assert [host.returncode for host in hosts] == [0, 0, 0], outputs
     assert sum(map(computed, outputs)) == TINY_STEPS, outputs
     assert results(home) == results(finished)
@@ -83,7 +83,7 @@ def test_sigterm_gives_leases_back_and_loses_nothing(
     preempted.send_signal(signal.SIGTERM)
     wait_until(lambda: has_pending(worker, END))  # however slow the machine is
     worker.resume()
-    output = preempted.communicate(timeout=60)[0]
+    output = preempted.communicate(timeout=HANG_SECONDS)[0]
     assert preempted.returncode == 130, output
     assert "stopped by SIGTERM" in output
     assert "Traceback" not in output
@@ -95,7 +95,7 @@ def test_sigterm_gives_leases_back_and_loses_nothing(
     done = len(list(Store(home).records()))
     assert done == before
     other = on_host("two", home, *arguments)
-    output = other.communicate(timeout=500)[0]
+    output = other.communicate(timeout=HANG_SECONDS)[0]
     assert other.returncode == 0, output
     assert computed(output) == TINY_STEPS - done
     assert results(home) == results(finished)
@@ -115,18 +115,9 @@ def test_sigterm_to_every_process_leaves_units_the_grace(text: Arguments, tmp_pa
         for process in survivors(marker):  # as Slurm does
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.terminate()
-        output = preempted.communicate(timeout=100)[0]
+        output = preempted.communicate(timeout=HANG_SECONDS)[0]
     assert preempted.returncode == 130, output
     assert "released" not in output
     assert "1 computed" in output
     assert list((home / "leases").glob("*.json")) == []
     wait_until(lambda: not survivors(marker))
-
-
-def test_a_run_and_a_worker_share_a_study(finished: Path, text: Arguments, tmp_path: Path) -> None:
-    home, study = tmp_path / "home", write_study(tmp_path)
-    worker, run = on_host("two", home, study, *text), start(home, "run", study, *text)
-    outputs = [process.communicate(timeout=500)[0] for process in (worker, run)]
-    assert [worker.returncode, run.returncode] == [0, 0], outputs
-    assert sum(map(computed, outputs)) == TINY_STEPS, outputs
-    assert results(home) == results(finished)

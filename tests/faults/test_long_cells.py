@@ -22,9 +22,17 @@ from lce_core.store.artifacts import Store
 from lce_core.store.records import Record
 from tests.end_to_end.test_workers_of_a_cluster import on_host
 from tests.support.processes import marked, new_marker, survivors
-from tests.support.studies import TINY, library_text, results, start, wait_until, write_study
+from tests.support.studies import (
+    HANG_SECONDS,
+    TINY,
+    library_text,
+    results,
+    start,
+    wait_until,
+    write_study,
+)
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.long
 
 STUDY: dict[str, Any] = TINY | {
     "study": "long",
@@ -66,7 +74,7 @@ def test_a_cell_in_ranges_outlives_kill_9_and_is_shared(tmp_path: Path) -> None:
     how.write_text("{checkpoint_seconds: 0.2, slots: 2}\n", encoding="utf-8")
     arguments = ("worker", study, *text)
     with start(alone, *arguments, "--slots", "1") as run:
-        assert run.wait(timeout=200) == 0
+        assert run.wait(timeout=HANG_SECONDS) == 0
     for kind in ("rows", "held_out", "base"):
         if (alone / "artifacts" / kind).is_dir():
             shutil.copytree(alone / "artifacts" / kind, home / "artifacts" / kind)
@@ -78,7 +86,7 @@ def test_a_cell_in_ranges_outlives_kill_9_and_is_shared(tmp_path: Path) -> None:
         wait_until(lambda: len(list(ranges_of(home))) > 12)
         run.send_signal(signal.SIGKILL)
         output = run.communicate()[0]
-    wait_until(lambda: not survivors(marker), 30)
+    wait_until(lambda: not survivors(marker))
     assert "helper 1" in output
     committed = list(ranges_of(home))
     for path in committed:
@@ -97,7 +105,7 @@ def test_a_cell_in_ranges_outlives_kill_9_and_is_shared(tmp_path: Path) -> None:
     beside = on_host("another", home, *arguments[1:])
     wait_until(lambda: len(list(ranges_of(home))) > scored)
     send(stopped, signal.SIGCONT)
-    outputs = [run.communicate(timeout=200)[0] for run in (here, beside)]
+    outputs = [run.communicate(timeout=HANG_SECONDS)[0] for run in (here, beside)]
     assert (here.returncode, beside.returncode) == (0, 0), outputs
     assert "helper 1" in outputs[1], outputs
     assert results(home) == results(alone)

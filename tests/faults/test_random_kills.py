@@ -9,7 +9,6 @@ compared and begins anew. A JUnit report (`--junitxml`) lists what was killed.
 from __future__ import annotations
 
 import contextlib
-import os
 import random
 import signal
 import subprocess
@@ -23,14 +22,23 @@ import pytest
 
 from lce_core.store.artifacts import Store
 from tests.faults.output import require_no_dump
+from tests.support.draws import draws
 from tests.support.processes import marked, new_marker, playing, survivors
-from tests.support.studies import TINY_STEPS, new_home, scores, start, wait_until, write_study
+from tests.support.studies import (
+    HANG_SECONDS,
+    TINY_STEPS,
+    new_home,
+    scores,
+    start,
+    wait_until,
+    write_study,
+)
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(1500)]
+pytestmark = pytest.mark.long
 
 Arguments = tuple[str, ...]
-TRIES = int(os.environ.get("LCE_KILLS", "6"))
-"""At least, of each seed."""
+TRIES = 6
+"""Kills of each draw, at least."""
 VICTIMS = ("driver", "worker", "supervisor", "server")
 BEGINNING_SECONDS, ENDING_SECONDS = 10.0, 8.0
 """Of a run that nobody disturbs on two free cores; its steps take seven seconds between them."""
@@ -93,8 +101,8 @@ def disturbed(home: Path, arguments: Arguments, draw: random.Random) -> tuple[li
             hits.append(f"{victim} {when}")
             if victim == "driver":
                 break
-        output = run.communicate(timeout=300)[0]
-    wait_until(lambda: not survivors(marker), 30)
+        output = run.communicate(timeout=HANG_SECONDS)[0]
+    wait_until(lambda: not survivors(marker))
     assert run.returncode in ((0, -signal.SIGKILL) if victim == "driver" else (0,)), output
     assert done <= fingerprints(home)
     require_no_dump(output)
@@ -108,16 +116,17 @@ def compare(home: Path, finished: Path) -> None:
     assert not list((home / "artifacts").glob("*/.attempt*"))
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.drawn
+@draws([1])
 def test_whatever_is_killed_the_scores_are_those_of_an_undisturbed_run(
-    seed: int,
+    number: int,
     finished: Path,
     migrated: Path,
     text: Arguments,
     tmp_path: Path,
     record_property: Callable[[str, str], None],
 ) -> None:
-    draw, killed, through, homes = random.Random(seed), 0, True, count()
+    draw, killed, through, homes = random.Random(number), 0, True, count()
     arguments = ("run", write_study(tmp_path), *text)
     while killed < TRIES:
         if through:
@@ -130,6 +139,6 @@ def test_whatever_is_killed_the_scores_are_those_of_an_undisturbed_run(
             compare(home, finished)
     if not through:
         run = start(home, *arguments)
-        output = run.communicate(timeout=300)[0]
+        output = run.communicate(timeout=HANG_SECONDS)[0]
         assert run.returncode == 0, output
         compare(home, finished)

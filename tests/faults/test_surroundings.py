@@ -18,6 +18,7 @@ from tests.faults.output import require_no_dump
 from tests.support.processes import marked, new_marker, playing, survivors
 from tests.support.small_disks import remounted, small_disk
 from tests.support.studies import (
+    HANG_SECONDS,
     TINY_STEPS,
     computed,
     lce,
@@ -28,7 +29,7 @@ from tests.support.studies import (
     write_study,
 )
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.long
 
 Arguments = tuple[str, ...]
 SILENT_SECONDS = 20
@@ -49,12 +50,12 @@ def test_a_server_that_is_silent_for_20_seconds_delays_nothing_but_its_records(
     server.suspend()
     time.sleep(SILENT_SECONDS)
     server.resume()
-    output = run.communicate(timeout=300)[0]
+    output = run.communicate(timeout=HANG_SECONDS)[0]
     assert run.returncode == 0, output
     require_no_dump(output)
     assert computed(output) == TINY_STEPS
     assert scores(home) == scores(finished)
-    wait_until(lambda: not survivors(marker), 30)
+    wait_until(lambda: not survivors(marker))
 
 
 def test_catalog_and_mlflow_that_vanish_are_made_again(
@@ -67,7 +68,7 @@ def test_catalog_and_mlflow_that_vanish_are_made_again(
     wait_until(lambda: len(list(Store(home).records())) > done)
     (home / "catalog.duckdb").unlink()
     shutil.rmtree(home / "mlflow")
-    output = run.communicate(timeout=300)[0]
+    output = run.communicate(timeout=HANG_SECONDS)[0]
     assert run.returncode == 0, output
     assert scores(home) == scores(finished)
     assert (home / "mlflow").exists()
@@ -87,13 +88,13 @@ def test_a_store_that_turns_read_only_stops_the_run_and_keeps_what_is_done(
             wait_until(lambda: begun(home))
             done = {path for path, _ in Store(home).records()}
             wait_until(lambda: remounted(artifacts, "bind,ro"))  # not while a file is written
-            output = run.communicate(timeout=300)[0]
+            output = run.communicate(timeout=HANG_SECONDS)[0]
             assert run.returncode == 3, output
             assert "Read-only file system" in output
             assert "make the disk writable" in output
             assert "Traceback" not in output
             assert done <= {path for path, _ in Store(home).records()}
-            wait_until(lambda: not survivors(marker), 30)
+            wait_until(lambda: not survivors(marker))
             assert remounted(artifacts, "bind,rw")
             lce(home, "worker", study, *text)
             assert scores(home) == scores(finished)
@@ -101,12 +102,12 @@ def test_a_store_that_turns_read_only_stops_the_run_and_keeps_what_is_done(
             subprocess.run(["umount", "--lazy", str(artifacts)], check=True)
 
 
-def test_four_drivers_at_once_compute_each_step_once(
+def test_two_runs_and_a_worker_at_once_compute_each_step_once(
     finished: Path, migrated: Path, text: Arguments, tmp_path: Path
 ) -> None:
     home, study = new_home(migrated, tmp_path / "home"), write_study(tmp_path)
-    runs = [start(home, "run", study, *text) for _ in range(4)]
-    outputs = [run.communicate(timeout=500)[0] for run in runs]
-    assert [run.returncode for run in runs] == [0, 0, 0, 0], outputs
+    runs = [start(home, command, study, *text) for command in ("run", "run", "worker")]
+    outputs = [run.communicate(timeout=HANG_SECONDS)[0] for run in runs]
+    assert [run.returncode for run in runs] == [0, 0, 0], outputs
     assert sum(computed(output) for output in outputs) == TINY_STEPS
     assert scores(home) == scores(finished)

@@ -40,6 +40,8 @@ TINY: dict[str, Any] = SMOKE | {
 """The smoke study over little text: what the whole standard library takes, it shows elsewhere."""
 TINY_STEPS = 17
 """Two rows of text, held-out text, a base, a fine-tuned checkpoint and 3 x 4 cells."""
+HANG_SECONDS = 1200.0
+"""A command that takes longer hangs, also on a machine that is ten times slower than ours."""
 SCORES = (
     "SELECT base_model, method, frozen, seed, benchmark, task, metric, eval_length, value, ci_low,"
     " ci_high, num_samples FROM scores ORDER BY ALL"
@@ -57,7 +59,7 @@ def lce(
     *arguments: str,
     status: int = 0,
     server: Mapping[str, str] | None = None,
-    timeout: float = 500,
+    timeout: float = HANG_SECONDS,
 ) -> str:
     """Return a command's output, then its errors; a run starts a server or uses the one given."""
     known = {k: v for k, v in (server or {}).items() if k.startswith("PREFECT_API_")}
@@ -66,7 +68,7 @@ def lce(
     return ended.out + ended.err
 
 
-def run_command(home: Path, *arguments: str, seconds: float, **more: str) -> Ended:
+def run_command(home: Path, *arguments: str, seconds: float = HANG_SECONDS, **more: str) -> Ended:
     """Run a command to its end, or kill it after `seconds`; `more` adds to its environment."""
     return shared_forks().run(list(arguments), environment(home, **more), seconds)
 
@@ -184,7 +186,7 @@ def move_mlflow(before: Path, home: Path) -> None:
             copied.execute(f"UPDATE {column} = replace({name}, ?, ?)", folders)
 
 
-def wait_until(condition: Callable[[], object], seconds: float = 300) -> None:
+def wait_until(condition: Callable[[], object], seconds: float = HANG_SECONDS) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline

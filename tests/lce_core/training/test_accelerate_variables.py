@@ -1,0 +1,38 @@
+"""Variables that launchers and notebooks export for Accelerate change no weight.
+
+`accelerate launch` exports them, so that a study started below it inherits them.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+import torch
+
+from tests.support.training_jobs import run_alone, weights
+
+HOSTILE = {
+    "ACCELERATE_MIXED_PRECISION": "bf16",
+    "ACCELERATE_DYNAMO_BACKEND": "EAGER",
+    "ACCELERATE_USE_FSDP": "true",
+    "ACCELERATE_USE_DEEPSPEED": "true",
+    "ACCELERATE_USE_MEGATRON_LM": "true",
+    "ACCELERATE_USE_PARALLELISM_CONFIG": "true",
+}
+
+
+@pytest.mark.parametrize("steps", ["1", "8"])
+def test_weights_are_those_of_an_empty_environment(
+    steps: str, make_job: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = make_job(micro_batch_tokens=128, num_steps=2)  # 4 micro-batches
+    run_alone(expected)
+    for name, value in (*HOSTILE.items(), ("ACCELERATE_GRADIENT_ACCUMULATION_STEPS", steps)):
+        monkeypatch.setenv(name, value)
+    job = make_job(micro_batch_tokens=128, num_steps=2)
+    run_alone(job)
+    assert [name for name in os.environ if name.startswith("ACCELERATE_")] == []
+    found = weights(job)
+    assert all(torch.equal(found[name], tensor) for name, tensor in weights(expected).items())
