@@ -30,31 +30,27 @@ TOY = (STUDIES / "smoke.yaml").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
-    ("text", "finding"),
+    ("changes", "key", "finding"),
     [
-        ("\ud800 x", "U+D800 as character 1 of the text"),
-        ("ab\udfff", "U+DFFF as character 3 of the text"),
-        ("a\0b", "U+0000 as character 2 of the text"),
+        ({"hypothesis": "ab\udfff"}, "hypothesis", "U+DFFF as character 3 of the text"),
+        ({"hypothesis": "a\0b"}, "hypothesis", "U+0000 as character 2 of the text"),
+        (
+            {"methods": ["none", {"name": "yarn", "label": "\ud900"}]},
+            "methods[1].label",
+            "U+D900 as character 1 of the text",
+        ),
     ],
-    ids=["high", "low", "nul"],
+    ids=["half a pair", "nul", "nested"],
 )
 def test_a_study_with_text_that_nothing_can_store_is_refused_with_key_and_position(
-    text: str, finding: str
+    changes: dict[str, object], key: str, finding: str
 ) -> None:
-    written = yaml.safe_dump({**yaml.safe_load(TOY), "hypothesis": text})
-    with pytest.raises(SpecError) as refused:
-        parse_study(written, "my.yaml")
-    assert refused.value.where == "my.yaml: hypothesis"
-    assert refused.value.got == finding
-
-
-def test_keys_and_nested_values_are_looked_at_too() -> None:
-    study = {**yaml.safe_load(TOY), "methods": ["none", {"name": "yarn", "label": "a\ud900"}]}
+    study = {**yaml.safe_load(TOY), **changes}
     with pytest.raises(SpecError) as refused:
         parse_study(yaml.safe_dump(study), "my.yaml")
-    assert refused.value.where == "my.yaml: methods[1].label"
+    assert (refused.value.where, refused.value.got) == (f"my.yaml: {key}", finding)
     with pytest.raises(SpecError, match="U\\+D900"):
-        parse_study(yaml.safe_dump({**study, "methods": ["none"], "a\ud900": 1}), "my.yaml")
+        parse_study(yaml.safe_dump({**yaml.safe_load(TOY), "a\ud900": 1}), "my.yaml")
 
 
 def test_text_of_any_language_is_taken() -> None:
@@ -103,16 +99,18 @@ def test_bad_text_in_a_plan_is_replaced_with_one_line(
     assert line.startswith(f"lce: {path}: hypothesis: half of a surrogate pair")
 
 
-@pytest.mark.parametrize("content", ["[1]", "{", "\xff", '{"study": "bad"}', "null", ""])
 def test_a_file_that_is_no_plan_hides_its_own_study_only(
-    store: Store, capsys: pytest.CaptureFixture[str], content: str
+    store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = add_plan(store, "bad")
-    path.write_bytes(content.encode("latin-1"))
+    contents = ("[1]", "{", "\xff", '{"study": "bad"}', '{"cells": 1}', "[" * 100_000, "null", "")
+    paths = [add_plan(store, f"bad-{number}") for number in range(len(contents))]
+    for path, content in zip(paths, contents, strict=True):
+        path.write_bytes(content.encode("latin-1"))
     assert [study for study, _ in studies(store)] == [STUDY]
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"lce: {path} is not a plan (")
-    assert line.endswith("its study is not shown")
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == len(contents)
+    for path, line in zip(paths, lines, strict=True):
+        assert line.startswith(f"lce: {path} is not a plan (")
 
 
 def test_an_answer_with_half_of_a_surrogate_pair_is_kept_without_it(tmp_path: Path) -> None:

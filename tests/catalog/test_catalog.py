@@ -19,7 +19,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -39,47 +38,6 @@ from tests.support.catalogs.sample_store import STUDY, sample_store
 from tests.support.repository import ROOT
 
 DOCUMENT = ROOT / "docs" / "catalog.md"
-CONTRACT = {
-    "scores": "study base_model method seed train_length benchmark task metric eval_length value"
-    " ci_low ci_high num_samples higher_is_better exact_attention frozen profile cell checkpoint"
-    " created_at",
-    "samples": "cell sample eval_length depth num_prompt_tokens prediction reference score cluster",
-    "study_samples": "study base_model method frozen variant seed benchmark task cell sample",
-    "same_computation": "study base_model method frozen other_method other_frozen",
-    "costs": "study base_model method frozen variant train_tokens train_flops train_seconds"
-    " peak_memory_gb num_cells eval_seconds eval_tokens eval_flops",
-    "training_runs": "study base_model method frozen checkpoint is_finetuning is_last corpus"
-    " num_steps row_length settings seconds",
-    "view_columns": "view_name column_name data_type comment view_comment",
-    "cells": "study base_model method seed benchmark task eval_length status reason attempts"
-    " seconds cell frozen",
-    "overview": "study base_model method frozen exact_attention perplexity needle passkey many_shot"
-    " longbench ruler num_seeds perplexity_longest needle_longest passkey_longest target_context"
-    " longest_length num_missing",
-    "score_by_length": "study base_model method frozen benchmark task metric eval_length value"
-    " lowest highest num_seeds unit higher_is_better exact_attention",
-    "nll_by_position": "study base_model method frozen benchmark task eval_length position_bin nll"
-    " lowest highest num_seeds",
-    "trainings": "checkpoint step tokens loss learning_rate tokens_per_second mfu grad_norm"
-    " peak_memory_bytes",
-    "token_nll": "cell position_bin nll",
-    "paired_difference": "study base_model method frozen other_method other_frozen benchmark task"
-    " eval_length difference ci_low ci_high p_value p_holm verdict smallest_detectable num_needed"
-    " generalises_to family num_comparisons num_clusters num_samples num_seeds lowest highest"
-    " num_better num_worse",
-    "effective_length": "study base_model method frozen benchmark task tokens ci_low ci_high"
-    " longest",
-    "perplexity_vs_downstream": "study base_model method frozen exact_attention eval_length"
-    " perplexity benchmark value",
-    "claims": "claim study base_model num_comparisons num_confirmed num_contradicted num_undecided"
-    " num_not_measured",
-    "perplexity_agreement": "study base_model benchmark eval_length methods num_methods spearman"
-    " spearman_low spearman_high kendall kendall_low kendall_high p_value",
-    "paper_comparison": "study base_model method frozen benchmark task eval_length profile paper"
-    " place value paper_value difference rank paper_rank",
-    "paper_agreement": "study base_model paper place benchmark task eval_length num_columns"
-    " num_methods spearman spearman_low spearman_high kendall kendall_low kendall_high",
-}
 
 
 @pytest.fixture(scope="module")
@@ -116,32 +74,16 @@ def a_cell(store: Store, name: str = "none-frozen-passkey-512-s0") -> Path:
     return folder
 
 
-def row_of(catalog: Path, folder: Path) -> dict[str, Any]:
-    (row,) = ask(catalog, f"FROM cells WHERE cell = '{folder.name[-12:]}'")
-    return row
-
-
 def test_every_score_is_the_one_of_its_record(store: Store, catalog: Path) -> None:
-    recorded = {}
+    names = ("metric", "value", "ci_low", "ci_high", "num_samples")
+    recorded = set()
     for path in (store.home / "artifacts" / "cell").glob("*/record.json"):
         record = json.loads(path.read_text(encoding="utf-8"))
         for score in record["result"]["scores"]:
-            recorded[record["fingerprint"][:12], score["metric"]] = (
-                score["value"],
-                score["ci_low"],
-                score["ci_high"],
-                score["num_samples"],
-            )
-    shown = {
-        (row["cell"], row["metric"]): (
-            row["value"],
-            row["ci_low"],
-            row["ci_high"],
-            row["num_samples"],
-        )
-        for row in ask(catalog, "FROM scores")
-    }
-    assert shown == recorded
+            recorded.add((record["fingerprint"][:12], *(score[name] for name in names)))
+    shown = [tuple(row[name] for name in ("cell", *names)) for row in ask(catalog, "FROM scores")]
+    assert len(shown) == len(recorded)
+    assert set(shown) == recorded
 
 
 def test_the_overview_is_the_mean_over_seeds_in_the_order_of_the_study(
@@ -195,21 +137,12 @@ def test_each_cell_without_a_result_says_why(catalog: Path) -> None:
     assert (failed["attempts"], failed["seconds"]) == (1, None)
 
 
-@pytest.mark.slow
-def test_two_builds_from_one_store_are_equal_and_a_lost_cell_is_a_difference(
+def test_a_reader_keeps_its_snapshot_while_a_catalog_without_a_lost_cell_is_swapped_in(
     copied: Store, catalog: Path
 ) -> None:
-    built = build_catalog(copied)
-    assert built == copied.home / "catalog.duckdb"
-    assert logical_digest(built) == logical_digest(catalog)
-    built.unlink()
-    assert logical_digest(build_catalog(copied)) == logical_digest(catalog)
-    shutil.rmtree(a_cell(copied))
-    assert logical_digest(build_catalog(copied)) != logical_digest(catalog)
-
-
-def test_a_reader_keeps_its_snapshot_while_a_new_catalog_is_swapped_in(copied: Store) -> None:
     path = build_catalog(copied)
+    assert path == copied.home / "catalog.duckdb"
+    assert logical_digest(path) == logical_digest(catalog)
     count = "SELECT count(*) FROM cells WHERE status = 'done'"
     with open_catalog(path) as reader:
         before = reader.execute(count).fetchall()
@@ -217,6 +150,7 @@ def test_a_reader_keeps_its_snapshot_while_a_new_catalog_is_swapped_in(copied: S
         build_catalog(copied)
         assert reader.execute(count).fetchall() == before
         assert run_query(path, count)[1][0][0] == before[0][0] - 1
+    assert logical_digest(path) != logical_digest(catalog)
 
 
 @pytest.mark.slow
@@ -226,7 +160,7 @@ def test_builders_at_the_same_time_take_turns_and_leave_nothing_behind(
     left = copied.home / ".catalog.duckdb.aside-of-a-killed-builder"
     left.mkdir()
     builders = [
-        threading.Thread(target=build_catalog, args=(Store(copied.home),)) for _ in range(3)
+        threading.Thread(target=build_catalog, args=(Store(copied.home),)) for _ in range(2)
     ]
     for builder in builders:
         builder.start()
@@ -234,19 +168,6 @@ def test_builders_at_the_same_time_take_turns_and_leave_nothing_behind(
         builder.join()
     assert logical_digest(copied.home / "catalog.duckdb") == logical_digest(catalog)
     assert list(copied.home.glob(".catalog.duckdb.aside-*")) == []
-
-
-def test_a_plan_that_is_none_leaves_its_study_out_and_is_named(
-    copied: Store, capsys: pytest.CaptureFixture[str]
-) -> None:
-    paths = []
-    for number, content in enumerate(("{", "[1]", "[" * 100_000, '{"cells": 1}')):
-        paths.append(copied.home / "studies" / f"other-{number}" / "plan.json")
-        paths[-1].parent.mkdir()
-        paths[-1].write_text(content, encoding="utf-8")
-    assert run_query(build_catalog(copied), "SELECT DISTINCT study FROM cells")[1] == [(STUDY,)]
-    printed = capsys.readouterr().err
-    assert [path for path in paths if f"lce: {path} is not a plan (" not in printed] == []
 
 
 def test_a_build_that_fails_leaves_the_earlier_catalog(
@@ -265,30 +186,10 @@ def test_a_build_that_fails_leaves_the_earlier_catalog(
     assert list(copied.home.glob(".catalog.duckdb.aside-*")) == []
 
 
-def test_a_parquet_file_that_no_record_names_is_not_looked_at(copied: Store, catalog: Path) -> None:
-    (a_cell(copied) / "extra.parquet").write_bytes(b"PAR1 truncated")
-    stray = copied.home / "artifacts" / "cell" / ".attempt-000000000000-dead"
-    stray.mkdir()
-    (stray / "samples.parquet").write_bytes(b"PAR1")
-    assert logical_digest(build_catalog(copied)) == logical_digest(catalog)
-
-
-def truncate(folder: Path) -> None:
-    (folder / "samples.parquet").write_bytes(b"PAR1")
-
-
 def change_a_byte(folder: Path) -> None:
     content = bytearray((folder / "samples.parquet").read_bytes())
     content[20] ^= 1
     (folder / "samples.parquet").write_bytes(content)
-
-
-def lose(folder: Path) -> None:
-    (folder / "token_nll.parquet").unlink()
-
-
-def spoil_the_record(folder: Path) -> None:
-    (folder / "record.json").write_text("{}", encoding="utf-8")
 
 
 def seal_rubbish(folder: Path) -> None:
@@ -300,47 +201,43 @@ def seal_rubbish(folder: Path) -> None:
     record.write_text(json.dumps(sealed(content)), encoding="utf-8")
 
 
-def seal_a_score_that_is_text(folder: Path) -> None:
+def change_the_record(folder: Path, value: object, seal: Callable[[Any], Any]) -> None:
     record = folder / "record.json"
     content = json.loads(record.read_text(encoding="utf-8"))
-    content["result"]["scores"][0]["value"] = "high"
-    record.write_text(json.dumps(sealed(content)), encoding="utf-8")
+    content["result"]["scores"][0]["value"] = value
+    record.write_text(json.dumps(seal(content)), encoding="utf-8")
 
 
-def change_a_score(folder: Path) -> None:
-    record = folder / "record.json"
-    content = json.loads(record.read_text(encoding="utf-8"))
-    content["result"]["scores"][0]["value"] += 1.0
-    record.write_text(json.dumps(content), encoding="utf-8")
-
-
-DAMAGE: Mapping[Callable[[Path], None], str] = {
-    change_a_score: "its record.json was changed after it was written",
-    truncate: "samples.parquet has 4 bytes; its record says",
-    change_a_byte: "the content of a file is not what its record says",
-    lose: "token_nll.parquet is missing",
-    spoil_the_record: "its record.json cannot be read",
-    seal_rubbish: "samples.parquet: got Parquet magic bytes not found",
-    seal_a_score_that_is_text: "1 validation error for",
+DAMAGE: Mapping[str, Callable[[Path], object]] = {
+    "its record.json was changed after it was written": lambda folder: change_the_record(
+        folder, 7.5, lambda content: content
+    ),
+    "samples.parquet has 4 bytes; its record says": lambda folder: (
+        folder / "samples.parquet"
+    ).write_bytes(b"PAR1"),
+    "the content of a file is not what its record says": change_a_byte,
+    "token_nll.parquet is missing": lambda folder: (folder / "token_nll.parquet").unlink(),
+    "its record.json cannot be read": lambda folder: (folder / "record.json").write_text("{}"),
+    "samples.parquet: got Parquet magic bytes not found": seal_rubbish,
+    "1 validation error for": lambda folder: change_the_record(folder, "high", sealed),
 }
 
 
 def test_a_damaged_artifact_costs_its_own_cell_and_no_other(copied: Store, catalog: Path) -> None:
-    lengths = (128, 256, 512, 1024)
     cells = [
         a_cell(copied, f"none-frozen-{benchmark}-{length}-s0")
         for benchmark in ("passkey", "needle")
-        for length in lengths
+        for length in (128, 256, 512, 1024)
     ]
-    folders = dict(zip(DAMAGE, cells, strict=False))
-    for damage, folder in folders.items():
-        damage(folder)
+    damaged = dict(zip(DAMAGE, cells, strict=False))
+    for why, folder in damaged.items():
+        DAMAGE[why](folder)
     built = build_catalog(copied)
-    for damage, folder in folders.items():
-        row = row_of(built, folder)
+    for why, folder in damaged.items():
+        (row,) = ask(built, f"FROM cells WHERE cell = '{folder.name[-12:]}'")
         assert row["status"] == "missing"
-        assert f"damaged: {DAMAGE[damage]}" in row["reason"]
-    lost = ", ".join(f"'{folder.name[-12:]}'" for folder in folders.values())
+        assert f"damaged: {why}" in row["reason"]
+    lost = ", ".join(f"'{folder.name[-12:]}'" for folder in damaged.values())
     for view in ("scores", "samples", "token_nll"):
         assert ask(built, f"FROM {view} WHERE cell IN ({lost})") == []
         others = f"FROM {view} WHERE cell NOT IN ({lost})"
@@ -376,12 +273,11 @@ def test_a_store_without_a_study_gives_an_empty_catalog_with_all_views(
     assert full == [*papers, "view_columns"]
 
 
-@pytest.mark.parametrize(
-    "sql",
-    [
+def test_a_statement_that_is_not_one_read_is_refused_and_changes_nothing(catalog: Path) -> None:
+    before, beside = sha256_file(catalog), sorted(catalog.parent.iterdir())
+    for sql in (
         "INSERT INTO store.cell SELECT * FROM store.cell",
         "WITH gone AS (DELETE FROM store.score RETURNING *) FROM gone",
-        "DELETE FROM store.score",
         "CREATE TABLE t AS SELECT 1",
         "CREATE TEMP TABLE t AS SELECT 1",
         "DROP VIEW scores",
@@ -396,55 +292,35 @@ def test_a_store_without_a_study_gives_an_empty_catalog_with_all_views(
         "CHECKPOINT",
         "BEGIN",
         "CONNECT 'x'",
-        "SELECT 1; SELECT 2",
         "SELECT 1; DELETE FROM store.score",
-        "",
         "-- nothing",
-    ],
-)
-def test_a_statement_that_is_not_one_read_is_refused_and_changes_nothing(
-    catalog: Path, sql: str
-) -> None:
-    before, beside = sha256_file(catalog), sorted(catalog.parent.iterdir())
-    with pytest.raises(SpecError) as caught:
-        run_query(catalog, sql)
-    assert caught.value.where == "SQL"
+    ):
+        with pytest.raises(SpecError) as caught:
+            run_query(catalog, sql)
+        assert caught.value.where == "SQL", sql
     assert sha256_file(catalog) == before
     assert sorted(catalog.parent.iterdir()) == beside
+    for sql in ("DESCRIBE scores", "SHOW TABLES", "EXPLAIN FROM cells", "VALUES (1);"):
+        assert run_query(catalog, sql)[1]
 
 
-@pytest.mark.parametrize(
-    "sql",
-    [
-        "FROM read_text('/etc/hostname')",
-        "FROM '/etc/hostname'",
-        "FROM glob('/*')",
-        "FROM read_csv('http://127.0.0.1:9/x.csv')",
-        "FROM connection",
-    ],
-)
-def test_a_query_reaches_nothing_but_the_catalog(catalog: Path, sql: str) -> None:
-    with pytest.raises(SpecError):
-        run_query(catalog, sql)
-
-
-@pytest.mark.parametrize(
-    "sql",
-    ["FROM scores LIMIT 1", "DESCRIBE scores", "SHOW TABLES", "EXPLAIN FROM cells", "VALUES (1);"],
-)
-def test_every_form_of_reading_works(catalog: Path, sql: str) -> None:
-    assert run_query(catalog, sql)[1]
+def test_a_query_reaches_nothing_but_the_catalog(catalog: Path) -> None:
+    for source in (
+        "read_text('/etc/hostname')",
+        "'/etc/hostname'",
+        "glob('/*')",
+        "read_csv('http://127.0.0.1:9/x.csv')",
+        "connection",
+    ):
+        with pytest.raises(SpecError):
+            run_query(catalog, f"FROM {source}")
 
 
 def test_an_unknown_column_or_view_is_answered_with_candidates(catalog: Path) -> None:
     with pytest.raises(SpecError, match="eval_length"):
         run_query(catalog, "SELECT eval_lenght FROM scores")
-    with pytest.raises(
-        SpecError, match="missing_cells, nll_against_base, nll_by_position, overview"
-    ):
+    with pytest.raises(SpecError, match="nll_by_position, overview"):
         run_query(catalog, "FROM skores")
-    with pytest.raises(SpecError, match="syntax error"):
-        run_query(catalog, "SELEC 1")
 
 
 def test_a_query_that_takes_too_long_is_stopped(catalog: Path) -> None:
@@ -460,15 +336,6 @@ def test_where_there_is_no_catalog_the_error_says_how_to_make_one(tmp_path: Path
         with pytest.raises(SpecError, match="lce rebuild catalog"):
             run_query(tmp_path / name, "SELECT 1")
     assert not (tmp_path / "none.duckdb").exists()
-
-
-def test_the_file_has_the_storage_version_that_old_readers_open(catalog: Path) -> None:
-    with duckdb.connect(str(catalog), read_only=True) as connection:
-        tags = connection.execute(
-            "SELECT tags FROM duckdb_databases() WHERE database_name = 'catalog'"
-        ).fetchone()
-    assert tags is not None
-    assert "v1.0.0" in str(tags[0])
 
 
 def test_asking_the_catalog_loads_nothing_slow() -> None:
@@ -500,8 +367,8 @@ def test_csv_and_json_hold_every_value(catalog: Path) -> None:
     assert [tuple(entry.values()) for entry in objects] == rows
     read = list(csv.DictReader(io.StringIO(format_rows(columns, rows, "csv"))))
     assert [float(entry["value"]) for entry in read] == [row[2] for row in rows]
-    with pytest.raises(SpecError, match="write 'json'"):
-        format_rows(columns, rows, "jsn")
+    columns, rows = run_query(catalog, "SELECT 1 AS a, 2 AS a")
+    assert json.loads(format_rows(columns, rows, "json")) == [{"a": 1, "a_2": 2}]
 
 
 def test_values_by_column_are_read_in_every_form(catalog: Path) -> None:
@@ -514,15 +381,9 @@ def test_values_by_column_are_read_in_every_form(catalog: Path) -> None:
     assert f"needle: {mean:.4f}" in format_rows(columns, rows, "table")
 
 
-def test_equal_column_names_do_not_hide_each_other(catalog: Path) -> None:
-    columns, rows = run_query(catalog, "SELECT 1 AS a, 2 AS a")
-    assert json.loads(format_rows(columns, rows, "json")) == [{"a": 1, "a_2": 2}]
-
-
 def test_what_json_cannot_say_is_null() -> None:
-    assert json.loads(format_rows(["x", "y"], [(float("nan"), float("inf"))], "json")) == [
-        {"x": None, "y": None}
-    ]
+    text = format_rows(["x", "y"], [(float("nan"), float("inf"))], "json")
+    assert json.loads(text) == [{"x": None, "y": None}]
 
 
 NAMES = st.lists(st.from_regex(r"[a-z]{1,9}(_[a-z]{1,9}){0,2}", fullmatch=True), min_size=1)
@@ -541,12 +402,6 @@ def test_any_rows_fit_the_width(table: tuple[list[str], list[tuple[Any, ...]]]) 
         assert all(len(line) <= 80 for line in text.splitlines())
 
 
-def test_views_begin_with_the_columns_of_the_contract(catalog: Path) -> None:
-    for view, names in CONTRACT.items():
-        columns, _ = run_query(catalog, f"FROM {view} LIMIT 0")
-        assert columns[: len(names.split())] == names.split()
-
-
 def test_every_view_and_column_has_a_comment(catalog: Path) -> None:
     of_users = f"IN ({', '.join(repr(view) for view in views(catalog))}) AND comment IS NULL"
     for source in ("view_name FROM duckdb_views()", "table_name FROM duckdb_columns()"):
@@ -557,18 +412,12 @@ def test_every_view_and_column_has_a_comment(catalog: Path) -> None:
 
 def test_lengths_and_data_sets_of_a_cell_are_those_of_its_record(catalog: Path) -> None:
     columns = "prompt_tokens_mean, prompt_tokens_min, prompt_tokens_max, data"
-    for view in ("cells", "scores"):
-        where = "status = 'done'" if view == "cells" else "true"
-        rows = ask(catalog, f"SELECT benchmark, eval_length, {columns} FROM {view} WHERE {where}")
-        assert rows
-        for row in rows:
-            expected = row["eval_length"] - 8
-            assert [row[f"prompt_tokens_{what}"] for what in ("mean", "min", "max")] == 3 * [
-                expected
-            ]
-            assert row["data"] == ("essays" if row["benchmark"] == "needle" else "")
-    (other,) = ask(catalog, f"SELECT DISTINCT {columns} FROM cells WHERE status <> 'done'")
-    assert set(other.values()) == {None}
+    asked = f"SELECT eval_length, benchmark, {columns} FROM"
+    for source in ("scores", "cells WHERE status = 'done'"):
+        for length, benchmark, *found in run_query(catalog, f"{asked} {source}")[1]:
+            assert found == [*3 * [length - 8], "essays" if benchmark == "needle" else ""]
+    _, others = run_query(catalog, f"SELECT DISTINCT {columns} FROM cells WHERE status <> 'done'")
+    assert others == [(None, None, None, None)]
 
 
 def documented_queries() -> list[str]:
@@ -581,22 +430,13 @@ def compares_with_papers(sql: str) -> bool:
     return bool(re.search(r"paper_comparison|paper_agreement|lceg-llama2-7b", sql))
 
 
-@pytest.mark.parametrize("sql", [q for q in documented_queries() if not compares_with_papers(q)])
-def test_every_documented_query_runs_and_finds_something(catalog: Path, sql: str) -> None:
-    found = [str(row) for row in ask(catalog, sql.replace("'toy'", f"'{STUDY}'"))]
-    # No two methods of the sample are the same; tests/dashboards has studies with such methods.
-    assert bool(found) == ("same_computation" not in sql)
-    assert len(set(found)) == len(found)
-
-
-def test_the_pairs_of_the_documented_comparison_are_the_same_samples(catalog: Path) -> None:
-    (sql,) = (query for query in documented_queries() if "yarn_minus_pi" in query)
-    rows = ask(catalog, sql.replace("'toy'", f"'{STUDY}'"))
-    assert [(row["eval_length"], row["pairs"]) for row in rows] == [
-        (128, 30),
-        (256, 30),
-        (512, 30),
-    ]  # at 1024 one seed of one method failed
+def test_every_documented_query_runs_and_finds_something(catalog: Path) -> None:
+    for sql in documented_queries():
+        if not compares_with_papers(sql):
+            found = [str(row) for row in ask(catalog, sql.replace("'toy'", f"'{STUDY}'"))]
+            # No two methods of the sample are the same; tests/dashboards has studies with such.
+            assert bool(found) == ("same_computation" not in sql), sql
+            assert len(set(found)) == len(found), sql
 
 
 def test_a_column_that_an_earlier_version_did_not_write_is_empty(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,10 @@ def violations(store: Store) -> list[dict[str, Any]]:
     return ask(store, "FROM control_violations")
 
 
+def number_of(catalog: Path, where: str) -> int:
+    return int(run_query(catalog, f"SELECT count(*) FROM scores WHERE {where}")[1][0][0])
+
+
 def test_a_study_of_equal_parts_has_no_violation(store: Store) -> None:
     assert violations(store) == []
 
@@ -57,50 +61,101 @@ def the_same(record: dict[str, Any], **values: Any) -> None:
     record["spec"] |= values
 
 
-BENCHMARK = {"name": "passkey", "version": 1}
+# A cell of each benchmark and length, the change to it, and what names it; `...` is this machine's.
+CELLS: Mapping[tuple[str, int], tuple[Change, str, str, Any]] = {
+    ("passkey", 128): (
+        lambda r: the_same(r, benchmark={"name": "passkey", "version": 2}),
+        "benchmark", '{"name":"passkey","version":2}', '{"name":"passkey","version":1}',
+    ),
+    ("passkey", 256): (
+        lambda r: the_same(r, evaluation={"precision": "bf16"}),
+        "evaluation", '{"precision":"bf16"}', None,
+    ),
+    ("passkey", 512): (lambda r: the_same(r, data="ab"), "data", "ab", None),
+    ("needle", 128): (lambda r: r["result"].update(kernel="cudnn"), "kernel", "cudnn", "sdpa"),
+    ("needle", 256): (
+        lambda r: r["environment"].update(cpu="other", instructions=None),
+        "hardware", "other", ...,
+    ),
+    ("needle", 512): (
+        lambda r: r["environment"].update(cpu="EPYC", instructions="AVX512"),
+        "hardware", "EPYC, AVX512", ...,
+    ),
+    ("perplexity", 128): (
+        lambda r: r["environment"]["libraries"].update(torch="0.1"), "library torch", "0.1", ...,
+    ),
+    ("perplexity", 256): (
+        lambda r: r["environment"]["libraries"].update(new="1"), "library new", "1", None,
+    ),
+    ("perplexity", 512): (
+        lambda r: r["environment"].update(git={"commit": "c0", "dirty": True}),
+        "code", "c0 with changes", ...,
+    ),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("change", "factor", "among", "value", "usual"),
-    [
-        (lambda r: the_same(r, benchmark={"name": "passkey", "version": 2}), "benchmark", "all",
-         '{"name":"passkey","version":2}', '{"name":"passkey","version":1}'),
-        (lambda r: the_same(r, evaluation={"precision": "bf16"}), "evaluation", "all",
-         '{"precision":"bf16"}', None),
-        (lambda r: the_same(r, data="ab"), "data", "all", "ab", None),
-        (lambda r: r["result"].update(kernel="cudnn"), "kernel", "exact attention", "cudnn",
-         "sdpa"),
-        (lambda r: r["environment"].update(cpu="other", instructions=None), "hardware", "all",
-         "other", ...),
-        (lambda r: r["environment"].update(cpu="EPYC", instructions="AVX512"), "hardware", "all",
-         "EPYC, AVX512", ...),
-        (lambda r: r["environment"]["libraries"].update(torch="0.1"), "library torch", "all",
-         "0.1", ...),
-        (lambda r: r["environment"]["libraries"].update(new="1"), "library new", "all", "1", None),
-        (lambda r: r["environment"].update(git={"commit": "c0", "dirty": True}), "code", "all",
-         "c0 with changes", ...),
-    ],
-    ids=["benchmark", "evaluation", "data", "kernel", "hardware", "instructions", "library", "new",
-         "code"],
-)  # fmt: skip
-def test_a_cell_that_differs_from_those_beside_it_is_named(
-    store: Store, change: Change, factor: str, among: str, value: str, usual: Any
+def test_a_cell_that_differs_from_those_beside_it_is_named(store: Store) -> None:
+    same = {"name": "passkey", "version": 1}
+    changed(store, "cell/*-passkey-*", lambda record: the_same(record, benchmark=same))
+    for (benchmark, length), (change, *_) in CELLS.items():
+        assert changed(store, f"cell/yarn-tuned-{benchmark}-{length}-s1-*", change) == 1
+    found = {(row["benchmark"], row["eval_length"]): row for row in violations(store)}
+    assert found.keys() == CELLS.keys()
+    for (benchmark, length), (_, factor, value, usual) in CELLS.items():
+        row = found[benchmark, length]
+        among = "exact attention" if factor == "kernel" else "all"
+        beside = number_of(
+            store.home / "catalog.duckdb",
+            f"is_default AND benchmark = '{benchmark}' AND eval_length = {length}"
+            + " AND exact_attention" * (factor == "kernel"),
+        )
+        assert usual is ... or row["usual"] == usual
+        assert {**row, "usual": ...} == {
+            "study": STUDY, "base_model": "toy_llama", "benchmark": benchmark,
+            "task": "stdlib" if benchmark == "perplexity" else benchmark,
+            "eval_length": length, "factor": factor, "among": among, "value": value,
+            "num_cells": 1, "methods": "yarn tuned", "usual": ..., "num_usual": beside - 1,
+        }  # fmt: skip
+
+
+# A training run, the change to it, and what names it.
+TRAININGS: Mapping[tuple[str, int], tuple[Change, str, str]] = {
+    ("yarn", 0): (lambda r: r["result"].update(tokens=99), "training tokens", "99"),
+    ("yarn", 1): (
+        lambda r: the_same(r, training={"learning_rate": 1.0}),
+        "training recipe", '{"learning_rate":1.0}',
+    ),
+    ("yarn", 2): (lambda r: the_same(r, train_positions="bf16"), "training positions", "bf16"),
+    ("pi", 0): (
+        lambda r: r["result"].update(state_precision="bf16"), "training precision", "bf16",
+    ),
+    ("pi", 1): (
+        lambda r: r["environment"]["libraries"].update(torch="0.1"),
+        "training library torch", "0.1",
+    ),
+    ("pi", 2): (
+        lambda r: r["environment"].update(accelerators=["H100"]), "training hardware", "H100",
+    ),
+}  # fmt: skip
+
+
+def test_weights_that_were_trained_otherwise_are_named_in_every_cell_they_are_in(
+    store: Store,
 ) -> None:
-    changed(store, "cell/*-passkey-*", lambda record: the_same(record, benchmark=BENCHMARK))
-    assert changed(store, "cell/yarn-tuned-passkey-512-s1-*", change) == 1
-    (found,) = violations(store)
-    if usual is not ...:
-        assert found["usual"] == usual
-    done = ask(
-        store,
-        "SELECT count(*) AS n FROM scores WHERE benchmark = 'passkey' AND eval_length = 512"
-        + " AND exact_attention" * (factor == "kernel"),
-    )
-    assert {**found, "usual": ...} == {
-        "study": STUDY, "base_model": "toy_llama", "benchmark": "passkey", "task": "passkey",
-        "eval_length": 512, "factor": factor, "among": among, "value": value, "num_cells": 1,
-        "methods": "yarn tuned", "usual": ..., "num_usual": done[0]["n"] - 1,
-    }  # fmt: skip
+    for (method, seed), (change, *_) in TRAININGS.items():
+        assert changed(store, f"finetune/*-{method}-s{seed}-*", change) == 1
+    rows = violations(store)
+    assert {row["factor"] for row in rows} == {factor for _, factor, _ in TRAININGS.values()}
+    for (method, seed), (_, factor, value) in TRAININGS.items():
+        found = [row for row in rows if row["factor"] == factor]
+        assert {(row["among"], row["value"], row["methods"]) for row in found} == {
+            ("tuned", value, f"{method} tuned")
+        }
+        number = number_of(
+            store.home / "catalog.duckdb",
+            f"method = '{method}' AND NOT frozen AND seed = {seed} AND is_default",
+        )
+        assert sum(row["num_cells"] for row in found) == number == len(found)
 
 
 def own_code(sha256: str, version: int = 1) -> Change:
@@ -125,34 +180,6 @@ def test_other_code_of_a_plugin_in_the_training_behind_a_cell_is_named(store: St
     found = [one for one in violations(store) if one["eval_length"] == 512]
     assert {one["factor"] for one in found} == {"code of methods/mine VERSION 1"}
     assert "a" * 12 in {one["value"] for one in found}
-
-
-@pytest.mark.parametrize(
-    ("change", "factor", "value"),
-    [
-        (lambda r: r["result"].update(tokens=99), "training tokens", "99"),
-        (lambda r: the_same(r, training={"learning_rate": 1.0}), "training recipe",
-         '{"learning_rate":1.0}'),
-        (lambda r: the_same(r, train_positions="bf16"), "training positions", "bf16"),
-        (lambda r: r["result"].update(state_precision="bf16"), "training precision", "bf16"),
-        (lambda r: r["environment"]["libraries"].update(torch="0.1"), "training library torch",
-         "0.1"),
-        (lambda r: r["environment"].update(accelerators=["H100"]), "training hardware", "H100"),
-    ],
-    ids=["tokens", "recipe", "positions", "precision", "library", "hardware"],
-)  # fmt: skip
-def test_weights_that_were_trained_otherwise_are_named_in_every_cell_they_are_in(
-    store: Store, change: Change, factor: str, value: str
-) -> None:
-    assert changed(store, "finetune/*-yarn-s0-*", change) == 1
-    found = violations(store)
-    assert {(row["factor"], row["among"], row["value"]) for row in found} == {
-        (factor, "tuned", value)
-    }
-    assert {row["methods"] for row in found} == {"yarn tuned"}
-    cells = ask(store, "SELECT count(*) AS n FROM scores WHERE method = 'yarn' AND seed = 0"
-                " AND is_default")  # fmt: skip
-    assert sum(row["num_cells"] for row in found) == cells[0]["n"] == len(found)
 
 
 def test_tokens_of_all_stages_count(store: Store) -> None:

@@ -24,26 +24,18 @@ from catalog.limits import (
     limits,
 )
 from catalog.queries import open_catalog, run_query
-from lce_core import formats
 from lce_core.errors import SpecError
 from tasks.own_code import child_environment
 
 MB = 1 << 20
 MEMORY = 320 * MB
 HEAVY = (
-    "SELECT repeat('x', 3000000000)",
     "SELECT repeat('x', 200000000), repeat('y', 200000000)",
     "SELECT repeat('x', 1000000) FROM range(5000)",
-    "SELECT sum(length(repeat('x', 1000000) || range)) FROM range(3000)",
     "SELECT string_agg(repeat('x', 1000), '') FROM range(1000000)",
     "SELECT list(range) FROM range(100000000)",
-    "SELECT list(range) OVER () FROM range(100000)",
-    "SELECT range(1000000000)",
-    "SELECT array_agg(repeat('x', 10000)) FROM range(100000)",
     "SELECT map_from_entries(list((range, repeat('x', 1000)))) FROM range(1000000)",
     "SELECT string_split(repeat('x ', 50000000), ' ')",
-    "SELECT regexp_replace(repeat('x', 100000000), 'x', 'yyyy', 'g')",
-    "SELECT to_json(list(repeat('x', 1000))) FROM range(1000000)",
     "SELECT a.range, b.range FROM range(1000000) a, range(1000000) b",
     "SELECT * FROM range(50000000) ORDER BY hash(range)",
 )
@@ -154,15 +146,12 @@ def test_what_a_statement_spills_is_limited_and_gone_afterwards(
 
 
 def test_every_connection_to_the_catalog_has_limits(catalog: Path) -> None:
-    setting = "SELECT current_setting('memory_limit'), current_setting('temp_directory')"
-    with open_catalog(catalog) as connection:
-        found = connection.execute(setting).fetchone()
-        assert found is not None
-    assert "lce-sql-" in found[1]
-    with open_catalog(catalog, Limits(MEMORY, MB, MB)) as connection:
-        found = connection.execute(setting).fetchone()
-        assert found is not None
-    assert found[0] == "192.0 MiB"
+    asked = "SELECT current_setting('temp_directory'), current_setting('memory_limit')"
+    for within in (None, Limits(MEMORY, MB, MB)):
+        with open_catalog(catalog, within) as connection:
+            folder, memory = connection.execute(asked).fetchall()[0]
+        assert "lce-sql-" in folder
+        assert within is None or memory == "192.0 MiB"
 
 
 def test_by_default_half_of_the_free_memory_is_allowed_up_to_four_gigabytes(
@@ -179,16 +168,11 @@ def test_by_default_half_of_the_free_memory_is_allowed_up_to_four_gigabytes(
 
 
 def test_a_container_counts_what_it_leaves_free(tmp_path: Path) -> None:
-    machine = free_memory(tmp_path / "none")
-    for name, text in {
-        "max": "1000000",
-        "current": "700000",
-        "stat": "anon 1\nfile 200000",
-    }.items():
+    for name, text in (("max", "1000000"), ("current", "700000"), ("stat", "anon 1\nfile 200000")):
         (tmp_path / f"memory.{name}").write_text(f"{text}\n", encoding="ascii")
     assert free_memory(tmp_path) == 500_000
     (tmp_path / "memory.max").write_text("max\n", encoding="ascii")
-    assert free_memory(tmp_path) > machine / 2
+    assert free_memory(tmp_path) > 500_000, "the machine's"
 
 
 def test_sizes_are_read_as_people_write_them() -> None:
@@ -197,8 +181,3 @@ def test_sizes_are_read_as_people_write_them() -> None:
     for text in ("", "-1GB", "much", "1MB", "0x100000000", "1e12"):
         with pytest.raises(SpecError, match=r"--memory: got '.*at least 256 MiB, such as 8GB"):
             bytes_of(text, "--memory")
-    assert [formats.size(size) for size in (MB, 1536 * MB, 4 << 30)] == [
-        "1 MiB",
-        "1.5 GiB",
-        "4 GiB",
-    ]

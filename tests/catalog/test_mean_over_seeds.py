@@ -5,7 +5,9 @@ Strategy: scores drawn at random, and t intervals of scipy where the model is as
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,6 +35,11 @@ def drawn(*size: int) -> list[list[float]]:
     return [list(map(float, row)) for row in np.random.default_rng(3).random(size)]
 
 
+def mean(folder: Path, cells: list[Answered]) -> dict[str, Any]:
+    (row,) = ask(written(folder / "c.duckdb", cells), "FROM mean_over_seeds")
+    return row
+
+
 def interval(values: list[float]) -> tuple[float, float]:
     low, high = stats.t.interval(
         0.95, len(values) - 1, loc=np.mean(values), scale=stats.sem(values)
@@ -42,7 +49,7 @@ def interval(values: list[float]) -> tuple[float, float]:
 
 def test_prompts_of_their_own_in_each_seed_leave_a_t_interval_over_seeds(tmp_path: Path) -> None:
     scores = drawn(SEEDS, 20)
-    (row,) = ask(written(tmp_path / "c.duckdb", answered(scores)), "FROM mean_over_seeds")
+    row = mean(tmp_path, answered(scores))
     assert (row["ci_low"], row["ci_high"]) == pytest.approx(
         interval([float(np.mean(own)) for own in scores])
     )
@@ -55,7 +62,7 @@ def test_seeds_that_agree_on_the_same_prompts_leave_the_interval_over_prompts(
 ) -> None:
     (own,) = drawn(1, 20)
     cells = answered([own] * SEEDS, seeded=False)
-    (row,) = ask(written(tmp_path / "c.duckdb", cells), "FROM mean_over_seeds")
+    row = mean(tmp_path, cells)
     assert (row["ci_low"], row["ci_high"]) == pytest.approx(interval(own))
     assert row["seed_sd"] == pytest.approx(0, abs=1e-7)
 
@@ -63,7 +70,7 @@ def test_seeds_that_agree_on_the_same_prompts_leave_the_interval_over_prompts(
 def test_a_perplexity_has_the_interval_of_its_logarithm_to_first_order(tmp_path: Path) -> None:
     (own,) = drawn(1, 20)
     cells = answered([own] * SEEDS, seeded=False, unit="perplexity")
-    (row,) = ask(written(tmp_path / "c.duckdb", cells), "FROM mean_over_seeds")
+    row = mean(tmp_path, cells)
     low, high = interval(own)
     value = float(np.exp(np.mean(own)))
     assert row["value"] == pytest.approx(value)
@@ -100,10 +107,6 @@ def test_one_seed_has_the_interval_over_its_prompts_and_a_missing_seed_no_row(
 def test_seeds_that_were_asked_different_documents_are_not_taken_for_the_same(
     tmp_path: Path,
 ) -> None:
-    scores = drawn(2, 4)
-    cells = answered(scores, seeded=False)
-    other = [
-        cells[0],
-        Answered(**{**vars(cells[1]), "samples": [4, 5, 6, 7]}),
-    ]
+    first, second = answered(drawn(2, 4), seeded=False)
+    other = [first, replace(second, samples=[4, 5, 6, 7])]
     assert ask(written(tmp_path / "c.duckdb", other), "FROM mean_over_seeds") == []

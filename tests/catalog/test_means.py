@@ -12,7 +12,7 @@ import re
 import tempfile
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -280,8 +280,28 @@ NO_METHOD_IS_WHOLE = [
 ]
 
 
-@settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow])
+WITHOUT_THE_HARDEST_TASK = [
+    Cell(method, True, 0, "ruler", task, TARGET, status if task == "vt" else "done", value)
+    for method, status in zip(("none", "pi", "yarn", "clex"), ("done", *HOLES), strict=True)
+    for task, value in (("fwe", 1.0), ("vt", 0.25))
+]
+
+
+def whole(method: str, tasks: str, seeds: int, value: float) -> list[Cell]:
+    axes = itertools.product(tasks.split(), range(seeds))
+    return [Cell(method, True, s, "ruler", t, TARGET, "done", value) for t, s in axes]
+
+
+COMPARABLE = [*whole("none", "fwe vt", 2, 0.25), *whole("pi", "fwe vt", 2, 0.5)]
+FEWER_SEEDS = [*COMPARABLE, *whole("yarn", "fwe vt", 1, 0.75)]
+OTHER_TASKS = [*COMPARABLE, *whole("clex", "fwe qa_1", 2, 1.0)]
+
+
+# An example builds a catalog of up to six studies and renders a page.
+@settings(max_examples=5, suppress_health_check=[HealthCheck.too_slow])
 @example([NO_METHOD_IS_WHOLE])
+@example([FEWER_SEEDS, WITHOUT_THE_HARDEST_TASK])
+@example([OTHER_TASKS, COMPARABLE, COMPARABLE[::-1]])
 @given(studies())
 def test_means_of_studies_with_random_holes(drawn: list[list[Cell]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -291,3 +311,27 @@ def test_means_of_studies_with_random_holes(drawn: list[list[Cell]]) -> None:
         check_overview(catalog, drawn)
         if drawn[0]:
             check_report(catalog, drawn[0])
+
+
+def test_the_report_says_what_is_missing_and_the_mean_of_what_is_done(tmp_path: Path) -> None:
+    catalog = written(tmp_path, [WITHOUT_THE_HARDEST_TASK])
+    page = render(read_contents(catalog, "study-0"))
+    told = re.findall(r'class="field absent"[^>]*data-tooltip="(.*?)"', page)
+    assert told == [
+        f"{method}, ruler at 512: {status}: vt seed 0 ({reason});"
+        " mean over the finished cells: 1.000"
+        for method, (status, reason) in zip(("pi", "yarn", "clex"), HOLES.items(), strict=True)
+    ]
+
+
+def test_a_task_set_names_benchmark_task_profile_and_seed(tmp_path: Path) -> None:
+    clean = [replace(cell, profile="clean") for cell in COMPARABLE]
+    _, sets = run_query(
+        written(tmp_path, [COMPARABLE[::2], clean]),
+        "SELECT DISTINCT parts FROM benchmark_by_length JOIN task_sets USING (task_set, benchmark)"
+        " ORDER BY parts",
+    )
+    assert sets == [
+        ("ruler/fwe/clean/0 ruler/fwe/clean/1 ruler/vt/clean/0 ruler/vt/clean/1",),
+        ("ruler/fwe/tiny/0 ruler/vt/tiny/0",),
+    ]

@@ -59,7 +59,4 @@ def test_only_positions_of_both_are_compared_and_tuned_none_is_a_method() -> Non
     assert [(row["band_start"], row["band_end"]) for _, row in found] == [
         (0, 256), (256, 512), (512, 768),
     ]  # fmt: skip
-
-
-def test_without_the_base_there_is_nothing_to_compare() -> None:
     assert list(differences({PI: bins([1.0, 2.0])}, bands(256, 512))) == []

@@ -6,7 +6,7 @@ No store, no study: three seeds of one method, complete, and a second base model
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -106,70 +106,66 @@ def rows(views: Any, sql: str) -> list[tuple[Any, ...]]:
     return found
 
 
-def test_means_are_of_the_default_metric_over_the_seeds_of_one_length(views: Any) -> None:
-    found = rows(
-        views,
-        "SELECT metric, eval_length, value, lowest, highest, num_seeds FROM score_by_length"
-        " WHERE base_model = 'toy' ORDER BY eval_length",
-    )
-    assert found == [
-        ("perplexity", length, pytest.approx(length + 50 / 3), length, length + 40, 3)
-        for length in LENGTHS
-    ]
-
-
-def test_losses_by_position_are_means_over_the_seeds_of_one_length(views: Any) -> None:
-    found = rows(
-        views,
-        "SELECT eval_length, position_bin, nll, lowest, highest, num_seeds FROM nll_by_position"
-        " WHERE base_model = 'toy' ORDER BY ALL",
-    )
-    assert found == [
-        (length, place, length + place + 5, length + place, length + place + 12, 3)
-        for length in LENGTHS
-        for place in BINS
-    ]
-
-
-def test_scores_are_those_of_done_cells_with_every_metric(views: Any) -> None:
-    found = rows(views, "SELECT cell, metric, value FROM scores")
-    assert found == [
-        row
-        for length in LENGTHS
-        for seed in SEEDS
-        for row in (
-            (f"c{length}-{seed}", "perplexity", length + 10 * seed**2),
-            (f"c{length}-{seed}", "perplexity_last", 1.0),
-        )
-    ]
-
-
-def test_a_studys_cells_are_counted_by_base_model(views: Any) -> None:
-    found = rows(views, "SELECT base_model, num_cells, num_done FROM studies ORDER BY base_model")
-    assert found == [("other", 3, 0), ("toy", 6, 6)]
-
-
-def test_every_kind_of_hole_is_listed_with_its_reason(views: Any) -> None:
-    found = rows(views, "SELECT cell, status, reason FROM missing_cells")
-    assert found == [
-        ("f", "failed", "because failed"),
-        ("m", "missing", "because missing"),
-        (None, "unavailable", "because unavailable"),
-    ]
-
-
-def test_lineage_keeps_a_parent_that_is_gone(views: Any) -> None:
-    found = rows(views, "SELECT role, parent, parent_kind FROM edges ORDER BY role")
-    assert found == [("checkpoint", "gone", None), ("held_out", "c100-1", "cell")]
-
-
-def test_an_environment_was_used_from_its_first_start_to_its_last_end(views: Any) -> None:
-    found = rows(
-        views,
+OF_TOY = "WHERE base_model = 'toy' ORDER BY ALL"
+READ_OFF: Mapping[str, tuple[str, list[tuple[Any, ...]]]] = {
+    "means are of the default metric over the seeds of one length": (
+        "SELECT eval_length, metric, value, lowest, highest, num_seeds"
+        f" FROM score_by_length {OF_TOY}",
+        [
+            (length, "perplexity", pytest.approx(length + 50 / 3), length, length + 40, 3)
+            for length in LENGTHS
+        ],
+    ),
+    "losses by position are means over the seeds of one length": (
+        "SELECT eval_length, position_bin, nll, lowest, highest, num_seeds"
+        f" FROM nll_by_position {OF_TOY}",
+        [
+            (length, place, length + place + 5, length + place, length + place + 12, 3)
+            for length in LENGTHS
+            for place in BINS
+        ],
+    ),
+    "scores are those of done cells with every metric": (
+        "SELECT cell, metric, value FROM scores",
+        [
+            row
+            for length in LENGTHS
+            for seed in SEEDS
+            for row in (
+                (f"c{length}-{seed}", "perplexity", length + 10 * seed**2),
+                (f"c{length}-{seed}", "perplexity_last", 1.0),
+            )
+        ],
+    ),
+    "a study's cells are counted by base model": (
+        "SELECT base_model, num_cells, num_done FROM studies ORDER BY base_model",
+        [("other", 3, 0), ("toy", 6, 6)],
+    ),
+    "every kind of hole is listed with its reason": (
+        "SELECT cell, status, reason FROM missing_cells",
+        [
+            ("f", "failed", "because failed"),
+            ("m", "missing", "because missing"),
+            (None, "unavailable", "because unavailable"),
+        ],
+    ),
+    "lineage keeps a parent that is gone": (
+        "SELECT role, parent, parent_kind FROM edges ORDER BY role",
+        [("checkpoint", "gone", None), ("held_out", "c100-1", "cell")],
+    ),
+    "an environment was used from its first start to its last end": (
         "SELECT num_artifacts, first_used::DATE::VARCHAR, last_used::DATE::VARCHAR"
         " FROM environments",
-    )
-    assert found == [(7, "2026-01-01", "2026-02-20")]
+        [(7, "2026-01-01", "2026-02-20")],
+    ),
+}
+
+
+@pytest.mark.parametrize(("sql", "expected"), READ_OFF.values(), ids=READ_OFF.keys())
+def test_a_view_shows_what_can_be_read_off(
+    views: Any, sql: str, expected: list[tuple[Any, ...]]
+) -> None:
+    assert rows(views, sql) == expected
 
 
 def test_costs_count_all_stages_and_each_seed_once() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from itertools import count
 from pathlib import Path
@@ -9,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from lce_core.training.job import TrainingJob
+from tests.support.repository import ROOT
 from tests.support.training_jobs import job_maker, packed_rows
 
 
@@ -20,6 +24,18 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def make_job(rows: Path, tmp_path: Path) -> Any:
     return job_maker(rows, tmp_path)
+
+
+def start(job: TrainingJob) -> subprocess.Popen[bytes]:
+    """Start the run in a process of its own, which a test can kill."""
+    script = (
+        "import sys; from lce_core.training.run import TrainingJob, run;"
+        "from lce_core.study.plugin_folders import add_plugin_folders;"
+        "job = TrainingJob.model_validate_json(sys.argv[1]);"
+        "add_plugin_folders(job.plugin_folders); run(job, lambda row: None)"
+    )
+    command = [sys.executable, "-c", script, job.model_dump_json()]
+    return subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL)
 
 
 @pytest.fixture

@@ -141,10 +141,8 @@ BF16 = {"state_precision": "bf16"}
 @pytest.mark.parametrize(
     ("capacity", "training", "changes", "expected"),
     [
-        (H100, BF16, {}, "attention, bf16"),
         (H100, BF16, {"tokens": 65536}, "offload, bf16"),
         (H200, {}, {}, "attention:30, fp32"),
-        (H200, {}, {"tokens": 65536}, "offload, fp32"),
         (H200, BF16, {"tokens": 65536}, "attention, bf16"),
         (H100, {}, {"processes": 8}, "attention, fp32"),
         (H100, {}, {"processes": 8, "gradient_checkpointing": "none"}, "none, fp32"),

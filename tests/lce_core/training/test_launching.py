@@ -20,6 +20,7 @@ from lce_core.models import MODELS
 from lce_core.store.failures import classify
 from lce_core.study.plugin_folders import add_plugin_folders
 from lce_core.training.run import run
+from tests.lce_core.training.conftest import start
 from tests.support.ports import unused_port
 from tests.support.process_trees import descendants, left
 from tests.support.repository import ROOT
@@ -102,12 +103,7 @@ def test_two_machines_train_what_one_machine_trains(make_job: Any, tmp_path: Pat
 def test_a_machine_that_dies_leaves_no_process_on_the_other(make_job: Any, killed: str) -> None:
     machines = _two_machines()
     job = make_job(num_steps=1_000_000, processes=2, accelerate_config=machines)
-    script = (
-        "import sys; from lce_core.training.run import TrainingJob, run;"
-        "run(TrainingJob.model_validate_json(sys.argv[1]), lambda row: None)"
-    )
-    command = [sys.executable, "-c", script, job.model_dump_json()]
-    with _joined(machines) as second, subprocess.Popen(command, cwd=ROOT) as driver:
+    with _joined(machines) as second, start(job) as driver:
         while not (job.resume / "loss.jsonl").exists():
             assert driver.poll() is None, "ended before it could be killed"
             time.sleep(0.05)

@@ -3,7 +3,7 @@ width that are not computed (FakeTensorMode); the estimate has to come close fro
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -26,25 +26,14 @@ from lce_core.training.job import TrainingJob
 from lce_core.training.loss_model import LossModel
 from lce_core.training.memory import USABLE_FRACTION, estimate, num_parameters
 
-KINDS = ["yarn", "clex", "harpe", "landmark", "longlora", "nope_hybrid"]
 """Methods that differ in what training keeps (`KINDS` of test_compiled_layers)."""
 LLAMA = type(MODELS.load("llama2_7b")())
 PHI = type(MODELS.load("phi2")())
 
 
 def _cut(base: type[Any], layers: int) -> LanguageModel:
-    shape = base.shape
-    changed = ModelShape(
-        num_layers=layers,
-        hidden_size=shape.hidden_size,
-        intermediate_size=shape.intermediate_size,
-        vocab_size=shape.vocab_size,
-        gated_mlp=shape.gated_mlp,
-        tied_embeddings=shape.tied_embeddings,
-    )
-
     class Cut(base):  # type: ignore[misc]
-        shape: ClassVar[ModelShape] = changed
+        shape: ClassVar[ModelShape] = replace(base.shape, num_layers=layers)
 
     cut: LanguageModel = Cut()
     return cut
@@ -132,66 +121,63 @@ def test_weights_are_counted(name: str) -> None:
     assert num_parameters(base) == pytest.approx(counted, rel=2e-3)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("base", "layers", "tokens", "precision", "states", "kept"),
-    [
-        (LLAMA, 3, 8192, "bf16", "fp32", "none"),
-        (LLAMA, 3, 8192, "bf16", "fp32", "attention"),
-        (LLAMA, 3, 8192, "bf16", "fp32", "full"),
-        (LLAMA, 2, 16384, "bf16", "fp32", "full"),
-        (LLAMA, 2, 32768, "bf16", "fp32", "full"),
-        (LLAMA, 3, 8192, "bf16", "bf16", "none"),
-        (LLAMA, 3, 16384, "bf16", "bf16", "attention"),
-        (LLAMA, 2, 32768, "bf16", "bf16", "full"),
-        (LLAMA, 3, 8192, "fp32", "fp32", "none"),
-        (LLAMA, 6, 8192, "fp32", "fp32", "none"),
-        (LLAMA, 3, 8192, "fp32", "fp32", "attention"),
-        (LLAMA, 2, 16384, "fp32", "fp32", "full"),
-        (PHI, 2, 16384, "bf16", "bf16", "full"),
-        (PHI, 2, 16384, "bf16", "fp32", "full"),
-        (PHI, 2, 8192, "fp32", "fp32", "none"),
-    ],
-)
-def test_the_estimate_comes_close_to_what_a_step_takes(
-    base: type[Any],
-    layers: int,
-    tokens: int,
-    precision: str,
-    states: str,
-    kept: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.fixture
+def _no_packing(monkeypatch: pytest.MonkeyPatch) -> None:
     # It reads numbers of positions, which are not there.
     monkeypatch.setattr(masking_utils, "find_packed_sequence_indices", lambda *_, **__: None)
-    cut, job = _cut(base, layers), _job(tokens, states, kept, precision=precision)
-    found = _measured(cut, job)
-    expected = estimate(job, cut, sharded=False)
+
+
+def _check(most: float, above: float, base: Any, job: TrainingJob, *method: Method) -> None:
+    """The estimate lies between `above` (at most below by so much) and `most` times the truth."""
+    found, expected = _measured(base, job, *method), estimate(job, base, *method, sharded=False)
     beside = expected.total - expected.context - expected.states
-    assert found - expected.states <= beside * 1.02
-    # Phi has one norm a layer, where two are counted.
-    most = 1.06 if base is LLAMA else 1.25
+    assert found - expected.states <= beside * above, str(expected)
     assert beside <= most * (found - expected.states), (found, str(expected))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(KINDS))
+@pytest.mark.usefixtures("_no_packing")
 @pytest.mark.parametrize(
-    ("states", "kept"),
-    [("bf16", "none"), ("bf16", "attention:1"), ("fp32", "attention"), ("bf16", "full")],
+    ("base", "layers", "tokens", "precision", "states", "kept"),
+    [
+        (LLAMA, 3, 8192, "bf16", "fp32", "none"),
+        (LLAMA, 2, 32768, "bf16", "fp32", "full"),
+        (LLAMA, 3, 16384, "bf16", "bf16", "attention"),
+        (LLAMA, 6, 8192, "fp32", "fp32", "none"),
+        (LLAMA, 3, 8192, "fp32", "fp32", "attention"),
+        (PHI, 2, 16384, "bf16", "bf16", "full"),
+        (PHI, 2, 8192, "fp32", "fp32", "none"),
+    ],
+)
+def test_the_estimate_comes_close_to_what_a_step_takes(
+    base: type[Any], layers: int, tokens: int, precision: str, states: str, kept: str
+) -> None:
+    # Phi has one norm a layer, where two are counted.
+    most = 1.06 if base is LLAMA else 1.25
+    _check(most, 1.02, _cut(base, layers), _job(tokens, states, kept, precision=precision))
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("_no_packing")
+@pytest.mark.parametrize(
+    ("name", "states", "kept"),
+    [
+        ("yarn", "fp32", "attention"),
+        ("clex", "bf16", "none"),
+        ("harpe", "bf16", "attention:1"),
+        ("landmark", "fp32", "attention"),
+        ("longlora", "bf16", "none"),
+        ("longlora", "bf16", "full"),
+        ("nope_hybrid", "bf16", "attention:1"),
+    ],
 )
 def test_the_estimate_knows_what_attention_of_each_kind_of_method_takes(
     name: str, states: str, kept: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(masking_utils, "find_packed_sequence_indices", lambda *_, **__: None)
     # MemTracker refuses frozen weights.
     monkeypatch.setattr(METHODS.load(name), "lora", lambda method: None)
-    method = METHODS.parse({"name": name}, "method")
     cut, job = _cut(LLAMA, 4 if name == "nope_hybrid" else 2), _job(16384, states, kept)
-    found, expected = _measured(cut, job, method), estimate(job, cut, method, sharded=False)
-    beside = expected.total - expected.context - expected.states
-    assert found - expected.states <= beside * 1.02, str(expected)
-    assert beside <= 1.1 * (found - expected.states), (found, str(expected))
+    _check(1.1, 1.02, cut, job, METHODS.parse({"name": name}, "method"))
 
 
 def test_a_scheme_that_declares_nothing_is_counted_by_its_kernel() -> None:
@@ -253,47 +239,34 @@ class Mixtral:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("base", [Qwen3Moe(), Mixtral()], ids=["qwen3_moe", "mixtral"])
-@pytest.mark.parametrize(("tokens", "kept"), [(8192, "none"), (8192, "full"), (32768, "attention")])
+@pytest.mark.usefixtures("_no_packing")
+@pytest.mark.parametrize(
+    ("base", "tokens", "kept"),
+    [(Qwen3Moe(), 8192, "none"), (Mixtral(), 8192, "full"), (Mixtral(), 32768, "attention")],
+)
 def test_the_estimate_of_a_mixture_of_experts_is_an_upper_bound(
-    base: Any, tokens: int, kept: str, monkeypatch: pytest.MonkeyPatch
+    base: Any, tokens: int, kept: str
 ) -> None:
     # Torch's grouped products have no fake form in fp32.
-    monkeypatch.setattr(masking_utils, "find_packed_sequence_indices", lambda *_, **__: None)
-    job = _job(tokens, "bf16", kept)
-    found, expected = _measured(base, job), estimate(job, base, sharded=False)
-    beside = expected.total - expected.context - expected.states
-    assert found - expected.states <= beside <= 1.4 * (found - expected.states), str(expected)
+    _check(1.4, 1.0, base, _job(tokens, "bf16", kept))
 
 
 def test_seven_billion_weights_fit_as_the_documents_say() -> None:
-    base = LLAMA()
-    total = {
-        (states, kept, tokens, processes): estimate(
-            _job(tokens, states, kept, processes=processes), base, sharded=processes > 1
-        ).total
-        for states in ("fp32", "bf16")
-        for kept in ("attention", "full", "offload")
-        for tokens in (32768, 65536)
-        for processes in (1, 8)
-    }
+    def total(states: str, kept: str, tokens: int, processes: int = 1) -> float:
+        job = _job(tokens, states, kept, processes=processes)
+        return estimate(job, LLAMA(), sharded=processes > 1).total
+
     gpu = USABLE_FRACTION * 85.0e9  # an H100 of 80 GB as its driver counts it
-    assert total["bf16", "attention", 32768, 1] < gpu < total["bf16", "full", 65536, 1]
-    assert total["bf16", "offload", 65536, 1] < gpu
-    assert total["fp32", "offload", 32768, 1] > gpu
-    assert total["fp32", "attention", 32768, 8] < gpu
+    assert total("bf16", "attention", 32768) < gpu < total("bf16", "full", 65536)
+    assert total("bf16", "offload", 65536) < gpu < total("fp32", "offload", 32768)
+    assert total("fp32", "attention", 32768, processes=8) < gpu
 
 
 def test_bf16_copies_of_weights_halve_the_inputs_of_layers() -> None:
     base, shape = LLAMA(), LLAMA.shape
     job = _job(32768, "fp32", "full")
-    copies = job.model_copy(
-        update={
-            "training": Training.model_validate(
-                {**job.training.model_dump(), "param_dtype": "bf16"}
-            )
-        }
-    )
+    training = job.training.model_copy(update={"param_dtype": "bf16"})
+    copies = job.model_copy(update={"training": training})
     device = torch.device("cuda")
     assert not job.is_sharded(device)
     assert copies.is_sharded(device)

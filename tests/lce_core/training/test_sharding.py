@@ -4,8 +4,6 @@ tested in this process, and files of a point against the tensors they were cut f
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 import time
 from functools import partial
 from itertools import count, pairwise
@@ -19,7 +17,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 
 from lce_core.attention.schemes import FullCausal
-from lce_core.errors import SpecError, StoreError
+from lce_core.errors import StoreError
 from lce_core.extension import extending, kernels
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
@@ -33,14 +31,8 @@ from lce_core.training.checkpoints.points import (
     write_shard,
 )
 from lce_core.training.run import run
-from tests.support.repository import ROOT
-from tests.support.training_jobs import (
-    BASE,
-    InterruptedRunError,
-    losses,
-    silent,
-    weights,
-)
+from tests.lce_core.training.conftest import start
+from tests.support.training_jobs import BASE, losses, silent, weights
 
 UNTIED = '''"""The toy with a head of its own and an odd number of heads' rows."""
 
@@ -66,7 +58,7 @@ MODEL = UntiedLlama
 
 
 @pytest.mark.long
-def test_an_interrupted_shared_run_goes_on_exactly_also_in_one_process(
+def test_a_shared_run_killed_at_any_moment_goes_on_exactly_also_in_one_process(
     make_job: Any, tmp_path: Path
 ) -> None:
     (tmp_path / "plugins" / "models").mkdir(parents=True)
@@ -82,7 +74,7 @@ def test_an_interrupted_shared_run_goes_on_exactly_also_in_one_process(
         "from_scratch": False,
         "base_folder": folder,
         "target_context": 512,
-        "num_steps": 30,
+        "num_steps": 40,
         "micro_batch_tokens": 128,
         "plugin_folders": (tmp_path / "plugins",),
     }
@@ -92,48 +84,24 @@ def test_an_interrupted_shared_run_goes_on_exactly_also_in_one_process(
     run(undisturbed, silent)
 
     first = make_job(training, **shared, checkpoint_seconds=0.0)
-
-    def interrupt(row: dict[str, Any]) -> None:
-        if any(first.resume.glob("point-*")):  # a busy machine reports before it has one
-            raise InterruptedRunError
-
-    with pytest.raises(InterruptedRunError):
-        run(first, interrupt)
+    with start(first) as process:
+        while not any(first.resume.glob("point-*")):
+            assert process.poll() is None, "ended before it could be killed"
+            time.sleep(0.005)
+        process.kill()
     point = max(first.resume.glob("point-*"))
     assert len(list(point.glob("shard-*"))) == 2
     alone = make_job(training, **changes)
     shutil.copytree(first.resume, alone.resume)
 
     second = make_job(training, **shared, resume=first.resume)
-    assert 0 < run(second, silent)["resumed_from"] < 30
+    assert 0 < run(second, silent)["resumed_from"] < 40
     assert losses(second) == losses(undisturbed)
     for name, tensor in weights(undisturbed).items():
         assert torch.equal(tensor, weights(second)[name]), name
 
-    assert 0 < run(alone, silent)["resumed_from"] < 30
+    assert 0 < run(alone, silent)["resumed_from"] < 40
     assert losses(alone) == pytest.approx(losses(undisturbed), abs=1e-4)
-
-
-@pytest.mark.long
-@pytest.mark.timeout(300)
-def test_a_shared_run_killed_at_any_moment_goes_on_in_one_process(make_job: Any) -> None:
-    alone = make_job(num_steps=40)
-    run(alone, silent)
-    shares: dict[str, Any] = {"processes": 2, "sharding": "shard", "checkpoint_seconds": 0.0}
-    killed = make_job(num_steps=40, **shares)
-    script = (
-        "import sys; from lce_core.training.run import TrainingJob, run;"
-        "run(TrainingJob.model_validate_json(sys.argv[1]), lambda row: None)"
-    )
-    command = [sys.executable, "-c", script, killed.model_dump_json()]
-    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL) as process:
-        while not any(killed.resume.glob("point-*")):
-            assert process.poll() is None, "ended before it could be killed"
-            time.sleep(0.005)
-        process.kill()
-    second = make_job(num_steps=40, resume=killed.resume)
-    assert 0 < run(second, silent)["resumed_from"] < 40
-    assert losses(second) == pytest.approx(losses(alone), abs=1e-4)
 
 
 def test_a_run_is_shared_on_gpus_or_on_demand(make_job: Any) -> None:
@@ -172,11 +140,16 @@ def test_rows_of_shards_are_rows_of_the_whole(
     assert found.tolist() == whole[start:stop].tolist()
 
 
+def written(folder: Path, step: int, token: int = 1, shards: int = 1) -> Point:
+    """A point that is not published."""
+    point = Point(folder, step, token)
+    for index in range(shards):
+        write_shard(point, index, shards, {"weights/a": torch.full((1,), float(token))})
+    return point
+
+
 def test_two_writers_never_mix_and_the_last_point_stays(tmp_path: Path) -> None:
-    mine, theirs = Point(tmp_path, 4, 1), Point(tmp_path, 4, 2)
-    for point in (mine, theirs):
-        for index in range(2):
-            write_shard(point, index, 2, {"weights/a": torch.full((1,), float(point.token))})
+    mine, theirs = (written(tmp_path, 4, token, shards=2) for token in (1, 2))
     publish(mine, "run", 2)
     publish(theirs, "run", 2)
     assert find_point(tmp_path, "run") == theirs
@@ -186,25 +159,22 @@ def test_two_writers_never_mix_and_the_last_point_stays(tmp_path: Path) -> None:
 
 
 def test_who_was_silent_for_long_removes_no_later_point_of_who_took_over(tmp_path: Path) -> None:
-    early, late, mine = (Point(tmp_path, step, 1) for step in (2, 7, 5))
-    for point in (early, late, mine):
-        write_shard(point, 0, 1, {"weights/a": torch.ones(1)})
+    _, late, mine = points = [written(tmp_path, step) for step in (2, 7, 5)]
+    for point in points:
         publish(point, "run", 1)
     assert find_point(tmp_path, "run") == late
     assert {path.name for path in tmp_path.iterdir()} == {late.path.name, mine.path.name}
 
 
 def test_unfinished_points_are_not_found_and_swept(tmp_path: Path) -> None:
-    write_shard(Point(tmp_path, 4, 1), 0, 2, {"weights/a": torch.ones(1)})
+    written(tmp_path, 4, shards=2)
     assert find_point(tmp_path, "run") is None
     sweep(tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_point_without_one_of_its_shards_is_none(tmp_path: Path) -> None:
-    point = Point(tmp_path, 4, 1)
-    for index in range(2):
-        write_shard(point, index, 2, {"weights/a": torch.ones(1)})
+    point = written(tmp_path, 4, shards=2)
     publish(point, "run", 2)
     with pytest.raises(StoreError, match=r"run with hash 'run'; .* hash is 'other'"):
         find_point(tmp_path, "other")
@@ -231,30 +201,12 @@ def test_points_take_a_twentieth_of_the_time_at_most(
 # Kernels follow what autocast computes in
 
 
-@pytest.fixture(params=[(8, 0), (9, 0)])
-def one_gpu(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> torch.device:
-    """A GPU that only says what it can do."""
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: request.param)
-    return torch.device("cuda", 0)
-
-
-@pytest.mark.parametrize("package", [False, True])
-def test_the_kernel_is_chosen_by_the_compute_dtype(
-    one_gpu: torch.device, package: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(kernels, "is_flash_attn_2_available", lambda: package)
-    stock, scheme = kernels.stock_kernel, partial(kernels.scheme_kernel, FullCausal())
-    assert stock(one_gpu, torch.float32, "auto") == "sdpa"
-    newer = torch.cuda.get_device_capability(one_gpu) == (9, 0)
-    taken = "flash_attention_2" if package and not newer else "sdpa"
-    assert stock(one_gpu, torch.bfloat16, "auto") == taken
-    assert stock(one_gpu, torch.bfloat16, "flash") == (
-        "flash_attention_2" if package else "torch_flash"
-    )
-    assert scheme(one_gpu, torch.bfloat16, "flash") == "torch_flash"
-    assert scheme(one_gpu, torch.float32, "auto") == "blocked"
-    with pytest.raises(SpecError, match="bf16"):
-        stock(one_gpu, torch.float32, "flash")
+def test_the_kernel_is_chosen_by_the_compute_dtype(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (8, 0))
+    gpu, scheme = torch.device("cuda", 0), partial(kernels.scheme_kernel, FullCausal())
+    assert kernels.stock_kernel(gpu, torch.float32, "auto") == "sdpa"
+    assert scheme(gpu, torch.float32, "auto") == "blocked"
+    assert scheme(gpu, torch.bfloat16, "flash") == "torch_flash"
 
 
 def test_training_passes_the_compute_dtype_on(

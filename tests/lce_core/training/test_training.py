@@ -8,8 +8,6 @@ import json
 import os
 import resource
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -26,11 +24,10 @@ from lce_core.errors import NonFiniteError, SpecError, StoreError, WorkerLostErr
 from lce_core.methods import METHODS
 from lce_core.recipe import Training
 from lce_core.training.checkpoints.points import Point, find_point, open_point, publish, write_shard
-from lce_core.training.job import TrainingJob
 from lce_core.training.run import run
 from lce_core.training.schedule import learning_rate, rows_of_step, share
+from tests.lce_core.training.conftest import start
 from tests.support.process_trees import descendants, left
-from tests.support.repository import ROOT
 from tests.support.training_jobs import (
     BASE,
     ROW_LENGTH,
@@ -41,12 +38,6 @@ from tests.support.training_jobs import (
     silent,
     weights,
 )
-
-
-def _assert_same_weights(first: TrainingJob, second: TrainingJob) -> None:
-    theirs = weights(second)
-    for name, tensor in weights(first).items():
-        assert torch.equal(tensor, theirs[name]), name
 
 
 @pytest.fixture(scope="module")
@@ -130,12 +121,7 @@ def test_a_run_killed_at_any_moment_goes_on_and_ends_the_same(make_job: Any) -> 
     undisturbed = make_job({"ema_decay": 0.9}, num_steps=40)
     run(undisturbed, silent)
     killed = make_job({"ema_decay": 0.9}, num_steps=40, checkpoint_seconds=0.0)
-    script = (
-        "import sys; from lce_core.training.run import TrainingJob, run;"
-        "run(TrainingJob.model_validate_json(sys.argv[1]), lambda row: None)"
-    )
-    command = [sys.executable, "-c", script, killed.model_dump_json()]
-    with subprocess.Popen(command, cwd=ROOT) as process:
+    with start(killed) as process:
         written = killed.resume / "loss.jsonl"
         while not (written.exists() and written.read_text().count("\n") >= 5):
             assert process.poll() is None, "ended before it could be killed"
@@ -144,7 +130,9 @@ def test_a_run_killed_at_any_moment_goes_on_and_ends_the_same(make_job: Any) -> 
     (killed.resume / "writing-point-000000039-0123456789ab").mkdir()
     assert 0 < run(killed, silent)["resumed_from"] < 40
     assert losses(killed) == losses(undisturbed)
-    _assert_same_weights(killed, undisturbed)
+    expected = weights(undisturbed)
+    for name, tensor in weights(killed).items():
+        assert torch.equal(tensor, expected[name]), name
 
 
 @pytest.mark.usefixtures("every_second")
@@ -227,12 +215,7 @@ def test_errors_of_launched_processes_keep_their_class(make_job: Any) -> None:
 @pytest.mark.long
 def test_workers_end_when_their_driver_is_killed(make_job: Any) -> None:
     job = make_job(num_steps=1_000_000, processes=2)
-    script = (
-        "import sys; from lce_core.training.run import TrainingJob, run;"
-        "run(TrainingJob.model_validate_json(sys.argv[1]), lambda row: None)"
-    )
-    command = [sys.executable, "-c", script, job.model_dump_json()]
-    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL) as driver:
+    with start(job) as driver:
         while not (job.resume / "loss.jsonl").exists():
             assert driver.poll() is None, "ended before it could be killed"
             time.sleep(0.05)

@@ -59,7 +59,8 @@ def test_training_on_a_device_follows_fp32_on_the_cpu(
     reference = make({"learning_rate": 1e-3}, **shared)
     run_alone(reference)
     half = {"learning_rate": 1e-3, "precision": "bf16"}
-    for checkpointing in ("none", "full", "attention"):
+    # On a CPU they give the same bits (test_recomputation.py).
+    for checkpointing in ("none", "full", "attention") if device == "cuda" else ("attention",):
         ours = make(half, **shared, device=device, gradient_checkpointing=checkpointing)
         facts = run_alone(ours)
         for mine, theirs in zip(log(ours), log(reference), strict=True):

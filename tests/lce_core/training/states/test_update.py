@@ -58,7 +58,7 @@ def _trained(rank: int = 0, processes: int = 1, *, compiled: bool = False) -> li
     return [each.to_local() if isinstance(each, DTensor) else each for each in found]
 
 
-@pytest.mark.parametrize("processes", [2, 3, 5])
+@pytest.mark.parametrize("processes", [2, 5])
 def test_shards_are_updated_like_the_whole(processes: int) -> None:
     parts = []
     for rank in range(processes):
@@ -69,7 +69,7 @@ def test_shards_are_updated_like_the_whole(processes: int) -> None:
         assert torch.equal(torch.cat(shards), whole)
 
 
-@pytest.mark.parametrize("size", [1, 33, 50])
+@pytest.mark.parametrize("size", [1, 50])
 def test_blocks_are_updated_like_the_whole(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     whole = _trained()
     monkeypatch.setitem(update._BLOCK, "cpu", size)
