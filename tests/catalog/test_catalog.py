@@ -38,6 +38,47 @@ from tests.support.catalogs.sample_store import STUDY, sample_store
 from tests.support.repository import ROOT
 
 DOCUMENT = ROOT / "docs" / "catalog.md"
+CONTRACT = {
+    "scores": "study base_model method seed train_length benchmark task metric eval_length value"
+    " ci_low ci_high num_samples higher_is_better exact_attention frozen profile cell checkpoint"
+    " created_at",
+    "samples": "cell sample eval_length depth num_prompt_tokens prediction reference score cluster",
+    "study_samples": "study base_model method frozen variant seed benchmark task cell sample",
+    "same_computation": "study base_model method frozen other_method other_frozen",
+    "costs": "study base_model method frozen variant train_tokens train_flops train_seconds"
+    " peak_memory_gb num_cells eval_seconds eval_tokens eval_flops",
+    "training_runs": "study base_model method frozen checkpoint is_finetuning is_last corpus"
+    " num_steps row_length settings seconds",
+    "view_columns": "view_name column_name data_type comment view_comment",
+    "cells": "study base_model method seed benchmark task eval_length status reason attempts"
+    " seconds cell frozen",
+    "overview": "study base_model method frozen exact_attention perplexity needle passkey many_shot"
+    " longbench ruler num_seeds perplexity_longest needle_longest passkey_longest target_context"
+    " longest_length num_missing",
+    "score_by_length": "study base_model method frozen benchmark task metric eval_length value"
+    " lowest highest num_seeds unit higher_is_better exact_attention",
+    "nll_by_position": "study base_model method frozen benchmark task eval_length position_bin nll"
+    " lowest highest num_seeds",
+    "trainings": "checkpoint step tokens loss learning_rate tokens_per_second mfu grad_norm"
+    " peak_memory_bytes",
+    "token_nll": "cell position_bin nll",
+    "paired_difference": "study base_model method frozen other_method other_frozen benchmark task"
+    " eval_length difference ci_low ci_high p_value p_holm verdict smallest_detectable num_needed"
+    " generalises_to family num_comparisons num_clusters num_samples num_seeds lowest highest"
+    " num_better num_worse",
+    "effective_length": "study base_model method frozen benchmark task tokens ci_low ci_high"
+    " longest",
+    "perplexity_vs_downstream": "study base_model method frozen exact_attention eval_length"
+    " perplexity benchmark value",
+    "claims": "claim study base_model num_comparisons num_confirmed num_contradicted num_undecided"
+    " num_not_measured",
+    "perplexity_agreement": "study base_model benchmark eval_length methods num_methods spearman"
+    " spearman_low spearman_high kendall kendall_low kendall_high p_value",
+    "paper_comparison": "study base_model method frozen benchmark task eval_length profile paper"
+    " place value paper_value difference rank paper_rank",
+    "paper_agreement": "study base_model paper place benchmark task eval_length num_columns"
+    " num_methods spearman spearman_low spearman_high kendall kendall_low kendall_high",
+}
 
 
 @pytest.fixture(scope="module")
@@ -400,6 +441,12 @@ def test_any_rows_fit_the_width(table: tuple[list[str], list[tuple[Any, ...]]]) 
     if rows:
         text = format_rows(names, rows, "table", width=80)
         assert all(len(line) <= 80 for line in text.splitlines())
+
+
+def test_views_begin_with_the_columns_of_the_contract(catalog: Path) -> None:
+    for view, names in CONTRACT.items():
+        columns, _ = run_query(catalog, f"FROM {view} LIMIT 0")
+        assert columns[: len(names.split())] == names.split()
 
 
 def test_every_view_and_column_has_a_comment(catalog: Path) -> None:
