@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lce_core.data.sampling import Draw, draw_documents
@@ -62,7 +62,6 @@ def test_any_prefix_has_the_mixture() -> None:
         np.testing.assert_allclose(tokens / tokens.sum(), share, atol=0.03)
 
 
-@settings(max_examples=60)
 @given(
     lengths=st.lists(st.integers(0, 3000), min_size=1, max_size=30),
     budget=st.integers(1, 50_000),
