@@ -55,14 +55,10 @@ class Limited(Sized):
     fills_length: ClassVar[bool] = False
 
 
-def asked(sized: Sized, length: int, **changes: Any) -> CellRequest:
-    return request(sized, length, **changes)
-
-
 def test_a_new_benchmark_whose_prompts_are_short_is_refused_before_its_model_is_asked() -> None:
     sized = Sized(lengths=(150, 200))
     with pytest.raises(UnavailableError) as error:
-        sized.evaluate(asked(sized, 256, model=None))
+        sized.evaluate(request(sized, 256, model=None))
     # Lengths, mean, the least mean (95 % of 256, less 10 for the answer), the longest length.
     assert [int(number) for number in re.findall(r"\d+", str(error.value))] == [
         150, 200, 175, 256, 10, 234, 210,
@@ -71,17 +67,17 @@ def test_a_new_benchmark_whose_prompts_are_short_is_refused_before_its_model_is_
 
 def test_a_cell_knows_the_lengths_of_its_prompts() -> None:
     sized = Sized(lengths=(235, 246, 238))
-    result = sized.evaluate(asked(sized, 256))
+    result = sized.evaluate(request(sized, 256))
     assert result.sequences.lengths == {"mean": 719 / 3, "min": 235, "max": 246}
     assert Sequences().lengths == {}
 
 
 def test_a_limit_need_not_be_reached_and_a_part_may_be_missing() -> None:
-    assert Limited(lengths=(20,)).evaluate(asked(Limited(lengths=(20,)), 256)).samples
+    assert Limited(lengths=(20,)).evaluate(request(Limited(lengths=(20,)), 256)).samples
     slack = Sized(lengths=(200,), slack=46)
-    assert slack.evaluate(asked(slack, 256)).samples
+    assert slack.evaluate(request(slack, 256)).samples
     with pytest.raises(UnavailableError, match="at least 201 tokens"):
-        Sized(lengths=(200,), slack=45).evaluate(asked(slack, 256))
+        Sized(lengths=(200,), slack=45).evaluate(request(slack, 256))
 
 
 @given(

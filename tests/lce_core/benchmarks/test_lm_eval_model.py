@@ -15,7 +15,6 @@ from tests.support.data.short_context_rows import WORDS, instances, toy_request
 
 
 def _brute_force(stock: torch.nn.Module, context: str, continuation: str) -> tuple[float, bool]:
-    """Sum of log-softmax values from one plain forward pass; a byte is a token."""
     ids = torch.tensor([list((context + continuation).encode())])
     with torch.no_grad():
         logs = stock(ids).logits[0].double().log_softmax(-1)

@@ -17,7 +17,7 @@ from lce_core.benchmarks._prompted.retrieval import Prompt
 from lce_core.benchmarks.long_eval.lines import HEADER, prompt_text
 from lce_core.errors import DataError, UnavailableError
 from lce_core.evaluation.metrics import first_integer, has_complete_integer, last_integer
-from tests.support.cells import TOY, benchmark, request
+from tests.support.cells import benchmark, request
 from tests.support.data.subsets import state_rows
 
 LINE = re.compile(r"line (\S.*?): REGISTER_CONTENT is <(\d+)>")
@@ -29,10 +29,6 @@ def _benchmark(**parameters: Any) -> Benchmark:
 
 def _request(length: int, **changes: Any) -> CellRequest:
     return request(_benchmark(), length, **changes)
-
-
-def _prompts(benchmark: Any, request: CellRequest) -> list[Prompt]:
-    return benchmark.prompts(request)
 
 
 @pytest.mark.data
@@ -72,7 +68,7 @@ def test_integers_are_the_first_and_last_run_of_digits(begun: str, more: str) ->
 def test_generated_lines_fill_the_length_and_end_with_the_asked_one(profile, length) -> None:
     benchmark = _benchmark(profile=profile, num_samples=6)
     request = _request(length)
-    for prompt in _prompts(benchmark, request):
+    for prompt in benchmark.prompts(request):
         text = request.tokenizer.decode(prompt.ids)
         assert text.startswith(HEADER)
         lines = LINE.findall(text)
@@ -118,7 +114,7 @@ def test_faithful_asks_the_largest_published_cases_that_fit(cases: Path) -> None
     benchmark = _benchmark(profile="faithful")
     for length, num_lines in ((1000, 4), (1400, 12), (8192, 40)):
         request = _request(length, data_folders={"long_eval": cases})
-        prompts = _prompts(benchmark, request)
+        prompts = benchmark.prompts(request)
         assert [prompt.reference for prompt in prompts] == ["1", "102", "203"]
         assert prompts[2].depth == pytest.approx(100 * 2 / (num_lines - 1))
         for prompt in prompts:
@@ -144,7 +140,7 @@ def test_a_published_prompt_keeps_its_end_whether_or_not_that_is_a_blank(cases, 
         row["prompt"] = row["prompt"].removesuffix("number. ") + end
     file.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     request = _request(1000, data_folders={"long_eval": cases})
-    for row, prompt in zip(rows, _prompts(_benchmark(cases="published"), request), strict=True):
+    for row, prompt in zip(rows, _benchmark(cases="published").prompts(request), strict=True):
         begun = f"Line <{row['random_idx'][0]}>: <REGISTER_CONTENT> is"
         assert request.tokenizer.decode(prompt.ids).endswith(f"I need the {end}{begun}")
 
@@ -152,14 +148,14 @@ def test_a_published_prompt_keeps_its_end_whether_or_not_that_is_a_blank(cases, 
 def test_a_file_that_is_not_named_by_its_lines_is_refused(cases: Path) -> None:
     (cases / "many_lines.jsonl").write_text("{}", encoding="utf-8")
     with pytest.raises(DataError, match=r"many_lines\.jsonl: .*200_lines\.jsonl"):
-        _prompts(_benchmark(profile="faithful"), _request(999, data_folders={"long_eval": cases}))
+        _benchmark(profile="faithful").prompts(_request(999, data_folders={"long_eval": cases}))
 
 
 def test_other_profiles_generate_lines_unless_told_otherwise(cases: Path) -> None:
     request = _request(1000, data_folders={"long_eval": cases})
-    assert len(_prompts(_benchmark(num_samples=5), request)) == 5
-    assert len(_prompts(_benchmark(cases="published"), request)) == 3
-    assert len(_prompts(_benchmark(profile="faithful", num_samples=5), request)) == 5
+    assert len(_benchmark(num_samples=5).prompts(request)) == 5
+    assert len(_benchmark(cases="published").prompts(request)) == 3
+    assert len(_benchmark(profile="faithful", num_samples=5).prompts(request)) == 5
     with pytest.raises(UnavailableError, match="'long_eval'"):
         _benchmark(cases="published").digest("lines", {})
 
@@ -173,12 +169,3 @@ def test_cases_that_are_not_as_published_are_named(tmp_path: Path, row: dict[str
     request = _request(4096, data_folders={"long_eval": tmp_path})
     with pytest.raises(DataError, match=r"7_lines\.jsonl: row 1: "):
         _benchmark(profile="faithful").evaluate(request)
-
-
-def test_token_prompts_hide_a_key_of_every_family() -> None:
-    benchmark, keys = _benchmark(profile="tiny"), TOY.keys
-    for prompt in _prompts(benchmark, _request(128)):
-        assert len(prompt.ids) == 127
-        hidden = [int(token) for token in prompt.ids[:-1] if token >= keys.first_key]
-        families = sorted((token - keys.first_key) // keys.members for token in hidden)
-        assert families == list(range(keys.families))

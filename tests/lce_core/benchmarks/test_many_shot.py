@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
 from lce_core.benchmarks import Benchmark, CellRequest
-from lce_core.benchmarks._prompted.retrieval import Prompt
 from lce_core.benchmarks.many_shot.demonstrations import drawn_order
 from lce_core.benchmarks.many_shot.trec import CLASSES, LABELS
 from lce_core.errors import UnavailableError
@@ -143,13 +142,6 @@ def test_more_examples_or_questions_than_there_are_is_unavailable(trec: Path) ->
         benchmark = _benchmark(num_questions=2, permutations=1, balanced=balanced)
         with pytest.raises(UnavailableError, match="expected at least 50"):
             benchmark.evaluate(_request("shots_50", 8192, trec))
-
-
-def test_gold_names_score_fully_and_other_answers_nothing() -> None:
-    for name in CLASSES:
-        answers = [f" {name}", f"\n{name}\nQuestion: Date City", "", "\n\n", " nothing known"]
-        scored = _benchmark().scored("shots_1", [Prompt(np.arange(3), name)] * 5, answers)
-        assert [sample.score for sample in scored] == [1, 1, 0, 0, 0]
 
 
 def test_samples_are_clustered_by_permutation_or_question_and_seed(trec: Path) -> None:

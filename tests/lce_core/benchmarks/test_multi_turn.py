@@ -26,7 +26,6 @@ def cell(asked, name: str, **changes):
 
 
 def greedy(model, ids: list[int], count: int, ended) -> list[int]:
-    """Return the most likely continuation, from whole passes without a cache."""
     found: list[int] = []
     while len(found) < count and not (found and ended(found)):
         states = model.hidden_states(torch.tensor([[*ids, *found]]))[0, -1:]

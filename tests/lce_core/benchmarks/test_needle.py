@@ -80,23 +80,20 @@ def as_lceg(length: int, depth: int, tokenizer: Any, text: str) -> list[int]:
 
 @pytest.mark.parametrize("length", [700, 1325])
 def test_leaking_prompts_are_those_of_lcegs_procedure_token_by_token(
-    length: int, llama_like: PreTrainedTokenizerFast, essays: dict[str, Path]
+    length, llama_like, essays
 ) -> None:
     assert llama_like.encode("a.")[-1] != llama_like.encode("a .")[-1]
     found = prompts(length, llama_like, essays)
     expected = [as_lceg(length, depth, llama_like, ESSAY * 60) for depth in DEPTHS]
     assert len(expected[0]) + 50 <= length, "or the prompt is shrunk, which LCEG does not do"
     assert found == expected
-
-
-def test_a_tokenizer_that_puts_no_token_first_leaks_none(llama_like, essays) -> None:
     backend = Tokenizer.from_str(llama_like.backend_tokenizer.to_str())
     backend.post_processor = processors.TemplateProcessing("$A")
     bare = PreTrainedTokenizerFast(
         tokenizer_object=backend, bos_token="<s>", clean_up_tokenization_spaces=False
     )
-    found = prompts(1000, bare, essays)
-    assert found == [as_lceg(1000, depth, bare, ESSAY * 60) for depth in DEPTHS]
+    found = prompts(length, bare, essays)
+    assert found == [as_lceg(length, depth, bare, ESSAY * 60) for depth in DEPTHS]
     assert all(bare.bos_token_id not in ids for ids in found)
 
 

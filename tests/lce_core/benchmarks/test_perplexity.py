@@ -213,8 +213,5 @@ def test_truncated_documents_shorter_than_the_length_are_unavailable() -> None:
         benchmark.unavailable(TOY, "code", 1001)
     )
     assert benchmark.unavailable(TOY, "code", 1000) is None
-    faithful = _benchmark("perplexity_documents", profile="faithful", data_sets=["proof_pile"])
-    assert faithful.unavailable(TOY, "proof_pile", 131072) is None
-    assert faithful.unavailable(TOY, "proof_pile", 131073) is not None
     with pytest.raises(UnavailableError, match="500 tokens in the longest held-out document"):
         benchmark.evaluate(_request(benchmark, 200, held_out=_streams(500)))

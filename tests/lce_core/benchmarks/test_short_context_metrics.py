@@ -91,7 +91,6 @@ def test_mmlu_is_the_mean_of_its_subjects_as_in_yarns_table(monkeypatch) -> None
     ],
 )
 def test_the_metric_of_a_task_is_the_one_in_yarns_table(task, shots, published) -> None:
-    """TruthfulQA's mc2 is the harness's acc of the task truthfulqa_mc2."""
     fitting = [
         metric for metric, value in published.items() if round(100 * value, 1) == YARN_TABLE_3[task]
     ]

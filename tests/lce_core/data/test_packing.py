@@ -92,22 +92,14 @@ def pack(corpus: Corpus, out: Path, *, model: LanguageModel | None = None, **cha
     return pack_rows(corpus, model or Plain(), **(arguments | changes))
 
 
-def hold_out(
-    corpus: Corpus,
-    out: Path,
-    tokens: int,
-    tokenizer: Any = PLAIN_TOKENIZER,
-    document_tokens: int | None = None,
-) -> Any:
-    return pack_held_out(
-        corpus,
-        tokenizer,
-        tokens_per_domain=tokens,
-        document_tokens=document_tokens,
-        folders={},
-        out=out,
-        report=lambda event: None,
-    )
+def hold_out(corpus: Corpus, out: Path, tokens: int, **changes: Any) -> Any:
+    arguments: dict[str, Any] = {
+        "tokenizer": PLAIN_TOKENIZER,
+        "folders": {},
+        "out": out,
+        "report": lambda event: None,
+    }
+    return pack_held_out(corpus, tokens_per_domain=tokens, **(arguments | changes))
 
 
 def all_rows(folder: Path) -> tuple[Any, Any]:
@@ -301,7 +293,13 @@ def test_held_out_streams_are_documents_cut_at_their_limit_and_at_the_end(
     texts = [("a", "first"), ("b", "second"), *texts]
     tokenizer, before = separating
     with tempfile.TemporaryDirectory() as name:
-        manifest = hold_out(Given(texts=tuple(texts)), Path(name), tokens, tokenizer, limit)
+        manifest = hold_out(
+            Given(texts=tuple(texts)),
+            Path(name),
+            tokens,
+            tokenizer=tokenizer,
+            document_tokens=limit,
+        )
         held_out = HeldOutText.open(Path(name))
         streams = {domain: held_out.stream(domain).tolist() for domain in held_out.domains}
         starts = {d: held_out.document_starts(d).tolist() for d in held_out.domains}

@@ -18,13 +18,14 @@ import pytest
 
 from lce_core.corpora import CORPORA, Block, Place, StreamedCorpus
 from lce_core.data import shards
-from lce_core.data.held_out import HeldOutText, pack_held_out
-from lce_core.data.packing import pack_rows
+from lce_core.data.held_out import HeldOutText
 from lce_core.data.shards import write_shards
 from lce_core.data.token_shards import TokenShards
 from lce_core.errors import StoreError
-from lce_core.models import MODELS, LanguageModel
+from lce_core.models import MODELS
 from lce_core.recipe import Upsampling
+from tests.lce_core.data.test_packing import hold_out
+from tests.lce_core.data.test_packing import pack as pack_documents
 from tests.support.data.slimpajama import CORPUS, DOMAINS, small_shards
 
 BASE = MODELS.load("toy_llama")()
@@ -61,26 +62,11 @@ def content(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
 
-def pack(
-    text: Path,
-    out: Path,
-    shards: Path | None,
-    base: LanguageModel = BASE,
-    source: StreamedCorpus | None = None,
-    **changes: Any,
-) -> Any:
+def pack(text: Path, out: Path, shards: Path | None, **changes: Any) -> Any:
     out.mkdir()
-    options = {"row_length": 64, "num_rows": 60, "upsampling": MIX, "seed": 0, **changes}
-    return pack_rows(
-        source or corpus(),
-        base,
-        TOKENIZER,
-        folders={"text": text},
-        out=out,
-        report=lambda event: None,
-        shards=shards,
-        **options,
-    )
+    options = {"row_length": 64, "num_rows": 60, "upsampling": MIX, "model": BASE, **changes}
+    source = options.pop("source", corpus())
+    return pack_documents(source, out, folders={"text": text}, shards=shards, **options)
 
 
 def test_every_document_is_there_with_its_domain_and_split(text: Path, tmp_path: Path) -> None:
@@ -135,15 +121,7 @@ def test_rows_and_held_out_text_are_those_of_text_that_is_tokenised_at_once(text
     for name, source in (("a", tmp_path / "shards"), ("b", None)):
         out = tmp_path / name
         out.mkdir()
-        pack_held_out(
-            corpus(),
-            TOKENIZER,
-            tokens_per_domain=500,
-            folders={"text": text},
-            out=out,
-            report=lambda event: None,
-            shards=source,
-        )
+        hold_out(corpus(), out, 500, folders={"text": text}, shards=source)
         streams.append([HeldOutText.open(out).stream(domain).tolist() for domain in DOMAINS])
     assert streams[0] == streams[1]
 
@@ -289,7 +267,7 @@ for blocks in map(int, sys.argv[2:]):
     manifest = t.write(folder, out, 2, Long(blocks_in_all=blocks))
     assert manifest["tokens"] == tokens
     t.pack(folder, folder / f"rows-{blocks}", out, row_length=32768, num_rows=tokens // 32768,
-        base=Plain(), source=Long(blocks_in_all=blocks))
+        model=Plain(), source=Long(blocks_in_all=blocks))
     print(tokens, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 """
 

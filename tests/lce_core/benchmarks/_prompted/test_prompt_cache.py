@@ -91,7 +91,6 @@ class Counted:
         self._folder, self._restart, self._built = folder, restart, 0
 
     def misses(self, asked: Benchmark, cell: CellRequest, **options: Any) -> bool:
-        """Whether a process that starts now has to build."""
         self._restart()
         before = self._built
         found = cell_prompts(

@@ -23,7 +23,6 @@ CLASSES = ["Food", "Other number", "Number of something", "Date"]
 
 
 def _row(task: str, number: int) -> dict[str, Any]:
-    """A row in the published schema whose answer fits the task's metric."""
     answers = {
         "trec": "Number of something",
         "passage_count": "17",
@@ -63,10 +62,6 @@ def _benchmark(**parameters: Any) -> Benchmark:
 def _request(task: str, length: int, folder: Path, **changes: Any) -> CellRequest:
     folders = {"longbench": folder}
     return request(_benchmark(), length, task=task, data_folders=folders, **changes)
-
-
-def _prompts(benchmark: Any, request: CellRequest) -> list[Any]:
-    return benchmark.prompts(request)
 
 
 def test_prompts_are_the_published_templates_with_input_and_context_in_place() -> None:
@@ -111,7 +106,7 @@ def test_a_cut_prompt_keeps_both_ends_and_a_short_one_all(
 @pytest.mark.parametrize(("profile", "room"), [("faithful", 900), ("clean", 900 - 64)])
 def test_only_clean_keeps_room_for_the_answer(profile: str, room: int, folder: Path) -> None:
     request = _request("multifieldqa_en", 900, folder)
-    for number, prompt in enumerate(_prompts(_benchmark(profile=profile), request)):
+    for number, prompt in enumerate(_benchmark(profile=profile).prompts(request)):
         assert len(prompt.ids) == room
         text = request.tokenizer.decode(prompt.ids)
         assert text.startswith("Read the following text and answer briefly.\n\nHarbour")

@@ -43,7 +43,6 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         (" 123 and 456.", ["123", "456"], 1.0, 1.0),
         ("only 456", ["123", "456", "789", "1"], 0.25, 1.0),
         ("PARIS", ["paris"], 1.0, 1.0),
-        ("paris", ["PARIS"], 1.0, 1.0),
         ("new\x00york", ["new\nyork"], 1.0, 1.0),
         ("new york", ["new\nyork"], 0.0, 0.0),
         ("", ["a", "b"], 0.0, 0.0),
@@ -206,9 +205,7 @@ def test_token_prompts_ask_each_family_that_was_hidden() -> None:
     rng = np.random.default_rng(4)
     stream = Streams({"prose": rng.integers(256, size=3000).astype(np.uint32)})
     for task, (keys, queries) in {
-        "niah_single_1": (1, 1),
         "niah_single_2": (1, 1),
-        "niah_multikey_1": (4, 1),
         "niah_multikey_2": (8, 1),
         "niah_multiquery": (4, 4),
     }.items():
@@ -229,7 +226,7 @@ def test_token_prompts_ask_each_family_that_was_hidden() -> None:
                 assert (answer - 256) // 16 == prompt.ids[-1] - 384
             assert len({int(prompt.ids[-1]) for prompt in group}) == queries
         noise = "The grass is green" in BYTES.decode(groups[0][0].ids)
-        assert noise == (task in ("niah_single_1", "niah_multikey_2"))
+        assert noise == (task == "niah_multikey_2")
 
 
 @given(
