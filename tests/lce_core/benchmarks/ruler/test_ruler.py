@@ -71,25 +71,6 @@ def test_needles_state_each_reference_once_for_the_keys_that_are_asked(task, fol
             assert abs(at - (prompt.depth or 0)) < 15
 
 
-def test_the_chain_of_vt_leads_from_the_value_to_all_its_variables(folders) -> None:
-    for profile, word in (("faithful", "assgined"), ("clean", "assigned")):
-        prompts = prompts_of(request_for("vt", 3000, folders), profile=profile)
-        texts = [text_of(prompt) for prompt in prompts]
-        for prompt, text in zip(prompts, texts, strict=True):
-            example, task = text.split("\n\n\n\n")
-            value = task.split("assigned the value ")[1].split(" ")[0]
-            facts = dict(re.findall(r"VAR (\w+) = (?:VAR )?(\w+)", task))
-            held = {name for name, source in facts.items() if source == value}
-            for _ in facts:
-                held |= {name for name, source in facts.items() if source in held}
-            assert held == set(prompt.references)
-            assert len(held) == 5
-            assert text.endswith(f" 5 variables are {word} the value {value}, they are: ")
-            assert len(set(re.findall(r"VAR (\w{3}) ", example))) == 5
-        examples = {text.split("\n\n\n\n")[0] for text in texts}
-        assert len(examples) == (1 if profile == "faithful" else len(texts))
-
-
 def test_the_references_of_cwe_and_fwe_are_the_most_frequent_words(folders) -> None:
     for prompt in prompts_of(request_for("cwe", 12000, folders)):
         listed = text_of(prompt).rsplit("most often.\n", 1)[1].split("\nQuestion")[0]
