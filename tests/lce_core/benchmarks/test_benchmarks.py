@@ -1,13 +1,10 @@
-"""Benchmarks: contract tests over every plug-in, exact prompts, scores of answers.
-
-Real toy models and tokenizers throughout; most held-out text is random bytes: nothing repeats.
-"""
+"""Passkey and needle prompts and scores, settings that are refused, rows of data files."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,13 +16,12 @@ import pytest
 from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 
-from lce_core.benchmarks import BENCHMARKS, CellRequest
+from lce_core.benchmarks import CellRequest
 from lce_core.benchmarks import passkey as passkey_module
 from lce_core.benchmarks._data import read_rows
-from lce_core.benchmarks._prompted.retrieval import MIN_TEXT, key_sample
+from lce_core.benchmarks._prompted.retrieval import key_sample
 from lce_core.benchmarks.needle import text as needle_text
 from lce_core.contracts.toy_text import Streams
-from lce_core.contracts.toy_text import streams as _streams
 from lce_core.errors import DataError, SpecError, UnavailableError
 from lce_core.models import MODELS
 from tests.support.byte_level import byte_level
@@ -34,8 +30,6 @@ from tests.support.cells import benchmark as _benchmark
 from tests.support.cells import request as _request
 
 PHI = MODELS.parse({"name": "phi2"}, "test")
-PLUGINS = BENCHMARKS.names()
-NATURAL_TEXT_ONLY = [name for name in PLUGINS if "tiny" not in BENCHMARKS.load(name).forms]
 SENTENCES = "A ship left the port. Rain fell on the hills. Nobody knew why the lamp was lit. "
 LCEG = needle_text.FACTS[0]
 
@@ -55,24 +49,12 @@ def essays(tmp_path: Path) -> Path:
     return tmp_path
 
 
-# Contract: every plug-in
-
-
-@pytest.mark.parametrize("name", NATURAL_TEXT_ONLY)
-def test_a_benchmark_of_natural_text_refuses_profile_tiny(name: str) -> None:
-    with pytest.raises(SpecError, match="tiny"):
-        _benchmark(name, profile="tiny")
-
-
-# Retrieval with one-token keys
-
-
 @pytest.mark.parametrize(("name", "keys"), [("passkey", 4), ("needle", 1)])
 def test_key_prompts_hold_their_keys_once_and_the_query_last(name: str, keys: int) -> None:
     benchmark = _benchmark(name, profile="tiny")
     request = _request(benchmark, 100)
     vocabulary, names = TOY.keys, request.tokenizer
-    prompts = benchmark.prompts(request)  # type: ignore[attr-defined]
+    prompts = benchmark.prompts(request)
     for prompt in prompts:
         assert len(prompt.ids) == 99
         hidden = [int(token) for token in prompt.ids[:-1] if token >= vocabulary.first_key]
@@ -88,11 +70,10 @@ def test_key_prompts_hold_their_keys_once_and_the_query_last(name: str, keys: in
     assert max(depths) > 98
 
 
-@pytest.mark.parametrize("name", ["passkey", "needle"])
-def test_a_gold_key_scores_one_and_any_other_token_zero(name: str) -> None:
-    benchmark = _benchmark(name, profile="tiny")
+def test_a_gold_key_scores_one_and_any_other_token_zero() -> None:
+    benchmark = _benchmark("passkey", profile="tiny")
     request = _request(benchmark, 64)
-    prompt = benchmark.prompts(request)[0]  # type: ignore[attr-defined]
+    prompt = benchmark.prompts(request)[0]
     gold = request.tokenizer.convert_tokens_to_ids(prompt.reference)
     assert key_sample(request, 0, prompt, gold).score == 1
     wrong = [token for token in (0, 10, gold - 1, gold + 1, 391, 5000) if token != gold]
@@ -112,7 +93,7 @@ def _digest(prompts: list[Any]) -> str:
 )
 def test_prompts_follow_from_seed_task_and_length_alone(name: str, pinned: str) -> None:
     benchmark = _benchmark(name, profile="tiny")
-    prompts = benchmark.prompts  # type: ignore[attr-defined]
+    prompts = benchmark.prompts
     request = _request(benchmark, 128)
     other_method = _request(benchmark, 128, method="yarn")
     before = _digest(prompts(request))
@@ -123,31 +104,11 @@ def test_prompts_follow_from_seed_task_and_length_alone(name: str, pinned: str) 
     assert _digest(prompts(replace(request, eval_length=129))) != before
 
 
-@pytest.mark.parametrize(("name", "keys"), [("passkey", 4), ("needle", 1)])
-def test_tiny_retrieval_needs_key_tokens_and_room(name: str, keys: int) -> None:
-    benchmark, minimum = _benchmark(name, profile="tiny"), MIN_TEXT + keys + 2
-    assert "key tokens" in str(benchmark.unavailable(PHI, "single", 4096))
-    assert f"at least {minimum}" in str(benchmark.unavailable(TOY, "single", minimum - 1))
-    assert benchmark.unavailable(TOY, "single", minimum) is None
-    assert benchmark.evaluate(_request(benchmark, minimum)).samples
-
-
-def test_retrieval_without_enough_held_out_text_is_unavailable() -> None:
-    benchmark = _benchmark("passkey", profile="tiny")
-    with pytest.raises(UnavailableError, match="got 50 tokens in the longest domain"):
-        benchmark.evaluate(_request(benchmark, 128, held_out=_streams(50)))
-
-
-# Retrieval in text
-
-
-@pytest.mark.parametrize("profile", ["faithful", "clean", "fast"])
-def test_passkey_prompts_fill_the_length_and_hold_the_key(
-    profile: str, bpe: PreTrainedTokenizerFast
-) -> None:
+@pytest.mark.parametrize("profile", ["faithful", "clean"])
+def test_passkey_prompts_fill_the_length_and_hold_the_key(profile, bpe) -> None:
     benchmark = _benchmark("passkey", profile=profile, num_samples=8)
     request = _request(benchmark, 700, tokenizer=bpe)
-    for prompt in benchmark.prompts(request):  # type: ignore[attr-defined]
+    for prompt in benchmark.prompts(request):
         text = bpe.decode(prompt.ids, skip_special_tokens=True)
         assert text.count(f"The pass key is {prompt.reference}.") == 1
         assert text.endswith("The pass key is")
@@ -160,23 +121,25 @@ def test_passkey_prompts_fill_the_length_and_hold_the_key(
 
 def test_passkey_answers_score_by_their_first_integer(bpe: PreTrainedTokenizerFast) -> None:
     benchmark = _benchmark("passkey", num_samples=7)
-    prompt = benchmark.prompts(_request(benchmark, 700, tokenizer=bpe))[0]  # type: ignore[attr-defined]
+    prompt = benchmark.prompts(_request(benchmark, 700, tokenizer=bpe))[0]
     key = prompt.reference
     answers = [f" {key}.", f"{key}", f" it is {key}, 12", "", " none", f" 1{key}", f" 7 {key}"]
-    scored = benchmark.scored("single", [prompt] * 7, answers)  # type: ignore[attr-defined]
+    scored = benchmark.scored("single", [prompt] * 7, answers)
     assert [sample.score for sample in scored] == [1, 1, 1, 0, 0, 0, 0]
 
 
-def test_passkey_says_how_many_tokens_its_shortest_prompt_needs(
-    bpe: PreTrainedTokenizerFast,
-) -> None:
-    benchmark = _benchmark("passkey", num_samples=2)
-    with pytest.raises(UnavailableError, match=r"got 60 tokens, .* at least \d+ tokens") as error:
-        benchmark.evaluate(_request(benchmark, 60, tokenizer=bpe))
+@pytest.mark.parametrize(
+    ("name", "short", "parameters"), [("passkey", 60, {}), ("needle", 90, {"needles": 1})]
+)
+def test_a_length_without_room_names_the_least(name, short, parameters, bpe, essays) -> None:
+    benchmark: Any = _benchmark(name, **parameters)
+    request = _request(benchmark, short, tokenizer=bpe, data_folders={"essays": essays})
+    with pytest.raises(UnavailableError, match=f"got {short} tokens") as error:
+        benchmark.evaluate(request)
     minimum = int(str(error.value).split("at least ")[1].split()[0])
-    assert benchmark.prompts(_request(benchmark, minimum, tokenizer=bpe))  # type: ignore[attr-defined]
+    assert benchmark.prompts(replace(request, eval_length=minimum))
     with pytest.raises(UnavailableError):
-        benchmark.evaluate(_request(benchmark, minimum - 1, tokenizer=bpe))
+        benchmark.evaluate(replace(request, eval_length=minimum - 1))
 
 
 @pytest.mark.parametrize("profile", ["faithful", "clean"])
@@ -184,16 +147,16 @@ def test_a_tokenizer_that_never_grows_does_not_hang_the_search(profile: str) -> 
     backend = Tokenizer(models.WordLevel({"[UNK]": 0}, unk_token="[UNK]"))
     constant = PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="[UNK]")
     benchmark = _benchmark("passkey", profile=profile, num_samples=2)
-    prompts = benchmark.prompts(_request(benchmark, 64, tokenizer=constant))  # type: ignore[attr-defined]
+    prompts = benchmark.prompts(_request(benchmark, 64, tokenizer=constant))
     assert [len(prompt.ids) for prompt in prompts] == [1, 1]
 
 
 def _needle_prompts(profile: str, request: CellRequest, **parameters: Any) -> list[Any]:
     benchmark = _benchmark("needle", profile=profile, **parameters)
-    return benchmark.prompts(request)  # type: ignore[attr-defined,no-any-return]
+    return benchmark.prompts(request)
 
 
-@pytest.mark.parametrize("profile", ["faithful", "clean", "fast"])
+@pytest.mark.parametrize("profile", ["faithful", "clean"])
 def test_needle_prompts_place_the_needle_behind_a_full_stop_near_its_depth(
     profile: str, bpe: PreTrainedTokenizerFast, essays: Path
 ) -> None:
@@ -215,58 +178,26 @@ def test_needle_prompts_place_the_needle_behind_a_full_stop_near_its_depth(
     assert len(set(places)) == 10
 
 
-def test_the_bos_leak_marks_haystack_and_needle_in_faithful_prompts_only(
-    bpe: PreTrainedTokenizerFast, essays: Path
-) -> None:
+def test_the_bos_leak_marks_haystack_and_needle_in_faithful_prompts_only(bpe, essays) -> None:
     request = _request(_benchmark("needle"), 900, tokenizer=bpe, data_folders={"essays": essays})
-    counts = {
-        (profile, leak): {
-            int((prompt.ids == bpe.bos_token_id).sum())
-            for prompt in _needle_prompts(profile, request, trials=1, bos_leak=leak)
-        }
-        for profile in ("faithful", "clean")
-        for leak in (None, True, False)
-    }
-    leaked, plain = {4}, {1}
-    assert counts == {
-        ("faithful", None): leaked,
-        ("faithful", True): leaked,
-        ("faithful", False): plain,
-        ("clean", None): plain,
-        ("clean", True): leaked,
-        ("clean", False): plain,
-    }
+    for profile, leak, number in (
+        ("faithful", None, 4),
+        ("faithful", False, 1),
+        ("clean", None, 1),
+        ("clean", True, 4),
+    ):
+        for prompt in _needle_prompts(profile, request, trials=1, bos_leak=leak):
+            assert (prompt.ids == bpe.bos_token_id).sum() == number
 
 
-def test_needle_haystacks_repeat_essays_in_the_order_of_their_names(
-    bpe: PreTrainedTokenizerFast, essays: Path
-) -> None:
+def test_needle_haystacks_repeat_essays_in_the_order_of_their_names(bpe, essays) -> None:
     request = _request(_benchmark("needle"), 1500, tokenizer=bpe, data_folders={"essays": essays})
     text = bpe.decode(_needle_prompts("faithful", request)[-1].ids, skip_special_tokens=True)
-    places = [text.index("This is essay a."), text.index("This is essay b.")]
-    assert places == sorted(places)
-    assert text.count("This is essay a.") > 1
-
-
-def test_clean_needle_trials_differ_in_their_haystack_and_share_it_over_depths(
-    bpe: PreTrainedTokenizerFast,
-) -> None:
-    text = bpe.encode(SENTENCES * 200, add_special_tokens=False)
-    held_out = Streams({"prose": np.array(text, dtype=np.uint32)})
-    request = _request(_benchmark("needle"), 900, tokenizer=bpe, held_out=held_out)
-    prompts = _needle_prompts("clean", request, haystack="held_out", trials=3)
-    starts = [
-        bpe.decode(prompt.ids).split("<book> ")[1].replace(fact.needle, "")[:200]
-        for prompt, fact in zip(prompts, needle_text.FACTS[:3] * 10, strict=True)
-    ]
-    assert len(set(starts[:3])) == 3
-    assert starts[3:6] == starts[6:9]
+    assert re.findall(r"This is essay (.)\.", text)[:3] == ["a", "b", "a"]
 
 
 @pytest.mark.parametrize(("needles", "cycle"), [(None, 5), (1, 1), (2, 2)])
-def test_clean_needle_trials_hide_and_ask_their_own_facts(
-    bpe: PreTrainedTokenizerFast, needles: int | None, cycle: int
-) -> None:
+def test_clean_needle_trials_hide_and_ask_their_own_facts(bpe, needles, cycle) -> None:
     text = bpe.encode(SENTENCES * 200, add_special_tokens=False)
     held_out = Streams({"prose": np.array(text, dtype=np.uint32)})
     request = _request(_benchmark("needle"), 900, tokenizer=bpe, held_out=held_out)
@@ -280,42 +211,30 @@ def test_clean_needle_trials_hide_and_ask_their_own_facts(
             int(other is fact) for other in needle_text.FACTS
         ]
         assert shown.endswith(f"{fact.question}\nAnswer:")
+    if cycle == 1:  # Trials differ in their haystack and share it over depths.
+        texts = [bpe.decode(p.ids).split("<book> ")[1].replace(LCEG.needle, "") for p in prompts]
+        starts = [text[:200] for text in texts]
+        assert len(set(starts[:6])) == 6
+        assert starts[6:12] == starts[12:18]
     benchmark = _benchmark("needle", profile="clean", **parameters)
     gold = [prompt.reference for prompt in prompts]
     for answers, right in ((gold, 1.0), (gold[1:] + gold[:1], 0.0)):
-        samples = benchmark.scored("single", prompts, answers)  # type: ignore[attr-defined]
+        samples = benchmark.scored("single", prompts, answers)
         alike = cycle == 1  # then every answer is right for all
         assert {sample.score for sample in samples[:5]} == {1.0 if alike else right}
-
-
-def _needle_scores(benchmark: Any, prompt: Any, answers: list[str]) -> Any:
-    return benchmark.scores(benchmark.scored("single", [prompt] * len(answers), answers))
 
 
 def test_needle_answers_get_lcegs_overlap_and_the_exact_score() -> None:
     prompt = needle_text.Prompt(np.arange(3), LCEG.answer, 0.0)
     gold = f" {LCEG.answer}"
     for profile, best in (("faithful", 11 / 12), ("clean", 1.0)):
-        benchmark = _benchmark("needle", profile=profile, trials=2, needles=1)
-        scores = _needle_scores(benchmark, prompt, [gold, gold])
-        values = {score.metric: score.value for score in scores}
-        assert values == pytest.approx(
+        benchmark: Any = _benchmark("needle", profile=profile, trials=2, needles=1)
+        scored = benchmark.scored("single", [prompt] * 2, [gold, gold])
+        assert {score.metric: score.value for score in benchmark.scores(scored)} == pytest.approx(
             {"accuracy": best, "word_overlap": 11 / 12, "rouge_1": 24 / 33, "exact_match": 1.0}
         )
-        scores = _needle_scores(benchmark, prompt, ["", "visit some bridge"])
-        assert {score.value for score in scores} == {0.0}
-
-
-def test_a_needle_prompt_that_cannot_fit_names_the_minimum(
-    bpe: PreTrainedTokenizerFast, essays: Path
-) -> None:
-    folders = {"essays": essays}
-    benchmark = _benchmark("needle")
-    with pytest.raises(UnavailableError, match=r"got 90 tokens, .* at least \d+ tokens") as error:
-        benchmark.evaluate(_request(benchmark, 90, tokenizer=bpe, data_folders=folders))
-    minimum = int(str(error.value).split("at least ")[1].split()[0])
-    request = _request(benchmark, minimum, tokenizer=bpe, data_folders=folders)
-    assert _needle_prompts("clean", request, trials=1)
+        scored = benchmark.scored("single", [prompt] * 2, ["", "visit some bridge"])
+        assert {score.value for score in benchmark.scores(scored)} == {0.0}
 
 
 def test_a_leak_without_a_token_to_leak_is_unavailable(essays: Path) -> None:
@@ -325,25 +244,16 @@ def test_a_leak_without_a_token_to_leak_is_unavailable(essays: Path) -> None:
         benchmark.evaluate(_request(benchmark, 900, data_folders=folders))
 
 
-def _bad_folders(tmp_path: Path) -> Iterator[tuple[dict[str, Path], type[Exception], str]]:
-    yield {}, UnavailableError, "'essays': got no folder of this name"
-    empty = tmp_path / "empty"
-    empty.mkdir()
-    yield {"essays": empty}, UnavailableError, r"got no \*\.txt or \*\.json"
-    latin = tmp_path / "latin"
-    latin.mkdir()
-    (latin / "x.txt").write_bytes(b"caf\xe9")
-    yield {"essays": latin}, DataError, r"x\.txt.*readable utf-8 text"
-
-
-def test_essays_that_are_absent_empty_or_unreadable_are_named(
-    tmp_path: Path, bpe: PreTrainedTokenizerFast
-) -> None:
+def test_essays_that_are_absent_empty_or_unreadable_are_named(tmp_path: Path) -> None:
     benchmark = _benchmark("needle")
-    for folders, error, message in _bad_folders(tmp_path):
-        request = _request(benchmark, 900, tokenizer=bpe, data_folders=folders)
-        with pytest.raises(error, match=message):
-            benchmark.evaluate(request)
+    request = _request(benchmark, 900, data_folders={"essays": tmp_path})
+    with pytest.raises(UnavailableError, match="'essays'"):
+        benchmark.evaluate(replace(request, data_folders={}))
+    with pytest.raises(UnavailableError, match=r"got no \*\.txt"):
+        benchmark.evaluate(request)
+    (tmp_path / "x.txt").write_bytes(b"caf\xe9")
+    with pytest.raises(DataError, match=r"x\.txt"):
+        benchmark.evaluate(request)
 
 
 @pytest.mark.parametrize(
@@ -351,27 +261,18 @@ def test_essays_that_are_absent_empty_or_unreadable_are_named(
     [
         ("long_eval", {"profile": "tiny", "cases": "published"}, "'published' with profile tiny"),
         ("long_eval", {"cases": "published", "num_samples": 5}, "50 prompts each"),
-        ("long_eval", {"cases": "mine"}, "'generated' or 'published'"),
         ("longbench", {"profile": "tiny"}, "longbench offers: faithful, clean, fast"),
-        ("longbench", {"first_line": "mine"}, "'longbench' or 'lceg'"),
-        ("many_shot", {"shots": []}, "at least 1"),
-        ("many_shot", {"shots": [0]}, "greater than 0"),
         ("many_shot", {"shots": [5, 5]}, "distinct numbers"),
         ("needle", {"profile": "tiny", "bos_leak": True}, "tiny with bos_leak"),
         ("needle", {"profile": "tiny", "haystack": "essays"}, "tiny with haystack: essays"),
-        ("passkey", {"num_samples": 0}, "greater than 0"),
         ("perplexity", {"domains": []}, "at least one domain"),
-        ("perplexity", {"strides": 5}, "write 'stride'"),
         ("perplexity", {"data_sets": ["pg18"]}, "'pg19', 'proof_pile' or 'govreport'"),
         ("perplexity_documents", {"truncate": True}, "longest length of the study"),
-        ("ruler", {"sizes": "v3"}, "'v1' or 'search'"),
         ("ruler", {"profile": "tiny", "haystack": "held_out"}, "omit haystack, or choose"),
         ("perplexity", {"profile": "quick"}, "'faithful', 'clean', 'fast' or 'tiny'"),
     ],
 )
-def test_settings_without_meaning_are_refused(
-    name: str, parameters: dict[str, Any], message: str
-) -> None:
+def test_settings_without_meaning_are_refused(name, parameters, message) -> None:
     with pytest.raises(SpecError, match=message):
         _benchmark(name, **parameters)
 
@@ -381,13 +282,10 @@ def test_settings_without_meaning_are_refused(
     [
         ("a.jsonl", '{"text": "x"}\n{"other": 1}\n', r"a\.jsonl: row 2: got no column 'text'"),
         ("a.jsonl", '{"text": "x"}\n[1]\n', r"row 2: got list; expected an object"),
-        ("a.json", '{"text": ', r"a\.json: .*get the file again"),
         ("a.parquet", "no parquet", r"a\.parquet: .*get the file again"),
     ],
 )
-def test_rows_that_are_damaged_or_lack_a_column_are_named(
-    tmp_path: Path, name: str, content: str, message: str
-) -> None:
+def test_rows_that_are_damaged_or_lack_a_column_are_named(tmp_path, name, content, message) -> None:
     (tmp_path / name).write_text(content, encoding="utf-8")
     with pytest.raises(DataError, match=message):
         list(read_rows(tmp_path / name, ("text",)))
@@ -403,9 +301,6 @@ def test_rows_are_read_alike_from_all_formats(tmp_path: Path) -> None:
         assert list(read_rows(tmp_path / name, ("text", "label"))) == rows
 
 
-# Wordings
-
-
 @pytest.mark.parametrize("name", ["passkey", "needle"])
 def test_wordings_hide_the_same_keys_at_the_same_depths(name: str) -> None:
     one, three = (_benchmark(name, profile="tiny", wordings=n) for n in (1, 3))
@@ -413,8 +308,8 @@ def test_wordings_hide_the_same_keys_at_the_same_depths(name: str) -> None:
     assert three.tasks() == ("single", "wording_1", "wording_2")
     assert "wordings" not in one.identity()
     requests = [replace(_request(three, 100), task=task) for task in three.tasks()]
-    found = [three.prompts(request) for request in requests]  # type: ignore[attr-defined]
-    published = one.prompts(_request(one, 100))  # type: ignore[attr-defined]
+    found = [three.prompts(request) for request in requests]
+    published = one.prompts(_request(one, 100))
     assert [p.ids.tolist() for p in found[0]] == [p.ids.tolist() for p in published]
     frames = ("", ""), ("\n", "\n"), (" Key: ", " Key? ")
     for request, prompts, (before_key, before_query) in zip(requests, found, frames, strict=True):
@@ -428,39 +323,29 @@ def test_wordings_hide_the_same_keys_at_the_same_depths(name: str) -> None:
             assert text.endswith(f"{before_query}<query-{family}>")
 
 
-def test_a_wording_with_words_needs_a_longer_prompt() -> None:
+def test_key_prompts_need_key_tokens_and_room_for_their_words() -> None:
     benchmark = _benchmark("passkey", profile="tiny", wordings=3)
+    assert "key tokens" in str(benchmark.unavailable(PHI, "single", 4096))
+    assert benchmark.evaluate(_request(benchmark, 22)).samples
     # 16 tokens of text, 4 keys, query and answer; 4 x 6 + 6 characters of words
     for task, least in (("single", 22), ("wording_1", 27), ("wording_2", 52)):
         assert benchmark.unavailable(TOY, task, least) is None
         assert f"at least {least} tokens" in str(benchmark.unavailable(TOY, task, least - 1))
 
 
-@pytest.mark.parametrize("task", ["single", "wording_1", "wording_2"])
-def test_each_wording_of_the_passkey_prompt_says_the_key_and_fits(
-    task: str, bpe: PreTrainedTokenizerFast
-) -> None:
-    benchmark = _benchmark("passkey", num_samples=4, wordings=3)
-    request = replace(_request(benchmark, 700, tokenizer=bpe), task=task)
-    keys = []
-    for prompt in benchmark.prompts(request):  # type: ignore[attr-defined]
+@pytest.mark.parametrize("task", ["wording_1", "wording_2"])
+def test_each_wording_in_words_says_the_key_or_needle_and_fits(task, bpe) -> None:
+    benchmark: Any = _benchmark("passkey", num_samples=4, wordings=3)
+    request = _request(benchmark, 700, tokenizer=bpe)
+    prompts = benchmark.prompts(replace(request, task=task))
+    for prompt, published in zip(prompts, benchmark.prompts(request), strict=True):
+        assert prompt.reference == published.reference
         assert prompt.reference in bpe.decode(prompt.ids, skip_special_tokens=True)
         assert 660 <= len(prompt.ids) <= 690
-        keys.append(prompt.reference)
-    published = benchmark.prompts(_request(benchmark, 700, tokenizer=bpe))  # type: ignore[attr-defined]
-    assert keys == [prompt.reference for prompt in published]
 
-
-@pytest.mark.parametrize("task", ["wording_1", "wording_2"])
-def test_each_wording_of_the_needle_prompt_holds_needle_and_question(
-    task: str, bpe: PreTrainedTokenizerFast
-) -> None:
     parameters = {"haystack": "held_out", "trials": 1, "needles": 1, "wordings": 3}
-    benchmark = _benchmark("needle", **parameters)
-    request = replace(_request(benchmark, 700, tokenizer=bpe), task=task)
-    for prompt in benchmark.prompts(request):  # type: ignore[attr-defined]
+    for prompt in _needle_prompts("clean", replace(request, task=task), **parameters):
         text = bpe.decode(prompt.ids, skip_special_tokens=True)
-        assert text.count(LCEG.answer) == 1
-        assert text.count(LCEG.question) == 1
+        assert text.count(LCEG.answer) == text.count(LCEG.question) == 1
         assert "<book>" not in text
         assert len(prompt.ids) <= 650

@@ -21,7 +21,7 @@ BYTES = TOY.tokenizer(None)
 
 def test_clean_passkeys_have_five_digits() -> None:
     passkey = benchmark("passkey", profile="clean", num_samples=100)
-    keys = [int(prompt.reference) for prompt in passkey.prompts(request(passkey, 700))]  # type: ignore[attr-defined]
+    keys = [int(prompt.reference) for prompt in passkey.prompts(request(passkey, 700))]
     assert all(10_000 <= key < 100_000 for key in keys)
     assert len(set(keys)) == 100
     assert max(keys) > 90_000
@@ -66,12 +66,14 @@ def test_needles_of_ruler_lie_at_forty_depths(folders: dict[str, Path]) -> None:
     assert len({prompt.depth for prompt in prompts}) > 8
 
 
-def test_each_variable_of_ruler_takes_its_value_from_the_one_before(
-    folders: dict[str, Path],
-) -> None:
+def test_each_variable_of_ruler_takes_its_value_from_the_one_before(folders) -> None:
     for prompt in prompts_of(request_for("vt", 3000, folders)):
         task = text_of(prompt).rsplit("\n\n\n\n", 1)[1]
+        value = task.split("assigned the value ")[1].split(" ")[0]
+        assert task.endswith(f" 5 variables are assigned the value {value}, they are: ")
         facts = dict(re.findall(r"VAR (\w+) = (?:VAR )?(\w+)", task))
+        assert value in facts.values()
+        assert set(facts) == set(prompt.references)
         assert len(facts) == len(set(facts.values())) == 5, "no two take it from the same one"
 
 

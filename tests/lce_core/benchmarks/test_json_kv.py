@@ -47,7 +47,6 @@ def test_the_dictionary_holds_the_asked_pair_at_its_depth_and_both_examples(leng
         ("Corresponding value: 0a1b-22\nKey: 7", 1.0),
         ("0a1b-23", 0.0),
         ("0a1b 22", 0.0),
-        ("", 0.0),
     ],
 )
 def test_case_punctuation_and_articles_do_not_count(answer: str, score: float) -> None:

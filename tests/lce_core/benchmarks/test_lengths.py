@@ -1,11 +1,9 @@
-"""Lengths are true: a cell whose prompts do not fill its length is refused before a model is asked.
-
-Plug-ins made here follow the template; published files are counted by hand; bytes are the tokens.
-"""
+"""A cell whose prompts do not fill its length is refused before a model is asked."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lce_core.benchmarks import (
-    BENCHMARKS,
     CellRequest,
     KeyForm,
     Profile,
@@ -30,14 +27,11 @@ from lce_core.benchmarks._prompted.filling import require_filled
 from lce_core.contracts.toy_text import streams
 from lce_core.errors import UnavailableError
 from tests.support.cells import benchmark, request
-from tests.support.toy_study import TOY as TOY_STUDY
 
 ANSWER = 10
 
 
 class Sized(PromptBenchmark):
-    """Prompts of given lengths, as a plug-in would define them."""
-
     plugin_name: ClassVar[str] = "sized"
     plugin_version: ClassVar[int] = 1
     forms: ClassVar[Mapping[Profile, PromptForm]] = {"clean": PromptForm("", num_samples=2)}
@@ -61,46 +55,35 @@ class Limited(Sized):
     fills_length: ClassVar[bool] = False
 
 
-def asked(sized: Sized, length: int, **changes: Any) -> CellRequest:
-    return request(sized, length, **changes)
-
-
 def test_a_new_benchmark_whose_prompts_are_short_is_refused_before_its_model_is_asked() -> None:
     sized = Sized(lengths=(150, 200))
     with pytest.raises(UnavailableError) as error:
-        sized.evaluate(asked(sized, 256, model=None))
-    assert str(error.value) == (
-        "eval_length: got prompts of 150 to 200 tokens, mean 175, for a length of 256 tokens"
-        " including 10 for the answer; expected prompts of at least 234 tokens on average; use a"
-        " length of at most 210 tokens"
-    )
+        sized.evaluate(request(sized, 256, model=None))
+    # Lengths, mean, the least mean (95 % of 256, less 10 for the answer), the longest length.
+    assert [int(number) for number in re.findall(r"\d+", str(error.value))] == [
+        150, 200, 175, 256, 10, 234, 210,
+    ]  # fmt: skip
 
 
 def test_a_cell_knows_the_lengths_of_its_prompts() -> None:
     sized = Sized(lengths=(235, 246, 238))
-    result = sized.evaluate(asked(sized, 256))
+    result = sized.evaluate(request(sized, 256))
     assert result.sequences.lengths == {"mean": 719 / 3, "min": 235, "max": 246}
     assert Sequences().lengths == {}
 
 
 def test_a_limit_need_not_be_reached_and_a_part_may_be_missing() -> None:
-    assert Limited(lengths=(20,)).evaluate(asked(Limited(lengths=(20,)), 256)).samples
-    for slack, done in ((46, True), (45, False)):
-        sized = Sized(lengths=(200,), slack=slack)
-        cell = asked(sized, 256)
-        if done:
-            assert sized.evaluate(cell).samples
-        else:
-            with pytest.raises(UnavailableError, match="at least 201 tokens"):
-                sized.evaluate(cell)
+    assert Limited(lengths=(20,)).evaluate(request(Limited(lengths=(20,)), 256)).samples
+    slack = Sized(lengths=(200,), slack=46)
+    assert slack.evaluate(request(slack, 256)).samples
+    with pytest.raises(UnavailableError, match="at least 201 tokens"):
+        Sized(lengths=(200,), slack=45).evaluate(request(slack, 256))
 
 
 @given(
     st.lists(st.integers(1, 400), min_size=1, max_size=6), st.integers(0, 50), st.integers(1, 400)
 )
-def test_prompts_are_full_from_95_per_cent_of_the_length_on(
-    sizes: list[int], answer: int, length: int
-) -> None:
+def test_prompts_are_full_from_95_per_cent_of_the_length_on(sizes, answer, length) -> None:
     def filled() -> bool:
         try:
             require_filled(Sequences.of(sizes), answer, length, lambda: 0, "")
@@ -116,22 +99,9 @@ def test_key_prompts_fill_the_length_whatever_the_form_in_words_does() -> None:
     assert not many_shot.fills_length
     assert isinstance(many_shot.form, KeyForm)
     cell = request(many_shot, 128, held_out=streams())
-    prompts, longer = many_shot.prompts(cell), replace(cell, eval_length=256)  # type: ignore[attr-defined]
+    prompts, longer = many_shot.prompts(cell), replace(cell, eval_length=256)
     with pytest.raises(UnavailableError, match="got prompts of 127 to 127 tokens"):
-        many_shot.require_filled(longer, prompts)  # type: ignore[attr-defined]
-
-
-@pytest.mark.parametrize("entry", TOY_STUDY["benchmarks"], ids=lambda entry: entry["name"])
-def test_every_prompt_of_the_toy_study_fills_its_length(entry: dict[str, Any]) -> None:
-    rest = {key: value for key, value in entry.items() if key not in ("lengths", "tasks")}
-    parsed: Any = BENCHMARKS.parse(rest, "test")
-    if not isinstance(parsed, PromptBenchmark):
-        return
-    for length in entry["lengths"]:
-        for task in entry.get("tasks", parsed.tasks()):
-            cell = request(parsed, length, task=task, model=None)
-            found = parsed.require_filled(cell, parsed.prompts(cell))
-            assert found.lengths == {"mean": length - 1, "min": length - 1, "max": length - 1}
+        many_shot.require_filled(longer, prompts)
 
 
 @pytest.mark.data
@@ -144,55 +114,38 @@ def test_published_lines_are_no_cell_of_a_length_that_they_do_not_have(test_data
     published = benchmark("long_eval", cases="published")
     for length in (2 * max(sizes), 8 * max(sizes)):
         cell = request(published, length, model=None, data_folders={"long_eval": folder})
-        with pytest.raises(UnavailableError) as error:
+        with pytest.raises(UnavailableError, match=f"at most {max(sizes) + 15:,} tokens"):
             published.evaluate(cell)
-        assert f"got prompts of {min(sizes):,} to {max(sizes):,} tokens" in str(error.value)
-        assert "set cases: generated" in str(error.value)
-        assert f"use a length of at most {max(sizes) + 15:,} tokens" in str(error.value)
     cell = request(published, max(sizes) + 15, model=None, data_folders={"long_eval": folder})
-    found = published.require_filled(cell, published.prompts(cell))  # type: ignore[attr-defined]
+    found = published.require_filled(cell, published.prompts(cell))
     assert (found.lengths["min"], found.lengths["max"]) == (min(sizes), max(sizes))
 
 
 @pytest.mark.data
-@pytest.mark.parametrize("profile", ["clean", "faithful"])
-def test_questions_over_all_paragraphs_of_xquad_are_no_longer_than_these(
-    profile: str, test_data: Path
-) -> None:
+def test_questions_over_all_paragraphs_of_xquad_are_no_longer_than_these(test_data: Path) -> None:
     content = json.loads((test_data / "xquad" / "xquad.en.json").read_text(encoding="utf-8"))
     paragraphs = [part["context"] for article in content["data"] for part in article["paragraphs"]]
     whole = sum(len(text.encode()) for text in paragraphs)
-    ruler: Any = benchmark("ruler", profile=profile, questions="xquad", num_samples=2)
-    for length, fits in ((whole // 2, True), (2 * whole, False)):
-        folders = {"xquad": test_data / "xquad"}
-        cell = request(ruler, length, task="qa_1", model=None, data_folders=folders)
-        prompts = ruler.prompts(cell)
-        if fits:
-            assert ruler.require_filled(cell, prompts).lengths["mean"] > 0.8 * length
-            continue
-        assert min(len(prompt.ids) for prompt in prompts) > whole
-        with pytest.raises(UnavailableError, match="use a data set with more documents"):
-            ruler.evaluate(cell)
-
-
-# Data sets
+    ruler: Any = benchmark("ruler", questions="xquad", num_samples=2)
+    folders = {"xquad": test_data / "xquad"}
+    cell = request(ruler, whole // 2, task="qa_1", model=None, data_folders=folders)
+    assert ruler.require_filled(cell, ruler.prompts(cell)).lengths["mean"] > 0.4 * whole
+    cell = replace(cell, eval_length=2 * whole)
+    assert min(len(prompt.ids) for prompt in ruler.prompts(cell)) > whole
+    with pytest.raises(UnavailableError, match="use a data set with more documents"):
+        ruler.evaluate(cell)
 
 
 @pytest.mark.data
 def test_xquad_is_read_under_its_own_name_alone(test_data: Path) -> None:
     folder = test_data / "xquad"
     squad, xquad = benchmark("ruler"), benchmark("ruler", questions="xquad")
-    with pytest.raises(UnavailableError, match=r"data set 'squad': .*got no dev-v2\.0\.json"):
+    with pytest.raises(UnavailableError, match=r"'squad': .*got no dev-v2\.0\.json"):
         squad.digest("qa_1", {"squad": folder})
-    with pytest.raises(UnavailableError, match="data set 'xquad': got no folder of this name"):
+    with pytest.raises(UnavailableError, match="'xquad'"):
         xquad.digest("qa_1", {"squad": folder})
     assert xquad.digest("qa_1", {"xquad": folder})
-    assert xquad.data_names("qa_1", {"xquad": folder}) == ("xquad",)
     assert xquad.identity() == {**squad.identity(), "questions": "xquad"}
-
-
-def test_splits_of_one_data_set_are_named_once(tmp_path: Path) -> None:
-    assert benchmark("short_context").data_names("mmlu", {"mmlu": tmp_path}) == ("mmlu",)
 
 
 def test_a_cell_names_the_published_lines_only_where_it_reads_them(tmp_path: Path) -> None:

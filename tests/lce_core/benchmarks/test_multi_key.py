@@ -14,32 +14,26 @@ import numpy as np
 import pytest
 import torch
 
-from lce_core.benchmarks import BENCHMARKS, CellRequest
+from lce_core.benchmarks import CellRequest
 from lce_core.benchmarks.multi_key import KeyPrompt, MultiKey
 from lce_core.contracts.benchmark_cases import TOY, held_out, words_tokenizer
 from lce_core.contracts.toy_text import Streams
 from lce_core.errors import UnavailableError
 from lce_core.extension.extending import extend
 from lce_core.methods import METHODS
+from tests.support.cells import benchmark as benchmark_of
+from tests.support.cells import request as cell_of
 
 
-def request(
-    *, words: bool = False, length: int = 300, method: str = "none", seed: int = 0
-) -> CellRequest:
+def request(*, words: bool = False, length: int = 300, method: str = "none") -> CellRequest:
     model = extend(TOY.initialise(2).eval().double(), TOY, METHODS.load(method)(), target=512)
-    return CellRequest(
-        model=model,
-        tokenizer=words_tokenizer() if words else TOY.tokenizer(None),
-        base_model=TOY,
-        held_out=held_out(in_words=words),  # type: ignore[arg-type]
-        task="code",
-        eval_length=length,
-        seed=seed,
-    )
+    tokenizer = words_tokenizer() if words else TOY.tokenizer(None)
+    text: Any = held_out(in_words=words)
+    return cell_of(multi_key(), length, model=model, tokenizer=tokenizer, held_out=text)
 
 
 def multi_key(**parameters: Any) -> MultiKey:
-    found = BENCHMARKS.parse({"name": "multi_key", **parameters}, "test")
+    found = benchmark_of("multi_key", **parameters)
     assert isinstance(found, MultiKey)
     return found
 
@@ -69,7 +63,7 @@ def test_a_context_holds_every_key_once_at_its_depth_and_no_absent_key() -> None
 
 def test_contexts_are_of_different_documents_and_then_of_later_parts_of_them() -> None:
     text = held_out(in_words=False).tokens["code"]
-    cell = replace(request(length=300), held_out=Streams({"code": text[:3000]}))  # type: ignore[arg-type]
+    cell = replace(request(length=300), held_out=Streams({"code": text[:3000]}))
     places = [
         group[0].context for group in contexts(multi_key(profile="tiny", num_contexts=10), cell)
     ]

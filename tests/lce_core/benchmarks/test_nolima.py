@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lce_core.benchmarks.nolima import DEPTHS, Book, prompt_text, read_pairs
+from lce_core.benchmarks.nolima import DEPTHS, Book, read_pairs
 from lce_core.contracts.benchmark_cases import words_tokenizer
 from lce_core.errors import DataError, UnavailableError
 from tests.support.cells import TOY, benchmark, request
@@ -38,9 +38,7 @@ def built(root: Path, length: int, task: str = "onehop", **parameters):
 
 
 @pytest.mark.parametrize("task", ["onehop", "twohop"])
-def test_a_prompt_hides_one_needle_at_its_depth_and_asks_without_its_words(
-    tmp_path: Path, task: str
-) -> None:
+def test_a_prompt_hides_one_needle_at_its_depth_and_asks_without_its_words(tmp_path, task) -> None:
     found = built(tmp_path, 900, task, num_samples=13)
     seen = set()
     for prompt, text in found:
@@ -60,45 +58,26 @@ def test_a_prompt_hides_one_needle_at_its_depth_and_asks_without_its_words(
         seen.add((name, thing, re.search(r"rand_book_\d", after or before)[0]))
     assert [prompt.depth for prompt, _ in found] == list(DEPTHS[::2])
     assert len(seen) > 4
-
-
-def test_depths_are_those_of_the_reference_ten_times() -> None:
-    assert DEPTHS[0] == 0
-    assert DEPTHS[-1] == 100
-    assert len(DEPTHS) == 26
-    assert benchmark("nolima").num_prompts("onehop") == 10 * 26
-
-
-def test_a_name_counts_in_any_text_but_with_its_capital(tmp_path: Path) -> None:
-    asked = benchmark("nolima")
-    prompt, _ = built(tmp_path, 700, num_samples=1)[0]
-    assert asked.score_answer("onehop", prompt, f"It is {prompt.reference}, I think") == 1
-    assert asked.score_answer("onehop", prompt, prompt.reference.lower()) == 0
+    assert (DEPTHS[0], DEPTHS[-1], len(DEPTHS)) == (0, 100, 26)
+    asked, (prompt, _) = benchmark("nolima"), found[0]
+    assert asked.num_prompts(task) == 10 * 26
+    assert asked.score_answer(task, prompt, f"It is {prompt.reference}, I think") == 1
+    assert asked.score_answer(task, prompt, prompt.reference.lower()) == 0
     assert asked.cluster(0, prompt) == prompt.pair
-
-
-def test_braces_of_a_book_stay_as_they_are() -> None:
-    text = prompt_text("{haystack}|{question}", "{question} {x}", "{haystack}?")
-    assert text == "{question} {x}|{haystack}?\n\nAnswer:"
 
 
 def test_the_number_of_pairs_is_that_of_the_folder(tmp_path: Path) -> None:
     asked, data = benchmark("nolima"), folders(tmp_path)
     assert asked.data_samples(TOY, "onehop", 1000, data) == 4
     assert asked.data_samples(TOY, "onehop", 1000, {}) is None
-    assert [one.name for one in read_pairs(data, "twohop")] == [
-        "0001_T1_twohop",
-        "0001_T2_twohop",
-        "0002_T1_twohop",
-        "0002_T2_twohop",
-    ]
+    names = [f"000{number}_T{test}_twohop" for number in (1, 2) for test in (1, 2)]
+    assert [one.name for one in read_pairs(data, "twohop")] == names
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
         ({"character_set": ["Quentin"]}, "1 characters"),
-        ({"character_set": None}, "NoneType"),
         ({"needle": "Nobody slept."}, "Nobody slept"),
         ({"tests": {"T1": {}}}, "input_args"),
         ({"questions": {}}, "no question onehop"),

@@ -34,9 +34,7 @@ def built(root: Path, task: str, length: int = LENGTH, **changes):
 
 
 @pytest.mark.parametrize(("task", "num_values"), [("mk_niah_basic", 1), ("mv_niah_basic", 4)])
-def test_needles_of_other_keys_surround_the_asked_values(
-    tmp_path: Path, task: str, num_values: int
-) -> None:
+def test_needles_of_other_keys_surround_the_asked_values(tmp_path, task, num_values) -> None:
     for prompt, text in built(tmp_path, task):
         head, *lines, question = text.split("\n")
         assert head.startswith("Some" if num_values > 1 else "A special magic number is hidden")
@@ -127,7 +125,6 @@ def test_documents_are_found_by_their_number(tmp_path: Path, task: str) -> None:
         ("mk_niah_basic", "13 Answer: 12", ["12"], 1),
         ("mk_niah_basic", "12 Answer: 13 Answer:", ["12"], 0),
         ("mv_niah_medium", "a\n\nb\n\nc d", ["C"], 1),
-        ("mv_niah_medium", "c d\n\n", ["c"], 0),
         ("qa_easy", " 12", ["11", "12"], 1),
         ("qa_hard", "Document 12:\nyes\nit is\n\nno", ["yes"], 0),
         ("qa_hard", "Document 12: yes", ["yes"], 1),
@@ -147,12 +144,10 @@ def test_answers_get_the_scores_of_the_reference(task, answer, references, score
         ("\\boxed{B}", "B"),
         ("\\boxed{(B) boat}", "B"),
         ("\\boxed{A or B}", "B"),
-        ("\\boxed{7}", "7"),
         ("\\boxed{\\text{D}}", "D"),
         ("\\boxed{A} \\boxed{B", None),
         ("answer : c", "c"),
         ("Answer: Boat", None),
-        ("B", None),
     ],
 )
 def test_a_letter_is_read_as_in_the_reference(answer: str, expected: str | None) -> None:

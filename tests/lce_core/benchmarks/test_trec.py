@@ -1,7 +1,4 @@
-"""TREC's questions: names of classes against the published files, and files that are damaged.
-
-The files' md5 sums, counts and meanings are the oracle.
-"""
+"""TREC's questions: names of classes against the published files, and files that are damaged."""
 
 from __future__ import annotations
 
@@ -35,26 +32,12 @@ def test_the_published_files_have_exactly_the_known_codes(test_data: Path) -> No
     names = collections.Counter(question.label for question in shown)
     assert names == {LABELS[code]: number for code, number in counts["train.txt"].items()}
     assert not {question.text for question in shown} & {question.text for question in asked}
-
-
-@pytest.mark.data
-@pytest.mark.parametrize(
-    ("question", "name"),
-    [
-        ("How long does it take to hike", "Lasting time of somethin"),
+    # The names fit their questions.
+    for text, name in (
         ("What currency is used in Australia ?", "Currency name"),
-        ("What is the temperature for cooking ?", "Temperature"),
         ("How did serfdom develop in and then leave Russia ?", "Manner of an action"),
-        ("What films featured the character Popeye Doyle ?", "Invention, book and other creative"),
-    ],
-)
-def test_published_questions_have_the_names_that_fit_them(
-    test_data: Path, question: str, name: str
-) -> None:
-    shown, _ = trec_questions({"trec": test_data / "trec"})
-    labels = {one.label for one in shown if one.text.startswith(question)}
-    assert labels
-    assert all(label.startswith(name) for label in labels)
+    ):
+        assert {one.label for one in shown if one.text == text} == {name}
 
 
 def test_there_are_fifty_names_in_one_order() -> None:
@@ -63,21 +46,20 @@ def test_there_are_fifty_names_in_one_order() -> None:
     assert CLASSES[:4] == ("Food", "Date", "Order, rank", "Speed")
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
+def test_absent_files_and_lines_that_are_not_as_published_are_named(tmp_path: Path) -> None:
+    with pytest.raises(UnavailableError, match=r"'trec': got no folder of this name.*nltk_data"):
+        trec_questions({})
+    for content, message in (
         (b"NUM:date When ?\nNUM:hour When ?\n", r"train\.txt: line 2: got 'NUM:hour When \?'"),
-        (b"NUM:date\n", r"line 1: got 'NUM:date'; expected a class code"),
-        (b"\n", r"train\.txt: got 0 rows; expected all 5,452 rows"),
-    ],
-)
-def test_lines_that_are_not_as_published_are_named(
-    tmp_path: Path, content: bytes, message: str
-) -> None:
-    (tmp_path / "train.txt").write_bytes(content)
-    (tmp_path / "test.txt").write_bytes(b"NUM:date When ?\n")
-    with pytest.raises(DataError, match=message):
-        trec_questions({"trec": tmp_path})
+        (b"NUM:date\n", "line 1: got 'NUM:date'"),
+    ):
+        (tmp_path / "train.txt").write_bytes(content)
+        with pytest.raises(UnavailableError, match=r"got no test\.txt"):
+            trec_questions({"trec": tmp_path})
+        (tmp_path / "test.txt").write_bytes(b"NUM:date When ?\n")
+        with pytest.raises(DataError, match=message):
+            trec_questions({"trec": tmp_path})
+        (tmp_path / "test.txt").unlink()
 
 
 def test_questions_are_latin_1_and_those_that_are_shown_are_not_asked(tmp_path: Path) -> None:
@@ -90,11 +72,3 @@ def test_questions_are_latin_1_and_those_that_are_shown_are_not_asked(tmp_path: 
         ("Who ?", "Individual"),
     ]
     assert [one.text for one in asked] == ["Where ?"]
-
-
-def test_absent_files_are_unavailable_with_where_to_get_them(tmp_path: Path) -> None:
-    with pytest.raises(UnavailableError, match=r"'trec': got no folder of this name.*nltk_data"):
-        trec_questions({})
-    (tmp_path / "train.txt").write_bytes(b"HUM:ind Who ?\n")
-    with pytest.raises(UnavailableError, match=r"got no test\.txt.*nltk_data"):
-        trec_questions({"trec": tmp_path})

@@ -1,14 +1,13 @@
-"""Every registered corpus keeps the contract on real files: the same documents in every process,
-splits that do not overlap, a digest that follows the content, and clear errors on bad input."""
+"""Every registered corpus keeps the contract on real files; folders with bad input are refused."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
 import sys
 import sysconfig
-import time
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +36,6 @@ def folder_corpus(**parameters: Any) -> Corpus:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Two domains in two .jsonl files and a .txt file below a folder."""
     root = tmp_path / "text"
     (root / "books").mkdir(parents=True)
     lines = [{"text": f"web page {i} \u00e9", "domain": "web"} for i in range(60)]
@@ -59,7 +57,8 @@ def documents(corpus: Corpus, folders: dict[str, Path]) -> dict[str, tuple[str, 
     return found
 
 
-@pytest.mark.parametrize("name", CORPORA.names())
+# Other tests show the same of local_text, which takes long to read.
+@pytest.mark.parametrize("name", sorted({*CORPORA.names()} - {"local_text"}))
 def test_a_corpus_keeps_the_contract(name: str, folder: Path) -> None:
     corpus = CORPORA.parse({"name": name, **PARAMETERS.get(name, {})}, "test")
     folders = {"text": folder}
@@ -72,54 +71,54 @@ def test_a_corpus_keeps_the_contract(name: str, folder: Path) -> None:
     assert corpus.digest(folders) == corpus.digest(folders)
 
 
+@pytest.fixture(scope="module")
+def local() -> dict[str, tuple[str, str, str]]:
+    return documents(LOCAL, {})
+
+
 @pytest.mark.slow
-def test_local_text_is_equal_in_another_process_with_another_hash_seed() -> None:
+def test_local_text_is_equal_in_another_process_with_another_hash_seed(local) -> None:
     code = (
         "import hashlib\nfrom lce_core.corpora import CORPORA\n"
         "c = CORPORA.parse({'name': 'local_text'}, 'x')\nh = hashlib.sha256()\n"
-        "for d in c.documents('held_out', {}): h.update(repr(d).encode())\n"
+        "for d in c.documents('held_out', {}): h.update(repr((d.name, d.text)).encode())\n"
         "print(c.digest({}), h.hexdigest())"
     )
-    outputs = {
-        subprocess.run(
-            [sys.executable, "-c", code],
-            env=os.environ | {"PYTHONHASHSEED": seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for seed in ("1", "2")
-    }
-    assert len(outputs) == 1
-    assert LOCAL.digest({}) in outputs.pop()
+    answer = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | {"PYTHONHASHSEED": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    own = hashlib.sha256()
+    for name, (split, _, text) in local.items():
+        if split == "held_out":
+            own.update(repr((name, text)).encode())
+    assert answer.stdout.split() == [LOCAL.digest({}), own.hexdigest()]
 
 
-def test_local_text_has_enough_held_out_text_in_every_domain() -> None:
+def test_local_text_has_enough_held_out_text_in_every_domain(local) -> None:
     sizes = dict.fromkeys(LOCAL.domains(), 0)
-    for document in LOCAL.documents("held_out", {}):
-        sizes[document.domain] += len(document.text.encode())
+    for split, domain, text in local.values():
+        sizes[domain] += len(text.encode()) * (split == "held_out")
     assert min(sizes.values()) >= 64 * 1024, sizes
+    assert CORPORA.from_identity(LOCAL.identity()) == LOCAL
+    assert {split for split, _, _ in local.values()} == set(SPLITS)
+    assert all(text for _, _, text in local.values())
 
 
-def test_local_text_reads_the_standard_library_only_and_hashes_it_quickly() -> None:
-    LOCAL.digest({})
-    start = time.process_time()
-    LOCAL.digest({})
-    assert time.process_time() - start < 1
+def test_local_text_is_the_standard_library_with_docstrings_in_their_files_split(local) -> None:
     root = Path(sysconfig.get_path("stdlib"))
-    names = [d.name for split in SPLITS for d in LOCAL.documents(split, {}) if d.domain == "code"]
+    names = [name for name, (_, domain, _) in local.items() if domain == "code"]
     assert not [name for name in names if not (root / name).is_file()]
     parts = {part for name in names for part in name.split("/")}
     assert not parts & {"site-packages", "test", "idlelib", "__pycache__"}
     assert "json" in parts
-
-
-def test_docstrings_stay_in_the_split_of_their_file() -> None:
-    found = documents(LOCAL, {})
-    docs = [name for name in found if name.endswith(":docs")]
+    docs = [name for name in local if name.endswith(":docs")]
     assert docs
     for name in docs:
-        assert found[name][0] == found[name.removesuffix(":docs")][0]
+        assert local[name][0] == local[name.removesuffix(":docs")][0]
 
 
 def test_docstrings_are_laid_out_under_their_dotted_names() -> None:
@@ -149,17 +148,10 @@ def test_a_text_folder_also_reads_markdown_unchanged(folder: Path) -> None:
         "books/two.md": ("books", "---\ntitle: x\n---\n# Two\n"),
     }
     assert found == documents(of_lines, {"text": folder})
-    before = corpus.digest({"text": folder}), of_lines.digest({"text": folder})
+    before = [one.digest({"text": folder}) for one in (corpus, of_lines)]
     (folder / "notes.md").write_text("changed")
-    assert corpus.digest({"text": folder}) != before[0]
-    assert of_lines.digest({"text": folder}) == before[1]
-
-
-def test_a_text_folder_without_text_names_the_files_that_it_reads(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("1")
-    corpus = CORPORA.parse({"name": "text_folder"}, "test")
-    with pytest.raises(DataError, match=r"no \.jsonl or \.md or \.txt file"):
-        corpus.digest({"text": tmp_path})
+    after = [one.digest({"text": folder}) for one in (corpus, of_lines)]
+    assert [one == other for one, other in zip(before, after, strict=True)] == [False, True]
 
 
 def test_a_folder_yields_lines_and_files_with_their_domains(folder: Path) -> None:
@@ -172,31 +164,30 @@ def test_a_folder_yields_lines_and_files_with_their_domains(folder: Path) -> Non
     assert found["books/one.txt"][1:] == ("books", "A book.\nIts text.")
 
 
+def test_domain_names_are_distinct() -> None:
+    with pytest.raises(SpecError, match="distinct"):
+        folder_corpus(domain_names=["a", "a"])
+
+
 def test_other_field_names_are_read_when_the_study_says_so(tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_text('{"content": "hello", "meta": "a"}\n')
     corpus = folder_corpus(text_field="content", domain_field="meta", domain_names=["a"])
     assert documents(corpus, {"text": tmp_path})["x.jsonl:1"][1:] == ("a", "hello")
 
 
-def test_the_digest_follows_names_and_contents(folder: Path) -> None:
-    corpus = folder_corpus()
-    digests = [corpus.digest({"text": folder})]
-    (folder / "notes.md").write_text("still not read")
-    assert corpus.digest({"text": folder}) == digests[0]
-    (folder / "books" / "one.txt").write_text("A book.\nIts  text.")
-    digests.append(corpus.digest({"text": folder}))
-    (folder / "books" / "one.txt").rename(folder / "books" / "two.txt")
-    digests.append(corpus.digest({"text": folder}))
-    assert len(set(digests)) == 3
-
-
-def test_adding_a_file_moves_no_other_document(folder: Path) -> None:
-    corpus = folder_corpus(domain_names=["text", "web", "books"])
-    before = documents(corpus, {"text": folder})
+def test_the_digest_follows_names_and_contents_and_a_new_file_moves_no_document(folder) -> None:
+    corpus, folders = folder_corpus(domain_names=["text", "web", "books"]), {"text": folder}
+    before, digests = documents(corpus, folders), [corpus.digest(folders)]
     (folder / "0.txt").write_text("new")
-    after = documents(corpus, {"text": folder})
+    after = documents(corpus, folders)
     assert after.pop("0.txt")
     assert after == before
+    digests.append(corpus.digest(folders))
+    (folder / "0.txt").write_text("now")
+    digests.append(corpus.digest(folders))
+    (folder / "0.txt").rename(folder / "1.txt")
+    digests.append(corpus.digest(folders))
+    assert len(set(digests)) == 4
 
 
 @given(st.lists(st.text(max_size=8), min_size=1, max_size=20, unique=True), st.floats(0.1, 99))
@@ -217,13 +208,8 @@ def test_the_held_out_share_is_what_is_asked_for() -> None:
         (b'{"text": "a"}\n{"text": \n', r"x\.jsonl:2: got a line that is not JSON"),
         (b"[" * 100_000, r"x\.jsonl:1: got a line that is not JSON"),
         (b'{"text": "a"}\n{"body": "b"}\n', r"x\.jsonl:2: got no text under 'text'"),
-        (b'{"text": 5}\n', r"x\.jsonl:1: got no text under 'text'"),
         (b'["text"]\n', r"x\.jsonl:1: got no text under 'text'"),
-        (
-            b'{"text": "a", "domain": "odd"}\n',
-            r"x\.jsonl:1: got domain 'odd'; expected one of text",
-        ),
-        (b'{"text": "a", "domain": []}\n', r"x\.jsonl:1: got domain \[\]; expected one of"),
+        (b'{"text": "a", "domain": []}\n', r"x\.jsonl:1: got domain \[\]"),
         (b'{"text": "\\ud800"}\n', r"x\.jsonl:1: got half a surrogate pair"),
         (b'{"text": "a"}\n{"text": "\xff"}\n', r"x\.jsonl: got byte 24, which is not UTF-8"),
     ],
@@ -234,31 +220,27 @@ def test_a_bad_line_is_named(content: bytes, complaint: str, tmp_path: Path) -> 
         documents(folder_corpus(), {"text": tmp_path})
 
 
-def test_a_text_file_that_is_not_utf8_is_named_with_the_byte(tmp_path: Path) -> None:
+ASKS = (folder_corpus().digest, lambda folders: documents(folder_corpus(), folders))
+
+
+@pytest.mark.parametrize("ask", ASKS)
+def test_a_folder_that_is_missing_or_empty_or_not_utf8_is_refused(ask, tmp_path) -> None:
+    for folders in ({}, {"text": tmp_path / "absent"}):
+        with pytest.raises(UnavailableError, match="--data-folder text=FOLDER"):
+            ask(folders)
+    (tmp_path / "notes.md").write_text("not read")
+    with pytest.raises(DataError, match=r"no \.jsonl or \.txt file"):
+        ask({"text": tmp_path})
     (tmp_path / "x.txt").write_bytes(b"caf\xe9")
     with pytest.raises(DataError, match=r"x\.txt: got byte 3, which is not UTF-8"):
         documents(folder_corpus(), {"text": tmp_path})
 
 
-def test_a_missing_folder_says_how_to_give_one(tmp_path: Path) -> None:
-    for folders in ({}, {"text": tmp_path / "absent"}):
-        for ask in (folder_corpus().digest, lambda f: documents(folder_corpus(), f)):
-            with pytest.raises(UnavailableError, match="--data-folder text=FOLDER"):
-                ask(folders)
-
-
-def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "notes.md").write_text("not read")
-    for ask in (folder_corpus().digest, lambda f: documents(folder_corpus(), f)):
-        with pytest.raises(DataError, match=r"no \.jsonl or \.txt file"):
-            ask({"text": tmp_path})
-
-
 @pytest.mark.parametrize("name", ["x.jsonl", "x.txt"])
-def test_an_unreadable_file_is_named(name: str, tmp_path: Path) -> None:
+def test_an_unreadable_file_is_named(name, tmp_path) -> None:
     # A link to itself cannot be opened by anyone, root included.
     (tmp_path / name).symlink_to(tmp_path / name)
-    for ask in (folder_corpus().digest, lambda f: documents(folder_corpus(), f)):
+    for ask in ASKS:
         with pytest.raises(DataError, match=rf"{name}: got a file that cannot be read"):
             ask({"text": tmp_path})
 
@@ -270,18 +252,3 @@ def test_a_file_name_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
         pytest.skip("this file system refuses such names itself")
     with pytest.raises(DataError, match="is not UTF-8"):
         folder_corpus().digest({"text": tmp_path})
-
-
-@pytest.mark.parametrize(
-    ("parameters", "complaint"),
-    [
-        ({"domain_names": []}, "at least 1"),
-        ({"domain_names": ["a", "a"]}, "distinct"),
-        ({"held_out_percent": 0.0}, "greater than 0"),
-        ({"held_out_percent": 100.0}, "less than 100"),
-        ({"text_feild": "x"}, "write 'text_field'"),
-    ],
-)
-def test_bad_parameters_are_refused(parameters: dict[str, Any], complaint: str) -> None:
-    with pytest.raises(SpecError, match=complaint):
-        folder_corpus(**parameters)

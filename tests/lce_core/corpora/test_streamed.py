@@ -38,10 +38,12 @@ def written(entries: list[dict[str, Any]]) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".jsonl", ".jsonl.gz", ".jsonl.zst", ".json"])
-def test_every_row_is_read_in_order(suffix: str, tmp_path: Path) -> None:
+def test_every_row_of_the_chosen_files_is_read_in_order(suffix: str, tmp_path: Path) -> None:
     entries = rows(130, seed=0)
     write(tmp_path / f"train{suffix}", entries)
-    found = blocks(tmp_path, files=[f"*{suffix}"])
+    write(tmp_path / f"test{suffix}", entries)
+    (tmp_path / "train.empty.jsonl").write_bytes(b"")
+    found = blocks(tmp_path, files=[f"train*{suffix}"])
     assert texts(found) == written(entries)
     names = [d.name for block in found for d in block.documents]
     assert names == [f"train{suffix}:{number}" for number in range(1, 131)]
@@ -56,19 +58,7 @@ def test_a_file_packed_in_parts_is_read_to_its_end(suffix: str, tmp_path: Path) 
     assert texts(blocks(tmp_path, files=["train*"])) == written(entries)
 
 
-def test_splits_are_parts_of_the_stream(tmp_path: Path) -> None:
-    write_all(tmp_path)
-    asked = corpus()
-    parts = {s: list(asked.documents(s, {"text": tmp_path})) for s in ("train", "held_out")}  # type: ignore[arg-type]
-    everything = [d for block in blocks(tmp_path) for d in block.documents]
-    assert sorted(map(repr, [*parts["train"], *parts["held_out"]])) == sorted(map(repr, everything))
-    assert 10 < len(parts["held_out"]) < 70
-    assert all(asked.split(d.name) == "held_out" for d in parts["held_out"])
-
-
-def test_reading_goes_on_from_the_end_of_any_block(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reading_goes_on_from_the_end_of_any_block(tmp_path, monkeypatch) -> None:
     entries = write_all(tmp_path)
     monkeypatch.setattr(streamed, "BLOCK_ROWS", 37)
     monkeypatch.setattr(streamed, "BLOCK_CHARACTERS", 4000)
@@ -79,7 +69,7 @@ def test_reading_goes_on_from_the_end_of_any_block(
         assert blocks(tmp_path, block.end) == whole[number + 1 :]
 
 
-@pytest.mark.parametrize("number", [1, 119, 120, 121, 359, 360, 1000])
+@pytest.mark.parametrize("number", [1, 120, 121, 1000])
 def test_a_number_of_documents_is_read_and_no_more(number: int, tmp_path: Path) -> None:
     entries = write_all(tmp_path)
     found = blocks(tmp_path, num_documents=number)
@@ -87,27 +77,17 @@ def test_a_number_of_documents_is_read_and_no_more(number: int, tmp_path: Path) 
     assert blocks(tmp_path, found[-1].end, num_documents=number) == []
 
 
-def test_patterns_choose_files_and_an_empty_one_has_no_documents(tmp_path: Path) -> None:
-    entries = write_all(tmp_path)
-    (tmp_path / "c.jsonl").write_bytes(b"")
-    assert texts(blocks(tmp_path, files=["a/*"])) == written(entries[:240])
-    assert texts(blocks(tmp_path, files=["*.jsonl"])) == written(entries[240:])
-
-
 def test_the_digest_follows_the_files_and_is_the_address_of_a_hub(tmp_path: Path) -> None:
     write_all(tmp_path)
     asked = corpus()
     first = asked.digest({"text": tmp_path})
-    assert asked.digest({"text": tmp_path}) == first
     write(tmp_path / "b.jsonl", rows(5, seed=9))
     assert asked.digest({"text": tmp_path}) != first
     address = f"hub:cerebras/SlimPajama-627B@{'0' * 40}"
     assert asked.digest({"text": Path(address)}) == address  # asks no network
 
 
-def test_a_hub_that_does_not_answer_is_unavailable(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_hub_that_does_not_answer_is_unavailable(tmp_path, monkeypatch) -> None:
     from huggingface_hub import constants
 
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
@@ -128,28 +108,29 @@ for block in corpus().blocks({"text": Path(sys.argv[1])}, place):
 
 
 @pytest.mark.slow
-def test_a_hub_is_streamed_from_and_keeps_nothing_here(tmp_path: Path) -> None:
+def test_a_hub_is_streamed_from_any_place_and_keeps_nothing_here(tmp_path: Path) -> None:
     folder, home = tmp_path / "set", tmp_path / "home"
-    for number, suffix in enumerate((".parquet", ".jsonl", ".jsonl.zst")):
+    for number, suffix in enumerate((".jsonl", ".parquet", ".jsonl", ".jsonl.zst")):
         write(folder / "train" / f"{number}{suffix}", rows(60, seed=number))
     local = [[[d.name, d.text, d.domain] for d in block.documents] for block in blocks(folder)]
     asked: list[str] = []
     with small_hub(folder, asked) as endpoint:
-        for start, expected in ((["0", "0", "0"], local), (["1", "20", "80"], None)):
-            asked.clear()
-            answer = subprocess.run(
-                [sys.executable, "-c", FROM_A_HUB, f"hub:own/set@{COMMIT}", *start],
-                env=os.environ
-                | {"HF_ENDPOINT": endpoint, "HF_HUB_OFFLINE": "0", "HF_HOME": str(home)},
-                capture_output=True,
-                text=True,
-            )
-            assert answer.returncode == 0, answer.stderr
-            found = [json.loads(line) for line in answer.stdout.splitlines()]
-            if expected is None:  # from the middle of the second file on
-                expected = [local[1][20:], local[2]]
-                assert "train/0.parquet" not in asked
-            assert found == expected
+        answer = subprocess.run(
+            [sys.executable, "-c", FROM_A_HUB, f"hub:own/set@{COMMIT}", "1", "20", "80"],
+            env=os.environ
+            | {
+                "HF_ENDPOINT": endpoint,
+                "HF_HUB_OFFLINE": "0",
+                "HF_HOME": str(home),
+                "NO_PROXY": "*",
+            },
+            capture_output=True,
+            text=True,
+        )
+    assert answer.returncode == 0, answer.stderr
+    found = [json.loads(line) for line in answer.stdout.splitlines()]
+    assert found == [local[1][20:], *local[2:]]
+    assert "train/0.jsonl" not in asked
     kept = [path for path in home.rglob("*") if path.is_file() and path.stat().st_size > 1000]
     assert not kept
 

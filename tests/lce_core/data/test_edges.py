@@ -1,30 +1,22 @@
-"""Draws and rows at their edges: documents of just the size, of equal sizes, of exactly the budget.
-
-Small corpora in which each answer can be read off.
-"""
+"""Draws and rows at their edges: documents of just the size, budgets that end in a document."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import Any, ClassVar
-
 import numpy as np
 import pyarrow.parquet as pq
-import pytest
 from numpy.typing import NDArray
 
-from lce_core.corpora import Corpus, Document, Split
 from lce_core.data import packing
-from lce_core.data.packing import PackedRows, pack_rows
+from lce_core.data.packing import PackedRows
 from lce_core.data.sampling import Draw, draw_documents
 from lce_core.models.toy_llama import ToyLlama
 from lce_core.recipe import Upsampling
+from tests.lce_core.data.test_packing import KEEP_ALL, Given, pack
 
-ALL = Upsampling(long_document_tokens=1, short_keep_rate=1.0)
 
-
-def draw(domains: list[int], lengths: list[int], budget: int, upsampling: Upsampling = ALL) -> Draw:
+def draw(
+    domains: list[int], lengths: list[int], budget: int, upsampling: Upsampling = KEEP_ALL
+) -> Draw:
     return draw_documents(
         np.array(domains),
         np.array(lengths),
@@ -57,20 +49,6 @@ def test_a_document_stands_where_its_middle_lies_in_its_domain() -> None:
     assert drawn.documents.tolist().index(0) == 5
 
 
-class Given(Corpus):
-    """Documents of 16 bytes in two domains."""
-
-    plugin_name: ClassVar[str] = "given"
-    texts: tuple[str, ...]
-
-    def domains(self) -> tuple[str, ...]:
-        return ("a", "b")
-
-    def documents(self, split: Split, folders: Mapping[str, Path]) -> Iterator[Document]:
-        for number, text in enumerate(self.texts):
-            yield Document(f"{split}-{number}", "ab"[number % 2], text)
-
-
 class Marked(ToyLlama):
     """The toy with a number drawn for each row in place of its first token."""
 
@@ -82,35 +60,20 @@ class Marked(ToyLlama):
         return rows, np.ones(rows.shape, dtype=np.uint8)
 
 
-def pack(out: Path, num_rows: int) -> Any:
-    corpus = Given(texts=tuple(f"{letter}" * 16 for letter in "uvwxyz"))
-    return pack_rows(
-        corpus,
-        Marked(),
-        ToyLlama().tokenizer(None),
-        row_length=16,
-        num_rows=num_rows,
-        upsampling=ALL,
-        seed=0,
-        folders={},
-        out=out,
-        report=lambda event: None,
-    )
+LETTERS = Given(texts=tuple(zip("ababab", (letter * 16 for letter in "uvwxyz"), strict=True)))
 
 
-def test_the_second_document_of_each_domain_is_cut_where_its_share_ends(tmp_path: Path) -> None:
+def test_the_second_document_of_each_domain_is_cut_where_its_share_ends(tmp_path) -> None:
     # Each domain's share of 48 tokens is 24: one document of 16 tokens and half of another.
-    manifest = pack(tmp_path, 3)
+    manifest = pack(LETTERS, tmp_path, num_rows=3)
     assert [domain["drawn_tokens"] for domain in manifest["domains"]] == [24, 24]
     assert manifest["drawn_documents"] == 4
     assert pq.read_table(tmp_path / "order.parquet")["start"].to_pylist() == [0, 16, 32, 40]
 
 
-def test_each_block_of_rows_draws_its_own_last_touch(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_block_of_rows_draws_its_own_last_touch(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(packing, "BLOCK_TOKENS", 16 * 8)
-    pack(tmp_path, 32)
+    pack(LETTERS, tmp_path, model=Marked(), num_rows=32)
     tokens, _ = PackedRows.open(tmp_path).read(np.arange(32))
     blocks = {tuple(tokens[start : start + 8, 0]) for start in range(0, 32, 8)}
     assert len(blocks) == 4

@@ -1,7 +1,4 @@
-"""Files of prompts: read as they were written, or not at all.
-
-Properties over drawn prompts; files are cut, altered, raced for and killed over.
-"""
+"""Files of prompts: read as they were written, or not at all."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lce_core.benchmarks._prompted.files import read_prompts, write_prompts
@@ -38,11 +35,8 @@ of_ruler = st.builds(
 )
 
 
-@settings(max_examples=60)
 @given(st.lists(plain, max_size=4) | st.lists(of_ruler, min_size=1, max_size=4))
-def test_prompts_are_read_as_they_were_written_and_equal_ones_are_equal_files(
-    prompts: list[Prompt],
-) -> None:
+def test_prompts_are_read_as_they_were_written_and_equal_ones_are_equal_files(prompts) -> None:
     kind = type(prompts[0]) if prompts else Prompt
     with tempfile.TemporaryDirectory() as folder:
         first, second = Path(folder) / "new" / "a", Path(folder) / "b"
@@ -67,11 +61,8 @@ for _ in range(int(sys.argv[2])):
 """
 
 
-@settings(max_examples=200)
 @given(st.integers(0), st.integers(1, 255), st.sampled_from(["cut", "changed", "longer"]))
-def test_damage_is_noticed_and_never_gives_other_prompts(
-    place: int, change: int, damage: str
-) -> None:
+def test_damage_is_noticed_and_never_gives_other_prompts(place, change, damage) -> None:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "prompts"
         write_prompts(file, WHOLE, RulerPrompt)
@@ -100,18 +91,17 @@ def test_prompts_of_another_class_are_not_mistaken(tmp_path: Path) -> None:
 def test_readers_see_whole_files_while_processes_write_and_one_is_killed(tmp_path: Path) -> None:
     file, expected = tmp_path / "prompts", WHOLE[:1] * 200
     writers = [
-        subprocess.Popen([sys.executable, "-c", WRITER, file, str(times)])
-        for times in (300, 300, 10**9)
+        subprocess.Popen([sys.executable, "-c", WRITER, file, str(times)]) for times in (100, 10**9)
     ]
     while not file.exists():
         assert any(writer.poll() is None for writer in writers)
         time.sleep(0.01)
-    while any(writer.poll() is None for writer in writers[:2]):
+    while writers[0].poll() is None:
         found = read_prompts(file, RulerPrompt)
         assert found is not None
         assert same(found, expected)
-    writers[2].kill()
-    assert [writer.wait() for writer in writers] == [0, 0, -9]
+    writers[1].kill()
+    assert [writer.wait() for writer in writers] == [0, -9]
     assert same(read_prompts(file, RulerPrompt) or (), expected)
     assert {path.name[:9] for path in tmp_path.iterdir()} <= {"prompts", ".writing-"}
 

@@ -1,7 +1,4 @@
-"""The middle cut at its edge: what just fits is whole, one token more loses the middle.
-
-The tokenizer is that of bytes, whose ids can be counted by hand.
-"""
+"""The middle cut at its edge: what just fits is whole, one token more loses the middle."""
 
 from __future__ import annotations
 

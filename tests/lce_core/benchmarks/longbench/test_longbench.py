@@ -1,17 +1,13 @@
-"""LongBench prompts and cells: rows made here in the published schema, real tokenizers and models.
-
-The middle cut is compared with the published rule written out; early stops with whole answers.
-"""
+"""LongBench prompts and cells of rows made here in the published schema."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
@@ -27,7 +23,6 @@ CLASSES = ["Food", "Other number", "Number of something", "Date"]
 
 
 def _row(task: str, number: int) -> dict[str, Any]:
-    """A row in the published schema whose answer fits the task's metric."""
     answers = {
         "trec": "Number of something",
         "passage_count": "17",
@@ -69,13 +64,6 @@ def _request(task: str, length: int, folder: Path, **changes: Any) -> CellReques
     return request(_benchmark(), length, task=task, data_folders=folders, **changes)
 
 
-def _prompts(benchmark: Any, request: CellRequest) -> list[Any]:
-    return benchmark.prompts(request)  # type: ignore[no-any-return]
-
-
-# Prompts
-
-
 def test_prompts_are_the_published_templates_with_input_and_context_in_place() -> None:
     assert len(TASKS) == 16
     for task in TASKS.values():
@@ -90,20 +78,6 @@ def test_prompts_are_the_published_templates_with_input_and_context_in_place() -
     assert "\n\n Answer the question based on the above article" in TASKS["qasper"].prompt
 
 
-def test_the_longest_answers_are_those_of_the_published_table() -> None:
-    longest = {task.name: task.max_new_tokens for task in TASKS.values()}
-    assert [longest[name] for name in ("narrativeqa", "multifieldqa_en", "musique")] == [
-        128,
-        64,
-        32,
-    ]
-    assert {longest[name] for name in ("gov_report", "qmsum", "multi_news")} == {512}
-    assert [longest[name] for name in ("trec", "triviaqa", "samsum")] == [64, 32, 128]
-    assert [longest[name] for name in ("passage_count", "lcc", "repobench-p")] == [32, 64, 64]
-    assert sum(task.num_rows for task in TASKS.values()) == 3750
-
-
-@settings(max_examples=30)
 @given(st.integers(2, 120), st.text(alphabet="Harbou ré\n.", min_size=1, max_size=200))
 def test_a_cut_prompt_keeps_both_ends_and_a_short_one_all(
     bpe: PreTrainedTokenizerFast, tmp_path_factory: pytest.TempPathFactory, most: int, text: str
@@ -132,63 +106,41 @@ def test_a_cut_prompt_keeps_both_ends_and_a_short_one_all(
 @pytest.mark.parametrize(("profile", "room"), [("faithful", 900), ("clean", 900 - 64)])
 def test_only_clean_keeps_room_for_the_answer(profile: str, room: int, folder: Path) -> None:
     request = _request("multifieldqa_en", 900, folder)
-    for number, prompt in enumerate(_prompts(_benchmark(profile=profile), request)):
+    for number, prompt in enumerate(_benchmark(profile=profile).prompts(request)):
         assert len(prompt.ids) == room
         text = request.tokenizer.decode(prompt.ids)
         assert text.startswith("Read the following text and answer briefly.\n\nHarbour")
         assert text.endswith(f"Question: Which boat number {number} is it?\nAnswer:")
 
 
-def test_prompts_and_order_of_rows_follow_from_the_files_alone(folder: Path) -> None:
-    benchmark = _benchmark(num_samples=3)
-    request = _request("qasper", 900, folder)
-    first = [prompt.ids.tolist() for prompt in _prompts(benchmark, request)]
-    _prompts(benchmark, _request("trec", 900, folder))
-    assert [p.ids.tolist() for p in _prompts(benchmark, replace(request, seed=5))] == first
-    given = [row.given for row in benchmark.rows(request)]  # type: ignore[attr-defined]
-    assert given == [f"Which boat number {number} is it?" for number in (0, 2, 4)]
-
-
-# Cells
-
-
 def test_rows_about_one_document_form_a_cluster(folder: Path) -> None:
-    result = _benchmark(profile="faithful").evaluate(_request("trec", 120, folder))
+    request = _request("trec", 120, folder)
+    result = _benchmark(profile="faithful").evaluate(request)
     clusters = [sample.cluster for sample in result.samples]
     assert clusters[0] == clusters[1] != clusters[2]
     assert len(set(clusters)) == 3
     assert result.scores[0].num_samples == 6
-    assert result.num_tokens == sum(sample.num_prompt_tokens for sample in result.samples)
+    spread = _benchmark(num_samples=3).rows(request)
+    assert [row.given for row in spread] == [f"Which boat number {n} is it?" for n in (0, 2, 4)]
 
 
-def test_lengths_without_room_are_unavailable_with_the_minimum(folder: Path) -> None:
+def test_lengths_without_room_are_unavailable_with_the_minimum() -> None:
     reason = _benchmark().unavailable(TOY, "qmsum", 512)
     assert "at least 544" in str(reason)
     assert _benchmark().unavailable(TOY, "qmsum", 544) is None
     assert _benchmark(profile="faithful").unavailable(TOY, "qmsum", 32) is None
-    result = _benchmark(num_samples=1).evaluate(_request("trec", 96, folder))
-    assert result.samples[0].num_prompt_tokens == 32
 
 
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ({"answers": None}, r"trec\.jsonl: row 2: column 'answers': got None"),
-        (
-            {"answers": []},
-            r"row 2: column 'answers': got \[\]; expected a list of at least one text",
-        ),
-        ({"context": 3}, r"row 2: column 'context': got 3; expected text"),
+        ({"answers": []}, r"trec\.jsonl: row 2: column 'answers': got \[\]"),
+        ({"context": 3}, r"row 2: column 'context': got 3"),
         ({"all_classes": "Food"}, r"row 2: column 'all_classes': got 'Food'"),
-        ({"input": ...}, r"trec\.jsonl: row 2: got no column 'input'"),
     ],
 )
-def test_rows_that_are_not_as_published_are_named(
-    folder: Path, row: dict[str, Any], message: str
-) -> None:
-    rows = [_row("trec", 0), {**_row("trec", 1), **row}]
-    rows[1] = {key: value for key, value in rows[1].items() if value is not ...}
-    text = "\n".join(json.dumps(one) for one in rows)
+def test_rows_that_are_not_as_published_are_named(folder, row, message) -> None:
+    text = "\n".join(map(json.dumps, (_row("trec", 0), _row("trec", 1) | row)))
     (folder / "trec.jsonl").write_text(text, encoding="utf-8")
     with pytest.raises(DataError, match=message):
         _benchmark().evaluate(_request("trec", 200, folder))

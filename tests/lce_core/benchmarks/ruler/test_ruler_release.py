@@ -11,11 +11,10 @@ from typing import Any
 
 import pytest
 
-from lce_core.benchmarks.ruler import TASKS, new_tokens
+from lce_core.benchmarks.ruler import new_tokens
 from lce_core.benchmarks.ruler._documents import read_squad
 from lce_core.benchmarks.ruler._drafts import NOISE, RULER_SEED, Draw, RulerPrompt
 from lce_core.benchmarks.ruler._qa import QuestionAnswering
-from lce_core.errors import UnavailableError
 from tests.support.ruler.prompts import request_for, ruler
 from tests.support.ruler.release import NUM_RECORDED, RECORDED, WordPieces, digest, release_data
 
@@ -32,7 +31,6 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def built(
     task: str, length: int, folders: dict[str, Path], **parameters: Any
 ) -> tuple[list[RulerPrompt], list[str]]:
-    """Prompts of the profile faithful and their texts."""
     tokenizer = WordPieces()
     request = request_for(task, length, folders, tokenizer=tokenizer)
     benchmark: Any = ruler(profile="faithful", num_samples=NUM_RECORDED, **parameters)
@@ -71,32 +69,19 @@ def equals_the_release(task: str, length: int, folders: dict[str, Path]) -> None
 
 
 @pytest.mark.parametrize("recorded", RECORDS)
-def test_faithful_prompts_are_those_of_the_first_release_to_the_byte(
-    recorded: str, folders: dict[str, Path]
-) -> None:
+def test_faithful_prompts_are_those_of_the_first_release_to_the_byte(recorded, folders) -> None:
     task, length = recorded.split()
     equals_the_release(task, int(length), folders)
 
 
+# One task of each kind of text; the others fill it by the same counting, and take long.
 @pytest.mark.slow
-@pytest.mark.parametrize("task", TASKS)
-def test_faithful_prompts_are_those_of_the_first_release_at_131072_tokens(
-    task: str, folders: dict[str, Path]
-) -> None:
+@pytest.mark.parametrize("task", ["niah_single_2", "niah_multikey_3", "vt", "fwe", "qa_1"])
+def test_faithful_prompts_are_those_of_the_first_release_at_131072_tokens(task, folders) -> None:
     equals_the_release(task, LONGEST, folders)
 
 
-def test_ten_paragraphs_that_do_not_fit_make_the_cell_unavailable(
-    folders: dict[str, Path],
-) -> None:
-    assert "qa_2 2048" not in RECORDED  # RULER draws for ever
-    with pytest.raises(UnavailableError, match=r"2048 tokens, .* qa_2 .* at least"):
-        built("qa_2", 2048, folders)
-
-
-@pytest.mark.parametrize(
-    ("num_documents", "depth"), [(10, 89), (20, 95), (40, 74), (90, 72), (190, 25), (380, 64)]
-)
+@pytest.mark.parametrize(("num_documents", "depth"), [(10, 89), (40, 74), (380, 64)])
 def test_the_gold_document_lies_at_one_depth_for_each_number_of_documents(
     num_documents: int, depth: int, folders: dict[str, Path]
 ) -> None:
@@ -107,28 +92,9 @@ def test_the_gold_document_lies_at_one_depth_for_each_number_of_documents(
     assert [round(one or 0) for one in depths] == [depth] * 4
 
 
-def test_vt_counts_its_references_as_pythons_list_and_is_never_shrunk(
-    folders: dict[str, Path],
-) -> None:
+def test_vt_counts_its_references_as_pythons_list_and_is_never_shrunk(folders) -> None:
     # 140 blocks and their answer take 4,084 tokens, the list in brackets and quotes 36 more and the
     # bare names 15. At 4,120 RULER would go on to 150 blocks and draw them for ever.
     for length, blocks in ((4096, 130), (4112, 130), (4120, 130), (4128, 140), (16384, 630)):
         _, texts = built("vt", length, folders)
         assert {size("vt", text) for text in texts} == {blocks}
-
-
-def test_a_needle_at_depth_0_stands_after_a_blank_and_in_clean_after_none(
-    folders: dict[str, Path],
-) -> None:
-    starts = {}
-    for profile in ("faithful", "clean"):
-        benchmark: Any = ruler(profile=profile, num_samples=60)
-        tokenizer = WordPieces()
-        request = request_for("niah_multiquery", 2048, folders, tokenizer=tokenizer)
-        prompts = benchmark.build(request)
-        texts = [tokenizer.decode(prompt.ids.tolist()) for prompt in prompts]
-        contexts = [text.split(" afterwards.\n")[1].split("\nWhat ")[0] for text in texts]
-        starts[profile] = {re.match(r" ?One", one).group() for one in contexts if "One" in one[:4]}  # type: ignore[union-attr]
-        ends = [one for one in contexts if one != one.strip() and not one.startswith(" One")]
-        assert bool(ends) == (profile == "faithful")  # after a needle at depth 100
-    assert starts == {"faithful": {" One"}, "clean": {"One"}}
