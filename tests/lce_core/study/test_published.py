@@ -88,6 +88,7 @@ YARN_16 = {"type": "yarn", "factor": 16.0, "original_max_position_embeddings": 4
 LONG = {"type": "longrope", "short_factor": [8.0] * 64, "long_factor": [8.0] * 64}
 LINEAR = {"type": "linear", "factor": 8.0}
 YARN_8 = {**YARN_16, "factor": 8.0}
+CONTEXT_32K = {"max_position_embeddings": 32768}
 SHARPER = (0.2 * math.log(8) + 1) / (0.1 * math.log(8) + 1)
 AS_PUBLISHED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "linear": ({"name": "longlora"}, {"rope_scaling": LINEAR}),
@@ -114,7 +115,7 @@ AS_PUBLISHED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "one-mscale": ({"name": "yarn"}, {"rope_scaling": {**YARN_8, "mscale": 2.0}}),
     "factor-of-contexts": (
         {"name": "yarn"},
-        {"rope_scaling": {**YARN_16, "factor": None}, "max_position_embeddings": 32768},
+        {"rope_scaling": {**YARN_16, "factor": None}, **CONTEXT_32K},
     ),
 }
 
@@ -141,11 +142,7 @@ def test_configurations_as_published_are_taken(case: str, tmp_path: Path) -> Non
         ("harpe", LINEAR, {}),
         ("pi", {**LONG, "factor": 8.0}, {}),
         ("pi", LONG, {"original_max_position_embeddings": 512}),
-        (
-            "pi",
-            {**LONG, "original_max_position_embeddings": 4096},
-            {"max_position_embeddings": 32768},
-        ),
+        ("pi", {**LONG, "original_max_position_embeddings": 4096}, CONTEXT_32K),
     ],
 )
 def test_a_statement_of_other_frequencies_attention_or_context_is_refused(
@@ -342,7 +339,7 @@ RELEASED: dict[str, Any] = yaml.safe_load(
 CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "pi": {"rope_scaling": LINEAR},
     "ntk_32k": {"rope_scaling": {"type": "dynamic", "factor": 4.0}},
-    "yarn": {"rope_scaling": YARN_8, "max_position_embeddings": 32768},
+    "yarn": {"rope_scaling": YARN_8, **CONTEXT_32K},
     "longlora": {"rope_scaling": LINEAR},
     "landmark": {"vocab_size": 32002, "landmark_token_id": 32001},
     "ntk_64k": {"rope_scaling": {"type": "dynamic", "factor": 8.0}},
