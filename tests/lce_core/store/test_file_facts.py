@@ -1,7 +1,4 @@
-"""Facts of files: never an old one for a changed file, and no file opened for a known one.
-
-The interpreter's own audit events say what is opened; hashlib over what a test wrote is the oracle.
-"""
+"""Facts of files: never an old one for a changed file, and no file opened for a known one."""
 
 from __future__ import annotations
 

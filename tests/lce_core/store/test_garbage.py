@@ -1,7 +1,4 @@
-"""What a collection removes and what it never does, in stores of a real plan's steps.
-
-Every step of the smoke study is committed with a file of this test in place of its result.
-"""
+"""What a collection removes and what it never does, in stores of a real plan's steps."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ from lce_core.store.lease import Lease
 from lce_core.study.lock import lock_of
 from lce_core.study.plan import StudyPlan
 from lce_core.study.reachable import roots_of
-from tests.lce_core.study.smoke_plans import fill, planned, written
+from tests.lce_core.study.smoke_plans import fill, planned
 from tests.support.free_steps import write_file
 from tests.support.studies import SMOKE
 
@@ -53,18 +50,6 @@ def collect(store: Store, *locks: Path, prompt_bytes: int = 10**9) -> list[Garba
 
 def is_whole(store: Store, plan: StudyPlan) -> bool:
     return all(store.record(step) for step in plan.steps.values())
-
-
-@pytest.fixture
-def text(tmp_path: Path) -> Path:
-    return written(tmp_path / "text")
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    store = Store(tmp_path / "home")
-    store.prepare()
-    return store
 
 
 def test_what_a_study_no_longer_names_goes_and_nothing_else(store: Store, text: Path) -> None:

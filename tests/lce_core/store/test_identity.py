@@ -1,7 +1,4 @@
-"""Fingerprints are a function of values alone: order-free, exact, and closed to odd objects.
-
-Hypothesis draws JSON values; hand-made cases cover what must be refused.
-"""
+"""Fingerprints are a function of values alone: order-free, exact, and closed to odd objects."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Files of a home that became something else, modes of files, and what is left over.
-
-Strategy: real FIFOs, links, folders and hard links in a temporary home.
-"""
+"""Files of a home that became something else, modes of files, and what is left over."""
 
 from __future__ import annotations
 
@@ -37,13 +34,6 @@ from tests.support.odd_homes import CHANGES
 pytestmark = pytest.mark.timeout(120)  # a FIFO that is opened blocks for good
 
 ODD = [name for name in CHANGES if name not in ("deleted", "truncated")]
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    store = Store(tmp_path / "home")
-    store.prepare()
-    return store
 
 
 def a_step(name: str = "x") -> Step:

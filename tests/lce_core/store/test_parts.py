@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -15,13 +13,6 @@ from lce_core.store.sweeping import sweep
 from tests.support.free_steps import free_step, write_file
 
 STEP = free_step("cell", "long", {"n": 1}, {}, {"benchmark": "perplexity"})
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    store = Store(tmp_path / "home")
-    store.prepare()
-    return store
 
 
 @pytest.fixture

@@ -1,7 +1,4 @@
-"""Records changed by hand, cut short or replaced, against the real store and its rereading.
-
-A byte that flips below the file system is a change of content whose size and times are set back.
-"""
+"""Records changed by hand, cut short or replaced, against the real store and its rereading."""
 
 from __future__ import annotations
 

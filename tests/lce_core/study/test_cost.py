@@ -1,7 +1,4 @@
-"""The cost model against transformers' parameters, torch's counter and the anchors' tables.
-
-Shapes are written here from the models' configurations, not taken from the plug-ins.
-"""
+"""The cost model against transformers' parameters, torch's counter and the anchors' tables."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Plug-ins of an installed package: found by entry point, recorded with the package's version.
-
-A package is a folder on the import path with the metadata that an installer writes.
-"""
+"""Plug-ins of an installed package: found by entry point, recorded with the package's version."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A lock says which ids moved and why, and reads back as it was written.
-
-Studies are the smoke study over a text of this test, and edits of it.
-"""
+"""A lock says which ids moved and why, and reads back as it was written."""
 
 from __future__ import annotations
 
@@ -15,11 +12,6 @@ from lce_core.study.plan_diff import lock_changes
 from lce_core.study.step_kinds import CellSpec
 from tests.lce_core.study.smoke_plans import planned, written
 from tests.support.studies import SMOKE
-
-
-@pytest.fixture
-def text(tmp_path: Path) -> Path:
-    return written(tmp_path / "text")
 
 
 def test_a_lock_has_every_id_in_sorted_lines_and_reads_back_as_written(text: Path) -> None:

@@ -1,7 +1,4 @@
-"""YAML that would hang a reader or end it in a traceback, and bounds of whole studies.
-
-Drawn texts, and the shipped smoke study with one thing made too large.
-"""
+"""YAML that would hang a reader or end it in a traceback, and bounds of whole studies."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A plan against a store that earlier plans of its study have filled.
-
-Artifacts are files of one byte; the study is the smoke study over a text of this test.
-"""
+"""A plan against a store that earlier plans of its study have filled."""
 
 from __future__ import annotations
 
@@ -20,22 +17,10 @@ from lce_core.study.plan import StudyPlan
 from lce_core.study.plan_diff import PlanDiff, compare
 from lce_core.study.progress import inspect
 from lce_core.study.reachable import ids_before
-from tests.lce_core.study.smoke_plans import fill, planned, written
+from tests.lce_core.study.smoke_plans import fill, planned
 from tests.support.studies import SMOKE
 
 BENCHMARKS = SMOKE["benchmarks"]
-
-
-@pytest.fixture
-def text(tmp_path: Path) -> Path:
-    return written(tmp_path / "text")
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    store = Store(tmp_path / "home")
-    store.prepare()
-    return store
 
 
 def diff(plan: StudyPlan, store: Store) -> PlanDiff:

@@ -1,7 +1,4 @@
-"""Recipes give a study the values that their files cite, and leave no trace of themselves.
-
-The files' values are compared with what the papers print, written out here a second time.
-"""
+"""Recipes give a study the values that their files cite, and leave no trace of themselves."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""`seeds_vary` separates the seed of the training data from the seed of the initial weights.
-
-Tiny runs are trained with the real runner; losses and weights show which of the two differ.
-"""
+"""`seeds_vary` separates the seed of the training data from the seed of the initial weights."""
 
 from __future__ import annotations
 

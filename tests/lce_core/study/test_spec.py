@@ -1,7 +1,4 @@
-"""Bad study files get one clear error each, naming file, key, value, rule and remedy.
-
-Every case edits the shipped toy study, so that the rest of the file is known to be good.
-"""
+"""Bad study files get one clear error each, naming file, key, value, rule and remedy."""
 
 from __future__ import annotations
 
@@ -23,7 +20,8 @@ TOY_TEXT = (STUDIES / "toy.yaml").read_text(encoding="utf-8")
 
 
 def edited(**changes: object) -> str:
-    return yaml.safe_dump({k: v for k, v in {**TOY, **changes}.items() if v is not None})
+    data = {key: value for key, value in {**TOY, **changes}.items() if value is not None}
+    return yaml.safe_dump(json.loads(json.dumps(data)))  # without aliases
 
 
 def refusal(text: str) -> str:
@@ -56,11 +54,9 @@ def test_yaml_beyond_names_and_numbers_is_refused_with_its_line() -> None:
     ("changes", "place", "given"),
     [
         ({"target_context": "long"}, "target_context", "'long'"),
-        ({"target_context": -512}, "target_context", "-512"),
         ({"train_tokens": float("nan")}, "train_tokens", "nan"),
         ({"seeds": []}, "seeds", "[]"),
         ({"seeds": [1 << 63]}, "seeds", "2^63"),
-        ({"study": "Toy Study"}, "study", "'Toy Study'"),
         ({"hypothesis": None}, "hypothesis", "nothing"),
         ({"methods": [{"name": "none", "tuned": "yes"}]}, "methods[0].tuned", "'yes'"),
         ({"methods": [{"nme": "none"}]}, "methods[0]", "nme"),
@@ -68,7 +64,6 @@ def test_yaml_beyond_names_and_numbers_is_refused_with_its_line() -> None:
         ({"benchmarks": [{"name": "passkey", "lengths": [-1]}]}, "lengths[0]", "-1"),
         ({"benchmarks": [{"name": "passkey", "lengths": [128, 128]}]}, "benchmarks[0]", "128"),
         ({"metods": [{"name": "none"}]}, "metods", "write 'methods'"),
-        ({"methods": [{"name": "yarm"}]}, "'yarm'", "write 'yarn'"),
         ({"methods": [{"name": "yarn", "beta_fst": 32.0}]}, "beta_fst", "write 'beta_fast'"),
         ({"methods": [{"name": "self_extend", "tuned": True}]}, "methods[0]", "inference only"),
         ({"training": {"learning_rate": "5e-4"}}, "training.learning_rate", "write 5.0e-4"),
@@ -207,8 +202,6 @@ def test_expectations_and_looks_change_no_id() -> None:
     ("changes", "key", "part"),
     [
         ({"better": "yarm-tuned"}, "better", "write 'yarn-tuned'"),
-        ({"better": None, "worse": "yarn_tuned"}, "worse", "write 'yarn-tuned'"),
-        ({"than": ["po"]}, "than", "write 'pi'"),
         ({"than": ["yarn-tuned"]}, "than", "compared with itself"),
         ({"than": []}, "than", "got no methods"),
         ({"better": None, "equal": "yarn-tuned"}, "to", "got `than`"),
@@ -217,7 +210,6 @@ def test_expectations_and_looks_change_no_id() -> None:
         ({**NOT_WORSE, "within": "0.1"}, "within", "the unit accuracy"),
         ({**NOT_WORSE, "within": "2 %"}, "within", "the unit accuracy"),
         ({**NOT_WORSE, "within": "0 accuracy"}, "within", "a positive number"),
-        ({"benchmark": "passkeys"}, "benchmark", "write 'passkey'"),
         ({"lengths": [512, 500]}, "lengths", "passkey at 500 tokens"),
         ({"base_model": "llama"}, "base_model", "write 'toy_llama'"),
         ({"worse": "pi"}, "better", "got `better` and `worse`"),
@@ -298,7 +290,6 @@ def test_what_an_entry_says_of_its_training_fits(entry: dict[str, object], messa
         ({"weights_of": "yarn-tuned", "tuned": True}, "weights_of: yarn-tuned with tuned: true"),
         ({"weights_of": "yarn-tuned", "checkpoint": "a"}, "remove `weights_of` or `checkpoint`"),
         ({"weights_of": "yarn-tuned", "train_tokens": 4096}, "which is not trained"),
-        ({"weights_of": "yarn-tuned", "train_positions": "bf16"}, "which is not trained"),
         ({"weights_of": "yarn-tunde"}, "write 'yarn-tuned'"),
         ({"weights_of": "other-tuned"}, "got 'other-tuned', which is not trained"),  # itself
         ({"weights_of": "more-tuned"}, "got 'more-tuned', which is not trained"),  # a cycle
@@ -307,10 +298,10 @@ def test_what_an_entry_says_of_its_training_fits(entry: dict[str, object], messa
 def test_an_entry_takes_weights_only_from_a_trained_one(
     entry: dict[str, object], message: str
 ) -> None:
-    other = {"name": "pi", "label": "other", **entry}
     more = {"name": "pi", "label": "more", "weights_of": "other-tuned"}
-    methods = [{"name": "yarn", "tuned": True}, other, more, "none"]
-    assert message in refusal(edited(methods=methods))
+    assert message in refusal(
+        edited(methods=[*FEW[::2], {"name": "pi", "label": "other", **entry}, more])
+    )
 
 
 def test_a_key_that_is_the_methods_own_parameter_is_the_methods() -> None:
@@ -331,9 +322,7 @@ def test_a_key_that_is_the_methods_own_parameter_is_the_methods() -> None:
     ],
 )
 def test_no_variant_gets_a_cell_twice(second: dict[str, object], message: str) -> None:
-    methods = ["none", {"name": "yarn", "tuned": True}]
-    twice = json.dumps([PASSKEY, {**PASSKEY, **second}])  # loaded again, it shares no list
-    assert message in refusal(edited(methods=methods, benchmarks=json.loads(twice)))
+    assert message in refusal(edited(methods=FEW, benchmarks=[PASSKEY, {**PASSKEY, **second}]))
 
 
 def test_a_method_that_does_not_fit_the_model_is_refused_at_planning() -> None:
@@ -349,8 +338,7 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     latin.write_bytes(b"study: caf\xe9\n")
     with pytest.raises(SpecError, match="got byte 10, which is not UTF-8"):
         load_study(latin)
-    with pytest.raises(SpecError, match="got a value of type list; expected a mapping"):
-        parse_study("- a\n- b\n", "list.yaml")
+    assert "got a value of type list; expected a mapping" in refusal("- a\n- b\n")
     with pytest.raises(SpecError, match=r"name of a shipped study.*write 'toy'"):
         study_path("toyy")
 
@@ -387,7 +375,6 @@ def test_pose_trains_short_rows_of_methods_that_only_change_frequencies() -> Non
         ({"looks": [3, 3], "expects": [EXPECTED]}, "numbers that do not increase"),
         ({"looks": [2, 4], "expects": [EXPECTED]}, "a look after the end: 4 of 3 seeds"),
         ({"looks": [2], "expects": [EXPECTED]}, "2 as the last look at 3 seeds"),
-        ({"looks": ["two"], "expects": [EXPECTED]}, "looks"),
     ],
 )
 def test_looks_that_cannot_test_are_refused(changes: dict[str, Any], problem: str) -> None:

@@ -1,8 +1,4 @@
-"""`match: flops`: every tuned method gets the same training FLOPs, in whole optimizer steps.
-
-Budgets are computed by hand from the toy model's sizes. What the planned runs cost is summed with
-the cost model of steps, which has tests of its own.
-"""
+"""`match: flops`: every tuned method gets the same training FLOPs, in whole optimizer steps."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""`tune`: equal trials for every method, on text that is never reported, and their use.
-
-One tiny study is computed with the real runner. Its choices are compared with cross entropies that
-transformers computes from the trials' checkpoints.
-"""
+"""`tune`: equal trials for every method, on text that is never reported, and their use."""
 
 from __future__ import annotations
 

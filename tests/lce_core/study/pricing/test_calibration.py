@@ -1,7 +1,4 @@
-"""Calibrations find what made the timings, whatever a few odd steps say, and know how far they err.
-
-Timings are made by known laws; errors are held against sums of steps that were not seen.
-"""
+"""Calibrations find what made the timings, in spite of odd steps, and know how far they err."""
 
 from __future__ import annotations
 

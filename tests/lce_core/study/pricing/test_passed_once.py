@@ -1,7 +1,4 @@
-"""What a plan says to pass once is what passes: a run of tiny models is counted beside it.
-
-Tokens are counted where the model embeds them; the plan sees no model at all.
-"""
+"""What a plan says to pass once is what passes: a run of tiny models is counted beside it."""
 
 from __future__ import annotations
 

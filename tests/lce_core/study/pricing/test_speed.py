@@ -1,7 +1,4 @@
-"""Speeds: fits recover rates that made the timings; data sheets order devices as they are.
-
-Records are real ones of a store, written by `Store.ensure`; their times are set by hand.
-"""
+"""Speeds: fits recover rates that made the timings; data sheets order devices as they are."""
 
 from __future__ import annotations
 

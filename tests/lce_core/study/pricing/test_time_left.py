@@ -1,7 +1,4 @@
-"""Time left: worked by hand on small runs, and as properties over random ones.
-
-Timings are made here from rates that the estimate does not know; it has to find them.
-"""
+"""Time left: worked by hand on small runs, and as properties over random ones."""
 
 from __future__ import annotations
 
