@@ -24,19 +24,15 @@ METHOD = '''"""Every frequency divided by a constant of the package."""
 
 import numpy as np
 from acme_rope._numbers import DIVISOR
-from lce_core.evidence import frequencies
 from lce_core.methods import ScaledMethod
 from lce_core.registry import Source
 from lce_core.rope import RopeTable
 
 
 class Halved(ScaledMethod):
-    """Half of every frequency."""
-
     family = "interpolation"
 
     def rope_table(self, geometry, lengths):
-        """Return inverse frequencies (pairs,) in radians per token."""
         return RopeTable(np.asarray(geometry.inv_freq()) / DIVISOR)
 
 

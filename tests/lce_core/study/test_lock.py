@@ -33,25 +33,6 @@ def test_a_lock_has_every_id_in_sorted_lines_and_reads_back_as_written(text: Pat
     assert len(digest) == 64
 
 
-def test_a_changed_recipe_moves_what_follows_from_it_and_is_named(text: Path) -> None:
-    old, training = lock_of(planned(text)), SMOKE["training"]
-    rate = training["learning_rate"]
-    plan = planned(text, training={**training, "learning_rate": 2 * rate})
-    found, unchecked = lock_changes(old, plan)
-    assert {one.sign for one in found} == {"~"}
-    assert unchecked == 0
-    tuned = [one for one in found if one.kind == "finetune"]
-    assert tuned
-    assert all(one.fields == (f"training.learning_rate: {rate} -> {2 * rate}",) for one in tuned)
-    assert all(one.new in {step.id for step in plan.steps.values()} for one in found)
-    cells = [one for one in found if one.kind == "cell"]
-    assert {one.fields[0].partition(":")[0] for one in cells} == {
-        "checkpoint.training.learning_rate"
-    }
-    frozen = {s.id for s in plan.steps.values() if s.axes.get("frozen")}
-    assert not frozen & {one.new for one in found}
-
-
 def test_a_seed_more_is_new_and_a_benchmark_less_is_gone(text: Path) -> None:
     old = lock_of(planned(text))
     more, _ = lock_changes(old, planned(text, seeds=[0, 7]))

