@@ -30,49 +30,26 @@ def refused(*_: Any) -> None:
     raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
 
-def without_locks(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(fcntl, "flock", refused)
-
-
-def with_locks_for_nobody(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(fcntl, "flock", lambda *_: None)
-
-
-def without_rename(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Path, "rename", refused)
-
-
-def with_renames_that_copy(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Path, "replace", lambda self, to: shutil.copyfile(self, to))
-
-
-def with_folders_that_are_copied(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Path, "rename", lambda self, to: shutil.copytree(self, to))
-
-
-def with_a_clock_behind(patch: pytest.MonkeyPatch) -> None:
-    now = time.time
-    patch.setattr(time, "time", lambda: now() + 60)
-
-
 @pytest.mark.parametrize(
-    ("take_away", "missing"),
+    ("place", "name", "instead", "missing"),
     [
-        (without_locks, r"it has no flock \(No locks available\)"),
-        (with_locks_for_nobody, "does not exclude other processes"),
-        (without_rename, r"the test of its renames failed \(No locks available\)"),
-        (with_renames_that_copy, "do not replace a file as a whole"),
-        (with_folders_that_are_copied, "do not move a folder as a whole"),
-        (with_a_clock_behind, "its clock is 60 s behind this host's"),
+        (fcntl, "flock", refused, r"it has no flock \(No locks available\)"),
+        (fcntl, "flock", lambda *_: None, "does not exclude other processes"),
+        (Path, "rename", refused, r"the test of its renames failed \(No locks available\)"),
+        (Path, "replace", shutil.copyfile, "do not replace a file as a whole"),
+        (Path, "rename", shutil.copytree, "do not move a folder as a whole"),
+        (time, "time", lambda now=time.time: now() + 60, "its clock is 60 s behind this host's"),
     ],
 )
 def test_what_is_missing_is_named_and_refused(
-    take_away: Callable[[pytest.MonkeyPatch], None],
+    place: object,
+    name: str,
+    instead: Callable[..., Any],
     missing: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    take_away(monkeypatch)
+    monkeypatch.setattr(place, name, lambda *arguments: instead(*arguments))
     with pytest.raises(SpecError, match=missing):
         require_fit(tmp_path)
     assert list(tmp_path.iterdir()) == []
@@ -83,12 +60,9 @@ def test_what_is_missing_is_named_and_refused(
     [
         (Mount("nfs4", frozenset({"rw", "local_lock=none"})), None),
         (Mount("nfs4", frozenset({"rw", "local_lock=all"})), "mounted with local_lock=all"),
-        (Mount("nfs", frozenset({"nolock"})), "mounted with nolock"),
-        (Mount("lustre", frozenset({"flock"})), None),
         (Mount("lustre", frozenset({"localflock"})), "mounted with localflock"),
         (Mount("ext4", frozenset({"nolock"})), None),
         (Mount("fuse.s3fs"), "an object store"),
-        (Mount("fuse.sshfs"), None),
     ],
 )
 def test_locks_of_one_host_alone_are_read_off_the_mount(

@@ -1,7 +1,4 @@
-"""What a collection removes and what it never does, in stores of a real plan's steps.
-
-Every step of the smoke study is committed with a file of this test in place of its result.
-"""
+"""What a collection removes and what it never does, in stores of a real plan's steps."""
 
 from __future__ import annotations
 
@@ -10,22 +7,20 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
-from flows.settings import STUDIES
 from lce_core.errors import DataError, SpecError
-from lce_core.store.artifacts import Attempt, Store
+from lce_core.store.artifacts import Store
 from lce_core.store.garbage import Garbage, Roots, collect_garbage, find_garbage
 from lce_core.store.lease import Lease
 from lce_core.study.lock import lock_of
-from lce_core.study.plan import StudyPlan, compile_study
+from lce_core.study.plan import StudyPlan
 from lce_core.study.reachable import roots_of
-from lce_core.study.study_file import parse_study
+from tests.lce_core.study.smoke_plans import fill, planned
+from tests.support.free_steps import write_file
+from tests.support.studies import SMOKE
 
-SMOKE: dict[str, Any] = yaml.safe_load((STUDIES / "smoke.yaml").read_text(encoding="utf-8"))
 CHILD = """
 import shutil, sys, threading
 from pathlib import Path
@@ -49,43 +44,12 @@ collect_garbage(store, lambda: roots_of(store, ()), 0)
 """Collects until so many folders have been renamed, or removed, and then waits to be killed."""
 
 
-def planned(text: Path, **edits: Any) -> StudyPlan:
-    corpus = {"name": "jsonl_folder", "folder": "text", "domain_names": ["code"]}
-    study = parse_study(yaml.safe_dump({**SMOKE, "corpus": corpus, **edits}), "smoke.yaml")
-    return compile_study(study, {"text": text} if text.is_dir() else {})
-
-
-def write(attempt: Attempt) -> dict[str, object]:
-    (attempt.out / "a.txt").write_text(attempt.step.fingerprint, encoding="utf-8")
-    return {}
-
-
-def fill(store: Store, plan: StudyPlan) -> None:
-    store.prepare()
-    for step in plan.steps.values():
-        store.ensure(step, write, {})
-    store.studies.save_plan(plan.study.study, plan.to_json(), "smoke.yaml")
-
-
 def collect(store: Store, *locks: Path, prompt_bytes: int = 10**9) -> list[Garbage]:
     return collect_garbage(store, lambda: roots_of(store, locks), prompt_bytes)
 
 
 def is_whole(store: Store, plan: StudyPlan) -> bool:
     return all(store.record(step) for step in plan.steps.values())
-
-
-@pytest.fixture
-def text(tmp_path: Path) -> Path:
-    folder = tmp_path / "text"
-    folder.mkdir()
-    (folder / "a.jsonl").write_text('{"text": "one two"}\n', encoding="utf-8")
-    return folder
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "home")
 
 
 def test_what_a_study_no_longer_names_goes_and_nothing_else(store: Store, text: Path) -> None:
@@ -110,11 +74,10 @@ def test_what_a_study_no_longer_names_goes_and_nothing_else(store: Store, text: 
 
 def test_a_plan_reaches_what_its_missing_steps_will_be_made_from(store: Store, text: Path) -> None:
     plan = planned(text)
-    store.prepare()
+    store.studies.save_plan("smoke", plan.to_json(), "smoke.yaml")
     for step in plan.steps.values():
         if step.kind == "rows":
-            store.ensure(step, write, {})
-    store.studies.save_plan("smoke", plan.to_json(), "smoke.yaml")
+            store.ensure(step, write_file, {})
     assert collect(store) == []
 
 
@@ -134,15 +97,14 @@ def test_a_lock_keeps_what_the_study_was(store: Store, text: Path, tmp_path: Pat
 
 
 def test_results_stay_where_the_data_they_need_are_out_of_reach(store: Store, text: Path) -> None:
-    plan = planned(text)
+    plan, without = planned(text), planned(None)
     fill(store, plan)
-    without = planned(text / "none")
     assert not without.steps
     store.studies.save_plan("smoke", without.to_json(), "smoke.yaml")
     assert collect(store) == []
     assert is_whole(store, plan)
     fewer = {"benchmarks": SMOKE["benchmarks"][:1]}
-    store.studies.save_plan("smoke", planned(text / "none", **fewer).to_json(), "smoke.yaml")
+    store.studies.save_plan("smoke", planned(None, **fewer).to_json(), "smoke.yaml")
     assert collect(store) == []  # which cells are whose is not known before the data are back
     store.studies.save_plan("smoke", planned(text, **fewer).to_json(), "smoke.yaml")
     gone = {one.path.name for one in collect(store)}
@@ -155,19 +117,14 @@ def test_a_plan_without_its_data_keeps_what_others_computed_under_other_labels(
     store: Store, text: Path
 ) -> None:
     """Labels are no part of an id: an artifact has those of whoever computed it first."""
-    methods = [{**one, "label": f"my_{one['name']}"} for one in map(_mapping, SMOKE["methods"])]
+    entries = [{"name": one} if isinstance(one, str) else one for one in SMOKE["methods"]]
+    methods = [{**one, "label": f"my_{one['name']}"} for one in entries]
     fill(store, planned(text))
     renamed = planned(text, methods=methods)
-    store.studies.save_plan("smoke", renamed.to_json(), "smoke.yaml")
-    assert collect(store) == []
-    without = planned(text / "none", methods=methods)
-    store.studies.save_plan("smoke", without.to_json(), "smoke.yaml")
-    assert collect(store) == []
+    for plan in (renamed, planned(None, methods=methods)):
+        store.studies.save_plan("smoke", plan.to_json(), "smoke.yaml")
+        assert collect(store) == []
     assert is_whole(store, renamed)
-
-
-def _mapping(entry: Any) -> dict[str, Any]:
-    return {"name": entry} if isinstance(entry, str) else dict(entry)
 
 
 def test_leftovers_of_steps_go(store: Store, text: Path) -> None:
@@ -249,22 +206,18 @@ def test_a_collection_that_is_killed_loses_nothing_reachable(
     fill(store, drop)
     fill(store, keep)
     assert len(find_garbage(store, roots_of(store, ()), 0)) >= 14
-    cells = store.home / "artifacts"
-
-    def left() -> int:
-        return sum(bool(store.find(step.fingerprint)) for step in drop.steps.values())
-
     command = [sys.executable, "-c", CHILD, str(store.home), stop, str(number)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == "stopped\n"
         child.kill()
     assert is_whole(store, keep)
-    assert list(cells.glob("*/.attempt-garbage-*"))
+    assert list((store.home / "artifacts").glob("*/.attempt-garbage-*"))
     collect(store)
     assert is_whole(store, keep)
     assert find_garbage(store, roots_of(store, ()), 0) == []
-    assert left() == sum(step.fingerprint in keep.steps for step in drop.steps.values())
+    left = {one for one in drop.steps if store.find(one)}
+    assert left == set(drop.steps) & set(keep.steps)
 
 
 def test_an_artifact_under_a_name_of_nobody_stays(store: Store, text: Path) -> None:
@@ -272,7 +225,7 @@ def test_an_artifact_under_a_name_of_nobody_stays(store: Store, text: Path) -> N
     notes = store.home / "artifacts" / "cell" / "my-notes"
     notes.mkdir()
     assert find_garbage(store, roots_of(store, ()), 0) == []
-    assert all(one.path != notes for one in find_garbage(store, Roots(), 0))
+    assert notes not in [one.path for one in find_garbage(store, Roots(), 0)]
 
 
 def test_what_stays_keeps_what_it_was_made_from(store: Store, text: Path) -> None:
@@ -283,11 +236,6 @@ def test_what_stays_keeps_what_it_was_made_from(store: Store, text: Path) -> Non
     for step in reversed(plan.steps.values()):
         if step.fingerprint in kept:
             kept |= set(step.parents.values())
-    assert {plan.steps[fingerprint].kind for fingerprint in kept} >= {
-        "cell",
-        "base",
-        "rows",
-        "held_out",
-    }
+    assert {"cell", "base", "rows", "held_out"} <= {plan.steps[one].kind for one in kept}
     gone = {one.path for one in find_garbage(store, Roots({cell.id}), 0)}
     assert gone == {store.path(s) for s in plan.steps.values() if s.fingerprint not in kept}

@@ -1,7 +1,4 @@
-"""Fingerprints are a function of values alone: order-free, exact, and closed to odd objects.
-
-Hypothesis draws JSON values; hand-made cases cover what must be refused.
-"""
+"""Fingerprints are a function of values alone: order-free, exact, and closed to odd objects."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lce_core.errors import SpecError
@@ -26,19 +23,14 @@ SCALARS = (
     | st.text()
 )
 VALUES = st.recursive(
-    SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=20
+    SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=8
 )
 
 
-@settings(max_examples=30)
-@given(st.dictionaries(st.text(), VALUES))
+@given(st.dictionaries(st.text(), VALUES, max_size=4))
 def test_the_order_of_keys_does_not_matter(value: dict[str, object]) -> None:
     backwards = dict(reversed(list(value.items())))
     assert fingerprint(value) == fingerprint(backwards)
-
-
-@given(VALUES)
-def test_canonical_json_is_json_for_the_same_value(value: object) -> None:
     assert json.loads(canonical_json(value)) == value
 
 
@@ -59,17 +51,15 @@ def test_values_without_one_spelling_are_refused_with_their_place(value: object)
 
 
 def test_a_step_is_its_kind_spec_and_parents_and_not_its_name_or_axes() -> None:
-    parent = free_step("rows", "p", {"n": 1}, {})
-    step = free_step("cell", "a", {"x": 1}, {"rows": parent}, {"seed": 0})
-    assert free_step("cell", "b", {"x": 1}, {"rows": parent}, {"seed": 9}).fingerprint == (
-        step.fingerprint
-    )
-    other_parent = free_step("rows", "p", {"n": 2}, {})
+    rows, other = (free_step("rows", "p", {"n": n}, {}) for n in (1, 2))
+    step = free_step("cell", "a", {"x": 1}, {"rows": rows}, {"seed": 0})
+    renamed = free_step("cell", "b", {"x": 1}, {"rows": rows}, {"seed": 9})
+    assert renamed.fingerprint == step.fingerprint
     others = [
-        free_step("base", "a", {"x": 1}, {"rows": parent}),
-        free_step("cell", "a", {"x": 2}, {"rows": parent}),
-        free_step("cell", "a", {"x": 1}, {"text": parent}),
-        free_step("cell", "a", {"x": 1}, {"rows": other_parent}),
+        free_step("base", "a", {"x": 1}, {"rows": rows}),
+        free_step("cell", "a", {"x": 2}, {"rows": rows}),
+        free_step("cell", "a", {"x": 1}, {"text": rows}),
+        free_step("cell", "a", {"x": 1}, {"rows": other}),
     ]
     assert len({step.fingerprint, *(other.fingerprint for other in others)}) == 5
 
@@ -95,7 +85,7 @@ def test_a_value_has_one_spelling_and_the_digest_of_that() -> None:
     assert fingerprint(VALUE) == DIGEST
 
 
-@pytest.mark.parametrize("size", [0, 1, 1 << 20, (1 << 20) + 1, (3 << 20) - 1])
+@pytest.mark.parametrize("size", [0, (1 << 20) + 1, (3 << 20) - 1])
 def test_a_file_is_digested_whole(size: int, tmp_path: Path) -> None:
     content = bytes(range(251)) * (size // 251 + 1)
     (tmp_path / "file").write_bytes(content[:size])

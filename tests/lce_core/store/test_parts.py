@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 
-from lce_core.store.artifacts import Attempt, Store
+from lce_core.store.artifacts import Store
 from lce_core.store.garbage import Roots, find_garbage
 from lce_core.store.lease import Lease
 from lce_core.store.parts import Parts, folders_asking
 from lce_core.store.sweeping import sweep
-from tests.support.free_steps import free_step
+from tests.support.free_steps import free_step, write_file
 
 STEP = free_step("cell", "long", {"n": 1}, {}, {"benchmark": "perplexity"})
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    store = Store(tmp_path / "home")
-    store.prepare()
-    return store
 
 
 @pytest.fixture
@@ -33,11 +23,6 @@ def parts(store: Store) -> Parts:
     parts.ask({"parts": {"a": [0], "b": [1]}})
     parts.write("a", {"nll": np.arange(3.0)})
     return parts
-
-
-def write(attempt: Attempt) -> dict[str, Any]:
-    (attempt.out / "a").write_text("a")
-    return {}
 
 
 def test_a_part_is_read_as_it_was_written_and_nobody_is_asked_for_it_again(parts: Parts) -> None:
@@ -54,16 +39,13 @@ def test_a_part_has_a_lease_of_its_own(store: Store, parts: Parts) -> None:
     assert parts.left() == {"b": True}
     assert parts.free() == []
     assert parts.lease("b") is None
-    with store_lease(store):  # the step's is another
+    sweep(store)
+    assert parts.left() == {"b": True}
+    assert parts.folder.is_dir()
+    with Lease.acquire(store.home / "leases", STEP.id) or pytest.fail("the step's is another"):
         pass
     lease.release()
     assert parts.left() == {"b": False}
-
-
-def store_lease(store: Store) -> Lease:
-    lease = Lease.acquire(store.home / "leases", STEP.id)
-    assert lease is not None
-    return lease
 
 
 def test_who_asks_is_found_and_no_folder_of_another_sort(store: Store, parts: Parts) -> None:
@@ -72,7 +54,7 @@ def test_who_asks_is_found_and_no_folder_of_another_sort(store: Store, parts: Pa
 
 
 def test_parts_go_with_the_commit_of_their_step(store: Store, parts: Parts) -> None:
-    store.ensure(STEP, write, {})
+    store.ensure(STEP, write_file, {})
     assert not parts.folder.exists()
     with pytest.raises(FileNotFoundError):
         parts.write("b", {"nll": np.zeros(1)})
@@ -81,7 +63,7 @@ def test_parts_go_with_the_commit_of_their_step(store: Store, parts: Parts) -> N
 
 def test_what_a_killed_process_left_of_parts_is_swept(store: Store, parts: Parts) -> None:
     parts.folder.rename(store.home / "aside")
-    store.ensure(STEP, write, {})
+    store.ensure(STEP, write_file, {})
     (store.home / "aside").rename(parts.folder)  # killed between commit and removal
     lease = parts.lease("b")
     assert lease is not None
@@ -90,15 +72,6 @@ def test_what_a_killed_process_left_of_parts_is_swept(store: Store, parts: Parts
     sweep(store)
     assert not parts.folder.exists()
     assert not list((store.home / "leases").glob("*.json"))
-
-
-def test_a_live_lease_of_a_part_is_not_swept(store: Store, parts: Parts) -> None:
-    lease = parts.lease("b")
-    assert lease is not None
-    sweep(store)
-    assert parts.left() == {"b": True}
-    assert parts.folder.is_dir()
-    lease.release()
 
 
 def test_parts_of_a_step_that_nobody_plans_are_garbage(store: Store, parts: Parts) -> None:

@@ -50,33 +50,22 @@ def digest(folder: Path, file: str = "mine.py") -> str:
     return code_digest(folder / "methods" / file, rooms)
 
 
+OF_BOTH = {"methods/_second.py", "methods/_relative.py", "benchmarks/_upwards.py"}
+OF_FILE = {
+    "methods/mine.py",
+    "methods/_named.py",
+    "methods/_package/__init__.py",
+    "methods/_package/inner.py",
+    "benchmarks/_across.py",
+    "beside.py",
+}
+
+
 @pytest.mark.parametrize(
     ("plugin", "changed"),
     [
-        (
-            "mine.py",
-            {
-                "methods/mine.py",
-                "methods/_named.py",
-                "methods/_relative.py",
-                "methods/_second.py",
-                "methods/_package/__init__.py",
-                "methods/_package/inner.py",
-                "benchmarks/_across.py",
-                "benchmarks/_upwards.py",
-                "beside.py",
-            },
-        ),
-        (
-            "large/__init__.py",
-            {
-                "methods/large/__init__.py",
-                "methods/large/part.py",
-                "methods/_second.py",
-                "methods/_relative.py",
-                "benchmarks/_upwards.py",
-            },
-        ),
+        ("mine.py", OF_BOTH | OF_FILE),
+        ("large/__init__.py", OF_BOTH | {"methods/large/__init__.py", "methods/large/part.py"}),
     ],
     ids=["file", "package"],
 )

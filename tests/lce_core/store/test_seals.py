@@ -1,13 +1,8 @@
-"""Records changed by hand, cut short or replaced, against the real store and its rereading.
-
-A byte that flips below the file system is a change of content whose size and times are set back.
-"""
+"""Records changed by hand, cut short or replaced, against the real store and its rereading."""
 
 from __future__ import annotations
 
 import json
-import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -41,12 +36,6 @@ def store(tmp_path: Path) -> Store:
     return store
 
 
-def changed(file: Path, change: Callable[[Content], object]) -> None:
-    content = json.loads(file.read_text(encoding="utf-8"))
-    change(content)
-    file.write_text(json.dumps(content), encoding="utf-8")
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -55,31 +44,19 @@ def changed(file: Path, change: Callable[[Content], object]) -> None:
         lambda record: record["execution"].clear(),
         lambda record: record.update(seconds=record["seconds"] + 1),
         lambda record: record.update(note="mine"),
-        lambda record: record.update(seal=None),
-        lambda record: record.update(seal=7),
         lambda record: record.update(seal=["0" * 64]),
-        lambda record: record.update(seal={}),
         lambda record: record.pop("seal"),
     ],
-    ids=[
-        "score",
-        "spec",
-        "execution",
-        "seconds",
-        "extra",
-        "null",
-        "number",
-        "list",
-        "object",
-        "without",
-    ],
+    ids=["score", "spec", "execution", "seconds", "extra", "list", "without"],
 )
 def test_a_record_of_which_anything_was_changed_counts_as_damaged(
     store: Store, change: Callable[[Content], object]
 ) -> None:
     file = store.path(a_step()) / RECORD
     before = Record.read(file.parent)
-    changed(file, change)
+    content = json.loads(file.read_text(encoding="utf-8"))
+    change(content)
+    file.write_text(json.dumps(content), encoding="utf-8")
     with pytest.raises(SealError):
         Record.read(file.parent)
     assert store.record(a_step()) is None
@@ -91,8 +68,8 @@ def test_a_record_of_which_anything_was_changed_counts_as_damaged(
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"{", b"[]", b"7", b"null", b"{}", b"[" * 5000, b'{"a": NaN}', b"\xff", b"1" * 5000],
-    ids=["empty", "cut", "list", "number", "null", "object", "nested", "nan", "bytes", "digits"],
+    [b"{", b"7", b"{}", b"[" * 5000, b'{"a": NaN}', b"\xff", b"1" * 5000],
+    ids=["cut", "number", "object", "nested", "nan", "bytes", "digits"],
 )
 def test_what_is_no_record_counts_as_damaged(store: Store, content: bytes) -> None:
     (store.path(a_step()) / RECORD).write_bytes(content)
@@ -108,27 +85,18 @@ def test_another_order_or_layout_of_the_same_record_is_the_same_record(store: St
     assert store.record(a_step()) is not None
 
 
-def flip_below_the_file_system(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other bytes, and a look at the file that is as before."""
-    before = file.stat()
-    file.write_text("whale")
-    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
-    look = file_facts._stat
-    monkeypatch.setattr(
-        file_facts, "_stat", lambda path: before if path.name == file.name else look(path)
-    )
-
-
 def test_rereading_finds_a_flipped_byte_that_is_served_and_corrects_the_memory(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file_facts, "TICK_SECONDS", 0.02)
+    monkeypatch.setattr(file_facts, "TICK_SECONDS", -1e9)
     store.ensure(a_step(2), write, {})
-    time.sleep(0.05)
     assert store.record(a_step())
     store.file_facts.save()
     folder = store.path(a_step())
-    flip_below_the_file_system(folder / "a.txt", monkeypatch)
+    file, look = folder / "a.txt", file_facts._stat
+    before = file.stat()
+    file.write_text("whale")  # other bytes, and below a look at the file that is as before
+    monkeypatch.setattr(file_facts, "_stat", lambda path: before if path == file else look(path))
     assert Store(store.home).record(a_step()), "the memory still serves it"
     told: list[tuple[int, int]] = []
     found = reread(Store(store.home), lambda done, total: told.append((done, total)))

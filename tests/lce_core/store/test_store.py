@@ -1,7 +1,4 @@
-"""The store against real processes and real damage: killed writers, rivals, bit flips, full disks.
-
-Child processes run this file's helpers by `python -c`; nothing of the store is replaced by a mock.
-"""
+"""The store against real processes and damage: killed writers, rivals, bit flips, full disks."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ import errno
 import hashlib
 import json
 import os
-import signal
+import shutil
 import socket
 import subprocess
 import sys
@@ -61,13 +58,6 @@ def write(attempt: Attempt, text: str = "whole") -> dict[str, object]:
     return {"text": text}
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    store = Store(tmp_path / "home")
-    store.prepare()
-    return store
-
-
 def refusing(number: int, text: str) -> Callable[..., None]:
     def refuse(*_: object, **__: object) -> None:
         raise OSError(number, text)
@@ -80,9 +70,9 @@ def child(store: Store, delay: float, note: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
 
 
-def wait_for(note: Path) -> None:
-    deadline = time.monotonic() + 30
-    while not note.exists():
+def wait_for(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 200  # only so that a test that fails ends
+    while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)
 
@@ -97,22 +87,23 @@ def test_a_step_is_computed_once_and_then_found(store: Store) -> None:
     assert list((store.home / "leases").glob("*.json")) == []
 
 
-@pytest.mark.parametrize("damage", ["flip", "truncate", "delete", "record", "folder"])
-def test_damage_is_noticed_and_the_step_done_again(store: Store, damage: str) -> None:
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda file: file.write_text("whale"),
+        lambda file: file.write_text(""),
+        lambda file: file.unlink(),
+        lambda file: file.with_name("record.json").write_text("{"),
+        lambda file: shutil.rmtree(file.parent),
+    ],
+    ids=["flip", "truncate", "delete", "record", "folder"],
+)
+def test_damage_is_noticed_and_the_step_done_again(
+    store: Store, damage: Callable[[Path], object]
+) -> None:
     store.ensure(a_step(), write, {})
     file = store.path(a_step()) / "a.txt"
-    if damage == "flip":
-        file.write_text("whale")
-    elif damage == "truncate":
-        file.write_text("")
-    elif damage == "delete":
-        file.unlink()
-    elif damage == "record":
-        (file.parent / "record.json").write_text("{")
-    else:
-        file.unlink()
-        (file.parent / "record.json").unlink()
-        file.parent.rmdir()
+    damage(file)
     fresh = Store(store.home)
     assert fresh.record(a_step()) is None
     assert fresh.ensure(a_step(), write, {}).status == "computed"
@@ -120,27 +111,12 @@ def test_damage_is_noticed_and_the_step_done_again(store: Store, damage: str) ->
     assert fresh.record(a_step()) is not None
 
 
-def test_an_unchanged_file_is_not_hashed_twice(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("lce_core.store.file_facts.TICK_SECONDS", 0.02)
-    store.ensure(a_step(), write, {})
-    time.sleep(0.05)
-    assert store.record(a_step())
-    store.file_facts.save()
-    fresh, file = Store(store.home), store.path(a_step()) / "a.txt"
-    with opened(file) as seen:
-        assert fresh.record(a_step())
-    assert seen == []
-
-
-def test_what_a_step_reads_is_hashed_once(
+def test_no_file_is_hashed_twice_by_a_store_or_its_steps(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lce_core.store.file_facts.TICK_SECONDS", 0.02)
+    monkeypatch.setattr("lce_core.store.file_facts.TICK_SECONDS", -1e9)
     data = tmp_path / "data"
     data.write_text("one")
-    time.sleep(0.05)
     asked: list[str] = []
 
     def ask(attempt: Attempt) -> dict[str, object]:
@@ -152,12 +128,16 @@ def test_what_a_step_reads_is_hashed_once(
         Store(store.home).ensure(a_step(2), ask, {})
     assert set(asked) == {hashlib.sha256(b"one").hexdigest()}
     assert len(seen) == 1
+    assert store.record(a_step())
+    store.file_facts.save()
+    with opened(store.path(a_step()) / "a.txt") as seen:
+        assert Store(store.home).record(a_step())
+    assert seen == []
 
 
 def test_a_step_in_another_name_is_found_in_a_listing_and_without(store: Store) -> None:
     store.ensure(a_step(), write, {})
-    renamed = dataclasses.replace(a_step(), name="renamed")
-    listing = store.listing()
+    renamed, listing = dataclasses.replace(a_step(), name="renamed"), store.listing()
     assert store.path(renamed) == store.path(renamed, listing) == store.path(a_step())
     assert store.record(renamed, listing) == store.record(a_step())
     assert store.find(a_step(2).fingerprint) is None
@@ -178,101 +158,57 @@ def test_a_failed_attempt_leaves_a_note_and_nothing_else(store: Store) -> None:
         failure = store.failures.of(a_step())
         assert failure is not None
         assert (failure["class"], failure["attempts"]) == ("non_finite", attempts)
+    assert store.failures.attempts() == {a_step().id: 2}
     assert store.record(a_step()) is None
-    assert sorted(p.name for p in store.path(a_step()).parent.iterdir()) == [
-        store.path(a_step(2)).name
-    ]
+    assert list(store.path(a_step()).parent.iterdir()) == [store.path(a_step(2))]
     assert store.record(a_step(2)) == kept
     assert store.ensure(a_step(), write, {}).record.attempts == 3
     assert store.failures.of(a_step()) is None
 
 
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS])
-def test_what_a_disk_refuses_for_good_is_not_tried_again(number: int) -> None:
-    error = OSError(number, os.strerror(number))
-    assert classify(error) == "disk_full"
-    # Libraries wrap it in errors of their own.
-    assert classify(RuntimeError(f"writing a file: {error}")) == "disk_full"
-    assert "disk_full" not in RETRIED
-
-
-def test_a_full_disk_removes_the_attempt_and_keeps_earlier_artifacts(store: Store) -> None:
-    store.ensure(a_step(2), write, {})
-
+def test_a_full_disk_removes_the_attempt_and_is_not_tried_again(store: Store) -> None:
     def overflow(attempt: Attempt) -> dict[str, object]:
         write(attempt, "half")
         with Path("/dev/full").open("w") as file:  # the kernel's own ENOSPC
             file.write("x" * 100_000)
         return {}
 
-    with pytest.raises(OSError) as caught:  # noqa: PT011 - errno says which
+    with pytest.raises(OSError, match="No space left"):
         store.ensure(a_step(), overflow, {})
-    assert caught.value.errno == errno.ENOSPC
     failure = store.failures.of(a_step())
     assert failure is not None
     assert failure["class"] == "disk_full"
-    assert list((store.home / "artifacts" / "cell").glob(".attempt*")) == []
-    assert store.record(a_step(2)) is not None
+    assert list((store.home / "artifacts" / "cell").iterdir()) == []
+    for number in (errno.EDQUOT, errno.EROFS):
+        error = OSError(number, os.strerror(number))
+        assert classify(error) == "disk_full"
+        # Libraries wrap it in errors of their own.
+        assert classify(RuntimeError(f"writing a file: {error}")) == "disk_full"
+    assert "disk_full" not in RETRIED
 
 
-def test_a_killed_writer_is_taken_over_and_its_attempt_swept(store: Store, tmp_path: Path) -> None:
-    note = tmp_path / "note"
-    writer = child(store, 60.0, note)
-    wait_for(note)
-    assert sweep(store) == []  # it lives: its attempt is not ours to remove
-    writer.send_signal(signal.SIGKILL)
-    writer.communicate()
-    assert store.record(a_step()) is None
-    assert len(sweep(store)) == 1
-    assert store.ensure(a_step(), write, {}).status == "computed"
-
-
-def test_who_takes_a_step_over_removes_what_the_dead_left(store: Store, tmp_path: Path) -> None:
-    other = store.home / "artifacts" / "cell" / f".attempt-{a_step(2).id}-12345678"
+def test_a_step_is_left_to_the_process_that_computes_it_and_taken_over_once_that_is_killed(
+    store: Store, tmp_path: Path
+) -> None:
+    note, attempts = tmp_path / "note", store.home / "artifacts" / "cell"
+    other = attempts / f".attempt-{a_step(2).id}-12345678"
     other.mkdir(parents=True)
-    note = tmp_path / "note"
-    writer = child(store, 60.0, note)
-    wait_for(note)
-    attempts = store.home / "artifacts" / "cell"
-    assert len(list(attempts.glob(f".attempt-{a_step().id}*"))) == 1
-    writer.send_signal(signal.SIGKILL)
+    writer = child(store, 120.0, note)
+    wait_for(note.exists)
+    own = [path for path in attempts.glob(".attempt*") if path != other]
+    assert len(own) == 1
+    assert store.ensure(a_step(), lambda _: pytest.fail("twice"), {}) is None
+    assert set(holders(store.home / "leases")) == {a_step().id}
+    assert sweep(store) == [other.name]  # the writer's is not ours to remove
+    assert own[0].is_dir()
+    other.mkdir()
+    writer.kill()
     writer.communicate()
+    assert holders(store.home / "leases") == {}
+    assert store.record(a_step()) is None
     assert store.ensure(a_step(), write, {}).status == "computed"
     assert list(attempts.glob(".attempt*")) == [other]  # another step's is its next owner's
-
-
-def test_a_step_that_another_process_computes_is_left_to_it(store: Store, tmp_path: Path) -> None:
-    note = tmp_path / "note"
-    writer = child(store, 60.0, note)
-    wait_for(note)
-    leases = store.home / "leases"
-    assert store.ensure(a_step(), lambda _: pytest.fail("twice"), {}) is None
-    assert set(holders(leases)) == {a_step().id}
-    writer.send_signal(signal.SIGKILL)
-    writer.communicate()
-    assert holders(leases) == {}
-    outcome = store.ensure(a_step(), write, {})
-    assert outcome is not None
-    assert outcome.status == "computed"
-    found = store.ensure(a_step(), lambda _: pytest.fail("twice"), {})
-    assert found is not None
-    assert found.status == "existing"
-
-
-def test_failed_attempts_are_counted_by_step(store: Store) -> None:
-    error = NonFiniteError("step 3", "loss nan", "a finite loss", "look")
-    for step in (a_step(1), a_step(2), a_step(2)):
-        store.failures.add(step, error, {})
-    (store.home / "failures" / "half.json").write_text("{")
-    assert store.failures.attempts() == {a_step(1).id: 1, a_step(2).id: 2}
-
-
-def test_a_failure_whose_note_was_cut_off_counts_as_none(store: Store) -> None:
-    store.failures.add(a_step(), ValueError("no"), {})
-    (store.home / "failures" / f"{a_step().id}.json").write_text("", encoding="utf-8")
-    assert store.failures.of(a_step()) is None
-    store.failures.add(a_step(), ValueError("again"), {})
-    assert store.failures.attempts() == {a_step().id: 1}
+    assert store.ensure(a_step(), lambda _: pytest.fail("twice"), {}).status == "existing"
 
 
 def test_a_live_attempt_of_another_host_is_not_swept(store: Store) -> None:
@@ -285,21 +221,15 @@ def test_a_live_attempt_of_another_host_is_not_swept(store: Store) -> None:
     assert sweep(store) == [attempt.name]
 
 
-def test_progress_of_a_finished_step_is_swept(store: Store) -> None:
-    store.ensure(a_step(), write, {})
-    for short in (a_step().id, "0" * 12):
+def test_progress_of_a_finished_step_alone_is_swept(store: Store) -> None:
+    for step in (a_step(), a_step(2)):
+        store.ensure(step, write, {})
+    (store.path(a_step(2)) / "a.txt").write_text("other")  # it will be computed again
+    for short in (a_step().id, a_step(2).id, "0" * 12):
         (store.home / "progress" / short).mkdir()
     sweep(store)
-    assert [path.name for path in (store.home / "progress").iterdir()] == ["0" * 12]
-
-
-def test_progress_of_a_damaged_step_that_is_computed_again_is_kept(store: Store) -> None:
-    store.ensure(a_step(), write, {})
-    (store.path(a_step()) / "a.txt").write_text("other")
-    progress = store.home / "progress" / a_step().id
-    progress.mkdir()
-    sweep(store)
-    assert progress.is_dir()
+    left = {path.name for path in (store.home / "progress").iterdir()}
+    assert left == {a_step(2).id, "0" * 12}
 
 
 def test_homes_are_prepared_at_once_by_processes_of_one_pid(
@@ -307,7 +237,7 @@ def test_homes_are_prepared_at_once_by_processes_of_one_pid(
 ) -> None:
     monkeypatch.setattr(os, "getpid", lambda: 1)  # as in containers that share a store
     with ThreadPoolExecutor(8) as threads:
-        for done in [threads.submit(store.prepare) for _ in range(400)]:
+        for done in [threads.submit(store.prepare) for _ in range(200)]:
             done.result()
     assert list((store.home / "cache").iterdir()) == []
 
@@ -371,16 +301,15 @@ def test_a_heartbeat_survives_a_file_server_that_hiccups(
         path.rmdir()
         path.write_text(content)
         os.utime(path, (1, 1))
-        time.sleep(0.3)
-        assert time.time() - path.stat().st_mtime < 10
+        wait_for(lambda: path.stat().st_mtime > 1)
 
 
 @pytest.mark.slow
 def test_rivals_compute_a_step_once(store: Store, tmp_path: Path) -> None:
     note = tmp_path / "note"
-    rivals = [child(store, 0.5, note) for _ in range(4)]
-    said = sorted(rival.communicate(timeout=60)[0].strip() for rival in rivals)
-    assert said == ["computed", "existing", "existing", "existing"]
+    rivals = [child(store, 0.5, note) for _ in range(3)]
+    said = sorted(rival.communicate()[0].strip() for rival in rivals)
+    assert said == ["computed", "existing", "existing"]
     assert note.read_text() == "ran\n"
 
 
@@ -399,12 +328,12 @@ def test_leases_of_the_dead_and_of_silent_hosts_are_stale(tmp_path: Path) -> Non
     with Lease.acquire(tmp_path, "s") or pytest.fail("free"):
         assert Lease.acquire(tmp_path, "s") is None
         content = json.loads((tmp_path / "s.json").read_text())
+    earlier = {"started": content["started"] - 50}
     for change, age, free in [
-        ({"started": content["started"] - 50}, 0, True),  # the pid was given to another process
+        (earlier, 0, True),  # the pid was given to another process
         ({"boot": "earlier"}, 0, False),  # another boot or host: its heartbeat decides
         ({"boot": "earlier"}, 3600, True),
-        ({"pid_namespace": 1}, 0, False),  # a container: its pids are other processes here
-        ({"pid_namespace": 1, "started": content["started"] - 50}, 0, False),
+        ({"pid_namespace": 1, **earlier}, 0, False),  # a container: its pids are others here
         ({"pid_namespace": 1}, 3600, True),
         ({"host": "elsewhere"}, 0, False),
         ({"host": "elsewhere"}, 3600, True),
@@ -417,8 +346,8 @@ def test_leases_of_the_dead_and_of_silent_hosts_are_stale(tmp_path: Path) -> Non
         path.unlink()
 
 
-@pytest.mark.parametrize(("silent", "alive"), [(0, True), (60, True), (80, True), (91, False)])
-@pytest.mark.parametrize("clock_is_off_by", [-3600, 0, 3600])
+@pytest.mark.parametrize(("silent", "alive"), [(60, True), (80, True), (91, False)])
+@pytest.mark.parametrize("clock_is_off_by", [-3600, 3600])
 def test_another_hosts_lease_lives_for_90_silent_seconds_of_the_file_systems_clock(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -472,8 +401,8 @@ def test_who_may_only_read_a_store_sees_who_computes_in_it(
 
 def test_a_live_lease_of_another_pid_namespace_is_not_taken_over(tmp_path: Path) -> None:
     apart = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc"]
-    if subprocess.run([*apart, "true"], capture_output=True).returncode:
-        pytest.skip("this kernel gives no PID namespaces; records written by hand are judged above")
+    if not shutil.which("unshare") or subprocess.run([*apart, "true"]).returncode:
+        pytest.skip("no PID namespaces here")
     holder = (
         "import sys, os; from pathlib import Path; from lce_core.store.lease import Lease\n"
         "with Lease.acquire(Path(sys.argv[1]), 's'): print(os.getpid(), flush=True); input()"
@@ -505,5 +434,5 @@ def test_unreadable_artifacts_and_strangers_do_not_disturb_the_list(store: Store
     broken = store.home / "artifacts" / "cell" / "broken-000000000000"
     broken.mkdir()
     (broken / "record.json").write_text("no json")
-    (store.home / "artifacts" / "cell" / "stranger.txt").write_text("")
+    broken.with_name("stranger.txt").touch()
     assert [folder for folder, _ in store.records()] == [store.path(a_step())]

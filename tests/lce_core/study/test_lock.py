@@ -1,54 +1,28 @@
-"""A lock says which ids moved and why, and reads back as it was written.
-
-Studies are the smoke study over a text of this test, and edits of it.
-"""
+"""A lock says which ids moved and why, and reads back as it was written."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
-from flows.settings import STUDIES
 from lce_core.study.lock import Lock, lock_of
-from lce_core.study.plan import StudyPlan, compile_study
 from lce_core.study.plan_diff import lock_changes
 from lce_core.study.step_kinds import CellSpec
-from lce_core.study.study_file import parse_study
-
-SMOKE: dict[str, Any] = yaml.safe_load((STUDIES / "smoke.yaml").read_text(encoding="utf-8"))
-
-
-def planned(text: Path, **edits: Any) -> StudyPlan:
-    """The smoke study on this text; without the folder its data are not here."""
-    corpus = {"name": "jsonl_folder", "folder": "text", "domain_names": ["code"]}
-    study = parse_study(yaml.safe_dump({**SMOKE, "corpus": corpus, **edits}), "smoke.yaml")
-    return compile_study(study, {"text": text} if text.is_dir() else {})
+from tests.lce_core.study.smoke_plans import planned, written
+from tests.support.studies import SMOKE
 
 
-@pytest.fixture
-def text(tmp_path: Path) -> Path:
-    folder = tmp_path / "text"
-    folder.mkdir()
-    (folder / "a.jsonl").write_text('{"text": "one two"}\n', encoding="utf-8")
-    return folder
-
-
-def test_a_lock_has_every_id_and_reads_back_as_written(text: Path) -> None:
+def test_a_lock_has_every_id_in_sorted_lines_and_reads_back_as_written(text: Path) -> None:
     plan = planned(text)
     lock = lock_of(plan)
     assert set(lock.steps) == {step.id for step in plan.steps.values()}
-    again = Lock.parse(lock.text(), "study.lock")
-    assert again.text() == lock.text()
+    content = lock.text()
+    again = Lock.parse(content, "study.lock")
+    assert again.text() == content
     assert again.steps == lock.steps
     assert lock_changes(again, plan) == ([], 0)
-
-
-def test_a_lock_is_sorted_lines_of_one_entry_each(text: Path) -> None:
-    content = lock_of(planned(text)).text()
     sections = json.loads(content)
     for name in ("kinds", "plugins", "data", "parts", "steps"):
         assert list(sections[name]) == sorted(sections[name])
@@ -59,41 +33,20 @@ def test_a_lock_is_sorted_lines_of_one_entry_each(text: Path) -> None:
     assert len(digest) == 64
 
 
-def test_a_changed_recipe_moves_what_follows_from_it_and_is_named(text: Path) -> None:
-    old, training = lock_of(planned(text)), SMOKE["training"]
-    rate = training["learning_rate"]
-    plan = planned(text, training={**training, "learning_rate": 2 * rate})
-    found, unchecked = lock_changes(old, plan)
-    assert {one.sign for one in found} == {"~"}
-    assert unchecked == 0
-    tuned = [one for one in found if one.kind == "finetune"]
-    assert tuned
-    assert all(one.fields == (f"training.learning_rate: {rate} -> {2 * rate}",) for one in tuned)
-    assert all(one.new in {step.id for step in plan.steps.values()} for one in found)
-    cells = [one for one in found if one.kind == "cell"]
-    assert {one.fields[0].partition(":")[0] for one in cells} == {
-        "checkpoint.training.learning_rate"
-    }
-    frozen = {s.id for s in plan.steps.values() if s.axes.get("frozen")}
-    assert not frozen & {one.new for one in found}
-
-
 def test_a_seed_more_is_new_and_a_benchmark_less_is_gone(text: Path) -> None:
     old = lock_of(planned(text))
-    more, _ = lock_changes(old, planned(text, seeds=[*SMOKE["seeds"], 7]))
+    more, _ = lock_changes(old, planned(text, seeds=[0, 7]))
     assert {one.sign for one in more} == {"+"}
     assert all("-s7" in one.name for one in more if one.kind in ("base", "cell", "finetune"))
     name = SMOKE["benchmarks"][0]["name"]
     less, _ = lock_changes(old, planned(text, benchmarks=SMOKE["benchmarks"][1:]))
-    assert {one.sign for one in less} == {"-"}
-    assert {one.kind for one in less} == {"cell"}
+    assert {(one.sign, one.kind) for one in less} == {("-", "cell")}
     assert all(f"-{name}-" in one.name for one in less)
 
 
 def test_other_text_is_named_by_its_digest(text: Path) -> None:
     old = lock_of(planned(text))
-    (text / "a.jsonl").write_text('{"text": "one three"}\n', encoding="utf-8")
-    found, _ = lock_changes(old, planned(text))
+    found, _ = lock_changes(old, planned(written(text, "one three")))
     assert len(found) == len(old.steps)
     assert {one.fields[0].partition(":")[0] for one in found if one.kind == "rows"} == {"digest"}
 
@@ -108,18 +61,15 @@ def test_a_raised_version_of_a_kind_is_named(text: Path, monkeypatch: pytest.Mon
 
 def test_without_its_data_a_study_is_compared_in_all_but_digests(text: Path) -> None:
     old = lock_of(planned(text))
-    absent = text / "none"
-    found, unchecked = lock_changes(old, planned(absent))
-    assert found == []
-    assert unchecked == len(old.steps)
+    assert lock_changes(old, planned(None)) == ([], len(old.steps))
     training = {**SMOKE["training"], "tokens_per_step": 8192}
-    found, unchecked = lock_changes(old, planned(absent, training=training))
+    found, unchecked = lock_changes(old, planned(None, training=training))
     assert {one.new for one in found} == {None}
     assert any("training.tokens_per_step" in " ".join(one.fields) for one in found)
     assert 0 < unchecked < len(old.steps)
     # What the lock lacks is new, also where nobody knows its id.
-    found, unchecked = lock_changes(old, planned(absent, seeds=[*SMOKE["seeds"], 7]))
+    found, unchecked = lock_changes(old, planned(None, seeds=[0, 7]))
     assert unchecked == len(old.steps)
     assert {(one.sign, one.new) for one in found} == {("+", None)}
-    more, _ = lock_changes(old, planned(text, seeds=[*SMOKE["seeds"], 7]))
+    more, _ = lock_changes(old, planned(text, seeds=[0, 7]))
     assert {(one.kind, one.name) for one in found} == {(one.kind, one.name) for one in more}

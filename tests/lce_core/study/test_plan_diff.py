@@ -1,67 +1,26 @@
-"""A plan against a store that earlier plans of its study have filled.
-
-Artifacts are files of one byte, committed as a run commits them; the study is the smoke study over
-a text of this test.
-"""
+"""A plan against a store that earlier plans of its study have filled."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
-from flows.settings import STUDIES
 from lce_core.benchmarks import passkey
 from lce_core.errors import NonFiniteError
-from lce_core.store.artifacts import Attempt, Store
+from lce_core.store.artifacts import Store
 from lce_core.store.planned import EARLIER, PLAN
 from lce_core.store.study_folders import LOCK
 from lce_core.study.lock import lock_of
-from lce_core.study.plan import StudyPlan, compile_study
+from lce_core.study.plan import StudyPlan
 from lce_core.study.plan_diff import PlanDiff, compare
 from lce_core.study.progress import inspect
 from lce_core.study.reachable import ids_before
-from lce_core.study.step_kinds import CellSpec
-from lce_core.study.study_file import parse_study
+from tests.lce_core.study.smoke_plans import fill, planned
+from tests.support.studies import SMOKE
 
-SMOKE: dict[str, Any] = yaml.safe_load((STUDIES / "smoke.yaml").read_text(encoding="utf-8"))
 BENCHMARKS = SMOKE["benchmarks"]
-
-
-@pytest.fixture
-def text(tmp_path: Path) -> Path:
-    folder = tmp_path / "text"
-    folder.mkdir()
-    (folder / "a.jsonl").write_text('{"text": "one two"}\n', encoding="utf-8")
-    return folder
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    store = Store(tmp_path / "home")
-    store.prepare()
-    return store
-
-
-def planned(text: Path | None, **edits: Any) -> StudyPlan:
-    corpus = {"name": "jsonl_folder", "folder": "text", "domain_names": ["code"]}
-    study = parse_study(yaml.safe_dump({**SMOKE, "corpus": corpus, **edits}), "smoke.yaml")
-    return compile_study(study, {"text": text} if text else {})
-
-
-def write(attempt: Attempt) -> dict[str, str]:
-    (attempt.out / "file").write_text("a", encoding="utf-8")
-    return {}
-
-
-def run(plan: StudyPlan, store: Store) -> None:
-    """Commits every step of a plan, as a run of the study does."""
-    store.studies.save_plan(plan.study.study, plan.to_json(), "smoke.yaml")
-    for step in plan.steps.values():
-        store.ensure(step, write, {})
 
 
 def diff(plan: StudyPlan, store: Store) -> PlanDiff:
@@ -78,24 +37,14 @@ def changes(plan: StudyPlan, found: PlanDiff) -> dict[tuple[str, str], set[str]]
     return by
 
 
-def test_a_plan_that_nothing_ran_of_is_new_and_one_that_ran_is_done(
-    text: Path, store: Store
-) -> None:
-    plan = planned(text)
-    assert set().union(*changes(plan, diff(plan, store)).values()) == {"new"}
-    run(plan, store)
-    found = diff(plan, store)
-    assert set().union(*changes(plan, found).values()) == {"done"}
-    assert found.orphans == ()
-
-
 def test_a_raised_version_makes_its_cells_stale_and_names_itself(
     text: Path, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = planned(text)
-    run(before, store)
-    old = passkey.VERSION
-    monkeypatch.setattr(passkey, "VERSION", old + 1)
+    assert set().union(*changes(before, diff(before, store)).values()) == {"new"}
+    fill(store, before)
+    monkeypatch.setattr(passkey, "VERSION", passkey.VERSION + 1)
+    differs = f"benchmark.version: {passkey.VERSION - 1} -> {passkey.VERSION}"
     after = planned(text)
     found = diff(after, store)
     assert changes(after, found)["cell", "passkey"] == {"stale"}
@@ -104,22 +53,24 @@ def test_a_raised_version_makes_its_cells_stale_and_names_itself(
     for cell in after.cells:
         if cell.benchmark == "passkey" and cell.step:
             state = found.states[cell.step.fingerprint]
-            assert state.differs == (f"benchmark.version: {old} -> {old + 1}",)
+            assert state.differs == (differs,)
             assert state.was in ids
-            assert state.reason == f"changed: benchmark.version: {old} -> {old + 1}"
+            assert state.reason == f"changed: {differs}"
     assert found.orphans == ()  # what is replaced is told with what replaces it
-    run(after, store)
+    fill(store, after)
     done = diff(after, store)
     assert set().union(*changes(after, done).values()) == {"done"}
     assert len(done.orphans) == sum(cell.benchmark == "passkey" for cell in before.cells)
     now = {cell.step.id for cell in after.cells if cell.step}
     for orphan in done.orphans:
-        assert orphan.differs == (f"benchmark.version: {old} -> {old + 1}",)
+        assert orphan.differs == (differs,)
         assert orphan.now in now
+    # Without its data a study has left nothing behind.
+    assert diff(planned(None), store).orphans == ()
 
 
 def test_a_changed_recipe_is_stale_down_to_the_cells(text: Path, store: Store) -> None:
-    run(planned(text), store)
+    fill(store, planned(text))
     rate = SMOKE["training"]["learning_rate"]
     after = planned(text, training={**SMOKE["training"], "learning_rate": 2 * rate})
     found = diff(after, store)
@@ -133,31 +84,23 @@ def test_a_changed_recipe_is_stale_down_to_the_cells(text: Path, store: Store) -
         assert tuple(field.removeprefix("checkpoint.") for field in state.differs) == moved
 
 
-def test_what_is_planned_no_more_is_orphaned_with_the_value_that_is_gone(
-    text: Path, store: Store
-) -> None:
+def test_what_is_planned_no_more_is_orphaned_with_what_is_gone(text: Path, store: Store) -> None:
     whole = planned(text)
-    run(whole, store)
+    fill(store, whole)
     shorter = [{**entry, "lengths": [128]} for entry in BENCHMARKS]
     found = diff(planned(text, benchmarks=shorter), store)
-    assert {orphan.differs for orphan in found.orphans} == {
-        ("eval_length 256 is no longer in the study",)
-    }
-    assert all(orphan.now is None for orphan in found.orphans)
     gone = {cell.step.id for cell in whole.cells if cell.step and cell.eval_length == 256}
     assert {orphan.id for orphan in found.orphans} == gone
-
-
-def test_a_cell_that_can_be_no_more_is_orphaned_with_the_reason(text: Path, store: Store) -> None:
-    run(planned(text), store)
+    assert {(orphan.differs, orphan.now) for orphan in found.orphans} == {
+        (("eval_length 256 is no longer in the study",), None)
+    }
     methods = [
         {**one, "group": 1} if one["name"] == "self_extend" else one for one in SMOKE["methods"]
     ]
     after = planned(text, methods=methods)
     beyond = [cell for cell in after.cells if cell.step is None]
     assert beyond
-    found = diff(after, store)
-    reasons = {reason for orphan in found.orphans for reason in orphan.differs}
+    reasons = {reason for orphan in diff(after, store).orphans for reason in orphan.differs}
     assert {cell.unavailable for cell in beyond} <= reasons
 
 
@@ -165,7 +108,7 @@ def test_what_another_study_finished_in_a_place_makes_nothing_stale(
     text: Path, store: Store
 ) -> None:
     other = planned(text, study="other")
-    run(other, store)
+    fill(store, other)
     longer = {**SMOKE["evaluation"], "held_out_tokens": 8192}
     plan = planned(text, evaluation=longer)
     found = diff(plan, store)
@@ -180,7 +123,7 @@ def test_what_another_study_finished_in_a_place_makes_nothing_stale(
 
 def test_a_lock_names_what_was_before_where_no_plan_does(text: Path, store: Store) -> None:
     before = planned(text)
-    run(before, store)
+    fill(store, before)
     folder = store.home / "studies" / "smoke"
     for name in (PLAN, "source.json"):
         (folder / name).unlink()
@@ -192,38 +135,33 @@ def test_a_lock_names_what_was_before_where_no_plan_does(text: Path, store: Stor
     assert changes(after, diff(after, store))["cell", "passkey"] == {"new"}
 
 
-def test_without_its_data_a_study_has_left_nothing_behind(text: Path, store: Store) -> None:
-    run(planned(text), store)
-    assert diff(planned(None), store).orphans == ()
-
-
 def test_ids_of_earlier_plans_stay_known_while_the_store_holds_them(
     text: Path, store: Store
 ) -> None:
-    run(planned(text), store)
+    fill(store, planned(text))
     listed = store.home / "studies" / "smoke" / EARLIER
     assert not listed.exists()
     one = planned(text, benchmarks=BENCHMARKS[:1])
     for _ in range(2):  # the second plan must not forget what the first one has noted
-        run(one, store)
+        fill(store, one)
     ids = json.loads(listed.read_text(encoding="utf-8"))["steps"]
     assert {orphan.id for orphan in diff(one, store).orphans} == set(ids)
     assert len(ids) == 6  # three variants at two lengths
-    run(planned(text), store)
+    fill(store, planned(text))
     assert json.loads(listed.read_text(encoding="utf-8"))["steps"] == []
 
 
 def test_failures_and_damage_are_told_apart_from_what_is_new(text: Path, store: Store) -> None:
     plan = planned(text)
-    run(plan, store)
-    cells = [cell.step for cell in plan.cells if cell.step]
+    fill(store, plan)
+    cells = [cell.step for cell in plan.cells if cell.step][:4]
     (store.home / "artifacts" / cells[0].folder / "file").write_text("b", encoding="utf-8")
     for step, error in ((cells[1], RuntimeError("no")), (cells[2], NonFiniteError(*"abcd"))):
         path = store.path(step)
         path.rename(path.with_name(f".{path.name}"))
         store.failures.add(step, error, {})
     states = diff(plan, store).states
-    found = [states[step.fingerprint] for step in cells[:4]]
+    found = [states[step.fingerprint] for step in cells]
     assert [(one.state, one.change) for one in found] == [
         ("missing", "stale"),
         ("missing", "failed"),
@@ -231,4 +169,3 @@ def test_failures_and_damage_are_told_apart_from_what_is_new(text: Path, store: 
         ("done", "done"),
     ]
     assert found[0].reason == "its artifact is damaged"
-    assert CellSpec.kind == cells[0].kind

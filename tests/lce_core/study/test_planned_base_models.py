@@ -1,7 +1,4 @@
-"""Plans with models that are read from their config.json: two kinds in one study, names, identity.
-
-Folders hold tiny checkpoints as transformers writes them; nothing is computed but plans.
-"""
+"""Plans with models that are read from their config.json: names, geometry, identity."""
 
 from __future__ import annotations
 
@@ -20,6 +17,7 @@ from lce_core.models.toy_llama import ToyLlama, byte_tokenizer
 from lce_core.study.plan import StudyPlan, compile_study
 from lce_core.study.step_kinds import spec_of, step_cost
 from lce_core.study.study_file import parse_study
+from tests.lce_core.study.smoke_plans import written
 from tests.support.architectures import TRAINED, gemma3, save
 from tests.support.repository import ROOT
 
@@ -44,27 +42,18 @@ STUDY: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("models")
-    return {
-        "first": save("qwen3", folder / "a"),
-        "second": save("stablelm", folder / "b"),
-    }
+    made = {"first": "qwen3", "second": "stablelm"}
+    return {name: save(kind, tmp_path_factory.mktemp(name)) for name, kind in made.items()}
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def text(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("text")
-    (folder / "a.txt").write_text("def one():\n    return 1\n" * 50)
-    return {"text": folder}
+    return {"text": written(tmp_path_factory.mktemp("text"))}
 
 
 def planned(text: dict[str, Path], folders: dict[str, Path], **changes: Any) -> StudyPlan:
     study = parse_study(yaml.safe_dump({**STUDY, **changes}), "mine.yaml")
     return compile_study(study, text, folders, "mine.yaml")
-
-
-def ids(plan: StudyPlan) -> set[str]:
-    return set(plan.steps)
 
 
 def test_two_kinds_of_model_in_one_study_have_their_own_names_and_geometry(
@@ -94,17 +83,15 @@ def test_two_kinds_of_model_in_one_study_have_their_own_names_and_geometry(
 def test_labels_and_places_of_folders_are_no_identity_and_their_content_is(
     text: dict[str, Path], folders: dict[str, Path], tmp_path: Path
 ) -> None:
-    before = ids(planned(text, folders))
+    before = set(planned(text, folders).steps)
     moved = {name: shutil.copytree(place, tmp_path / name) for name, place in folders.items()}
-    assert ids(planned(text, moved)) == before
+    assert set(planned(text, moved).steps) == before
     entries = [{"name": "hub_model", "label": name} for name in ("other", "second")]
     named = {"other": moved["first"], "second": moved["second"]}
-    assert ids(planned(text, named, base_models=entries)) == before
-    with (moved["first"] / "model.safetensors").open("r+b") as weights:
-        weights.seek(-1, 2)
-        last = weights.read(1)
-        weights.seek(-1, 2)
-        weights.write(bytes([last[0] ^ 1]))
+    assert set(planned(text, named, base_models=entries).steps) == before
+    weights = moved["first"] / "model.safetensors"
+    content = weights.read_bytes()
+    weights.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     changed = planned(text, moved).steps.values()
     kept = {step.axes["base_model"] for step in changed if step.fingerprint in before}
     assert kept == {"second"}
@@ -119,14 +106,10 @@ def test_a_model_out_of_reach_makes_its_own_cells_unavailable(
     assert len(first) == len(whole.cells) // 2
     assert {cell.step for cell in first} == {None}
     assert {cell.train_length for cell in first} == {None, 64}
-    assert {cell.unavailable for cell in first} == {
-        "base model first: got neither a folder nor a repository; expected the folder with"
-        " the model's files; name its folder with `--model-folder first=FOLDER`"
-    }
+    assert all("`--model-folder first=FOLDER`" in str(cell.unavailable) for cell in first)
     assert plan.to_json()["base_contexts"] == {"first": None, "second": TRAINED}
-    assert ids(plan) == {
-        step.fingerprint for step in whole.steps.values() if step.axes["base_model"] == "second"
-    }
+    of_second = {s.fingerprint for s in whole.steps.values() if s.axes["base_model"] == "second"}
+    assert set(plan.steps) == of_second
 
 
 def test_the_cells_of_a_repository_name_it_and_need_no_weights_to_be_planned(
@@ -135,13 +118,15 @@ def test_the_cells_of_a_repository_name_it_and_need_no_weights_to_be_planned(
     shutil.copy(folders["first"] / "config.json", tmp_path)
     monkeypatch.setattr("lce_core.models._stock.fetch", lambda *_: tmp_path)  # the network
     entry = {"name": "hub_model", "repo": "Org/Tiny-1.5B", "revision": "a" * 40}
-    plan = planned(text, {}, base_models=[entry])
+    plan, other, labelled = (
+        planned(text, {}, base_models=[{**entry, **changes}])
+        for changes in ({}, {"revision": "b" * 40}, {"label": "x"})
+    )
     assert {cell.base_model for cell in plan.cells} == {"tiny_1_5b"}
     identity = next(iter(plan.cells)).step.spec["base_model"]  # type: ignore[union-attr]
     assert (identity["repo"], identity["revision"]) == ("Org/Tiny-1.5B", "a" * 40)
-    other = planned(text, {}, base_models=[{**entry, "revision": "b" * 40}])
-    assert not ids(plan) & ids(other)
-    assert ids(planned(text, {}, base_models=[{**entry, "label": "x"}])) == ids(plan)
+    assert not set(plan.steps) & set(other.steps)
+    assert set(labelled.steps) == set(plan.steps)
 
 
 def test_a_torn_file_of_a_model_of_ones_own_is_refused_in_the_plan(

@@ -1,7 +1,4 @@
-"""`seeds_vary` separates the seed of the training data from the seed of the initial weights.
-
-Tiny runs are trained with the real runner; losses and weights show which of the two differ.
-"""
+"""`seeds_vary` separates the seed of the training data from the seed of the initial weights."""
 
 from __future__ import annotations
 
@@ -13,12 +10,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from flows.settings import make_execution
 from lce_core.errors import SpecError
 from lce_core.models import MODELS
-from lce_core.runners import Runner
-from lce_core.store.artifacts import Store
 from lce_core.study.plan import StudyPlan
+from tests.lce_core.study.computing import new_runner
 from tests.support.studies import TINY, compiled
 
 STUDY: dict[str, Any] = TINY | {
@@ -42,13 +37,13 @@ def seeds(plan: StudyPlan) -> list[tuple[int, int | None, int]]:
 
 
 def test_each_seed_has_its_own_data_and_weights_unless_the_study_fixes_one(library: Path) -> None:
-    assert seeds(planned(library)) == [(3, None, 3), (4, None, 4)]
-    assert seeds(planned(library, seeds_vary="data")) == [(3, None, 3), (3, 4, 4)]
-    assert seeds(planned(library, seeds_vary="weights")) == [(3, None, 3), (4, 3, 3)]
-
-
-def test_the_first_seed_is_the_same_run_in_each_form(library: Path) -> None:
     plans = [planned(library, seeds_vary=vary) for vary in ("all", "data", "weights")]
+    assert planned(library).steps == plans[0].steps
+    assert [seeds(plan) for plan in plans] == [
+        [(3, None, 3), (4, None, 4)],
+        [(3, None, 3), (3, 4, 4)],
+        [(3, None, 3), (4, 3, 3)],
+    ]
     first = [next(s for s in plan.steps.values() if s.kind == "base") for plan in plans]
     assert len({step.fingerprint for step in first}) == 1
 
@@ -61,10 +56,8 @@ def test_weights_cannot_vary_if_the_study_does_not_draw_them(library: Path) -> N
 @pytest.mark.slow
 @pytest.mark.parametrize("vary", ["data", "weights"])
 def test_runs_differ_only_in_what_varies(vary: str, library: Path, tmp_path: Path) -> None:
-    plan, store = planned(library, seeds_vary=vary), Store(tmp_path / "home")
-    store.prepare()
-    options = {"home": store.home, "device": "cpu", "data_folders": {"text": library}}
-    runner = Runner(store, make_execution(options), lambda event: None)
+    plan = planned(library, seeds_vary=vary)
+    runner, store = new_runner(tmp_path, library)
     found, losses = [], []
     for step in plan.steps.values():
         if step.kind in ("rows", "base"):

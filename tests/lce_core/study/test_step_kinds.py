@@ -47,7 +47,6 @@ def test_the_runner_computes_every_kind() -> None:
     ("kind", "changes", "message"),
     [
         ("rows", {"rows_length": 8}, "rows_length: got an unknown key"),
-        ("finetune", {"num_steps": "4"}, "num_steps: got '4'"),
         ("cell", {"method": {"name": "yarn", "version": 0}}, "version 0"),
         ("cell", {"intervals": {"wilson": {"version": 0}}}, "intervals"),
     ],

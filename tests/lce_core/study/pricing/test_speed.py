@@ -1,16 +1,15 @@
-"""Speeds: fits recover rates that made the timings; data sheets order devices as they are.
-
-Records are real ones of a store, written by `Store.ensure`; their times are set by hand.
-"""
+"""Speeds: fits recover rates that made the timings; data sheets order devices as they are."""
 
 from __future__ import annotations
 
 import json
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from flows.settings import STUDIES
@@ -31,6 +30,7 @@ from lce_core.study.pricing.speed import (
 from lce_core.study.step_cost import Decoding, StepCost
 from lce_core.study.step_kinds import step_cost
 from lce_core.study.study_file import load_study
+from tests.support.free_steps import write_file
 
 GUESS = Rates(1e9, 1e9, 1e-3)
 EXECUTION = {"threads": 1, "device": "auto"}
@@ -40,7 +40,6 @@ def finished(kind: str, cost: StepCost, seconds: float) -> Finished:
     return Finished(kind, cost, seconds, planned=cost, group=(kind,))
 
 
-@settings(max_examples=30)
 @given(rate=st.floats(1e9, 1e12), beside=st.floats(0, 2), training=st.floats(1e9, 1e12))
 def test_a_fit_finds_the_rates_that_made_the_timings(
     rate: float, beside: float, training: float
@@ -50,8 +49,7 @@ def test_a_fit_finds_the_rates_that_made_the_timings(
     tunes = [finished("finetune", cost, cost.flops / training) for cost in costs]
     # Below a millisecond a record's time is rounding.
     usable = [one for one in cells + tunes if one.seconds > 0.1]
-    if {one.kind for one in usable} != {"cell", "finetune"}:
-        return
+    assume({one.kind for one in usable} == {"cell", "finetune"})
     speed = fitted(usable, lambda: GUESS)
     for one in usable:
         assert speed.seconds(one.kind, one.cost) == pytest.approx(one.seconds, rel=0.02)
@@ -98,36 +96,19 @@ def test_cells_that_passed_no_token_say_nothing_about_the_speed() -> None:
 
 def test_busy_threads_of_the_same_process_do_not_move_the_timed_product() -> None:
     """At the start of a run Prefect's client, imports and servers share its process."""
-    alone = timed_matmul.__wrapped__()
     end = threading.Event()
-    beside = [threading.Thread(target=_busy, args=(end,)) for _ in range(3)]
-    for thread in beside:
-        thread.start()
-    try:
+
+    def busy() -> None:
+        while not end.is_set():
+            sum(range(1000))
+
+    alone = timed_matmul.__wrapped__()
+    with ThreadPoolExecutor(3) as beside:
+        for _ in range(3):
+            beside.submit(busy)
         rates = timed_matmul.__wrapped__()
-    finally:
         end.set()
-        for thread in beside:
-            thread.join()
     assert alone.flops / 4 < rates.flops < alone.flops * 4
-
-
-def _busy(end: threading.Event) -> None:
-    while not end.is_set():
-        sum(range(1000))
-
-
-def test_gpus_are_ordered_as_their_data_sheets_are() -> None:
-    prompts = StepCost(1, 1e15)
-    answers = StepCost(0, 0.0, Decoding(1000, 1e12, 1e13, 32_000))
-    speeds = {name: from_data_sheet(device) for name, device in DEVICE_TYPES.items()}
-    seconds = {
-        name: (speed.seconds("finetune", prompts), speed.seconds("cell", answers))
-        for name, speed in speeds.items()
-    }
-    assert seconds["a100"] > seconds["h100"]
-    assert seconds["h100"][0] == seconds["h200"][0]
-    assert seconds["h100"][1] > seconds["h200"][1]
 
 
 def test_seven_billion_weights_decode_within_what_was_measured() -> None:
@@ -139,42 +120,41 @@ def test_seven_billion_weights_decode_within_what_was_measured() -> None:
     assert found == pytest.approx(0.0124, rel=0.1)
 
 
-@pytest.mark.parametrize(
-    ("driver", "name"),
-    [
-        ("NVIDIA A100-SXM4-80GB", "a100"),
-        ("NVIDIA H100 80GB HBM3", "h100"),
-        ("NVIDIA H200", "h200"),
-        ("NVIDIA GeForce RTX 4090", None),
-    ],
-)
-def test_devices_are_known_by_the_names_that_drivers_give(driver: str, name: str | None) -> None:
-    found = device_type_of(driver)
-    assert (found.name if found else None) == name
+def test_devices_are_known_by_the_names_that_drivers_give() -> None:
+    drivers = ("A100-SXM4-80GB", "H100 80GB HBM3", "H200", "GeForce RTX 4090")
+    found = [device_type_of(f"NVIDIA {name}") for name in drivers]
+    assert [device.name if device else None for device in found] == ["a100", "h100", "h200", None]
 
 
-def test_only_records_of_this_cpu_and_these_threads_count(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    plan = compile_study(load_study(STUDIES / "smoke.yaml"), {})
-    cells = [step for step in plan.steps.values() if step.axes.get("benchmark") == "passkey"][:4]
+@pytest.fixture(scope="module")
+def steps() -> list[Step]:
+    return list(compile_study(load_study(STUDIES / "smoke.yaml"), {}).steps.values())
 
-    def write(attempt: Attempt) -> dict[str, int]:
-        (attempt.out / "file").write_text("a")
-        return {"passed_tokens": 1 << 40}  # more than planned: every token was passed
 
-    changes = [
-        {},
-        {"environment": {"cpu": "another", "accelerators": []}},
-        {"execution": {**EXECUTION, "threads": 7}},
-        {"environment": {"cpu": None, "accelerators": ["NVIDIA H100"]}},
-    ]
-    for step, change in zip(cells, changes, strict=True):
-        store.ensure(step, write, EXECUTION)
-        file = store.path(step) / RECORD
-        record = {**json.loads(file.read_text()), "seconds": 4.0}
-        if "environment" in change and change["environment"]["cpu"] is None:
-            change = {"environment": {**record["environment"], "accelerators": ["NVIDIA H100"]}}
-        file.write_text(json.dumps(sealed({**record, **change})))
+def record(store: Store, step: Step, passed: float, execution: dict[str, Any] = EXECUTION) -> Path:
+    """Commit a step that passed a share of its planned text in 4 s; return its record."""
+
+    def write(attempt: Attempt) -> dict[str, Any]:
+        return write_file(attempt) | {"passed_tokens": int(step_cost(step).tokens * passed)}
+
+    store.ensure(step, write, execution)
+    file = store.path(step) / RECORD
+    file.write_text(json.dumps(sealed({**json.loads(file.read_text()), "seconds": 4.0})))
+    return file
+
+
+def test_only_records_of_this_cpu_and_these_threads_count(
+    tmp_path: Path, steps: list[Step]
+) -> None:
+    store, other = Store(tmp_path), {"cpu": "another", "accelerators": []}
+    cells = [step for step in steps if step.axes.get("benchmark") == "passkey"]
+    record(store, cells[0], 2.0)  # more than planned: every token was passed
+    record(store, cells[1], 2.0, {**EXECUTION, "threads": 7})
+    for step, changes in ((cells[2], other), (cells[3], {"accelerators": ["NVIDIA H100"]})):
+        file = record(store, step, 2.0)
+        content = json.loads(file.read_text())
+        environment = {**content["environment"], **changes}
+        file.write_text(json.dumps(sealed({**content, "environment": environment})))
     here = finished_on("cpu", store, 1)
     (found,) = here
     assert (found.kind, found.cost, found.seconds) == ("cell", step_cost(cells[0]), 4.0)
@@ -186,42 +166,25 @@ def test_only_records_of_this_cpu_and_these_threads_count(tmp_path: Path) -> Non
     assert speed_of("cpu", finished_on("cpu", store, 2)).origin == "guessed"
 
 
-def recorded(
-    home: Path, place: dict[str, str], passed: float, **more: int
-) -> tuple[Step, Finished]:
-    """A step of the smoke study that passed a share of its text, and what its record says."""
-    store, plan = Store(home), compile_study(load_study(STUDIES / "smoke.yaml"), {})
-    step = next(
-        one
-        for one in plan.steps.values()
-        if place.items() <= {"kind": one.kind, **one.axes}.items()
-    )
+def test_a_record_costs_what_its_processes_passed_and_plans_answers_whole(
+    tmp_path: Path, steps: list[Step]
+) -> None:
+    store, two = Store(tmp_path), {**EXECUTION, "processes": 2}
 
-    def write(attempt: Attempt) -> dict[str, int]:
-        (attempt.out / "file").write_text("a")
-        return {"passed_tokens": int(step_cost(step).tokens * passed)}
+    def of(place: tuple[str, str | None], passed: float, execution: Any) -> tuple[Step, Any]:
+        step = next(one for one in steps if (one.kind, one.axes.get("benchmark")) == place)
+        before = finished_on("cpu", store, 1)
+        record(store, step, passed, execution)
+        (found,) = [one for one in finished_on("cpu", store, 1) if one not in before]
+        return step, found
 
-    store.ensure(step, write, {**EXECUTION, **more})
-    file = store.path(step) / RECORD
-    file.write_text(json.dumps(sealed({**json.loads(file.read_text()), "seconds": 4.0})))
-    (found,) = finished_on("cpu", store, 1)
-    return step, found
-
-
-def test_a_cell_costs_the_text_it_passed_without_what_it_read_off_others(tmp_path: Path) -> None:
-    step, found = recorded(tmp_path, {"benchmark": "perplexity"}, 0.5)
+    step, found = of(("cell", "perplexity"), 0.5, EXECUTION)
     assert found.group == ("cell", "perplexity", step.axes["method"])
+    # Without the text that the cell read off others.
     assert found.cost.tokens == found.planned.tokens == step_cost(step).tokens // 2
-
-
-def test_answers_that_ended_early_are_planned_whole(tmp_path: Path) -> None:
-    step, found = recorded(tmp_path, {"benchmark": "passkey"}, 0.5, processes=2)
+    step, found = of(("cell", "passkey"), 0.5, two)
     whole = step_cost(step)
     assert found.cost.tokens < whole.tokens
     assert found.planned.decoding == whole.decoding
     assert found.cost.decoding.tokens < whole.decoding.tokens
-
-
-def test_processes_of_a_training_run_share_it(tmp_path: Path) -> None:
-    _, found = recorded(tmp_path, {"kind": "finetune"}, 1.0, processes=2)
-    assert found.seconds == 8.0
+    assert of(("finetune", None), 1.0, two)[1].seconds == 8.0

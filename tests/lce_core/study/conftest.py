@@ -1,0 +1,22 @@
+"""A new store, and a text for the smoke study, as fixtures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lce_core.store.artifacts import Store
+from tests.lce_core.study.smoke_plans import written
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    store = Store(tmp_path / "home")
+    store.prepare()
+    return store
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    return written(tmp_path / "text")
