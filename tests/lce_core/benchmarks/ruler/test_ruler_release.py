@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lce_core.benchmarks.ruler import new_tokens
+from lce_core.benchmarks.ruler import TASKS, new_tokens
 from lce_core.benchmarks.ruler._documents import read_squad
 from lce_core.benchmarks.ruler._drafts import NOISE, RULER_SEED, Draw, RulerPrompt
 from lce_core.benchmarks.ruler._qa import QuestionAnswering
@@ -74,9 +74,8 @@ def test_faithful_prompts_are_those_of_the_first_release_to_the_byte(recorded, f
     equals_the_release(task, int(length), folders)
 
 
-# One task of each kind of text; the others fill it by the same counting, and take long.
-@pytest.mark.slow
-@pytest.mark.parametrize("task", ["niah_single_2", "niah_multikey_3", "vt", "fwe", "qa_1"])
+@pytest.mark.long
+@pytest.mark.parametrize("task", TASKS)
 def test_faithful_prompts_are_those_of_the_first_release_at_131072_tokens(task, folders) -> None:
     equals_the_release(task, LONGEST, folders)
 
