@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -30,7 +30,6 @@ def bounds(found: SeedMean) -> tuple[float, float]:
     return found.low, found.high
 
 
-@settings(max_examples=60)
 @given(tables)
 def test_shared_prompts_never_make_the_interval_narrower_than_the_seeds_do(table) -> None:
     crossed = mean_over_seeds(table, same_prompts=True)
@@ -96,9 +95,3 @@ def test_the_spread_of_seeds_is_estimated_without_that_of_their_prompts() -> Non
         table = of_seeds + prompts + rng.normal(size=(400, 6)) * (0.5 if same_prompts else 0)
         found = mean_over_seeds(table, same_prompts=same_prompts)
         assert found.seed_sd == pytest.approx(of_seeds.std(), rel=0.15)
-
-
-@pytest.mark.parametrize("scores", [[], [[]], [[1.0, 2.0], [1.0]], [[1.0, float("nan")]]])
-def test_seeds_that_do_not_fit_are_refused(scores) -> None:
-    with pytest.raises(AssertionError):
-        mean_over_seeds(scores, same_prompts=True)
