@@ -11,6 +11,7 @@ import pytest
 
 from lce_core.attention.schemes import CacheSinks, LambdaShaped, Rectified
 from lce_core.methods import METHODS
+from lce_core.methods.dca import DualChunk
 from lce_core.rope import ContextLengths, RopeGeometry
 
 
@@ -24,6 +25,7 @@ from lce_core.rope import ContextLengths, RopeGeometry
         ("streaming_llm", {}, 4096, CacheSinks(window=4092, num_sinks=4)),
         ("streaming_llm", {"num_sinks": 8}, 128, CacheSinks(window=120, num_sinks=8)),
         ("streaming_llm", {"num_sinks": 8, "window": 50}, 128, CacheSinks(50, 8)),
+        ("dca", {}, 4096, DualChunk(chunk=3072, window=256)),
         ("rerope", {}, 4096, Rectified(window=512)),
         ("rerope", {"leak": 16}, 128, Rectified(window=64, leak=16)),
     ],

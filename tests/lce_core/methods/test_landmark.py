@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lce_core.attention import dispatch, landmark, retrieval
@@ -79,9 +78,6 @@ def in_chunks(kernel: Any, scheme: Any, parts: States, cuts: list[int]) -> torch
     return torch.cat(outputs, dim=2)
 
 
-# Training: the grouped softmax
-
-
 @pytest.mark.parametrize(("heads", "kv_heads"), [(2, 2), (4, 2)])
 @pytest.mark.parametrize("length", [1, 3, 4, 5, 16, 23])
 def test_the_closed_form_is_the_grouped_softmax(heads: int, kv_heads: int, length: int) -> None:
@@ -89,9 +85,6 @@ def test_the_closed_form_is_the_grouped_softmax(heads: int, kv_heads: int, lengt
     output = landmark.attend(GroupedSoftmax(4), AttentionInputs(*parts, TABLE, 0, SCALING))
     expected = written_out(parts, lambda alone, head: trained(alone, head, 4))
     torch.testing.assert_close(output, expected, rtol=1e-10, atol=1e-10)
-
-
-# Use: retrieval of blocks
 
 
 RETRIEVALS = [
@@ -102,32 +95,30 @@ RETRIEVALS = [
 ]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("elements", [1, 1 << 12, 1 << 25])
 @pytest.mark.parametrize("scheme", RETRIEVALS)
-@pytest.mark.parametrize("cuts", [[], [5], [8, 16, 17, 40], [*range(30, 45)]])
 def test_retrieval_is_the_definition_in_one_pass_in_chunks_and_token_by_token(
-    scheme: BlockRetrieval, cuts: list[int], elements: int, monkeypatch: pytest.MonkeyPatch
+    scheme: BlockRetrieval, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retrieval, "_ELEMENTS", elements)
     monkeypatch.setattr(dispatch, "_TILE", 3)
-    parts = states(4, 2, 45)
+    parts = states(4, 2, 45, batch=2)
     expected = written_out(parts, lambda alone, head: retrieved(alone, head, scheme)[0])
-    output = in_chunks(retrieval.attend, scheme, parts, cuts)
-    torch.testing.assert_close(output, expected, rtol=1e-10, atol=1e-10)
+    for elements in (1, 1 << 12, 1 << 25):
+        monkeypatch.setattr(retrieval, "_ELEMENTS", elements)
+        for cuts in ([], [8, 16, 17, 40], [*range(30, 45)]):
+            output = in_chunks(retrieval.attend, scheme, parts, cuts)
+            torch.testing.assert_close(output, expected, rtol=1e-10, atol=1e-10)
 
 
-def test_texts_of_a_batch_do_not_mix() -> None:
-    parts = states(2, 2, 30, batch=3)
-    together = retrieval.attend(RETRIEVALS[0], AttentionInputs(*parts, TABLE, 0, SCALING))
-    for text in range(3):
-        alone = [part[[text]] for part in parts]
-        output = retrieval.attend(RETRIEVALS[0], AttentionInputs(*alone, TABLE, 0, SCALING))
-        torch.testing.assert_close(together[[text]], output, rtol=1e-10, atol=1e-10)
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64])
-@pytest.mark.parametrize("norm", [1.0, 2.0, 4.0])
+@pytest.mark.parametrize(
+    ("dtype", "norm"),
+    [
+        (torch.bfloat16, 1.0),
+        (torch.bfloat16, 4.0),
+        (torch.float16, 2.0),
+        (torch.float32, 4.0),
+        (torch.float64, 4.0),
+    ],
+)
 def test_the_best_blocks_are_read_in_every_dtype(dtype: torch.dtype, norm: float) -> None:
     # In bf16 the selection once overlapped the exact one by 0.79, 0.69 and 0.51 for these norms.
     scheme, length, dim = BlockRetrieval(block=4, top_k=5, chunk=8), 168, 64
@@ -144,8 +135,14 @@ def test_the_best_blocks_are_read_in_every_dtype(dtype: torch.dtype, norm: float
             assert output[0, head, i, :before].nonzero().flatten().tolist() == exact
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
-@pytest.mark.parametrize("cuts", [[], [12, 13, 30], [*range(1, 44)]])
+@pytest.mark.parametrize(
+    ("dtype", "cuts"),
+    [
+        (torch.bfloat16, []),
+        (torch.bfloat16, [12, 13, 30]),
+        (torch.float32, [*range(1, 44)]),
+    ],
+)
 def test_a_tie_goes_to_the_earlier_block_in_one_pass_in_chunks_and_token_by_token(
     dtype: torch.dtype, cuts: list[int]
 ) -> None:
@@ -166,10 +163,6 @@ def test_no_distance_is_longer_than_a_training_sequence() -> None:
         assert scheme.chunk + (scheme.top_k + 1) * scheme.block == 16
 
 
-# Inserted tokens
-
-
-@settings(max_examples=40)
 @given(st.integers(2, 7), st.integers(1, 40), st.lists(st.integers(1, 6), max_size=8))
 def test_inserted_tokens_come_after_each_full_block_and_go_again(
     block: int, length: int, sizes: list[int]
@@ -240,23 +233,14 @@ def test_tied_embeddings_stay_tied() -> None:
     assert model.get_output_embeddings().weight.shape == (BASE.shape.vocab_size + 1, 96)
 
 
-# Models
-
-
 def small(**parameters: Any) -> Method:
     return METHODS.parse(
         {"name": "landmark", "block": 4, "top_k": 2, "train_length": 16, **parameters}, "test"
     )
 
 
-@pytest.fixture
-def _inference() -> Iterator[None]:
-    with torch.no_grad():
-        yield
-
-
 @over_bases
-@pytest.mark.usefixtures("_inference")
+@torch.no_grad()
 def test_hidden_states_are_those_of_the_expanded_text_where_text_is_predicted(base: Any) -> None:
     extended = extend(stock(base), base, small(), target=64)
     ids = tokens(20)
@@ -275,9 +259,8 @@ def test_hidden_states_are_those_of_the_expanded_text_where_text_is_predicted(ba
     torch.testing.assert_close(output, whole[:, wanted], rtol=1e-9, atol=1e-9)
 
 
-@over_bases
-def test_generation_in_chunks_is_generation_from_scratch(base: Any) -> None:
-    extended = extend(stock(base), base, small(), target=64)
+def test_generation_in_chunks_is_generation_from_scratch() -> None:
+    extended = extend(stock(BASES[1]), BASES[1], small(), target=64)
     prompts = tokens(30).numpy()
     expected = generate(extended, prompts, max_new_tokens=9, batch_tokens=1000)
     for chunk in (1, 7):
@@ -290,9 +273,6 @@ def test_generation_in_chunks_is_generation_from_scratch(base: Any) -> None:
         logits = head(extended.hidden_states(torch.from_numpy(text)))
     likelihoods = logits.log_softmax(-1)[:, :-1].gather(-1, torch.from_numpy(text)[:, 1:, None])
     np.testing.assert_allclose(nll, -likelihoods[..., 0].numpy(), atol=1e-4, rtol=0)
-
-
-# Training
 
 
 @pytest.fixture(scope="module")
@@ -365,40 +345,10 @@ def test_training_lowers_the_loss_and_leaves_a_stock_checkpoint_that_can_be_eval
     np.testing.assert_array_equal(np.stack(found), np.stack(again))
 
 
-# Refusals
-
-
-@pytest.mark.parametrize(
-    ("parameters", "target", "match"),
-    [
-        (
-            {"block": 7, "train_length": 16},
-            64,
-            r"landmark\.block: got 7; expected a divisor of train_length, which is 16",
-        ),
-        (
-            {"block": 4, "train_length": 12},
-            64,
-            r"landmark\.train_length: got 12; expected at least 16: .*4 blocks of",
-        ),
-        (
-            {"block": 4, "train_length": 16},
-            72,
-            r"landmark\.train_length: got 16; expected a divisor of the target context, 72 tokens",
-        ),
-    ],
-)
-def test_blocks_and_sequences_that_do_not_divide_are_refused_before_the_model_is_touched(
-    parameters: dict[str, Any], target: int, match: str
-) -> None:
+def test_what_cannot_be_extended_is_refused_before_the_model_is_touched() -> None:
     model = stock(BASES[0])
-    with pytest.raises(SpecError, match=match):
-        extend(model, BASES[0], small(**parameters), target=target)
+    with pytest.raises(SpecError, match=r"got 16; expected a divisor of the target context, 72"):
+        extend(model, BASES[0], small(), target=72)
+    with pytest.raises(SpecError, match="got 'flash' for BlockRetrieval, which has no flash"):
+        extend(model, BASES[0], small(), target=64, kernel="flash")
     assert model.config.vocab_size == VOCABULARY
-
-
-def test_flash_attention_is_refused_because_there_is_none() -> None:
-    with pytest.raises(
-        SpecError, match=r"kernel: got 'flash' for BlockRetrieval, which has no flash kernel"
-    ):
-        extend(stock(BASES[0]), BASES[0], small(), target=64, kernel="flash")
