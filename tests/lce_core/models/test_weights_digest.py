@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lce_core.models import weights_digest
@@ -37,7 +36,6 @@ def test_the_digest_is_of_names_and_whole_contents(folder: Path) -> None:
     assert weights_digest(folder) == by_hand(folder)
 
 
-@settings(max_examples=25)
 @given(st.integers(0, 4 * MIB - 1), st.integers(1, 255))
 def test_any_byte_of_the_weights_counts(folder: Path, place: int, value: int) -> None:
     before = weights_digest(folder)
@@ -61,8 +59,8 @@ def test_what_is_no_model_file_does_not_count(folder: Path) -> None:
 def test_weights_are_read_once_while_they_stay(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lce_core.store.file_facts.TICK_SECONDS", 0.02)
-    time.sleep(0.05)
+    # The files are seconds old: let them count as old enough to be remembered.
+    monkeypatch.setattr("lce_core.store.file_facts.TICK_SECONDS", -1e6)
     with opened(folder) as first, FileFacts(tmp_path).in_use():
         digest = weights_digest(folder)
     assert sorted(Path(path).name for path in first) == ["config.json", "model.safetensors"]

@@ -88,7 +88,7 @@ def test_lower_perplexity_agrees_with_higher_scores_and_approximate_methods_can_
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("correlation", [0.0, 0.5, 0.8])
+@pytest.mark.parametrize("correlation", [0.0, 0.8])
 def test_intervals_of_eleven_methods_contain_the_correlation(correlation: float) -> None:
     rng, runs = np.random.default_rng(round(10 * correlation)), 1500
     tau = 2 / math.pi * math.asin(correlation)
@@ -124,8 +124,8 @@ def test_copies_within_a_family_add_no_evidence() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sizes", [(2, 6, 8, 6, 5), (3,) * 9])
-def test_unrelated_scores_of_alike_methods_seem_related_in_one_of_twenty_studies(sizes) -> None:
+def test_unrelated_scores_of_alike_methods_seem_related_in_one_of_twenty_studies() -> None:
+    sizes = (2, 6, 8, 6, 5)
     rng, runs, small = np.random.default_rng(1), 1000, 0
     families = np.repeat(np.arange(len(sizes)), sizes)
     for _ in range(runs):
