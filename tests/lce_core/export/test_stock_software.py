@@ -54,7 +54,7 @@ FIXED = 40
 def with_files(base: LanguageModel) -> LanguageModel:
     """The tiny model with the rest of what an exported one has."""
 
-    class WithFiles(type(base)):  # type: ignore[misc]
+    class WithFiles(type(base)):
         plugin_name, plugin_version, licence = type(base).__name__, 1, "MIT"
         shape: ClassVar[ModelShape] = ModelShape(
             num_layers=2,
@@ -254,9 +254,7 @@ def test_several_ends_of_text_are_kept_and_the_first_pads(tmp_path: Path) -> Non
         ("yarn", {}, 2, "only the rotated elements"),
     ],
 )
-def test_what_no_rope_type_says_is_refused(
-    name: str, parameters: dict[str, Any], base: int, match: str
-) -> None:
+def test_what_no_rope_type_says_is_refused(name, parameters, base, match) -> None:
     method = METHODS.parse({"name": name, **parameters}, "test")
     with pytest.raises(SpecError, match=match):
         stock_form(method, BASES[base].geometry, 2, TARGET)

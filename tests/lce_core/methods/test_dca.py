@@ -32,9 +32,7 @@ def expected(parts: tuple[torch.Tensor, ...], chunk: int, window: int) -> np.nda
 
 
 @given(SIZES, st.integers(1, 80), st.data())
-def test_the_kernel_is_the_formula_for_any_sizes_and_pieces(
-    scheme: DualChunk, tokens: int, data: st.DataObject
-) -> None:
+def test_the_kernel_is_the_formula_for_any_sizes_and_pieces(scheme, tokens, data) -> None:
     cuts = sorted(data.draw(st.sets(st.integers(1, max(1, tokens - 1)), max_size=4)) - {tokens})
     parts = random_states(tokens)
     output = in_chunks(attend, scheme, parts, TABLE, cuts)
@@ -53,16 +51,3 @@ def test_up_to_one_chunk_it_is_rope(scheme: DualChunk, data: st.DataObject) -> N
     rope = full_causal(FullCausal(), AttentionInputs(*parts, TABLE, 0, SCALING))
     output = attend(scheme, AttentionInputs(*parts, TABLE, 0, SCALING))
     torch.testing.assert_close(output, rope, rtol=1e-12, atol=1e-12)
-
-
-@given(SIZES, st.integers(0, 200), st.integers(0, 200))
-def test_near_distances_are_true_and_none_exceeds_the_chunk(
-    scheme: DualChunk, query: int, key: int
-) -> None:
-    distance = scheme.distance(query, key)
-    if key > query:
-        assert distance is None
-    else:
-        assert distance is not None
-        assert 0 <= distance <= scheme.chunk
-        assert distance == query - key or query - key > scheme.window

@@ -1,8 +1,4 @@
-"""DPE against its definition: a distance for each pair of elements, in numpy.
-
-The oracle computes every score from the relative position of query and key, pair by pair. The
-reference's two forms (prefill and decoding) are formulas of this file.
-"""
+"""DPE against its definition: a distance for each pair of elements, in numpy."""
 
 from __future__ import annotations
 
@@ -55,9 +51,7 @@ def distances(scale: int, window: int, places: np.ndarray) -> np.ndarray:
 
 
 @given(SIZES, st.integers(1, 80), st.data())
-def test_the_kernel_is_the_definition_for_any_sizes_and_pieces(
-    scheme: DimensionWise, tokens: int, data: st.DataObject
-) -> None:
+def test_the_kernel_is_the_definition_for_any_sizes_and_pieces(scheme, tokens, data) -> None:
     cuts = sorted(data.draw(st.sets(st.integers(1, max(1, tokens - 1)), max_size=4)) - {tokens})
     parts = random_states(tokens)
     output = in_chunks(attend, scheme, parts, TABLE, cuts)
@@ -81,7 +75,6 @@ def test_published_scales_give_the_distances_of_both_forms_of_the_reference(
     # In decoding the reference places a key at its distance; in prefill it places queries and keys.
     method = METHODS.parse({"name": "dpe", "scales": name}, "test")
     scheme = method.attention(LLAMA2_7B, ContextLengths(4096, 32768, 32768))
-    assert scheme is not None
     key, query = sorted((key, query))
     found = scheme.distance(query, key)
     if query - key < 1024:

@@ -45,13 +45,11 @@ from tests.support.training_jobs import (
     ROWS_PER_STEP,
     job_maker,
     losses,
-    packed_rows,
     save_base,
     silent,
     weights,
 )
 
-CPU = torch.device("cpu")
 SCALING = 0.3
 TARGET = 512
 UPDATED = ("q_proj", "k_proj", "v_proj", "o_proj", "dense")
@@ -140,9 +138,7 @@ def test_the_scheme_describes_the_pairs_of_both_halves_of_the_heads(group: int) 
 @pytest.mark.parametrize(
     ("heads", "kv_heads", "group"), [(4, 2, 8), (3, 3, 32), (3, 1, 8), (12, 4, 32)]
 )
-def test_the_kernel_has_the_gradients_of_dense_attention(
-    heads: int, kv_heads: int, group: int
-) -> None:
+def test_the_kernel_has_the_gradients_of_dense_attention(heads, kv_heads, group) -> None:
     ours, theirs = ([part.requires_grad_() for part in draw(heads, kv_heads, 32)] for _ in range(2))
     attended((ours[0], ours[1], ours[2]), group).square().sum().backward()
     expected = dense(
@@ -179,39 +175,13 @@ def test_rolling_the_row_differs_in_the_first_half_block_of_shifted_heads_only()
     assert ((other - output)[:, 2:, : group // 2].abs().amax(-1) > 1e-3).all()
 
 
-@pytest.mark.parametrize(("group", "first_query"), [(12, 0), (8, 1)])
-def test_rows_that_are_not_whole_blocks_and_caches_are_refused(
-    group: int, first_query: int
-) -> None:
-    query, key, value = draw(2, 2, 32)
-    inputs = AttentionInputs(query[:, :, first_query:], key, value, table(2), first_query, 1.0)
-    with pytest.raises(AssertionError, match=r"blocks of|cache"):
-        attend(ShiftedSparse(group), inputs)
-
-
 def method(name: str = "longlora", **parameters: Any) -> Method:
     return METHODS.parse({"name": name, **parameters}, "test")
-
-
-def lora(**parameters: Any) -> LoRA:
-    found = method(**parameters).lora()
-    assert found is not None
-    return found
 
 
 @torch.no_grad()
 def extended_logits(model: Any, base: LanguageModel, chosen: Method) -> torch.Tensor:
     return logits(extend(model, base, chosen, target=64), tokens(64))
-
-
-@pytest.mark.parametrize("parameters", [{}, {"scale": 2.0}])
-def test_in_use_it_is_position_interpolation_with_full_attention(parameters: Any) -> None:
-    base = BASES[1]
-    found, expected = (
-        extended_logits(stock(base), base, method(name, **parameters))
-        for name in ("longlora", "pi")
-    )
-    assert torch.equal(found, expected)
 
 
 def test_as_many_parameters_of_phi_2_are_trained_as_counted_by_hand() -> None:
@@ -220,7 +190,7 @@ def test_as_many_parameters_of_phi_2_are_trained_as_counted_by_hand() -> None:
     base: Any = MODELS.load("phi2")()
     with init_empty_weights(include_buffers=False):
         model = AutoModelForCausalLM.from_config(base.config(), dtype=torch.float32)
-    add_lora(model, lora(), seed=0)
+    add_lora(model, method().lora(), seed=0)
     assert {parameter.device.type for parameter in model.parameters()} == {"meta"}
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     assert sum(parameter.numel() for parameter in trained) == expected
@@ -228,14 +198,14 @@ def test_as_many_parameters_of_phi_2_are_trained_as_counted_by_hand() -> None:
 
 @over_bases
 def test_merged_weights_are_a_stock_model_that_computes_the_same(base: LanguageModel) -> None:
-    model = stock(base)
-    add_lora(model, lora(rank=3, alpha=5.0), seed=1)
+    model, chosen = stock(base), method(rank=3, alpha=5.0)
+    add_lora(model, chosen.lora(), seed=1)
     torch.manual_seed(5)
     for name, parameter in model.named_parameters():
         if name.endswith("lora_B"):
             torch.nn.init.normal_(parameter, std=0.1)
     before = {name: tensor.clone() for name, tensor in model.named_parameters()}
-    plain = merged(dict(model.named_parameters()), lora(rank=3, alpha=5.0))
+    plain = merged(dict(model.named_parameters()), chosen.lora())
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.named_parameters())
     other = stock(base)
     assert plain.keys() == dict(other.named_parameters()).keys()
@@ -245,11 +215,6 @@ def test_merged_weights_are_a_stock_model_that_computes_the_same(base: LanguageM
     assert (expected - before_training).abs().max() > 1e-3
     output = extended_logits(other, base, method("pi"))
     torch.testing.assert_close(output, expected, rtol=1e-9, atol=1e-9)
-
-
-@pytest.fixture(scope="module")
-def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return packed_rows(tmp_path_factory.mktemp("rows"))
 
 
 @pytest.fixture(scope="module")
@@ -286,9 +251,7 @@ def drawn_factors(seed: int) -> dict[str, torch.Tensor]:
     return factors
 
 
-def test_a_run_equals_a_plain_torch_loop_over_stock_transformers(
-    make_job: Any, saved_base: Path
-) -> None:
+def test_a_run_equals_a_plain_torch_loop_over_stock_transformers(make_job, saved_base) -> None:
     job = make_job(micro_batch_tokens=3 * ROW_LENGTH, gradient_checkpointing=True)
     run(job, silent)
 
@@ -346,7 +309,7 @@ def test_a_run_equals_a_plain_torch_loop_over_stock_transformers(
 def test_the_average_is_one_of_factors(make_job: Any, saved_base: Path) -> None:
     plain, averaged = make_job(num_steps=1), make_job({"ema_decay": 0.75}, num_steps=1)
     plain.resume.mkdir()
-    trainer = Trainer(plain, CPU)
+    trainer = Trainer(plain, torch.device("cpu"))
     trainer.train(silent)
     run(averaged, silent)
     start, drawn = start_of(saved_base), drawn_factors(plain.seed)

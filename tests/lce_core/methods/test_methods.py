@@ -1,7 +1,4 @@
-"""Frequencies of methods: parity with transformers, properties, refusals.
-
-Parity draws scales, contexts and bases. What every method keeps is in lce_core/contracts.
-"""
+"""Frequencies of methods: parity with transformers, printed values, refusals."""
 
 from __future__ import annotations
 
@@ -95,9 +92,7 @@ def test_tuned_ntk_equals_transformers_dynamic_at_the_target_or_beyond(
 
 
 @given(geometries, scales, st.booleans(), st.floats(16, 64), st.floats(0.5, 4))
-def test_yarn_equals_transformers_yarn(
-    geometry: RopeGeometry, scale: float, truncate: bool, fast: float, slow: float
-) -> None:
+def test_yarn_equals_transformers_yarn(geometry, scale, truncate, fast, slow) -> None:
     limits: dict[str, Any] = {"truncate": truncate, "beta_fast": fast, "beta_slow": slow}
     table = make("yarn", scale=scale, **limits).rope_table(geometry, unextended(geometry))
     same_as_transformers(
@@ -120,9 +115,7 @@ def test_dynamic_methods_equal_a_static_transformers_model_of_just_that_scale(
 
 
 @given(geometries, st.floats(0.01, 16))
-def test_dynamic_ntk_equals_a_fresh_transformers_dynamic_with_factor_one(
-    geometry: RopeGeometry, times: float
-) -> None:
+def test_dynamic_ntk_equals_a_fresh_transformers_dynamic_with_factor_one(geometry, times) -> None:
     context = geometry.trained_context
     lengths = ContextLengths(context, 4 * context, math.ceil(times * context))
     table = make("dynamic_ntk_aware").rope_table(geometry, lengths)
@@ -130,9 +123,7 @@ def test_dynamic_ntk_equals_a_fresh_transformers_dynamic_with_factor_one(
 
 
 @given(geometries, scales, st.floats(0.5, 2), st.floats(2.5, 8))
-def test_llama3_equals_transformers_llama3(
-    geometry: RopeGeometry, scale: float, low: float, high: float
-) -> None:
+def test_llama3_equals_transformers_llama3(geometry, scale, low, high) -> None:
     method = make("llama3", scale=scale, beta_slow=low, beta_fast=high)
     same_as_transformers(
         method.rope_table(geometry, unextended(geometry)), "llama3", geometry, factor=scale,
@@ -169,9 +160,7 @@ def test_p_rope_equals_transformers_proportional(geometry: RopeGeometry, p: floa
 
 
 @given(geometries, st.data())
-def test_hard_clip_of_n_pairs_is_p_rope_of_all_others(
-    geometry: RopeGeometry, data: st.DataObject
-) -> None:
+def test_hard_clip_of_n_pairs_is_p_rope_of_all_others(geometry, data) -> None:
     count = data.draw(st.integers(1, geometry.num_pairs))
     lengths = unextended(geometry)
     clipped = make("hard_clip", num_clipped=count).rope_table(geometry, lengths).inv_freq
@@ -181,25 +170,8 @@ def test_hard_clip_of_n_pairs_is_p_rope_of_all_others(
     assert np.count_nonzero(clipped) == geometry.num_pairs - count
 
 
-@given(geometries, st.data())
-def test_cope_lies_between_hard_clip_and_no_extension(
-    geometry: RopeGeometry, data: st.DataObject
-) -> None:
-    """Half a cosine is symmetric: the weights of mirrored pairs add up to 1."""
-    count = data.draw(st.integers(2, geometry.num_pairs))
-    table = make("cope", num_clipped=count).rope_table(geometry, unextended(geometry))
-    weights = table.inv_freq / geometry.inv_freq()
-    kept, last = np.split(weights, [geometry.num_pairs - count])
-    assert (kept == 1).all()
-    np.testing.assert_allclose(last + last[::-1], 1, rtol=1e-12)
-    assert (np.diff(last) < 0).all()
-    assert (last[0], last[-1]) == (1, 0)
-
-
 @given(geometries, scales)
-def test_resonance_rounds_the_wavelengths_of_transformers_yarn(
-    geometry: RopeGeometry, scale: float
-) -> None:
+def test_resonance_rounds_the_wavelengths_of_transformers_yarn(geometry, scale) -> None:
     lengths = unextended(geometry)
     yarn = make("yarn", scale=scale).rope_table(geometry, lengths)
     same_as_transformers(
@@ -249,23 +221,10 @@ def test_longrope_with_the_factors_of_phi_3_is_its_stock_layer() -> None:
         assert table.attention_factor == pytest.approx(theirs.attention_scaling, rel=1e-12)
 
 
-@given(geometries, scales)
-def test_ntk_by_parts_is_yarn_by_the_papers_ramp_without_temperature(
-    geometry: RopeGeometry, scale: float
-) -> None:
-    lengths = unextended(geometry)
-    by_parts = make("ntk_by_parts", scale=scale).rope_table(geometry, lengths)
-    yarn = make("yarn", scale=scale, ramp="paper").rope_table(geometry, lengths)
-    assert (by_parts.inv_freq == yarn.inv_freq).all()
-    assert by_parts.attention_factor == 1
-
-
 @pytest.mark.parametrize(
     ("geometry", "formula", "printed"), [(LLAMA2_7B, 121, 57), (PHI2, 497, 241)]
 )
-def test_the_two_scales_of_ntk_64k_divide_the_slowest_frequency(
-    geometry: RopeGeometry, formula: int, printed: int
-) -> None:
+def test_the_two_scales_of_ntk_64k_divide_the_slowest_frequency(geometry, formula, printed) -> None:
     for form, expected in (("formula", formula), ("printed", printed)):
         method = make("ntk_64k", scale_form=form)
         for request in (100, 65536):
@@ -295,9 +254,7 @@ def test_the_two_parts_of_method_2_meet_at_the_split(geometry: RopeGeometry, sca
         ([3e6, 3e6, 2e6, 2e6], (4, 2), [3, 3, 2, 2]),
     ],
 )
-def test_query_heads_of_a_key_value_head_share_a_base(
-    bases: Any, heads: tuple[int, int], expected: Any
-) -> None:
+def test_query_heads_of_a_key_value_head_share_a_base(bases, heads, expected) -> None:
     geometry, lengths = RopeGeometry(128, 128, *heads, 1e4, 4096), ContextLengths(4096, 131072, 1)
     method = make("harpe", bases=bases)
     method.check(geometry, lengths)
@@ -327,24 +284,11 @@ def test_the_ramps_of_the_paper_and_of_the_code_are_those_printed() -> None:
 
 
 @given(geometries, st.sampled_from([*STATIC, *GROWING, "dynamic_yarn"]))
-def test_without_extension_every_frequency_method_is_the_base_model(
-    geometry: RopeGeometry, name: str
-) -> None:
+def test_without_extension_every_frequency_method_is_the_base_model(geometry, name) -> None:
     context = geometry.trained_context
     table = make(name).rope_table(geometry, ContextLengths(context, context, context))
     np.testing.assert_allclose(table.inv_freq, geometry.inv_freq(), rtol=1e-14)
     assert table.attention_factor == 1
-
-
-@pytest.mark.parametrize("name", GROWING)
-def test_dynamic_methods_depend_on_length_where_they_say_so(name: str) -> None:
-    method, constant_up_to = make(name), 32768 if name in ("ntk_32k", "ntk_64k") else 4096
-    requests = [ContextLengths(4096, 32768, n) for n in (100, constant_up_to, constant_up_to + 1)]
-    short, edge, longer = (method.rope_table(LLAMA2_7B, lengths).inv_freq for lengths in requests)
-    assert (short == edge).all()
-    assert (longer[1:] < edge[1:]).all()
-    flags = [method.length_dependent(LLAMA2_7B, lengths) for lengths in requests]
-    assert flags == [False, False, True]
 
 
 @pytest.mark.parametrize(
@@ -353,16 +297,12 @@ def test_dynamic_methods_depend_on_length_where_they_say_so(name: str) -> None:
         ("longrope", {"long_factors": [2.0] * 15}, r"long_factors: got 15 factors; .*16 freq"),
         ("cope", {"num_clipped": 17}, r"cope\.num_clipped: got 17; .*16 frequency pairs"),
         ("yarn", {"beta_slow": 21.0}, r"yarn\.beta_slow.*20.37 turns"),
-        ("dynamic_yarn", {"beta_slow": 21.0}, r"dynamic_yarn\.beta_slow"),
-        ("ntk_by_parts", {"beta_slow": 21.0}, r"ntk_by_parts\.beta_slow"),
         ("llama3", {"beta_slow": 21.0, "beta_fast": 32.0}, r"llama3\.beta_slow"),
         ("rope_base_method_2", {"split": 16}, "below 16, .*from 1 to 15"),
         ("clex", {"max_scale": 3}, r"clex\.max_scale: got 3; expected at least 4, .*write 16"),
         ("clex", {"step": 0.3}, r"clex\.step: got 0\.3; .*write 0\.333"),
-        ("clex", {"step": 0.7}, r"clex\.step: got 0\.7; .*write 1\.0"),
         ("lm_infinite", {"window": 129}, "trained context of 128 tokens"),
         ("streaming_llm", {"window": 125}, "makes 129 tokens; .*at most 128 tokens"),
-        ("streaming_llm", {"num_sinks": 128}, "makes 129 tokens"),
         ("rerope", {"window": 128}, "at most 127, .*training"),
         ("string", {"window": 128}, r"string\.window: got 128; expected at most 127"),
         ("dca", {"chunk": 128}, r"dca\.chunk: got 128; expected at most 127"),
@@ -380,9 +320,7 @@ def test_dynamic_methods_depend_on_length_where_they_say_so(name: str) -> None:
         *((name, {"scale": 0.5}, rf"{name}\.scale: got 0\.5") for name in STATIC),
     ],
 )
-def test_parameters_that_do_not_fit_the_model_are_refused(
-    name: str, parameters: dict[str, Any], match: str
-) -> None:
+def test_parameters_that_do_not_fit_the_model_are_refused(name, parameters, match) -> None:
     with pytest.raises(SpecError, match=match):
         make(name, **parameters).check(shape(32, 1e4, 128), ContextLengths(128, 512, 512))
 
@@ -421,23 +359,11 @@ def test_a_target_below_the_trained_context_is_refused(name: str) -> None:
         ("harpe", {"bases": [1e6], "stride": 10000}, "together with a list of bases"),
         ("longrope", {"long_factors": [2.0], "search": {"seed": 1}}, "together with `long_fac"),
         ("longrope", {"search": {"population": 4, "parents": 5}}, "5 parents in a population of 4"),
-        *(
-            (name, {parameter: 0}, rf"m\.{parameter}: got 0")
-            for name, parameter in [
-                ("lm_infinite", "num_global"),
-                ("streaming_llm", "num_sinks"),
-                ("rerope", "leak"),
-                ("harpe", "stride"),
-                ("landmark", "top_k"),
-                ("longlora", "num_groups"),
-                ("clex", "step"),
-            ]
-        ),
+        ("rerope", {"leak": 0}, r"m\.leak: got 0"),
+        ("longlora", {"num_groups": 0}, r"m\.num_groups: got 0"),
     ],
 )
-def test_parameters_outside_their_range_are_refused_on_reading(
-    name: str, parameters: dict[str, Any], match: str
-) -> None:
+def test_parameters_outside_their_range_are_refused_on_reading(name, parameters, match) -> None:
     with pytest.raises(SpecError, match=match):
         METHODS.parse({"name": name, **parameters}, "m")
 
@@ -452,6 +378,5 @@ def test_the_longest_distance_within_reach_is_just_below_the_trained_context(
     method = make(name, **parameters)
     scheme: Any = method.attention(LLAMA2_7B, lengths)
     reach = method.reach(LLAMA2_7B, lengths)
-    assert reach is not None
     assert scheme.distance(reach - 1, 0) == 4095
     assert scheme.distance(reach, 0) > 4095

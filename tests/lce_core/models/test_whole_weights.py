@@ -75,9 +75,7 @@ def study() -> StudySpec:
 
 
 @pytest.mark.parametrize("kind", IN_A_BASE_MODEL)
-def test_a_plan_names_the_damaged_file_of_a_base_model(
-    kind: str, folder: Path, study: StudySpec
-) -> None:
+def test_a_plan_names_the_damaged_file_of_a_base_model(kind, folder, study) -> None:
     compile_study(study, {}, {"toy_llama": folder})
     name, change = IN_A_BASE_MODEL[kind]
     damage(folder / name, change)

@@ -1,7 +1,4 @@
-"""Intervals over documents: against scipy where documents are prompts, and coverage by simulation.
-
-Simulated answers within a document are alike; the mean that the intervals must contain is known.
-"""
+"""Intervals over documents: against scipy where documents are prompts, and coverage."""
 
 from __future__ import annotations
 
@@ -22,8 +19,6 @@ shares = st.lists(st.tuples(st.sampled_from([0.0, 1.0]), st.integers(0, 6)), min
 
 
 def bounds(found: ClusteredEstimate) -> tuple[float, float]:
-    assert found.low is not None
-    assert found.high is not None
     return found.low, found.high
 
 

@@ -1,8 +1,4 @@
-"""Differences of two methods: tests and intervals agree, and match scipy's.
-
-Error rates are simulated by `perf/inference.py` through the catalog's code; the rates here are of
-single comparisons.
-"""
+"""Differences of two methods: tests and intervals agree, and match scipy's."""
 
 from __future__ import annotations
 

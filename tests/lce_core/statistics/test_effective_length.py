@@ -1,4 +1,4 @@
-"""Effective length: the rule on small tables, its properties, and coverage by simulation."""
+"""Effective length: the rule on small tables, and its properties."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lce_core.statistics.effective_length import EffectiveLength, Threshold, effective_length
-from tests.support.oracles.error_rates import at_most
 
 LENGTHS = (1024, 2048, 4096, 8192, 16384)
 tables = st.lists(
@@ -81,29 +80,3 @@ def test_a_higher_threshold_and_the_order_of_lengths(table, threshold, more, ran
     assert harder.high <= found.high
     shuffled = dict(random.sample(list(table.items()), len(table)))
     assert effective_length(shuffled, threshold) == found
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("chances", "true"),
-    [
-        # The worst cases for the lower and for the upper bound.
-        ((0.99, 0.99, 0.8499, 0.99, 0.99), 2048),
-        ((0.85, 0.85, 0.85, 0.85, 0.85), 16384),
-    ],
-)
-def test_either_bound_is_wrong_in_at_most_one_of_forty_studies(chances, true: int) -> None:
-    rng, runs = np.random.default_rng(round(1000 * sum(chances))), 500
-    for is_known in (True, False):
-        too_long = too_short = 0
-        for _ in range(runs):
-            table = {
-                n: (rng.random(80) < chance).astype(float)
-                for n, chance in zip(LENGTHS, chances, strict=True)
-            }
-            base = (rng.random(80) < 0.85 / 0.9).astype(float)
-            found = effective_length(table, 0.85 if is_known else Threshold(base, 512, 0.9))
-            too_long += found.low > true
-            too_short += found.high < true
-        at_most(too_long, runs, 0.025)
-        at_most(too_short, runs, 0.025)
