@@ -1,16 +1,12 @@
-"""Sizes that schemes of attention take from the model where a study gives none.
-
-Those of Llama-2-7B are the authors' settings, the others the definition by hand.
-"""
+"""Sizes that attention takes from the model: the authors' settings for a context of 4096 tokens."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from lce_core.attention.schemes import CacheSinks, LambdaShaped, Rectified
+from lce_core.attention.schemes import CacheSinks, GroupedNeighbour, LambdaShaped, Rectified
 from lce_core.methods import METHODS
+from lce_core.methods.dca import DualChunk
 from lce_core.rope import ContextLengths, RopeGeometry
 
 
@@ -24,16 +20,17 @@ from lce_core.rope import ContextLengths, RopeGeometry
         ("streaming_llm", {}, 4096, CacheSinks(window=4092, num_sinks=4)),
         ("streaming_llm", {"num_sinks": 8}, 128, CacheSinks(window=120, num_sinks=8)),
         ("streaming_llm", {"num_sinks": 8, "window": 50}, 128, CacheSinks(50, 8)),
+        ("dca", {}, 4096, DualChunk(chunk=3072, window=256)),
+        ("self_extend", {}, 4096, GroupedNeighbour(1024, 64)),
+        ("self_extend", {}, 128, GroupedNeighbour(64, 16)),
+        ("self_extend", {}, 100, GroupedNeighbour(48, 12)),
+        ("self_extend", {}, 2, GroupedNeighbour(1, 1)),
         ("rerope", {}, 4096, Rectified(window=512)),
         ("rerope", {"leak": 16}, 128, Rectified(window=64, leak=16)),
     ],
 )
-def test_sizes_follow_from_the_trained_context(
-    name: str, parameters: dict[str, Any], context: int, expected: Any
-) -> None:
-    geometry = RopeGeometry(
-        head_dim=32, rotary_dim=32, num_heads=2, num_kv_heads=2, theta=1e4, trained_context=context
-    )
+def test_sizes_follow_from_the_trained_context(name, parameters, context, expected) -> None:
+    geometry = RopeGeometry(32, 32, 2, 2, 1e4, context)
     lengths = ContextLengths(context, 8 * context, 8 * context)
     method = METHODS.parse({"name": name, **parameters}, "test")
     method.check(geometry, lengths)

@@ -1,20 +1,14 @@
-"""DPE against its definition: a distance for each pair of elements, in numpy.
-
-The oracle computes every score from the relative position of query and key, pair by pair. The
-reference's two forms (prefill and decoding) are formulas of this file.
-"""
+"""DPE against its definition: a distance for each pair of elements, in numpy."""
 
 from __future__ import annotations
 
 import numpy as np
-import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lce_core.attention.schemes import GroupedNeighbour
 from lce_core.attention.windowed import grouped_neighbour
-from lce_core.errors import SpecError
 from lce_core.evidence import LLAMA2_7B
 from lce_core.methods import METHODS
 from lce_core.methods.dpe import PUBLISHED, DimensionWise
@@ -56,11 +50,8 @@ def distances(scale: int, window: int, places: np.ndarray) -> np.ndarray:
     return found
 
 
-@settings(max_examples=60, deadline=None)
 @given(SIZES, st.integers(1, 80), st.data())
-def test_the_kernel_is_the_definition_for_any_sizes_and_pieces(
-    scheme: DimensionWise, tokens: int, data: st.DataObject
-) -> None:
+def test_the_kernel_is_the_definition_for_any_sizes_and_pieces(scheme, tokens, data) -> None:
     cuts = sorted(data.draw(st.sets(st.integers(1, max(1, tokens - 1)), max_size=4)) - {tokens})
     parts = random_states(tokens)
     output = in_chunks(attend, scheme, parts, TABLE, cuts)
@@ -84,7 +75,6 @@ def test_published_scales_give_the_distances_of_both_forms_of_the_reference(
     # In decoding the reference places a key at its distance; in prefill it places queries and keys.
     method = METHODS.parse({"name": "dpe", "scales": name}, "test")
     scheme = method.attention(LLAMA2_7B, ContextLengths(4096, 32768, 32768))
-    assert scheme is not None
     key, query = sorted((key, query))
     found = scheme.distance(query, key)
     if query - key < 1024:
@@ -103,16 +93,3 @@ def test_pairs_are_divided_evenly_among_the_groups() -> None:
     method = METHODS.parse({"name": "dpe", "scales": [2, 3, 4]}, "test")
     scheme = method.attention(geometry, ContextLengths(128, 512, 512))
     assert scheme == DimensionWise(64, (*6 * (2,), *5 * (3,), *5 * (4,)))
-
-
-@pytest.mark.parametrize(
-    ("parameters", "words"),
-    [
-        ({"window": 128}, r"dpe\.window: got 128; expected a window smaller than .* 128 tokens"),
-        ({"scales": 17 * [2]}, r"dpe\.scales: got 17 scales; expected at most one .* 16 frequency"),
-    ],
-)
-def test_sizes_that_do_not_fit_are_refused(parameters: dict[str, object], words: str) -> None:
-    method = METHODS.parse({"name": "dpe", **parameters}, "test")
-    with pytest.raises(SpecError, match=words):
-        method.check(RopeGeometry(32, 32, 3, 3, 1e4, 128), ContextLengths(128, 512, 512))

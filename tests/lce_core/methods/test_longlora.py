@@ -1,40 +1,35 @@
-"""Strategy: the kernel against dense float64 attention under masks cut at written-out edges; runs
-against a plain torch loop over stock transformers with those masks and W + alpha / r * B A."""
+"""The kernel against dense float64 attention under masks; runs against a plain torch loop."""
 
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 import yaml
 from accelerate import init_empty_weights
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from torch.nn.functional import cross_entropy
-from transformers import (
-    AutoModelForCausalLM,
-    LlamaConfig,
-    LlamaForCausalLM,
-    PhiConfig,
-    PhiForCausalLM,
-)
+from transformers import AutoModelForCausalLM, LlamaForCausalLM
 
 from lce_core.attention.inputs import AttentionInputs
 from lce_core.attention.schemes import ShiftedSparse
 from lce_core.attention.shifted_sparse import attend
+from lce_core.contracts.tiny_models import BASES, logits, stock, tokens
 from lce_core.data.packing import PackedRows
 from lce_core.errors import SpecError
 from lce_core.extension.extending import extend
 from lce_core.methods import METHODS, LoRA, Method
 from lce_core.models import MODELS, LanguageModel
-from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
+from lce_core.rope import RopeTable
 from lce_core.study.plan import compile_study
 from lce_core.study.study_file import parse_study
 from lce_core.training.job import TrainingJob
@@ -42,6 +37,7 @@ from lce_core.training.lora import add_lora, merged
 from lce_core.training.run import run
 from lce_core.training.schedule import learning_rate, rows_of_step
 from lce_core.training.trainer import Trainer
+from tests.support.extended_models import over_bases
 from tests.support.toy_study import TOY
 from tests.support.training_jobs import (
     BASE,
@@ -49,23 +45,16 @@ from tests.support.training_jobs import (
     ROWS_PER_STEP,
     job_maker,
     losses,
-    packed_rows,
     save_base,
     silent,
     weights,
 )
 
-CPU = torch.device("cpu")
 SCALING = 0.3
 TARGET = 512
-HEADS = [(4, 4), (4, 2), (3, 3), (3, 1), (6, 2), (12, 4), (5, 1)]
-"""Query and key-value heads: whole and shared, odd, and with a shared head across the middle."""
 UPDATED = ("q_proj", "k_proj", "v_proj", "o_proj", "dense")
 
 States = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
-
-
-# The kernel
 
 
 def blocks(length: int, group: int, shifted: bool) -> torch.Tensor:
@@ -120,7 +109,6 @@ def attended(states: States, group: int, pairs: int = 2) -> torch.Tensor:
     return attend(ShiftedSparse(group), AttentionInputs(*states, table(pairs), 0, SCALING))
 
 
-@settings(max_examples=60)
 @given(
     num_groups=st.integers(1, 6),
     half=st.integers(1, 12),
@@ -139,22 +127,18 @@ def test_the_kernel_equals_dense_attention_under_the_masks_of_its_heads(
     torch.testing.assert_close(output, expected, rtol=1e-10, atol=1e-10)
 
 
-def test_the_scheme_describes_the_pairs_of_both_halves_of_the_heads() -> None:
-    for group in (2, 8, 24):
-        scheme = ShiftedSparse(group)
-        for shifted in (False, True):
-            mask = blocks(48, group, shifted)
-            for i in range(48):
-                for j in range(48):
-                    expected = i - j if mask[i, j] else None
-                    assert scheme.distance(i, j, shifted) == expected
+@pytest.mark.parametrize("group", [2, 24])
+def test_the_scheme_describes_the_pairs_of_both_halves_of_the_heads(group: int) -> None:
+    for shifted, i, j in itertools.product((False, True), range(48), range(48)):
+        expected = i - j if blocks(48, group, shifted)[i, j] else None
+        assert ShiftedSparse(group).distance(i, j, shifted) == expected
 
 
-@pytest.mark.parametrize(("heads", "kv_heads"), HEADS)
-@pytest.mark.parametrize("group", [8, 32])
-def test_the_kernel_has_the_gradients_of_dense_attention(
-    heads: int, kv_heads: int, group: int
-) -> None:
+# Whole heads and shared ones, an odd number, and a shared head across the middle.
+@pytest.mark.parametrize(
+    ("heads", "kv_heads", "group"), [(4, 2, 8), (3, 3, 32), (3, 1, 8), (12, 4, 32)]
+)
+def test_the_kernel_has_the_gradients_of_dense_attention(heads, kv_heads, group) -> None:
     ours, theirs = ([part.requires_grad_() for part in draw(heads, kv_heads, 32)] for _ in range(2))
     attended((ours[0], ours[1], ours[2]), group).square().sum().backward()
     expected = dense(
@@ -191,103 +175,22 @@ def test_rolling_the_row_differs_in_the_first_half_block_of_shifted_heads_only()
     assert ((other - output)[:, 2:, : group // 2].abs().amax(-1) > 1e-3).all()
 
 
-@pytest.mark.parametrize(("group", "first_query"), [(12, 0), (24, 0), (8, 1)])
-def test_rows_that_are_not_whole_blocks_and_caches_are_refused(
-    group: int, first_query: int
-) -> None:
-    query, key, value = draw(2, 2, 32)
-    inputs = AttentionInputs(query[:, :, first_query:], key, value, table(2), first_query, 1.0)
-    with pytest.raises(AssertionError, match=r"blocks of|cache"):
-        attend(ShiftedSparse(group), inputs)
-
-
-# The method on models
-
-
-class TinyLlama(LanguageModel):
-    geometry: ClassVar[RopeGeometry] = RopeGeometry(
-        head_dim=8, rotary_dim=8, num_heads=4, num_kv_heads=2, theta=1e4, trained_context=16
-    )
-
-
-class TinyPhi(LanguageModel):
-    geometry: ClassVar[RopeGeometry] = RopeGeometry(
-        head_dim=10, rotary_dim=4, num_heads=3, num_kv_heads=3, theta=1e4, trained_context=16
-    )
-
-
-BASES: list[LanguageModel] = [TinyLlama(), TinyPhi()]
-over_bases = pytest.mark.parametrize("base", BASES, ids=["llama", "phi"])
-
-
 def method(name: str = "longlora", **parameters: Any) -> Method:
     return METHODS.parse({"name": name, **parameters}, "test")
 
 
-def lora(**parameters: Any) -> LoRA:
-    found = method(**parameters).lora()
-    assert found is not None
-    return found
-
-
-def stock(base: LanguageModel) -> Any:
-    """A random float64 model with attention sharp enough that positions matter."""
-    geometry = base.geometry
-    sizes: dict[str, Any] = {
-        "vocab_size": 50,
-        "hidden_size": geometry.num_heads * geometry.head_dim,
-        "intermediate_size": 48,
-        "num_hidden_layers": 2,
-        "num_attention_heads": geometry.num_heads,
-        "num_key_value_heads": geometry.num_kv_heads,
-        "max_position_embeddings": 16,
-        "initializer_range": 0.3,
-        "bos_token_id": None,
-        "eos_token_id": None,
-    }
-    rope: dict[str, Any] = {"rope_type": "default", "rope_theta": geometry.theta}
-    torch.manual_seed(7)
-    if geometry.rotary_dim < geometry.head_dim:
-        rope["partial_rotary_factor"] = geometry.rotary_dim / geometry.head_dim
-        return PhiForCausalLM(PhiConfig(**sizes, rope_parameters=rope)).double().eval()
-    return LlamaForCausalLM(LlamaConfig(**sizes, rope_parameters=rope)).double().eval()
-
-
-def tokens(length: int) -> torch.Tensor:
-    return torch.randint(50, (2, length), generator=torch.Generator().manual_seed(length))
-
-
 @torch.no_grad()
-def logits(model: Any, base: LanguageModel, chosen: Method, training: bool = False) -> torch.Tensor:
-    extended = extend(model, base, chosen, target=64, training=training)
-    extended.begin_request(64)
-    found: torch.Tensor = extended.model(tokens(64), use_cache=False).logits
-    return found
+def extended_logits(model: Any, base: LanguageModel, chosen: Method) -> torch.Tensor:
+    return logits(extend(model, base, chosen, target=64), tokens(64))
 
 
-@over_bases
-def test_in_use_it_is_position_interpolation_with_full_attention(base: LanguageModel) -> None:
-    assert torch.equal(logits(stock(base), base, method()), logits(stock(base), base, method("pi")))
-    assert torch.equal(
-        logits(stock(base), base, method(scale=2.0)),
-        logits(stock(base), base, method("pi", scale=2.0)),
-    )
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        # factors 32 x 4 x 8 x (4096 + 4096), embedding 32000 x 4096, norms 65 x 4096
-        ("llama2_7b", 8_388_608 + 131_072_000 + 266_240),
-        # factors 32 x 4 x 8 x (2560 + 2560), embedding 51200 x 2560, norms 33 x (2560 + 2560)
-        ("phi2", 5_242_880 + 131_072_000 + 168_960),
-    ],
-)
-def test_as_many_parameters_are_trained_as_counted_by_hand(name: str, expected: int) -> None:
-    base: Any = MODELS.load(name)()
+def test_as_many_parameters_of_phi_2_are_trained_as_counted_by_hand() -> None:
+    # Factors 32 x 4 x 8 x (2560 + 2560), embedding 51200 x 2560, norms 33 x (2560 + 2560).
+    expected = 5_242_880 + 131_072_000 + 168_960
+    base: Any = MODELS.load("phi2")()
     with init_empty_weights(include_buffers=False):
         model = AutoModelForCausalLM.from_config(base.config(), dtype=torch.float32)
-    add_lora(model, lora(), seed=0)
+    add_lora(model, method().lora(), seed=0)
     assert {parameter.device.type for parameter in model.parameters()} == {"meta"}
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     assert sum(parameter.numel() for parameter in trained) == expected
@@ -295,30 +198,23 @@ def test_as_many_parameters_are_trained_as_counted_by_hand(name: str, expected: 
 
 @over_bases
 def test_merged_weights_are_a_stock_model_that_computes_the_same(base: LanguageModel) -> None:
-    model = stock(base)
-    add_lora(model, lora(rank=3, alpha=5.0), seed=1)
+    model, chosen = stock(base), method(rank=3, alpha=5.0)
+    add_lora(model, chosen.lora(), seed=1)
     torch.manual_seed(5)
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if name.endswith("lora_B"):
-                parameter.normal_(std=0.1)
+    for name, parameter in model.named_parameters():
+        if name.endswith("lora_B"):
+            torch.nn.init.normal_(parameter, std=0.1)
     before = {name: tensor.clone() for name, tensor in model.named_parameters()}
-    plain = merged(dict(model.named_parameters()), lora(rank=3, alpha=5.0))
+    plain = merged(dict(model.named_parameters()), chosen.lora())
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.named_parameters())
     other = stock(base)
     assert plain.keys() == dict(other.named_parameters()).keys()
+    before_training = extended_logits(stock(base), base, method("pi"))
     other.load_state_dict(plain)
-    output, expected = logits(other, base, method("pi")), logits(model, base, method())
-    assert (expected - logits(stock(base), base, method("pi"))).abs().max() > 1e-3
+    expected = extended_logits(model, base, method())
+    assert (expected - before_training).abs().max() > 1e-3
+    output = extended_logits(other, base, method("pi"))
     torch.testing.assert_close(output, expected, rtol=1e-9, atol=1e-9)
-
-
-# Training runs
-
-
-@pytest.fixture(scope="module")
-def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return packed_rows(tmp_path_factory.mktemp("rows"))
 
 
 @pytest.fixture(scope="module")
@@ -330,17 +226,13 @@ def saved_base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def make_job(rows: Path, saved_base: Path, tmp_path: Path) -> Callable[..., TrainingJob]:
     make = job_maker(rows, tmp_path)
 
-    def tuned(training: dict[str, Any] | None = None, **changes: Any) -> TrainingJob:
-        fields: dict[str, Any] = {
-            "method": method().identity(),
-            "target_context": TARGET,
-            "from_scratch": False,
-            "base_folder": saved_base,
-        }
-        job: TrainingJob = make(training, **(fields | changes))
-        return job
-
-    return tuned
+    fields: dict[str, Any] = {
+        "method": method().identity(),
+        "target_context": TARGET,
+        "from_scratch": False,
+        "base_folder": saved_base,
+    }
+    return lambda training=None, **changes: make(training, **(fields | changes))
 
 
 def start_of(saved_base: Path) -> dict[str, torch.Tensor]:
@@ -359,9 +251,7 @@ def drawn_factors(seed: int) -> dict[str, torch.Tensor]:
     return factors
 
 
-def test_a_run_equals_a_plain_torch_loop_over_stock_transformers(
-    make_job: Any, saved_base: Path
-) -> None:
+def test_a_run_equals_a_plain_torch_loop_over_stock_transformers(make_job, saved_base) -> None:
     job = make_job(micro_batch_tokens=3 * ROW_LENGTH, gradient_checkpointing=True)
     run(job, silent)
 
@@ -419,7 +309,7 @@ def test_a_run_equals_a_plain_torch_loop_over_stock_transformers(
 def test_the_average_is_one_of_factors(make_job: Any, saved_base: Path) -> None:
     plain, averaged = make_job(num_steps=1), make_job({"ema_decay": 0.75}, num_steps=1)
     plain.resume.mkdir()
-    trainer = Trainer(plain, CPU)
+    trainer = Trainer(plain, torch.device("cpu"))
     trainer.train(silent)
     run(averaged, silent)
     start, drawn = start_of(saved_base), drawn_factors(plain.seed)
@@ -435,43 +325,16 @@ def test_the_average_is_one_of_factors(make_job: Any, saved_base: Path) -> None:
         torch.testing.assert_close(tensor, expected, rtol=1e-6, atol=1e-7)
 
 
-# Requests that cannot be carried out
-
-
-@pytest.mark.parametrize(
-    ("parameters", "target", "match"),
-    [
-        ({}, 516, r"longlora\.num_groups: got 4 for training rows of 516 tokens.*multiple of 8"),
-        ({"num_groups": 3}, 512, "multiple of 6"),
-        ({"scale": 0.5}, 512, r"longlora\.scale: got 0\.5"),
-    ],
-)
-def test_a_target_that_does_not_fit_is_refused_in_the_study(
-    parameters: dict[str, Any], target: int, match: str
-) -> None:
+def test_a_study_refuses_a_target_that_does_not_fit_and_a_row_without_training() -> None:
     study = copy.deepcopy(TOY)
-    study["methods"] = [{"name": "longlora", "tuned": True, **parameters}]
-    study["target_context"] = target
-    study["training"]["tokens_per_step"] = 8 * target
-    with pytest.raises(SpecError, match=match):
-        compile_study(parse_study(yaml.safe_dump(study), "my.yaml"), {}, where="my.yaml")
-
-
-def test_a_row_without_training_is_refused_in_the_study() -> None:
-    study = copy.deepcopy(TOY)
+    study["methods"] = [{"name": "longlora", "tuned": True}]
+    study["target_context"] = 516
+    study["training"]["tokens_per_step"] = 8 * 516
+    with pytest.raises(SpecError, match=r"got 4 for training rows of 516 tokens.*multiple of 8"):
+        compile_study(parse_study(yaml.safe_dump(study), "my.yaml"), {})
     study["methods"] = [{"name": "longlora"}]
-    with pytest.raises(
-        SpecError, match=r"longlora, which works only after training; .*; add `tuned: true`"
-    ):
+    with pytest.raises(SpecError, match="add `tuned: true`"):
         parse_study(yaml.safe_dump(study), "my.yaml")
-
-
-def test_a_model_with_one_head_has_no_halves() -> None:
-    geometry = RopeGeometry(8, 8, 1, 1, 1e4, 128)
-    with pytest.raises(
-        SpecError, match="got a model with 1 attention head; expected at least 2 heads"
-    ):
-        method().check(geometry, ContextLengths(128, 512, 512))
 
 
 def test_updates_of_layers_that_a_model_lacks_are_refused() -> None:

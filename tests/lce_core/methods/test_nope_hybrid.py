@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -16,12 +15,6 @@ from lce_core.methods import METHODS
 
 BASE = TinyGrouped()
 LAYERS = 8
-
-
-@pytest.fixture(autouse=True)
-def _inference() -> Iterator[None]:
-    with torch.no_grad():
-        yield
 
 
 def llama4(weights: dict[str, torch.Tensor], **settings: Any) -> Any:
@@ -47,12 +40,13 @@ def llama4(weights: dict[str, torch.Tensor], **settings: Any) -> Any:
     )
     model = Llama4ForCausalLM(config).double().eval()
     model.set_attn_implementation("eager")
-    model.load_state_dict({_renamed(name): _neighbours(name, w) for name, w in weights.items()})
+    model.load_state_dict(
+        {
+            name.replace(".mlp.", ".feed_forward."): _neighbours(name, w)
+            for name, w in weights.items()
+        }
+    )
     return model
-
-
-def _renamed(name: str) -> str:
-    return name.replace(".mlp.", ".feed_forward.")
 
 
 def _neighbours(name: str, weight: torch.Tensor) -> torch.Tensor:
@@ -63,6 +57,7 @@ def _neighbours(name: str, weight: torch.Tensor) -> torch.Tensor:
     return heads.transpose(1, 2).flatten(0, 2)
 
 
+@torch.no_grad()
 @pytest.mark.parametrize(
     ("parameters", "settings"),
     [

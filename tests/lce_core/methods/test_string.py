@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from lce_core.errors import SpecError
 from lce_core.evidence import LLAMA2_7B
 from lce_core.methods import METHODS
 from lce_core.methods.string import Shifted, attend
@@ -21,11 +20,8 @@ SIZES = st.integers(1, 40).flatmap(
 )
 
 
-@settings(max_examples=60)
 @given(SIZES, st.integers(1, 80), st.data())
-def test_the_kernel_is_the_formula_for_any_sizes_and_pieces(
-    scheme: Shifted, tokens: int, data: st.DataObject
-) -> None:
+def test_the_kernel_is_the_formula_for_any_sizes_and_pieces(scheme, tokens, data) -> None:
     cuts = sorted(data.draw(st.sets(st.integers(1, max(1, tokens - 1)), max_size=4)) - {tokens})
     parts, places = random_states(tokens), np.arange(tokens)
     far = places[:, None] - places >= scheme.near
@@ -39,28 +35,17 @@ def test_the_kernel_is_the_formula_for_any_sizes_and_pieces(
     ("parameters", "request_length", "sizes"),
     [
         ({}, 8192, Shifted(near=2703, window=128)),
-        ({"window": 512}, 8192, Shifted(near=2703, window=512)),
-        ({"shift": 0.25}, 8192, Shifted(near=2048, window=128)),
+        ({"shift": 0.25, "window": 512}, 8192, Shifted(near=2048, window=512)),
         ({}, 300, Shifted(near=99, window=99)),
     ],
 )
-def test_the_shift_follows_the_request(
-    parameters: dict[str, float], request_length: int, sizes: Shifted
-) -> None:
+def test_the_shift_follows_the_request(parameters, request_length, sizes) -> None:
     method = METHODS.parse({"name": "string", **parameters}, "test")
     assert method.attention(LLAMA2_7B, ContextLengths(4096, 32768, request_length)) == sizes
 
 
 @given(st.integers(1, 387), st.integers(0, 400), st.integers(0, 400))
-def test_a_request_with_less_than_the_window_to_keep_is_not_shifted(
-    length: int, query: int, key: int
-) -> None:
+def test_a_request_with_less_than_the_window_to_keep_is_not_shifted(length, query, key) -> None:
     method = METHODS.parse({"name": "string"}, "test")
     scheme = method.attention(LLAMA2_7B, ContextLengths(4096, 32768, length))
     assert scheme.distance(query, key) == (query - key if key <= query else None)
-
-
-def test_a_window_outside_the_trained_context_is_refused() -> None:
-    method = METHODS.parse({"name": "string", "window": 4096}, "test")
-    with pytest.raises(SpecError, match=r"string\.window: got 4096; expected at most 4095"):
-        method.check(LLAMA2_7B, ContextLengths(4096, 32768, 100))

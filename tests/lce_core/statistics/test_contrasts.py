@@ -1,8 +1,4 @@
-"""Differences of two methods: tests and intervals agree, and match scipy's.
-
-Error rates are simulated by `perf/inference.py` through the catalog's code; the rates here are of
-single comparisons.
-"""
+"""Differences of two methods: tests and intervals agree, and match scipy's."""
 
 from __future__ import annotations
 
@@ -11,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -38,7 +34,6 @@ def contrasts(draw: st.DrawFn) -> Contrast:
     return Contrast(value, number, added, 0.0, seed_error, freedom)
 
 
-@settings(max_examples=200)
 @given(contrasts(), ALPHAS)
 def test_an_interval_ends_where_the_p_value_is_alpha(one: Contrast, alpha: float) -> None:
     low, high = one.interval(alpha)
@@ -62,16 +57,11 @@ def test_swapping_the_methods_mirrors_everything(one: Contrast) -> None:
 def test_symmetric_differences_get_students_t(number: int) -> None:
     gaps = stats.norm.ppf((np.arange(number) + 0.5) / number) + 0.3
     one = Contrast(gaps.mean(), number, stats.sem(gaps), skewness(gaps))
-    assert skewness(gaps) == pytest.approx(0, abs=1e-9)
+    assert skewness(np.exp(gaps)) == pytest.approx(stats.skew(np.exp(gaps), bias=False))
     expected = stats.ttest_1samp(gaps, 0.0)
     assert one.p_value() == pytest.approx(max(expected.pvalue, 2.0 ** (1 - number)), rel=1e-6)
     bounds = expected.confidence_interval()
     assert one.interval() == pytest.approx((bounds.low, bounds.high), rel=1e-6)
-
-
-def test_the_skewness_is_scipys_for_samples() -> None:
-    values = np.random.default_rng(0).exponential(size=15)
-    assert skewness(values) == pytest.approx(stats.skew(values, bias=False))
 
 
 def test_no_p_value_over_clusters_is_below_that_of_the_sign_flip_test() -> None:
@@ -111,7 +101,6 @@ def test_equivalence_needs_both_one_sided_tests() -> None:
     assert one.p_beyond(0.05, above=True) == pytest.approx(1 - below, rel=1e-6)
 
 
-@settings(max_examples=60)
 @given(st.lists(contrasts(), min_size=1, max_size=12))
 def test_an_adjusted_interval_includes_zero_unless_its_p_value_is_small(family) -> None:
     assume(all(abs(one.p_value() - 0.05) > 1e-6 for one in family))
@@ -138,20 +127,14 @@ def mean_square(values: np.ndarray, *factors: np.ndarray) -> tuple[float, int]:
     return float(residual @ residual) / freedom, freedom
 
 
-def test_the_pooled_variance_is_the_residual_of_a_two_way_analysis() -> None:
-    values = np.random.default_rng(2).normal(size=(4, 6))
+@pytest.mark.parametrize("shape", [(4, 6), (5, 2)])
+def test_the_pooled_variance_is_the_residual_of_a_two_way_analysis(shape) -> None:
+    values = np.random.default_rng(2).normal(size=shape)
     seeds, methods = (one.ravel() for one in np.indices(values.shape))
     found = seed_variances(values)
     square, freedom = mean_square(values.ravel(), seeds, methods)
     assert (found.paired.min(), found.paired_freedom) == (pytest.approx(square), freedom)
     assert found.alone.min() == pytest.approx(mean_square(values.ravel(), methods)[0])
-
-
-def test_two_methods_have_the_variance_of_their_difference() -> None:
-    values = np.random.default_rng(3).normal(size=(5, 2))
-    found = seed_variances(values)
-    assert found.paired.sum() == pytest.approx((values[:, 0] - values[:, 1]).var(ddof=1))
-    assert found.paired_freedom == 4
 
 
 def test_a_method_that_varies_more_keeps_its_own_variance() -> None:
@@ -174,12 +157,10 @@ def test_evaluations_of_one_checkpoint_weigh_as_one_method() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [6, 20, 120])
-@pytest.mark.parametrize("sigma", [0.0, 0.5])
-def test_intervals_cover_normal_and_lognormal_means(number: int, sigma: float) -> None:
+def test_intervals_cover_lognormal_means(number: int) -> None:
     rng, runs, covered = np.random.default_rng(number), 3000, 0
     for _ in range(runs):
-        normal = rng.normal(size=number)
-        gaps = np.exp(sigma * normal) - math.exp(sigma**2 / 2) if sigma else normal
+        gaps = np.exp(0.5 * rng.normal(size=number)) - math.exp(0.125)
         low, high = Contrast(gaps.mean(), number, stats.sem(gaps), skewness(gaps)).interval()
         covered += low <= 0 <= high
     between(covered, runs, 0.94, 0.97)

@@ -24,18 +24,6 @@ def test_without_training_seeds_only_prompts_count() -> None:
     assert detectable_difference(Design(0, True, True, 0), 3, 2, 0.01) is None, "unknown number"
 
 
-@pytest.mark.parametrize("seeded", [False, True])
-def test_more_seeds_more_prompts_and_less_variation_detect_more(seeded: bool) -> None:
-    one = Design(200, is_share=True, seeded=seeded, num_trained=6)
-    for fewer, more in (
-        ((3, 1, 0.05, 1.0), (5, 1, 0.05, 1.0)),
-        ((3, 1, 0.05, 1.0), (3, 4, 0.05, 1.0)),
-        ((3, 1, 0.01, 1.0), (3, 1, 0.05, 1.0)),
-        ((3, 1, 0.05, 2.0), (3, 1, 0.05, 0.5)),
-    ):
-        assert detectable_difference(one, *more) < detectable_difference(one, *fewer)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("seeded", [False, True])
 @pytest.mark.parametrize("times", [1, 4])
@@ -63,7 +51,7 @@ def test_four_of_five_simulated_studies_find_the_difference(seeded: bool, times:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("num_methods", [9, 16, 40])
+@pytest.mark.parametrize("num_methods", [9, 40])
 def test_kendalls_test_finds_the_detectable_tau_in_four_of_five_studies(num_methods: int) -> None:
     rng, runs = np.random.default_rng(0), 1000
     # A bivariate normal distribution with the correlation r has tau = 2 / pi * arcsin(r).

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -23,7 +24,6 @@ from lce_core.statistics.power import (
 from tests.support.oracles.error_rates import between
 
 
-@settings(max_examples=30)
 @given(st.integers(1, 9), st.floats(0.05, 0.95), st.floats(-1, 1), st.floats(0.01, 0.5))
 def test_the_power_of_mcnemar_is_the_chance_of_all_outcomes_that_it_calls_a_difference(
     num_prompts: int, discordance: float, part: float, alpha: float
@@ -44,28 +44,10 @@ def test_the_power_of_mcnemar_is_the_chance_of_all_outcomes_that_it_calls_a_diff
         assert found == pytest.approx(expected, abs=1e-7)
 
 
-@pytest.mark.slow
-def test_the_difference_that_can_be_seen_is_seen_in_four_of_five_simulated_studies() -> None:
-    rng, runs = np.random.default_rng(0), 2000
-    for num_prompts, discordance in ((60, 0.5), (500, 0.2)):
-        gap = detectable_share(num_prompts, discordance)
-        assert gap is not None
-        chances = [(discordance + gap) / 2, (discordance - gap) / 2, 1 - discordance]
-        outcomes = rng.multinomial(num_prompts, chances, size=runs)
-        seen = sum(exact_mcnemar(int(a), int(b)) <= 0.05 for a, b, _ in outcomes)
-        between(seen, runs, 0.8, 0.8)
-    effect = detectable_effect(12)
-    assert effect is not None
-    differences = rng.normal(effect, 1.0, size=(runs, 12))
-    seen = int((stats.ttest_1samp(differences, 0, axis=1).pvalue <= 0.05).sum())
-    between(seen, runs, 0.8, 0.8)
-
-
-@pytest.mark.parametrize(("num_prompts", "discordance"), [(500, 0.5), (1300, 0.2), (6500, 0.5)])
+@pytest.mark.parametrize(("num_prompts", "discordance"), [(500, 0.5), (1300, 0.2)])
 def test_many_prompts_see_about_what_connor_says(num_prompts: int, discordance: float) -> None:
     # Connor 1987, equation for n of the unconditional normal approximation.
     gap = detectable_share(num_prompts, discordance)
-    assert gap is not None
     root = 1.959964 * math.sqrt(discordance) + 0.841621 * math.sqrt(discordance - gap**2)
     assert num_prompts == pytest.approx((root / gap) ** 2, rel=0.06)
     assert num_prompts > (root / gap) ** 2
@@ -77,9 +59,8 @@ def test_the_paired_t_test_has_the_power_that_is_printed() -> None:
     assert detectable_effect(34, power=0.8077775) == pytest.approx(0.5, abs=1e-5)
 
 
-@pytest.mark.parametrize("num_clusters", [2, 3, 6, 12, 34, 201])
-@pytest.mark.parametrize("shift", [0.1, 1.0, 3.0, 5.0])
-@pytest.mark.parametrize("alpha", [0.05, 0.005])
+@pytest.mark.parametrize("num_clusters", [2, 12, 201])
+@pytest.mark.parametrize(("shift", "alpha"), [(0.1, 0.05), (5.0, 0.05), (3.0, 0.005)])
 def test_the_t_test_has_the_power_of_the_noncentral_t(num_clusters, shift, alpha) -> None:
     critical = stats.t.isf(alpha / 2, num_clusters - 1)
     expected = stats.nct.sf(critical, num_clusters - 1, shift)
@@ -88,6 +69,7 @@ def test_the_t_test_has_the_power_of_the_noncentral_t(num_clusters, shift, alpha
     assert found == pytest.approx(expected, abs=2e-6)
 
 
+# An example searches for four detectable differences, which takes 0.2 s.
 @settings(max_examples=8)
 @given(st.integers(12, 400), st.floats(0.1, 0.9), st.floats(0.001, 0.04), st.integers(0, 100))
 def test_more_prompts_of_greater_effect_see_more(number, discordance, alpha, more) -> None:
@@ -108,11 +90,9 @@ def test_more_prompts_of_greater_effect_see_more(number, discordance, alpha, mor
         assert mcnemar_power(number, -gap, discordance) == pytest.approx(0.8, abs=1e-3)
 
 
-@pytest.mark.parametrize("alpha", [0.05, 0.05 / 26])
-@pytest.mark.parametrize(("wins", "losses", "number"), [(20, 10, 60), (10, 26, 180), (3, 6, 180)])
-def test_compared_fractions_could_show_about_what_mcnemars_test_can(
-    wins: int, losses: int, number: int, alpha: float
-) -> None:
+@pytest.mark.parametrize(("wins", "losses", "number"), [(20, 10, 60), (3, 6, 180)])
+def test_compared_fractions_could_show_about_what_mcnemars_test_can(wins, losses, number) -> None:
+    alpha = 0.05 / 26
     seen = Contrast((wins - losses) / number, number, discordant=(wins, losses)).detectable(alpha)
     # If methods disagree on fewer prompts than that, on as many as they differ by.
     exact = detectable_share(number, max((wins + losses) / number, seen), alpha=alpha)
@@ -147,9 +127,8 @@ def test_an_undecided_comparison_needs_the_documents_that_are_printed() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("alpha", [0.05, 0.005])
-def test_studies_of_the_number_that_is_needed_decide_in_four_of_five(alpha: float) -> None:
-    rng, runs = np.random.default_rng(1), 1000
+def test_studies_of_the_number_that_is_needed_decide_in_four_of_five() -> None:
+    rng, runs, alpha = np.random.default_rng(1), 1000, 0.005
 
     def decided(found: list[Contrast], low: float = -math.inf, high: float = math.inf) -> int:
         return sum(
@@ -193,10 +172,8 @@ def test_studies_of_the_number_that_is_needed_decide_in_four_of_five(alpha: floa
     assert crossed.num_needed(alpha) is None, "no number of seeds replaces prompts"
 
 
-@pytest.mark.parametrize("freedom", [3, 8, 60])
-@pytest.mark.parametrize("shift", [0.5, 2.0, 4.0])
-def test_the_approximate_power_is_that_of_the_noncentral_t(freedom: int, shift: float) -> None:
-    for alpha in (0.05, 0.001):
+def test_the_approximate_power_is_that_of_the_noncentral_t() -> None:
+    for freedom, shift, alpha in itertools.product((3, 60), (0.5, 4.0), (0.05, 0.001)):
         expected = stats.nct.sf(stats.t.isf(alpha / 2, freedom), freedom, shift)
         assert approximate_power(shift, freedom, alpha) == pytest.approx(expected, abs=0.03)
 
@@ -208,29 +185,10 @@ def test_the_fewest_is_the_first_that_suffices(first: int, enough: int) -> None:
     assert found == (expected if expected <= 10_000 else None)
 
 
-def test_five_prompts_can_show_no_difference_at_all() -> None:
+def test_five_prompts_or_documents_can_show_no_difference_at_all() -> None:
     # Five of five has a p-value of 0.0625.
     assert mcnemar_power(5, 0.9, 0.9) == pytest.approx(0.0, abs=1e-9)
     assert detectable_share(5, 0.9) is None
-
-
-@pytest.mark.parametrize(("alpha", "fewest"), [(0.05, 6), (0.01, 8)])
-def test_too_few_documents_can_show_no_difference_either(alpha: float, fewest: int) -> None:
-    assert detectable_effect(fewest - 1, alpha=alpha) is None
-    assert detectable_effect(fewest, alpha=alpha) is not None
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda: detectable_share(0),
-        lambda: detectable_share(10, 1.5),
-        lambda: detectable_share(10, power=80),
-        lambda: detectable_effect(1),
-        lambda: mean_power(10, 0.5, alpha=5),
-        lambda: mcnemar_power(10, 0.6, 0.5),
-    ],
-)
-def test_studies_that_cannot_be_are_refused(call) -> None:
-    with pytest.raises(AssertionError):
-        call()
+    for alpha, enough in ((0.05, 6), (0.01, 8)):
+        assert detectable_effect(enough - 1, alpha=alpha) is None
+        assert detectable_effect(enough, alpha=alpha) is not None

@@ -1,7 +1,4 @@
-"""Rank agreement: by counting pairs, by properties, by printed values, and coverage by simulation.
-
-Simulated scores are bivariate normal, whose rank correlations follow from their correlation.
-"""
+"""Rank agreement: by counting pairs, by hand, and its error rate by simulation."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lce_core.statistics.rank_agreement import (
@@ -18,7 +15,7 @@ from lce_core.statistics.rank_agreement import (
     perplexity_agreement,
     rank_agreement,
 )
-from tests.support.oracles.error_rates import at_least, at_most
+from tests.support.oracles.error_rates import at_most
 
 numbers = st.integers(-20, 20).map(float)
 tables = st.lists(st.tuples(numbers, numbers), min_size=2, max_size=14)
@@ -32,7 +29,6 @@ def signs(values) -> list[int]:
     return [int(np.sign(b - a)) for a, b in itertools.combinations(values, 2)]
 
 
-@settings(max_examples=60)
 @given(tables)
 def test_kendall_counts_pairs_and_spearman_correlates_ranks(rows) -> None:
     first, second = zip(*rows, strict=True)
@@ -88,27 +84,6 @@ def test_lower_perplexity_agrees_with_higher_scores_and_approximate_methods_can_
     assert (none.num_methods, none.kendall.value) == (0, None)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("correlation", [0.0, 0.5, 0.8])
-def test_intervals_of_eleven_methods_contain_the_correlation(correlation: float) -> None:
-    rng, runs = np.random.default_rng(round(10 * correlation)), 1500
-    tau = 2 / math.pi * math.asin(correlation)
-    rho = 6 / math.pi * math.asin(correlation / 2)
-    of_tau = of_rho = small = 0
-    for _ in range(runs):
-        first, noise = rng.normal(size=(2, 11))
-        second = correlation * first + math.sqrt(1 - correlation**2) * noise
-        found = rank_agreement(first, second)
-        of_tau += found.kendall.low <= tau <= found.kendall.high
-        of_rho += found.spearman.low <= rho <= found.spearman.high
-        small += found.p_value <= 0.05
-    at_least(of_tau, runs, 0.95)
-    # Bonett and Wright 2000: Spearman's covers a little less in small samples.
-    at_least(of_rho, runs, 0.93)
-    if correlation == 0:
-        at_most(small, runs, 0.05)
-
-
 def test_copies_within_a_family_add_no_evidence() -> None:
     first, second = np.arange(6.0), np.array([0.0, 2, 1, 3, 5, 4])
     one = rank_agreement(first, second)
@@ -125,8 +100,8 @@ def test_copies_within_a_family_add_no_evidence() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sizes", [(2, 6, 8, 6, 5), (3,) * 9])
-def test_unrelated_scores_of_alike_methods_seem_related_in_one_of_twenty_studies(sizes) -> None:
+def test_unrelated_scores_of_alike_methods_seem_related_in_one_of_twenty_studies() -> None:
+    sizes = (2, 6, 8, 6, 5)
     rng, runs, small = np.random.default_rng(1), 1000, 0
     families = np.repeat(np.arange(len(sizes)), sizes)
     for _ in range(runs):
@@ -134,17 +109,3 @@ def test_unrelated_scores_of_alike_methods_seem_related_in_one_of_twenty_studies
         first, second = math.sqrt(0.5) * (alike[:, families] + own)
         small += rank_agreement(first, second, families).p_value <= 0.05
     at_most(small, runs, 0.05)
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda: perplexity_agreement([], [], []),
-        lambda: perplexity_agreement([1, 2], [1], [True, True]),
-        lambda: perplexity_agreement([1, 2], [1, float("nan")], [True, True]),
-        lambda: perplexity_agreement([1, 2], [1, 2], [True]),
-    ],
-)
-def test_scores_that_are_not_of_the_same_methods_are_refused(call) -> None:
-    with pytest.raises(AssertionError):
-        call()

@@ -1,7 +1,4 @@
-"""Means over seeds: a worked analysis of variance, single parts against scipy, and coverage.
-
-Simulated scores are a mean, a seed's part, a prompt's part and noise; the mean is known.
-"""
+"""Means over seeds: a worked analysis of variance, and single parts against scipy."""
 
 from __future__ import annotations
 
@@ -9,28 +6,20 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
 from lce_core.statistics.seeds import SeedMean, mean_over_seeds
-from tests.support.oracles.error_rates import at_least, between
 
 numbers = st.floats(-1e3, 1e3).map(lambda value: round(value, 3))
-tables = st.integers(2, 5).flatmap(
-    lambda width: st.lists(
-        st.lists(numbers, min_size=width, max_size=width), min_size=2, max_size=5
-    )
-)
+tables = st.integers(2, 5).flatmap(lambda n: st.lists(st.tuples(*n * [numbers]), min_size=2))
 
 
 def bounds(found: SeedMean) -> tuple[float, float]:
-    assert found.low is not None
-    assert found.high is not None
     return found.low, found.high
 
 
-@settings(max_examples=60)
 @given(tables)
 def test_shared_prompts_never_make_the_interval_narrower_than_the_seeds_do(table) -> None:
     crossed = mean_over_seeds(table, same_prompts=True)
@@ -72,23 +61,6 @@ def test_one_seed_says_nothing_about_others(same_prompts: bool) -> None:
     assert found.prompt_sd == 1.0
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed_sd", [0.0, 0.1, 0.5, 2.0])
-def test_intervals_contain_the_mean_however_much_seeds_and_prompts_differ(seed_sd: float) -> None:
-    rng, runs = np.random.default_rng(round(10 * seed_sd)), 1500
-    crossed = nested = 0
-    for _ in range(runs):
-        of_seeds = seed_sd * rng.normal(size=(3, 1))
-        noise = rng.normal(size=(3, 100))
-        low, high = bounds(mean_over_seeds(of_seeds + noise, same_prompts=False))
-        nested += low <= 0 <= high
-        shared = of_seeds + rng.normal(size=100) + noise
-        low, high = bounds(mean_over_seeds(shared, same_prompts=True))
-        crossed += low <= 0 <= high
-    between(nested, runs, 0.95, 0.95)
-    at_least(crossed, runs, 0.95)
-
-
 def test_the_spread_of_seeds_is_estimated_without_that_of_their_prompts() -> None:
     rng = np.random.default_rng(2)
     of_seeds = 0.5 * rng.normal(size=(400, 1))
@@ -96,9 +68,3 @@ def test_the_spread_of_seeds_is_estimated_without_that_of_their_prompts() -> Non
         table = of_seeds + prompts + rng.normal(size=(400, 6)) * (0.5 if same_prompts else 0)
         found = mean_over_seeds(table, same_prompts=same_prompts)
         assert found.seed_sd == pytest.approx(of_seeds.std(), rel=0.15)
-
-
-@pytest.mark.parametrize("scores", [[], [[]], [[1.0, 2.0], [1.0]], [[1.0, float("nan")]]])
-def test_seeds_that_do_not_fit_are_refused(scores) -> None:
-    with pytest.raises(AssertionError):
-        mean_over_seeds(scores, same_prompts=True)

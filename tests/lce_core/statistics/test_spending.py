@@ -1,8 +1,4 @@
-"""Levels of looks against the spending function written out, and the error they keep on draws.
-
-The simulated scores are normal with a known variance, so that every p-value is exact; simulated
-studies with training seeds are in perf/inference.py.
-"""
+"""Levels of looks against the spending function written out, and the error that they keep."""
 
 from __future__ import annotations
 
