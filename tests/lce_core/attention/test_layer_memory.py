@@ -75,10 +75,8 @@ def test_measured_memory_keeps_budgets_at_a_small_size(
     length = LENGTH // 64
     monkeypatch.setattr(registered, "_TEMPORARIES", registered._TEMPORARIES // 64)
     monkeypatch.setattr(rotation, "_KEPT_BYTES", rotation._KEPT_BYTES // 64)
-    states = [
-        torch.randn(1, length, HEADS, HEAD_DIM, dtype=torch.bfloat16).transpose(1, 2)
-        for _ in range(3)
-    ]
+    drawn = torch.randn(3, 1, length, HEADS, HEAD_DIM, generator=torch.Generator().manual_seed(0))
+    states = list(drawn.bfloat16().transpose(2, 3))
     attend = layer(scheme, table(scheme, HEADS, HEAD_DIM // 2))
     with torch.profiler.profile(profile_memory=True) as profile:
         output = attend(*states)
