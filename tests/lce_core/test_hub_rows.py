@@ -387,14 +387,6 @@ def test_files_that_are_published_without_rows_need_a_folder() -> None:
     assert not rows.is_in({"letters": Path(SET)})
 
 
-def test_a_missing_name_is_shown_beside_the_names_that_were_given(tmp_path: Path) -> None:
-    with pytest.raises(UnavailableError, match="no folder of this name among the given sqaud; "):
-        documents.SQUAD.files({"sqaud": tmp_path})
-    corpus = CORPORA.parse({"name": "jsonl_folder"}, "test")
-    with pytest.raises(UnavailableError, match="no folder of this name among the given txt; "):
-        corpus.digest({"txt": tmp_path})
-
-
 def test_addresses_have_a_commit_and_optional_parts() -> None:
     for parts in ("", ":rc.nocontext", ":rc.nocontext:validation"):
         assert str(rows_address(Path(SET + parts))) == SET + parts

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lce_core.attention import causal, flash, rotation, windowed
-from lce_core.attention.flash import attend_all, attend_causal, attend_window
+from lce_core.attention.flash import attend_all, attend_window
 from lce_core.attention.inputs import AttentionInputs
 from lce_core.attention.partial import merge
 from lce_core.attention.rotation import Rotation, check_heads
@@ -129,15 +129,6 @@ def test_a_kernel_equals_dense_attention_in_one_shot_in_chunks_and_token_by_toke
         torch.testing.assert_close(output, expected, rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize(("kernel", "scheme", "distance"), CASES)
-def test_a_scheme_describes_the_distances_its_kernel_computes(
-    kernel: Any, scheme: Any, distance: Any
-) -> None:
-    for i in range(0, 300, 7):
-        for j in range(0, 300, 3):
-            assert scheme.distance(i, j) == distance(i, j)
-
-
 SIZES = st.integers(1, 40)
 ANY_CASE = st.one_of(
     st.tuples(SIZES, st.integers(1, 12)).map(
@@ -245,24 +236,6 @@ def test_full_causal_has_the_gradients_of_dense_attention() -> None:
         torch.testing.assert_close(our.grad, their.grad, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize(("queries", "keys"), [(40, 40), (7, 40), (1, 40), (1, 1)])
-def test_parts_carry_the_log_of_their_softmax_denominator(
-    queries: int, keys: int, any_backend: str
-) -> None:
-    query, key, value = states(batch=2, heads=4, kv_heads=2, keys=keys, dim=8)
-    query = query[:, :, keys - queries :]
-    scores = query @ key.repeat_interleave(2, dim=1).transpose(-1, -2) * SCALING
-    row = torch.arange(keys - queries, keys)[:, None]
-    column = torch.arange(keys)
-    for part, seen in [
-        (attend_all(query, key, value, SCALING), column >= 0),
-        (attend_causal(query, key, value, SCALING), column <= row),
-        (attend_window(query, key, value, SCALING, 5), (column <= row) & (column > row - 5)),
-    ]:
-        expected = scores.masked_fill(~seen, -math.inf).logsumexp(-1)
-        torch.testing.assert_close(part.lse, expected, rtol=1e-12, atol=1e-12)
-
-
 def test_merged_parts_equal_attention_over_all_keys_even_where_one_part_dominates() -> None:
     query, key, value = states(batch=1, heads=2, kv_heads=2, keys=30, dim=8)
     key[:, :, :10] *= 60
@@ -287,13 +260,3 @@ def test_rotation_tells_all_positions_apart_in_bfloat16() -> None:
     angle = torch.arange(32768.0, dtype=torch.float64) * 1e-4
     expected = torch.stack((angle.cos() - angle.sin(), angle.cos() + angle.sin()), -1)
     assert (turned - expected).abs().max() < 4e-3
-
-
-def test_cosines_made_in_inference_mode_can_be_trained_with_later() -> None:
-    rope = table(pairs=4)
-    with torch.inference_mode():
-        in_chunks(causal.full_causal, FullCausal(), states(1, 2, 2, 9, 8), rope, [])
-    query, key, value = states(1, 2, 2, 9, 8)
-    inputs = AttentionInputs(query.requires_grad_(), key, value, rope, 0, SCALING)
-    causal.full_causal(FullCausal(), inputs).sum().backward()
-    assert query.grad is not None

@@ -54,30 +54,6 @@ def test_cached_decoding_is_decoding_from_scratch_at_every_step(name: str) -> No
         np.testing.assert_array_equal(answer, likeliest)
 
 
-@pytest.mark.parametrize(("batch_tokens", "chunk"), [(1, 16), (90, 1), (90, 4096), (10_000, 16)])
-def test_batches_and_chunks_do_not_change_answers(batch_tokens: int, chunk: int) -> None:
-    prompts, extended = _prompts(5, 40), _extended()
-    expected = generate(extended, prompts, max_new_tokens=5, batch_tokens=40, chunk=40)
-    found = generate(extended, prompts, max_new_tokens=5, batch_tokens=batch_tokens, chunk=chunk)
-    np.testing.assert_array_equal(found, expected)
-
-
-def test_an_early_stop_cuts_answers_and_changes_none_of_the_others() -> None:
-    prompts, extended = _prompts(6, 30), _extended()
-    full = generate(extended, prompts, max_new_tokens=10, batch_tokens=1000)
-    wanted = {int(row[4]) for row in full[::2]}
-
-    def stop(ids: NDArray[np.int64]) -> bool:
-        return int(ids[-1]) in wanted
-
-    found = generate(extended, prompts, max_new_tokens=10, stop=stop, batch_tokens=1000)
-    for row, answer in zip(full, found, strict=True):
-        ends = [index for index, token in enumerate(row) if int(token) in wanted]
-        length = ends[0] + 1 if ends else 10
-        assert answer.tolist() == row[:length].tolist()
-    assert len({len(answer) for answer in found}) > 1
-
-
 def test_the_models_own_end_token_ends_an_answer() -> None:
     prompts, extended = _prompts(1, 30), _extended()
     full = generate(extended, prompts, max_new_tokens=10, batch_tokens=100)[0]

@@ -20,12 +20,13 @@ from lce_core.extension.extended_model import ExtendedModel
 from tests.support.extended_models import over_methods
 from tests.support.toy_models import passes_of, tiny
 
-LENGTHS = (30, 25, 30, 5, 34, 25, 1)
-PROMPTS = [np.random.default_rng(n).integers(VOCABULARY, size=n) for n in LENGTHS]
+LENGTHS = (30, 5, 25, 30, 1)
+RNG = np.random.default_rng(0)
+PROMPTS = [RNG.integers(VOCABULARY, size=length) for length in LENGTHS]
 
 
 def answers(model: ExtendedModel, budget: int, **how: Any) -> list[list[int]]:
-    found = generate(model, PROMPTS, max_new_tokens=6, batch_tokens=budget, **how)
+    found = generate(model, PROMPTS, max_new_tokens=4, batch_tokens=budget, **how)
     return [answer.tolist() for answer in found]
 
 
@@ -33,7 +34,7 @@ def answers(model: ExtendedModel, budget: int, **how: Any) -> list[list[int]]:
 def test_answers_are_those_of_each_prompt_alone(name: str) -> None:
     model = tiny(name)
     alone = [
-        generate(model, [prompt], max_new_tokens=6, batch_tokens=1000)[0].tolist()
+        generate(model, [prompt], max_new_tokens=4, batch_tokens=1000)[0].tolist()
         for prompt in PROMPTS
     ]
     assert answers(model, 80) == answers(model, 10_000, chunk=16) == alone
@@ -47,7 +48,7 @@ def test_next_tokens_of_all_lengths_are_one_pass() -> None:
     model = tiny("none")
     seen = passes_of(model)
     answers(model, 10_000)
-    assert seen == [(1, 1), (1, 5), (2, 25), (2, 30), (1, 34)] + [(7, 1)] * 5
+    assert seen == [(1, 1), (1, 5), (1, 25), (2, 30)] + [(5, 1)] * 3
 
 
 def test_inserted_tokens_and_half_precision_keep_lengths_apart() -> None:

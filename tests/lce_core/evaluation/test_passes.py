@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 
 from lce_core.contracts.tiny_models import VOCABULARY
 from lce_core.evaluation import passes
-from lce_core.evaluation.continuations import continuation_log_likelihoods
 from lce_core.evaluation.decoding import generate
 from lce_core.evaluation.loss_cache import LossCache
 from lce_core.extension.extended_model import ExtendedModel
@@ -128,15 +127,6 @@ def test_in_bf16_a_window_passes_by_itself_and_reads_nothing_off(method: str) ->
     np.testing.assert_array_equal(*losses)
     assert not asked.begins_alike(20, 40)
     assert model(method, torch.float32).begins_alike(20, 40)
-
-
-def test_in_bf16_a_continuation_passes_by_itself() -> None:
-    asked, rng = model("yarn"), np.random.default_rng(6)
-    texts = [(rng.integers(50, size=30 + i % 2), rng.integers(50, size=3)) for i in range(6)]
-    with recorded(asked) as seen:
-        found = [continuation_log_likelihoods(asked, texts, batch_tokens=b) for b in BUDGETS]
-    assert {len(ids) for ids, _ in seen} == {1}
-    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ def test_questions_are_answered_as_their_whole_texts_passed_alone(
     context = rng.integers(VOCABULARY, size=22)
     questions = [
         Question(rng.integers(VOCABULARY, size=size), tuple(rng.integers(VOCABULARY, size=(2, n))))
-        for size, n in ((4, 3), (1, 1), (5, 2))
+        for size, n in ((1, 1), (5, 3))
     ]
     found, apart = (
         ask(

@@ -74,11 +74,3 @@ def test_frequencies_that_follow_the_length_are_not_shared_across_lengths() -> N
     assert num_tokens(seen) == sum(
         num_distinct_tokens(some, sharing_order(some)) for some in by_length
     )
-
-
-def test_prompts_that_share_little_are_answered_in_batches() -> None:
-    model = toy("none")
-    prompts = np.random.default_rng(1).integers(256, size=(6, 50))
-    seen = passes_of(model)
-    generate(model, prompts, max_new_tokens=1, batch_tokens=1000)
-    assert seen == [(6, 50)]

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from lce_core.errors import SpecError
 from lce_core.export.folder import export
@@ -30,7 +30,6 @@ from tests.support.architectures import OWN, TRAINED, hub_model, in_float64, ran
 from tests.support.folder_models import (
     TARGET,
     Distance,
-    Unrotated,
     agree,
     causal,
     dense_logits,
@@ -205,41 +204,7 @@ def test_a_base_per_head_equals_dense_attention(kind: str, folders: dict[str, Pa
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
 
 
-@over_architectures
-def test_landmarks_leave_texts_of_one_block_alone_and_caches_hold_the_same(
-    kind: str, folders: dict[str, Path]
-) -> None:
-    ids = tokens(40)
-    large = method("landmark", block=TRAINED, top_k=2, train_length=TARGET)
-    small = method("landmark", block=4, top_k=2)
-    agree(logits(folders[kind], large, ids[:, :12]), of_kind(kind, ids[:, :12]))
-    whole, cut = (logits(folders[kind], small, ids, cuts) for cuts in (None, (3, 4, 17)))
-    torch.testing.assert_close(whole, cut, rtol=1e-9, atol=1e-9)
-
-
 # Precision of the rotation in bf16
-
-
-@over_architectures
-def test_bf16_keys_are_rotated_exactly_and_rounded_once(
-    kind: str, folders: dict[str, Path]
-) -> None:
-    base, ids = hub_model(folders[kind]), tokens(40)
-    pairs = base.geometry.num_pairs
-    plain: Any = base.load(folders[kind], torch.bfloat16).model
-    plain.rotary_emb = Unrotated(2 * pairs)
-    before, after = DynamicCache(), DynamicCache()
-    plain(ids, past_key_values=before, use_cache=True)
-    extended = extend(base.load(folders[kind], torch.bfloat16), base, method("pi"), target=TARGET)
-    extended.begin_request(40)
-    extended.hidden_states(ids, after)
-    states, keys = before.layers[0].keys.double(), after.layers[0].keys
-    numbers = torch.complex(states[..., :pairs], states[..., pairs : 2 * pairs])
-    angles = torch.from_numpy(np.outer(np.arange(40), base.geometry.inv_freq() / 4))
-    numbers = numbers * torch.polar(torch.ones_like(angles), angles)
-    expected = torch.cat((numbers.real, numbers.imag, states[..., 2 * pairs :]), dim=-1).bfloat16()
-    assert keys.dtype == torch.bfloat16
-    assert float((keys == expected).double().mean()) > 0.99
 
 
 @over_architectures

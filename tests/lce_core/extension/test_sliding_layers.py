@@ -11,13 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
-from lce_core.attention.inputs import AttentionInputs
-from lce_core.attention.schemes import SlidingWindow
-from lce_core.attention.sliding import sliding_window
 from lce_core.errors import SpecError
 from lce_core.export.folder import export
 from lce_core.export.stock_form import Subject
@@ -37,7 +33,7 @@ from tests.support.folder_models import (
     stock_logits,
     tokens,
 )
-from tests.support.oracles.dense_attention import dense, grouped_distance, lambda_distance
+from tests.support.oracles.dense_attention import grouped_distance, lambda_distance
 
 WINDOW = GEMMA3["sliding_window"]
 # Pieces and single tokens, both before and beyond the window's end.
@@ -186,18 +182,3 @@ def test_methods_that_change_more_than_full_layers_are_refused(name: str, folder
     base = hub_model(folder)
     with pytest.raises(SpecError, match="on a model with sliding layers"):
         extend(base.load(folder, torch.float32), base, method(name), target=TARGET)
-
-
-@pytest.mark.parametrize("window", [1, 3, 7])
-@pytest.mark.parametrize("length", [1, 6, 20])
-def test_windows_of_any_size_are_those_of_the_definition(window: int, length: int) -> None:
-    generator = torch.Generator().manual_seed(window * length)
-    frequencies = np.array([1.0, 0.1, 0.01])
-    for first in {0, length // 2, length - 1}:
-        query = torch.randn(1, 4, length - first, 6, generator=generator, dtype=torch.float64)
-        key, value = torch.randn(2, 1, 2, length, 6, generator=generator, dtype=torch.float64)
-        inputs = AttentionInputs(query, key, value, RopeTable(frequencies), first, 0.7)
-        found = sliding_window(SlidingWindow(window), inputs)
-        padded = torch.cat([torch.zeros(1, 4, first, 6, dtype=torch.float64), query], dim=2)
-        expected = dense(padded, key, value, frequencies, within(window), 0.7)
-        torch.testing.assert_close(found, expected[:, :, first:], rtol=1e-10, atol=1e-10)
