@@ -20,7 +20,10 @@ from lce_core.models import MODELS
 from lce_core.statistics import estimates
 from lce_core.study.plan import compile_study
 from lce_core.study.study_file import load_study
-for name in METHODS.names():
+names = METHODS.names()
+assert "yarn" in names and not any(name.startswith("_") for name in names), names
+assert not [m for m in sys.modules if m.startswith("lce_core.methods.") and "._" not in m]
+for name in names:
     METHODS.load(name)
 for name in BENCHMARKS.names():
     BENCHMARKS.parse({"name": name}, "x")

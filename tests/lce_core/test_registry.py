@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib
 import re
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -48,26 +47,10 @@ def plugin(tmp_path: Path) -> Iterator[Callable[[str, str], None]]:
         yield write
 
 
-def test_names_are_listed_without_importing_any_plugin() -> None:
-    code = (
-        "import sys; from lce_core.methods import METHODS; names = METHODS.names()\n"
-        "assert 'yarn' in names and not any(n.startswith('_') for n in names), names\n"
-        "assert not [m for m in sys.modules if m.startswith('lce_core.methods.') and '._' not in m]"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
 def test_an_unknown_name_is_answered_with_the_nearest_known_one() -> None:
-    with pytest.raises(SpecError) as caught:
+    with pytest.raises(SpecError, match=r"^study\.yaml: methods\[2\]: got 'yarm'.* write 'yarn'"):
         METHODS.parse({"name": "yarm"}, "study.yaml: methods[2]")
-    message = str(caught.value)
-    assert message.startswith("study.yaml: methods[2]: got 'yarm'; expected the name of a method;")
-    assert "write 'yarn', or another of abf_" in message
-    assert "self_extend" in message
-
-
-def test_a_file_starting_with_an_underscore_is_no_plugin() -> None:
-    with pytest.raises(SpecError, match="the name of a method"):
+    with pytest.raises(SpecError, match="the name of a method"):  # an underscore: no plug-in
         METHODS.load("_ntk")
 
 
@@ -77,9 +60,7 @@ def test_a_plugin_that_lacks_a_part_is_refused(
 ) -> None:
     text = "\n".join(line for line in WHOLE.splitlines() if not line.startswith(f"{part} = "))
     plugin(f"lacks_{part.lower()}", text)
-    with pytest.raises(
-        SpecError, match=rf"lacks_{part.lower()}\.py: got a plug-in without {part}; .*add {part}"
-    ):
+    with pytest.raises(SpecError, match=rf"lacks_{part.lower()}\.py: .*without {part}"):
         METHODS.load(f"lacks_{part.lower()}")
 
 
@@ -105,7 +86,9 @@ def test_a_file_that_cannot_be_imported_is_named_with_its_line(
         METHODS.load(name)
     assert str(caught.value).startswith(f"{tmp_path / name}.py, line {at}: ")
     plugin(name, WHOLE)  # Mended, it can be loaded in the same process.
-    assert METHODS.load(name).plugin_version == 3
+    method = METHODS.load(name)
+    loaded = method.plugin_name, method.plugin_version, method.summary
+    assert loaded == (name, 3, "A complete plug-in.")
 
 
 @pytest.mark.parametrize("value", ["dict", "Whole()", "'yarn'"])
@@ -113,19 +96,8 @@ def test_a_plugin_of_another_kind_is_refused(
     plugin: Callable[[str, str], None], value: str
 ) -> None:
     plugin("other_kind", WHOLE.replace("METHOD = Whole", f"METHOD = {value}"))
-    with pytest.raises(
-        SpecError, match=r"other_kind\.py: got METHOD = .*; expected a subclass of Method"
-    ):
+    with pytest.raises(SpecError, match=r"other_kind\.py: got METHOD = .* a subclass of Method"):
         METHODS.load("other_kind")
-
-
-def test_a_loaded_plugin_knows_its_name_version_and_summary(
-    plugin: Callable[[str, str], None],
-) -> None:
-    plugin("whole", WHOLE)
-    method = METHODS.load("whole")
-    assert (method.plugin_name, method.plugin_version) == ("whole", 3)
-    assert method.summary == "A complete plug-in."
 
 
 def test_a_folder_that_does_not_exist_takes_no_part(tmp_path: Path) -> None:
@@ -134,16 +106,20 @@ def test_a_folder_that_does_not_exist_takes_no_part(tmp_path: Path) -> None:
     assert str(tmp_path / "absent") not in search
 
 
-@pytest.mark.parametrize("entry", [{}, {"name": 3}, {"scale": 2.0}])
-def test_an_entry_without_a_name_is_refused(entry: dict[str, object]) -> None:
-    with pytest.raises(SpecError, match="an entry with a name"):
+@pytest.mark.parametrize(
+    ("entry", "words"),
+    [
+        ({}, "an entry with a name"),
+        ({"name": 3}, "an entry with a name"),
+        ({"name": "pi", "scale": float("nan")}, r"here\.scale"),
+        ({"name": "pi", "scale": float("inf")}, r"here\.scale"),
+    ],
+)
+def test_an_entry_without_a_name_or_with_a_number_that_is_not_finite_is_refused(
+    entry: dict[str, object], words: str
+) -> None:
+    with pytest.raises(SpecError, match=words):
         METHODS.parse(entry, "here")
-
-
-@pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_a_parameter_that_is_not_finite_is_refused(value: float) -> None:
-    with pytest.raises(SpecError, match=r"here\.scale"):
-        METHODS.parse({"name": "pi", "scale": value}, "here")
 
 
 def test_defaults_leave_no_trace_in_the_identity() -> None:

@@ -87,9 +87,7 @@ def test_negative_bounds_of_two_bases_are_counted_as_in_the_paper() -> None:
 
 
 def test_only_the_rotated_elements_of_a_partial_head_have_frequencies() -> None:
-    phi = RopeGeometry(
-        head_dim=80, rotary_dim=32, num_heads=32, num_kv_heads=32, theta=1e4, trained_context=2048
-    )
+    phi = geometry(rotary_dim=32)
     assert phi.inv_freq().shape == (phi.num_pairs,) == (16,)
     assert phi.inv_freq()[1] == pytest.approx(1e4 ** (-2 / 32), rel=1e-15)
 
@@ -130,13 +128,10 @@ def test_a_pair_without_rotation_adds_one_to_every_sum_of_cosines() -> None:
     assert first_negative(np.zeros(4), 4999) is None
 
 
-@pytest.mark.parametrize("factor", [0.0, -1.0, float("inf"), float("nan")])
-def test_an_attention_factor_that_is_not_positive_and_finite_is_refused(factor: float) -> None:
-    with pytest.raises(SpecError, match="attention factor"):
-        RopeTable(np.ones(4), factor)
-
-
-@pytest.mark.parametrize("lengths", [(0, 1, 1), (1, 0, 1), (1, 1, -5)])
-def test_lengths_below_one_token_are_refused(lengths: tuple[int, int, int]) -> None:
-    with pytest.raises(SpecError, match="at least 1"):
-        ContextLengths(*lengths)
+def test_factors_and_lengths_that_are_not_positive_are_refused() -> None:
+    for factor in (0.0, -1.0, float("inf"), float("nan")):
+        with pytest.raises(SpecError, match="attention factor"):
+            RopeTable(np.ones(4), factor)
+    for lengths in ((0, 1, 1), (1, 0, 1), (1, 1, -5)):
+        with pytest.raises(SpecError, match="at least 1"):
+            ContextLengths(*lengths)

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lce_core.rope import ContextLengths
@@ -42,16 +42,7 @@ def everywhere(base: float, dim: int, length: int) -> np.ndarray:
 
 @pytest.mark.parametrize(
     ("theta", "limit"),
-    [
-        (1e4, 1707),
-        (500.0, 171),
-        (100.0, 59),
-        (2e5, 12122),
-        (5e5, 18438),
-        (1e6, 27115),
-        (2e6, 48415),
-        (5e6, 82999),
-    ],
+    [(1e4, 1707), (500.0, 171), (2e5, 12122), (1e6, 27115), (5e6, 82999)],
 )
 def test_the_first_negative_sum_of_each_base_is_the_known_integer(theta: float, limit: int) -> None:
     inv_freq = frequencies_of(theta, 128)
@@ -99,7 +90,7 @@ def test_bases_of_the_papers_table_are_admissible_exactly_where_they_are_the_gri
     assert first_negative(frequencies_of(smallest, 128), length) is None
 
 
-@pytest.mark.parametrize("length", [1_000, 4_000, 32_000])
+@pytest.mark.parametrize("length", [1_000, 4_000])
 def test_the_smallest_base_of_two_digits_is_the_one_known(length: int) -> None:
     assert smallest_base(length, 128).base == PUBLISHED[length][1]
 
@@ -127,7 +118,6 @@ def test_the_grid_holds_each_base_of_its_digits_once_and_nothing_at_or_below_one
     assert grid(3)[0] == 1.01
 
 
-@settings(max_examples=60)
 @given(base=BASES, dim=DIMS, length=st.integers(0, 5000))
 def test_runs_by_angle_addition_are_the_sums_written_out(
     base: float, dim: int, length: int

@@ -35,15 +35,52 @@ STEERING = (
 ALL = "".join(STEERING)
 RAW = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 OF_RICH = re.compile(r"\x1b\[[0-9;]*m")
-LCE = "import sys; from lce.cli import main; sys.argv[0] = 'lce'; main()"
+COMMANDS = """
+import json, sys
+from lce.cli import main
+for arguments in json.loads(sys.argv[1]):
+    sys.argv = ["lce", *arguments]
+    try:
+        main()
+    except SystemExit:
+        pass
+    print("END OF COMMAND", flush=True)
+"""
+LIVE = """
+import sys
+from lce_core.terminal import guard_terminal
+guard_terminal()
+from rich.live import Live
+from rich.text import Text
+from flows.terminal import Terminal
+console = Terminal()
+with Live(console=console, auto_refresh=False, transient=True) as live:
+    live.update(Text(sys.argv[1]), refresh=True)
+    print("printed")
+    print(sys.argv[1])
+    live.update(Text("last"), refresh=True)
+print("END OF LIVE VIEW", file=sys.stderr)
+raise OSError(sys.argv[1])
+"""
 
 
-def on_terminal(command: list[str], **environment: str) -> str:
-    """What a command sends to the terminal that it runs on, carriage returns of lines removed."""
+def environment(**own: str) -> dict[str, str]:
+    """A terminal of 80 columns and colours, whatever that of the tests is."""
+    mine = {
+        name: value
+        for name, value in child_environment().items()
+        if name not in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "LINES")
+    }
+    return mine | {"TERM": "xterm", "COLUMNS": "80", "PYTHONIOENCODING": "utf-8"} | own
+
+
+def on_terminal(code: str, argument: str, **own: str) -> str:
+    """What a process sends to the terminal that it runs on, carriage returns of lines removed."""
     ours, its = os.openpty()
     process = subprocess.Popen(
-        command, stdin=its, stdout=its, stderr=its, env={**child_environment(), **environment}
-    )
+        [sys.executable, "-c", code, argument],
+        stdin=its, stdout=its, stderr=its, env=environment(**own),
+    )  # fmt: skip
     os.close(its)
     said = b""
     try:
@@ -54,10 +91,6 @@ def on_terminal(command: list[str], **environment: str) -> str:
     process.wait()
     os.close(ours)
     return said.decode().replace("\r\n", "\n")
-
-
-def lce(home: Path, *arguments: str) -> str:
-    return on_terminal([sys.executable, "-c", LCE, *arguments], LCE_HOME=str(home))
 
 
 @given(st.text())
@@ -106,112 +139,63 @@ def test_bars_of_libraries_move_and_all_else_is_shown() -> None:
     assert stream.getvalue() == "\r50%\x1b[Aa\\x0db\\x1b[2J"
 
 
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("home")
-    with duckdb.connect(str(folder / "catalog.duckdb")) as connection:
-        connection.execute("CREATE TABLE answers (answer VARCHAR)")
-        connection.executemany("INSERT INTO answers VALUES (?)", [[one] for one in STEERING])
-    return folder
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("form", ["table", "csv", "json"])
-def test_answers_of_sql_do_not_steer_a_terminal(home: Path, form: str) -> None:
-    said = lce(home, "sql", "FROM answers", "--format", form)
-    assert not RAW.search(said)
-    assert r"\x1b]0;title" in said.replace(r"\u001b", r"\x1b")
-    assert r"\u202egnp.exe" in said
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("form", ["csv", "json"])
-def test_redirected_data_are_unchanged(home: Path, form: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", LCE, "sql", "FROM answers", "--format", form],
-        env={**child_environment(), "LCE_HOME": str(home)},
-        capture_output=True,
-        check=True,
-    )
-    text = done.stdout.decode()
-    rows = (
-        [row["answer"] for row in json.loads(text)]
-        if form == "json"
-        else [row[0] for row in csv.reader(io.StringIO(text, newline=""))][1:]
-    )
-    assert rows == list(STEERING)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("command", ["plan", "status", "run"])
-def test_errors_that_quote_a_file_do_not_steer_a_terminal(
-    home: Path, tmp_path: Path, command: str
-) -> None:
-    study = tmp_path / f"{ALL}[/red].yaml"  # a folder, too
-    study.parent.mkdir()
-    smoke = (STUDIES / "smoke.yaml").read_text(encoding="utf-8")
-    study.write_text(smoke.replace("seeds: [0]", "seeds: [x]"), encoding="utf-8")
-    said = lce(home, command, str(study))
-    assert not RAW.search(said)
-    assert r"\x1b]0;title\x07" in said
-    assert "a valid integer" in said
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("command", ["report", "claims"])
-def test_errors_that_quote_a_missing_file_do_not_steer_a_terminal(
-    home: Path, tmp_path: Path, command: str
-) -> None:
-    said = lce(home, command, str(tmp_path / f"{ALL}[/red].yaml"))
-    assert not RAW.search(said)
-    assert r"\x1b]0;title\x07" in said
-
-
-@pytest.mark.slow
-def test_expectations_of_a_foreign_study_do_not_steer_a_terminal(tmp_path: Path) -> None:
+def catalog(folder: Path) -> Path:
+    """A home whose catalog has foreign texts as answers, and in the expectations of a study."""
     cells = [
         Answered(name, True, 0, "passkey", "single", 512, [1.0] * n + [0.0] * (40 - n), n / 40)
         for name, n in (("none", 5), ("yarn", 35))
     ]
     comparison = compared(0, f"a {ALL} b", ("yarn", True), "passkey", 512)
-    written(tmp_path / "catalog.duckdb", cells, expects=[comparison])
-    said = lce(tmp_path, "claims", "s")
-    assert not RAW.search(said)
-    assert r"\x1b]0;title\x07" in said
+    written(folder / "catalog.duckdb", cells, expects=[comparison])
+    with duckdb.connect(str(folder / "catalog.duckdb")) as connection:
+        connection.execute("CREATE TABLE foreign_texts (answer VARCHAR)")
+        rows = [[one] for one in STEERING]
+        connection.executemany("INSERT INTO foreign_texts VALUES (?)", rows)
+    return folder
 
 
 @pytest.mark.slow
-def test_what_typer_says_and_tracebacks_do_not_steer_a_terminal(home: Path) -> None:
-    said = lce(home, "plan", "smoke", f"--{ALL}")
-    assert not RAW.search(OF_RICH.sub("", said))
-    raising = (
-        "import sys; from lce_core.terminal import guard_terminal; guard_terminal();"
-        " raise OSError(sys.argv[1])"
+def test_commands_do_not_let_foreign_text_steer_a_terminal(tmp_path: Path) -> None:
+    study = tmp_path / f"{ALL}[/red].yaml"  # a folder, too
+    study.parent.mkdir()
+    smoke = (STUDIES / "smoke.yaml").read_text(encoding="utf-8")
+    study.write_text(smoke.replace("seeds: [0]", "seeds: [x]"), encoding="utf-8")
+    queries = [["sql", "FROM foreign_texts", "--format", form] for form in ("table", "csv", "json")]
+    wrong = [[command, str(study)] for command in ("plan", "status", "run")]
+    missing = [[name, str(study.with_name("missing.yaml"))] for name in ("report", "claims")]
+    commands = [*queries, *wrong, *missing, ["claims", "s"], ["plan", "smoke", f"--{ALL}"]]
+    home = str(catalog(tmp_path))
+    said = on_terminal(COMMANDS, json.dumps(commands), LCE_HOME=home).split("END OF COMMAND\n")
+    assert len(said) == len(commands) + 1
+    for command, shown in zip(commands, said[:-1], strict=True):
+        # Typer colours its own errors.
+        shown = OF_RICH.sub("", shown) if command in commands[-1:] else shown
+        assert not RAW.search(shown), command
+        assert r"\x1b]0;title" in shown.replace(r"\u001b", r"\x1b"), command
+    assert all(r"\u202egnp.exe" in shown for shown in said[:3])
+    assert all("a valid integer" in shown for shown in said[3:6])
+
+
+@pytest.mark.slow
+def test_redirected_data_are_unchanged(tmp_path: Path) -> None:
+    queries = [["sql", "FROM foreign_texts", "--format", form] for form in ("csv", "json")]
+    done = subprocess.run(
+        [sys.executable, "-c", COMMANDS, json.dumps(queries)],
+        env=environment(LCE_HOME=str(catalog(tmp_path))),
+        capture_output=True,
+        check=True,
     )
-    said = on_terminal([sys.executable, "-c", raising, ALL])
-    assert "OSError" in said
-    assert not RAW.search(said)
-
-
-LIVE = """
-import sys
-from lce_core.terminal import guard_terminal
-guard_terminal()
-from rich.live import Live
-from rich.text import Text
-from flows.terminal import Terminal
-console = Terminal()
-with Live(console=console, auto_refresh=False, transient=True) as live:
-    live.update(Text(sys.argv[1]), refresh=True)
-    print("printed")
-    print(sys.argv[1])
-    live.update(Text("last"), refresh=True)
-"""
+    table, rows, _ = done.stdout.decode().split("END OF COMMAND\n")
+    read = list(csv.reader(io.StringIO(table, newline="")))
+    assert [row[0] for row in read][1:] == list(STEERING)
+    assert [row["answer"] for row in json.loads(rows)] == list(STEERING)
 
 
 @pytest.mark.slow
-def test_a_live_view_moves_and_shows_foreign_text_harmlessly() -> None:
-    said = on_terminal([sys.executable, "-c", LIVE, ALL], TERM="xterm")
-    assert "printed" in said
-    assert "last" in said
-    assert not RAW.search(re.sub(r"\x1b\[[0-9;?]*[mAKlh]|\r", "", said))
+def test_live_views_and_tracebacks_show_foreign_text_harmlessly() -> None:
+    live, _, traceback = on_terminal(LIVE, ALL).partition("END OF LIVE VIEW\n")
+    assert "printed" in live
+    assert "last" in live
+    assert not RAW.search(re.sub(r"\x1b\[[0-9;?]*[mAKlh]|\r", "", live))
+    assert "OSError" in traceback
+    assert not RAW.search(traceback)

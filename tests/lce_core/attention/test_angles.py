@@ -62,3 +62,5 @@ def test_heads_may_share_bases_by_key_value_head(bases: str, kv_heads: int) -> N
 def test_bases_that_change_within_a_key_value_head_are_refused(bases: str, kv_heads: int) -> None:
     with pytest.raises(SpecError, match="different bases within a key-value head"):
         check_heads(per_head(bases), len(bases), kv_heads)
+    with pytest.raises(SpecError, match="one row for each"):
+        check_heads(per_head(bases[1:]), len(bases), kv_heads)

@@ -10,15 +10,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lce_core.attention import chunks, dispatch, partial, placement, retrieval, rotation, windowed
+from lce_core.attention import chunks, dispatch, partial, placement, retrieval, rotation
 from lce_core.attention.inputs import AttentionInputs
 from lce_core.attention.rotation import Rotation
-from lce_core.attention.schemes import (
-    CacheSinks,
-    GroupedNeighbour,
-    LambdaShaped,
-    Rectified,
-)
 from lce_core.methods import dca
 from lce_core.methods.dca import DualChunk
 from lce_core.rope import RopeTable
@@ -57,29 +51,6 @@ def test_blocks_of_a_gpu_are_as_large_as_memory_allows(tokens: int, heads: int, 
     assert Rotation(TABLE, states)._block_size(states, tokens) == size
     assert size == 1024 or size * heads * 128 * 4 <= 2**28
     assert Rotation(TABLE, states)._block_size(torch.empty(1, heads, tokens, 128), tokens) == 1024
-
-
-@pytest.mark.parametrize(
-    ("kernel", "scheme"),
-    [
-        (windowed.lambda_shaped, LambdaShaped(window=32, num_global=4)),
-        (windowed.cache_sinks, CacheSinks(window=32, num_sinks=4)),
-        (windowed.grouped_neighbour, GroupedNeighbour(window=32, group=4)),
-        (windowed.rectified, Rectified(window=32)),
-    ],
-)
-def test_one_segment_of_queries_gives_what_several_give(
-    monkeypatch: pytest.MonkeyPatch, kernel: Any, scheme: Any
-) -> None:
-    generator = torch.Generator().manual_seed(1)
-    query, key, value = torch.randn(
-        3, 1, HEADS, 700, HEAD_DIM, generator=generator, dtype=torch.float64
-    )
-    inputs = AttentionInputs(query, key, value, TABLE, 0, HEAD_DIM**-0.5)
-    monkeypatch.setattr(windowed, "_SEGMENT", 100)
-    several = kernel(scheme, inputs)
-    monkeypatch.setattr(windowed, "_segment", lambda query: query.shape[2])
-    torch.testing.assert_close(kernel(scheme, inputs), several, rtol=1e-12, atol=1e-12)
 
 
 @given(st.integers(1, 9), st.integers(0, 9), st.integers(1, 3), st.integers(1, 120), st.data())

@@ -16,12 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch.nn.attention import (
-    SDPBackend,
-    _registry,
-    current_flash_attention_impl,
-    sdpa_kernel,
-)
+from torch.nn.attention import SDPBackend, _registry, current_flash_attention_impl, sdpa_kernel
 from torch.nn.attention import varlen as torch_varlen
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -129,10 +124,10 @@ def test_the_package_computes_whole_texts_pieces_and_single_tokens(
     assert package.calls == [(20, 20)] * layers + [(19, 39)] * layers + [(1, 40)] * layers
 
 
-@over_bases
 def test_token_graphs_packed_texts_and_mixed_lengths_work_with_the_package(
-    base: LanguageModel, package: flash_functions.Package
+    package: flash_functions.Package,
 ) -> None:
+    base = BASES[1]
     prompts = [np.asarray(tokens(n, seed=n)[0]) for n in (9, 20, 20, 28)]
     prompts += [np.concatenate([prompts[-1], prompts[n]]) for n in range(2)]
     plain, other, recorded = (
@@ -183,8 +178,11 @@ def test_layers_do_not_wait_for_the_gpu(package: flash_functions.Package) -> Non
 
 
 @pytest.mark.parametrize("kernel", ["flash_attention_2", "torch_flash", "flash3"])
-@pytest.mark.parametrize("kept", ["none", "attention", "full"])
-@over_bases
+@pytest.mark.parametrize(
+    ("base", "kept"),
+    [(BASES[0], "none"), (BASES[1], "attention"), (BASES[2], "full")],
+    ids=["none", "attention", "full"],
+)
 def test_gradients_are_those_of_sdpa(
     base: LanguageModel, kernel: str, kept: Any, package: flash_functions.Package, flash3: list[str]
 ) -> None:
@@ -344,13 +342,14 @@ def test_training_rows_keep_one_plan(asked: list[tuple[str, int]]) -> None:
 
 
 @over_shapes
-@pytest.mark.parametrize("window", [None, 1, 4, 40])
-@pytest.mark.parametrize("is_causal", [True, False])
+@pytest.mark.parametrize(
+    ("is_causal", "window"), [(False, None), (True, None), (True, 1), (True, 4), (True, 40)]
+)
 def test_the_public_function_gets_what_the_private_one_gets(
     num_queries: int,
     num_keys: int,
-    window: int | None,
     is_causal: bool,
+    window: int | None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(torch_varlen, "varlen_attn", flash_functions.varlen_attn)

@@ -57,7 +57,7 @@ class Masks(TorchDispatchMode):
 
 
 @over_bases
-@pytest.mark.parametrize("cuts", [(17, 23), (20, 1, 19), (1, 38, 1)])
+@pytest.mark.parametrize("cuts", [(20, 1, 19), (1, 38, 1)])
 def test_pieces_have_no_mask_and_equal_one_pass(base: LanguageModel, cuts: tuple[int, ...]) -> None:
     model, cache = extended(base), DynamicCache()
     with Masks() as masks:
@@ -100,6 +100,7 @@ def test_heads_that_share_keys_are_spread_where_no_kernel_takes_them(
 def test_a_square_is_plain_attention_whether_heads_are_spread_or_shared(
     groups: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    torch.manual_seed(5)
     drawn = [torch.randn(2, heads, 17, 8, dtype=torch.float64) for heads in (2 * groups, 2, 2)]
     query, key, value = drawn
     spread = [states.repeat_interleave(groups, dim=1) for states in (key, value)]

@@ -5,40 +5,31 @@ Batches, chunks and early stops are varied; the results must not follow them.
 
 from __future__ import annotations
 
-import copy
-
 import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
 
+from lce_core.contracts.tiny_models import VOCABULARY
 from lce_core.errors import NonFiniteError, SpecError
 from lce_core.evaluation.decoding import generate
 from lce_core.extension.extended_model import ExtendedModel
-from lce_core.extension.extending import extend
-from lce_core.methods import METHODS
-from lce_core.models import MODELS
-from tests.support.extended_models import WITH_DEFAULTS
-
-BASE = MODELS.parse({"name": "toy_llama"}, "test")
+from tests.support.cells import TOY
+from tests.support.extended_models import over_methods
+from tests.support.toy_models import num_tokens, passes_of, tiny, toy, whole_logits
 
 
-def _extended(method: str = "none", seed: int = 5) -> ExtendedModel:
-    model = BASE.initialise(seed).eval()
-    return extend(model, BASE, METHODS.parse({"name": method}, "test"), target=512)
+def _extended() -> ExtendedModel:
+    return toy("none", torch.float32, seed=5)
 
 
 def _prompts(count: int, length: int) -> NDArray[np.int64]:
     return np.random.default_rng(length).integers(256, size=(count, length))
 
 
-def _equal(left: list[NDArray[np.int64]], right: list[NDArray[np.int64]]) -> bool:
-    return [row.tolist() for row in left] == [row.tolist() for row in right]
-
-
 @pytest.mark.parametrize("length", [1, 50, 150])
 def test_greedy_decoding_is_that_of_transformers(length: int) -> None:
-    stock = BASE.initialise(5).eval()
+    stock = TOY.initialise(5).eval()
     prompts = _prompts(4, length)
     expected = stock.generate(
         torch.from_numpy(prompts),
@@ -51,55 +42,24 @@ def test_greedy_decoding_is_that_of_transformers(length: int) -> None:
     np.testing.assert_array_equal(np.stack(found), expected.numpy())
 
 
-@pytest.mark.parametrize("method", WITH_DEFAULTS)
-def test_cached_decoding_is_decoding_from_scratch_at_every_step(method: str) -> None:
-    extended = _extended(method)
-    prompts = _prompts(2, 160)
-    found = generate(extended, prompts, max_new_tokens=6, batch_tokens=400, chunk=37)
-    extended.begin_request(166)
-    ids = torch.from_numpy(prompts)
-    with torch.no_grad():
-        for _ in range(6):
-            hidden = extended.hidden_states(ids)[:, -1]
-            logits = extended.model.get_output_embeddings()(hidden)
-            # A token of a method's own comes after the text's vocabulary and is never an answer.
-            answer = logits[:, : BASE.shape.vocab_size].argmax(-1, keepdim=True)
-            ids = torch.cat([ids, answer], dim=1)
-    np.testing.assert_array_equal(np.stack(found), ids[:, 160:].numpy())
-
-
-@pytest.mark.parametrize("batch_tokens", [1, 90, 10_000])
-@pytest.mark.parametrize("chunk", [1, 16, 4096])
-def test_batches_and_chunks_do_not_change_answers(batch_tokens: int, chunk: int) -> None:
-    prompts, extended = _prompts(5, 40), _extended()
-    expected = generate(extended, prompts, max_new_tokens=5, batch_tokens=40, chunk=40)
-    found = generate(extended, prompts, max_new_tokens=5, batch_tokens=batch_tokens, chunk=chunk)
-    assert _equal(found, expected)
-
-
-def test_an_early_stop_cuts_answers_and_changes_none_of_the_others() -> None:
-    prompts, extended = _prompts(6, 30), _extended()
-    full = generate(extended, prompts, max_new_tokens=10, batch_tokens=1000)
-    wanted = {int(row[4]) for row in full[::2]}
-
-    def stop(ids: NDArray[np.int64]) -> bool:
-        return int(ids[-1]) in wanted
-
-    found = generate(extended, prompts, max_new_tokens=10, stop=stop, batch_tokens=1000)
-    for row, answer in zip(full, found, strict=True):
-        ends = [index for index, token in enumerate(row) if int(token) in wanted]
-        length = ends[0] + 1 if ends else 10
-        assert answer.tolist() == row[:length].tolist()
-    assert len({len(answer) for answer in found}) > 1
+@over_methods
+def test_cached_decoding_is_decoding_from_scratch_at_every_step(name: str) -> None:
+    extended = tiny(name)
+    prompts = np.random.default_rng(0).integers(VOCABULARY, size=(2, 34))
+    found = generate(extended, prompts, max_new_tokens=6, batch_tokens=90, chunk=13)
+    for prompt, answer in zip(prompts, found, strict=True):
+        text = np.concatenate([prompt, answer])
+        # Every token of the answer follows from all before it, in the request of the whole text.
+        likeliest = whole_logits(extended, text).argmax(-1)[len(prompt) - 1 : -1]
+        np.testing.assert_array_equal(answer, likeliest)
 
 
 def test_the_models_own_end_token_ends_an_answer() -> None:
     prompts, extended = _prompts(1, 30), _extended()
     full = generate(extended, prompts, max_new_tokens=10, batch_tokens=100)[0]
-    stopped = copy.deepcopy(extended)
-    stopped.model.generation_config.eos_token_id = [int(full[3]), 391]
+    extended.model.generation_config.eos_token_id = [int(full[3]), 391]
     first = full.tolist().index(int(full[3]))
-    found = generate(stopped, prompts, max_new_tokens=10, batch_tokens=100)[0]
+    found = generate(extended, prompts, max_new_tokens=10, batch_tokens=100)[0]
     assert found.tolist() == full[: first + 1].tolist()
 
 
@@ -112,12 +72,10 @@ def test_only_last_positions_are_projected_onto_the_vocabulary() -> None:
 
 
 def test_no_forward_pass_exceeds_the_token_limit_beyond_one_prompt() -> None:
-    extended, seen = _extended(), []
-    extended.model.get_decoder().register_forward_pre_hook(
-        lambda _, __, kwargs: seen.append(kwargs["input_ids"].numel()), with_kwargs=True
-    )
+    extended = _extended()
+    seen = passes_of(extended)
     generate(extended, _prompts(3, 64), max_new_tokens=1, batch_tokens=20)
-    assert max(seen) <= 20
+    assert max(num_tokens([one]) for one in seen) <= 20
 
 
 @pytest.mark.parametrize(("length", "new"), [(0, 3), (4, 0)])

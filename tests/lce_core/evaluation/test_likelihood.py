@@ -5,8 +5,6 @@ The model is a tiny random Llama; the oracle never sees the extended copy.
 
 from __future__ import annotations
 
-import copy
-
 import numpy as np
 import pytest
 import torch
@@ -17,18 +15,13 @@ from lce_core.errors import NonFiniteError, SpecError
 from lce_core.evaluation.decoding import generate
 from lce_core.evaluation.likelihood import window_scores
 from lce_core.extension.extended_model import ExtendedModel
-from lce_core.extension.extending import extend
-from lce_core.methods import METHODS
-from lce_core.models import MODELS
+from tests.support.cells import TOY
 from tests.support.losses import window_nll
-
-BASE = MODELS.parse({"name": "toy_llama"}, "test")
+from tests.support.toy_models import toy
 
 
 def _pair(method: str = "none") -> tuple[torch.nn.Module, ExtendedModel]:
-    stock = BASE.initialise(3).eval()
-    extended = copy.deepcopy(stock)
-    return stock, extend(extended, BASE, METHODS.parse({"name": method}, "test"), target=512)
+    return TOY.initialise(3).eval(), toy(method, torch.float32)
 
 
 def _windows(count: int, length: int, seed: int = 0) -> NDArray[np.int64]:

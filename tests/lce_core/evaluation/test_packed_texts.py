@@ -7,15 +7,15 @@ mistake and not rounding; texts are drawn so that some begin, equal or follow ot
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from transformers import DynamicCache, LlamaConfig, LlamaForCausalLM, PhiConfig, PhiForCausalLM
+from transformers import DynamicCache
 
+from lce_core.contracts.tiny_models import BASES, TARGET, stock
 from lce_core.evaluation import packed_texts
 from lce_core.evaluation.decoding import generate
 from lce_core.evaluation.packed_texts import PackedTexts
@@ -28,59 +28,11 @@ from lce_core.evaluation.shared_prefixes import (
 )
 from lce_core.extension.extended_model import ExtendedModel
 from lce_core.extension.extending import extend
-from lce_core.methods import METHODS
-from lce_core.models import MODELS
-from lce_core.rope import RopeGeometry
+from tests.support.extended_models import method
+from tests.support.toy_models import passes_of, tiny
 
-BASE = MODELS.parse({"name": "toy_llama"}, "test")
-SIZES: dict[str, Any] = {
-    "vocab_size": 40,
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-}
+MADE = [extend(stock(base), base, method("yarn"), target=TARGET) for base in BASES]
 texts = st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=9), min_size=1, max_size=7)
-
-
-def toy(method: str = "yarn") -> ExtendedModel:
-    model = BASE.initialise(3).double().eval()
-    return extend(model, BASE, METHODS.parse({"name": method}, "test"), target=512)
-
-
-class Geometry:
-    """What `extend` reads of a base model."""
-
-    local, has_sinks = None, False
-
-    def __init__(self, geometry: RopeGeometry) -> None:
-        self.geometry, self.plugin_name = geometry, "test"
-
-
-def grouped() -> ExtendedModel:
-    """Queries in groups that share keys."""
-    torch.manual_seed(0)
-    model = LlamaForCausalLM(LlamaConfig(**SIZES, num_key_value_heads=2, head_dim=8))
-    geometry = RopeGeometry(
-        head_dim=8, rotary_dim=8, theta=10000.0, num_heads=4, num_kv_heads=2, trained_context=64
-    )
-    return _extended(model, geometry)
-
-
-def partial() -> ExtendedModel:
-    """Heads of which only a half is rotated."""
-    torch.manual_seed(0)
-    model = PhiForCausalLM(PhiConfig(**SIZES, partial_rotary_factor=0.5))
-    geometry = RopeGeometry(
-        head_dim=8, rotary_dim=4, theta=10000.0, num_heads=4, num_kv_heads=4, trained_context=64
-    )
-    return _extended(model, geometry)
-
-
-def _extended(model: Any, geometry: RopeGeometry) -> ExtendedModel:
-    method = METHODS.parse({"name": "yarn"}, "test")
-    base: Any = Geometry(geometry)
-    return extend(model.double().eval(), base, method, target=256)
 
 
 def in_order(prompts: list[list[int]]) -> list[np.ndarray]:
@@ -92,16 +44,22 @@ def alone(model: ExtendedModel, text: np.ndarray) -> torch.Tensor:
     return model.hidden_states(torch.from_numpy(text[None]))[0, -1]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("make", [toy, grouped, partial])
-@pytest.mark.parametrize(("packed", "chunk"), [(512, 4096), (3, 4096), (3, 2)])
+@pytest.mark.parametrize(
+    ("model", "packed", "chunk"),
+    [(MADE[0], 3, 4096), (MADE[1], 512, 4096), (MADE[1], 3, 2), (MADE[2], 3, 2)],
+    ids=["llama", "llama-gqa", "llama-gqa-chunks", "phi"],
+)
 @given(prompts=texts, held=st.integers(0, 8), following=st.lists(st.integers(0, 2), min_size=9))
-@settings(max_examples=15)
 @torch.no_grad()
 def test_states_are_those_of_each_text_by_itself(
-    make: Any, packed: int, chunk: int, prompts: list[list[int]], held: int, following: list[int]
+    model: ExtendedModel,
+    packed: int,
+    chunk: int,
+    prompts: list[list[int]],
+    held: int,
+    following: list[int],
 ) -> None:
-    model, found = MADE.setdefault(make.__name__, make()), in_order(prompts)
+    found = in_order(prompts)
     model.begin_request(12)
     cache, held = DynamicCache(), min(held, len(found[0]) - 1)
     if held:
@@ -129,25 +87,16 @@ def test_states_are_those_of_each_text_by_itself(
             torch.testing.assert_close(after, alone(model, found[-1]), atol=1e-10, rtol=0)
 
 
-MADE: dict[str, ExtendedModel] = {}
-"""Models, made once for all examples."""
-
-
 def test_many_questions_after_the_same_shots_take_few_passes() -> None:
-    model, rng = toy(), np.random.default_rng(0)
-    shots = rng.integers(256, size=600)
-    prompts = [np.concatenate([shots, [row], rng.integers(256, size=8)]) for row in range(30)]
-    seen: list[int] = []
-    model.model.get_decoder().register_forward_pre_hook(
-        lambda _, __, kwargs: seen.append(kwargs["input_ids"].numel()), with_kwargs=True
-    )
+    model, rng = tiny("none"), np.random.default_rng(0)
+    shots = rng.integers(40, size=27)
+    prompts = [np.concatenate([shots, [row], rng.integers(40, size=8)]) for row in range(30)]
+    seen = passes_of(model)
     generate(model, prompts, max_new_tokens=4, batch_tokens=2000)
-    assert sum(seen) == 600 + 30 * (9 + 3)
-    assert seen == [609, 29 * 9, 30, 30, 30]
+    assert seen == [(1, 27 + 30 * 9)] + [(1, 30)] * 3
 
 
 @given(texts, st.integers(1, 40), st.integers(1, 3))
-@settings(max_examples=60)
 def test_a_cache_holds_as_many_successive_prompts_as_fit(
     prompts: list[list[int]], limit: int, new: int
 ) -> None:

@@ -1,4 +1,4 @@
-"""Texts that share a cache, against each by itself: small cases of what slow tests draw at random.
+"""Texts that share a cache, against each by itself: two small cases.
 
 Models are random and float64: what differs is a mistake and not rounding.
 """
@@ -10,25 +10,16 @@ import pytest
 import torch
 from transformers import DynamicCache
 
+from lce_core.contracts.tiny_models import VOCABULARY
 from lce_core.evaluation.decoding import generate
 from lce_core.evaluation.packed_texts import PackedTexts
-from lce_core.extension.extended_model import ExtendedModel
-from lce_core.extension.extending import extend
-from lce_core.methods import METHODS
-from lce_core.models import MODELS
-
-BASE = MODELS.parse({"name": "toy_llama"}, "test")
-
-
-def toy(method: str) -> ExtendedModel:
-    model = BASE.initialise(3).double().eval()
-    return extend(model, BASE, METHODS.parse({"name": method}, "test"), target=512)
+from tests.support.toy_models import tiny
 
 
 @torch.no_grad()
 @pytest.mark.parametrize("held", [0, 2])
 def test_packed_texts_stand_at_their_own_positions(held: int) -> None:
-    model = toy("yarn")
+    model = tiny("yarn")
     model.begin_request(12)
     found = [np.array(text) for text in ([1, 2, 3], [1, 2, 3, 4, 5], [1, 7], [9, 8, 7, 6])]
     cache = DynamicCache()
@@ -50,10 +41,10 @@ def test_packed_texts_stand_at_their_own_positions(held: int) -> None:
 
 @pytest.mark.parametrize("method", ["yarn", "self_extend"])
 def test_a_prompt_may_go_on_where_the_answer_before_it_ended(method: str) -> None:
-    model, rng = toy(method), np.random.default_rng(0)
-    first = rng.integers(256, size=60)
+    model, rng = tiny(method), np.random.default_rng(0)
+    first = rng.integers(VOCABULARY, size=25)
     (answer,) = generate(model, [first], max_new_tokens=4, batch_tokens=100)
-    prompts = [first, np.concatenate([first, answer, [65, 66]])]
+    prompts = [first, np.concatenate([first, answer, [6, 7]])]
     apart, shared = (
         generate(model, prompts, max_new_tokens=4, batch_tokens=1, share_prefixes=sharing)
         for sharing in (False, True)

@@ -14,24 +14,21 @@ import pytest
 from numpy.typing import NDArray
 
 from lce_core.benchmarks import CellResult
-from lce_core.contracts.toy_text import streams as _streams
+from lce_core.contracts.toy_text import streams
 from lce_core.errors import UnavailableError
 from lce_core.evaluation.likelihood import window_scores
 from lce_core.evaluation.loss_cache import LossCache, TokenScores
 from lce_core.evaluation.passes import counted
 from lce_core.extension.extending import extend
 from lce_core.methods import METHODS
-from tests.support.cells import TOY
-from tests.support.cells import benchmark as _benchmark
-from tests.support.cells import request as _request
-from tests.support.cells import values as _values
+from tests.support.cells import TOY, benchmark, request, values
 
 
 @pytest.mark.parametrize(
     "method", ["none", "yarn", "ntk_32k", "self_extend", "lm_infinite", "rerope"]
 )
 def test_the_first_losses_of_a_longer_window_are_those_of_a_shorter_one(method: str) -> None:
-    model = _request(_benchmark("perplexity"), 300, method).model
+    model = request(benchmark("perplexity"), 300, method).model
     windows = np.random.default_rng(5).integers(256, size=(3, 300))
     longest = window_scores(model, windows, batch_tokens=900)
     for length in (2, 130, 257):
@@ -47,63 +44,61 @@ def test_the_first_losses_of_a_longer_window_are_those_of_a_shorter_one(method: 
 
 @pytest.mark.parametrize("method", ["ntk_frozen", "dynamic_pi", "dynamic_yarn"])
 def test_frequencies_that_follow_the_length_forbid_it(method: str) -> None:
-    model = _request(_benchmark("perplexity"), 300, method).model
+    model = request(benchmark("perplexity"), 300, method).model
     assert not model.begins_alike(100, 300)
     assert not model.begins_alike(200, 300)
 
 
-def _counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Record the number of tokens of every pass."""
-    asked: list[int] = []
+@pytest.fixture
+def passed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Number of tokens of every pass."""
+    sizes: list[int] = []
 
     def counting(model: Any, windows: Any, **options: Any) -> Any:
-        asked.append(windows.size)
+        sizes.append(windows.size)
         return window_scores(model, windows, **options)
 
     monkeypatch.setattr("lce_core.evaluation.likelihood.window_scores", counting)
-    return asked
+    return sizes
 
 
-def test_perplexity_and_nll_by_position_run_the_model_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    perplexity = _benchmark("perplexity", profile="fast", last=32)
-    request = _request(perplexity, 128, held_out=_streams(3000))
-    by_position = _benchmark("nll_by_position")
-    alone = by_position.evaluate(replace(request, losses=LossCache()))
-    asked = _counted(monkeypatch)
-    overall = perplexity.evaluate(request)
-    assert asked == [2944]
-    shared = by_position.evaluate(request)
-    assert asked == [2944]
+def test_perplexity_and_nll_by_position_run_the_model_once(passed: list[int]) -> None:
+    perplexity = benchmark("perplexity", profile="fast", last=32)
+    cell = request(perplexity, 128, held_out=streams(3000))
+    by_position = benchmark("nll_by_position")
+    alone = by_position.evaluate(replace(cell, losses=LossCache()))
+    passed.clear()
+    overall = perplexity.evaluate(cell)
+    assert passed == [2944]
+    shared = by_position.evaluate(cell)
+    assert passed == [2944]
     assert shared == alone
-    assert math.log(_values(overall)["perplexity"]) == pytest.approx(_values(shared)["nll"])
+    assert math.log(values(overall)["perplexity"]) == pytest.approx(values(shared)["nll"])
 
 
 @pytest.mark.parametrize(("method", "passes"), [("yarn", 1), ("ntk_frozen", 4)])
 def test_shorter_lengths_are_read_off_the_longest_where_the_method_allows(
-    monkeypatch: pytest.MonkeyPatch, method: str, passes: int
+    passed: list[int], method: str, passes: int
 ) -> None:
-    benchmark = _benchmark("perplexity_documents", truncate=True, min_document_tokens=500)
-    request = _request(benchmark, 500, method, held_out=_streams(4000))
-    lengths = (500, 400, 200, 150)
-    requests = [replace(request, eval_length=length) for length in lengths]
-    alone = [benchmark.evaluate(replace(one, losses=LossCache())) for one in requests]
-    asked = _counted(monkeypatch)
-    shared = [benchmark.evaluate(one) for one in requests]
-    assert len(asked) == passes
+    asked = benchmark("perplexity_documents", truncate=True, min_document_tokens=500)
+    cell = request(asked, 500, method, held_out=streams(4000))
+    cells = [replace(cell, eval_length=length) for length in (500, 400, 200, 150)]
+    alone = [asked.evaluate(replace(one, losses=LossCache())) for one in cells]
+    passed.clear()
+    shared = [asked.evaluate(one) for one in cells]
+    assert len(passed) == passes
     for one, other in zip(shared, alone, strict=True):
-        assert _values(one) == pytest.approx(_values(other), rel=1e-5)
+        assert values(one) == pytest.approx(values(other), rel=1e-5)
 
 
 def test_a_length_beyond_a_methods_reach_is_unavailable_whatever_is_cached() -> None:
-    benchmark = _benchmark("perplexity_documents", profile="tiny")
-    request = _request(benchmark, 250, held_out=_streams(3000))
-    benchmark.evaluate(request)
+    asked = benchmark("perplexity_documents", profile="tiny")
+    cell = request(asked, 250, held_out=streams(3000))
+    asked.evaluate(cell)
     short = METHODS.parse({"name": "self_extend", "window": 64, "group": 2}, "test")
     limited = extend(TOY.initialise(2).eval(), TOY, short, target=512)
     with pytest.raises(UnavailableError, match="supports up to 192 tokens"):
-        benchmark.evaluate(replace(request, model=limited))
+        asked.evaluate(replace(cell, model=limited))
 
 
 def test_a_full_cache_forgets_its_oldest_pass() -> None:
@@ -125,15 +120,14 @@ def test_a_full_cache_forgets_its_oldest_pass() -> None:
 
 
 def test_text_after_text_a_memory_of_one_text_saves_as_much_as_one_of_all() -> None:
-    benchmark = _benchmark("perplexity", profile="clean", stride=64, last=32)
-    request = _request(benchmark, 256, held_out=_streams(3000))
+    asked = benchmark("perplexity", profile="clean", stride=64, last=32)
+    cell = request(asked, 256, held_out=streams(3000))
 
     def passed(order: list[tuple[str, int]], limit_bytes: int) -> int:
         cache = LossCache(limit_bytes)
-        with counted(request.model) as found:
+        with counted(cell.model) as found:
             for task, length in order:
-                asked = replace(request, task=task, eval_length=length, losses=cache)
-                benchmark.evaluate(asked)
+                asked.evaluate(replace(cell, task=task, eval_length=length, losses=cache))
         return found.tokens
 
     lengths, texts = (256, 192, 128), ("code", "prose")
@@ -153,12 +147,12 @@ def _stored(result: CellResult) -> list[NDArray[np.float64]]:
 
 
 def test_every_perplexity_of_a_cell_follows_from_its_stored_losses() -> None:
-    text = _streams(2000)
-    benchmark = _benchmark("perplexity", profile="faithful", stride=40, last=20)
-    result = benchmark.evaluate(_request(benchmark, 96, held_out=text))
+    text = streams(2000)
+    asked = benchmark("perplexity", profile="faithful", stride=40, last=20)
+    result = asked.evaluate(request(asked, 96, held_out=text))
     rows = np.array(_stored(result))
     assert result.arrays["start"].tolist() == list(range(0, 1904, 40))[:-1]
-    found = _values(result)
+    found = values(result)
     del found["next_token_accuracy"]  # hits are not stored
     assert found == pytest.approx(
         {
@@ -167,19 +161,19 @@ def test_every_perplexity_of_a_cell_follows_from_its_stored_losses() -> None:
         },
         rel=1e-4,
     )
-    within = _benchmark("perplexity_documents", stride=40)
-    result = within.evaluate(_request(within, 96, held_out=text))
+    within = benchmark("perplexity_documents", stride=40)
+    result = within.evaluate(request(within, 96, held_out=text))
     assert result.arrays["losses"].tolist() == [s.num_prompt_tokens - 1 for s in result.samples]
-    by_position = _benchmark("nll_by_position", bin_width=1)
-    result = by_position.evaluate(_request(by_position, 96, held_out=text))
+    by_position = benchmark("nll_by_position", bin_width=1)
+    result = by_position.evaluate(request(by_position, 96, held_out=text))
     means = np.mean(_stored(result), axis=0)
     assert dict(result.token_nll) == pytest.approx(dict(enumerate(means, start=1)), rel=1e-3)
 
 
 def test_losses_are_kept_where_they_are_few_or_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     def kept(**parameters: Any) -> bool:
-        benchmark = _benchmark("perplexity", profile="tiny", **parameters)
-        return bool(benchmark.evaluate(_request(benchmark, 128, held_out=_streams(600))).arrays)
+        asked = benchmark("perplexity", profile="tiny", **parameters)
+        return bool(asked.evaluate(request(asked, 128, held_out=streams(600))).arrays)
 
     assert kept()
     assert not kept(store_nll=False)

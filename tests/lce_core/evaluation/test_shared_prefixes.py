@@ -8,27 +8,18 @@ from __future__ import annotations
 from itertools import permutations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lce_core.evaluation.decoding import generate
 from lce_core.evaluation.shared_prefixes import num_distinct_tokens, sharing_order
-from lce_core.extension.extended_model import ExtendedModel
-from lce_core.extension.extending import extend
-from lce_core.methods import METHODS
-from lce_core.models import MODELS
+from tests.support.toy_models import num_tokens, passes_of, toy
 
-BASE = MODELS.parse({"name": "toy_llama"}, "test")
 texts = st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=5), min_size=1, max_size=6)
 
 
 def arrays(prompts: list[list[int]]) -> list[np.ndarray]:
     return [np.array(prompt, dtype=np.int64) for prompt in prompts]
-
-
-def extended(method: str) -> ExtendedModel:
-    model = BASE.initialise(3).double().eval()
-    return extend(model, BASE, METHODS.parse({"name": method}, "test"), target=512)
 
 
 def needle_grid(lengths: list[int]) -> list[np.ndarray]:
@@ -42,16 +33,7 @@ def needle_grid(lengths: list[int]) -> list[np.ndarray]:
     return prompts
 
 
-def tokens_processed(model: ExtendedModel) -> list[int]:
-    seen: list[int] = []
-    model.model.get_decoder().register_forward_pre_hook(
-        lambda _, __, kwargs: seen.append(kwargs["input_ids"].numel()), with_kwargs=True
-    )
-    return seen
-
-
 @given(texts)
-@settings(max_examples=60)
 def test_no_order_processes_fewer_tokens_and_the_order_is_lexicographic(
     prompts: list[list[int]],
 ) -> None:
@@ -66,35 +48,29 @@ def test_no_order_processes_fewer_tokens_and_the_order_is_lexicographic(
 
 
 def test_what_prompts_share_is_processed_once() -> None:
-    model, prompts = extended("none"), needle_grid([150, 200])
-    seen = tokens_processed(model)
+    model, prompts = toy("none"), needle_grid([150, 200])
+    seen = passes_of(model)
     generate(model, prompts, max_new_tokens=1, batch_tokens=1000)
-    assert sum(seen) == num_distinct_tokens(prompts, sharing_order(prompts))
-    assert sum(seen) < 2 / 3 * sum(map(len, prompts))
+    assert num_tokens(seen) == num_distinct_tokens(prompts, sharing_order(prompts))
+    assert num_tokens(seen) < 2 / 3 * sum(map(len, prompts))
 
 
 def test_equal_prompts_get_equal_answers_from_one_prefill() -> None:
-    model, prompts = extended("none"), [np.arange(40)] * 5
-    seen = tokens_processed(model)
+    model, prompts = toy("none"), [np.arange(40)] * 5
+    seen = passes_of(model)
     answers = generate(model, prompts, max_new_tokens=3, batch_tokens=1000)
     assert len({tuple(answer) for answer in answers}) == 1
-    assert sum(seen) == 40 + 2 + 4 * (1 + 2)
+    assert num_tokens(seen) == 40 + 2 + 4 * (1 + 2)
 
 
 def test_frequencies_that_follow_the_length_are_not_shared_across_lengths() -> None:
-    model = extended("dynamic_yarn")
+    model = toy("dynamic_yarn")
     assert model.request_key(200) != model.request_key(300)
-    assert extended("yarn").request_key(200) == extended("yarn").request_key(300)
+    assert toy("yarn").request_key(200) == toy("yarn").request_key(300)
     prompts = needle_grid([150, 200])
-    seen = tokens_processed(model)
+    seen = passes_of(model)
     generate(model, prompts, max_new_tokens=1, batch_tokens=1000)
     by_length = [needle_grid([150]), [*map(np.asarray, prompts[5:])]]
-    assert sum(seen) == sum(num_distinct_tokens(some, sharing_order(some)) for some in by_length)
-
-
-def test_prompts_that_share_little_are_answered_in_batches() -> None:
-    model = extended("none")
-    prompts = np.random.default_rng(1).integers(256, size=(6, 50))
-    seen = tokens_processed(model)
-    generate(model, prompts, max_new_tokens=1, batch_tokens=1000)
-    assert seen == [300]
+    assert num_tokens(seen) == sum(
+        num_distinct_tokens(some, sharing_order(some)) for some in by_length
+    )

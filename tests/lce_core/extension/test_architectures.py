@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,46 +15,33 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from transformers import (
-    AttentionInterface,
-    AttentionMaskInterface,
-    AutoConfig,
-    AutoModelForCausalLM,
-    DynamicCache,
-)
+from transformers import AutoConfig, AutoModelForCausalLM
 
-from lce_core.data.packing import pack_rows
 from lce_core.errors import SpecError
 from lce_core.export.folder import export
 from lce_core.export.stock_form import Subject
 from lce_core.extension.extending import extend
-from lce_core.methods import METHODS, Method
+from lce_core.methods import Method
 from lce_core.models import LanguageModel
-from lce_core.recipe import Upsampling
-from lce_core.rope import RopeGeometry
+from lce_core.rope import RopeGeometry, RopeTable
 from lce_core.rope.architectures import ARCHITECTURES
 from lce_core.study.cost import matmul_parameters, stored_parameters
-from lce_core.training.run import run
-from tests.support.architectures import (
-    OWN,
-    TRAINED,
-    VOCABULARY,
-    hub_model,
-    in_float64,
-    random_model,
-    save,
+from tests.support.architectures import OWN, TRAINED, hub_model, in_float64, random_model, save
+from tests.support.folder_models import (
+    TARGET,
+    Distance,
+    agree,
+    causal,
+    dense_logits,
+    logits,
+    method,
+    stock_logits,
+    tokens,
+    trained,
 )
-from tests.support.oracles.dense_attention import dense, grouped_distance, lambda_distance
-from tests.support.training_jobs import Words, job_maker, silent
+from tests.support.oracles.dense_attention import grouped_distance, lambda_distance
 
-TARGET = 64
 over_architectures = pytest.mark.parametrize("kind", OWN)
-
-
-@pytest.fixture(autouse=True)
-def _inference() -> Iterator[None]:
-    with torch.no_grad():
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -69,34 +54,7 @@ def test_every_architecture_has_a_tiny_model() -> None:
     assert {*OWN, "gemma3_text", "gpt_oss"} == set(ARCHITECTURES)
 
 
-def method(name: str, **parameters: Any) -> Method:
-    return METHODS.parse({"name": name, **parameters}, "test")
-
-
-def tokens(length: int, batch: int = 2) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(length)
-    return torch.randint(VOCABULARY, (batch, length), generator=generator)
-
-
-def logits(
-    folder: Path, chosen: Method, ids: torch.Tensor, cuts: tuple[int, ...] = (), **how: Any
-) -> torch.Tensor:
-    """Logits of the folder's model with the method, loaded and asked as a worker does."""
-    base, dtype = hub_model(folder), how.pop("dtype", torch.float64)
-    model: Any = base.load(folder, dtype)
-    if dtype == torch.float64:
-        in_float64(model)
-    extended = extend(model, base, chosen, target=TARGET, **how)
-    extended.begin_request(ids.shape[1])
-    head: Any = extended.model.get_output_embeddings()
-    if not cuts:
-        return head(extended.hidden_states(ids))[..., :VOCABULARY]
-    cache, edges = DynamicCache(), [0, *cuts, ids.shape[1]]
-    parts = [extended.hidden_states(ids[:, a:b], cache) for a, b in pairwise(edges)]
-    return head(torch.cat(parts, dim=1))[..., :VOCABULARY]
-
-
-def stock_logits(kind: str, ids: torch.Tensor, **rope: Any) -> torch.Tensor:
+def of_kind(kind: str, ids: torch.Tensor, **rope: Any) -> torch.Tensor:
     return in_float64(random_model(kind, rope=rope))(ids).logits
 
 
@@ -119,14 +77,12 @@ def test_facts_are_what_transformers_reads_from_the_same_file(
     sizes |= {"num_experts", "num_local_experts", "num_experts_per_tok", "moe_intermediate_size"}
     sizes |= {"mlp_only_layers"}
     least = {key: value for key, value in written.items() if key in needed | sizes}
-    for number, config in enumerate((written | {"rope_parameters": rope}, older, least)):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        (folder / "config.json").write_text(json.dumps(config))
-        theirs: Any = AutoConfig.from_pretrained(folder)
+    for config in (written | {"rope_parameters": rope}, older, least):
+        (tmp_path / "config.json").write_text(json.dumps(config))
+        theirs: Any = AutoConfig.from_pretrained(tmp_path)
         with torch.device("meta"):
             built: Any = AutoModelForCausalLM.from_config(theirs)
-        ours = hub_model(folder)
+        ours = hub_model(tmp_path)
         attention = built.model.layers[0].self_attn
         geometry = RopeGeometry(
             head_dim=attention.head_dim,
@@ -163,13 +119,11 @@ def test_a_token_is_multiplied_with_the_weights_of_all_linear_layers(
 
 
 @over_architectures
-@pytest.mark.parametrize("cuts", [(), (13, 14, 30)])
-def test_no_extension_equals_the_stock_model(
-    kind: str, cuts: tuple[int, ...], folders: dict[str, Path]
-) -> None:
+def test_no_extension_equals_the_stock_model(kind: str, folders: dict[str, Path]) -> None:
     ids = tokens(40)
-    found = logits(folders[kind], method("none"), ids, cuts)
-    torch.testing.assert_close(found, stock_logits(kind, ids), rtol=1e-4, atol=1e-4)
+    expected = of_kind(kind, ids)
+    for cuts in (None, (13, 14, 30)):
+        agree(logits(folders[kind], method("none"), ids, cuts), expected)
 
 
 @over_architectures
@@ -185,8 +139,7 @@ def test_frequency_methods_equal_stock_models_with_that_scaling(
     kind: str, name: str, rope: dict[str, Any], folders: dict[str, Path]
 ) -> None:
     ids = tokens(TARGET)
-    found = logits(folders[kind], method(name), ids)
-    torch.testing.assert_close(found, stock_logits(kind, ids, **rope), rtol=1e-4, atol=1e-4)
+    agree(logits(folders[kind], method(name), ids), of_kind(kind, ids, **rope))
 
 
 @over_architectures
@@ -195,9 +148,7 @@ def test_yarn_equals_a_stock_yarn_model(kind: str, folders: dict[str, Path]) -> 
     model = random_model(kind, rope={**rope, "original_max_position_embeddings": TRAINED})
     for layer in model.model.layers:  # the factor acts on whole heads, also on unrotated elements
         layer.self_attn.scaling *= (0.1 * np.log(4.0) + 1) ** 2
-    expected = in_float64(model)(ids).logits
-    found = logits(folders[kind], method("yarn"), ids)
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+    agree(logits(folders[kind], method("yarn"), ids), in_float64(model)(ids).logits)
 
 
 @over_architectures
@@ -212,53 +163,15 @@ def test_stock_transformers_computes_what_was_exported(
         (source / "config.json").write_text(json.dumps({**config, "head_dim": None}))
     subject = Subject("study", "variant", base, chosen, TARGET, source)
     if name == "yarn" and kind in ("phi", "stablelm"):
-        with pytest.raises(SpecError, match="stock software multiplies only the rotated elements"):
+        with pytest.raises(SpecError, match="multiplies only the rotated elements"):
             export(subject, tmp_path / "out")
         return
     export(subject, tmp_path / "out")
     ids = tokens(TARGET)
-    theirs: Any = AutoModelForCausalLM.from_pretrained(tmp_path / "out", dtype=torch.float64)
-    torch.testing.assert_close(
-        logits(folders[kind], chosen, ids), in_float64(theirs)(ids).logits, rtol=1e-4, atol=1e-4
-    )
+    agree(logits(folders[kind], chosen, ids), stock_logits(tmp_path / "out", ids))
 
 
 # Against dense attention
-
-
-class Unrotated(nn.Module):
-    """A rotary module that leaves queries and keys as they are."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.width = width
-
-    def forward(self, x: torch.Tensor, position_ids: torch.Tensor) -> Any:
-        cos = x.new_ones(1, position_ids.shape[-1], self.width)
-        return cos, torch.zeros_like(cos)
-
-
-def dense_logits(
-    folder: Path, ids: torch.Tensor, frequencies: np.ndarray, distance: Callable[[int, int], Any]
-) -> torch.Tensor:
-    """Transformers' layers with all pairs of tokens rotated by their distance."""
-
-    def attend(
-        module: Any, query: Any, key: Any, value: Any, mask: Any, *, scaling: float, **_: Any
-    ) -> Any:
-        found = dense(query, key, value, frequencies, distance, scaling)
-        return found.transpose(1, 2).contiguous(), None
-
-    AttentionInterface.register("dense_oracle", attend)
-    AttentionMaskInterface.register("dense_oracle", lambda **_: None)
-    model = in_float64(AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64))
-    model.model.rotary_emb = Unrotated(2 * frequencies.shape[-1])
-    model.set_attn_implementation("dense_oracle")
-    return model(ids).logits
-
-
-def causal(i: int, j: int) -> int | None:
-    return None if j > i else i - j
 
 
 @over_architectures
@@ -271,13 +184,11 @@ def causal(i: int, j: int) -> int | None:
     ids=["self_extend", "lm_infinite"],
 )
 def test_schemes_equal_dense_attention_in_that_architecture(
-    kind: str, chosen: Method, distance: Callable[[int, int], Any], folders: dict[str, Path]
+    kind: str, chosen: Method, distance: Distance, folders: dict[str, Path]
 ) -> None:
-    ids = tokens(30)
-    expected = dense_logits(
-        folders[kind], ids, hub_model(folders[kind]).geometry.inv_freq(), distance
-    )
-    for cuts in ((), (7, 8, 20)):
+    ids, table = tokens(30), RopeTable(hub_model(folders[kind]).geometry.inv_freq())
+    expected = dense_logits(folders[kind], ids, lambda _: (table, distance))
+    for cuts in (None, (7, 8, 20)):
         found = logits(folders[kind], chosen, ids, cuts)
         torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
 
@@ -287,49 +198,13 @@ def test_a_base_per_head_equals_dense_attention(kind: str, folders: dict[str, Pa
     ids, geometry = tokens(30), hub_model(folders[kind]).geometry
     group = geometry.num_heads // geometry.num_kv_heads
     bases = [2e4 * (1 + head // group) ** 2 for head in range(4)]
-    table = np.stack([geometry.inv_freq(base) for base in bases])
+    table = RopeTable(np.stack([geometry.inv_freq(base) for base in bases]))
+    expected = dense_logits(folders[kind], ids, lambda _: (table, causal))
     found = logits(folders[kind], method("harpe", bases=bases), ids, (9, 10))
-    torch.testing.assert_close(
-        found, dense_logits(folders[kind], ids, table, causal), rtol=1e-9, atol=1e-9
-    )
-
-
-@over_architectures
-def test_landmarks_leave_texts_of_one_block_alone_and_caches_hold_the_same(
-    kind: str, folders: dict[str, Path]
-) -> None:
-    ids = tokens(40)
-    large = method("landmark", block=TRAINED, top_k=2, train_length=TARGET)
-    small = method("landmark", block=4, top_k=2)
-    found = logits(folders[kind], large, ids[:, :12])
-    torch.testing.assert_close(found, stock_logits(kind, ids[:, :12]), rtol=1e-4, atol=1e-4)
-    whole, cut = (logits(folders[kind], small, ids, cuts) for cuts in ((), (3, 4, 17)))
-    torch.testing.assert_close(whole, cut, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
 
 
 # Precision of the rotation in bf16
-
-
-@over_architectures
-def test_bf16_keys_are_rotated_exactly_and_rounded_once(
-    kind: str, folders: dict[str, Path]
-) -> None:
-    base, ids = hub_model(folders[kind]), tokens(40)
-    pairs = base.geometry.num_pairs
-    plain: Any = base.load(folders[kind], torch.bfloat16).model
-    plain.rotary_emb = Unrotated(2 * pairs)
-    before, after = DynamicCache(), DynamicCache()
-    plain(ids, past_key_values=before, use_cache=True)
-    extended = extend(base.load(folders[kind], torch.bfloat16), base, method("pi"), target=TARGET)
-    extended.begin_request(40)
-    extended.hidden_states(ids, after)
-    states, keys = before.layers[0].keys.double(), after.layers[0].keys
-    numbers = torch.complex(states[..., :pairs], states[..., pairs : 2 * pairs])
-    angles = torch.from_numpy(np.outer(np.arange(40), base.geometry.inv_freq() / 4))
-    numbers = numbers * torch.polar(torch.ones_like(angles), angles)
-    expected = torch.cat((numbers.real, numbers.imag, states[..., 2 * pairs :]), dim=-1).bfloat16()
-    assert keys.dtype == torch.bfloat16
-    assert float((keys == expected).double().mean()) > 0.99
 
 
 @over_architectures
@@ -339,64 +214,39 @@ def test_the_stock_rotation_is_transformers_own_and_fp32_is_nearer_to_exact(
     ids = tokens(TARGET, batch=8)
     reference: Any = AutoModelForCausalLM.from_pretrained(folders[kind], dtype=torch.bfloat16)
     expected, exact = reference(ids).logits, in_float64(reference)(ids).logits
-    found = {
-        rotation: logits(
-            folders[kind], method("none"), ids, dtype=torch.bfloat16, rotation=rotation
-        )
+    own, fp32 = (
+        logits(folders[kind], method("none"), ids, dtype=torch.bfloat16, rotation=rotation)
         for rotation in ("stock", "fp32")
-    }
-    assert torch.equal(found["stock"], expected)
-    errors = {key: float((value.double() - exact).std()) for key, value in found.items()}
+    )
+    assert torch.equal(own, expected)
     if ARCHITECTURES[kind].rounds_cosines:
-        assert errors["fp32"] < errors["stock"]
+        assert (fp32.double() - exact).std() < (own.double() - exact).std()
     else:
-        assert torch.equal(found["fp32"], expected)
+        assert torch.equal(fp32, expected)
 
 
 # Training
 
-
-def packed(base: LanguageModel, folder: Path, out: Path) -> Path:
-    out.mkdir()
-    pack_rows(
-        Words(), base, base.tokenizer(folder), row_length=64, num_rows=8, upsampling=Upsampling(),
-        seed=0, folders={}, out=out, report=lambda done: None,
-    )  # fmt: skip
-    return out
+METHODS_OF_TRAINING = [method("landmark", block=4, top_k=2), method("longlora"), method("yarn")]
 
 
-@pytest.mark.slow
-@over_architectures
-@pytest.mark.parametrize("name", ["yarn", "longlora", "landmark"])
+@pytest.mark.parametrize(
+    ("kind", "chosen"),
+    [(kind, METHODS_OF_TRAINING[number % 3]) for number, kind in enumerate(OWN)],
+    ids=OWN,
+)
 def test_a_trained_checkpoint_is_a_stock_model_that_the_plan_knows(
-    kind: str, name: str, folders: dict[str, Path], tmp_path: Path
+    kind: str, chosen: Method, folders: dict[str, Path], tmp_path: Path
 ) -> None:
-    base = hub_model(folders[kind])
-    chosen = method(name, block=4, top_k=2) if name == "landmark" else method(name)
-    make = job_maker(packed(base, folders[kind], tmp_path / "rows"), tmp_path)
-    job = make(
-        {"tokens_per_step": 128, "learning_rate": 1e-2, "warmup_steps": 0},
-        base_model=base.identity(), from_scratch=False, base_folder=folders[kind], num_steps=2,
-        method=chosen.identity(), target_context=64,
-    )  # fmt: skip
-    with torch.enable_grad():
-        run(job, silent)
-    checkpoint, ids = job.out / "model", tokens(TRAINED)
-    stock = in_float64(AutoModelForCausalLM.from_pretrained(checkpoint, dtype=torch.float64))
-    expected = stock(ids).logits[..., :VOCABULARY]
-    torch.testing.assert_close(
-        logits(checkpoint, method("none"), ids), expected, rtol=1e-4, atol=1e-4
-    )
-    assert (expected - stock_logits(kind, ids)).abs().max() > 1e-2
-    base.check_folder(checkpoint)  # type: ignore[attr-defined]
-    assert len(base.tokenizer(checkpoint)) == len(base.tokenizer(folders[kind]))
+    checkpoint, ids = trained(folders[kind], chosen, tmp_path), tokens(TRAINED)
+    expected = stock_logits(checkpoint, ids)
+    agree(logits(checkpoint, method("none"), ids), expected)
+    assert (expected - of_kind(kind, ids)).abs().max() > 1e-2
 
 
 def test_a_model_whose_layers_slide_is_refused_also_when_it_is_loaded() -> None:
-    model = random_model("mistral", sliding_window=8)
-
     class Plain(LanguageModel):
         geometry = RopeGeometry(12, 12, 4, 2, 5e4, TRAINED)
 
-    with pytest.raises(SpecError, match=r"sliding_window: got 8; expected full attention"):
-        extend(model, Plain(), method("pi"), target=TARGET)
+    with pytest.raises(SpecError, match="sliding_window: got 8"):
+        extend(random_model("mistral", sliding_window=8), Plain(), method("pi"), target=TARGET)

@@ -6,7 +6,6 @@ of LCEG's training software once gave.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,6 @@ from lce_core.contracts.tiny_models import BASES, LENGTHS, TARGET, fits, stock, 
 from lce_core.evidence import LLAMA2_7B
 from lce_core.extension.extending import extend
 from lce_core.methods import METHODS, as_stock, layers_of
-from lce_core.models import LanguageModel
 from lce_core.rope import ContextLengths, RopeTable
 from lce_core.training.run import run
 from tests.support.extended_models import method
@@ -36,12 +34,6 @@ ROTATED_BY_LAYERS = [
     if as_stock(layers_of(method(name), BASES[0].geometry, LENGTHS, num_layers=2))
 ]
 """Methods whose rotation transformers' own layers carry out."""
-
-
-@pytest.fixture(autouse=True)
-def _inference() -> Iterator[None]:
-    with torch.no_grad():
-        yield
 
 
 def turned(states: torch.Tensor, inv_freq: np.ndarray) -> torch.Tensor:
@@ -79,18 +71,10 @@ def test_float32_rotation_has_less_error_than_stock_cosines() -> None:
     assert score_error(stock_precision=True) == pytest.approx(3.9e-3, rel=0.05)
 
 
-@pytest.mark.parametrize(
-    ("base", "name"),
-    [
-        pytest.param(base, name, id=f"{name}-{type(base).__name__}")
-        for base in BASES
-        for name in ROTATED_BY_LAYERS
-        if fits(method(name), base)
-    ],
-)
-def test_keys_of_every_method_are_rotated_exactly_and_rounded_once(
-    base: LanguageModel, name: str
-) -> None:
+@pytest.mark.parametrize("name", ROTATED_BY_LAYERS)
+def test_keys_of_every_method_are_rotated_exactly_and_rounded_once(name: str) -> None:
+    # Phi rotates only some elements of a head; the keys of Llama do not depend on their groups.
+    base = next(base for base in (BASES[2], BASES[0]) if fits(method(name), base))
     chosen, ids = method(name), tokens(40)
     plain, cache = DynamicCache(), DynamicCache()
     unrotated: Any = stock(base).bfloat16().model
@@ -171,42 +155,29 @@ def test_attention_that_rotates_by_itself_takes_rounded_positions_too() -> None:
     assert (rotated - exact).abs().max() > 0.5
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["pi", "longlora", "clex"])
-def test_a_run_trains_on_rounded_positions_and_is_another_run(name: str, tmp_path: Path) -> None:
-    make = job_maker(packed_rows(tmp_path, row_length=512), tmp_path)
+@pytest.mark.parametrize(
+    ("name", "kinds"),
+    [
+        ("pi", ["exact", "bf16", "bf16_angles", "pose"]),
+        ("longlora", ["exact", "bf16_angles"]),
+        ("clex", ["exact", "bf16_angles"]),
+    ],
+)
+def test_a_run_on_other_positions_is_another_run(
+    name: str, kinds: list[str], tmp_path: Path
+) -> None:
+    make = job_maker(packed_rows(tmp_path, row_length=384), tmp_path)
+    training = {"tokens_per_step": 768}
     fields: dict[str, Any] = {
         "method": METHODS.parse({"name": name}, "test").identity(),
         "target_context": 512,
-        "row_length": 512,
+        "row_length": 384,  # bf16 has all integers up to 256
         "num_steps": 1,
     }
-    training = {"tokens_per_step": 1024}
-    jobs = [
-        make(training, **fields, train_positions=kind) for kind in ("exact", "bf16", "bf16_angles")
-    ]
+    jobs = [make(training, **fields, train_positions=kind) for kind in kinds]
     with torch.enable_grad():
         for job in jobs:
             run(job, silent)
-    assert len({tuple(losses(job)) for job in jobs}) == 3
-    assert len({job.identity() for job in jobs}) == 3
+    assert len({tuple(losses(job)) for job in jobs}) == len(kinds)
+    assert len({job.identity() for job in jobs}) == len(kinds)
     assert make(training, **fields).identity() == jobs[0].identity()
-
-
-@pytest.mark.slow
-def test_a_run_with_skipped_positions_is_another_run(tmp_path: Path) -> None:
-    make = job_maker(packed_rows(tmp_path, row_length=128), tmp_path)
-    fields: dict[str, Any] = {
-        "method": METHODS.parse({"name": "pi"}, "test").identity(),
-        "target_context": 512,
-        "row_length": 128,
-        "num_steps": 1,
-    }
-    jobs = [
-        make({"tokens_per_step": 512}, **fields, train_positions=kind) for kind in ("exact", "pose")
-    ]
-    with torch.enable_grad():
-        for job in jobs:
-            run(job, silent)
-    assert len({tuple(losses(job)) for job in jobs}) == 2
-    assert len({job.identity() for job in jobs}) == 2

@@ -8,27 +8,24 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, DynamicCache
 
 from lce_core.errors import DataError, SpecError
 from lce_core.export.folder import export
 from lce_core.export.stock_form import Subject
 from lce_core.extension.extending import extend
-from lce_core.methods import METHODS, Method
-from lce_core.models import LanguageModel
+from lce_core.methods import Method
 from lce_core.rope import ContextLengths, RopeGeometry, Scaling
-from tests.support.architectures import TRAINED, VOCABULARY, hub_model, in_float64, random_model
+from tests.support.architectures import TRAINED, hub_model, in_float64, in_pieces, random_model
 from tests.support.architectures import save as save_model
+from tests.support.folder_models import TARGET, agree, logits, method, stock_logits, tokens
 
-TARGET, BEFORE = 64, 8
+BEFORE = 8
 FACTORS = [1.0, 1.25, 1.5, 2.0]
 SCALINGS: dict[str, dict[str, Any]] = {
     "linear": {"rope_type": "linear", "factor": 2.0},
@@ -49,57 +46,26 @@ over_scalings = pytest.mark.parametrize("kind", SCALINGS)
 over_models = pytest.mark.parametrize("model_type", ["llama", "mixtral"])
 
 
-@pytest.fixture(autouse=True)
-def _inference() -> Iterator[None]:
-    with torch.no_grad():
-        yield
-
-
-def method(name: str, **parameters: Any) -> Method:
-    return METHODS.parse({"name": name, **parameters}, "test")
-
-
-def tokens(length: int) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(length)
-    return torch.randint(VOCABULARY, (2, length), generator=generator)
-
-
 def saved(model_type: str, rope: dict[str, Any], folder: Path) -> Path:
     return save_model(model_type, folder, rope=rope, head_dim=8)
-
-
-def logits(
-    base: LanguageModel, folder: Path, chosen: Method, ids: torch.Tensor, cuts: tuple[int, ...] = ()
-) -> torch.Tensor:
-    model = in_float64(base.load(folder, torch.float64))
-    extended = extend(model, base, chosen, target=TARGET)
-    extended.begin_request(ids.shape[1])
-    cache, edges = DynamicCache(), [0, *cuts, ids.shape[1]]
-    parts = [extended.hidden_states(ids[:, a:b], cache) for a, b in pairwise(edges)]
-    head: Any = extended.model.get_output_embeddings()
-    return head(torch.cat(parts, dim=1))[..., :VOCABULARY]
 
 
 def stock(model_type: str, rope: dict[str, Any]) -> Any:
     return in_float64(random_model(model_type, rope=rope, head_dim=8))
 
 
-def agree(found: torch.Tensor, expected: torch.Tensor) -> None:
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
-
-
 @over_models
 @over_scalings
-@pytest.mark.parametrize("cuts", [(), (5, 6, 20)])
 def test_without_a_method_a_scaled_model_is_the_stock_model(
-    model_type: str, kind: str, cuts: tuple[int, ...], tmp_path: Path
+    model_type: str, kind: str, tmp_path: Path
 ) -> None:
     folder = saved(model_type, SCALINGS[kind], tmp_path)
     base, ids = hub_model(folder), tokens(40)
     assert base.geometry.trained_context == TRAINED
     assert base.geometry.scaling is not None
     expected = stock(model_type, SCALINGS[kind])(ids).logits
-    agree(logits(base, folder, method("none"), ids, cuts), expected)
+    for cuts in (None, (5, 6, 20)):
+        agree(logits(folder, method("none"), ids, cuts), expected)
     plain = stock(model_type, {})(ids).logits
     assert (plain - expected).abs().max() > 1e-2
 
@@ -144,7 +110,7 @@ def test_a_method_changes_the_frequencies_of_the_scaled_model(
     model.config.rope_parameters["rope_type"] = model.model.rotary_emb.rope_type = "default"
     rotary = model.model.rotary_emb
     rotary.inv_freq = formula(rotary.inv_freq.double(), TRAINED)
-    agree(logits(hub_model(folder), folder, chosen, ids, (9, 30)), model(ids).logits)
+    agree(logits(folder, chosen, ids, (9, 30)), model(ids).logits)
 
 
 def test_yarn_on_a_linearly_scaled_model_counts_rotations_of_its_frequencies() -> None:
@@ -160,8 +126,9 @@ def test_yarn_on_a_linearly_scaled_model_counts_rotations_of_its_frequencies() -
     assert not np.allclose(found.inv_freq, method("yarn").rope_table(plain, lengths).inv_freq / 4)
 
 
-@pytest.mark.parametrize("kind", ["llama3", "yarn", "longrope"])
-@pytest.mark.parametrize("name", ["none", "yarn"])
+@pytest.mark.parametrize(
+    ("kind", "name"), [("llama3", "yarn"), ("yarn", "none"), ("yarn", "yarn"), ("longrope", "none")]
+)
 def test_stock_transformers_computes_what_was_exported(
     kind: str, name: str, tmp_path: Path
 ) -> None:
@@ -169,8 +136,7 @@ def test_stock_transformers_computes_what_was_exported(
     base, ids = hub_model(folder), tokens(TARGET)
     chosen = method(name, **({"beta_fast": 1.0, "beta_slow": 0.1} if name == "yarn" else {}))
     export(Subject("study", "variant", base, chosen, TARGET, folder), tmp_path / "out")
-    theirs: Any = AutoModelForCausalLM.from_pretrained(tmp_path / "out", dtype=torch.float64)
-    agree(logits(base, folder, chosen, ids), theirs(ids).logits)
+    agree(logits(folder, chosen, ids), stock_logits(tmp_path / "out", ids))
 
 
 TWO_TABLES = SCALINGS["longrope"] | {"long_factor": [2.0, 3.0, 4.0, 8.0]}
@@ -178,17 +144,14 @@ TWO_TABLES = SCALINGS["longrope"] | {"long_factor": [2.0, 3.0, 4.0, 8.0]}
 
 def test_longrope_with_two_tables_needs_the_context_and_uses_its_table(tmp_path: Path) -> None:
     folder = saved("llama", TWO_TABLES, tmp_path)
-    message = (
-        "short_factor and long_factor differ.*`trained_context`: 8 extends .* with short_factor, 16"
-    )
-    with pytest.raises(SpecError, match=message):
+    with pytest.raises(SpecError, match=r"`trained_context`: 8 extends .* with short_factor, 16"):
         hub_model(folder)
     for context, lengths in ((BEFORE, (5, BEFORE)), (TRAINED, (BEFORE + 1, 40))):
         base = hub_model(folder, trained_context=context)
         assert base.geometry.trained_context == context
         for length in lengths:
             expected = stock("llama", TWO_TABLES)(tokens(length)).logits
-            agree(logits(base, folder, method("none"), tokens(length)), expected)
+            agree(logits(folder, method("none"), tokens(length), base=base), expected)
 
 
 def changed(folder: Path, **keys: Any) -> Path:
@@ -200,13 +163,13 @@ def changed(folder: Path, **keys: Any) -> Path:
 
 def test_scalings_that_no_method_can_extend_are_refused_with_the_reason(tmp_path: Path) -> None:
     dynamic = saved("llama", {"rope_type": "dynamic", "factor": 2.0}, tmp_path / "dynamic")
-    with pytest.raises(SpecError, match="the same for every text and above 0"):
+    with pytest.raises(SpecError, match="same for every text"):
         hub_model(dynamic)
     partial = save_model("stablelm", tmp_path / "partial", rope=SCALINGS["yarn"])
-    with pytest.raises(SpecError, match="rotated elements of a head and lce to whole heads"):
+    with pytest.raises(SpecError, match="rotated elements"):
         hub_model(partial)
     torn = changed(saved("llama", SCALINGS["llama3"], tmp_path / "torn"), low_freq_factor="x")
-    with pytest.raises(DataError, match=r"rope_parameters: .*low_freq_factor.*cannot be read"):
+    with pytest.raises(DataError, match="low_freq_factor"):
         hub_model(torn)
 
 
@@ -218,7 +181,7 @@ def test_the_scaling_is_part_of_the_identity_and_is_compared_with_the_folder(
     assert type(base).from_identity(base.identity()).geometry == base.geometry
     changed(folder, factor=8.0)
     assert hub_model(folder).identity() != base.identity()
-    with pytest.raises(SpecError, match=r"scaling: .* the value when the study was planned"):
+    with pytest.raises(SpecError, match="scaling: "):
         base.load(folder, torch.float32)
 
 
@@ -228,6 +191,4 @@ def test_published_weights_of_a_scaled_model_are_rotated_as_it_is(tmp_path: Path
     extended = extend(
         base.load_published(folder, torch.float64), base, method("none"), target=TARGET
     )
-    extended.begin_request(40)
-    head: Any = extended.model.get_output_embeddings()
-    agree(head(extended.hidden_states(ids)), stock("llama", SCALINGS["llama3"])(ids).logits)
+    agree(in_pieces(extended, ids, None), stock("llama", SCALINGS["llama3"])(ids).logits)

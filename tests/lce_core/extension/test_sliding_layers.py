@@ -7,118 +7,80 @@ dense attention written from the definitions, over unrotated queries and keys.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from transformers import (
-    AttentionInterface,
-    AttentionMaskInterface,
-    AutoModelForCausalLM,
-)
 
 from lce_core.errors import SpecError
 from lce_core.export.folder import export
 from lce_core.export.stock_form import Subject
 from lce_core.extension.extending import extend
-from lce_core.methods import METHODS, Method
-from lce_core.models.toy_llama import ToyLlama, byte_tokenizer
+from lce_core.methods import Method
+from lce_core.rope import RopeTable
 from lce_core.study.cost import forward_flops, matmul_parameters
 from lce_core.study.step_cost import evaluation_cost
-from tests.support.architectures import GEMMA3, TRAINED, VOCABULARY, gemma3, hub_model, in_pieces
-from tests.support.oracles.dense_attention import dense, grouped_distance, lambda_distance
+from tests.support.architectures import GEMMA3, TRAINED, gemma3, hub_model
+from tests.support.folder_models import (
+    TARGET,
+    agree,
+    dense_logits,
+    logits,
+    method,
+    saved,
+    stock_logits,
+    tokens,
+)
+from tests.support.oracles.dense_attention import grouped_distance, lambda_distance
 
-TARGET, WINDOW = 64, GEMMA3["sliding_window"]
-
-
-@pytest.fixture(autouse=True)
-def _inference() -> Iterator[None]:
-    with torch.no_grad():
-        yield
-
-
-def saved(folder: Path, **rope: Any) -> Path:
-    gemma3(rope).save_pretrained(folder)
-    byte_tokenizer(ToyLlama.keys).save_pretrained(folder)
-    return folder
+WINDOW = GEMMA3["sliding_window"]
+# Pieces and single tokens, both before and beyond the window's end.
+CUTS = [None, (3, 4, 5, 6, 7, 17, 18, 19, 30)]
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": TRAINED}
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return saved(tmp_path_factory.mktemp("gemma3"))
+    return saved(gemma3(), tmp_path_factory.mktemp("gemma3"))
 
 
-def method(name: str, **parameters: Any) -> Method:
-    return METHODS.parse({"name": name, **parameters}, "test")
-
-
-def tokens(length: int) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(length)
-    return torch.randint(VOCABULARY, (2, length), generator=generator)
-
-
-def logits(
-    folder: Path, chosen: Method, ids: torch.Tensor, cuts: tuple[int, ...] | None = None
-) -> torch.Tensor:
-    base = hub_model(folder)
-    return in_pieces(
-        extend(base.load(folder, torch.float64), base, chosen, target=TARGET), ids, cuts
-    )
-
-
-def agree(found: torch.Tensor, expected: torch.Tensor) -> None:
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
-
-
-CUTS = [None, (3, 4, 17, 18, 30), tuple(range(1, 40))]
-
-
-@pytest.mark.parametrize("cuts", CUTS)
 @pytest.mark.parametrize(
     ("name", "rope"),
     [
         ("none", {}),
         ("pi", {"rope_type": "linear", "factor": 4.0}),
-        ("yarn", {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": TRAINED}),
+        ("yarn", YARN),
         ("abf_single_stage", {"rope_theta": 5e6}),
     ],
 )
 def test_a_method_changes_the_full_layers_as_stock_scaling_does(
-    name: str, rope: dict[str, Any], cuts: tuple[int, ...] | None, folder: Path
+    name: str, rope: dict[str, Any], folder: Path
 ) -> None:
     ids = tokens(40)
-    agree(logits(folder, method(name), ids, cuts), gemma3(rope).double()(ids).logits)
+    expected = gemma3(rope).double()(ids).logits
+    for cuts in CUTS:
+        agree(logits(folder, method(name), ids, cuts), expected)
 
 
 def test_the_sliding_layers_matter(folder: Path) -> None:
-    ids, keys = tokens(40), GEMMA3 | {"layer_types": ["full_attention"] * 4}
-    full = gemma3(**{key: keys[key] for key in ("layer_types",)}).double()(ids).logits
+    ids = tokens(40)
+    full = gemma3(layer_types=["full_attention"] * 4).double()(ids).logits
     assert (logits(folder, method("none"), ids) - full).abs().max() > 1e-2
 
 
 def test_a_scaled_model_is_extended_from_its_scaling(tmp_path: Path) -> None:
-    folder, ids = saved(tmp_path, rope_type="linear", factor=2.0), tokens(40)
-    stock = gemma3({"rope_type": "linear", "factor": 2.0}).double()
-    agree(logits(folder, method("none"), ids), stock(ids).logits)
-    further = gemma3({"rope_type": "linear", "factor": 8.0}).double()
-    agree(logits(folder, method("pi"), ids), further(ids).logits)
+    folder, ids = saved(gemma3({"rope_type": "linear", "factor": 2.0}), tmp_path), tokens(40)
+    for name, factor in (("none", 2.0), ("pi", 8.0)):
+        expected = gemma3({"rope_type": "linear", "factor": factor}).double()(ids).logits
+        agree(logits(folder, method(name), ids), expected)
 
 
-class Unrotated(torch.nn.Module):
-    def forward(self, x: torch.Tensor, position_ids: torch.Tensor, _: str) -> Any:
-        cos = x.new_ones(1, position_ids.shape[-1], GEMMA3["head_dim"])
-        return cos, torch.zeros_like(cos)
+def within(window: int) -> Any:
+    return lambda query, key: query - key if 0 <= query - key < window else None
 
 
-def within(query: int, key: int) -> int | None:
-    return query - key if 0 <= query - key < WINDOW else None
-
-
-@pytest.mark.parametrize("cuts", CUTS[:2])
 @pytest.mark.parametrize(
     ("chosen", "distance"),
     [
@@ -128,26 +90,15 @@ def within(query: int, key: int) -> int | None:
     ids=["self_extend", "lm_infinite"],
 )
 def test_a_scheme_acts_on_the_full_layers_alone(
-    chosen: Method, distance: Any, cuts: tuple[int, ...] | None, folder: Path
+    chosen: Method, distance: Any, folder: Path
 ) -> None:
-    geometry = hub_model(folder).geometry
-    local = replace(geometry, theta=1e2).inv_freq()
-
-    def attend(
-        module: Any, query: Any, key: Any, value: Any, _: Any, *, scaling: float, **__: Any
-    ) -> Any:
-        rule = (local, within) if module.is_sliding else (geometry.inv_freq(), distance)
-        found = dense(query, key, value, *rule, scaling)
-        return found.transpose(1, 2).contiguous(), None
-
-    AttentionInterface.register("dense_oracle", attend)
-    AttentionMaskInterface.register("dense_oracle", lambda **_: None)
-    model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64)
-    model.model.rotary_emb = Unrotated()
-    model.set_attn_implementation("dense_oracle")
-    ids = tokens(30)
-    found = logits(folder, chosen, ids, cuts and tuple(cut for cut in cuts if cut < 30))
-    torch.testing.assert_close(found, model(ids).logits, rtol=1e-9, atol=1e-9)
+    geometry, ids = hub_model(folder).geometry, tokens(30)
+    full = RopeTable(geometry.inv_freq()), distance
+    local = RopeTable(replace(geometry, theta=1e2).inv_freq()), within(WINDOW)
+    expected = dense_logits(folder, ids, lambda layer: local if layer.is_sliding else full)
+    for cuts in (None, (3, 4, 17, 18)):
+        found = logits(folder, chosen, ids, cuts)
+        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("name", ["none", "yarn"])
@@ -156,8 +107,7 @@ def test_stock_transformers_computes_what_was_exported(
 ) -> None:
     base, ids, chosen = hub_model(folder), tokens(TARGET), method(name)
     export(Subject("study", "variant", base, chosen, TARGET, folder), tmp_path / "out")
-    theirs: Any = AutoModelForCausalLM.from_pretrained(tmp_path / "out", dtype=torch.float64)
-    agree(logits(folder, chosen, ids), theirs(ids).logits)
+    agree(logits(folder, chosen, ids), stock_logits(tmp_path / "out", ids))
 
 
 def test_gradients_flow_through_both_kinds_of_layers(folder: Path) -> None:
@@ -168,8 +118,7 @@ def test_gradients_flow_through_both_kinds_of_layers(folder: Path) -> None:
         )
         extended.begin_request(40)
         extended.hidden_states(ids).square().sum().backward()
-        rope = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": TRAINED}
-        stock = gemma3(rope).double()
+        stock = gemma3(YARN).double()
         stock.model(ids).last_hidden_state.square().sum().backward()
     for ours, theirs in zip(extended.model.model.layers, stock.model.layers, strict=True):
         expected = theirs.self_attn.q_proj.weight.grad
@@ -211,20 +160,20 @@ def test_tables_say_which_layers_are_extended_and_costs_count_windows(folder: Pa
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("changes", "key"),
     [
-        ({"final_logit_softcapping": 30.0}, "final_logit_softcapping: .* without a soft cap"),
-        ({"layer_types": ["sliding_attention"] * 4}, "some layer with full_attention"),
+        ({"final_logit_softcapping": 30.0}, "final_logit_softcapping"),
+        ({"layer_types": ["sliding_attention"] * 4}, "full_attention"),
         ({"layer_types": ["full_attention", "chunked_attention"] * 2}, "layer_types"),
         ({"use_bidirectional_attention": True}, "causal attention"),
     ],
 )
 def test_variants_that_are_not_exact_are_refused(
-    changes: dict[str, Any], message: str, folder: Path, tmp_path: Path
+    changes: dict[str, Any], key: str, folder: Path, tmp_path: Path
 ) -> None:
     config = json.loads((folder / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps({**config, **changes}))
-    with pytest.raises(SpecError, match=message):
+    with pytest.raises(SpecError, match=key):
         hub_model(tmp_path)
 
 
@@ -233,26 +182,3 @@ def test_methods_that_change_more_than_full_layers_are_refused(name: str, folder
     base = hub_model(folder)
     with pytest.raises(SpecError, match="on a model with sliding layers"):
         extend(base.load(folder, torch.float32), base, method(name), target=TARGET)
-
-
-@pytest.mark.parametrize("window", [1, 3, 7])
-@pytest.mark.parametrize("length", [1, 6, 20])
-def test_windows_of_any_size_are_those_of_the_definition(window: int, length: int) -> None:
-    from lce_core.attention.inputs import AttentionInputs
-    from lce_core.attention.schemes import SlidingWindow
-    from lce_core.attention.sliding import sliding_window
-    from lce_core.rope import RopeTable
-
-    generator = torch.Generator().manual_seed(window * length)
-    frequencies = np.array([1.0, 0.1, 0.01])
-    for first in {0, length // 2, length - 1}:
-        query = torch.randn(1, 4, length - first, 6, generator=generator, dtype=torch.float64)
-        key, value = torch.randn(2, 1, 2, length, 6, generator=generator, dtype=torch.float64)
-        inputs = AttentionInputs(query, key, value, RopeTable(frequencies), first, 0.7)
-        found = sliding_window(SlidingWindow(window), inputs)
-        padded = torch.cat([torch.zeros(1, 4, first, 6, dtype=torch.float64), query], dim=2)
-        expected = dense(
-            padded, key, value, frequencies,
-            lambda i, j: i - j if 0 <= i - j < window else None, 0.7,
-        )  # fmt: skip
-        torch.testing.assert_close(found, expected[:, :, first:], rtol=1e-10, atol=1e-10)

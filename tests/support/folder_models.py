@@ -1,0 +1,132 @@
+"""Models in folders, extended as a worker does it, and their layers with dense attention."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import AttentionInterface, AttentionMaskInterface, AutoModelForCausalLM
+
+from lce_core.data.packing import pack_rows
+from lce_core.extension.extending import extend
+from lce_core.methods import METHODS, Method
+from lce_core.models import LanguageModel
+from lce_core.models.toy_llama import ToyLlama, byte_tokenizer
+from lce_core.recipe import Upsampling
+from lce_core.rope import RopeTable
+from lce_core.training.run import run
+from tests.support.architectures import VOCABULARY, hub_model, in_float64, in_pieces
+from tests.support.oracles.dense_attention import dense
+from tests.support.training_jobs import Words, job_maker, silent
+
+TARGET = 64
+Distance = Callable[[int, int], Any]
+
+
+def method(name: str, **parameters: Any) -> Method:
+    """The method with these parameters; without any, with its defaults."""
+    return METHODS.parse({"name": name, **parameters}, "test")
+
+
+def tokens(length: int, batch: int = 2) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(length)
+    return torch.randint(VOCABULARY, (batch, length), generator=generator)
+
+
+def saved(model: Any, folder: Path) -> Path:
+    model.save_pretrained(folder)
+    byte_tokenizer(ToyLlama.keys).save_pretrained(folder)
+    return folder
+
+
+def logits(
+    folder: Path,
+    chosen: Method,
+    ids: torch.Tensor,
+    cuts: tuple[int, ...] | None = None,
+    *,
+    base: LanguageModel | None = None,
+    dtype: torch.dtype = torch.float64,
+    **how: Any,
+) -> torch.Tensor:
+    """Logits of the folder's model with the method, without tokens that the method added."""
+    base = base or hub_model(folder)
+    model: Any = base.load(folder, dtype)
+    if dtype == torch.float64:
+        in_float64(model)
+    return in_pieces(extend(model, base, chosen, target=TARGET, **how), ids, cuts)[..., :VOCABULARY]
+
+
+def agree(found: torch.Tensor, expected: torch.Tensor) -> None:
+    """Assert that logits are equal but for the float32 cosines of stock models."""
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+
+
+def stock_logits(folder: Path, ids: torch.Tensor) -> torch.Tensor:
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64)
+    return in_float64(model)(ids).logits[..., :VOCABULARY]
+
+
+class Unrotated(nn.Module):
+    """A rotary module that leaves queries and keys as they are."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.width = width
+
+    def forward(self, x: torch.Tensor, position_ids: torch.Tensor, *_: Any) -> Any:
+        cos = x.new_ones(1, position_ids.shape[-1], self.width)
+        return cos, torch.zeros_like(cos)
+
+
+def dense_logits(
+    folder: Path, ids: torch.Tensor, rule: Callable[[Any], tuple[RopeTable, Distance]]
+) -> torch.Tensor:
+    """Logits of transformers' layers, where `rule` gives frequencies and distances of a layer."""
+
+    def attend(
+        module: Any, query: Any, key: Any, value: Any, _: Any, *, scaling: float, **given: Any
+    ) -> Any:
+        table, distance = rule(module)
+        scaling *= table.attention_factor**2
+        sinks = given.get("s_aux")
+        found = dense(query, key, value, table.inv_freq, distance, scaling, sinks)
+        return found.transpose(1, 2).contiguous(), None
+
+    AttentionInterface.register("dense_oracle", attend)
+    AttentionMaskInterface.register("dense_oracle", lambda **_: None)
+    model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64)
+    in_float64(model)
+    pairs = hub_model(folder).geometry.num_pairs
+    # gpt-oss gives each cosine once.
+    model.model.rotary_emb = Unrotated(pairs * (1 + (model.config.model_type != "gpt_oss")))
+    model.set_attn_implementation("dense_oracle")
+    return model(ids).logits
+
+
+def causal(query: int, key: int) -> int | None:
+    return query - key if key <= query else None
+
+
+def trained(folder: Path, chosen: Method, out: Path) -> Path:
+    """The checkpoint of two training steps with the method from the folder's weights."""
+    base, rows = hub_model(folder), out / "rows"
+    rows.mkdir()
+    pack_rows(
+        Words(), base, base.tokenizer(folder), row_length=64, num_rows=8, upsampling=Upsampling(),
+        seed=0, folders={}, out=rows, report=lambda done: None,
+    )  # fmt: skip
+    job = job_maker(rows, out)(
+        {"tokens_per_step": 128, "learning_rate": 1e-2, "warmup_steps": 0},
+        base_model=base.identity(), from_scratch=False, base_folder=folder, num_steps=2,
+        method=chosen.identity(), target_context=TARGET,
+    )  # fmt: skip
+    with torch.enable_grad():
+        run(job, silent)
+    checkpoint: Path = job.out / "model"
+    base.check_folder(checkpoint)  # type: ignore[attr-defined]
+    assert len(base.tokenizer(checkpoint)) == len(base.tokenizer(folder))
+    return checkpoint
