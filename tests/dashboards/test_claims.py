@@ -1,7 +1,6 @@
 """Claims say only what the statistical tests of the catalog support.
 
-Strategy: plant answers of which it is known which method is better; look up every number of a
-sentence in the views, and every "is better than" in the verdicts.
+Every number of a sentence is looked up in the views, every "is better than" in the verdicts.
 """
 
 from __future__ import annotations
@@ -9,9 +8,8 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -22,7 +20,8 @@ import numpy as np
 import pytest
 
 from catalog.queries import open_catalog
-from dashboards.claims import Claim, claims, counted, expectations, headline, wording
+from dashboards.claims import Claim, claims, counted, expectations, headline
+from dashboards.claims.__main__ import main
 from dashboards.registered import registered as in_words
 from lce_core.errors import SpecError
 from tests.support.catalogs.answered_catalog import Answered, registrations, written
@@ -106,6 +105,13 @@ def one(found: list[Claim], first: str, other: str, benchmark: str, length: int 
     return claim
 
 
+def best_of(found: list[Claim], benchmark: str) -> Claim:
+    (claim,) = (
+        c for c in found if (c.topic, c.benchmark, c.eval_length) == ("best", benchmark, 512)
+    )
+    return claim
+
+
 def test_every_pair_is_claimed_once_and_better_only_if_the_verdict_is_better(
     catalog, found
 ) -> None:
@@ -127,40 +133,30 @@ def test_every_pair_is_claimed_once_and_better_only_if_the_verdict_is_better(
         assert claim.text.isascii()
 
 
-def test_a_significant_difference_has_a_fixed_sentence(found) -> None:
+def test_a_significant_difference_is_stated_with_its_numbers(found) -> None:
     claim = one(found, "yarn tuned", "yarn", "perplexity")
     gap, low, high = (f"{abs(x):.2f}" for x in (claim.difference, claim.high, claim.low))
-    assert claim.text == (
-        "at 512 tokens (4 times the trained context), yarn tuned is better than yarn: its"
-        f" perplexity is lower by {gap} [{low} to {high}], mean over 2 training seeds and 20"
-        " independent samples; p_Holm < 0.001"
+    assert claim.text.endswith(
+        f"yarn tuned is better than yarn: its perplexity is lower by {gap} [{low} to {high}], mean"
+        " over 2 training seeds and 20 independent samples; p_Holm < 0.001"
     )
     assert 0 < float(low) < float(gap) < float(high)
-
-
-def test_of_several_detectable_differences_the_largest_is_stated() -> None:
-    row = {"unit": "nats"}
-    one, several = (wording.detectable(0.25, row, number) for number in (1, 2))
-    assert one == "smallest detectable difference: 0.25 nats per token"
-    assert several == "smallest detectable difference: up to 0.25 nats per token"
 
 
 def test_without_a_significant_difference_the_detectable_one_is_stated(found) -> None:
     claim = one(found, "lm_infinite", "none", "passkey")
     gap, low, high = (f"{x:.2f}" for x in (claim.difference, claim.low, claim.high))
-    assert claim.text == (
-        "at 512 tokens (4 times the trained context), no significant difference between lm_infinite"
-        " and the untuned base model: the accuracy on passkey of lm_infinite is higher by"
-        f" {gap} [{low} to {high}], mean over 2 training seeds and 120 independent"
+    assert claim.text.startswith("at 512 tokens (4 times the trained context), no significant ")
+    assert claim.text.endswith(
+        f" higher by {gap} [{low} to {high}], mean over 2 training seeds and 120 independent"
         f" samples; p_Holm = {claim.p_holm:.2f}; smallest detectable difference:"
         f" {claim.smallest_detectable:.3f}; about {claim.num_needed} training seeds would show this"
         " difference (80 % power)"
     )
     same = one(found, "yarn tuned", "pi tuned", "passkey")
-    assert same.text == (
-        "at 512 tokens (4 times the trained context), pi tuned and yarn tuned are equal in accuracy"
-        " on passkey: the same score on each of 120 independent samples; smallest detectable"
-        f" difference: {same.smallest_detectable:.2f}"
+    assert same.text.endswith(
+        " the same score on each of 120 independent samples; smallest detectable difference:"
+        f" {same.smallest_detectable:.2f}"
     )
     assert one(found, "yarn", "none", "passkey", 128).text.startswith("at 128 tokens, ")
 
@@ -168,11 +164,9 @@ def test_without_a_significant_difference_the_detectable_one_is_stated(found) ->
 def test_too_few_samples_are_stated_whatever_the_difference(tmp_path: Path) -> None:
     few = written(tmp_path / "catalog.duckdb", [*cells(seeds=(0,), windows=3)])
     claim = one(claimed(few), "yarn tuned", "none", "perplexity")
-    assert re.fullmatch(
-        r"at 512 tokens \(4 times the trained context\), 3 independent samples are too few to"
-        r" compare yarn tuned with the untuned base model; on average over these, the perplexity of"
-        r" yarn tuned is lower by \d\.\d\d; about \d+ independent samples would show this"
-        r" difference \(80 % power\)",
+    assert re.search(
+        r" 3 independent samples are too few to compare .* lower by \d\.\d\d; about \d+ independent"
+        r" samples would show",
         claim.text,
     )
 
@@ -188,15 +182,14 @@ def test_prompts_of_one_training_run_show_a_difference_of_these_checkpoints_only
         else cell
         for cell in cells()
     ]
-    of_seeds = one(
-        claimed(written(tmp_path / "seeds.duckdb", uneven)), "yarn tuned", "none", "passkey"
-    )
+
+    def claim(name: str, cells: list[Answered]) -> Claim:
+        return one(claimed(written(tmp_path / name, cells)), "yarn tuned", "none", "passkey")
+
+    of_seeds = claim("seeds.duckdb", uneven)
     assert of_seeds.verdict == "no difference found"
     assert " mean over 2 training seeds and 120 " in of_seeds.text
-    single = [cell for cell in uneven if cell.seed == 0]
-    of_prompts = one(
-        claimed(written(tmp_path / "one.duckdb", single)), "yarn tuned", "none", "passkey"
-    )
+    of_prompts = claim("one.duckdb", [cell for cell in uneven if cell.seed == 0])
     assert of_prompts.verdict == "better"
     assert " better than the untuned base model on these checkpoints: " in of_prompts.text
     assert " mean over 60 independent samples" in of_prompts.text
@@ -214,12 +207,8 @@ def test_with_several_base_models_each_sentence_names_its_own() -> None:
 
 
 def test_the_best_method_is_compared_with_all_others(catalog, found) -> None:
-    (best,) = (
-        c for c in found
-        if (c.topic, c.benchmark, c.eval_length) == ("best", "perplexity", 512)
-    )  # fmt: skip
-    assert best.text == (
-        "at 512 tokens (4 times the trained context), pi tuned has the lowest perplexity"
+    best = best_of(found, "perplexity")
+    assert best.text.endswith(
         f" ({best.value:.2f}) of 6 methods, the same as yarn tuned on every sample: better than"
         " dynamic_yarn, lm_infinite, the untuned base model and yarn"
     )
@@ -229,20 +218,13 @@ def test_the_best_method_is_compared_with_all_others(catalog, found) -> None:
         c for c in found
         if c.topic == "length" and c.mentions("none") and c.benchmark == "passkey"
     )  # fmt: skip
-    assert re.fullmatch(
-        r"the untuned base model has an effective context of 128 tokens \[128 to 128\]: its"
-        r" accuracy on passkey is at least 0\.8\d up to this length; evaluated up to 512 tokens",
-        base.text,
-    )
+    assert re.search(r" 128 tokens \[128 to 128\]: .* at least 0\.8\d .* up to 512 ", base.text)
 
 
 def test_a_method_better_than_all_others_states_the_closest_and_the_margin(tmp_path: Path) -> None:
     apart = [cell for cell in cells() if (cell.method, cell.frozen) != ("pi", False)]
     catalog = written(tmp_path / "catalog.duckdb", apart)
-    (best,) = (
-        c for c in claimed(catalog)
-        if (c.topic, c.benchmark, c.eval_length) == ("best", "perplexity", 512)
-    )  # fmt: skip
+    best = best_of(claimed(catalog), "perplexity")
     (gap,) = rows(
         catalog,
         "FROM paired_difference WHERE benchmark = 'perplexity' AND eval_length = 512"
@@ -250,49 +232,36 @@ def test_a_method_better_than_all_others_states_the_closest_and_the_margin(tmp_p
     )
     by, low, high = (abs(gap[name]) for name in ("difference", "ci_high", "ci_low"))
     assert gap["other_method"] == "lm_infinite"
-    assert best.text == (
-        "at 512 tokens (4 times the trained context), yarn tuned has the lowest perplexity"
-        f" ({best.value:.2f}) of 5 methods: better than all others; lower by {by:.2f}"
-        f" [{low:.2f} to {high:.2f}] than the closest, lm_infinite, mean over 2 training seeds and"
-        f" 20 independent samples; p_Holm = {gap['p_holm']:.3f}"
+    assert best.text.endswith(
+        f" of 5 methods: better than all others; lower by {by:.2f} [{low:.2f} to {high:.2f}] than"
+        " the closest, lm_infinite, mean over 2 training seeds and 20 independent samples; p_Holm ="
+        f" {gap['p_holm']:.3f}"
     )
     two = [cell for cell in apart if cell.method in ("none", "lm_infinite")]
-    (best,) = (
-        c for c in claimed(written(tmp_path / "two.duckdb", two))
-        if (c.topic, c.benchmark, c.eval_length) == ("best", "perplexity", 512)
-    )  # fmt: skip
+    best = best_of(claimed(written(tmp_path / "two.duckdb", two)), "perplexity")
     assert re.search(r": better than the untuned base model; lower by [12]\.", best.text)
 
 
-def test_no_method_is_called_best_if_all_answer_alike(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("right", "sentence"),
+    [
+        ({"none": 0.0, "pi": 0.0, "yarn": 0.0},
+         "all 3 methods have the same accuracy on passkey (0.00) on every sample"),
+        ({"none": 0.0, **dict.fromkeys(("pi", "yarn", "ntk", "clex", "harpe", "rerope"), 1.0)},
+         "6 of 7 methods have the highest accuracy on passkey (1.00): better than the untuned base"
+         " model"),
+    ],
+    ids=["all equal", "many equal"],
+)  # fmt: skip
+def test_of_equal_methods_none_is_called_best_and_all_are_counted(
+    tmp_path: Path, right: dict[str, float], sentence: str
+) -> None:
     cells = [
-        Answered(method, True, 0, "passkey", "single", 512, [0.0] * 40)
-        for method in ("none", "pi", "yarn")
+        Answered(method, True, 0, "passkey", "single", 512, [share] * 40, share)
+        for method, share in right.items()
     ]
     found = claimed(written(tmp_path / "catalog.duckdb", cells))
-    (best,) = (c for c in found if c.topic == "best")
-    assert best.text == (
-        "at 512 tokens (4 times the trained context), all 3 methods have the same accuracy on"
-        " passkey (0.00) on every sample"
-    )
-
-
-def test_of_many_equal_methods_one_is_named_and_all_are_counted(
-    tmp_path: Path,
-) -> None:
-    right = [1.0] * 40
-    crowd = [
-        Answered(method, True, 0, "passkey", "single", 512, right, 1.0)
-        for method in ("pi", "yarn", "ntk", "clex", "harpe", "rerope")
-    ]
-    wrong = Answered("none", True, 0, "passkey", "single", 512, [0.0] * 40)
-    found = claimed(written(tmp_path / "catalog.duckdb", [wrong, *crowd]))
-    (best,) = (c for c in found if c.topic == "best")
-    assert re.fullmatch(
-        r"at 512 tokens \(4 times the trained context\), 6 of 7 methods have the"
-        r" highest accuracy on passkey \(1\.00\): better than the untuned base model",
-        best.text,
-    )
+    assert best_of(found, "passkey").text.endswith(sentence)
 
 
 def test_a_method_with_an_equal_mean_is_named(tmp_path: Path) -> None:
@@ -302,11 +271,9 @@ def test_a_method_with_an_equal_mean_is_named(tmp_path: Path) -> None:
             right = [1.0, 0.0, 0.0] if cell.method == "yarn" else [0.0, 1.0, 0.0]
             turned.append(replace(cell, scores=right, value=1 / 3))
     found = claimed(written(tmp_path / "catalog.duckdb", turned))
-    (best,) = (c for c in found if c.topic == "best" and c.eval_length == 512)
     assert re.search(
-        r" (yarn|the untuned base model) has the highest accuracy on passkey \(0\.33\) of 2"
-        r" methods, the same as (yarn|the untuned base model) on average: ",
-        best.text,
+        r" \(0\.33\) of 2 methods, the same as (yarn|the untuned base model) on average: ",
+        best_of(found, "passkey").text,
     )
 
 
@@ -349,7 +316,23 @@ def test_each_comparison_of_an_expectation_has_its_outcome_and_its_claim(
     )
 
 
-def test_the_command_counts_published_claims_over_all_studies(tmp_path: Path) -> None:
+Command = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    """Run `lce claims` in this process; return its exit code, output and errors."""
+
+    def run(catalog: Path, *options: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["claims", "--catalog", str(catalog), *options])
+        return main(), *capsys.readouterr()
+
+    return run
+
+
+def test_the_command_counts_published_claims_over_all_studies(
+    tmp_path: Path, command: Command
+) -> None:
     claim = {"entry": 9, "text": "t", "claim": "LCEG: perplexity predicts", "expected": "predicts",
              "base_model": "toy_llama", "benchmark": "passkey", "eval_length": 512}  # fmt: skip
     expects = [EXPECTS[0] | {"claim": "LCEG: tuned methods work"}, *EXPECTS[1:], claim]
@@ -362,16 +345,14 @@ def test_the_command_counts_published_claims_over_all_studies(tmp_path: Path) ->
             and "exact" not in one.text
         )  # fmt: skip
     assert order.text == f"{order.outcome}: {sentence}"
-    command = [sys.executable, "-m", "dashboards.claims", "--catalog", str(path)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.stdout == (
+    assert command(path)[1] == (
         "LCEG: perplexity predicts\n"
         f"  s (toy_llama): {int(order.outcome == 'confirmed')} of 1 confirmed"
         f"{', 1 undecided' * (order.outcome == 'undecided')}\n"
         "LCEG: tuned methods work\n"
         "  s (toy_llama): 1 of 1 confirmed\n"
     )
-    found = json.loads(subprocess.run([*command, "--json"], capture_output=True, text=True).stdout)
+    found = json.loads(command(path, "--json")[1])
     assert [row["num_confirmed"] for row in found] == [int(order.outcome == "confirmed"), 1]
 
 
@@ -389,13 +370,10 @@ def test_an_expectation_that_was_added_after_results_says_so(tmp_path: Path) -> 
 
 
 def test_the_looks_of_a_registration_are_named_with_the_methods_that_they_settled() -> None:
-    version = {
-        "registered_at": datetime(2026, 1, 2), "results_before": 0, "sha256": "1", "looks": [3, 6],
-    }  # fmt: skip
+    version = {"registered_at": datetime(2026, 1, 2), "results_before": 0, "sha256": "1"}
     settled = [{"method": "yarn", "frozen": False, "num_seeds": 3}]
-    assert in_words([version], settled).endswith(
-        "(sha256 1). Looks at 3 and 6 seeds (levels 0.0056, 0.044); settled: yarn tuned after 3"
-        " seeds."
+    assert in_words([version | {"looks": [3, 6]}], settled).endswith(
+        " 3 and 6 seeds (levels 0.0056, 0.044); settled: yarn tuned after 3 seeds."
     )
 
 
@@ -424,16 +402,11 @@ def test_seeds_that_disagree_and_too_few_samples_leave_an_expectation_undecided(
     comparison = compared(0, "YaRN is better.", ("yarn", False), "passkey", 512)
     (entry,) = expected(tmp_path / "seeds.duckdb", changed, comparison)
     assert entry.comparisons[0].outcome == "undecided"
-    assert "no significant difference" in entry.comparisons[0].finding
-    assert re.search(
-        r"; about [\d,]+ training seeds would show this difference \(80 % power\)$",
-        entry.comparisons[0].finding,
-    )
+    assert re.search(r"; about [\d,]+ training seeds would show", entry.comparisons[0].finding)
     few = cells(seeds=(0,), windows=3)
     comparison = compared(0, "YaRN is better.", ("yarn", False), "perplexity", 512)
     (entry,) = expected(tmp_path / "few.duckdb", few, comparison)
     assert entry.comparisons[0].outcome == "undecided"
-    assert "are too few to compare" in entry.comparisons[0].finding
     assert re.search(r"about \d+ independent samples would show", entry.comparisons[0].finding)
 
 
@@ -468,40 +441,37 @@ def test_a_missing_study_and_an_older_catalog_raise_spec_errors(catalog, tmp_pat
         claimed(older)
 
 
-def printed(catalog: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    asked = ["--catalog", str(catalog), "--study", "s", *options]
-    return subprocess.run(
-        [sys.executable, "-m", "dashboards.claims", *asked], capture_output=True, text=True
-    )
-
-
-def test_the_command_prints_the_claims_in_lines_of_eighty_columns(catalog, found) -> None:
-    done = printed(catalog)
-    assert done.returncode == 0, done.stderr
-    assert all(len(line) <= 80 for line in done.stdout.splitlines())
-    text = " ".join(done.stdout.split())
+def test_the_command_prints_the_claims_in_lines_of_eighty_columns(
+    catalog, found, command: Command
+) -> None:
+    code, shown, _ = command(catalog, "--study", "s")
+    assert code == 0
+    assert all(len(line) <= 80 for line in shown.splitlines())
+    text = " ".join(shown.split())
     for claim in headline(found):
         assert claim.text in text
-    for line in ("In short", "Best", "Expected: 3 of 6 confirmed", _LOSS):
-        assert line in text
-    assert len(done.stdout.splitlines()) < 40 < len(printed(catalog, "--all").stdout.splitlines())
-    only = json.loads(printed(catalog, "--method", "pi", "--json").stdout)
+    assert "Expected: 3 of 6 confirmed" in text
+    everything = command(catalog, "--study", "s", "--all")[1]
+    assert len(shown.splitlines()) < 40 < len(everything.splitlines())
+    only = json.loads(command(catalog, "--study", "s", "--method", "pi", "--json")[1])
     assert [one["text"] for one in only] == [c.text for c in found if c.mentions("pi")]
-    wrong = printed(catalog, "--method", "yam")
-    assert (wrong.returncode, wrong.stdout) == (2, "")
-    assert "yarn" in wrong.stderr
+    code, shown, error = command(catalog, "--study", "s", "--method", "yam")
+    assert (code, shown) == (2, "")
+    assert "yarn" in error
 
 
-def test_options_select_claims_of_a_pair_benchmark_and_length(catalog, found) -> None:
-    place = ("--benchmark", "perplexity", "--length", "512")
+def test_options_select_claims_of_a_pair_benchmark_and_length(
+    catalog, found, command: Command
+) -> None:
+    place = ("--study", "s", "--against", "none", "--benchmark", "perplexity", "--length", "512")
     claim = one(found, "yarn tuned", "none", "perplexity")
     for tuned in ("yarn tuned", "yarn-tuned"):
-        done = printed(catalog, "--method", tuned, "--against", "none", *place)
-        assert f"- {claim.text}" == " ".join(done.stdout.split())
-    shown = printed(catalog, "--method", "yarn").stdout
+        shown = command(catalog, "--method", tuned, *place)[1]
+        assert f"- {claim.text}" == " ".join(shown.split())
+    shown = command(catalog, "--study", "s", "--method", "yarn")[1]
     of_yarn = [c for c in found if c.mentions("yarn")]
     assert shown.count("\n  - ") + shown.startswith("  - ") == 10 < len(of_yarn)
     assert f"and {len(of_yarn) - 10} more: --method, --against" in shown
-    wrong = printed(catalog, "--length", "7")
-    assert (wrong.returncode, wrong.stdout) == (2, "")
-    assert "512" in wrong.stderr
+    code, shown, error = command(catalog, "--study", "s", "--length", "7")
+    assert (code, shown) == (2, "")
+    assert "512" in error

@@ -1,7 +1,7 @@
 """Interactive curves show the panels' values, zoom, and keep the choice in the address.
 
-Strategy: open the report of a real catalog in a headless Chromium, use one figure as a reader does,
-and read data, axes and opacities back from Vega's view.
+Strategy: use one figure of the report as a reader does, and read data, axes and opacities back from
+Vega's view.
 """
 
 from __future__ import annotations
@@ -12,25 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from catalog.build import build_catalog
-from dashboards.report import report_page, write_report
 from tests.support.accessibility import faults
-from tests.support.catalogs.sample_store import STUDY, sample_store
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-pytestmark = [pytest.mark.slow, pytest.mark.browser]
+pytestmark = pytest.mark.slow
 
 FIGURE = '[data-figure="perplexity: stdlib"]'
-
-
-@pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("built")
-    catalog = build_catalog(sample_store(tmp_path_factory.getbasetemp()), folder / "catalog.duckdb")
-    assert 'type="text/plain"' not in report_page(catalog, STUDY, on_paper=True)
-    return write_report(catalog, STUDY, folder / "report.html")
 
 
 @pytest.fixture
@@ -46,7 +35,6 @@ def page(chrome: Browser, report: Path) -> Iterator[Page]:
 
 
 def opened(page: Page) -> None:
-    """Open the chart and wait until it is drawn."""
     page.click(f"{FIGURE} .open")
     drawn(page)
 
@@ -57,8 +45,7 @@ def drawn(page: Page) -> None:
 
 def asked(page: Page, expression: str) -> Any:
     """Evaluate an expression with Vega's `view` of the figure."""
-    return page.evaluate(f"(() => {{ const view = document.querySelector('{FIGURE}').view;"
-                         f" return {expression}; }})()")  # fmt: skip
+    return page.evaluate(f"(view => {expression})(document.querySelector('{FIGURE}').view)")
 
 
 def domains(page: Page) -> tuple[list[float], list[float]]:
@@ -72,7 +59,7 @@ def bright(page: Page) -> set[str]:
     return set(page.eval_on_selector_all(f"{FIGURE} .mark-symbol path", script))
 
 
-def test_the_chart_has_every_mark_of_the_panels(page: Page) -> None:
+def test_the_chart_has_every_mark_and_tooltip_of_the_panels(page: Page) -> None:
     panels = page.eval_on_selector_all(
         f"{FIGURE} .panels [data-value]",
         "all => all.map(m => [m.dataset.method + (m.dataset.frozen === 'true' ? '' : ' tuned'),"
@@ -82,6 +69,10 @@ def test_the_chart_has_every_mark_of_the_panels(page: Page) -> None:
     rows = asked(page, "view.data('source_0').map(row => [row.method, row.x, row.y])")
     assert sorted(map(tuple, rows)) == sorted(set(map(tuple, panels))) != []
     assert not page.is_visible(f"{FIGURE} .panels")
+    page.locator(f"{FIGURE} .mark-symbol path").last.hover()
+    assert page.inner_text("#tooltip") in page.eval_on_selector_all(
+        f"{FIGURE} .panels [data-value]", "all => all.map(mark => mark.dataset.tooltip)"
+    )
     page.click(f"{FIGURE} .open")
     assert page.is_visible(f"{FIGURE} .panels")
     assert not page.is_visible(f"{FIGURE} .drawing")
@@ -114,9 +105,7 @@ def test_buttons_and_the_wheel_with_control_zoom_and_drags_move(page: Page) -> N
     assert whole[1][0] < y[0] < y[1] < whole[1][1]
     page.click(f"{FIGURE} >> text=Show all")
     assert domains(page) == whole
-    box = page.locator(f"{FIGURE} .drawing").bounding_box()
-    assert box is not None
-    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.locator(f"{FIGURE} .drawing").hover()
     page.mouse.wheel(0, -200)
     assert domains(page) == whole  # the plain wheel scrolls the page
     page.evaluate(f"document.querySelector('{FIGURE}').scrollIntoView()")
@@ -152,10 +141,7 @@ def test_several_methods_are_highlighted_and_kept_in_the_address(page: Page) -> 
     page.reload()
     drawn(page)
     assert bright(page) == set(methods)
-    assert page.locator("#chosen button").all_inner_texts() == [
-        "pi tuned \u00d7",
-        "yarn tuned \u00d7",
-    ]
+    assert page.locator("#chosen button").count() == 2
     dimmed = page.eval_on_selector_all(
         ".series.dim", "all => all.map(s => s.dataset.method + s.dataset.frozen)"
     )
@@ -176,17 +162,6 @@ def test_links_to_sections_keep_the_choice(page: Page) -> None:
     page.reload()
     top = page.evaluate("document.getElementById('cost').getBoundingClientRect().top")
     assert 0 <= top < 900
-
-
-def test_a_mark_shows_the_same_tooltip_as_in_the_panel(page: Page) -> None:
-    panels = page.eval_on_selector_all(
-        f"{FIGURE} .panels [data-value]", "all => all.map(mark => mark.dataset.tooltip)"
-    )
-    opened(page)
-    page.locator(f"{FIGURE} .mark-symbol path").last.hover()
-    assert page.inner_text("#tooltip") in panels
-    page.hover("h1")
-    assert not page.is_visible("#tooltip")
 
 
 def test_the_chart_has_no_serious_fault_and_print_shows_the_panels(page: Page) -> None:

@@ -1,7 +1,4 @@
-"""The report says what methods, benchmarks and profiles are, and shows answers of each benchmark.
-
-Strategy: plant answers, and insert definitions and texts of answers into the catalog.
-"""
+"""The report defines methods, benchmarks and profiles, and shows answers of each benchmark."""
 
 from __future__ import annotations
 
@@ -16,8 +13,7 @@ import pytest
 
 from catalog.queries import run_query
 from dashboards.contents import Contents, read_contents
-from dashboards.report import report_page
-from dashboards.sections import about, answers, training
+from dashboards.sections import about, answers, tasks, training
 from tests.support.catalogs.answered_catalog import BASE_MODEL, Answered, written
 
 PLUGINS = (
@@ -80,7 +76,6 @@ def test_each_method_and_benchmark_has_a_line_and_a_link(catalog: Path) -> None:
         ["passkey", "Repeat a number.", "tiny: 120 prompts", "num_samples 8",
          '<a href="https://doi.org/10/x">doi:10/x</a>, appendix'],
     ]  # fmt: skip
-    assert 'id="about"' in report_page(catalog, "s")
 
 
 def test_five_answers_are_wrong_and_right_in_turn(catalog: Path) -> None:
@@ -107,18 +102,15 @@ def test_five_answers_are_wrong_and_right_in_turn(catalog: Path) -> None:
 
 
 def test_a_score_table_states_the_number_of_prompts(catalog: Path) -> None:
-    page = report_page(catalog, "s")
-    tasks = page.partition('<section id="tasks">')[2].partition("</section>")[0]
-    assert re.findall(r"<small>(.*?)</small>", tasks) == ["n = 8"] * 3
+    section = tasks.section(contents_of(catalog))
+    assert re.findall(r"<small>(.*?)</small>", section) == ["n = 8"] * 3
 
 
 def test_without_definitions_a_note_says_where_they_are(tmp_path: Path) -> None:
     cells = [Answered("none", True, 0, "passkey", "single", 512, [1.0], 1.0)]
     contents = contents_of(written(tmp_path / "catalog.duckdb", cells))
     assert answers.section(contents) == ""
-    section = about.section(contents)
-    assert "tiny (for toy models)" in section
-    assert "<code>lce benchmarks --markdown</code>" in section
+    assert "<code>lce benchmarks --markdown</code>" in about.section(contents)
 
 
 def test_settings_name_the_methods_that_a_training_run_belongs_to(catalog: Path) -> None:

@@ -13,8 +13,10 @@ from lce_core import formats
 from tests.support.catalogs.holed_catalog import TARGET, Cell, written
 
 
-@pytest.fixture
-def catalog(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def latex(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The catalog and its tables."""
+    folder = tmp_path_factory.mktemp("latex")
     values = {("none", True): 9.0, ("pi", False): 5.5, ("own_100%", True): 7.0}
     cells = [
         Cell(method, frozen, 0, "perplexity", "code", length, "done", value + length / 1024)
@@ -23,11 +25,14 @@ def catalog(tmp_path: Path) -> Path:
     ]
     cells.append(Cell("yarn", True, 0, "perplexity", "code", 128, "done", 6.0))
     cells.append(Cell("yarn", True, 0, "perplexity", "code", TARGET, "failed"))
-    return written(tmp_path, [cells])
+    catalog = written(folder, [cells])
+    return catalog, write_latex(catalog, "study-0", folder / "new" / "tables.tex").read_text(
+        "utf-8"
+    )
 
 
-def test_every_mean_is_in_its_row_and_column(catalog: Path, tmp_path: Path) -> None:
-    text = write_latex(catalog, "study-0", tmp_path / "new" / "tables.tex").read_text("utf-8")
+def test_every_mean_is_in_its_row_and_column(latex: tuple[Path, str]) -> None:
+    catalog, text = latex
     shown = {}
     for line in text.splitlines():
         if line.endswith("\\\\") and "method &" not in line:
@@ -41,15 +46,15 @@ def test_every_mean_is_in_its_row_and_column(catalog: Path, tmp_path: Path) -> N
     assert len(shown) == 4
 
 
-def test_the_best_of_a_column_is_bold(catalog: Path, tmp_path: Path) -> None:
-    text = write_latex(catalog, "study-0", tmp_path / "tables.tex").read_text("utf-8")
+def test_the_best_of_a_column_is_bold(latex: tuple[Path, str]) -> None:
+    _, text = latex
     (row,) = (line for line in text.splitlines() if "textbf" in line)
     assert row.strip().startswith("pi tuned & \\textbf{5.625}")
     assert row.count("textbf") == 2
 
 
-def test_environments_are_closed_and_lines_end(catalog: Path, tmp_path: Path) -> None:
-    text = write_latex(catalog, "study-0", tmp_path / "tables.tex").read_text("utf-8")
+def test_environments_are_closed_and_lines_end(latex: tuple[Path, str]) -> None:
+    _, text = latex
     assert re.findall(r"\\begin{(\w+)}", text) == ["table", "tabular"]
     assert re.findall(r"\\end{(\w+)}", text) == ["tabular", "table"]
     assert not re.search(

@@ -1,24 +1,16 @@
-"""The report is readable at 400, 800 and 1280 pixels: nothing is clipped or out of reach.
-
-Strategy: open the report of a real catalog in a headless Chromium and measure boxes and texts.
-"""
+"""The report is readable at 400, 800 and 1280 pixels: nothing is clipped or out of reach."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from catalog.build import build_catalog
-from dashboards.report import write_report
-from tests.support.catalogs.sample_store import STUDY, sample_store
-
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-pytestmark = [pytest.mark.slow, pytest.mark.browser]
+pytestmark = pytest.mark.slow
 
 CLIPPED = """cells => cells.filter(cell => cell.innerText).filter(cell => {
     const range = document.createRange();
@@ -40,19 +32,13 @@ BROKEN = """names => names.flatMap(name => {
 """Words of these elements that a line break divides."""
 
 
-@pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("built")
-    catalog = build_catalog(sample_store(tmp_path_factory.getbasetemp()), folder / "catalog.duckdb")
-    return write_report(catalog, STUDY, folder / "report.html")
-
-
-@pytest.fixture(params=[400, 800, 1280])
-def page(request: pytest.FixtureRequest, chrome: Browser, report: Path) -> Iterator[Page]:
+@pytest.fixture(scope="module", params=[400, 800, 1280])
+def page(request: pytest.FixtureRequest, chrome: Browser, report: Path) -> Page:
+    """The page at one width, with all details open."""
     page = chrome.new_page(viewport={"width": request.param, "height": 900})
     page.goto(report.as_uri())
-    yield page
-    page.close()
+    page.eval_on_selector_all("section details", "all => all.forEach(one => one.open = true)")
+    return page
 
 
 def test_the_page_scrolls_only_down(page: Page) -> None:
@@ -64,7 +50,6 @@ def test_paper_is_wide_enough_for_every_table(chrome: Browser, report: Path) -> 
     page.goto(report.as_uri())
     page.emulate_media(media="print")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    page.close()
 
 
 def test_a_menu_in_one_row_reaches_every_section(page: Page) -> None:
@@ -86,26 +71,22 @@ def test_a_menu_in_one_row_reaches_every_section(page: Page) -> None:
     assert page.url.endswith(targets[-1] or "")
 
 
-@pytest.mark.parametrize("table", [".leaders", ".samples", ".two"])
-def test_every_column_of_answers_is_visible(page: Page, table: str) -> None:
-    cells = f"{table} tbody :is(th, td)"
-    assert page.locator(cells).count() > 5
-    assert page.eval_on_selector_all(cells, CLIPPED) == []
-    names = page.eval_on_selector_all(f"{table} thead th", "all => all.map(th => th.textContent)")
-    shown = page.eval_on_selector_all(
-        cells, "all => all.map(cell => getComputedStyle(cell, '::before').content)"
-    )
-    if not page.is_visible(f"{table} thead"):  # the rows are cards
-        assert {f'"{name}"' for name in names} == set(shown)
+def test_every_column_of_answers_is_visible(page: Page) -> None:
+    for table in (".leaders", ".samples", ".two"):
+        cells = f"{table} tbody :is(th, td)"
+        assert page.locator(cells).count() > 5
+        assert page.eval_on_selector_all(cells, CLIPPED) == []
+        heads = f"{table} thead th"
+        names = page.eval_on_selector_all(heads, "all => all.map(th => th.textContent)")
+        shown = page.eval_on_selector_all(
+            cells, "all => all.map(cell => getComputedStyle(cell, '::before').content)"
+        )
+        if not page.is_visible(f"{table} thead"):  # the rows are cards
+            assert {f'"{name}"' for name in names} == set(shown)
 
 
-def test_no_name_of_a_method_is_broken(page: Page) -> None:
-    page.eval_on_selector_all("details", "all => all.forEach(one => one.open = true)")
+def test_names_of_methods_are_unbroken_and_have_lines_between_rows(page: Page) -> None:
     assert page.eval_on_selector_all("tbody th code", BROKEN) == []
-
-
-def test_lines_between_rows_are_drawn_under_sticky_names(page: Page) -> None:
-    page.eval_on_selector_all("details", "all => all.forEach(one => one.open = true)")
     style = "all => all.map(th => getComputedStyle(th).borderTopWidth)"
     assert set(page.eval_on_selector_all(".scores tbody th", style)) == {"1px"}
 

@@ -1,7 +1,6 @@
 """Scores that differ significantly from the base model's have a mark in all report formats.
 
-Strategy: plant answers so that one task is better, one worse and one the same; a second study is
-too small for any significant difference.
+One task is better, one worse and one the same.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from catalog.queries import run_query
 from dashboards.contents import read_contents
 from dashboards.latex import write_latex
 from dashboards.markdown import write_markdown
@@ -46,22 +44,8 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return catalog_of(tmp_path_factory.mktemp("marks") / "catalog.duckdb", 60)
 
 
-@pytest.fixture(scope="module")
-def few(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return catalog_of(tmp_path_factory.mktemp("few") / "catalog.duckdb", 2)
-
-
 def html(catalog: Path) -> str:
     return tasks.section(read_contents(catalog, "s").of(BASE_MODEL))
-
-
-def test_the_catalog_has_the_planted_verdicts(catalog: Path) -> None:
-    _, rows = run_query(
-        catalog,
-        "SELECT task, verdict FROM paired_difference"
-        " WHERE other_method = 'none' AND p_holm < 0.05 AND task IS NOT NULL",
-    )
-    assert dict(rows) == EXPECTED
 
 
 def test_a_task_has_its_mark_in_the_reports_table(catalog: Path) -> None:
@@ -103,8 +87,9 @@ def test_the_mean_of_a_benchmark_has_its_own_mark_in_latex(catalog: Path, tmp_pa
 
 
 def test_without_a_significant_difference_there_is_neither_mark_nor_legend(
-    few: Path, tmp_path: Path
+    tmp_path: Path,
 ) -> None:
+    few = catalog_of(tmp_path / "catalog.duckdb", 2)
     page = write_markdown(few, "s", tmp_path / "report").read_text("utf-8")
     text = write_latex(few, "s", tmp_path / "tables.tex").read_text("utf-8")
     for shown in (html(few), page):

@@ -1,8 +1,4 @@
-"""The many-shot chart shows the catalog's values at the right positions.
-
-Strategy: plant answers, and compare each mark with SQL, with the planted answers, and with its
-position in pixels. A property test checks which rows are drawn together.
-"""
+"""The many-shot chart shows the catalog's values at the right positions."""
 
 from __future__ import annotations
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 from unittest import mock
 
 import numpy as np
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from lce_core.attention import registered
-from lce_core.attention.schemes import GroupedNeighbour
 from lce_core.contracts.tiny_models import BASES, TARGET, stock, tokens
 from lce_core.errors import SpecError
 from lce_core.extension.extending import extend, use_kernel
@@ -20,34 +18,13 @@ from tests.support.architectures import gpt_oss
 from tests.support.errors.provocations import Place, provokes
 from tests.support.extended_models import method
 
-TABLE = RopeTable(np.ones(4))
-
-
-def forward(name: str = "self_extend") -> Any:
-    extended = extend(stock(BASES[0]), BASES[0], method(name), target=TARGET)
-    return extended, tokens(16)
-
-
-class _Module:
-    lce_scheme: ClassVar[Any] = (GroupedNeighbour(window=8, group=4), TABLE)
-    layer_idx = 0
-
-
-def attention(mask: Any = None, dropout: float = 0.0, *, gradients: bool = False) -> None:
-    states = torch.ones(1, 4, 16, 8, requires_grad=gradients)
-    registered._attention(_Module(), states, states, states, mask, scaling=1.0, dropout=dropout)
-
-
-provokes(SpecError, "(1, 1, 16, 16)")(lambda _: attention(torch.zeros(1, 1, 16, 16)))
-provokes(SpecError, "attention dropout: got 0.5")(lambda _: attention(dropout=0.5))
-
 
 @provokes(SpecError, "attention mask")
 def _(_: Place) -> None:
-    extended, ids = forward()
+    extended = extend(stock(BASES[0]), BASES[0], method("self_extend"), target=TARGET)
     extended.begin_request(16)
     padding = torch.tensor([[1] * 16, [0] * 8 + [1] * 8])
-    extended.model(ids, attention_mask=padding)
+    extended.model(tokens(16), attention_mask=padding)
 
 
 class _Doubled(METHODS.load("none")):  # type: ignore[misc]
@@ -64,10 +41,6 @@ provokes(SpecError, "'flash' on cpu with")(
     lambda _: extend(
         stock(BASES[0]), BASES[0], method("lm_infinite"), target=TARGET, kernel="flash"
     )
-)
-
-provokes(SpecError, "'flash3' on cpu with")(
-    lambda _: extend(stock(BASES[0]), BASES[0], method("none"), target=TARGET, kernel="flash3")
 )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
@@ -13,10 +12,7 @@ from catalog.queries import as_store_error, run_query
 from dashboards.app.serving import require_streamlit
 from dashboards.claims.__main__ import _of
 from dashboards.contents import read_contents
-from dashboards.markdown import write_markdown
-from dashboards.printing import print_page
-from dashboards.report import write_report
-from lce_core.errors import ServiceError, SpecError, StoreError
+from lce_core.errors import SpecError, StoreError
 from lce_core.store.artifacts import Store
 from tests.support.errors.provocations import Place, provokes
 from tests.support.free_steps import free_step
@@ -43,11 +39,6 @@ def _(place: Place) -> None:
     run_query(database(place), sql, within=Limits(1 << 27, 0, 1))
 
 
-provokes(SpecError, "FROM range(9999)")(
-    lambda place: run_query(database(place), "FROM range(9999)", within=Limits(1 << 27, 0, 1 << 16))
-)
-
-
 @provokes(StoreError, "corrupt block")
 def _(place: Place) -> None:
     raise as_store_error(duckdb.IOException("IO Error: corrupt block"), place.folder)
@@ -60,22 +51,3 @@ provokes(SpecError, "arguments")(lambda place: read_contents(database(place), "t
 
 
 provokes(SpecError, "--method: got 'yarn")(lambda _: _of([], "yarn"))
-provokes(ServiceError, "no complete PDF")(
-    lambda place: print_page("<p>", place.folder / "a.pdf", Path("/bin/true"))
-)
-
-
-def reported(place: Place, write: Callable[[Path, str, Path], Path]) -> None:
-    """Write a report to a path below a file."""
-    from catalog.build import build_catalog
-    from tests.support.catalogs.sample_store import STUDY, sample_store
-
-    folder = place.folder / "out"
-    folder.write_text("a file", encoding="utf-8")
-    store = sample_store(place.folder)
-    built = build_catalog(store, place.folder / "catalog.duckdb")
-    write(built, STUDY, folder / "report")
-
-
-provokes(SpecError, "report", slow=True)(lambda place: reported(place, write_report))
-provokes(SpecError, "report", slow=True)(lambda place: reported(place, write_markdown))

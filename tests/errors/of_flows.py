@@ -7,8 +7,7 @@ import http.server
 import io
 import os
 import threading
-from dataclasses import replace
-from typing import Any
+from collections.abc import Iterator
 
 import yaml
 from filelock import FileLock
@@ -25,13 +24,12 @@ from flows.selection import require_models, require_work, select_cells
 from flows.servers import services, temporary_server
 from flows.servers.daemons import Service, ask, wait_until
 from flows.servers.guarded_worker import require_ours
-from flows.servers.ports import free_port, require_free
+from flows.servers.ports import require_free
 from flows.settings import (
     make_execution,
     named_folders,
     study_path,
 )
-from lce import running
 from lce.commands.keeping import verify
 from lce.keeping.cleaning import clean
 from lce.keeping.verifying import verify_study
@@ -101,15 +99,13 @@ def smoke() -> StudyPlan:
 
 @provokes(SpecError, "--select")
 def _(place: Place) -> None:
-    text = study_path("smoke").read_text(encoding="utf-8")
     file = place.folder / "mine.yaml"
-    content = yaml.safe_load(text)
+    content = yaml.safe_load(study_path("smoke").read_text(encoding="utf-8"))
     content["benchmarks"][0] = {**content["benchmarks"][0], "methods": ["none"]}
     file.write_text(yaml.safe_dump(content), encoding="utf-8")
     plan = compile_study(load_study(file), {})
-    others = [one for one in plan.cells if one.method != "none"]
-    asked = content["benchmarks"][0]["name"]
-    select_cells(plan, f"benchmark={asked},method={others[0].method}")
+    other = next(one.method for one in plan.cells if one.method != "none")
+    select_cells(plan, f"benchmark={content['benchmarks'][0]['name']},method={other}")
 
 
 @provokes(SpecError, "--select: got method=yarn-tuned")
@@ -180,55 +176,34 @@ class _Refuses(http.server.BaseHTTPRequestHandler):
         pass
 
 
-@provokes(ServiceError, "HTTP 500")
-def _(_: Place) -> None:
+@contextlib.contextmanager
+def refusing() -> Iterator[str]:
+    """The address of a server that refuses one request."""
     with http.server.HTTPServer(("127.0.0.1", 0), _Refuses) as server:
         threading.Thread(target=server.handle_request, daemon=True).start()
-        ask(f"http://127.0.0.1:{server.server_port}/api/work_pools/a")
+        yield f"http://127.0.0.1:{server.server_port}/api"
 
 
-def prefect_server() -> Any:
-    fields = dict.fromkeys(Service.__dataclass_fields__)
-    fields |= {"name": "server", "url": f"http://127.0.0.1:{free_port()}/api"}
-    return Service(**fields)  # type: ignore[arg-type]
-
-
-provokes(ServiceError, "no-such-command", slow=True)(
-    lambda place: services._prefect(place.folder, prefect_server(), "no-such-command")
-)
+@provokes(ServiceError, "HTTP 500")
+def _(_: Place) -> None:
+    with refusing() as address:
+        ask(f"{address}/work_pools/a")
 
 
 @provokes(ServiceError, "server")
 def _(_: Place) -> None:
-    me = os.getpid()
-    services._require_guarded(replace(prefect_server(), pid=me, started=started(me)))
+    fields = dict.fromkeys(Service.__dataclass_fields__) | {"name": "server"}
+    unguarded = {"pid": os.getpid(), "started": started(os.getpid())}
+    services._require_guarded(Service(**(fields | unguarded)))  # type: ignore[arg-type]
 
 
 provokes(ServiceError, "a flow run without a deployment")(lambda _: require_ours("a-run", None))
 
 
-@provokes(ServiceError, "deleted")
-def _(place: Place) -> None:
-    raise running._ended_in_prefect(temporary_server.TemporaryServer(place.folder), "deleted")
-
-
-@provokes(ServiceError, "Prefect's server at ")
-def _(place: Place) -> None:
-    raise running._refused(temporary_server.TemporaryServer(place.folder))
-
-
-@provokes(ServiceError, "/api")
-def _(place: Place) -> None:
-    server = temporary_server.TemporaryServer(place.folder)
-    server.url = f"http://127.0.0.1:{free_port()}/api"
-    raise running._never_registered(server)
-
-
 @provokes(ServiceError, "which answers with status 401")
 def _(place: Place) -> None:
-    with http.server.HTTPServer(("127.0.0.1", 0), _Refuses) as server:
-        threading.Thread(target=server.handle_request, daemon=True).start()
-        place.patch.setenv("PREFECT_API_URL", f"http://127.0.0.1:{server.server_port}/api")
+    with refusing() as address:
+        place.patch.setenv("PREFECT_API_URL", address)
         temporary_server.TemporaryServer(place.folder).start()
 
 
@@ -262,24 +237,26 @@ provokes(SpecError, "study.lock")(
 )
 
 
-@provokes(SpecError, "study.lock: got 17")
-def _(place: Place) -> None:
-    (place.folder / "text").mkdir()
-    (place.folder / "text" / "a.jsonl").write_text('{"text": "one two"}\n', encoding="utf-8")
+def smoke_of_a_folder(place: Place) -> str:
+    """Write the study smoke with texts of a folder; return its path."""
     content = yaml.safe_load(study_path("smoke").read_text(encoding="utf-8"))
     content["corpus"] = {"name": "jsonl_folder", "folder": "text", "domain_names": ["code"]}
     file = place.folder / "mine.yaml"
     file.write_text(yaml.safe_dump(content), encoding="utf-8")
+    return str(file)
+
+
+@provokes(SpecError, "study.lock: got 17")
+def _(place: Place) -> None:
+    (place.folder / "text").mkdir()
+    (place.folder / "text" / "a.jsonl").write_text('{"text": "one two"}\n', encoding="utf-8")
+    file = smoke_of_a_folder(place)
     folders = {"data_folders": {"text": place.folder / "text"}}
-    write_lock(str(file), make_execution({"home": place.folder, "device": "cpu", **folders}), None)
-    write_lock(str(file), here(place), None)
+    write_lock(file, make_execution({"home": place.folder, "device": "cpu", **folders}), None)
+    write_lock(file, here(place), None)
 
 
 # Flows: cleaning
-
-
-def cleaned(place: Place) -> None:
-    clean(place.folder, dry_run=False, locks=[], prompt_gigabytes=1.0)
 
 
 @provokes(SpecError, "--prompt-gb: got inf")
@@ -290,15 +267,13 @@ def _(place: Place) -> None:
 
 @provokes(SpecError, "study smoke: got 12")
 def _(place: Place) -> None:
-    content = yaml.safe_load(study_path("smoke").read_text(encoding="utf-8"))
-    content["corpus"] = {"name": "jsonl_folder", "folder": "text", "domain_names": ["code"]}
-    file = place.folder / "mine.yaml"
-    file.write_text(yaml.safe_dump(content), encoding="utf-8")
     Store(place.folder / "home").prepare()
-    watch(inspect_study(str(file), here(place)), Console(file=io.StringIO()))
+    watch(inspect_study(smoke_of_a_folder(place), here(place)), Console(file=io.StringIO()))
 
 
-provokes(SpecError)(lambda place: cleaned(place))
+provokes(SpecError)(
+    lambda place: clean(place.folder, dry_run=False, locks=[], prompt_gigabytes=1.0)
+)
 # Flows: verifying
 
 

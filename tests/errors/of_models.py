@@ -8,9 +8,7 @@ from lce_core.errors import DataError, SpecError, UnavailableError
 from lce_core.models import MODELS
 from lce_core.models._weights import weights_digest
 from tests.support.architectures import save
-from tests.support.data.packaged_models import (
-    TinyPackaged,
-)
+from tests.support.data.packaged_models import TinyPackaged
 from tests.support.errors.provocations import Place, provokes
 from tests.support.training_jobs import BASE
 

@@ -7,7 +7,7 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -25,16 +25,10 @@ from lce_core.study.recipes import recipe_names
 EXAMPLES = [example for members in GROUPS.values() for example in members.values()]
 
 
-def output(*arguments: str, **environment: str) -> str:
-    program = "import sys; sys.argv[0] = 'lce'; from lce.cli import main; main()"
-    done = subprocess.run(
-        [sys.executable, "-c", program, *arguments],
-        env={**os.environ, "COLUMNS": "80", **environment},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return done.stdout
+def output(*arguments: str) -> str:
+    answer = CliRunner().invoke(app, list(arguments), prog_name="lce", env={"COLUMNS": "80"})
+    assert answer.exit_code == 0
+    return answer.output
 
 
 def test_help_lists_every_command_under_its_task_and_fits_80_columns() -> None:
@@ -47,53 +41,46 @@ def test_help_lists_every_command_under_its_task_and_fits_80_columns() -> None:
     assert "…" not in text
 
 
-@pytest.mark.parametrize("example", EXAMPLES)
-def test_the_example_of_a_command_is_in_its_help_and_can_be_parsed(example: str) -> None:
-    _, name, *arguments = shlex.split(example)
-    help_text = CliRunner().invoke(app, [name, "-h"], env={"COLUMNS": "80"}).output
-    assert " ".join(example.split()) in " ".join(help_text.split())
-    assert "…" not in help_text
+def test_the_example_of_a_command_is_in_its_help_and_can_be_parsed() -> None:
     group: Any = typer.main.get_command(app)
-    group.commands[name].make_context(name, list(arguments))
+    for example in EXAMPLES:
+        _, name, *arguments = shlex.split(example)
+        help_text = output(name, "-h")
+        assert " ".join(example.split()) in " ".join(help_text.split())
+        assert "…" not in help_text
+        group.commands[name].make_context(name, list(arguments))
 
 
 def test_the_version_is_that_of_the_package() -> None:
-    from importlib.metadata import version
-
     assert output("--version") == f"lce {version('lce')}\n"
 
 
-def test_a_shell_completes_commands_and_studies() -> None:
-    def completed(words: str) -> list[str]:
-        asked = {"COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
-        return output(_LCE_COMPLETE="complete_bash", **asked).split()
+def test_a_shell_completes_studies() -> None:
+    program = "import sys; sys.argv[0] = 'lce'; from lce.cli import main; main()"
+    asked = {
+        "_LCE_COMPLETE": "complete_bash", "COMP_WORDS": "lce run toy-b", "COMP_CWORD": "2",
+    }  # fmt: skip
+    command = [sys.executable, "-c", program]
+    assert subprocess.check_output(command, env=os.environ | asked, text=True) == "toy-beyond"
 
-    assert "report" in completed("lce re")
-    assert completed("lce run toy-b") == ["toy-beyond"]
 
-
-@pytest.mark.parametrize(
-    ("command", "column", "names"),
-    [
+def test_lists_are_printed_as_json() -> None:
+    for command, column, names in (
         ("methods", "method", METHODS.names),
         ("benchmarks", "benchmark", BENCHMARKS.names),
         ("models", "base_model", MODELS.names),
         ("corpora", "corpus", CORPORA.names),
         ("recipes", "recipe", recipe_names),
-    ],
-)
-def test_a_list_is_printed_as_json(
-    command: str, column: str, names: Callable[[], Sequence[str]]
-) -> None:
-    printed = json.loads(CliRunner().invoke(app, [command, "--json"]).output)
-    assert [row[column] for row in printed] == list(names())
+    ):
+        printed = json.loads(output(command, "--json"))
+        assert [row[column] for row in printed] == list(names())
 
 
 def test_the_status_of_a_study_is_printed_as_json(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LCE_HOME", str(tmp_path))
-    printed = json.loads(CliRunner().invoke(app, ["status", "smoke", "--json"]).output)
+    printed = json.loads(output("status", "smoke", "--json"))
     assert printed["study"] == "smoke"
     assert printed["cells"]["new"] > 0
     assert printed["seconds_left"] > 0

@@ -1,7 +1,4 @@
-"""Points with any axes are means of the catalog; incomplete ones are not drawn.
-
-Strategy: read a catalog with missing cells, and compare with the views of the same means.
-"""
+"""Points with any axes are means of the catalog; incomplete ones are not drawn."""
 
 from __future__ import annotations
 
@@ -89,7 +86,16 @@ def test_no_line_crosses_a_gap() -> None:
     assert runs == {("pi", 128): 0, ("pi", 512): 1, ("yarn", 128): 0, ("yarn", 512): 0}
 
 
-def test_a_cost_against_a_score_is_the_cost_of_the_same_cells(tmp_path: Path) -> None:
+def test_means_over_different_lengths_are_uneven(tmp_path: Path) -> None:
+    everything = cells(hole=False)
+    _, rows = read(tmp_path, [one for one in everything if one.method == "none" or one.seed == 0])
+    assert points(rows, ("variant",), perplexity(rows)).uneven
+    assert not points(rows, ("variant", "seed"), perplexity(rows)).uneven
+
+
+def test_measures_against_another_are_those_of_the_same_cells_if_both_are_known(
+    tmp_path: Path,
+) -> None:
     timed = [
         replace(one, extra={"seconds": 10.0 if one.benchmark == "needle" else 1000.0})
         for one in cells(hole=True)
@@ -100,26 +106,6 @@ def test_a_cost_against_a_score_is_the_cost_of_the_same_cells(tmp_path: Path) ->
     found = points(rows, ("variant", "eval_length"), needle, cost)
     assert {point["x"] for point in found.drawn} == {10.0}
     assert found.gaps == []  # what another benchmark lacks takes none away
-
-
-def test_means_over_different_lengths_are_uneven(tmp_path: Path) -> None:
-    everything = cells(hole=False)
-    _, rows = read(tmp_path, [one for one in everything if one.method == "none" or one.seed == 0])
-    assert points(rows, ("variant",), perplexity(rows)).uneven
-    assert not points(rows, ("variant", "seed"), perplexity(rows)).uneven
-
-
-def test_measures_are_in_the_studys_order_with_costs_last(tmp_path: Path) -> None:
-    _, rows = read(tmp_path, cells(hole=False))
-    assert [one.name for one in measures(rows)] == [
-        "perplexity", "needle: accuracy",
-        "seconds per cell", "tokens per cell", "FLOPs per cell",
-    ]  # fmt: skip
-
-
-def test_one_score_against_another_has_points_if_both_are_known(tmp_path: Path) -> None:
-    _, rows = read(tmp_path, cells(hole=True))
-    needle = next(one for one in measures(rows) if one.benchmark == "needle")
     found = points(rows, ("variant", "eval_length"), perplexity(rows), needle)
     across = {(point["variant"], point["eval_length"]): point["x"] for point in found.drawn}
     assert across == pytest.approx(

@@ -61,7 +61,6 @@ def test_other_values_and_cells_of_one_side_end_with_1(tmp_path: Path) -> None:
 def test_a_value_that_changed_under_the_same_id_is_told(tmp_path: Path) -> None:
     a = home(tmp_path / "a", CELLS)
     b = home(tmp_path / "b", [replace(CELLS[0], value=0.5), *CELLS[1:]])
-    assert "1 different (1 with the same cell id)" in diff(a, b).output
     (row,) = json.loads(diff(a, b, "--json").output)
     assert row["same_id"] is True
     assert row["cell_a"] == row["cell_b"]
@@ -84,7 +83,6 @@ def test_the_output_fits_a_screen_unless_all_is_given(tmp_path: Path) -> None:
     assert max(map(len, lines)) <= 80
     assert "... and 2 more" in found.output
     everything = diff(a, b, "--all").output
-    assert everything.count("perplexity") == found.output.count("perplexity")
     assert everything.count("yarn-tuned") == 4
     assert "more" not in everything
 
@@ -95,15 +93,9 @@ def test_nothing_to_compare_is_refused(tmp_path: Path) -> None:
     for arguments, message in (
         ((empty, empty), "two homes without a score"),
         ((empty, full, "--study", "toy"), "'toy', of which neither home has a score"),
+        ((full, tmp_path), "lce rebuild catalog"),
+        ((full, tmp_path / "nowhere"), "lce rebuild catalog"),
     ):
         found = diff(*arguments)
         assert isinstance(found.exception, SpecError)
         assert message in str(found.exception)
-
-
-def test_a_home_without_a_catalog_says_what_to_run(tmp_path: Path) -> None:
-    a = home(tmp_path / "a", CELLS)
-    for missing in (tmp_path, tmp_path / "nowhere"):
-        found = diff(a, missing)
-        assert isinstance(found.exception, SpecError)
-        assert "lce rebuild catalog" in str(found.exception)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import typer
@@ -39,19 +38,12 @@ def test_each_option_reaches_its_field(tmp_path: Path) -> None:
     file.write_text("processes: 2\nslots: 5\n", encoding="utf-8")
     for name in ("weights", "more", "books", "own"):
         (tmp_path / name).mkdir()
-    options: dict[str, Any] = {
-        "--slots": "3",
-        "--training-slots": "1",
-        "--evaluation-slots": "2",
-        "--device": "cpu",
-        "--micro-batch-tokens": "512",
-        "--data-folder": f"pg19={tmp_path / 'books'}",
-        "--plugins": str(tmp_path / "own"),
-        "--execution": str(file),
-    }
-    folders = [f"--model-folder={name}={tmp_path / name}" for name in ("weights", "more")]
-    flat = [part for pair in options.items() for part in pair]
-    study, how = said(EVERY, "toy", *flat, *folders)
+    study, how = said(
+        EVERY, "toy", "--slots=3", "--training-slots=1", "--evaluation-slots=2", "--device=cpu",
+        "--micro-batch-tokens=512", f"--data-folder=pg19={tmp_path / 'books'}",
+        f"--plugins={tmp_path / 'own'}", f"--execution={file}",
+        *(f"--model-folder={name}={tmp_path / name}" for name in ("weights", "more")),
+    )  # fmt: skip
     assert study == "toy"
     assert (how.slots, how.training_slots, how.evaluation_slots) == (3, 1, 2)
     assert (how.processes, how.micro_batch_tokens) == (2, 512)  # The file's, and the option's.
@@ -62,11 +54,8 @@ def test_each_option_reaches_its_field(tmp_path: Path) -> None:
 
 
 def test_a_command_has_only_the_options_it_asks_for() -> None:
-    _, how = said(FOLDERS, "toy")
-    assert not how.model_folders
     app = typer.Typer()
     app.command()(with_execution(*FOLDERS)(lambda: None))
-    assert "--slots" not in CliRunner().invoke(app, ["--help"]).output
     assert CliRunner().invoke(app, ["--slots", "2"]).exit_code == 2
 
 

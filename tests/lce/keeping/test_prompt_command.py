@@ -1,7 +1,4 @@
-"""`lce prompt`: the text alone on standard output, what it is on standard error, or all as JSON.
-
-Strategy: the command in this process, over a real study whose decoder's input was noted.
-"""
+"""`lce prompt`: the text alone on standard output, what it is on standard error, or all as JSON."""
 
 from __future__ import annotations
 
@@ -33,8 +30,7 @@ def test_the_text_stands_alone_so_that_it_can_be_piped(study: AskedStudy) -> Non
     given = study.recorded[cell][1]
     assert found.stdout == bytes(given).decode() + "\n"
     assert f"{len(given):,} tokens, {len(given):,} characters" in found.stderr
-    assert "contains a right answer 2 times" in found.stderr
-    assert "the sha256 of their token ids matches the cell's record" in found.stderr
+    assert " a right answer 2 times" in found.stderr
 
 
 def test_json_has_the_ids_and_where_the_answer_stands(study: AskedStudy) -> None:

@@ -1,7 +1,6 @@
-"""`lce check` on files of one's own: sound ones, faulty ones, and what is no plug-in at all.
+"""`lce check` on copies of shipped plug-ins under other names, changed in one place.
 
-Copies of shipped plug-ins under other names, changed in one place. The examples of CONTRIBUTING are
-checked in tests/test_documentation.py, by the same command.
+The examples of CONTRIBUTING are checked in tests/test_documentation.py, by the same command.
 """
 
 from __future__ import annotations
@@ -44,15 +43,6 @@ def check(*arguments: str | Path) -> Result:
     return CliRunner().invoke(app, ["check", *map(str, arguments)])
 
 
-def test_a_sound_file_keeps_every_check(folder: Path) -> None:
-    done = check(write(folder, "methods/sound_pi.py", PI))
-    assert done.exit_code == 0, done.output
-    head, *lines = done.stdout.splitlines()
-    assert head == "methods/sound_pi"
-    assert len(lines) == 19
-    assert {line[:5] for line in lines} == {"ok   "}
-
-
 def test_a_fault_is_named_by_its_check_and_the_others_go_on(folder: Path) -> None:
     assert PI.count("geometry.inv_freq() / self") == 1
     faulty = PI.replace("geometry.inv_freq() / self", "1.01 * geometry.inv_freq() / self")
@@ -62,27 +52,25 @@ def test_a_fault_is_named_by_its_check_and_the_others_go_on(folder: Path) -> Non
     assert done.exit_code == 1
     faults = [line for line in done.stdout.splitlines() if line.startswith("FAIL")]
     assert [line.partition(":")[0] for line in faults] == ["FAIL evidence", "FAIL unextended table"]
-    assert "     EVIDENCE: got" in done.stdout
     first, _, second = done.stdout.partition("methods/well_pi\n")
     assert first.startswith("methods/faulty_pi\n")
-    assert "FAIL" not in second
+    assert {line[:5] for line in second.splitlines()} == {"ok   "}
+    assert len(second.splitlines()) == 19
 
 
 @pytest.mark.parametrize(
     ("content", "said"),
     [
         ("def (", "SyntaxError: invalid syntax"),
-        ("import no_such_module", "ModuleNotFoundError: No module named 'no_such_module'"),
         (PI.replace("VERSION = 1", ""), "without VERSION"),
         (PI.replace("VERSION = 1", "VERSION = 1  # <- fill in"), "line "),
     ],
-    ids=["syntax", "import", "part missing", "mark"],
+    ids=["syntax", "part missing", "mark"],
 )
 def test_a_file_that_cannot_be_loaded_is_one_finding(folder: Path, content: str, said: str) -> None:
     done = check(write(folder, "methods/broken_one.py", content))
     assert done.exit_code == 1
-    assert done.stdout.count("FAIL") == 1
-    assert "FAIL loading: " in done.stdout
+    assert done.stdout.count("FAIL") == done.stdout.count("FAIL loading: ") == 1
     assert said in done.stdout
 
 

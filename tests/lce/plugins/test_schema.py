@@ -29,16 +29,14 @@ def errors(validator: Draft202012Validator, study: Any) -> list[str]:
     return [f"{error.json_path}: {error.message}" for error in validator.iter_errors(study)]
 
 
-@pytest.mark.parametrize("name", shipped_studies())
-def test_a_shipped_study_is_valid(validator: Draft202012Validator, name: str) -> None:
-    study = yaml.safe_load(study_path(name).read_text(encoding="utf-8"))
-    assert errors(validator, study) == []
-
-
-def test_the_first_study_of_the_docs_is_valid(validator: Draft202012Validator) -> None:
-    text = (ROOT / "docs" / "studies.md").read_text(encoding="utf-8")
-    (first, *_) = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
-    assert errors(validator, yaml.safe_load(first)) == []
+def test_shipped_studies_and_the_first_of_the_docs_are_valid(
+    validator: Draft202012Validator,
+) -> None:
+    page = (ROOT / "docs" / "studies.md").read_text(encoding="utf-8")
+    (first, *_) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    shipped = (study_path(name).read_text(encoding="utf-8") for name in shipped_studies())
+    for text in (first, *shipped):
+        assert errors(validator, yaml.safe_load(text)) == [], text
 
 
 def test_a_study_of_own_plugins_is_valid_with_their_folder(validator: Draft202012Validator) -> None:
@@ -50,29 +48,24 @@ def test_a_study_of_own_plugins_is_valid_with_their_folder(validator: Draft20201
     assert errors(Draft202012Validator(json.loads(printed)), study) == []
 
 
-@pytest.mark.parametrize(
-    ("change", "place"),
-    [
-        (lambda study: study.update(sedes=[0]), "$"),
-        (lambda study: study.pop("seeds"), "$"),
-        (lambda study: study.update(target_context=-1), "$.target_context"),
-        (lambda study: study.update(corpus="local_texts"), "$.corpus"),
-        (lambda study: study["base_models"].append("toy_lama"), "$.base_models[1]"),
-        (lambda study: study["methods"].append("yarm"), "$.methods[3]"),
-        (lambda study: study["methods"].append({"name": "yarn", "scal": 2.0}), "$.methods[3]"),
-        (lambda study: study["methods"].append({"name": "yarn", "at_best": True}), "$.methods[3]"),
-        (lambda study: study["benchmarks"].append({"name": "passkey"}), "$.benchmarks[2]"),
-        (lambda study: study["benchmarks"].append("passkey"), "$.benchmarks[2]"),
-        (lambda study: study["training"].update(recipe="yarm"), "$.training"),
-    ],
-)
-def test_a_wrong_key_or_name_is_refused_where_it_stands(
-    validator: Draft202012Validator, change: Callable[[dict[str, Any]], object], place: str
-) -> None:
-    study = yaml.safe_load(study_path("smoke").read_text(encoding="utf-8"))
-    assert errors(validator, study) == []
-    change(study)
-    assert any(error.startswith(place) for error in errors(validator, study))
+def test_a_wrong_key_or_name_is_refused_where_it_stands(validator: Draft202012Validator) -> None:
+    text = study_path("smoke").read_text(encoding="utf-8")
+    changes: list[tuple[str, Callable[[dict[str, Any]], object]]] = [
+        ("$", lambda study: study.update(sedes=[0])),
+        ("$", lambda study: study.pop("seeds")),
+        ("$.target_context", lambda study: study.update(target_context=-1)),
+        ("$.corpus", lambda study: study.update(corpus="local_texts")),
+        ("$.base_models[1]", lambda study: study["base_models"].append("toy_lama")),
+        ("$.methods[3]", lambda study: study["methods"].append("yarm")),
+        ("$.methods[3]", lambda study: study["methods"].append({"name": "yarn", "scal": 2.0})),
+        ("$.benchmarks[2]", lambda study: study["benchmarks"].append({"name": "passkey"})),
+        ("$.training", lambda study: study["training"].update(recipe="yarm")),
+    ]
+    for place, change in changes:
+        study = yaml.safe_load(text)
+        change(study)
+        found = errors(validator, study)
+        assert any(error.startswith(f"{place}:") for error in found), found
 
 
 def test_the_schema_describes_a_methods_parameters(validator: Draft202012Validator) -> None:

@@ -17,7 +17,7 @@ from rich.console import Console
 
 from flows.settings import STUDIES, make_execution
 from lce.views import status_view
-from lce.views.grid import ASCII, SIGNS, grid_lines
+from lce.views.grid import ASCII, grid_lines
 from lce.views.planning import Inspection, inspect_study
 from lce.views.status_view import show_status, watch
 from lce_core.store.lease import Lease
@@ -64,8 +64,14 @@ def cell(found: Inspection, method: str, benchmark: str, length: int) -> Step:
     )
 
 
-def grid(found: Inspection, width: int = 80) -> list[str]:
-    return list(grid_lines(found, found.running(), width, ASCII))
+def leased(found: Inspection, step: Step) -> Lease:
+    lease = Lease.acquire(found.store.home / "leases", step.id)
+    assert lease
+    return lease
+
+
+def grid(found: Inspection) -> list[str]:
+    return list(grid_lines(found, found.running(), 80, ASCII))
 
 
 def test_the_grid_has_a_sign_for_each_state(found: Inspection) -> None:
@@ -73,7 +79,7 @@ def test_the_grid_has_a_sign_for_each_state(found: Inspection) -> None:
     compute(found, [*others, cell(found, "none", "perplexity", 128)])
     failed = cell(found, "self_extend", "passkey", 256)
     found.store.failures.add(failed, RuntimeError("no"), EXECUTION)
-    with Lease.acquire(found.store.home / "leases", cell(found, "yarn", "passkey", 128).id):  # type: ignore[union-attr]
+    with leased(found, cell(found, "yarn", "passkey", 128)):
         lines = grid(found.again())
     assert lines == [
         "             perplexity passkey",
@@ -108,7 +114,7 @@ def test_a_benchmark_with_more_lengths_than_fit_is_continued_below(tmp_path: Pat
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("study", ["lceg-llama2-7b", "toy", "smollm2-quick", "lceg-phi2"])
+@pytest.mark.parametrize("study", ["lceg-llama2-7b", "toy"])
 def test_shipped_grids_fit_80_columns_with_every_method_and_length(
     tmp_path: Path, study: str
 ) -> None:
@@ -125,7 +131,7 @@ def test_status_says_who_computes_what_since_when(
     found: Inspection, capsys: pytest.CaptureFixture[str]
 ) -> None:
     step = next(iter(found.plan.steps.values()))
-    with Lease.acquire(found.store.home / "leases", step.id):  # type: ignore[union-attr]
+    with leased(found, step):
         show_status(found.again())
     told = capsys.readouterr().out
     assert f"running  {step.name}  on {socket.gethostname()}, pid {os.getpid()}, since " in told
@@ -141,7 +147,7 @@ def test_a_step_that_is_done_does_not_run_though_its_lease_is_still_held(
 ) -> None:
     steps = list(found.plan.steps.values())
     compute(found, steps)
-    with Lease.acquire(found.store.home / "leases", steps[-1].id):  # type: ignore[union-attr]
+    with leased(found, steps[-1]):
         assert watch(found)
     told = capsys.readouterr().out.splitlines()
     assert told[-1] in {"# done", "● done"}
@@ -150,7 +156,6 @@ def test_a_step_that_is_done_does_not_run_though_its_lease_is_still_held(
 
 def test_watching_ends_with_the_study_and_prints_what_moved(found: Inspection, quick: None) -> None:
     text = io.StringIO()
-    console = Console(file=text, width=80)
     steps = list(found.plan.steps.values())
 
     def work() -> None:
@@ -162,12 +167,12 @@ def test_watching_ends_with_the_study_and_prints_what_moved(found: Inspection, q
 
     worker = threading.Thread(target=work)
     worker.start()
-    assert watch(found, console)
+    assert watch(found, Console(file=text, width=80))
     worker.join()
     lines = text.getvalue().splitlines()
     assert lines[0].startswith("smoke: 12 missing; 0 of 12 cells, about ")
     assert "smoke: 12 done" in lines
-    assert lines[-1] == "# done" or lines[-1] == "● done"
+    assert lines[-1] in {"# done", "● done"}
 
 
 def test_watching_ends_when_only_failures_are_left_and_says_so(
@@ -190,4 +195,3 @@ def test_a_live_view_leaves_the_terminal_with_the_last_status(
     text = io.StringIO()
     assert watch(found, Console(file=text, width=80, height=5, force_terminal=True))
     assert "smoke: 12 done" in text.getvalue()
-    assert set(SIGNS) == set(ASCII)
