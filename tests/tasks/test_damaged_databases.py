@@ -1,8 +1,4 @@
-"""A database that cannot be used is set aside and made again; one that can be used is left alone.
-
-Strategy: put each kind of damage in the place of a real SQLite or DuckDB file; a healthy one is
-locked, open in another process, or older. Whatever was there is still there under the new name.
-"""
+"""A database that cannot be used is set aside and made again; any other is left alone."""
 
 from __future__ import annotations
 
