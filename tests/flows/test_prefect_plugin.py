@@ -1,7 +1,4 @@
-"""Which names Prefect's client completes, and what the plug-in does where the client has moved.
-
-The command that needs it runs in `tests/flows/servers/test_who_gets_in.py`.
-"""
+"""Which names Prefect's client completes, and what the plug-in does where the client has moved."""
 
 from __future__ import annotations
 
