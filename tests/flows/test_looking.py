@@ -24,7 +24,16 @@ from lce_core.execution import Execution
 from lce_core.store.artifacts import Store
 from lce_core.study.looks import settled_methods
 from tasks.questions import read
-from tests.support.studies import SMOKE, computed, library_text, on_host, start, wait_until
+from tests.support.studies import (
+    SMOKE,
+    computed,
+    copied_home,
+    library_text,
+    new_home,
+    on_host,
+    start,
+    wait_until,
+)
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -94,7 +103,7 @@ OUTCOMES = (
 class Looked:
     """The tiny study, computed once."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, migrated: Path) -> None:
         plugins = folder / "plugins" / "benchmarks"
         plugins.mkdir(parents=True)
         (plugins / "guesses.py").write_text(BENCHMARK, encoding="utf-8")
@@ -102,6 +111,7 @@ class Looked:
         self.file = folder / "study.yaml"
         self.folder = folder
         self.write()
+        new_home(migrated, folder / "home")
         pull_studies([str(self.file)], self.execution("home"), RunOptions())
 
     def write(self, **changes: Any) -> None:
@@ -119,13 +129,13 @@ class Looked:
         )
 
     def copy(self, name: str) -> Execution:
-        shutil.copytree(self.folder / "home", self.folder / name)
+        copied_home(self.folder / "home", self.folder / name)
         return self.execution(name)
 
 
 @pytest.fixture(scope="module")
-def looked(tmp_path_factory: pytest.TempPathFactory) -> Looked:
-    return Looked(tmp_path_factory.mktemp("looked"))
+def looked(tmp_path_factory: pytest.TempPathFactory, migrated: Path) -> Looked:
+    return Looked(tmp_path_factory.mktemp("looked"), migrated)
 
 
 def recorded(home: Path) -> list[dict[str, Any]]:
@@ -133,15 +143,13 @@ def recorded(home: Path) -> list[dict[str, Any]]:
     return [{name: value for name, value in one.items() if name != "at"} for one in found]
 
 
-def test_a_method_is_dropped_at_the_look_that_settles_it(looked: Looked) -> None:
+def test_a_method_is_dropped_at_the_look_that_settles_it_and_the_catalog_says_so(
+    looked: Looked,
+) -> None:
     home = looked.folder / "home"
     # The base model stays, because the comparison of ntk_aware is open.
     kept = [(name, seed) for name in ("none", "ntk_aware") for seed in (0, 1, 3)]
     assert read(home, DONE) == sorted([*kept, ("pi", 0), ("pi", 3)])
-
-
-def test_the_catalog_has_the_kind_that_a_plug_in_declares(looked: Looked) -> None:
-    home = looked.folder / "home"
     assert read(home, "SELECT DISTINCT kind FROM cells") == [("understanding",)]
     ntk, pi = read(home, OUTCOMES)
     assert ntk[:5] == ("ntk_aware", "undecided", 2, 3, None)
@@ -194,12 +202,13 @@ def test_a_killed_run_is_resumed_with_the_same_decisions(looked: Looked) -> None
     assert read(home, OUTCOMES) == read(looked.folder / "home", OUTCOMES)
 
 
-def test_two_hosts_make_the_same_looks_as_one(looked: Looked) -> None:
-    home = looked.folder / "shared"
+@pytest.mark.long
+def test_two_hosts_make_the_same_looks_as_one(looked: Looked, migrated: Path) -> None:
+    home = new_home(migrated, looked.folder / "shared")
     options = ("--data-folder", f"text={looked.folder / 'text'}", "--slots", "1")
     command = (str(looked.file), *options, "--plugins", str(looked.folder / "plugins"))
     hosts = [on_host(name, home, *command) for name in ("one", "two")]
-    outputs = [host.communicate(timeout=500)[0] for host in hosts]
+    outputs = [host.communicate()[0] for host in hosts]
     assert [host.returncode for host in hosts] == [0, 0], outputs
     first, second = "look 1 after 2 seeds: 1 of 2", "look 2 after 3 seeds: 1 of 2"
     assert [(first in output, second in output) for output in outputs] == [(True, True)] * 2, (

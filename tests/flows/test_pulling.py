@@ -84,15 +84,13 @@ def test_a_log_that_cannot_be_written_keeps_no_slot(how: Execution) -> None:
 
 
 def test_a_signal_that_comes_while_its_flag_is_waited_for_ends_the_waiting() -> None:
-    for _ in range(20):
-        stop = Stop()
-        before = signal.signal(signal.SIGALRM, lambda *_, stop=stop: stop.set())
-        signal.setitimer(signal.ITIMER_REAL, 0.02)
-        try:
-            assert stop.wait(20)
-        finally:
-            signal.signal(signal.SIGALRM, before)
-    assert stop.is_set()
+    stop = Stop()
+    before = signal.signal(signal.SIGALRM, lambda *_: stop.set())
+    signal.setitimer(signal.ITIMER_REAL, 0.02)
+    try:
+        assert stop.wait(60)  # protects from hanging
+    finally:
+        signal.signal(signal.SIGALRM, before)
     assert stop.is_over
     assert not Stop().wait(0.05)
 
@@ -103,14 +101,14 @@ from lce import cli
 @cli.app.command()
 def wait():
     os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(60)
+    time.sleep(600)
 cli.main()
 """
 
 
 def test_sigterm_ends_any_command_as_ctrl_c_does() -> None:
     ended = subprocess.run(
-        [sys.executable, "-c", ASKED_TO_END, "wait"], capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", ASKED_TO_END, "wait"], capture_output=True, text=True
     )
     assert ended.returncode == 130, ended.stderr
     assert "Traceback" not in ended.stderr

@@ -1,7 +1,4 @@
-"""The data of a study are read once, however often it is planned.
-
-Audit events of the interpreter say which files are opened.
-"""
+"""What a command plans with: data that are read once, the last run's file and folders."""
 
 from __future__ import annotations
 
@@ -16,13 +13,14 @@ import pytest
 import yaml
 
 from flows.request import as_last_run, compile_request
-from flows.settings import STUDIES, make_execution
+from flows.settings import make_execution
 from flows.work import RunOptions, preflight
 from lce_core.errors import SpecError
 from lce_core.execution import Execution
 from lce_core.study.study_file import load_study
 from tests.support.data.fixture_data import fixture_folders
 from tests.support.file_events import opened
+from tests.support.studies import SMOKE
 
 WITH_DATA: dict[str, Any] = {
     "corpus": {"name": "jsonl_folder", "folder": "text"},
@@ -43,13 +41,6 @@ def execution(tmp_path: Path) -> Execution:
     return make_execution({"home": tmp_path / "home", "device": "cpu"})
 
 
-@pytest.fixture
-def study(tmp_path: Path) -> Path:
-    file = tmp_path / "mine.yaml"
-    file.write_text((STUDIES / "smoke.yaml").read_text(encoding="utf-8"), encoding="utf-8")
-    return file
-
-
 def test_the_data_of_a_study_are_read_once_however_often_it_is_planned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -57,7 +48,7 @@ def test_the_data_of_a_study_are_read_once_however_often_it_is_planned(
     data, file = tmp_path / "data", tmp_path / "study.yaml"
     (data / "text").mkdir(parents=True)
     (data / "text" / "a.jsonl").write_text('{"text": "one"}\n', encoding="utf-8")
-    content = yaml.safe_load((STUDIES / "smoke.yaml").read_text(encoding="utf-8")) | WITH_DATA
+    content = SMOKE | WITH_DATA
     file.write_text(yaml.safe_dump(content), encoding="utf-8")
     asked = load_study(file).benchmarks
     sets = {one for entry in asked for task in entry.tasks for one in entry.benchmark.reads(task)}
@@ -86,8 +77,7 @@ def test_a_study_is_planned_with_the_file_and_folders_of_its_last_run(
     (text / "code").mkdir(parents=True)
     (text / "code" / "a.txt").write_text("A rose is a rose.\n" * 50, encoding="utf-8")
     corpus = {"name": "jsonl_folder", "folder": "text", "domain_names": ["code"]}
-    smoke = yaml.safe_load((STUDIES / "smoke.yaml").read_text(encoding="utf-8"))
-    file.write_text(yaml.safe_dump({**smoke, "study": "own", "corpus": corpus}), encoding="utf-8")
+    file.write_text(yaml.safe_dump({**SMOKE, "study": "own", "corpus": corpus}), encoding="utf-8")
     run = execution.model_copy(update={"data_folders": {"text": text}})
     expected = [cell.step and cell.step.id for cell in compile_request(str(file), run).plan.cells]
     assert any(expected)
@@ -102,25 +92,16 @@ def test_a_study_is_planned_with_the_file_and_folders_of_its_last_run(
     assert as_last_run("own", execution) == (str(file), execution)  # folders that exist no more
 
 
-def test_the_error_about_a_misnamed_folder_suggests_a_known_name(
-    tmp_path: Path, execution: Execution
-) -> None:
-    misnamed = execution.model_copy(update={"data_folders": {"pg91": tmp_path}})
-    with pytest.raises(SpecError, match=r"write 'pg19', or another of .* slimpajama"):
-        compile_request("smoke", misnamed)
-
-
 def test_studies_of_one_command_share_their_data_folders(tmp_path: Path) -> None:
     folders, files = {}, []
+    smoke = {key: value for key, value in SMOKE.items() if key != "expects"}
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "a.txt").write_text("A rose is a rose.\n" * 50, encoding="utf-8")
         folders[f"text_{name}"] = tmp_path / name
         corpus = {"name": "text_folder", "folder": f"text_{name}", "domain_names": [name]}
-        smoke = yaml.safe_load((STUDIES / "smoke.yaml").read_text(encoding="utf-8"))
         file = tmp_path / f"{name}.yaml"
         benchmarks = [{"name": "passkey", "profile": "tiny", "lengths": [64]}]
-        smoke.pop("expects", None)
         changes = {"study": name, "corpus": corpus, "benchmarks": benchmarks}
         file.write_text(yaml.safe_dump({**smoke, **changes}), encoding="utf-8")
         files.append(str(file))

@@ -1,8 +1,4 @@
-"""A pool whose workers find less room than it has slots, as on a cluster that lost a node.
-
-Strategy: the pool is the real one; its workers are told whether they have a place, and compute when
-a test lets them.
-"""
+"""A pool whose workers find less room than it has slots, as on a cluster that lost a node."""
 
 from __future__ import annotations
 
@@ -18,6 +14,7 @@ from tasks.slots import Slot
 from tasks.worker_process import Event, Worker
 from tasks.workers import Pool
 from tests.support.free_steps import free_step
+from tests.support.studies import wait_until
 
 STEP = free_step("rows", "toy", {}, {})
 ENDED: Event = {"event": "step", "fingerprint": STEP.fingerprint, "status": "computed"}
@@ -51,7 +48,7 @@ class Placed(Worker):
 
     def events(self, request: str) -> Iterator[Event]:
         assert self.has_place
-        assert self.room.go.acquire(timeout=60)
+        assert self.room.go.acquire(timeout=300)
         yield ENDED
         yield {"event": "end"}
 
@@ -94,43 +91,39 @@ class Running(threading.Thread):
         self.said.append(event.get("stage"))
 
     def wait_for_room(self) -> None:
-        while "waiting for a node" not in self.said:
-            assert self.is_alive()
+        wait_until(lambda: "waiting for a node" in self.said)
 
 
-@pytest.mark.timeout(20)
 def test_a_unit_without_room_says_so_and_takes_over_the_worker_of_the_next_that_ends(
     pool: Callable[[Room], Pool],
 ) -> None:
     room = Room(1)
     cluster = pool(room)
     first = Running(cluster, 0)
-    while room.places:
-        pass
+    wait_until(lambda: not room.places)
     second = Running(cluster, 1)
     second.wait_for_room()
     room.go.release()
-    first.join(60)
+    first.join()
     again = Running(cluster, 0)  # the slot is free again, but the second has waited longer
     again.wait_for_room()
     assert not second.ended
     room.go.release()
-    second.join(60)
+    second.join()
     room.go.release()
-    again.join(60)
+    again.join()
     assert first.ended == second.ended == again.ended == [ENDED]
     # Three were asked for; the first, with its models, did all the work.
     assert (room.started, room.closed) == (3, 2)
 
 
-@pytest.mark.timeout(20)
 def test_idle_workers_end_where_another_needs_their_room(pool: Callable[[Room], Pool]) -> None:
     room = Room(3)
     cluster = pool(room)
     room.go.release(3)
     for place in (0, 1):
-        Running(cluster, place).join(60)
+        Running(cluster, place).join()
     wide = Running(cluster, 2, 3)
-    wide.join(60)
+    wide.join()
     assert wide.ended == [ENDED]
     assert room.closed == 1  # one of two was enough

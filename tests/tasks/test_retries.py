@@ -16,6 +16,7 @@ def failed(kind: str) -> StepsFailedError:
     return StepsFailedError("unit", [event])
 
 
+PERMANENT = ("data", "non_finite", "disk_full", "defect", "unavailable")
 LOST = WorkerLostError("unit", "a worker that ended", "one that lives", "read the log")
 
 
@@ -43,25 +44,21 @@ def test_transient_failures_are_retried_beyond_the_last_delay() -> None:
     assert compute.number == 5
 
 
-@pytest.mark.parametrize("max_attempts", [1, 3])
-def test_the_last_attempt_raises(max_attempts: int) -> None:
-    compute = Attempts(*[LOST] * 9)
-    with pytest.raises(WorkerLostError):
-        with_retries(compute, max_attempts, threading.Event())
-    assert compute.number == max_attempts
-
-
-@pytest.mark.parametrize("kind", ["data", "non_finite", "disk_full", "defect", "unavailable"])
-def test_permanent_failures_are_not_retried(kind: str) -> None:
-    compute = Attempts(failed(kind))
-    with pytest.raises(StepsFailedError):
-        with_retries(compute, 5, threading.Event())
-    assert compute.number == 1
-
-
-def test_nothing_is_retried_once_the_run_is_to_stop() -> None:
-    stop, compute = threading.Event(), Attempts(LOST)
-    stop.set()
-    with pytest.raises(WorkerLostError):
-        with_retries(compute, 5, stop)
-    assert compute.number == 1
+@pytest.mark.parametrize(
+    ("error", "is_to_stop", "attempts"),
+    [
+        (LOST, False, 3),
+        (LOST, True, 1),
+        *((failed(kind), False, 1) for kind in PERMANENT),
+    ],
+    ids=["lost for good", "lost while the run is to stop", *PERMANENT],
+)
+def test_the_last_attempt_raises_and_permanent_failures_have_no_second(
+    error: Exception, is_to_stop: bool, attempts: int
+) -> None:
+    compute, stop = Attempts(*[error] * 9), threading.Event()
+    if is_to_stop:
+        stop.set()
+    with pytest.raises(type(error)):
+        with_retries(compute, 3, stop)
+    assert compute.number == attempts

@@ -13,32 +13,24 @@ from tasks.workers import Pool
 EIGHT = [str(number) for number in range(8)]
 
 
-def shape(num_gpus: int, **given: int) -> tuple[int, int, int]:
-    found = slot_counts(Execution(home=Path(), **given), num_gpus)  # type: ignore[arg-type]
-    return found.training, found.evaluation, found.places
-
-
 @pytest.mark.parametrize(
     ("num_gpus", "given", "slots"),
     [
         (0, {"slots": 4}, (4, 4, 4)),
-        (0, {"slots": 4, "processes": 2}, (4, 4, 4)),
         (0, {"slots": 4, "training_slots": 1}, (1, 4, 4)),
         (0, {"slots": 1, "evaluation_slots": 3}, (1, 3, 3)),
-        (8, {"slots": 8, "processes": 8}, (1, 8, 8)),
         (8, {"slots": 8, "processes": 4}, (2, 8, 8)),
-        (8, {"slots": 8}, (8, 8, 8)),
         (8, {"slots": 8, "processes": 3}, (2, 8, 8)),
         (8, {"slots": 2, "processes": 4}, (2, 2, 8)),
         (8, {"slots": 8, "training_slots": 1, "processes": 2}, (1, 8, 8)),
-        (8, {"slots": 8, "evaluation_slots": 2, "processes": 4}, (2, 2, 8)),
         (4, {"slots": 8, "processes": 8}, (0, 4, 4)),
     ],
 )
 def test_how_many_at_a_time(
     num_gpus: int, given: dict[str, int], slots: tuple[int, int, int]
 ) -> None:
-    assert shape(num_gpus, **given) == slots
+    found = slot_counts(Execution(home=Path(), **given), num_gpus)  # type: ignore[arg-type]
+    assert (found.training, found.evaluation, found.places) == slots
 
 
 def taken(slots: Slots, kind: str) -> Slot:
@@ -92,12 +84,6 @@ def test_a_worker_that_is_there_is_preferred_and_one_that_would_have_to_end_is_s
     assert [slots.claim("cell", warm).places for _ in range(4)] == [(3,), (2,), (0,), (1,)]  # type: ignore[union-attr]
 
 
-def test_a_slot_travels_as_json() -> None:
-    slot = Slot((2, 3), ("2", "3"))
-    assert Slot.from_json(slot.to_json()) == slot
-
-
-@pytest.mark.timeout(30)
 def test_a_pool_without_training_leaves_gpus_to_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,33 +3,30 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from catalog.mlflow_pages import pages_of
-from flows.servers.daemons import answers, environment
-from flows.servers.doctor import doctor
+from flows.servers.doctor import _mlflow_server
 from flows.servers.services import study_pages
 from flows.settings import mlflow_environment, mlflow_server
-from lce_core.access import SECRET_VARIABLE
+from lce.cli import app
 from lce_core.errors import ServiceError, SpecError
 from lce_core.store.artifacts import Store
 from lce_core.store.records import write_json
 from tasks import projections
-from tasks.tracking import TeamServer, database, initialise, is_current, project
+from tasks.tracking import TeamServer, database, is_current, project
 from tasks.tracking.destinations import STORE
 from tasks.tracking.live import LiveRuns
 from tasks.tracking.registry import register
 from tasks.tracking.study_content import read_plan
-from tests.support.ports import unused_port
-from tests.support.repository import ROOT
-from tests.support.studies import wait_until
+from tests.support.guarded_mlflow import guarded_mlflow
+from tests.support.studies import move_mlflow
 from tests.support.tracked_studies import cell, compute, plan_study
 
 pytestmark = pytest.mark.slow
@@ -38,31 +35,27 @@ NOWHERE = "http://127.0.0.1:9"
 
 
 @pytest.fixture(scope="module")
-def team(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def team(tmp_path_factory: pytest.TempPathFactory, migrated: Path) -> Iterator[str]:
     """The address of the team's server."""
     folder = tmp_path_factory.mktemp("team")
-    initialise(folder)
-    port = unused_port()
-    address, log = f"http://127.0.0.1:{port}", folder / "server.log"
-    command = [sys.executable, "-m", "tasks.tracking.guarded_server"]
-    command += ["--home", str(folder), "--port", str(port)]
-    surroundings = {**environment(folder), SECRET_VARIABLE: SECRET}
+    shutil.copytree(migrated / "mlflow", folder / "mlflow")
+    move_mlflow(migrated, folder)
     # New experiments keep their files behind the server, as those of a shared server do.
-    surroundings["_MLFLOW_SERVER_ARTIFACT_ROOT"] = "mlflow-artifacts:/"
-    with log.open("wb") as out:
-        server = subprocess.Popen(command, stdout=out, stderr=out, env=surroundings, cwd=folder)
-    try:
-        wait_until(lambda: answers(f"{address}/health"), 90)
+    files = {"_MLFLOW_SERVER_ARTIFACT_ROOT": "mlflow-artifacts:/"}
+    with guarded_mlflow(folder, SECRET, files) as address:
         yield address
-    finally:
-        server.terminate()
-        server.wait()
 
 
 @pytest.fixture(autouse=True)
 def _credentials(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "lce")
-    monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", SECRET)
+    set_credentials(monkeypatch)
+
+
+def set_credentials(patch: pytest.MonkeyPatch) -> None:
+    for name in ("LCE_MLFLOW_URI", "MLFLOW_TRACKING_URI"):
+        patch.delenv(name, raising=False)
+    patch.setenv("MLFLOW_TRACKING_USERNAME", "lce")
+    patch.setenv("MLFLOW_TRACKING_PASSWORD", SECRET)
 
 
 def store_at(folder: Path, study: str) -> Store:
@@ -83,53 +76,45 @@ def runs(team: str, study: str) -> dict[tuple[str, str], Any]:
     return {(run.data.tags.get("lce.run_key", ""), run.data.tags[STORE]): run for run in found}
 
 
-def test_a_study_is_on_the_teams_server_and_not_in_the_store(team: str, tmp_path: Path) -> None:
-    store = store_at(tmp_path, "one")
-    assert not is_current(store, "one", team)
-    report = project(store, "one", team)
+@pytest.fixture(scope="module")
+def shown(team: str, tmp_path_factory: pytest.TempPathFactory) -> Store:
+    """A store whose study is on the team's server."""
+    with pytest.MonkeyPatch.context() as patch:
+        set_credentials(patch)
+        store = store_at(tmp_path_factory.mktemp("shown"), "one")
+        assert not is_current(store, "one", team)
+        report = project(store, "one", team)
     assert (report.written, report.kept) == (6, 0)
-    assert is_current(store, "one", team)
-    assert not is_current(store, "one")
-    assert not database(tmp_path).exists()
-    shown = {key for key, _ in runs(team, "one")}
+    return store
+
+
+def test_a_study_is_on_the_teams_server_and_not_in_the_store(team: str, shown: Store) -> None:
+    assert is_current(shown, "one", team)
+    assert not is_current(shown, "one")
+    assert not database(shown.home).exists()
     rows = ("none", "yarn-tuned")
-    assert shown == {
+    assert {key for key, _ in runs(team, "one")} == {
         f"one/toy_llama/{row}{seed}" for row in rows for seed in ("", "/seed-0", "/seed-1")
     }
-    again = project(store, "one", team)
+    again = project(shown, "one", team)
     assert (again.written, again.kept, again.removed) == (0, 6, 0)
+    pages = pages_of(shown.home, "one")
+    assert pages is not None
+    assert pages.methods.startswith(f"{team}/#/experiments/")
+    assert study_pages(shown.home) == {"one": pages.methods}
 
 
-def test_files_of_runs_are_on_the_server(team: str, tmp_path: Path) -> None:
+def test_runs_on_the_server_have_their_files_and_the_digests_of_their_data(
+    team: str, shown: Store, tmp_path: Path
+) -> None:
     from mlflow import MlflowClient
 
-    project(store_at(tmp_path, "files"), "files", team)
-    client = MlflowClient(team)
-    (run,) = [run for (key, _), run in runs(team, "files").items() if key.endswith("none/seed-0")]
+    found = runs(team, "one")
+    (run,) = [run for (key, _), run in found.items() if key.endswith("none/seed-0")]
     assert run.info.artifact_uri.startswith("mlflow-artifacts:")
-    path = client.download_artifacts(run.info.run_id, "cells.json", str(tmp_path))
+    path = MlflowClient(team).download_artifacts(run.info.run_id, "cells.json", str(tmp_path))
     assert len(json.loads(Path(path).read_text(encoding="utf-8"))) == 2
-
-
-def test_two_stores_change_only_their_own_runs(team: str, tmp_path: Path) -> None:
-    first, second = store_at(tmp_path / "1", "shared"), store_at(tmp_path / "2", "shared")
-    project(first, "shared", team)
-    before = {run.info.run_id for run in runs(team, "shared").values()}
-    project(second, "shared", team)
-    found = runs(team, "shared")
-    assert len(found) == 12
-    first.ensure(cell("yarn", 3, "passkey", 128, None), compute, {})
-    plan_study(first, study="shared", seeds=(0, 1, 2))
-    assert project(first, "shared", team).removed == 2  # the means over seeds
-    left = {run.info.run_id for run in runs(team, "shared").values()}
-    assert len(left) == 14
-    others = {run.info.run_id for run in found.values()} - before
-    assert others < left
-
-
-def test_data_sets_are_logged_with_their_digests(team: str, tmp_path: Path) -> None:
-    project(store_at(tmp_path, "data"), "data", team)
-    for run in runs(team, "data").values():
+    for run in found.values():
         (one,) = run.inputs.dataset_inputs
         assert one.dataset.name == "local_text"
         assert one.dataset.digest == "0123456789abcdef0123456789abcdef0123"
@@ -137,13 +122,21 @@ def test_data_sets_are_logged_with_their_digests(team: str, tmp_path: Path) -> N
         assert [(tag.key, tag.value) for tag in one.tags] == [("mlflow.data.context", "evaluation")]
 
 
-def test_pages_of_the_study_are_on_the_teams_server(team: str, tmp_path: Path) -> None:
-    store = store_at(tmp_path, "pages")
-    project(store, "pages", team)
-    pages = pages_of(tmp_path, "pages")
-    assert pages is not None
-    assert pages.methods.startswith(f"{team}/#/experiments/")
-    assert study_pages(tmp_path) == {"pages": pages.methods}
+def test_two_stores_change_only_their_own_runs(team: str, shown: Store, tmp_path: Path) -> None:
+    before = {run.info.run_id for run in runs(team, "one").values()}
+    second = store_at(tmp_path, "one")
+    project(second, "one", team)
+    others = {run.info.run_id for run in runs(team, "one").values()} - before
+    assert (len(before), len(others)) == (6, 6)
+    second.ensure(cell("yarn", 3, "passkey", 128, None), compute, {})
+    plan_study(second, study="one", seeds=(0, 1, 2))
+    assert project(second, "one", team).removed == 2  # the means over seeds
+    left = {run.info.run_id for run in runs(team, "one").values()}
+    assert len(left) == 14
+    assert before < left
+    plan_study(second, study="one", seeds=(), rows=())
+    assert project(second, "one", team).removed == 8
+    assert {run.info.run_id for run in runs(team, "one").values()} == before
 
 
 def test_a_training_run_is_shown_while_it_trains(team: str, tmp_path: Path) -> None:
@@ -167,12 +160,13 @@ def test_a_training_run_is_shown_while_it_trains(team: str, tmp_path: Path) -> N
     assert len(runs(team, "live")) == 1  # a failed run stays
 
 
-def test_an_exported_model_is_registered_and_stays(team: str, tmp_path: Path) -> None:
+def test_an_exported_model_is_registered_and_stays(
+    team: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from mlflow import MlflowClient
     from mlflow.artifacts import download_artifacts
 
     store = store_at(tmp_path / "home", "models")
-    project(store, "models", team)
     folder = tmp_path / "export"
     folder.mkdir()
     (folder / "config.json").write_text("{}", encoding="utf-8")
@@ -183,11 +177,8 @@ def test_an_exported_model_is_registered_and_stays(team: str, tmp_path: Path) ->
     assert addresses == ["models:/long/1", "models:/long/2"]
     assert MlflowClient(team).get_model_version("long", "2").tags == about
     assert project(store, "models", team).removed == 0
-    os.environ["MLFLOW_TRACKING_URI"] = team
-    try:
-        copy = download_artifacts("models:/long/1", dst_path=str(tmp_path / "copy"))
-    finally:
-        del os.environ["MLFLOW_TRACKING_URI"]
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", team)
+    copy = download_artifacts("models:/long/1", dst_path=str(tmp_path / "copy"))
     assert (Path(copy) / "config.json").read_text(encoding="utf-8") == "{}"
 
 
@@ -211,11 +202,11 @@ def test_a_server_that_does_not_answer_or_refuses_stops_no_run(
     with pytest.raises(ServiceError):
         projections.rebuild_mlflow(tmp_path, server)
     monkeypatch.setenv("LCE_MLFLOW_URI", server)
-    (check,) = [one for one in doctor(tmp_path) if one.name == "MLflow server"]
-    assert not check.ok
+    with pytest.raises(ServiceError):
+        _mlflow_server(tmp_path)
 
 
-def test_the_server_is_named_by_either_variable(
+def test_the_server_is_named_by_either_variable_and_is_not_that_of_lce_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert mlflow_server(tmp_path) is None
@@ -227,12 +218,9 @@ def test_the_server_is_named_by_either_variable(
     assert mlflow_server(tmp_path) == "https://team.example.org"
     assert mlflow_environment(tmp_path)["MLFLOW_TRACKING_PASSWORD"] == SECRET
 
-
-def test_the_server_of_lce_up_is_not_a_teams(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
     (tmp_path / "services").mkdir()
     write_json(tmp_path / "services" / "mlflow.json", {"url": "http://127.0.0.1:5123"})
+    monkeypatch.delenv("LCE_MLFLOW_URI")
     for own in ("http://127.0.0.1:5000", "http://127.0.0.1:5123"):
         monkeypatch.setenv("MLFLOW_TRACKING_URI", own)
         assert mlflow_server(tmp_path) is None
@@ -243,26 +231,17 @@ def test_the_server_of_lce_up_is_not_a_teams(
     ("address", "expected"),
     [
         ("sqlite:///a.db", "the address of an MLflow server"),
+        ("mlflow.example.org", "https://mlflow"),
         ("https://me:secret@mlflow.example.org", "an address without them"),
     ],
 )
 def test_a_wrong_address_ends_a_run_before_its_first_step(
-    tmp_path: Path, address: str, expected: str
+    tmp_path: Path, address: str, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", "from lce.cli import main; main()", "run", "smoke"],
-        env={**os.environ, "LCE_HOME": str(tmp_path), "LCE_MLFLOW_URI": address},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 2
-    assert expected in " ".join(done.stderr.split())
-    assert "secret" not in done.stderr
+    monkeypatch.setenv("LCE_HOME", str(tmp_path))
+    monkeypatch.setenv("LCE_MLFLOW_URI", address)
+    error = CliRunner().invoke(app, ["run", "smoke"]).exception
+    assert isinstance(error, SpecError)
+    assert expected in str(error)
+    assert "secret" not in str(error)
     assert not (tmp_path / "artifacts").exists()
-
-
-def test_a_wrong_address_is_an_error_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LCE_MLFLOW_URI", "mlflow.example.org")
-    with pytest.raises(SpecError, match="https://mlflow"):
-        mlflow_server(Path("home"))

@@ -1,8 +1,4 @@
-"""The MLflow projection against a real MLflow on sqlite and a real store.
-
-Strategy: commit small records through Store.ensure, project them, and read them back through
-MLflow's own client; whatever must not change is compared by logical digest or by run id.
-"""
+"""The MLflow projection against a real MLflow on sqlite and a real store."""
 
 from __future__ import annotations
 
@@ -14,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +32,7 @@ from tasks.tracking import (
     project,
     tracking_uri,
 )
-from tasks.tracking.database import QUIET, has_usable_database
+from tasks.tracking.database import QUIET
 from tasks.tracking.live import LiveRuns, shown_live
 from tasks.tracking.seed_content import MAX_CURVE_POINTS, MAX_TELEMETRY_POINTS
 from tasks.tracking.study_content import read_plan, run_contents
@@ -48,28 +44,35 @@ from tests.support.training_jobs import job_maker, packed_rows
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def race(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[int | None]]:
-    """A home whose database four processes initialised at once, and their exit codes."""
-    home = tmp_path_factory.mktemp("initialised")
-    context = multiprocessing.get_context("spawn")
-    racers = [context.Process(target=initialise, args=(home,)) for _ in range(4)]
-    for racer in racers:
-        racer.start()
-    for racer in racers:
-        racer.join()
-    return home, [racer.exitcode for racer in racers]
-
-
-@pytest.fixture
-def store(tmp_path: Path, race: tuple[Path, list[int | None]]) -> Store:
-    # Migrations take seconds, a copy does not. The blank in the name has to survive URIs.
-    home = tmp_path / "my home"
-    shutil.copytree(race[0], home)
-    move_mlflow(race[0], home)
+def new_store(migrated: Path, home: Path) -> Store:
+    shutil.copytree(migrated / "mlflow", home / "mlflow")
+    move_mlflow(migrated, home)
     store = Store(home)
     store.prepare()
     return store
+
+
+@pytest.fixture
+def store(tmp_path: Path, migrated: Path) -> Store:
+    return new_store(migrated, tmp_path / "my home")  # the blank has to survive URIs
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory, migrated: Path) -> Path:
+    store = new_store(migrated, tmp_path_factory.mktemp("shown"))
+    plan_study(store)
+    report = project(store, "small")
+    assert (report.written, report.kept, report.removed) == (6, 0, 0)
+    return store.home
+
+
+@pytest.fixture
+def projected(shown: Path, tmp_path: Path) -> Store:
+    """A store whose study is in its MLflow."""
+    home = shutil.copytree(shown, tmp_path / "my home")
+    move_mlflow(shown, home)
+    assert project(Store(home), "small").kept == 6  # it notes the copied files
+    return Store(home)
 
 
 @pytest.fixture(autouse=True)
@@ -150,65 +153,63 @@ def test_a_method_is_a_run_with_means_and_intervals_and_its_seeds_are_folded_bel
     assert row["seeds"] == "3"
 
 
-def test_one_seed_has_a_mean_and_no_interval(store: Store) -> None:
-    plan_study(store, seeds=(1,))
-    project(store, "small")
-    metrics = runs(store)["small/toy_llama/none"].data.metrics
-    assert metrics["passkey/single"] == 1512.0
-    assert not [key for key in metrics if key.startswith("seed_interval")]
-
-
-def test_there_is_a_mean_only_where_every_planned_seed_has_a_value(store: Store) -> None:
-    plan_study(store)
-    shutil.rmtree(store.path(cell("none", 1, "passkey", 512, None)))
-    project(store, "small")
-    method = runs(store)["small/toy_llama/none"]
-    assert [step for step, _ in points(store, method, "passkey/single")] == [128]
+def test_there_is_a_mean_only_where_every_planned_seed_has_a_value(projected: Store) -> None:
+    shutil.rmtree(projected.path(cell("none", 1, "passkey", 512, None)))
+    project(projected, "small")
+    method = runs(projected)["small/toy_llama/none"]
+    assert [step for step, _ in points(projected, method, "passkey/single")] == [128]
     assert "summary/passkey_at_target" not in method.data.metrics
-    shutil.rmtree(store.path(cell("none", 1, "passkey", 128, None)))
-    project(store, "small")
-    method = runs(store)["small/toy_llama/none"]
+    # Its other cell is damaged, so that only one seed is left.
+    (projected.path(cell("none", 1, "passkey", 128, None)) / "samples.txt").unlink()
+    project(projected, "small")
+    method = runs(projected)["small/toy_llama/none"]
     assert "passkey/single" not in method.data.metrics
     assert "So far 1 of them" in method.data.tags["mlflow.note.content"]
 
 
-def test_seeds_that_lost_their_parent_are_folded_again(store: Store) -> None:
-    from mlflow import MlflowClient
-
-    plan_study(store)
-    project(store, "small")
-    digest = logical_digest(store.home)
-    found, client = runs(store), MlflowClient(tracking_uri(store.home))
+def _orphan(client: Any, found: dict[str, Any]) -> None:
     client.delete_run(found["small/toy_llama/none"].info.run_id)
     stray = found["small/toy_llama/yarn-tuned/seed-1"].info.run_id
     client.set_tag(stray, "mlflow.parentRunId", "0" * 32)
-    assert logical_digest(store.home) != digest
-    report = project(store, "small")
-    assert (report.written, report.kept, report.removed) == (1, 5, 1)
-    assert logical_digest(store.home) == digest
 
 
-def test_runs_of_one_key_are_shown_once(store: Store) -> None:
+def _interrupt(client: Any, found: dict[str, Any]) -> None:
+    first, second = sorted(found)[:2]
+    client.update_run(found[first].info.run_id, "RUNNING")  # as a killed process leaves it
+    client.delete_run(found[second].info.run_id)
+
+
+@pytest.mark.parametrize("harm", [_orphan, _interrupt])
+def test_runs_that_were_deleted_cut_off_or_lost_their_parent_are_mended(
+    projected: Store, harm: Callable[[Any, dict[str, Any]], None]
+) -> None:
     from mlflow import MlflowClient
 
-    plan_study(store)
-    project(store, "small")
-    client = MlflowClient(tracking_uri(store.home))
-    copied = runs(store)["small/toy_llama/none/seed-0"]
+    digest = logical_digest(projected.home)
+    harm(MlflowClient(tracking_uri(projected.home)), runs(projected))
+    assert logical_digest(projected.home) != digest
+    project(projected, "small")
+    assert logical_digest(projected.home) == digest
+    assert len(runs(projected)) == 6
+
+
+def test_runs_of_one_key_are_shown_once(projected: Store) -> None:
+    from mlflow import MlflowClient
+
+    client = MlflowClient(tracking_uri(projected.home))
+    copied = runs(projected)["small/toy_llama/none/seed-0"]
     again = client.create_run(copied.info.experiment_id, copied.info.start_time, copied.data.tags)
     client.set_terminated(again.info.run_id, "FINISHED", copied.info.end_time)
-    assert project(store, "small").removed == 1
-    project(store, "small")
-    assert len(runs(store)) == 6
+    assert project(projected, "small").removed == 1
+    project(projected, "small")
+    assert len(runs(projected)) == 6
 
 
-def test_pages_are_noted_for_whoever_links_to_them(store: Store) -> None:
-    plan_study(store)
-    assert pages_of(store.home, "small") is None
-    project(store, "small")
-    pages = pages_of(store.home, "small")
+def test_pages_are_noted_for_whoever_links_to_them(projected: Store) -> None:
+    home = projected.home
+    pages = pages_of(home, "small")
     assert pages is not None
-    found = runs(store)
+    found = runs(projected)
     experiment = found["small/toy_llama/none"].info.experiment_id
     assert pages.methods == (
         f"http://127.0.0.1:5000/#/experiments/{experiment}/runs"
@@ -219,74 +220,69 @@ def test_pages_are_noted_for_whoever_links_to_them(store: Store) -> None:
     assert address == f"http://127.0.0.1:5000/#/experiments/{experiment}/runs/{seed}"
     assert pages.run("toy_llama", "yarn", frozen=True) is None
     path = pages.methods.removeprefix(pages.server)
-    secret = server_secret(store.home, "mlflow")
-    assert study_pages(store.home) == {"small": login_link(pages.server, secret, path)}
-    running = store.home / "services" / "mlflow.json"
+    secret = server_secret(home, "mlflow")
+    assert study_pages(home) == {"small": login_link(pages.server, secret, path)}
+    running = home / "services" / "mlflow.json"
     running.write_text('{"url": "http://127.0.0.1:5005"}', encoding="utf-8")
-    moved = pages_of(store.home, "small")
+    moved = pages_of(home, "small")
     assert moved is not None
     assert moved.seeds.startswith(f"http://127.0.0.1:5005/#/experiments/{experiment}/runs?")
-    (store.home / "mlflow" / "pages.json").write_text("half a f", encoding="utf-8")
-    assert pages_of(store.home, "small") is None
-    assert not is_current(store, "small")
-    project(store, "small")
-    assert pages_of(store.home, "small") == moved
+    (home / "mlflow" / "pages.json").write_text("half a f", encoding="utf-8")
+    assert pages_of(home, "small") is None
+    assert not is_current(projected, "small")
+    project(projected, "small")
+    assert pages_of(home, "small") == moved
 
 
-def test_a_run_is_a_row_at_a_seed_and_a_metric_has_the_length_as_its_step(store: Store) -> None:
+def test_a_run_is_a_row_at_a_seed_and_a_metric_has_the_length_as_its_step(
+    projected: Store,
+) -> None:
     from mlflow import MlflowClient
 
-    plan_study(store)
-    report = project(store, "small")
-    assert (report.written, report.kept, report.removed) == (6, 0, 0)
-    run = runs(store)["small/toy_llama/yarn-tuned/seed-1"]
+    run = runs(projected)["small/toy_llama/yarn-tuned/seed-1"]
     assert run.data.params["method"] == "yarn"
     assert run.data.params["row"] == "yarn-tuned"
     assert run.data.params["method.scale"] == "4.0"
-    history = MlflowClient(tracking_uri(store.home)).get_metric_history(
+    history = MlflowClient(tracking_uri(projected.home)).get_metric_history(
         run.info.run_id, "passkey/single"
     )
     assert [(point.step, point.value) for point in history] == [(128, 1128.0), (512, 1512.0)]
     assert run.data.metrics["summary/passkey_at_target"] == 1512.0
+    assert not [key for key in run.data.metrics if key.startswith("seed_interval")]
     assert run.data.metrics["train/loss"] == 1.0
     assert run.data.metrics["train/grad_norm"] == 2.0
     assert "train/mfu" not in run.data.metrics
     assert run.info.status == "FINISHED"
     assert run.info.end_time == max(point.timestamp for point in history)
-    files = artifact_root(store.home).glob(f"*/{run.info.run_id}/artifacts/*")
+    files = artifact_root(projected.home).glob(f"*/{run.info.run_id}/artifacts/*")
     assert sorted(path.name for path in files) == ["cells.json", "training.json"]
 
 
-def test_projecting_twice_changes_nothing(store: Store) -> None:
-    plan_study(store)
-    project(store, "small")
-    ids, digest = {run.info.run_id for run in runs(store).values()}, logical_digest(store.home)
-    report = project(store, "small")
-    assert (report.written, report.kept, report.removed) == (0, 6, 0)
-    assert {run.info.run_id for run in runs(store).values()} == ids
-    assert logical_digest(store.home) == digest
-
-
-def test_a_deleted_database_comes_back_equal(store: Store) -> None:
-    plan_study(store)
-    project(store, "small")
-    digest = logical_digest(store.home)
-    shutil.rmtree(store.home / "mlflow")
-    assert not is_current(store, "small")
-    report = project(store, "small")
-    assert (report.kept, report.written) == (0, 6)
-    assert logical_digest(store.home) == digest
-
-
-@pytest.mark.parametrize("copied", [False, True], ids=["moved", "copied"])
-def test_a_store_elsewhere_has_mlflow_made_again_with_files_of_its_own(
-    store: Store, copied: bool
+def test_projecting_twice_even_under_another_name_of_the_place_changes_nothing(
+    projected: Store,
 ) -> None:
-    plan_study(store)
-    project(store, "small")
-    digest = logical_digest(store.home)
-    other = Store(store.home.with_name(f"{store.home.name} elsewhere"))
-    (shutil.copytree if copied else shutil.move)(store.home, other.home)
+    ids = {run.info.run_id for run in runs(projected).values()}
+    digest = logical_digest(projected.home)
+    link = projected.home.with_name("link")
+    link.symlink_to(projected.home)
+    for store in (projected, Store(link)):
+        assert is_current(store, "small")
+        report = project(store, "small")
+        assert (report.written, report.kept, report.removed) == (0, 6, 0)
+    assert {run.info.run_id for run in runs(projected).values()} == ids
+    assert logical_digest(projected.home) == digest
+
+
+@pytest.mark.parametrize("elsewhere", [None, shutil.move, shutil.copytree])
+def test_mlflow_is_made_again_equal_where_it_was_deleted_or_its_store_moved_or_was_copied(
+    projected: Store, elsewhere: Callable[[Path, Path], object] | None
+) -> None:
+    digest, other = logical_digest(projected.home), projected
+    if elsewhere is None:
+        shutil.rmtree(projected.home / "mlflow")
+    else:
+        other = Store(projected.home.with_name(f"{projected.home.name} elsewhere"))
+        elsewhere(projected.home, other.home)
     assert not is_current(other, "small")
     report = project(other, "small")
     assert (report.kept, report.written) == (0, 6)
@@ -294,16 +290,6 @@ def test_a_store_elsewhere_has_mlflow_made_again_with_files_of_its_own(
     assert logical_digest(other.home) == digest
     places = {run.info.artifact_uri for run in runs(other).values()}
     assert all(place.startswith(artifact_root(other.home).as_uri()) for place in places)
-    assert store.home.exists() == copied
-
-
-def test_a_store_under_another_name_of_its_place_keeps_its_mlflow(store: Store) -> None:
-    plan_study(store)
-    project(store, "small")
-    link = store.home.with_name("link")
-    link.symlink_to(store.home)
-    assert is_current(Store(link), "small")
-    assert project(Store(link), "small").kept == 6
 
 
 def test_a_new_cell_rewrites_its_run_alone_and_the_old_run_is_really_gone(store: Store) -> None:
@@ -327,59 +313,28 @@ def test_a_new_cell_rewrites_its_run_alone_and_the_old_run_is_really_gone(store:
     assert list(artifact_root(store.home).glob(f"*/{gone}")) == []
 
 
-def test_rows_that_left_the_study_leave_mlflow(store: Store) -> None:
-    plan_study(store)
-    project(store, "small")
-    plan_study(store, seeds=(0,))
-    report = project(store, "small")
+def test_rows_that_left_the_study_leave_mlflow_and_not_that_of_another_study(
+    projected: Store,
+) -> None:
+    plan_study(projected, study="other", seeds=(0,))
+    project(projected, "other")
+    assert (len(runs(projected)), len(runs(projected, "other"))) == (6, 4)
+    assert project(projected, "small").written == 0
+    plan_study(projected, seeds=(0,))
+    report = project(projected, "small")
     assert (report.written, report.kept, report.removed) == (2, 2, 4)
-    assert len(runs(store)) == 4
+    assert (len(runs(projected)), len(runs(projected, "other"))) == (4, 4)
 
 
-def test_half_written_and_binned_runs_are_written_again(store: Store) -> None:
-    from mlflow import MlflowClient
-
-    plan_study(store)
-    project(store, "small")
-    digest = logical_digest(store.home)
-    client = MlflowClient(tracking_uri(store.home))
-    first, second = sorted(runs(store))[:2]
-    client.update_run(runs(store)[first].info.run_id, "RUNNING")  # as a killed process leaves it
-    client.delete_run(runs(store)[second].info.run_id)
-    assert project(store, "small").removed == 2
-    assert logical_digest(store.home) == digest
-
-
-def test_currency_follows_plan_records_and_database(store: Store) -> None:
-    cells = plan_study(store)
-    assert not is_current(store, "small")
-    project(store, "small")
-    assert is_current(store, "small")
-    assert not is_current(store, "another")
-    plan_study(store, benchmarks=("passkey", "needle"), run=False)
-    assert not is_current(store, "small")
-    plan_study(store)
-    assert is_current(store, "small")
-    (store.path(cells[0]) / "record.json").unlink()
-    assert not is_current(store, "small")
-
-
-def test_two_studies_share_cells_and_keep_apart(store: Store) -> None:
-    plan_study(store)
-    plan_study(store, study="other", seeds=(0,))
-    project(store, "small")
-    project(store, "other")
-    assert len(runs(store)) == 6
-    assert len(runs(store, "other")) == 4
-    assert project(store, "small").written == 0
-
-
-def test_a_damaged_artifact_is_not_shown(store: Store) -> None:
-    cells = plan_study(store)
-    (store.path(cells[0]) / "samples.txt").unlink()
-    project(store, "small")
-    run = runs(store)["small/toy_llama/none/seed-0"]
-    assert "1 of 2 cells" in run.data.tags["mlflow.note.content"]
+def test_currency_follows_plan_records_and_database(projected: Store) -> None:
+    assert is_current(projected, "small")
+    assert not is_current(projected, "another")
+    plan_study(projected, benchmarks=("passkey", "needle"), run=False)
+    assert not is_current(projected, "small")
+    cells = plan_study(projected)
+    assert is_current(projected, "small")
+    (projected.path(cells[0]) / "record.json").unlink()
+    assert not is_current(projected, "small")
 
 
 def test_a_long_training_curve_is_thinned_and_keeps_its_ends(store: Store) -> None:
@@ -395,40 +350,33 @@ def test_a_long_training_curve_is_thinned_and_keeps_its_ends(store: Store) -> No
     assert 20 < len(norms) <= MAX_TELEMETRY_POINTS + 1
 
 
-def test_asking_whether_a_large_study_is_current_is_quick_and_loads_no_mlflow(
-    store: Store,
-) -> None:
+def test_asking_whether_a_large_study_is_current_loads_no_mlflow(store: Store) -> None:
     plan_study(store, lengths=tuple(range(1, 501)), run=False)  # 2,000 cells
     code = (
-        "import sys, time, pathlib; import tasks.tracking as t;"
+        "import sys, pathlib; import tasks.tracking as t;"
         " from lce_core.store.artifacts import Store;"
-        " s = Store(pathlib.Path(sys.argv[1])); c = time.process_time(); t.is_current(s, 'small');"
-        " print(time.process_time() - c); sys.exit('mlflow' in sys.modules)"
+        " s = Store(pathlib.Path(sys.argv[1])); t.is_current(s, 'small');"
+        " sys.exit('mlflow' in sys.modules)"
     )
     command = [sys.executable, "-c", code, str(store.home)]
-    answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert answer.returncode == 0, answer.stderr
-    assert float(answer.stdout) < 0.5  # 0.03 s of the processor, whoever else uses it
+    assert subprocess.run(command, cwd=ROOT).returncode == 0
 
 
-def test_processes_that_meet_a_missing_database_create_it_once(
-    race: tuple[Path, list[int | None]],
-) -> None:
-    home, exit_codes = race
-    assert exit_codes == [0, 0, 0, 0]
-    assert logical_digest(home)
-
-
-def test_creating_the_database_survives_a_kill(tmp_path: Path) -> None:
+@pytest.mark.long
+def test_creating_the_database_survives_a_kill_and_a_race(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
-    killed = context.Process(target=initialise, args=(tmp_path,))
+    killed, *racers = (context.Process(target=initialise, args=(tmp_path,)) for _ in range(3))
     killed.start()
     while not (tmp_path / "mlflow" / ".new.db").exists():
         time.sleep(0.01)
     killed.kill()
     killed.join()
     assert not database(tmp_path).exists()
-    initialise(tmp_path)
+    for racer in racers:
+        racer.start()
+    for racer in racers:
+        racer.join()
+    assert [racer.exitcode for racer in racers] == [0, 0]
     assert logical_digest(tmp_path)
 
 
@@ -449,6 +397,13 @@ def log_of(store: Store, step: Step, numbers: range, loss: float = 5.0) -> None:
     folder = store.home / "progress" / step.id
     folder.mkdir(parents=True, exist_ok=True)
     (folder / LOG).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
+def is_shown(store: Store) -> bool:
+    from mlflow import MlflowClient
+
+    client = MlflowClient(tracking_uri(store.home))
+    return client.get_experiment_by_name("small") is not None and bool(live_runs(store))
 
 
 def live_runs(store: Store) -> list[Any]:
@@ -479,9 +434,10 @@ def test_a_trainers_steps_are_in_mlflow_before_it_has_ended(store: Store, tmp_pa
 
 def test_new_steps_are_added_and_a_rewritten_log_begins_a_run_anew(store: Store) -> None:
     plan, step = live_plan(store)
-    live = LiveRuns(store, plan, least_seconds=0)
+    live, short = (LiveRuns(store, plan, least_seconds=seconds) for seconds in (0, 3600))
     assert live.update() == 0
     log_of(store, step, range(2))
+    assert short.update() == 0
     assert live.update() == 2
     log_of(store, step, range(4))
     assert live.update() == 2
@@ -523,32 +479,11 @@ def test_a_live_run_goes_when_its_artifact_is_projected_and_stays_without_one(
     assert not is_current(store, "another")
 
 
-def test_a_short_training_run_is_not_shown(store: Store) -> None:
-    plan, step = live_plan(store)
-    log_of(store, step, range(5))
-    live = LiveRuns(store, plan, least_seconds=3600)
-    assert live.update() == 0
-    live.close()
-    assert runs_if_any(store) == []
-
-
-def runs_if_any(store: Store) -> list[Any]:
-    from mlflow import MlflowClient
-
-    if not has_usable_database(
-        store.home
-    ):  # a client would make the database itself, beside who is about to
-        return []
-    found = MlflowClient(tracking_uri(store.home)).get_experiment_by_name("small")
-    return [] if found is None else list(runs(store).values())
-
-
 def test_a_process_beside_the_flow_shows_what_trains_and_ends_with_it(store: Store) -> None:
-    database(store.home).unlink()  # the process beside the flow creates it
     _, step = live_plan(store)
     with shown_live(store.home, "small", least_seconds=0.2):
         log_of(store, step, range(5))
-        wait_until(lambda: runs_if_any(store), 200)
+        wait_until(lambda: is_shown(store))
     (run,) = live_runs(store)
     assert len(points(store, run, "train/loss")) == 5
     assert run.info.status == "FAILED"  # it never became an artifact

@@ -16,6 +16,8 @@ from lce_core.store.lease import Lease
 from lce_core.store.steps import Step
 from lce_core.study.units import Unit
 from tasks.work_queue import MAX_RETRY_SECONDS, WorkQueue
+from tasks.worker import compute
+from tasks.worker_process import Event
 from tests.support.free_steps import free_step, write_file
 from tests.support.studies import wait_until
 
@@ -133,13 +135,12 @@ def test_what_others_found_impossible_is_given_up_and_what_may_pass_is_not(
     assert take(found) == ("c", ["c", "d"], False)
 
 
-@pytest.mark.parametrize("damage", ["file", "record"])
+@pytest.mark.parametrize("damaged", ["file", "record.json"])
 def test_an_artifact_that_was_damaged_before_is_no_work_of_others(
-    store: Store, others: Others, damage: str
+    store: Store, others: Others, damaged: str
 ) -> None:
     others.finish(A)
-    name = "file" if damage == "file" else "record.json"
-    (store.path(A) / name).write_text("{")
+    (store.path(A) / damaged).write_text("{")
     found = queue(store, ONE)
     assert found.poll() == []
     assert take(found) == ("a", ["a", "b"], False)
@@ -164,7 +165,7 @@ def test_steps_found_held_are_put_back_and_taken_once_they_are_free(
     assert take(found) is None
     assert found.num_held == 1
     lease.release()
-    wait_until(lambda: take(found) == ("a", ["b"], False), 5)
+    wait_until(lambda: take(found) == ("a", ["b"], False))
 
 
 def test_a_step_that_looks_free_here_and_held_elsewhere_is_tried_ever_less_often(
@@ -195,3 +196,25 @@ def test_a_disk_on_which_no_lease_can_be_judged_is_left_to_the_worker_to_name(
 
     monkeypatch.setattr("lce_core.store.lease._now_of_file_system", read_only)
     assert take(found) == ("a", ["a", "b"], False)
+
+
+@pytest.mark.parametrize(
+    ("statuses", "shared", "num_asked"),
+    [
+        (["held", "computed", "computed", "computed"], False, 1),
+        (["existing", "held", "computed", "computed"], False, 2),
+        (["computed", "held", "held", "computed"], False, 4),
+        (["failed", "held", "computed", "computed"], False, 4),
+        (["held", "computed", "held", "computed"], True, 4),
+    ],
+)
+def test_a_worker_leaves_a_unit_whose_next_step_is_held_unless_the_unit_is_shared(
+    statuses: list[str], shared: bool, num_asked: int
+) -> None:
+    asked, sent = iter(statuses), list[Event]()
+    compute((A, B, C, D), lambda step: next(asked), sent.append, shared=shared)
+    assert len(statuses) - len(list(asked)) == num_asked
+    assert [event["fingerprint"] for event in sent] == [
+        step.fingerprint for step in (A, B, C, D)[num_asked:]
+    ]
+    assert {event["status"] for event in sent} <= {"held"}

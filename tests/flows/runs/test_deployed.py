@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from uuid import UUID, uuid4
+from uuid import uuid4
 
-import pytest
 from prefect.client.schemas.objects import FlowRun
 from prefect.context import FlowRunContext
 from prefect.settings import PREFECT_API_URL, temporary_settings
@@ -13,13 +12,10 @@ from flows.runs.deployed import is_deployed
 from tests.support.ports import unused_port
 
 
-@pytest.mark.parametrize(("deployment", "expected"), [(uuid4(), True), (None, False)])
-def test_the_run_at_hand_says_it(deployment: UUID | None, expected: bool) -> None:
-    run = FlowRun(flow_id=uuid4(), deployment_id=deployment)
+def test_the_run_at_hand_says_it() -> None:
+    assert not is_deployed()  # outside of a flow
     nobody = {PREFECT_API_URL: f"http://127.0.0.1:{unused_port()}/api"}
-    with temporary_settings(nobody), FlowRunContext.model_construct(flow_run=run):
-        assert is_deployed() is expected
-
-
-def test_outside_of_a_flow_nothing_is_deployed() -> None:
-    assert not is_deployed()
+    for deployment in (uuid4(), None):
+        run = FlowRun(flow_id=uuid4(), deployment_id=deployment)
+        with temporary_settings(nobody), FlowRunContext.model_construct(flow_run=run):
+            assert is_deployed() is (deployment is not None)

@@ -1,6 +1,6 @@
-"""The server of `lce up`: whoever lacks the home's secret stays out, whoever has it is let in.
+"""The servers of `lce up` and `lce dashboard` answer the user who started them, and nobody else.
 
-Strategy: one real home with server and worker for the file. Intruders are real too: a process of
+Strategy: one real home with every server and the worker. Intruders are real too: a process of
 another user, a page of another origin in Chromium, a request with the Host of DNS rebinding.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import http.server
+import inspect
 import json
 import os
 import shutil
@@ -16,28 +17,41 @@ import sys
 import tempfile
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
+import psutil
 import pytest
 
+from catalog.build import build_catalog
 from flows.servers import services
-from flows.servers.daemons import Service, answers, ask
-from flows.servers.temporary_server import client_settings
-from lce_core.access import authorization, login_link, new_secret, server_secret
+from flows.servers.daemons import Service, answers, ask, status
+from flows.servers.guarded_prefect import client_auth
+from flows.servers.ports import require_free
+from flows.servers.temporary_server import client_settings, temporary_server
+from flows.settings import shipped_studies
+from flows.study import controlled_study
+from lce_core.access import SECRET_VARIABLE, authorization, login_link, server_secret
 from lce_core.errors import ServiceError
-from tests.support.ports import unused_port
+from lce_core.store.artifacts import Store
+from tasks.tracking import project
+from tests.support.catalogs.sample_store import sample_store
+from tests.support.ports import listens, unused_port
+from tests.support.processes import MARK, marked, new_marker, survivors
 from tests.support.repository import ROOT
-from tests.support.studies import environment, new_home
+from tests.support.studies import environment, new_home, start, wait_until
+from tests.support.tracked_studies import plan_study
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+# The servers of a home take a minute of CPU time to start, and every machine shall pass.
+pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]
 
+START_SECONDS = 300.0
+EXPERIMENTS = "/api/2.0/mlflow/experiments"
 INTRUDER = """
 import encodings.idna, json, os, sys, urllib.error, urllib.request
-file, api, deployment, run = sys.argv[1:]
+file, *asked = sys.argv[1:]
 os.setgroups([])
 os.setgid(65534)
 os.setuid(65534)
@@ -46,35 +60,31 @@ try:
     found.append(open(file).read())
 except OSError as error:
     found.append(type(error).__name__)
-def ask(method, path, body):
+for method, url, body in map(json.loads, asked):
     data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(api + path, data, {"Content-Type": "application/json"})
+    request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
     request.method = method
     try:
         found.append(urllib.request.urlopen(request).status)
     except urllib.error.HTTPError as error:
         found.append(error.code)
-state = {"state": {"type": "CANCELLING"}, "force": True}
-ask("POST", "/flow_runs/filter", {})
-ask("POST", f"/deployments/{deployment}/create_flow_run", {})
-ask("POST", f"/flow_runs/{run}/set_state", state)
-ask("DELETE", f"/flow_runs/{run}", None)
-ask("GET", "/admin/settings", None)
 print(json.dumps(found))
 """
-"""Becomes `nobody`; tries to read the secret, and to read, create, cancel, delete flow runs."""
+"""Becomes `nobody`; tries to read the secret's file, then sends the requests."""
 PAGE = """<!doctype html><title>evil</title><script>
-async function attack(api, deployment) {
+async function attack(requests, socket) {
   const tried = [];
-  const runs = `${api}/deployments/${deployment}/create_flow_run`;
-  for (const [url, type, mode] of [
-    [runs, "application/json", "cors"], [runs, "text/plain", "no-cors"],
-    [`${api}/flow_runs/filter`, "application/json", "cors"],
-  ]) {
-    const asked = {method: "POST", mode, credentials: "include", body: "{}"};
-    asked.headers = {"Content-Type": type};
-    try { tried.push((await fetch(url, asked)).status); } catch (error) { tried.push("refused"); }
+  for (const [url, how] of requests) {
+    try {
+      const answer = await fetch(url, {credentials: "include", ...how});
+      tried.push(answer.type === "opaque" ? "opaque" : await answer.text());
+    } catch (error) { tried.push("refused"); }
   }
+  tried.push(await new Promise(done => {
+    const opened = new WebSocket(socket);
+    opened.onopen = () => done("open");
+    opened.onerror = () => done("refused");
+  }));
   return tried;
 }
 </script>"""
@@ -82,6 +92,7 @@ EVENTS = """
 import asyncio
 from prefect.events import Event, Resource
 from prefect.events.clients import get_events_client, get_events_subscriber
+from prefect.settings import PREFECT_API_AUTH_STRING, temporary_settings
 
 async def main():
     async with get_events_subscriber() as subscriber, get_events_client() as client:
@@ -89,11 +100,15 @@ async def main():
         await client.emit(Event(event="lce.test", resource=resource))
         async for event in subscriber:
             if event.event == "lce.test":
-                return print("heard")
+                return "heard"
 
-asyncio.run(asyncio.wait_for(main(), 30))
+print(asyncio.run(asyncio.wait_for(main(), 120)))
+with temporary_settings({PREFECT_API_AUTH_STRING: "lce:wrong"}):
+    try:
+        print(asyncio.run(asyncio.wait_for(main(), 30)))
+    except Exception:
+        print("refused")
 """
-
 FOREIGN = """
 import sys, time
 from prefect.client.orchestration import get_client
@@ -107,241 +122,331 @@ here = [{"prefect.deployments.steps.set_working_directory": {"directory": folder
 
 with get_client(sync_client=True) as client:
     # As it was before the pool's template was fixed, so that the server takes everything.
+    ours = client.read_work_pool("lce").base_job_template
     template = ProcessWorker.get_default_base_job_template()
     client.update_work_pool("lce", WorkPoolUpdate(base_job_template=template))
-    ours = client.read_deployment_by_name("controlled-study/smoke")
+    smoke = client.read_deployment_by_name("controlled-study/smoke")
     runs = [client.create_flow_run_from_deployment(
-        ours.id, job_variables=command, parameters={"study": "no-such-study"})]
+        smoke.id, job_variables=command, parameters={"study": "no-such-study"})]
     for name, entrypoint, steps in [
         ("steps", "flows/study.py:controlled_study", shell), ("path", "foreign.py:touch", here)]:
-        deployment = client.create_deployment(ours.flow_id, name, entrypoint=entrypoint,
+        deployment = client.create_deployment(smoke.flow_id, name, entrypoint=entrypoint,
             path=folder, pull_steps=steps, work_pool_name="lce")
         runs.append(client.create_flow_run_from_deployment(deployment))
     for run in runs:
         while not (state := client.read_flow_run(run.id).state).is_final():
             time.sleep(0.2)
         print(state.type.value, state.message)
+    for deployment in client.read_deployments():
+        if deployment.name in ("steps", "path"):
+            client.delete_deployment(deployment.id)
+    client.update_work_pool("lce", WorkPoolUpdate(base_job_template=ours))
 """
 """Tries each way in which Prefect's own worker can be made to run something else."""
 
 
-@pytest.fixture(scope="module")
-def home(migrated: Path) -> Iterator[Path]:
-    """A home that every user of the machine can enter; pytest's own folders are private."""
-    folder = new_home(migrated, Path(tempfile.mkdtemp(prefix="lce-home-")))
-    folder.chmod(0o755)
-    yield folder
-    services.down(folder)
-    shutil.rmtree(folder)
+@dataclass(frozen=True)
+class Servers:
+    """All servers of one home."""
+
+    home: Path
+    prefect: Service
+    mlflow: Service
+    worker: Service
+    dashboard: str
+    link: str
+    """What `lce dashboard` printed: it logs a browser in."""
+
+    @property
+    def secrets(self) -> dict[str, str]:
+        """Secrets by the address of their server."""
+        return {
+            self.root: server_secret(self.home, "prefect"),
+            str(self.mlflow.url): server_secret(self.home, "mlflow"),
+            self.dashboard: self.link.partition("#")[2],
+        }
+
+    @property
+    def root(self) -> str:
+        return str(self.prefect.url).removesuffix("/api")
+
+    def ask(self, path: str, body: object = None) -> Any:
+        """Return Prefect's answer, for which a busy database may need more than one try."""
+        url, secret = f"{self.prefect.url}{path}", self.secrets[self.root]
+        for _ in range(20):
+            with contextlib.suppress(ServiceError):
+                return ask(url, body, secret=secret)
+            time.sleep(0.3)
+        return ask(url, body, secret=secret)
+
+    def flow_runs(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.ask("/flow_runs/filter", {})
+        return found
+
+    def deployment(self, name: str) -> str:
+        return str(self.ask(f"/deployments/name/controlled-study/{name}")["id"])
+
+    def experiments(self) -> list[str]:
+        url = f"{self.mlflow.url}{EXPERIMENTS}/search?max_results=50"
+        found = ask(url, secret=self.secrets[str(self.mlflow.url)])
+        return [one["name"] for one in found["experiments"]]
+
+    def client(self, code: str, *arguments: str) -> list[str]:
+        """Return the lines that a program prints whose Prefect client has the secret."""
+        settings = client_settings(self.home, str(self.prefect.url), self.secrets[self.root])
+        done = subprocess.run(
+            [sys.executable, "-c", code, *arguments],
+            env=environment(self.home, **settings),
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout.splitlines()
 
 
 @pytest.fixture(scope="module")
-def server(home: Path) -> Service:
-    return services.up(home, {"server": unused_port(), "mlflow": unused_port()})[0]
+def servers(migrated: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+    """Servers of a home that every user can enter; one study is in MLflow, one in the catalog."""
+    home = new_home(migrated, Path(tempfile.mkdtemp(prefix="lce-home-")))
+    home.chmod(0o755)
+    store, marker = Store(home), new_marker()
+    store.prepare()
+    build_catalog(sample_store(tmp_path_factory.getbasetemp()), home / "catalog.duckdb")
+    plan_study(store)
+    project(store, "small")
+    port, ports = unused_port(), {"server": unused_port(), "mlflow": unused_port()}
+    options = ("--port", str(port), "--no-refresh")
+    page = start(home, "dashboard", *options, env=marked(home, marker))
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.delenv("PREFECT_API_URL", raising=False)
+            patch.setenv(MARK, marker)
+            started = services.up(home, ports)
+        assert page.stdout is not None
+        link = page.stdout.readline().split()[0]
+        wait_until(lambda: listens(port), START_SECONDS)
+        yield Servers(home, *started, f"http://127.0.0.1:{port}", link)
+    finally:
+        page.kill()
+        page.communicate()
+        stopped = services.down(home)
+        shutil.rmtree(home)
+    assert stopped == ["server", "mlflow", "worker"]
+    assert survivors(marker) == []
+    for name, taken in ports.items():
+        require_free(taken, name)
 
 
-@pytest.fixture(scope="module")
-def secret(home: Path) -> str:
-    return server_secret(home, "prefect")
-
-
-@pytest.fixture(scope="module")
-def deployment(server: Service, secret: str) -> str:
-    """The id of a deployment that would run for a while."""
-    found = ask(f"{server.url}/deployments/name/controlled-study/smoke", secret=secret)
-    return str(found["id"])
-
-
-def flow_runs(server: Service, secret: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = ask(f"{server.url}/flow_runs/filter", {}, secret=secret)
-    return found
-
-
-def posted(server: Service, secret: str, path: str, body: object) -> Any:
-    """The answer to a POST, which a busy database may need more than once, as Prefect's clients."""
-    for _ in range(20):
-        with contextlib.suppress(ServiceError):
-            return ask(f"{server.url}{path}", body, secret=secret)
-        time.sleep(0.3)
-    return ask(f"{server.url}{path}", body, secret=secret)
-
-
-def postponed(server: Service, secret: str, deployment: str) -> str:
-    """The id of a flow run that no worker takes yet."""
-    state = {"type": "SCHEDULED", "state_details": {"scheduled_time": "2100-01-01T00:00:00Z"}}
-    path = f"/deployments/{deployment}/create_flow_run"
-    return str(posted(server, secret, path, {"state": state})["id"])
+def test_up_brings_servers_on_loopback_a_worker_and_all_deployments_and_only_once(
+    servers: Servers,
+) -> None:
+    for service in (servers.prefect, servers.mlflow):
+        root = psutil.Process(service.pid)
+        for process in (root, *root.children(recursive=True)):
+            with contextlib.suppress(psutil.NoSuchProcess):  # one that had just ended
+                sockets = process.net_connections("tcp")
+                bound = {s.laddr.ip for s in sockets if s.status == psutil.CONN_LISTEN}
+                assert bound <= {"127.0.0.1"}, process.cmdline()
+    deployments = {one["name"]: one for one in servers.ask("/deployments/filter", {})}
+    assert set(deployments) == {"controlled-study", *shipped_studies()}
+    assert deployments["controlled-study"]["parameters"] == {"study": "toy"}
+    schema = deployments["smoke"]["parameter_openapi_schema"]["properties"]
+    assert set(schema) == set(inspect.signature(controlled_study.fn).parameters)
+    again = services.up(servers.home, {})
+    assert [one.pid for one in again] == [
+        one.pid for one in (servers.prefect, servers.mlflow, servers.worker)
+    ]
+    assert all(service.already for service in again)
+    checks = {check.name: check for check in services.doctor(servers.home)}
+    assert checks["services"].ok
+    assert checks["orphan processes"].ok
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-def test_another_user_cannot_read_create_cancel_or_delete(
-    home: Path, server: Service, secret: str, deployment: str
-) -> None:
-    run = postponed(server, secret, deployment)
-    file = home / "services" / "secret"
-    before = flow_runs(server, secret)
+def test_another_user_cannot_read_create_cancel_or_delete(servers: Servers) -> None:
+    late = {"type": "SCHEDULED", "state_details": {"scheduled_time": "2100-01-01T00:00:00Z"}}
+    new_run = f"/deployments/{servers.deployment('smoke')}/create_flow_run"
+    run = f"/flow_runs/{servers.ask(new_run, {'state': late})['id']}"
+    before = servers.flow_runs()
+    cancelling = {"state": {"type": "CANCELLING"}, "force": True}
+    asked = [
+        *(("POST", "/flow_runs/filter", {}), ("POST", new_run, {}), ("DELETE", run, None)),
+        *(("POST", f"{run}/set_state", cancelling), ("GET", "/admin/settings", None)),
+    ]
+    asked = [(method, f"{servers.prefect.url}{path}", body) for method, path, body in asked]
+    experiments = f"{servers.mlflow.url}{EXPERIMENTS}"
+    asked += [
+        ("GET", f"{experiments}/search?max_results=5", None),
+        ("POST", f"{experiments}/create", {"name": "theirs"}),
+        *(("GET", f"{url}/", None) for url in servers.secrets),
+    ]
     done = subprocess.run(
-        [sys.executable, "-I", "-c", INTRUDER, str(file), str(server.url), deployment, run],
+        [sys.executable, "-I", "-c", INTRUDER, str(servers.home / "services" / "secret")]
+        + [json.dumps(one) for one in asked],
+        env={},
         capture_output=True,
         text=True,
     )
-    assert json.loads(done.stdout) == ["PermissionError", *[401] * 5], done.stderr
-    assert flow_runs(server, secret) == before
+    assert json.loads(done.stdout) == ["PermissionError", *[401] * len(asked)], done.stderr
+    assert servers.flow_runs() == before
+    assert "small" in servers.experiments()  # with the secret
 
 
-def test_no_process_shows_the_secret_in_its_command_line(server: Service, secret: str) -> None:
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            command = (folder / "cmdline").read_bytes()
-        except OSError:
-            continue
-        assert secret.encode() not in command
+def test_no_process_shows_a_secret_in_its_command_line(servers: Servers) -> None:
+    assert min(map(len, servers.secrets.values())) > 40
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            command = " ".join(process.cmdline())
+            assert not [secret for secret in servers.secrets.values() if secret in command]
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:{port}", "127.0.0.1"])
 def test_a_name_that_was_rebound_to_loopback_is_refused_even_with_the_secret(
-    server: Service, secret: str, host: str
+    servers: Servers, host: str
 ) -> None:
-    name = host.format(port=server.port)
-    headers = {"Host": name, "Authorization": authorization(secret)}
-    for path in ("/health", "/admin/settings"):
-        request = urllib.request.Request(f"{server.url}{path}", headers=headers)
-        with pytest.raises(urllib.error.HTTPError) as refused:
-            urllib.request.urlopen(request)
-        with refused.value as error:
-            assert error.code == 403
-
-
-class _Evil(http.server.BaseHTTPRequestHandler):
-    seen: ClassVar[list[str]] = []
-
-    def do_GET(self) -> None:
-        self.seen.append(str(self.headers))
-        self.send_response(200)
-        self.send_header("Content-Type", "text/html")
-        self.end_headers()
-        self.wfile.write(PAGE.encode())
-
-    def log_message(self, *_: object) -> None:
-        pass
+    for url, secret in servers.secrets.items():
+        name = host.format(port=url.rpartition(":")[2])
+        headers = {"Host": name, "Authorization": authorization(secret)}
+        for path in ("/health", "/", "/api/admin/settings"):
+            assert status(f"{url}{path}", headers) == 403
 
 
 @pytest.fixture
-def evil() -> Iterator[str]:
-    """Serve a page of another origin; yield its address."""
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Evil) as other:
+def evil() -> Iterator[tuple[str, list[str]]]:
+    """Serve a page of another origin; yield its address and the headers that it was sent."""
+    seen: list[str] = []
+
+    class Page(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            seen.append(str(self.headers))
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.end_headers()
+            self.wfile.write(PAGE.encode())
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page) as other:
         threading.Thread(target=other.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{other.server_port}"
+        yield f"http://127.0.0.1:{other.server_port}", seen
         other.shutdown()
 
 
 @pytest.fixture
-def page() -> Iterator[Any]:
-    playwright = pytest.importorskip("playwright.sync_api")
-    with playwright.sync_playwright() as running:
-        browser = running.chromium.launch(
-            executable_path=shutil.which("chromium"), args=["--no-sandbox"]
-        )
-        yield browser.new_page()
-        browser.close()
+def page(chrome: Any) -> Iterator[Any]:
+    """A page of a browser that nobody has logged in."""
+    context = chrome.new_context()
+    context.set_default_timeout(START_SECONDS * 1000)
+    yield context.new_page()
+    context.close()
 
 
-@pytest.mark.browser
-def test_a_page_of_another_origin_starts_and_reads_nothing_though_the_user_is_logged_in(
-    server: Service, secret: str, deployment: str, evil: str, page: Any
+def test_a_page_of_another_origin_neither_reads_nor_writes_though_its_browser_has_logged_in(
+    servers: Servers, evil: tuple[str, list[str]], page: Any
 ) -> None:
-    root = str(server.url).removesuffix("/api")
-    page.goto(login_link(root, secret))
+    address, seen = evil
+    page.goto(login_link(servers.root, servers.secrets[servers.root]))
     page.wait_for_url("**/dashboard*")
-    before = flow_runs(server, secret)
-    page.goto(evil)
-    tried = page.evaluate(f"attack({server.url!r}, {deployment!r})")
-    assert tried == ["refused", 0, "refused"]  # 0: sent, and nothing may be read of the answer
-    assert flow_runs(server, secret) == before
-    # Browsers give a cookie to every port of its host: it must not be the secret.
-    assert not [headers for headers in _Evil.seen if secret in headers]
+    secret = servers.secrets[str(servers.mlflow.url)]
+    page.goto(login_link(str(servers.mlflow.url), secret, "/version"))
+    page.wait_for_url(f"{servers.mlflow.url}/version")
+    page.goto(servers.link)
+    page.wait_for_url(f"{servers.dashboard}/")
+    assert SECRET_VARIABLE not in page.content()
+    before = servers.flow_runs()
+    # The same site to a browser, which sends the cookies along: the hardest case.
+    page.goto(address)
+    new_run = f"{servers.prefect.url}/deployments/{servers.deployment('smoke')}/create_flow_run"
+    experiments = f"{servers.mlflow.url}/ajax-api/2.0/mlflow/experiments"
+    post = {"method": "POST", "body": "{}", "headers": {"Content-Type": "application/json"}}
+    form = {"method": "POST", "mode": "no-cors", "headers": {"Content-Type": "text/plain"}}
+    requests = [
+        (new_run, post),
+        (new_run, {**form, "body": "{}"}),
+        (f"{servers.prefect.url}/flow_runs/filter", post),
+        (f"{experiments}/search?max_results=5", {}),
+        (f"{experiments}/create", {**form, "body": '{"name": "theirs"}'}),
+        (f"{servers.dashboard}/", {}),
+    ]
+    socket = f"{servers.dashboard.replace('http', 'ws')}/_stcore/stream"
+    tried = page.evaluate("asked => attack(...asked)", [requests, socket])
+    # An opaque answer was sent, and the page may read nothing of it.
+    refused = "refused"
+    assert tried == [refused, "opaque", refused, refused, "opaque", refused, refused]
+    assert servers.flow_runs() == before
+    assert "theirs" not in servers.experiments()
+    # Browsers give a cookie to every port of its host: it must not be a secret.
+    assert seen
+    assert not [secret for secret in servers.secrets.values() if secret in "".join(seen)]
 
 
-@pytest.mark.browser
-@pytest.mark.parametrize("name", ["127.0.0.1", "localhost"])
-def test_the_link_of_lce_up_shows_the_deployments(
-    home: Path, server: Service, page: Any, name: str
+def test_the_link_of_lce_up_shows_the_deployments_under_both_names_of_loopback(
+    servers: Servers, page: Any
 ) -> None:
-    link = services.address(home, server).replace("127.0.0.1", name)
-    page.goto(link)
-    page.wait_for_url("**/dashboard*")
-    # Prefect's page deletes its password if the check of it is cut off, and is blank until then.
-    page.get_by_role("link", name="Deployments").first.wait_for(timeout=60_000)
-    page.goto(f"http://{name}:{server.port}/deployments")
+    for name in ("127.0.0.1", "localhost"):
+        link = services.address(servers.home, servers.prefect).replace("127.0.0.1", name)
+        page.goto(link)
+        page.wait_for_url("**/dashboard*")
+        # Prefect's page deletes its password if the check of it is cut off, and is blank then.
+        page.get_by_role("link", name="Deployments").first.wait_for()
+    page.goto(f"http://{name}:{servers.prefect.port}/deployments")
     # The page lists the first deployments by name only.
-    page.get_by_text("base-sweep").first.wait_for(timeout=60_000)
+    page.get_by_text("base-sweep").first.wait_for()
     assert "login" not in page.url
 
 
-@pytest.mark.browser
-def test_without_the_link_a_browser_is_told_where_to_find_it(server: Service, page: Any) -> None:
-    answer = page.goto(f"http://127.0.0.1:{server.port}/runs")
-    assert answer.status == 401
-    assert "lce up" in page.inner_text("body")
+def test_events_flow_over_websockets_with_the_secret_and_not_without(servers: Servers) -> None:
+    assert servers.client(EVENTS) == ["heard", "refused"]
 
 
-def client(
-    home: Path, server: Service, secret: str, code: str, *arguments: str
-) -> subprocess.CompletedProcess[str]:
-    settings = environment(home, **client_settings(home, str(server.url), secret))
-    command = [sys.executable, "-c", code, *arguments]
-    return subprocess.run(command, env=settings, capture_output=True, text=True, timeout=60)
-
-
-def test_events_flow_over_websockets_with_the_secret_and_not_without(
-    home: Path, server: Service, secret: str
+def test_a_given_server_is_used_with_the_users_own_credentials_and_not_stopped(
+    servers: Servers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert client(home, server, secret, EVENTS).stdout == "heard\n"
-    assert client(home, server, new_secret(), EVENTS).returncode != 0
+    url, secret = str(servers.prefect.url), servers.secrets[servers.root]
+    monkeypatch.setenv("PREFECT_API_URL", url)
+    for name, value in client_auth(secret).items():
+        monkeypatch.setenv(name, value)
+    with temporary_server(tmp_path) as ours:
+        assert ours.wait_ready() == url
+        assert ours.answers()
+        assert not ours.started_here
+        assert "PREFECT_API_AUTH_STRING" not in client_settings(tmp_path, ours.url, ours.secret)
+    assert answers(f"{url}/health", secret)
 
 
-def test_prefect_commands_typed_in_the_checkout_just_work(home: Path, server: Service) -> None:
-    settings = environment(home, PREFECT_API_URL=str(server.url))
-    command = [sys.executable, "-m", "prefect", "flow-run", "ls"]
-    done = subprocess.run(command, cwd=ROOT, env=settings, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert server_secret(home, "prefect") not in done.stdout + done.stderr
-
-
-def test_the_secret_goes_to_no_other_address(home: Path, server: Service, evil: str) -> None:
+def test_the_secret_goes_to_no_other_address(servers: Servers, evil: tuple[str, list[str]]) -> None:
     # That server knows no secret, and the home's is asked for at its own address only.
-    _Evil.seen.clear()
-    settings = environment(home, PREFECT_API_URL=f"{evil}/api")
+    address, seen = evil
+    settings = environment(servers.home, PREFECT_API_URL=f"{address}/api")
     code = "from prefect import get_client; get_client(sync_client=True).api_healthcheck()"
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=settings, check=True)
-    assert _Evil.seen  # it was asked, as the user wanted
-    assert not answers(f"{evil}/api/health", server_secret(home, "prefect"))
-    assert not [headers for headers in _Evil.seen if "uthorization" in headers]
+    assert seen  # it was asked, as the user wanted
+    assert not answers(f"{address}/api/health", servers.secrets[servers.root])
+    assert not [headers for headers in seen if "uthorization" in headers]
 
 
-def test_job_variables_are_refused_when_a_run_is_asked_for(
-    server: Service, secret: str, deployment: str
-) -> None:
-    path = f"{server.url}/deployments/{deployment}/create_flow_run"
+def test_job_variables_are_refused_when_a_run_is_asked_for(servers: Servers) -> None:
+    path = f"{servers.prefect.url}/deployments/{servers.deployment('smoke')}/create_flow_run"
     with pytest.raises(ServiceError, match=r"HTTP 422.*command.*was unexpected"):
-        ask(path, {"job_variables": {"command": "touch /tmp/mark"}}, secret=secret)
+        ask(
+            path,
+            {"job_variables": {"command": "touch /tmp/mark"}},
+            secret=servers.secrets[servers.root],
+        )
 
 
-def test_the_worker_runs_our_flow_only_and_no_command(
-    home: Path, server: Service, secret: str, tmp_path: Path
-) -> None:
-    # Last in the file: it opens the pool.
+def test_the_worker_runs_our_flow_only_and_no_command(servers: Servers, tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     (tmp_path / "foreign.py").write_text(
         f"from prefect import flow\n@flow\ndef touch(): open({str(mark)!r}, 'w')", "utf-8"
     )
-    done = client(home, server, secret, FOREIGN, str(mark), str(tmp_path))
-    assert done.returncode == 0, done.stderr
-    with_command, with_steps, with_entrypoint = done.stdout.splitlines()
+    with_command, *refused = servers.client(FOREIGN, str(mark), str(tmp_path))
     # The flow ran, with what was asked of it: there is no such study.
     assert with_command.startswith("FAILED")
     assert "no-such-study" in with_command
-    for refused in (with_steps, with_entrypoint):
-        assert refused.startswith("CRASHED")
-        assert "the only flow that this worker runs" in refused
+    assert len(refused) == 2
+    for line in refused:
+        assert line.startswith("CRASHED")
+        assert "the only flow that this worker runs" in line
     assert not mark.exists()

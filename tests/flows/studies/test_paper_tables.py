@@ -1,21 +1,24 @@
-"""Studies of published tables ask what the tables print, of methods trained as their papers say.
+"""Shipped studies ask what the tables of their papers print, of methods trained as those say.
 
 Cells and trainings are written here from the papers, apart from the study files. Plans are compiled
-on small stand-in text and data; nothing is computed.
+on small stand-ins of all data; nothing is computed.
 """
 
 from __future__ import annotations
 
+import functools
+import re
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import product
 
 import pytest
 
-from flows.settings import study_path
+from flows.settings import shipped_studies, study_path
 from lce_core.methods import Method
 from lce_core.rope import ContextLengths, RopeGeometry
-from lce_core.study.plan import StudyPlan, compile_study
+from lce_core.study.plan import PlannedCell, StudyPlan, compile_study
 from lce_core.study.step_kinds import CellSpec, FinetuneSpec, spec_of
 from lce_core.study.study_file import load_study
 from tests.support.shrunk_studies import study_folders
@@ -23,19 +26,20 @@ from tests.support.shrunk_studies import study_folders
 pytestmark = pytest.mark.slow
 
 K = 1024
+BEYOND_REACH = r"eval length \d+ exceeds the \d+ tokens that \w+ supports"
+"""A reason for which a cell may be unavailable where all data are there."""
+NO_WEIGHTS = r"checkpoint \w+: got no folder of that name; .*"
+"""The other one: the weights of a large model, which others published, are not."""
 DOUBLED = tuple(k * K for k in (4, 8, 16, 32, 64, 128))
+LENGTHS = (2 * K, *DOUBLED[:-1])
 LEADERBOARD = ("arc_challenge", "hellaswag", "mmlu", "truthfulqa_mc2")
 NEEDLES = (
-    "niah_single_1",
-    "niah_single_2",
-    "niah_single_3",
-    "niah_multikey_1",
-    "niah_multikey_2",
-    "niah_multikey_3",
-    "niah_multivalue",
-    "niah_multiquery",
+    *("niah_single_1", "niah_single_2", "niah_single_3"),
+    *("niah_multikey_1", "niah_multikey_2", "niah_multikey_3"),
+    *("niah_multivalue", "niah_multiquery"),
 )
 OTHER_RULER = ("vt", "cwe", "fwe", "qa_1", "qa_2")
+RULER = (*NEEDLES, *OTHER_RULER)
 
 
 def upto(last: int, step: int) -> tuple[int, ...]:
@@ -58,13 +62,8 @@ class Asked:
 
 
 YARN = ("yarn_16-tuned", "yarn_32-tuned")
-PROOF_PILE, GOVREPORT = (
-    ("perplexity_documents", ("proof_pile",)),
-    (
-        "perplexity_documents",
-        ("govreport",),
-    ),
-)
+PROOF_PILE = ("perplexity_documents", ("proof_pile",))
+GOVREPORT = ("perplexity_documents", ("govreport",))
 YARN_LLAMA2 = (
     Asked("Table 1", *PROOF_PILE, YARN, (8 * K, 16 * K, 32 * K, 64 * K, 128 * K)),
     Asked("Table 7", *PROOF_PILE, YARN, (8192, 32768, 65536, 98304, 131072)),
@@ -75,20 +74,12 @@ YARN_LLAMA2 = (
 FOUR = ("pi", "ntk_aware", "ntk_by_parts", "yarn")
 FOUR_TUNED = tuple(f"{name}-tuned" for name in FOUR)
 HARPE_TUNED = (
-    "pi-tuned",
-    "abf_single_stage-tuned",
-    "abf_multi_stage-tuned",
-    "yarn-tuned",
-    "harpe-tuned",
+    *("pi-tuned", "abf_single_stage-tuned", "abf_multi_stage-tuned"),
+    *("yarn-tuned", "harpe-tuned"),
 )
 SCHEMES = (
-    "harpe_peak_valley_stride_10k-tuned",
-    "harpe_peak_valley_stride_20k-tuned",
-    "harpe-tuned",
-    "harpe_peak_valley_stride_40k-tuned",
-    "harpe_peak_valley_stride_50k-tuned",
-    "harpe_uniform_ascending-tuned",
-    "harpe_uniform_descending-tuned",
+    *(f"harpe_peak_valley_stride_{stride}k-tuned" for stride in (10, 20, 40, 50)),
+    *("harpe-tuned", "harpe_uniform_ascending-tuned", "harpe_uniform_descending-tuned"),
 )
 BASES = tuple(f"base_{base}-tuned" for base in ("1e4", "2e5", "6_4e5", "1e6"))
 METHODS_1_2 = ("rope_base_method_1-tuned", "rope_base_method_2-tuned")
@@ -132,7 +123,7 @@ TABLES = {
         Asked("Table 3", *GOVREPORT, ("none", "self_extend", *HARPE_TUNED), (32 * K,)),
         Asked("Tables 1, 4, 8", "ruler", NEEDLES, HARPE_TUNED, DOUBLED),
         Asked("Tables 4, 8", "ruler", NEEDLES, ("self_extend",), DOUBLED[:-1]),
-        Asked("Tables 4, 7", "ruler", (*NEEDLES, *OTHER_RULER), ("none",), (4096,)),
+        Asked("Tables 4, 7", "ruler", RULER, ("none",), (4096,)),
         Asked("Table 7", "ruler", OTHER_RULER, ("harpe-tuned",), DOUBLED),
         Asked(
             "Tables 1, 5",
@@ -232,22 +223,17 @@ TRAININGS = {
 @pytest.fixture(scope="module")
 def planned(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], StudyPlan]:
     """The plan of a shipped study where all its data sets are there, as small stand-ins."""
-    root = tmp_path_factory.mktemp("data")
-    plans: dict[str, StudyPlan] = {}
 
+    @functools.cache
     def plan(name: str) -> StudyPlan:
-        if name not in plans:
-            study = load_study(study_path(name))
-            folder = root / name
-            folder.mkdir()
-            plans[name] = compile_study(study, study_folders(study, folder))
-        return plans[name]
+        study = load_study(study_path(name))
+        return compile_study(study, study_folders(study, tmp_path_factory.mktemp(name)))
 
     return plan
 
 
-def name_of(method: str, frozen: bool) -> str:
-    return method if frozen else f"{method}-tuned"
+def name_of(cell: PlannedCell) -> str:
+    return cell.method if cell.frozen else f"{cell.method}-tuned"
 
 
 @pytest.mark.parametrize("study", TABLES)
@@ -256,7 +242,7 @@ def test_a_study_asks_what_its_tables_print_and_nothing_else(
 ) -> None:
     assert {cell.unavailable for cell in planned(study).cells} == {None}
     asked = [
-        (name_of(cell.method, cell.frozen), cell.benchmark, cell.task, cell.eval_length)
+        (name_of(cell), cell.benchmark, cell.task, cell.eval_length)
         for cell in planned(study).cells
     ]
     printed = {cell: part.place for part in TABLES[study] for cell in part.cells()}
@@ -269,7 +255,7 @@ def test_methods_are_trained_as_their_paper_says(
     study: str, planned: Callable[[str], StudyPlan]
 ) -> None:
     plan = planned(study)
-    ends = {name_of(c.method, c.frozen): c for c in plan.cells if c.checkpoint is not None}
+    ends = {name_of(c): c for c in plan.cells if c.checkpoint is not None}
     assert set(ends) == set(TRAININGS[study])
     for name, trained in TRAININGS[study].items():
         cell = ends[name]
@@ -309,3 +295,73 @@ def test_the_row_that_two_tables_share_is_computed_once(
     ]
     assert needles[0] == needles[1]
     assert len(needles[0]) == len(NEEDLES) * (1 + len(DOUBLED))
+
+
+@pytest.mark.parametrize("name", shipped_studies())
+def test_with_all_data_nothing_is_out_of_reach_but_for_a_method(
+    name: str, planned: Callable[[str], StudyPlan]
+) -> None:
+    plan = planned(name)
+    assert plan.cells
+    reasons = {cell.unavailable for cell in plan.cells if cell.unavailable}
+    assert [
+        reason for reason in reasons if not re.fullmatch(f"{BEYOND_REACH}|{NO_WEIGHTS}", reason)
+    ] == []
+
+
+def test_lceg_on_llama_has_every_cell_of_its_tables(planned: Callable[[str], StudyPlan]) -> None:
+    plan = planned("lceg-llama2-7b")
+    others = ["ntk_frozen", "self_extend", "lm_infinite", "pi", "ntk_32k", "yarn", "clex"]
+    others += ["longlora", "landmark", "ntk_64k"]
+    table = {  # benchmark: (methods, tasks, lengths) of Tables 2, 3 and 12-16, 4 and 11, 1
+        "perplexity": [(["none", *others], ["pg19", "proof_pile"], LENGTHS)],
+        "ruler": [(["none"], RULER, [4 * K]), (others, RULER, LENGTHS[1:])],
+    }
+    cells = {(c.benchmark, c.method, c.task, c.eval_length) for c in plan.cells}
+    for benchmark, blocks in table.items():
+        for block in blocks:
+            assert {(benchmark, *cell) for cell in product(*block)} <= cells
+    count = Counter((c.benchmark, c.method, c.eval_length) for c in plan.cells)
+    for benchmark, tasks in (("longbench", 16), ("many_shot", 15)):
+        assert count[benchmark, "none", 4 * K] == tasks
+        assert all(count[benchmark, method, 32 * K] == tasks for method in others)
+    needle = {c.eval_length for c in plan.cells if c.benchmark == "needle" and c.method == "pi"}
+    # 40 lengths from 1,000 to 128,000, those below 64,000.
+    assert needle == {round(1000 + i * 127000 / 39) for i in range(40)} & set(range(64000))
+    assert len(needle) == 20
+    trained = {(c.method, c.train_length) for c in plan.cells}
+    rows = dict.fromkeys(("none", "ntk_frozen", "self_extend", "lm_infinite"), 4 * K)
+    rows |= dict.fromkeys(("ntk_64k", "ntk_64k_2b"), 64 * K)
+    assert trained == {(method, rows.get(method, 32 * K)) for method, _ in trained}
+
+
+def test_lceg_on_phi_has_every_cell_of_its_tables(planned: Callable[[str], StudyPlan]) -> None:
+    plan = planned("lceg-phi2")
+    others = ["ntk_frozen", "self_extend", "pi", "ntk_32k", "clex", "ntk_64k"]
+    expected = {  # Tables 5 and 6
+        *product(["none", *others], ["perplexity"], ["proof_pile"], LENGTHS),
+        *product(others, ["ruler"], RULER[:-1], LENGTHS),
+        *product(["none"], ["ruler"], RULER[:-1], [2 * K]),
+    }
+    assert {(c.method, c.benchmark, c.task, c.eval_length) for c in plan.cells} == expected
+
+
+def test_runs_of_lceg_take_the_steps_that_its_code_takes(
+    planned: Callable[[str], StudyPlan],
+) -> None:
+    plan = planned("lceg-llama2-7b")
+    runs = {step.name: step.spec for step in plan.steps.values() if step.kind == "finetune"}
+    found = {
+        name.removeprefix("llama2_7b-").removesuffix("-tuned-s0"): (
+            spec["num_steps"],
+            spec["training"]["tokens_per_step"] // spec["row_length"],
+        )
+        for name, spec in runs.items()
+    }
+    ordinary = dict.fromkeys(("pi", "ntk_32k", "yarn", "clex", "longlora"), (120, 256))
+    assert found == ordinary | {
+        "landmark": (7693, 256 * 512 // 32768),  # sequences of 512 tokens
+        "ntk_64k": (60, 256),
+        "ntk_64k_2b": (120, 256),
+        "longlora_own": (1000, 64),
+    }

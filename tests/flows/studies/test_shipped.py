@@ -1,6 +1,5 @@
-"""What stands around the shipped studies: the comment each begins with, prefect.yaml and the docs.
-
-All are read as they lie in the repository.
+"""What stands around the shipped studies: their comments, prefect.yaml, the docs; and what no toy
+study runs.
 """
 
 from __future__ import annotations
@@ -12,8 +11,24 @@ import yaml
 
 from flows.servers.deployments import prefect_yaml
 from flows.settings import shipped_studies, study_path
+from lce_core.benchmarks import BENCHMARKS
+from lce_core.methods import METHODS
+from lce_core.study.spec import StudySpec
 from lce_core.study.study_file import load_study
 from tests.support.repository import ROOT
+
+METHODS_LEFT_OUT: dict[str, str] = {}
+"""Shipped methods that no toy study runs: the reason."""
+NEEDS_DATA = "reads a data set from a folder"
+BENCHMARKS_LEFT_OUT = {
+    "longbench": ("understanding", NEEDS_DATA),
+    "longbench_v2": ("understanding", NEEDS_DATA),
+    "multi_key": ("retrieval", "asks the keys of `multi_turn`, without the conversation"),
+    "nolima": ("reasoning", NEEDS_DATA),
+    "perplexity_documents": ("text", "measures what `perplexity` does, over whole documents"),
+    "short_context": ("understanding", NEEDS_DATA),
+}
+"""Shipped benchmarks that no toy study runs: kind and reason."""
 
 
 def comment(name: str) -> str:
@@ -24,7 +39,7 @@ def comment(name: str) -> str:
 
 
 @pytest.mark.parametrize("name", shipped_studies())
-def test_a_study_begins_with_the_data_it_reads(name: str) -> None:
+def test_a_study_begins_with_the_data_it_reads_and_commands_that_run_it(name: str) -> None:
     study = load_study(study_path(name))
     read = {
         data_set.name
@@ -34,10 +49,6 @@ def test_a_study_begins_with_the_data_it_reads(name: str) -> None:
     }
     folder = getattr(study.corpus, "folder", None)
     assert set(re.findall(r"--data-folder (\w+)=", comment(name))) == read | {folder} - {None}
-
-
-@pytest.mark.parametrize("name", shipped_studies())
-def test_a_command_in_its_comment_runs_this_study(name: str) -> None:
     assert set(re.findall(r"lce run ([\w-]+)", comment(name))) <= {name}
 
 
@@ -46,26 +57,41 @@ def test_prefect_yaml_is_the_text_generated_from_the_studies() -> None:
     assert written == prefect_yaml(), "run `python -m flows.servers.deployments > prefect.yaml`"
 
 
-def test_every_shipped_study_has_a_deployment_of_its_name() -> None:
+def test_every_shipped_study_has_a_deployment_of_its_name_with_its_description() -> None:
     listed = yaml.safe_load(prefect_yaml())["deployments"]
     of_study = [(entry["name"], entry["parameters"]["study"]) for entry in listed]
     assert of_study == [("controlled-study", "toy"), *((name, name) for name in shipped_studies())]
-
-
-@pytest.mark.parametrize(
-    ("name", "tags", "says"),
-    [
-        ("smoke", ["study"], "every kind of step.* tests an\ninstallation.\n\nHypothesis: The pip"),
-        ("lceg-phi2", ["study", "gpu"], "Needs a\nGPU.\n\nHypothesis: As on Llama-2-7B"),
-    ],
-)
-def test_a_deployment_describes_its_study(name: str, tags: list[str], says: str) -> None:
-    listed = {one["name"]: one for one in yaml.safe_load(prefect_yaml())["deployments"]}
-    assert listed[name]["tags"] == tags
-    assert re.search(says, listed[name]["description"])
+    tags = {entry["name"]: entry["tags"] for entry in listed}
+    assert (tags["smoke"], tags["lceg-phi2"]) == (["study"], ["study", "gpu"])
+    (smoke,) = (entry for entry in listed if entry["name"] == "smoke")
+    assert "\n\nHypothesis: The pip" in smoke["description"]
 
 
 def test_the_documents_list_every_shipped_study() -> None:
     part = (ROOT / "docs" / "studies.md").read_text(encoding="utf-8")
     rows = part.partition("## Shipped studies")[2].partition("\n## ")[0]
     assert set(re.findall(r"^\| \[([\w-]+)\]", rows, flags=re.MULTILINE)) == set(shipped_studies())
+
+
+@pytest.fixture(scope="module")
+def studies() -> list[StudySpec]:
+    return [load_study(study_path(name)) for name in ("toy", "toy-beyond")]
+
+
+def test_every_method_is_in_a_toy_study(studies: list[StudySpec]) -> None:
+    run = {variant.method.plugin_name for study in studies for variant in study.methods}
+    assert set(METHODS.names()) - run == METHODS_LEFT_OUT.keys()
+
+
+def test_every_benchmark_is_in_a_toy_study(studies: list[StudySpec]) -> None:
+    run = {entry.benchmark.plugin_name for study in studies for entry in study.benchmarks}
+    left_out = set(BENCHMARKS.names()) - run
+    kinds = {name: BENCHMARKS.load(name).kind for name in left_out}
+    assert kinds == {name: kind for name, (kind, _) in BENCHMARKS_LEFT_OUT.items()}
+    for name in left_out:
+        needs_data = BENCHMARKS_LEFT_OUT[name][1] == NEEDS_DATA
+        one = BENCHMARKS.load(name)()
+        assert needs_data == all(one.reads(task) for task in one.tasks())
+    assert {entry.benchmark.kind for study in studies for entry in study.benchmarks} == {
+        *("text", "retrieval", "reasoning", "learning")
+    }

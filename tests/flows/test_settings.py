@@ -1,4 +1,4 @@
-"""Files of `accelerate config`, written by Accelerate itself."""
+"""Settings that are read elsewhere: files of `accelerate config`, and the browser of reports."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from accelerate.commands.config.config_args import ClusterConfig
 
-from flows.settings import joined_machine, make_execution
+from flows.settings import BROWSER, BROWSERS, browser, joined_machine, make_execution
+from lce_core.errors import SpecError
 
 TWO_NODES: dict[str, Any] = {
     "compute_environment": "LOCAL_MACHINE",
@@ -46,3 +47,45 @@ def test_the_machines_of_a_file_share_a_training_run(tmp_path: Path, name: str) 
     assert recorded["main_process_ip"] == "10.0.0.1"
     assert make_execution(execution.model_dump()) == execution
     assert joined_machine(file, 1).machine_rank == 1
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.delenv(BROWSER, raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def install(folder: Path, name: str) -> Path:
+    path = folder / name
+    path.touch(mode=0o755)
+    return path
+
+
+def test_the_first_of_the_usual_names_is_taken(folder: Path) -> None:
+    for name in reversed(BROWSERS):
+        path = install(folder, name)
+        assert browser() == path
+
+
+def test_a_browser_that_is_named_goes_before_all_others(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(folder, "chromium")
+    own = install(folder, "brave")
+    for named in (str(own), "brave", "./brave"):
+        monkeypatch.setenv(BROWSER, named)
+        assert browser() == own
+
+
+def test_without_one_the_message_says_what_to_do(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "chromium").touch(mode=0o644)  # no program
+    with pytest.raises(SpecError, match=r"no browser in \$PATH.*install the package chromium"):
+        browser()
+    install(folder, "google-chrome")
+    monkeypatch.setenv(BROWSER, "/none/chromium")
+    with pytest.raises(SpecError, match=f"{BROWSER}=/none/chromium, which is not a program"):
+        browser()
