@@ -28,7 +28,7 @@ from flows.settings import STUDIES
 from lce_core.study.plan import StudyPlan, compile_study
 from lce_core.study.study_file import parse_study
 from tasks.tracking.database import artifact_root, database, has_usable_database
-from tests.support.forked_commands import Ended, shared_forks
+from tests.support.forked_commands import Ended, run_forked
 
 LCE = [sys.executable, "-c", "from lce.cli import main; main()"]
 SMOKE: dict[str, Any] = yaml.safe_load((STUDIES / "smoke.yaml").read_text(encoding="utf-8"))
@@ -68,7 +68,7 @@ def lce(
 
 def run_command(home: Path, *arguments: str, seconds: float, **more: str) -> Ended:
     """Run a command to its end, or kill it after `seconds`; `more` adds to its environment."""
-    return shared_forks().run(list(arguments), environment(home, **more), seconds)
+    return run_forked(list(arguments), environment(home, **more), seconds)
 
 
 def start(home: Path, *arguments: str, **how: Any) -> subprocess.Popen[str]:
