@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shutil
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.data.packaged_models import write_wheel
 from tests.support.repository import ROOT
 
 PACKAGES = ("lce_core", "catalog", "tasks", "flows", "dashboards", "lce")
@@ -86,28 +86,16 @@ def test_other_builds_of_torch_go_without_the_libraries_that_only_linux_needs() 
     assert of_linux == of_torch - {"torch"}
 
 
-def tiny_wheel(folder: Path, name: str, version: str) -> str:
-    """Write an empty package; return its sha256."""
-    info = f"{name}-{version}.dist-info"
-    path = folder / f"{name}-{version}-py3-none-any.whl"
-    with zipfile.ZipFile(path, "w") as file:
-        file.writestr(f"{name}.py", "")
-        file.writestr(
-            f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
-        )
-        file.writestr(
-            f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-        )
-        file.writestr(f"{info}/RECORD", "")
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
 @pytest.mark.slow
 def test_make_refuses_a_file_whose_hash_is_not_in_the_lock(tmp_path: Path) -> None:
     wheels, nowhere = tmp_path / "wheels", "0" * 64
     wheels.mkdir()
-    digest = tiny_wheel(wheels, "honest", "1.0")
-    tiny_wheel(wheels, "torch", "9.0+cpu")  # in no index: the lock has the hash of another build
+    module = tmp_path / "module.py"
+    module.touch()
+    digest = write_wheel(wheels, module, "honest.py", "honest")
+    write_wheel(
+        wheels, module, "torch.py", "torch", "9.0+cpu"
+    )  # in no index: the lock has the hash of another build
     shutil.copy(ROOT / "Makefile", tmp_path)
     (tmp_path / "pyproject.toml").write_text("", encoding="utf-8")
     lock = tmp_path / "requirements.txt"

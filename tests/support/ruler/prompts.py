@@ -39,17 +39,27 @@ def _small_bpe() -> PreTrainedTokenizerFast:
 BPE = _small_bpe()
 
 
-def stand_in_data(root: Path) -> dict[str, Path]:
-    """Essays, SQuAD and HotpotQA in `root`: small, in their published form."""
-    for name in ("essays", "squad", "hotpotqa"):
+def write_data(
+    root: Path, essays: str, squad: dict[str, Any], hotpot: list[Any]
+) -> dict[str, Path]:
+    """Write essays, SQuAD and HotpotQA in their published form; return their folders."""
+    files = {
+        "essays": ("a.txt", essays),
+        "squad": ("dev-v2.0.json", json.dumps(squad)),
+        "hotpotqa": ("hotpot_dev_distractor_v1.json", json.dumps(hotpot)),
+    }
+    for name, (file, text) in files.items():
         (root / name).mkdir()
-    (root / "essays" / "a.txt").write_text(STORY * 600, encoding="utf-8")
-    (root / "squad" / "dev-v2.0.json").write_text(json.dumps(_squad()), encoding="utf-8")
-    file = root / "hotpotqa" / "hotpot_dev_distractor_v1.json"
-    file.write_text(json.dumps(_hotpot()), encoding="utf-8")
-    state_rows(root / "squad", {"dev-v2.0.json": 48})
-    state_rows(root / "hotpotqa", {file.name: 8})
-    return {name: root / name for name in ("essays", "squad", "hotpotqa")}
+        (root / name / file).write_text(text, encoding="utf-8")
+    paragraphs = sum(len(article["paragraphs"]) for article in squad["data"])
+    state_rows(root / "squad", {files["squad"][0]: paragraphs})
+    state_rows(root / "hotpotqa", {files["hotpotqa"][0]: len(hotpot)})
+    return {name: root / name for name in files}
+
+
+def stand_in_data(root: Path) -> dict[str, Path]:
+    """Small data sets."""
+    return write_data(root, STORY * 600, _squad(), _hotpot())
 
 
 def _squad() -> dict[str, Any]:
