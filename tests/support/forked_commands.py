@@ -44,8 +44,6 @@ _FORKS.set_forkserver_preload(
 
 @dataclass(frozen=True)
 class Ended:
-    """A finished command."""
-
     code: int
     """Exit code; -9 if the command was killed because it took too long."""
     out: str

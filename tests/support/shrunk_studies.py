@@ -356,5 +356,4 @@ def _lengthen(squad: Path) -> None:
 
 
 def asked(plan: StudyPlan) -> set[tuple[str, bool, str, str]]:
-    """Method, whether it is frozen, benchmark and task of every cell."""
     return {(cell.method, cell.frozen, cell.benchmark, cell.task) for cell in plan.cells}

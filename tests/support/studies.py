@@ -109,7 +109,6 @@ def library_text(folder: Path) -> None:
 
 
 def compiled(study: Mapping[str, Any], text: Path) -> StudyPlan:
-    """The plan of a study whose corpus is the folder `text`."""
     written = yaml.safe_dump(json.loads(json.dumps(study)))  # JSON repeats what YAML would alias
     return compile_study(parse_study(written, "study.yaml"), {"text": text})
 
@@ -121,14 +120,12 @@ def write_study(folder: Path, study: Mapping[str, Any] = TINY, **changes: Any) -
 
 
 def computed(output: str) -> int:
-    """How many steps a run says it computed."""
     found = re.search(r"(\d+) steps computed", output)
     assert found, output
     return int(found[1])
 
 
 def scores(home: Path) -> list[tuple[Any, ...]]:
-    """Every row of the scores in a home's catalog."""
     return run_query(home / "catalog.duckdb", SCORES)[1]
 
 

@@ -58,7 +58,6 @@ def write_data(
 
 
 def stand_in_data(root: Path) -> dict[str, Path]:
-    """Small data sets."""
     return write_data(root, STORY * 600, _squad(), _hotpot())
 
 

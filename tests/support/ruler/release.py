@@ -39,7 +39,6 @@ class WordPieces:
     numbers: dict[str, int] = field(default_factory=dict)
 
     def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
-        """Numbers of the pieces, after that of the beginning of sequence."""
         ids = [0] if add_special_tokens else []
         for piece in _PIECE.findall(text):
             number = self.numbers.get(piece)
