@@ -7,9 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import PreTrainedTokenizerFast
-
 from lce_core.benchmarks import BENCHMARKS, Benchmark, CellRequest
 from lce_core.benchmarks._prompted.retrieval import Prompt
 from lce_core.benchmarks.ruler import RulerPrompt
@@ -17,26 +14,12 @@ from lce_core.benchmarks.ruler._niah import NEEDLE
 from lce_core.benchmarks.ruler._vocabulary import plain_words
 from lce_core.contracts.toy_text import STORY
 from lce_core.models import MODELS
+from tests.support.byte_level import byte_level
 from tests.support.data.subsets import state_rows
 
 TOY = MODELS.parse({"name": "toy_llama"}, "test")
 BYTES = TOY.tokenizer(None)
-
-
-def _small_bpe() -> PreTrainedTokenizerFast:
-    backend = Tokenizer(models.BPE())
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    backend.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=600,
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    backend.train_from_iterator([STORY, NEEDLE, *plain_words()[:400]], trainer)
-    return PreTrainedTokenizerFast(tokenizer_object=backend, clean_up_tokenization_spaces=False)
-
-
-BPE = _small_bpe()
+BPE = byte_level([STORY, NEEDLE, *plain_words()[:400]], 600, special=())
 
 
 def write_data(
