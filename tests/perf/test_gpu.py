@@ -16,6 +16,7 @@ from lce_core.training.fallbacks import need
 from lce_core.training.loss_log import LOG
 from lce_core.training.memory import USABLE_FRACTION
 from tests.support.bare_gpu_machine import bare_environment
+from tests.support.compiling import needs_compiler
 from tests.support.process_trees import left
 from tests.support.repository import ROOT
 from tests.support.stub_gpus import MEMORY, NAME, stub_gpus
@@ -50,11 +51,12 @@ def gpu() -> Any:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(900)
+@needs_compiler
+@pytest.mark.timeout(3600)  # for a machine ten times slower
 def test_a_dry_run_runs_every_section_with_the_packages_of_a_bare_gpu_machine(
     gpu: Any, tmp_path: Path
 ) -> None:
-    options = ("--dry-run", "--seconds", "850", "--commit", "0123456789", "--out")
+    options = ("--dry-run", "--seconds", "36000", "--commit", "0123456789", "--out")
     ended = measure(tmp_path / "hiding", *options, str(tmp_path / "out"))
     assert ended.returncode == 0, ended.stdout + ended.stderr
     found = json.loads((tmp_path / "out" / "cpu-0123456.json").read_text(encoding="utf-8"))
