@@ -79,7 +79,7 @@ def test_noticed_faults_are_told_from_survivors(tree: Path, capsys: pytest.Captu
     assert (tree / "doubling.py").read_text() == SOUND
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_projects_own_tests_run_and_notice_a_fault() -> None:
     # A process of its own, as users start it: a fork of this one has what other tests left in it.
     name = "statistics-few-clusters"
