@@ -1,22 +1,19 @@
-"""The rules that no single file can show: who imports whom, which names are free, what is locked.
-
-Strategy: read the source as syntax trees and ask the installed metadata; import in fresh
-interpreters where what counts is what else gets loaded.
-"""
+"""Rules that no single file can show: who imports whom, which names are free, what is locked."""
 
 from __future__ import annotations
 
 import ast
+import functools
 import importlib.metadata
+import itertools
 import re
 import subprocess
 import sys
 import tomllib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-import pytest
 from packaging.requirements import Requirement
 
 from tests.support.repository import ROOT
@@ -52,34 +49,33 @@ def pins() -> dict[str, str]:
     return dict(re.findall(r"^([a-z0-9-]+)==(\S+)", text, re.MULTILINE))
 
 
+@functools.cache
+def owners() -> Mapping[str, list[str]]:
+    """Distributions that install a top-level name."""
+    return importlib.metadata.packages_distributions()
+
+
 def test_imports_point_one_way() -> None:
+    run_code("from importlinter.cli import lint_imports_command as c; c()")
+
+
+def run_code(code: str) -> None:
     result = subprocess.run(
-        [sys.executable, "-c", "from importlinter.cli import lint_imports_command as c; c()"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert result.returncode == 0, result.stdout + result.stderr
 
 
-@pytest.mark.parametrize("package", PACKAGES)
-def test_no_other_distribution_owns_our_package_names(package: str) -> None:
-    owners = importlib.metadata.packages_distributions().get(package, [])
-    assert set(owners) <= {"lce"}, f"{package} is also installed by {owners}"
-
-
-def test_files_of_flows_and_tasks_shadow_no_other_module() -> None:
+def test_our_packages_and_files_shadow_no_other_modules_and_no_other_shadows_them() -> None:
+    assert {
+        name: owners().get(name) for name in PACKAGES if set(owners().get(name, [])) - {"lce"}
+    } == {}
+    assert [name for name in PACKAGES if (ROOT / f"{name}.py").exists()] == []
     # Prefect puts a flow file's folder at the head of sys.path and leaves it there.
-    installed = set(importlib.metadata.packages_distributions()) - set(PACKAGES)
-    taken = installed | set(sys.stdlib_module_names)
+    taken = (set(owners()) - set(PACKAGES)) | set(sys.stdlib_module_names)
     importable = [path.parent if path.stem == "__init__" else path for path in SOURCES]
     ours = [path for path in importable if path.parent in (ROOT / "flows", ROOT / "tasks")]
     assert [relative(path) for path in ours if path.stem in taken] == []
-
-
-def test_no_file_beside_the_packages_shadows_them() -> None:
-    assert [name for name in PACKAGES if (ROOT / f"{name}.py").exists()] == []
 
 
 def test_files_of_tests_have_names_of_their_own() -> None:
@@ -96,61 +92,36 @@ def test_nothing_edits_sys_path() -> None:
 
 def test_every_imported_distribution_is_declared() -> None:
     project = PROJECT["project"]
-    extras = project["optional-dependencies"]
-    listed = [
-        *project["dependencies"],
-        *extras["dashboard"],
-        *extras["gpu"],
-        *extras["short-context"],
+    extras = [
+        project["optional-dependencies"][name] for name in ("dashboard", "gpu", "short-context")
     ]
-    declared = {normalised(requirement) for requirement in listed}
-    owners = importlib.metadata.packages_distributions()
+    declared = {normalised(one) for one in itertools.chain(project["dependencies"], *extras)}
     undeclared = set()
     for path in SOURCES:
         for top in {name.partition(".")[0] for name in imports(path)}:
             if top in sys.stdlib_module_names or top in PACKAGES:
                 continue
-            found = {normalised(name) for name in owners.get(top, [top])}
+            found = {normalised(name) for name in owners().get(top, [top])}
             if not found & declared:
                 undeclared.add(f"{relative(path)}: {top}")
     assert sorted(undeclared) == []
 
 
-@pytest.mark.parametrize(
-    "module",
-    [
-        "lce_core.study.spec",
-        "lce_core.study.study_file",
-        "lce_core.registry",
-        "lce_core.study.plan",
-    ],
-)
-def test_reading_and_planning_load_no_torch(module: str) -> None:
-    code = f"import {module}, sys; print(sorted({{'torch', 'transformers'}} & set(sys.modules)))"
-    result = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+def test_planning_and_plug_ins_load_no_torch() -> None:
+    modules = [
+        f"lce_core.{folder}.{path.stem}"
+        for folder in ("methods", "benchmarks", "models", "corpora")
+        for path in sorted((ROOT / "lce_core" / folder).glob("[!_]*.py"))
+    ]
+    run_code(
+        f"import lce_core.study.plan, lce_core.study.study_file, {', '.join(modules)}, sys;"
+        "assert not {'torch', 'transformers'} & set(sys.modules)"
     )
-    assert result.stdout.strip() == "[]", result.stdout + result.stderr
 
 
 def test_what_becomes_the_dashboard_loads_nothing_that_computes() -> None:
     slow = "{'numpy', 'pandas', 'prefect', 'pyarrow', 'torch', 'transformers'}"
-    code = f"import lce.cli, flows.servers.dashboard, sys; print(sorted({slow} & set(sys.modules)))"
-    result = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert result.stdout.strip() == "[]", result.stdout + result.stderr
-
-
-@pytest.mark.parametrize("folder", ["methods", "benchmarks", "models", "corpora"])
-def test_every_plug_in_loads_without_torch(folder: str) -> None:
-    names = sorted(path.stem for path in (ROOT / "lce_core" / folder).glob("[!_]*.py"))
-    modules = ", ".join(f"lce_core.{folder}.{name}" for name in names)
-    code = f"import {modules}, sys; print(sorted({{'torch', 'transformers'}} & set(sys.modules)))"
-    result = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert result.stdout.strip() == "[]", result.stdout + result.stderr
+    run_code(f"import lce.cli, flows.servers.dashboard, sys; assert not {slow} & set(sys.modules)")
 
 
 def test_the_locked_versions_satisfy_what_is_declared() -> None:
@@ -161,16 +132,3 @@ def test_the_locked_versions_satisfy_what_is_declared() -> None:
         version = locked.get(normalised(requirement.name))
         assert version, f"requirements.txt does not lock {requirement.name}"
         assert requirement.specifier.contains(version), f"{line}: locked at {version}"
-
-
-def test_the_installed_versions_are_the_locked_ones() -> None:
-    installed = {
-        normalised(found.name): found.version.partition("+")[0]
-        for found in importlib.metadata.distributions()
-    }
-    differing = {
-        name: (version, installed[name])
-        for name, version in pins().items()
-        if installed.get(name, version) != version
-    }
-    assert differing == {}

@@ -46,52 +46,49 @@ def test_an_error_names_the_value_that_it_is_about_and_what_to_do(
     assert first == f"{error.where}: got {error.got}; expected {error.expected}; {error.remedy}"
 
 
+FOREIGN = {
+    "lce/commands/": {"typer.Exit"},
+    "lce_core/contracts/": {"AssertionError"},
+    "lce_core/corpora/streamed.py": {"ConnectionError"},
+    "lce_core/models/_weights.py": {"ValueError"},
+    "lce_core/store/odd_files.py": {"OSError", "ValueError"},
+    "lce_core/store/planned.py": {"ValueError"},
+    # Readers of records catch OSError and ValueError alike; SealError says which damage it is.
+    "lce_core/store/records.py": {"SealError", "ValueError"},
+    "lce_core/study/plain_yaml.py": {
+        "yaml.composer.ComposerError",
+        "yaml.constructor.ConstructorError",
+    },
+    "lce_core/training/checkpoints/points.py": {"OSError"},
+    "lce_core/training/launching.py": {"MemoryError", "OSError", "torch.OutOfMemoryError"},
+    "tasks/ray_engine/cluster.py": {"ConnectionError"},
+}
+"""Files and folders with a caller that needs the class of another package's errors."""
+
+
 def test_errors_of_others_are_raised_only_where_a_caller_needs_their_class() -> None:
-    assert _foreign_raises() == [
-        "lce/commands/keeping.py: typer.Exit",
-        "lce/commands/keeping.py: typer.Exit",
-        "lce/commands/planning.py: typer.Exit",
-        "lce/commands/plugins.py: typer.Exit",
-        "lce/commands/results.py: typer.Exit",
-        "lce/commands/results.py: typer.Exit",
-        "lce/commands/services.py: typer.Exit",
-        "lce_core/contracts/method_trials.py: AssertionError",
-        "lce_core/contracts/methods.py: AssertionError",
-        "lce_core/corpora/streamed.py: ConnectionError",
-        "lce_core/models/_weights.py: ValueError",
-        "lce_core/store/odd_files.py: OSError",
-        "lce_core/store/odd_files.py: ValueError",
-        "lce_core/store/odd_files.py: ValueError",
-        "lce_core/store/planned.py: ValueError",
-        "lce_core/store/planned.py: ValueError",
-        # Readers of records catch OSError and ValueError alike; SealError says which damage it is.
-        "lce_core/store/records.py: SealError",
-        "lce_core/store/records.py: ValueError",
-        "lce_core/store/records.py: ValueError",
-        "lce_core/study/plain_yaml.py: yaml.composer.ComposerError",
-        "lce_core/study/plain_yaml.py: yaml.constructor.ConstructorError",
-        "lce_core/study/plain_yaml.py: yaml.constructor.ConstructorError",
-        "lce_core/study/plain_yaml.py: yaml.constructor.ConstructorError",
-        "lce_core/training/checkpoints/points.py: OSError",
-        "lce_core/training/launching.py: MemoryError",
-        "lce_core/training/launching.py: OSError",
-        "lce_core/training/launching.py: torch.OutOfMemoryError",
-        "tasks/ray_engine/cluster.py: ConnectionError",
+    raised = _foreign_raises()
+    allowed = {(place, name) for place, names in FOREIGN.items() for name in names}
+    unknown = [
+        (file, name)
+        for file, name in raised
+        if not any(file.startswith(place) and name == one for place, one in allowed)
     ]
+    assert unknown == []
 
 
-def _foreign_raises() -> list[str]:
-    """Return the raises of errors of no class of ours, as "file: class"."""
+def _foreign_raises() -> list[tuple[str, str]]:
+    """Return file and class of the raises of errors of no class of ours."""
     found = []
+    known = {*vars(errors), "NotImplementedError"}
     packages = ("lce_core", "catalog", "tasks", "flows", "lce", "dashboards")
     for path in (file for package in packages for file in (ROOT / package).rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
                 name = ast.unparse(node.exc.func)
-                if name.rpartition(".")[2][:1].isupper():
-                    found.append(f"{path.relative_to(ROOT).as_posix()}: {name}")
-    known = {*vars(errors), "NotImplementedError"}
-    return sorted(one for one in found if one.rpartition(": ")[2] not in known)
+                if name.rpartition(".")[2][:1].isupper() and name not in known:
+                    found.append((path.relative_to(ROOT).as_posix(), name))
+    return found
 
 
 @pytest.mark.parametrize(
@@ -113,10 +110,7 @@ def test_errors_cross_processes_as_they_are(error: LceError) -> None:
 
 def test_a_list_of_failures_follows_the_message_line_by_line() -> None:
     error = StudyIncompleteError("toy", {"b": "second", "a": "first"}, num_blocked=2)
-    assert str(error).splitlines() == [
-        "toy: got 2 failed units; expected every unit done;"
-        " fix these causes, then run the study again:",
-        "  a: first",
-        "  b: second",
-        "  and 2 units that depend on these",
-    ]
+    first, *lines = str(error).splitlines()
+    assert "2 failed units" in first
+    assert lines[:2] == ["  a: first", "  b: second"]
+    assert "2 units" in lines[2]

@@ -1,8 +1,4 @@
-"""`pytest -m gpu` on a machine with few packages and without a GPU: it collects and names the gap.
-
-Strategy: pytest in a fresh process that finds none of the packages that docs/training.md does not
-name.
-"""
+"""`pytest -m gpu` on a machine with few packages and no GPU: it collects and names the gap."""
 
 from __future__ import annotations
 

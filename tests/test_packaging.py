@@ -1,13 +1,7 @@
-"""The wheel holds what a run needs, `make` installs what the lock has, and neither anything else.
-
-Strategy: build the wheel with the backend in this environment (no isolation, no network), then
-import from its contents outside the checkout. Run the Makefile over a small lock whose packages lie
-in a folder.
-"""
+"""The wheel holds what a run needs; `make` installs what the lock has; neither has more."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import shutil
@@ -18,59 +12,47 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.data.packaged_models import write_wheel
 from tests.support.repository import ROOT
 
 PACKAGES = ("lce_core", "catalog", "tasks", "flows", "dashboards", "lce")
-IGNORED = {"__pycache__"}
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
-    out = tmp_path_factory.mktemp("wheel")
+@pytest.fixture
+def wheel(tmp_path: Path) -> zipfile.ZipFile:
     command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory"]
     result = subprocess.run(
-        [*command, str(out)], cwd=ROOT, capture_output=True, text=True, check=False
+        [*command, str(tmp_path)], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert result.returncode == 0, result.stderr
-    (built,) = out.glob("*.whl")
+    (built,) = tmp_path.glob("*.whl")
     return zipfile.ZipFile(built)
 
 
-def test_the_wheel_holds_every_file_of_the_packages(wheel: zipfile.ZipFile) -> None:
+@pytest.mark.slow
+def test_the_wheel_holds_the_packages_and_reads_a_shipped_study_outside_the_checkout(
+    wheel: zipfile.ZipFile, tmp_path: Path
+) -> None:
     ours = {
         str(path.relative_to(ROOT))
         for package in PACKAGES
         for path in (ROOT / package).rglob("*")
-        if path.is_file() and not IGNORED & set(path.parts)
+        if path.is_file() and "__pycache__" not in path.parts
     }
-    packed = {name for name in wheel.namelist() if not name.startswith("lce-")}
-    assert packed == ours
-
-
-def test_the_wheel_registers_the_command_and_the_prefect_plug_in(wheel: zipfile.ZipFile) -> None:
-    (name,) = (name for name in wheel.namelist() if name.endswith("entry_points.txt"))
-    text = wheel.read(name).decode()
-    assert "[console_scripts]\nlce = lce.cli:main" in text
-    assert "[prefect.plugins]\nlce = flows.prefect_plugin" in text
-
-
-def test_the_wheel_refuses_upload(wheel: zipfile.ZipFile) -> None:
-    (name,) = (name for name in wheel.namelist() if name.endswith("METADATA"))
-    assert "Classifier: Private :: Do Not Upload" in wheel.read(name).decode()
-
-
-@pytest.mark.slow
-def test_the_unpacked_wheel_reads_a_shipped_study_outside_the_checkout(
-    wheel: zipfile.ZipFile, tmp_path: Path
-) -> None:
-    wheel.extractall(tmp_path / "site")
+    contents = {name.rpartition("/")[2]: name for name in wheel.namelist()}
+    assert {name for name in wheel.namelist() if not name.startswith("lce-")} == ours
+    entries = wheel.read(contents["entry_points.txt"]).decode()
+    assert "[console_scripts]\nlce = lce.cli:main" in entries
+    assert "[prefect.plugins]\nlce = flows.prefect_plugin" in entries
+    assert b"Classifier: Private :: Do Not Upload" in wheel.read(contents["METADATA"])
+    site = tmp_path / "site"
+    wheel.extractall(site)
     code = (
         "import pathlib, sys; import flows; from lce_core.study.study_file import load_study;"
         "assert pathlib.Path(flows.__file__).is_relative_to(sys.argv[1]);"
         "folder = pathlib.Path(flows.__file__).parent / 'studies';"
         "print(*[load_study(path).study for path in sorted(folder.glob('*.yaml'))])"
     )
-    site = tmp_path / "site"
     result = subprocess.run(
         [sys.executable, "-c", code, str(site)],
         cwd=tmp_path,
@@ -104,28 +86,16 @@ def test_other_builds_of_torch_go_without_the_libraries_that_only_linux_needs() 
     assert of_linux == of_torch - {"torch"}
 
 
-def tiny_wheel(folder: Path, name: str, version: str) -> str:
-    """Write an empty package; return its sha256."""
-    info = f"{name}-{version}.dist-info"
-    path = folder / f"{name}-{version}-py3-none-any.whl"
-    with zipfile.ZipFile(path, "w") as file:
-        file.writestr(f"{name}.py", "")
-        file.writestr(
-            f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
-        )
-        file.writestr(
-            f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-        )
-        file.writestr(f"{info}/RECORD", "")
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
 @pytest.mark.slow
 def test_make_refuses_a_file_whose_hash_is_not_in_the_lock(tmp_path: Path) -> None:
     wheels, nowhere = tmp_path / "wheels", "0" * 64
     wheels.mkdir()
-    digest = tiny_wheel(wheels, "honest", "1.0")
-    tiny_wheel(wheels, "torch", "9.0+cpu")  # in no index: the lock has the hash of another build
+    module = tmp_path / "module.py"
+    module.touch()
+    digest = write_wheel(wheels, module, "honest.py", "honest")
+    write_wheel(
+        wheels, module, "torch.py", "torch", "9.0+cpu"
+    )  # in no index: the lock has the hash of another build
     shutil.copy(ROOT / "Makefile", tmp_path)
     (tmp_path / "pyproject.toml").write_text("", encoding="utf-8")
     lock = tmp_path / "requirements.txt"

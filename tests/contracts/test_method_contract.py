@@ -12,13 +12,24 @@ from typing import Any
 import pytest
 import torch
 
-from lce_core.contracts.methods import CHECKS, MethodCheck
+from lce_core.contracts.methods import (
+    CHECKS,
+    MethodCheck,
+    check_defaults_fit_real_models,
+    check_parameters,
+)
 from lce_core.methods import METHODS
 
+OF_THE_CLASS = (check_defaults_fit_real_models, check_parameters)
+"""Checks that do the same for every example."""
 TRIED = [
-    pytest.param(name, example, id=f"{name}-{number}")
+    pytest.param(
+        name, example, check, id=f"{name}-{number}-{check.__name__.removeprefix('check_')}"
+    )
     for name in METHODS.names()
     for number, example in enumerate(METHODS.load(name).examples)
+    for check in CHECKS
+    if number == 0 or check not in OF_THE_CLASS
 ]
 
 
@@ -29,8 +40,7 @@ def _inference() -> Iterator[None]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))
-@pytest.mark.parametrize(("name", "example"), TRIED)
+@pytest.mark.parametrize(("name", "example", "check"), TRIED)
 def test_a_method_keeps_the_contract(
     name: str, example: Mapping[str, Any], check: MethodCheck
 ) -> None:

@@ -6,7 +6,7 @@ the source is textual, and has to apply just once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -98,275 +98,249 @@ SCORER = "return float(first_integer(answer) == int(prompt.reference))"
 ROWS = "((0, 71), (3750, 1073), (240_000, 64_071))"
 TABLE = "RopeTable(geometry.inv_freq() / self.scale_for(lengths))"
 
-METHOD_FAULTS: dict[str, tuple[str, tuple[Change, ...], methods.MethodCheck]] = {
+FAULTS: dict[str, tuple[Any, ...]] = {
     "frequencies off by 1 %": (
         "pi",
-        ((TABLE, TABLE.replace("inv_freq()", "inv_freq() * 1.01")),),
         methods.check_evidence,
+        (TABLE, TABLE.replace("inv_freq()", "inv_freq() * 1.01")),
     ),
     "frequencies off by 1 % where nothing is extended": (
         "pi",
-        ((TABLE, TABLE.replace("inv_freq()", "inv_freq() * 1.01")),),
         methods.check_unextended_table,
+        (TABLE, TABLE.replace("inv_freq()", "inv_freq() * 1.01")),
     ),
     "attention leaks one future token": (
         "lm_infinite",
-        kernel("value = value if first_query else value.roll(-1, 2)"),
         methods.check_causality,
+        *kernel("value = value if first_query else value.roll(-1, 2)"),
     ),
     "cached differs from uncached": (
         "lm_infinite",
-        kernel("value = value * 1.0001 if first_query else value"),
         methods.check_cached,
+        *kernel("value = value * 1.0001 if first_query else value"),
     ),
     "key-value heads mixed": (
         "lm_infinite",
-        kernel("key = key.flip(1) if key.shape[1] < query.shape[1] else key"),
         methods.check_grouped_heads,
+        *kernel("key = key.flip(1) if key.shape[1] < query.shape[1] else key"),
     ),
     "bases handed to the wrong heads": (
         "harpe",
-        (("np.repeat(own, geometry.num_heads // distinct)", "np.tile(own, 4 // distinct)"),),
         methods.check_cached,
+        ("np.repeat(own, geometry.num_heads // distinct)", "np.tile(own, 4 // distinct)"),
     ),
     "wrong temperature": (
         "yarn",
-        (
-            (
-                "return self.table(geometry, self.scale_for(lengths))",
-                "right = self.table(geometry, self.scale_for(lengths))\n"
-                "        return RopeTable(right.inv_freq, right.attention_factor**0.5)",
-            ),
-        ),
         methods.check_evidence,
+        (
+            "return self.table(geometry, self.scale_for(lengths))",
+            "right = self.table(geometry, self.scale_for(lengths))\n"
+            "        return RopeTable(right.inv_freq, right.attention_factor**0.5)",
+        ),
     ),
     "parameter without effect": (
         "pi",
-        (
-            (
-                "    def rope_table(",
-                '    blend: float = 0.5\n    """Share of nothing."""\n\n    def rope_table(',
-            ),
-        ),
         methods.check_parameters,
+        (
+            "    def rope_table(",
+            '    blend: float = 0.5\n    """Share of nothing."""\n\n    def rope_table(',
+        ),
     ),
     "reach too large": (
         "self_extend",
-        (("* scheme.group + scheme.window", "* scheme.group + scheme.window + scheme.group"),),
         methods.check_reach,
+        ("* scheme.group + scheme.window", "* scheme.group + scheme.window + scheme.group"),
     ),
     "a table that remembers earlier requests": (
         "dynamic_pi",
-        (
-            ("METHOD = ", "LONGEST = [0]\nMETHOD = "),
-            (
-                "lengths.request, lengths.trained)",
-                "LONGEST.append(max(LONGEST[-1], lengths.request)) or LONGEST[-1],"
-                " lengths.trained)",
-            ),
-        ),
         methods.check_pure,
+        ("METHOD = ", "LONGEST = [0]\nMETHOD = "),
+        (
+            "lengths.request, lengths.trained)",
+            "LONGEST.append(max(LONGEST[-1], lengths.request)) or LONGEST[-1], lengths.trained)",
+        ),
     ),
     "a length that matters and is not said to": (
         "dynamic_pi",
-        (("return lengths.request > lengths.trained", "return False"),),
         methods.check_length_dependence,
+        ("return lengths.request > lengths.trained", "return False"),
     ),
     "queries one place too near to all earlier chunks": (
         "dca",
-        (("slice(scheme.chunk, scheme.chunk + 1)", "slice(scheme.chunk - 1, scheme.chunk)"),),
         methods.check_attention,
+        ("slice(scheme.chunk, scheme.chunk + 1)", "slice(scheme.chunk - 1, scheme.chunk)"),
     ),
     "a key that two parts of the attention count": (
         "dca",
-        (
-            (
-                "stop - start], run.start - period",
-                "stop - start], run.start - period + 1",
-            ),
-        ),
         methods.check_attention,
+        ("stop - start], run.start - period", "stop - start], run.start - period + 1"),
     ),
     "a factor of queries that rises one position late": (
         "nope_hybrid",
-        (("first + 1, inputs.length + 1", "first, inputs.length"),),
         methods.check_attention,
+        ("first + 1, inputs.length + 1", "first, inputs.length"),
     ),
     "a factor of queries that starts anew with each call": (
         "nope_hybrid",
-        (("first + 1, inputs.length + 1", "1, query.shape[2] + 1"),),
         methods.check_attention,
+        ("first + 1, inputs.length + 1", "1, query.shape[2] + 1"),
     ),
     "another layer without rotation": (
         "nope_hybrid",
-        (("(index + 1) % self.every", "(index + 2) % self.every"),),
         methods.check_evidence,
+        ("(index + 1) % self.every", "(index + 2) % self.every"),
     ),
     "other distances in the last layer": (
         "string",
-        (("scheme.near - scheme.window\n", "scheme.near - scheme.window - (inputs.layer == 3)\n"),),
         methods.check_attention,
+        ("scheme.near - scheme.window\n", "scheme.near - scheme.window - (inputs.layer == 3)\n"),
     ),
     "other distances over a cache": (
         "string",
-        (
-            (
-                "scheme.near - scheme.window\n",
-                "scheme.near - scheme.window - (inputs.held is not None)\n",
-            ),
-        ),
         methods.check_attention,
+        (
+            "scheme.near - scheme.window\n",
+            "scheme.near - scheme.window - (inputs.held is not None)\n",
+        ),
     ),
     "training positions beyond the target": (
         "pi",
-        (
-            (
-                "    def rope_table(",
-                "    def training_positions(self, seed, lengths):\n"
-                "        return [5 * token for token in range(lengths.request)]\n\n"
-                "    def rope_table(",
-            ),
-        ),
         methods.check_training_positions,
+        (
+            "    def rope_table(",
+            "    def training_positions(self, seed, lengths):\n"
+            "        return [5 * token for token in range(lengths.request)]\n\n"
+            "    def rope_table(",
+        ),
     ),
     "other distances for some frequency pairs": (
         "dpe",
-        (("for s in self.scales)", "for s in self.scales[::-1])"),),
         methods.check_attention,
+        ("for s in self.scales)", "for s in self.scales[::-1])"),
     ),
-    "a bias of scores called a change of base": ("ntk_aware", BIASED, methods.check_attention),
+    "a bias of scores called a change of base": ("ntk_aware", methods.check_attention, *BIASED),
     "a family that does not exist": (
         "pi",
-        (('family = "interpolation"', 'family = "scaling"'),),
         methods.check_form,
+        ('family = "interpolation"', 'family = "scaling"'),
     ),
     "attention that follows the length and is not said to": (
         "string",
-        (("        return True\n", "        return False\n"),),
         methods.check_length_dependence,
+        ("        return True\n", "        return False\n"),
     ),
     "a window called exact": (
         "lm_infinite",
-        (("exact_attention = False", "exact_attention = True"),),
         methods.check_distances,
+        ("exact_attention = False", "exact_attention = True"),
     ),
     "evidence of other code than the plug-in's": (
         "pi",
-        (
-            ("METHOD = ", "import math\nfrom lce_core.evidence import calls\n\nMETHOD = "),
-            ("EVIDENCE = (", 'EVIDENCE = (calls(math.hypot, 0.0, "zero"),'),
-        ),
         methods.check_evidence,
+        ("METHOD = ", "import math\nfrom lce_core.evidence import calls\n\nMETHOD = "),
+        ("EVIDENCE = (", 'EVIDENCE = (calls(math.hypot, 0.0, "zero"),'),
     ),
     "evidence that computes its own formula": (
         "pi",
-        (("(6.25e-2, 3.51463333e-2)", "(1 / 16, 1e4 ** (-1 / 16) / 16)"),),
         methods.check_evidence,
+        ("(6.25e-2, 3.51463333e-2)", "(1 / 16, 1e4 ** (-1 / 16) / 16)"),
     ),
     "a reference at a commit cut short": (
         "pi",
-        (("2ce672dc42b9b5d3e408e8117126c28caeaafcc0", "2ce672d"),),
         methods.check_form,
+        ("2ce672dc42b9b5d3e408e8117126c28caeaafcc0", "2ce672d"),
     ),
-}
-
-BENCHMARK_FAULTS: dict[str, tuple[str, tuple[Change, ...], benchmarks.BenchmarkCheck]] = {
     "the prompt builder raises": (
         "passkey",
-        (("    repeated = GARBAGE *", "    raise RuntimeError\n    repeated = GARBAGE *"),),
         benchmarks.check_prompts,
+        ("    repeated = GARBAGE *", "    raise RuntimeError\n    repeated = GARBAGE *"),
     ),
-    "the scorer always gives 1": ("passkey", ((SCORER, "return 1.0"),), benchmarks.check_oracle),
+    "the scorer always gives 1": ("passkey", benchmarks.check_oracle, (SCORER, "return 1.0")),
     "the scorer is swapped": (
         "passkey",
-        ((SCORER, SCORER.replace("==", "!=")),),
         benchmarks.check_oracle,
+        (SCORER, SCORER.replace("==", "!=")),
     ),
     "the seed is ignored": (
         "passkey",
-        (
-            ("draws = self.draws(request)", "draws = self.draws(replace(request, seed=0))"),
-            ("from collections.abc", "from dataclasses import replace\nfrom collections.abc"),
-        ),
         benchmarks.check_seed,
+        ("draws = self.draws(request)", "draws = self.draws(replace(request, seed=0))"),
+        ("from collections.abc", "from dataclasses import replace\nfrom collections.abc"),
     ),
     "samples depend on those before": (
         "passkey",
-        (("zip(shares, draws, strict=True)", "zip(shares, draws[:1] * len(draws), strict=True)"),),
         benchmarks.check_independent,
+        ("zip(shares, draws, strict=True)", "zip(shares, draws[:1] * len(draws), strict=True)"),
     ),
     "prompts differ from call to call": (
         "passkey",
-        (("draws = self.draws(request)", "draws = [np.random.default_rng() for _ in range(6)]"),),
         benchmarks.check_deterministic,
+        ("draws = self.draws(request)", "draws = [np.random.default_rng() for _ in range(6)]"),
     ),
     "the answer stands beside the needle too": (
         "passkey",
-        (("parts = INSTRUCTIONS[wording],", 'parts = f"{INSTRUCTIONS[wording]} {key}",'),),
         benchmarks.check_hidden,
+        ("parts = INSTRUCTIONS[wording],", 'parts = f"{INSTRUCTIONS[wording]} {key}",'),
     ),
     "the evidence is in no prompt": (
         "babilong",
-        (("evidence=one.evidence", 'evidence="nowhere to be found"'),),
         benchmarks.check_hidden,
+        ("evidence=one.evidence", 'evidence="nowhere to be found"'),
     ),
     "depths run backwards": (
         "passkey",
-        (("str(key), 100 * share)", "str(key), 100 - 100 * share)"),),
         benchmarks.check_depths,
+        ("str(key), 100 * share)", "str(key), 100 - 100 * share)"),
     ),
     "a plan believes that any held-out text will do": (
         "babilong",
-        (("        return eval_length\n", "        return 0\n"),),
         benchmarks.check_excerpt,
+        ("        return eval_length\n", "        return 0\n"),
     ),
     "a plan asks for more held-out text than prompts need": (
         "babilong",
-        (("        return eval_length\n", "        return eval_length + 9\n"),),
         benchmarks.check_excerpt,
+        ("        return eval_length\n", "        return eval_length + 9\n"),
     ),
     "no room for the answer": (
         "passkey",
-        (
-            ("wording = request.eval_length - NEW_TOKENS", "wording = request.eval_length"),
-            ("len(ids) + NEW_TOKENS <=", "len(ids) <="),
-        ),
         benchmarks.check_prompts,
+        ("wording = request.eval_length - NEW_TOKENS", "wording = request.eval_length"),
+        ("len(ids) + NEW_TOKENS <=", "len(ids) <="),
     ),
     "answers are stopped too early": (
         "passkey",
-        (("return has_complete_integer(answer)", "return len(answer) > 2"),),
         benchmarks.check_early_stop,
+        ("return has_complete_integer(answer)", "return len(answer) > 2"),
     ),
     "the unit is wrong": (
         "perplexity",
-        (('ClassVar[Literal["perplexity"]] = "perplexity"', 'ClassVar[str] = "nats"'),),
         benchmarks.check_uniform_model,
+        ('ClassVar[Literal["perplexity"]] = "perplexity"', 'ClassVar[str] = "nats"'),
     ),
     "evidence is what the code under test computes": (
         "passkey",
-        ((ROWS, "((n, expected_tokens(n)) for n in (0, 3750, 240_000))"),),
         benchmarks.check_evidence,
+        (ROWS, "((n, expected_tokens(n)) for n in (0, 3750, 240_000))"),
     ),
     "evidence restates its formula": (
         "passkey",
-        ((ROWS, "((0, 71 + 24 / 90 * 0), (3750, 71 + 24 / 90 * 3750))"),),
         benchmarks.check_evidence,
+        (ROWS, "((0, 71 + 24 / 90 * 0), (3750, 71 + 24 / 90 * 3750))"),
     ),
     "evidence is the formula's value and said to be counted": (
         "passkey",
-        (
-            (ROWS, "((0, 72.0), (3750, 1072.125))"),
-            ("return 71 + _TOKENS_PER_CHARACTER *", "return 72 + 0.2667 *"),
-        ),
         benchmarks.check_evidence,
+        (ROWS, "((0, 72.0), (3750, 1072.125))"),
+        ("return 71 + _TOKENS_PER_CHARACTER *", "return 72 + 0.2667 *"),
     ),
     "the unit is unknown": (
         "perplexity",
-        (('ClassVar[Literal["perplexity"]] = "perplexity"', 'ClassVar[str] = "bits"'),),
         benchmarks.check_form,
+        ('ClassVar[Literal["perplexity"]] = "perplexity"', 'ClassVar[str] = "bits"'),
     ),
 }
+"""Name of a plug-in, the check that catches the fault, and changes of the source."""
 
 
 @pytest.fixture(autouse=True)
@@ -375,40 +349,33 @@ def _inference() -> Iterator[None]:
         yield
 
 
-def check_method(plugin: Any, check: methods.MethodCheck) -> None:
-    for example in plugin.examples:
-        check(plugin, example)
+def copy(name: str, check: Any, folder: Path, changes: Sequence[Change]) -> Any:
+    return copied(METHODS if check in methods.CHECKS else BENCHMARKS, name, folder, *changes)
 
 
-def check_benchmark(plugin: Any, check: benchmarks.BenchmarkCheck, root: Path) -> None:
-    data = partial(fixture_folders, root=root)
-    case = Case(plugin, plugin.examples[0], "fast", data)
-    check(case)
+def run_check(plugin: Any, check: Any, root: Path) -> None:
+    if check in methods.CHECKS:
+        for example in plugin.examples:
+            check(plugin, example)
+    else:
+        check(Case(plugin, plugin.examples[0], "fast", partial(fixture_folders, root=root)))
 
 
-@pytest.mark.parametrize("fault", METHOD_FAULTS)
-def test_a_fault_planted_in_a_method_is_caught(fault: str, tmp_path: Path) -> None:
-    name, changes, check = METHOD_FAULTS[fault]
-    sound = RIGHT_KERNEL if changes[0][0] == RIGHT_KERNEL[0][0] else ()
-    with copied(METHODS, name, tmp_path, *sound) as plugin:
-        check_method(plugin, check)
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_planted_fault_is_caught(fault: str, tmp_path: Path) -> None:
+    name, check, *changes = FAULTS[fault]
     with (
-        copied(METHODS, name, tmp_path, *changes) as plugin,
-        pytest.raises((AssertionError, LceError)),
-    ):
-        check_method(plugin, check)
-
-
-@pytest.mark.parametrize("fault", BENCHMARK_FAULTS)
-def test_a_fault_planted_in_a_benchmark_is_caught(fault: str, tmp_path: Path) -> None:
-    name, changes, check = BENCHMARK_FAULTS[fault]
-    with copied(BENCHMARKS, name, tmp_path) as plugin:
-        check_benchmark(plugin, check, tmp_path)
-    with (
-        copied(BENCHMARKS, name, tmp_path, *changes) as plugin,
+        copy(name, check, tmp_path, changes) as plugin,
         pytest.raises((AssertionError, LceError, RuntimeError)),
     ):
-        check_benchmark(plugin, check, tmp_path)
+        run_check(plugin, check, tmp_path)
+
+
+@pytest.mark.parametrize(("name", "check"), dict.fromkeys(fault[:2] for fault in FAULTS.values()))
+def test_a_copy_without_fault_is_not_caught(name: str, check: Any, tmp_path: Path) -> None:
+    changes = RIGHT_KERNEL if name == "lm_infinite" else ()
+    with copy(name, check, tmp_path, changes) as plugin:
+        run_check(plugin, check, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -422,7 +389,5 @@ def test_a_fault_planted_in_a_benchmark_is_caught(fault: str, tmp_path: Path) ->
 def test_a_part_that_is_missing_is_named_on_loading(
     change: Change, words: str, tmp_path: Path
 ) -> None:
-    with copied(METHODS, "pi", tmp_path):
-        pass
     with pytest.raises(SpecError, match=words), copied(METHODS, "pi", tmp_path, change):
         pass

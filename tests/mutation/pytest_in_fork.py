@@ -7,11 +7,11 @@ that forks share: the project's own packages are imported by each of them, from 
 from __future__ import annotations
 
 import importlib
+import multiprocessing
 import os
 import re
 import shutil
 import sys
-import traceback
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -37,7 +37,6 @@ _PLUGINS = (
     *("-p", "_hypothesis_pytestplugin", f"--hypothesis-profile={_PROFILE}"),
     *("-p", "xdist.plugin", "--numprocesses=0"),  # the project's own options name it
 )
-_PASSED, _FAILED, _BROKEN = 0, 1, 100
 
 
 class RunError(Exception):
@@ -60,31 +59,23 @@ def first_failure(copy: Path, tests: Iterable[str]) -> str | None:
       RunError: pytest ended in any other way, as with an import that fails.
     """
     output = copy.with_name(f"{copy.name}.out")
-    child = os.fork()
-    if child == 0:
-        code = _BROKEN
-        try:
-            code = _run(copy, output, list(tests))
-        finally:  # whatever happens: what the parent would clean up is not the child's
-            if code == _BROKEN:
-                traceback.print_exc()
-            sys.stderr.flush()
-            os._exit(code)
-    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    if status == _PASSED:
+    child = multiprocessing.get_context("fork").Process(target=_run, args=(copy, output, [*tests]))
+    child.start()
+    child.join()
+    if child.exitcode == pytest.ExitCode.OK:
         return None
     printed = output.read_text("utf-8", errors="replace") if output.exists() else ""
     failed = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", printed, re.MULTILINE)
-    if status != _FAILED or failed is None:
-        raise RunError(f"pytest ended with {status}: {printed}")
+    if child.exitcode != pytest.ExitCode.TESTS_FAILED or failed is None:
+        raise RunError(f"pytest ended with {child.exitcode}: {printed}")
     return failed[1]
 
 
-def _run(copy: Path, output: Path, tests: list[str]) -> int:
-    """Exit code of pytest in this process, which has nothing else to do."""
+def _run(copy: Path, output: Path, tests: list[str]) -> None:
+    """Exit with pytest's code; this process has nothing else to do."""
     sys.stdout = sys.stderr = output.open("w", encoding="utf-8")
-    os.dup2(sys.stdout.fileno(), 1)
-    os.dup2(sys.stdout.fileno(), 2)
+    for number in (1, 2):
+        os.dup2(sys.stdout.fileno(), number)
     for name in [name for name in sys.modules if name.partition(".")[0] in PROJECT]:
         del sys.modules[name]
     os.chdir(copy)
@@ -99,20 +90,11 @@ def _run(copy: Path, output: Path, tests: list[str]) -> int:
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONPATH": str(copy),
     }
-    _register_profile()
-    scratch = copy.with_name(f"{copy.name}.tmp")
-    code = int(pytest.main([*_OPTIONS, *_PLUGINS, f"--basetemp={scratch}", *tests]))
-    shutil.rmtree(scratch, ignore_errors=True)
-    sys.stdout.flush()
-    return code
-
-
-def _register_profile() -> None:
-    """Draws the same values each time, whatever the time; a failure is enough, and need not shrink.
-
-    Deadlines are missed on a busy machine. A smaller example that fails as well would be sought
-    for minutes, and nobody reads it here.
-    """
+    # A failure is enough. Nobody reads a smaller example, which would be sought for minutes.
     settings.register_profile(
         _PROFILE, settings.get_profile("ci"), phases=(Phase.explicit, Phase.generate)
     )
+    scratch = copy.with_name(f"{copy.name}.tmp")
+    code = pytest.main([*_OPTIONS, *_PLUGINS, f"--basetemp={scratch}", *tests])
+    shutil.rmtree(scratch, ignore_errors=True)
+    sys.exit(int(code))

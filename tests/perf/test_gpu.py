@@ -1,9 +1,4 @@
-"""The command that measures a GPU, where there is none: it runs on a tiny shape, never pretending.
-
-Strategy: the command as users type it, in a process that finds only the packages of a bare GPU
-machine; its sections with commands that fail, hang, or leave children behind; and the choice of
-settings for 7B with the memory of an H100, which needs no weights.
-"""
+"""The command that measures a GPU, where there is none: it runs on a tiny shape."""
 
 from __future__ import annotations
 
@@ -11,11 +6,9 @@ import argparse
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 import torch
 
@@ -23,8 +16,11 @@ from lce_core.training.fallbacks import need
 from lce_core.training.loss_log import LOG
 from lce_core.training.memory import USABLE_FRACTION
 from tests.support.bare_gpu_machine import bare_environment
+from tests.support.compiling import needs_compiler
+from tests.support.process_trees import left
 from tests.support.repository import ROOT
 from tests.support.stub_gpus import MEMORY, NAME, stub_gpus
+from tests.support.studies import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -55,21 +51,19 @@ def gpu() -> Any:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(900)
+@needs_compiler
+@pytest.mark.timeout(3600)  # for a machine ten times slower
 def test_a_dry_run_runs_every_section_with_the_packages_of_a_bare_gpu_machine(
-    tmp_path: Path,
+    gpu: Any, tmp_path: Path
 ) -> None:
-    options = ("--dry-run", "--seconds", "850", "--commit", "0123456789", "--out")
+    options = ("--dry-run", "--seconds", "36000", "--commit", "0123456789", "--out")
     ended = measure(tmp_path / "hiding", *options, str(tmp_path / "out"))
     assert ended.returncode == 0, ended.stdout + ended.stderr
     found = json.loads((tmp_path / "out" / "cpu-0123456.json").read_text(encoding="utf-8"))
-    ways = {section["name"]: section["how"] for section in found["sections"]}
-    assert ways.pop("smollm2-tuned") == "skipped"
-    assert [*ways] == [
-        *("tests", "token-graphs", "training-32k", "training-64k"),
-        *("layer", "compiling", "inference"),
+    assert [(section["name"], section["how"]) for section in found["sections"]] == [
+        *((section.name, "done") for section in gpu.sections(gpu.parsed([]), tmp_path)[:-1]),
+        ("smollm2-tuned", "skipped"),
     ]
-    assert set(ways.values()) == {"done"}
     rows = [row for section in found["sections"] for row in section["rows"]]
     skipped = [row.get("kernel") for row in rows if "skipped" in row]
     assert skipped == ["SDPA, cuDNN", "flash-attn package", "torch varlen_attn", None]
@@ -97,8 +91,6 @@ def test_a_dry_run_runs_every_section_with_the_packages_of_a_bare_gpu_machine(
     text = (tmp_path / "out" / "cpu-0123456.md").read_text(encoding="utf-8")
     assert "these figures are not those of a GPU" in text
     assert "| landmark | 256 |" in text
-    assert "- skipped: flash-attn package, 256: No module named 'flash_attn'" in text
-    assert found["facts"]["torch"] in text
 
 
 def test_without_a_gpu_nothing_is_measured_and_the_reason_is_said(tmp_path: Path) -> None:
@@ -106,12 +98,6 @@ def test_without_a_gpu_nothing_is_measured_and_the_reason_is_said(tmp_path: Path
     assert ended.returncode == 3
     assert "No GPU found" in ended.stderr
     assert not (tmp_path / "results").exists()
-
-
-def test_an_unknown_section_is_refused_with_the_names_of_all(gpu: Any, capsys: Any) -> None:
-    with pytest.raises(SystemExit):
-        gpu.parsed(["--sections", "tests", "trainings"])
-    assert "no section trainings; sections: tests, token-graphs, " in capsys.readouterr().err
 
 
 def test_the_facts_name_the_gpu_and_its_driver(
@@ -239,73 +225,76 @@ def test_each_attention_kernel_is_called_as_torch_and_flash_attn_define_it(
         assert {output.shape, *(one.shape for one in gradients)} == {(32, 4, 8)}, name
 
 
-def _runs(process: int) -> bool:
-    try:
-        return psutil.Process(process).status() != "zombie"
-    except psutil.NoSuchProcess:
-        return False
+LIMIT = 600.0
+"""Seconds of a section that hangs; nothing waits for so long."""
+
+
+@pytest.fixture
+def timeout(gpu: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A file with which a section says that its time is over, whatever the clock says."""
+    said = tmp_path / "hangs"
+
+    class Process(subprocess.Popen[str]):
+        def wait(self, timeout: float | None = None) -> int:
+            if timeout != LIMIT:
+                return super().wait(timeout)
+            wait_until(said.exists)
+            raise subprocess.TimeoutExpired(self.args, timeout)
+
+    monkeypatch.setattr(gpu.subprocess, "Popen", Process)
+    monkeypatch.setattr(gpu, "_STOP_SECONDS", 300)  # for pytest on a slow machine
+    return said
 
 
 def test_a_section_that_fails_or_hangs_keeps_its_rows_and_costs_no_other(
-    gpu: Any, tmp_path: Path
+    gpu: Any, tmp_path: Path, timeout: Path
 ) -> None:
+    def run(name: str, code: str, limit: float, *arguments: str) -> Any:
+        section = gpu.Section(name, [sys.executable, "-c", code, *arguments], limit)
+        return gpu.run(section, limit, tmp_path / "rows")
+
     broken = (
         "import sys; open(sys.argv[1], 'w').write('{\"what\": \"x\"}\\n{\"wh'); sys.exit('boom')"
     )
-    failed = gpu.run(
-        gpu.Section("broken", [sys.executable, "-c", broken, "{rows}"], 60),
-        60,
-        tmp_path / "rows",
-    )
+    failed = run("broken", broken, LIMIT - 1, "{rows}")
     assert (failed.how, failed.rows) == ("failed", [{"what": "x"}])
     assert "boom" in failed.said
     hangs = (
-        "import subprocess, sys, time; child = subprocess.Popen(['sleep', '600']);"
-        " print(child.pid, flush=True); time.sleep(600)"
+        "import pathlib, subprocess, sys, time; child = subprocess.Popen(['sleep', '600']);"
+        " print(child.pid, flush=True); pathlib.Path(sys.argv[1]).touch(); time.sleep(600)"
     )
-    begun = time.monotonic()
-    late = gpu.run(gpu.Section("hangs", [sys.executable, "-c", hangs], 600), 3, tmp_path / "none")
+    late = run("hangs", hangs, LIMIT, str(timeout))
     assert late.how == "out of time"
-    assert time.monotonic() - begun < 60
-    child = int(late.said.split()[0])
-    until = time.monotonic() + 30  # a kill takes effect when the process would run next
-    while _runs(child):
-        assert time.monotonic() < until
-        time.sleep(0.05)
+    assert left([int(late.said.split()[0])]) == []
     facts = {"gpu": "NVIDIA H200", "commit": "0123456789"}
-    sections = [vars(failed), vars(late), vars(gpu.run(gpu.Section("later", [], 9), 0.5, tmp_path))]
+    sections = [vars(failed), vars(late), vars(run("later", "", 0.5))]
     found = {"command": "x", "dry_run": False, "at": "now", "seconds": 1.0, "facts": facts}
     path = gpu.write(tmp_path, {**found, "sections": sections})
     assert path.name == "nvidia-h200-0123456"
     text = path.with_suffix(".md").read_text(encoding="utf-8")
-    for line in (
-        "| broken | failed |",
-        "| hangs | out of time |",
-        "| later | skipped |",
-        "no time left",
-    ):
-        assert line in text
+    rows = ("| broken | failed |", "| hangs | out of time |", "| later | skipped |")
+    assert [row for row in rows if row not in text] == []
     assert "boom" in text
 
 
-def test_counts_of_tests_are_read_from_what_pytest_says(gpu: Any, tmp_path: Path) -> None:
-    said = "....\n2 failed, 90 passed, 3 skipped, 700 deselected in 61.00s (0:01:01)\n"
-    rows = list(gpu._rows(tmp_path / "none", said, "tests"))
-    assert rows == [{"what": "tests", "counts": {"failed": 2, "passed": 90, "skipped": 3}}]
-
-
 def test_a_section_of_tests_that_is_out_of_time_still_has_its_counts(
-    gpu: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    gpu: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, timeout: Path
 ) -> None:
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)  # options of this run, such as its report
-    tests = tmp_path / "test_two.py"
+    tests = tmp_path / "test_four.py"
     tests.write_text(
-        "import time\ndef test_one(): pass\ndef test_two(): time.sleep(600)\n", encoding="utf-8"
+        "import pathlib, pytest, time\n"
+        "def test_one(): pass\n"
+        "def test_two(): assert 0\n"
+        "def test_three(): pytest.skip()\n"
+        f"def test_four(): pathlib.Path({str(timeout)!r}).touch(); time.sleep(600)\n",
+        encoding="utf-8",
     )
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tests)]
-    ended = gpu.run(gpu.Section("tests", command, 60), 60, tmp_path / "none")
+    ended = gpu.run(gpu.Section("tests", command, LIMIT), LIMIT, tmp_path / "none")
     assert ended.how == "out of time"
-    assert ended.rows == [{"what": "tests", "counts": {"passed": 1}}]
+    counts = {"passed": 1, "failed": 1, "skipped": 1}
+    assert ended.rows == [{"what": "tests", "counts": counts}]
 
 
 def test_what_a_study_had_finished_is_read_from_its_store(
@@ -333,6 +322,8 @@ def test_what_a_study_had_finished_is_read_from_its_store(
 
 def test_the_files_to_copy_to_a_gpu_machine_stay_small() -> None:
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    sizes = {name: (ROOT / name).stat().st_size for name in listed.split("\0") if name}
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        pytest.skip("no git checkout")
+    sizes = {name: (ROOT / name).stat().st_size for name in listed.stdout.split("\0") if name}
     assert sum(sizes.values()) < 64 * 2**20, sorted(sizes, key=lambda name: -sizes[name])[:5]

@@ -128,7 +128,6 @@ def save(model_type: str, folder: Path, tokenizer: Any = None, **changes: Any) -
 
 
 def hub_model(folder: Path, **parameters: Any) -> LanguageModel:
-    """The plug-in as a plan has it, for a folder."""
     entry = {"name": "hub_model", "label": "tiny", **parameters}
     return MODELS.parse(entry, "test").resolved(folder)
 

@@ -139,7 +139,6 @@ def write_artifact(home: Path, kind: str, fingerprint: str, **fields: Any) -> Pa
 
 
 def write_samples(folder: Path, *rows: Mapping[str, Any]) -> None:
-    """Writes samples into the folder of a cell."""
     folder.mkdir(parents=True, exist_ok=True)
     pq.write_table(
         pa.Table.from_pylist([dict(row) for row in rows], SAMPLES), folder / SAMPLES_FILE

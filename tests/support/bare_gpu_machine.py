@@ -54,7 +54,6 @@ def bare_environment(folder: Path) -> dict[str, str]:
 
 
 def _hidden_modules() -> set[str]:
-    """Return the names of all installed modules that `PRESENT` does not need."""
     needed, waiting = set(), [canonicalize_name(name) for name in PRESENT]
     while waiting:
         name = waiting.pop()

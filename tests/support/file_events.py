@@ -27,7 +27,6 @@ def opened(folder: Path) -> Iterator[list[str]]:
 
 @contextlib.contextmanager
 def listed(folder: Path) -> Iterator[list[str]]:
-    """Record the folders that are listed."""
     yield from _watch(("os.listdir", "os.scandir"), folder)
 
 

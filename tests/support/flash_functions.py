@@ -57,7 +57,6 @@ class Package:
         deterministic: bool = False,
         return_attn_probs: bool = False,
     ) -> Any:
-        """Take and return (batch, tokens, heads, head_dim)."""
         assert not dropout_p
         assert not softcap
         assert alibi_slopes is None

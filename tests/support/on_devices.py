@@ -14,8 +14,6 @@ import torch
 
 @dataclass(frozen=True)
 class Place:
-    """A device and a dtype to compute in."""
-
     device: torch.device
     dtype: torch.dtype
 

@@ -20,6 +20,5 @@ def unused_port() -> int:
 
 
 def listens(port: int) -> bool:
-    """Whether somebody answers on this port of loopback."""
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0

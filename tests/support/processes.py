@@ -19,7 +19,6 @@ ROLES = {
 
 
 def new_marker() -> str:
-    """Return a marker that no other process has."""
     return uuid.uuid4().hex
 
 

@@ -79,7 +79,6 @@ def two_nodes() -> Iterator[str]:
 
 
 def processes_of(node: str) -> list[psutil.Process]:
-    """All that runs on a node: "head" or "far"."""
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):

@@ -17,7 +17,6 @@ from typing import Any
 
 import torch
 import yaml
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
 from flows.settings import study_path
@@ -28,6 +27,7 @@ from lce_core.methods import METHODS
 from lce_core.models import MODELS, LanguageModel
 from lce_core.study.plan import StudyPlan
 from lce_core.study.spec import StudySpec
+from tests.support.byte_level import byte_level
 from tests.support.data.fixture_data import fixture_folders
 from tests.support.data.subsets import state_rows
 from tests.support.repository import ROOT
@@ -268,27 +268,9 @@ def small_tokenizer() -> PreTrainedTokenizerFast:
 
     Like Llama's it begins every text with <s>, which is token 1; </s> is token 2.
     """
-    backend = Tokenizer(models.BPE())
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    backend.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=VOCABULARY,
-        special_tokens=["<unk>", "<s>", "</s>"],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
     sources = sorted((ROOT / "lce_core" / "benchmarks").rglob("*.py"))
     texts = (text for source in sources for text in _texts(source))
-    backend.train_from_iterator([STORY * 50, *texts], trainer)
-    backend.post_processor = processors.TemplateProcessing(
-        single="<s> $A", special_tokens=[("<s>", 1)]
-    )
-    return PreTrainedTokenizerFast(
-        tokenizer_object=backend,
-        bos_token="<s>",
-        eos_token="</s>",
-        clean_up_tokenization_spaces=False,
-    )
+    return byte_level([STORY * 50, *texts], VOCABULARY, special=("<unk>", "<s>", "</s>"))
 
 
 def _texts(source: Path) -> Iterator[str]:
@@ -356,5 +338,4 @@ def _lengthen(squad: Path) -> None:
 
 
 def asked(plan: StudyPlan) -> set[tuple[str, bool, str, str]]:
-    """Method, whether it is frozen, benchmark and task of every cell."""
     return {(cell.method, cell.frozen, cell.benchmark, cell.task) for cell in plan.cells}

@@ -40,8 +40,6 @@ def written_text(folder: Path) -> Path:
 
 
 class Small:
-    """The study, planned, and run where it is asked."""
-
     def __init__(self, tiny: Path, data: dict[str, Path], home: Path, **changes: Any) -> None:
         study = parse_study(yaml.safe_dump({**STUDY, **changes}), "mine.yaml")
         models = {"tiny": tiny}

@@ -28,7 +28,7 @@ from flows.settings import STUDIES
 from lce_core.study.plan import StudyPlan, compile_study
 from lce_core.study.study_file import parse_study
 from tasks.tracking.database import artifact_root, database, has_usable_database
-from tests.support.forked_commands import Ended, shared_forks
+from tests.support.forked_commands import Ended, run_forked
 
 LCE = [sys.executable, "-c", "from lce.cli import main; main()"]
 SMOKE: dict[str, Any] = yaml.safe_load((STUDIES / "smoke.yaml").read_text(encoding="utf-8"))
@@ -70,7 +70,7 @@ def lce(
 
 def run_command(home: Path, *arguments: str, seconds: float = HANG_SECONDS, **more: str) -> Ended:
     """Run a command to its end, or kill it after `seconds`; `more` adds to its environment."""
-    return shared_forks().run(list(arguments), environment(home, **more), seconds)
+    return run_forked(list(arguments), environment(home, **more), seconds)
 
 
 def start(home: Path, *arguments: str, **how: Any) -> subprocess.Popen[str]:
@@ -111,7 +111,6 @@ def library_text(folder: Path) -> None:
 
 
 def compiled(study: Mapping[str, Any], text: Path) -> StudyPlan:
-    """The plan of a study whose corpus is the folder `text`."""
     written = yaml.safe_dump(json.loads(json.dumps(study)))  # JSON repeats what YAML would alias
     return compile_study(parse_study(written, "study.yaml"), {"text": text})
 
@@ -123,14 +122,12 @@ def write_study(folder: Path, study: Mapping[str, Any] = TINY, **changes: Any) -
 
 
 def computed(output: str) -> int:
-    """How many steps a run says it computed."""
     found = re.search(r"(\d+) steps computed", output)
     assert found, output
     return int(found[1])
 
 
 def scores(home: Path) -> list[tuple[Any, ...]]:
-    """Every row of the scores in a home's catalog."""
     return run_query(home / "catalog.duckdb", SCORES)[1]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from lce_core.store.artifacts import Attempt, Store
 from lce_core.store.steps import Step
-from tests.support.free_steps import free_step
+from tests.support.free_steps import free_step, planned_cell, planned_training
 
 LENGTHS = (128, 512)
 TARGET = 512
@@ -68,17 +68,7 @@ def plan_study(
         for seed in seeds:
             parent = finetune(method, seed, curve_rows) if tuned else None
             if parent is not None:
-                trainings.append(
-                    {
-                        "fingerprint": parent.fingerprint,
-                        "checkpoint": parent.id,
-                        "folder": parent.folder,
-                        "kind": "finetune",
-                        "base_model": "toy_llama",
-                        "method": method,
-                        "seed": seed,
-                    }
-                )
+                trainings.append(planned_training(parent, method, seed, "toy_llama"))
                 if run:
                     store.ensure(parent, compute, {})
             for benchmark in benchmarks:
@@ -110,21 +100,13 @@ def plan_study(
 def planned(
     step: Step, benchmark: str, length: int, axes: dict[str, Any], parent: Step | None
 ) -> dict[str, Any]:
-    return {
-        "fingerprint": step.fingerprint,
-        "cell": step.id,
-        "folder": step.folder,
-        "base_model": "toy_llama",
-        "exact_attention": True,
-        "benchmark": benchmark,
-        "task": "single",
-        "eval_length": length,
-        "profile": "tiny",
-        "train_length": 128 if axes["frozen"] else TARGET,
-        "target_context": TARGET,
-        "waits_for_data": False,
-        "checkpoint": parent.id if parent else None,
-        "unavailable": None,
-        "blocked_by": [parent.id] if parent else [],
+    return planned_cell(
+        step,
+        parent,
+        base_model="toy_llama",
+        exact_attention=True,
+        benchmark=benchmark,
+        task="single",
+        eval_length=length,
         **axes,
-    }
+    )

@@ -109,12 +109,10 @@ def log(job: TrainingJob) -> list[dict[str, Any]]:
 
 
 def losses(job: TrainingJob) -> list[float]:
-    """Loss of each step of a finished job."""
     return [row["loss"] for row in log(job)]
 
 
 def save_base(folder: Path) -> Path:
-    """Save a random toy base model and its tokenizer in a new folder."""
     BASE.initialise(3).save_pretrained(folder)
     BASE.tokenizer(None).save_pretrained(folder)
     return folder

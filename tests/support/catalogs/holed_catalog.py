@@ -24,8 +24,6 @@ HOLES = {
 
 @dataclass(frozen=True)
 class Cell:
-    """A planned cell: done with a value, or not done."""
-
     method: str
     frozen: bool
     seed: int

@@ -22,7 +22,7 @@ from lce_core.errors import DataError, NonFiniteError, UnavailableError
 from lce_core.store.artifacts import Attempt, Store
 from lce_core.store.cell_tables import SAMPLES, SAMPLES_FILE, TOKEN_NLL, TOKEN_NLL_FILE
 from lce_core.store.steps import Step
-from tests.support.free_steps import free_step
+from tests.support.free_steps import free_step, planned_cell, planned_training
 
 STUDY = "sample"
 BASE = "toy_llama"
@@ -149,17 +149,7 @@ class Study:
         name = f"{BASE}-{method or 'base'}-s{seed}"
         step = free_step(kind, name, {"seed": seed, "method": method}, parents)
         self.steps.append(step.id)
-        self.trainings.append(
-            {
-                "fingerprint": step.fingerprint,
-                "checkpoint": step.id,
-                "folder": step.folder,
-                "kind": kind,
-                "base_model": BASE,
-                "method": method,
-                "seed": seed,
-            }
-        )
+        self.trainings.append(planned_training(step, method, seed, BASE))
         if method == "ntk_32k" and seed == 1:
             return step  # never run: its cells wait
         with contextlib.suppress(DataError):
@@ -177,26 +167,19 @@ class Study:
         if reason is None:
             self.steps.append(step.id)
         self.cells.append(
-            {
-                "fingerprint": None if reason else step.fingerprint,
-                "cell": None if reason else step.id,
-                "folder": None if reason else step.folder,
-                "base_model": BASE,
-                "method": method.label,
-                "frozen": method.frozen,
-                "exact_attention": method.exact,
-                "seed": seed,
-                "benchmark": benchmark,
-                "task": "stdlib" if benchmark == "perplexity" else benchmark,
-                "eval_length": length,
-                "profile": "tiny",
-                "train_length": TRAINED if method.frozen else TARGET,
-                "target_context": TARGET,
-                "waits_for_data": False,
-                "checkpoint": weights.id,
-                "unavailable": reason,
-                "blocked_by": [] if reason else [weights.id],
-            }
+            planned_cell(
+                step,
+                weights,
+                reason,
+                base_model=BASE,
+                method=method.label,
+                frozen=method.frozen,
+                exact_attention=method.exact,
+                seed=seed,
+                benchmark=benchmark,
+                task="stdlib" if benchmark == "perplexity" else benchmark,
+                eval_length=length,
+            )
         )
         skipped = method.label == "self_extend" and (seed, benchmark, length) == (0, "needle", 512)
         if reason or skipped or self.store.record(weights) is None:
@@ -262,11 +245,11 @@ def write_cell(attempt: Attempt, method: Method) -> dict[str, Any]:
 
 
 def _score(metric: str, value: float, count: int, higher: bool) -> dict[str, Any]:
-    bounds = {"ci_low": value * 0.95, "ci_high": value * 1.05}
     return {
         "metric": metric,
         "value": value,
-        **bounds,
+        "ci_low": value * 0.95,
+        "ci_high": value * 1.05,
         "num_samples": count,
         "higher_is_better": higher,
     }

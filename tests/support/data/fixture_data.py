@@ -5,8 +5,9 @@ They are found by the data set's name, so that a benchmark's tests need no list 
 
 from __future__ import annotations
 
+import functools
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from lce_core.benchmarks._data import DataSet
@@ -42,6 +43,11 @@ def fixture_folders(data_sets: Iterable[DataSet], root: Path) -> dict[str, Path]
     return folders
 
 
+def _write_lines(file: Path, rows: Sequence[Mapping[str, object]]) -> None:
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    state_rows(file.parent, {file.name: len(rows)})
+
+
 def _ruler(folder: Path) -> None:
     aside = folder.parent / f"{folder.name}-all"
     aside.mkdir()
@@ -71,9 +77,7 @@ def _longbench(folder: Path) -> None:
             }
             for number in range(4)
         ]
-        lines = "".join(json.dumps(row) + "\n" for row in rows)
-        (folder / f"{task}.jsonl").write_text(lines, encoding="utf-8")
-        state_rows(folder, {f"{task}.jsonl": len(rows)})
+        _write_lines(folder / f"{task}.jsonl", rows)
 
 
 def _longbench_v2(folder: Path) -> None:
@@ -103,9 +107,7 @@ def _trec(folder: Path) -> None:
 def _long_eval(folder: Path) -> None:
     for lines in range(4, 36, 2):  # so that one of them fills a length of hundreds of tokens
         rows = [_long_eval_row(lines, row) for row in range(4)]
-        text = "".join(json.dumps(row) + "\n" for row in rows)
-        (folder / f"{lines}_lines.jsonl").write_text(text, encoding="utf-8")
-        state_rows(folder, {f"{lines}_lines.jsonl": len(rows)})
+        _write_lines(folder / f"{lines}_lines.jsonl", rows)
 
 
 def _long_eval_row(num_lines: int, row: int) -> dict[str, object]:
@@ -161,15 +163,7 @@ def _nolima(folder: Path) -> None:
         file.write_text(text, encoding="utf-8")
 
 
-def _short_context(task: str) -> Callable[[Path], None]:
-    return lambda folder: _made_up(task, folder)
-
-
-def _made_up(task: str, folder: Path) -> None:
-    made_up(task, folder, num_questions=4)
-
-
-WRITERS: dict[str, Callable[[Path], None]] = {
+WRITERS: dict[str, Callable[[Path], object]] = {
     "essays": _ruler,
     "squad": _ruler,
     "hotpotqa": _ruler,
@@ -184,7 +178,7 @@ WRITERS: dict[str, Callable[[Path], None]] = {
     "nolima": _nolima,
     "mmlu_all": write_mmlu,
     **{
-        data_set.name: _short_context(task)
+        data_set.name: functools.partial(made_up, task, num_questions=4)
         for task, asked in SHORT_TASKS.items()
         for data_set in asked.splits.values()
     },

@@ -199,19 +199,21 @@ def write_gemma(file: Path, **changes: int) -> None:
     writer.close()
 
 
-def write_wheel(folder: Path, file: Path, member: str = MEMBER, name: str = "tiny-model") -> str:
-    """A wheel `name 1.0` with that file in it; gives its sha256."""
-    stem = f"{name.replace('-', '_')}-1.0"
+def write_wheel(
+    folder: Path, file: Path, member: str = MEMBER, name: str = "tiny-model", version: str = "1.0"
+) -> str:
+    """A wheel with that file in it; gives its sha256."""
+    stem = f"{name.replace('-', '_')}-{version}"
     wheel, about = folder / f"{stem}-py3-none-any.whl", f"{stem}.dist-info"
+    metadata = {
+        "METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+        "WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        "RECORD": "",
+    }
     with zipfile.ZipFile(wheel, "w") as archive:
         archive.write(file, member)
-        archive.writestr(
-            f"{about}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n"
-        )
-        archive.writestr(
-            f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-        )
-        archive.writestr(f"{about}/RECORD", "")
+        for part, text in metadata.items():
+            archive.writestr(f"{about}/{part}", text)
     return hashlib.sha256(wheel.read_bytes()).hexdigest()
 
 

@@ -41,7 +41,6 @@ def rows(number: int, seed: int, words: int = 12) -> list[dict[str, Any]]:
 
 
 def write(file: Path, entries: Sequence[Mapping[str, Any]]) -> Path:
-    """Writes rows in the form that the file's name says."""
     file.parent.mkdir(parents=True, exist_ok=True)
     if file.suffix == ".parquet":
         pq.write_table(pa.Table.from_pylist(list(entries)), file, row_group_size=50)

@@ -13,8 +13,6 @@ from lce_core.errors import LceError
 
 @dataclass(frozen=True)
 class Place:
-    """What a provocation may use."""
-
     folder: Path
     """Empty, and its own."""
     patch: pytest.MonkeyPatch
@@ -23,8 +21,6 @@ class Place:
 
 @dataclass(frozen=True)
 class Provocation:
-    """A call that raises an error."""
-
     kind: type[LceError]
     value: str | None
     """The value that the message names; None if it is the provocation's folder."""
@@ -39,7 +35,6 @@ PROVOCATIONS: list[Provocation] = []
 def provokes(
     kind: type[LceError], value: str | None = None, *, slow: bool = False
 ) -> Callable[[Callable[[Place], object]], None]:
-    """Add the decorated call to `PROVOCATIONS`."""
 
     def add(call: Callable[[Place], object]) -> None:
         PROVOCATIONS.append(Provocation(kind, value, call, slow))

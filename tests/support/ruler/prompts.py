@@ -7,9 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import PreTrainedTokenizerFast
-
 from lce_core.benchmarks import BENCHMARKS, Benchmark, CellRequest
 from lce_core.benchmarks._prompted.retrieval import Prompt
 from lce_core.benchmarks.ruler import RulerPrompt
@@ -17,39 +14,34 @@ from lce_core.benchmarks.ruler._niah import NEEDLE
 from lce_core.benchmarks.ruler._vocabulary import plain_words
 from lce_core.contracts.toy_text import STORY
 from lce_core.models import MODELS
+from tests.support.byte_level import byte_level
 from tests.support.data.subsets import state_rows
 
 TOY = MODELS.parse({"name": "toy_llama"}, "test")
 BYTES = TOY.tokenizer(None)
+BPE = byte_level([STORY, NEEDLE, *plain_words()[:400]], 600, special=())
 
 
-def _small_bpe() -> PreTrainedTokenizerFast:
-    backend = Tokenizer(models.BPE())
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    backend.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=600,
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    backend.train_from_iterator([STORY, NEEDLE, *plain_words()[:400]], trainer)
-    return PreTrainedTokenizerFast(tokenizer_object=backend, clean_up_tokenization_spaces=False)
-
-
-BPE = _small_bpe()
+def write_data(
+    root: Path, essays: str, squad: dict[str, Any], hotpot: list[Any]
+) -> dict[str, Path]:
+    """Write essays, SQuAD and HotpotQA in their published form; return their folders."""
+    files = {
+        "essays": ("a.txt", essays),
+        "squad": ("dev-v2.0.json", json.dumps(squad)),
+        "hotpotqa": ("hotpot_dev_distractor_v1.json", json.dumps(hotpot)),
+    }
+    for name, (file, text) in files.items():
+        (root / name).mkdir()
+        (root / name / file).write_text(text, encoding="utf-8")
+    paragraphs = sum(len(article["paragraphs"]) for article in squad["data"])
+    state_rows(root / "squad", {files["squad"][0]: paragraphs})
+    state_rows(root / "hotpotqa", {files["hotpotqa"][0]: len(hotpot)})
+    return {name: root / name for name in files}
 
 
 def stand_in_data(root: Path) -> dict[str, Path]:
-    """Essays, SQuAD and HotpotQA in `root`: small, in their published form."""
-    for name in ("essays", "squad", "hotpotqa"):
-        (root / name).mkdir()
-    (root / "essays" / "a.txt").write_text(STORY * 600, encoding="utf-8")
-    (root / "squad" / "dev-v2.0.json").write_text(json.dumps(_squad()), encoding="utf-8")
-    file = root / "hotpotqa" / "hotpot_dev_distractor_v1.json"
-    file.write_text(json.dumps(_hotpot()), encoding="utf-8")
-    state_rows(root / "squad", {"dev-v2.0.json": 48})
-    state_rows(root / "hotpotqa", {file.name: 8})
-    return {name: root / name for name in ("essays", "squad", "hotpotqa")}
+    return write_data(root, STORY * 600, _squad(), _hotpot())
 
 
 def _squad() -> dict[str, Any]:

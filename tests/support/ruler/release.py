@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from lce_core.contracts.toy_text import STORY
-from tests.support.data.subsets import state_rows
+from tests.support.ruler.prompts import write_data
 
 RECORDED: dict[str, Any] = json.loads(
     (Path(__file__).parent / "release.json").read_text(encoding="utf-8")
@@ -39,7 +39,6 @@ class WordPieces:
     numbers: dict[str, int] = field(default_factory=dict)
 
     def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
-        """Numbers of the pieces, after that of the beginning of sequence."""
         ids = [0] if add_special_tokens else []
         for piece in _PIECE.findall(text):
             number = self.numbers.get(piece)
@@ -54,18 +53,8 @@ class WordPieces:
 
 
 def release_data(root: Path) -> dict[str, Path]:
-    """Essays, SQuAD and HotpotQA in `root`, enough for 131,072 tokens."""
-    files = {
-        "essays": ("a.txt", STORY * 8000),
-        "squad": ("dev-v2.0.json", json.dumps(_squad())),
-        "hotpotqa": ("hotpot_dev_distractor_v1.json", json.dumps(_hotpot())),
-    }
-    for name, (file, text) in files.items():
-        (root / name).mkdir()
-        (root / name / file).write_text(text, encoding="utf-8")
-    state_rows(root / "squad", {"dev-v2.0.json": 1500})
-    state_rows(root / "hotpotqa", {"hotpot_dev_distractor_v1.json": 150})
-    return {name: root / name for name in files}
+    """Data sets that are enough for 131,072 tokens."""
+    return write_data(root, STORY * 8000, _squad(), _hotpot())
 
 
 def digest(samples: Sequence[tuple[str, Sequence[str]]]) -> str:
