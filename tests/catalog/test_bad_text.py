@@ -3,8 +3,6 @@
 Strategy: put such text into study files, into plans that lie in a store already, and into answers.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
@@ -43,8 +41,8 @@ TOY = (STUDIES / "smoke.yaml").read_text(encoding="utf-8")
     ids=["half a pair", "nul", "nested"],
 )
 def test_a_study_with_text_that_nothing_can_store_is_refused_with_key_and_position(
-    changes: dict[str, object], key: str, finding: str
-) -> None:
+    changes, key, finding
+):
     study = {**yaml.safe_load(TOY), **changes}
     with pytest.raises(SpecError) as refused:
         parse_study(yaml.safe_dump(study), "my.yaml")
@@ -53,13 +51,13 @@ def test_a_study_with_text_that_nothing_can_store_is_refused_with_key_and_positi
         parse_study(yaml.safe_dump({**yaml.safe_load(TOY), "a\ud900": 1}), "my.yaml")
 
 
-def test_text_of_any_language_is_taken() -> None:
+def test_text_of_any_language_is_taken():
     text = "naïve, 長い, emoji \N{GRINNING FACE}, \N{BYTE ORDER MARK}, and a second\nline"
     study = yaml.safe_dump({**yaml.safe_load(TOY), "hypothesis": text})
     assert parse_study(study, "my.yaml").hypothesis == text
 
 
-def test_a_file_whose_name_is_not_utf8_is_refused(tmp_path: Path) -> None:
+def test_a_file_whose_name_is_not_utf8_is_refused(tmp_path):
     path = tmp_path / "my\udcff.yaml"
     path.write_text(TOY, encoding="utf-8")
     with pytest.raises(SpecError, match="not UTF-8") as refused:
@@ -68,7 +66,7 @@ def test_a_file_whose_name_is_not_utf8_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def store(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Store:
+def store(tmp_path, tmp_path_factory) -> Store:
     shutil.copytree(
         sample_store(tmp_path_factory.getbasetemp()).home / "studies", tmp_path / "studies"
     )
@@ -88,9 +86,7 @@ def studies(store: Store) -> list[tuple[str, str]]:
     return run_query(build_catalog(store), sql)[1]
 
 
-def test_bad_text_in_a_plan_is_replaced_with_one_line(
-    store: Store, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bad_text_in_a_plan_is_replaced_with_one_line(store, capsys):
     path = add_plan(store, "bad", hypothesis="\ud800 x")
     shown = studies(store)
     assert ("bad", "\ufffd x") in shown
@@ -99,9 +95,7 @@ def test_bad_text_in_a_plan_is_replaced_with_one_line(
     assert line.startswith(f"lce: {path}: hypothesis: half of a surrogate pair")
 
 
-def test_a_file_that_is_no_plan_hides_its_own_study_only(
-    store: Store, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_that_is_no_plan_hides_its_own_study_only(store, capsys):
     contents = ("[1]", "{", "\xff", '{"study": "bad"}', '{"cells": 1}', "[" * 100_000, "null", "")
     paths = [add_plan(store, f"bad-{number}") for number in range(len(contents))]
     for path, content in zip(paths, contents, strict=True):
@@ -113,7 +107,7 @@ def test_a_file_that_is_no_plan_hides_its_own_study_only(
         assert line.startswith(f"lce: {path} is not a plan (")
 
 
-def test_an_answer_with_half_of_a_surrogate_pair_is_kept_without_it(tmp_path: Path) -> None:
+def test_an_answer_with_half_of_a_surrogate_pair_is_kept_without_it(tmp_path):
     sample = Sample(0, 8, 1.0, prediction="a\udfffb", reference="a\0b")
     _write_tables(CellResult((), (sample,)), tmp_path)
     (row,) = pq.read_table(tmp_path / SAMPLES_FILE).to_pylist()
@@ -121,9 +115,7 @@ def test_an_answer_with_half_of_a_surrogate_pair_is_kept_without_it(tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_what_mlflow_refuses_of_one_study_hides_no_other(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_mlflow_refuses_of_one_study_hides_no_other(tmp_path, capsys):
     store = Store(tmp_path)
     store.prepare()
     for study in ("bad", "broken", "long", "small"):

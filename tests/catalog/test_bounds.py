@@ -4,11 +4,8 @@ Strategy: accuracies near 0 and 1 and perplexities near 1 in three seeds, so tha
 unbounded means would leave the range; every view is read.
 """
 
-from __future__ import annotations
-
 import math
 import random
-from pathlib import Path
 
 import duckdb
 
@@ -44,7 +41,7 @@ def cells(draw: random.Random) -> list[Answered]:
     return found
 
 
-def test_intervals_correlations_and_probabilities_stay_within_their_range(tmp_path: Path) -> None:
+def test_intervals_correlations_and_probabilities_stay_within_their_range(tmp_path):
     checked, at_an_end = set(), 0
     with duckdb.connect(str(written(tmp_path / "c.duckdb", cells(random.Random(5))))) as catalog:
         main = "SELECT view_name FROM duckdb_views() WHERE NOT internal AND schema_name = 'main'"

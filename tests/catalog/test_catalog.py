@@ -4,8 +4,6 @@ Strategy: build real DuckDB files from a real store, compare them with the recor
 copies of the store on purpose, and run every query the documentation shows.
 """
 
-from __future__ import annotations
-
 import csv
 import errno
 import io
@@ -82,17 +80,17 @@ CONTRACT = {
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
+def store(tmp_path_factory) -> Store:
     return sample_store(tmp_path_factory.getbasetemp())
 
 
 @pytest.fixture(scope="module")
-def catalog(store: Store, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def catalog(store, tmp_path_factory) -> Path:
     return build_catalog(store, tmp_path_factory.mktemp("built") / "catalog.duckdb")
 
 
 @pytest.fixture
-def copied(store: Store, tmp_path: Path) -> Store:
+def copied(store, tmp_path) -> Store:
     shutil.copytree(store.home, tmp_path / "home")
     return Store(tmp_path / "home")
 
@@ -115,7 +113,7 @@ def a_cell(store: Store, name: str = "none-frozen-passkey-512-s0") -> Path:
     return folder
 
 
-def test_every_score_is_the_one_of_its_record(store: Store, catalog: Path) -> None:
+def test_every_score_is_the_one_of_its_record(store, catalog):
     names = ("metric", "value", "ci_low", "ci_high", "num_samples")
     recorded = set()
     for path in (store.home / "artifacts" / "cell").glob("*/record.json"):
@@ -127,9 +125,7 @@ def test_every_score_is_the_one_of_its_record(store: Store, catalog: Path) -> No
     assert set(shown) == recorded
 
 
-def test_the_overview_is_the_mean_over_seeds_in_the_order_of_the_study(
-    store: Store, catalog: Path
-) -> None:
+def test_the_overview_is_the_mean_over_seeds_in_the_order_of_the_study(store, catalog):
     rows = ask(catalog, "FROM overview")
     (plan,) = store.studies.plans()
     order = dict.fromkeys((cell["method"], cell["frozen"]) for cell in plan["cells"])
@@ -151,7 +147,7 @@ def test_the_overview_is_the_mean_over_seeds_in_the_order_of_the_study(
         assert row["ruler"] is None
 
 
-def test_each_cell_without_a_result_says_why(catalog: Path) -> None:
+def test_each_cell_without_a_result_says_why(catalog):
     rows = ask(
         catalog,
         "SELECT method, frozen, status, regexp_replace(reason, '[0-9a-f]{12}', 'ID') AS reason,"
@@ -179,8 +175,8 @@ def test_each_cell_without_a_result_says_why(catalog: Path) -> None:
 
 
 def test_a_reader_keeps_its_snapshot_while_a_catalog_without_a_lost_cell_is_swapped_in(
-    copied: Store, catalog: Path
-) -> None:
+    copied, catalog
+):
     path = build_catalog(copied)
     assert path == copied.home / "catalog.duckdb"
     assert logical_digest(path) == logical_digest(catalog)
@@ -195,9 +191,7 @@ def test_a_reader_keeps_its_snapshot_while_a_catalog_without_a_lost_cell_is_swap
 
 
 @pytest.mark.slow
-def test_builders_at_the_same_time_take_turns_and_leave_nothing_behind(
-    copied: Store, catalog: Path
-) -> None:
+def test_builders_at_the_same_time_take_turns_and_leave_nothing_behind(copied, catalog):
     left = copied.home / ".catalog.duckdb.aside-of-a-killed-builder"
     left.mkdir()
     builders = [
@@ -211,9 +205,7 @@ def test_builders_at_the_same_time_take_turns_and_leave_nothing_behind(
     assert list(copied.home.glob(".catalog.duckdb.aside-*")) == []
 
 
-def test_a_build_that_fails_leaves_the_earlier_catalog(
-    copied: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_build_that_fails_leaves_the_earlier_catalog(copied, monkeypatch):
     path = build_catalog(copied)
     before = sha256_file(path)
 
@@ -264,7 +256,7 @@ DAMAGE: Mapping[str, Callable[[Path], object]] = {
 }
 
 
-def test_a_damaged_artifact_costs_its_own_cell_and_no_other(copied: Store, catalog: Path) -> None:
+def test_a_damaged_artifact_costs_its_own_cell_and_no_other(copied, catalog):
     cells = [
         a_cell(copied, f"none-frozen-{benchmark}-{length}-s0")
         for benchmark in ("passkey", "needle")
@@ -285,9 +277,7 @@ def test_a_damaged_artifact_costs_its_own_cell_and_no_other(copied: Store, catal
         assert ask(built, others) == ask(catalog, others)
 
 
-def test_a_cell_of_two_studies_has_a_row_in_both_and_its_samples_once(
-    copied: Store, catalog: Path
-) -> None:
+def test_a_cell_of_two_studies_has_a_row_in_both_and_its_samples_once(copied, catalog):
     (plan,) = copied.studies.plans()
     copied.studies.save_plan(
         "other", {**plan, "study": "other", "cells": plan["cells"][:5]}, "o.yaml"
@@ -302,9 +292,7 @@ def test_a_cell_of_two_studies_has_a_row_in_both_and_its_samples_once(
     assert ask(built, samples) == ask(catalog, samples)
 
 
-def test_a_store_without_a_study_gives_an_empty_catalog_with_all_views(
-    tmp_path: Path, catalog: Path
-) -> None:
+def test_a_store_without_a_study_gives_an_empty_catalog_with_all_views(tmp_path, catalog):
     store = Store(tmp_path)
     store.prepare()
     built = build_catalog(store)
@@ -314,7 +302,7 @@ def test_a_store_without_a_study_gives_an_empty_catalog_with_all_views(
     assert full == [*papers, "view_columns"]
 
 
-def test_a_statement_that_is_not_one_read_is_refused_and_changes_nothing(catalog: Path) -> None:
+def test_a_statement_that_is_not_one_read_is_refused_and_changes_nothing(catalog):
     before, beside = sha256_file(catalog), sorted(catalog.parent.iterdir())
     for sql in (
         "INSERT INTO store.cell SELECT * FROM store.cell",
@@ -345,7 +333,7 @@ def test_a_statement_that_is_not_one_read_is_refused_and_changes_nothing(catalog
         assert run_query(catalog, sql)[1]
 
 
-def test_a_query_reaches_nothing_but_the_catalog(catalog: Path) -> None:
+def test_a_query_reaches_nothing_but_the_catalog(catalog):
     for source in (
         "read_text('/etc/hostname')",
         "'/etc/hostname'",
@@ -357,21 +345,21 @@ def test_a_query_reaches_nothing_but_the_catalog(catalog: Path) -> None:
             run_query(catalog, f"FROM {source}")
 
 
-def test_an_unknown_column_or_view_is_answered_with_candidates(catalog: Path) -> None:
+def test_an_unknown_column_or_view_is_answered_with_candidates(catalog):
     with pytest.raises(SpecError, match="eval_length"):
         run_query(catalog, "SELECT eval_lenght FROM scores")
     with pytest.raises(SpecError, match="nll_by_position, overview"):
         run_query(catalog, "FROM skores")
 
 
-def test_a_query_that_takes_too_long_is_stopped(catalog: Path) -> None:
+def test_a_query_that_takes_too_long_is_stopped(catalog):
     with pytest.raises(SpecError, match=r"at most 0\.2 s"):
         run_query(
             catalog, "SELECT sum(a.range * b.range) FROM range(10000000) a, range(10000) b", 0.2
         )
 
 
-def test_where_there_is_no_catalog_the_error_says_how_to_make_one(tmp_path: Path) -> None:
+def test_where_there_is_no_catalog_the_error_says_how_to_make_one(tmp_path):
     (tmp_path / "text.duckdb").write_text("not a database, only text", encoding="utf-8")
     for name in ("none.duckdb", "text.duckdb"):
         with pytest.raises(SpecError, match="lce rebuild catalog"):
@@ -379,7 +367,7 @@ def test_where_there_is_no_catalog_the_error_says_how_to_make_one(tmp_path: Path
     assert not (tmp_path / "none.duckdb").exists()
 
 
-def test_asking_the_catalog_loads_nothing_slow() -> None:
+def test_asking_the_catalog_loads_nothing_slow():
     code = (
         "import sys, catalog.queries;"
         "print([m for m in ('pandas', 'numpy', 'pyarrow', 'torch', 'mlflow') if m in sys.modules])"
@@ -390,7 +378,7 @@ def test_asking_the_catalog_loads_nothing_slow() -> None:
     assert answer.stdout.strip() == "[]"
 
 
-def test_a_table_fits_the_terminal_and_names_every_column(catalog: Path) -> None:
+def test_a_table_fits_the_terminal_and_names_every_column(catalog):
     for view in views(catalog):
         columns, rows = run_query(catalog, f"FROM {view} LIMIT 40")
         text = format_rows(columns, rows, "table")
@@ -402,7 +390,7 @@ def test_a_table_fits_the_terminal_and_names_every_column(catalog: Path) -> None
             assert last in joined
 
 
-def test_csv_and_json_hold_every_value(catalog: Path) -> None:
+def test_csv_and_json_hold_every_value(catalog):
     columns, rows = run_query(catalog, "SELECT method, frozen, value, ci_low, seed FROM scores")
     objects = json.loads(format_rows(columns, rows, "json"))
     assert [tuple(entry.values()) for entry in objects] == rows
@@ -412,7 +400,7 @@ def test_csv_and_json_hold_every_value(catalog: Path) -> None:
     assert json.loads(format_rows(columns, rows, "json")) == [{"a": 1, "a_2": 2}]
 
 
-def test_values_by_column_are_read_in_every_form(catalog: Path) -> None:
+def test_values_by_column_are_read_in_every_form(catalog):
     sql = "SELECT value_of_done FROM overview WHERE method = 'self_extend'"
     columns, rows = run_query(catalog, sql)
     (mean,) = {row["value_of_done"]["needle"] for row in ask(catalog, sql)}
@@ -422,7 +410,7 @@ def test_values_by_column_are_read_in_every_form(catalog: Path) -> None:
     assert f"needle: {mean:.4f}" in format_rows(columns, rows, "table")
 
 
-def test_what_json_cannot_say_is_null() -> None:
+def test_what_json_cannot_say_is_null():
     text = format_rows(["x", "y"], [(float("nan"), float("inf"))], "json")
     assert json.loads(text) == [{"x": None, "y": None}]
 
@@ -436,20 +424,20 @@ CELLS = st.none() | st.booleans() | st.integers() | st.floats() | st.text("ab -\
         lambda names: st.tuples(st.just(names), st.lists(st.tuples(*[CELLS] * len(names))))
     )
 )
-def test_any_rows_fit_the_width(table: tuple[list[str], list[tuple[Any, ...]]]) -> None:
+def test_any_rows_fit_the_width(table):
     names, rows = table
     if rows:
         text = format_rows(names, rows, "table", width=80)
         assert all(len(line) <= 80 for line in text.splitlines())
 
 
-def test_views_begin_with_the_columns_of_the_contract(catalog: Path) -> None:
+def test_views_begin_with_the_columns_of_the_contract(catalog):
     for view, names in CONTRACT.items():
         columns, _ = run_query(catalog, f"FROM {view} LIMIT 0")
         assert columns[: len(names.split())] == names.split()
 
 
-def test_every_view_and_column_has_a_comment(catalog: Path) -> None:
+def test_every_view_and_column_has_a_comment(catalog):
     of_users = f"IN ({', '.join(repr(view) for view in views(catalog))}) AND comment IS NULL"
     for source in ("view_name FROM duckdb_views()", "table_name FROM duckdb_columns()"):
         column = source.split(maxsplit=1)[0]
@@ -457,7 +445,7 @@ def test_every_view_and_column_has_a_comment(catalog: Path) -> None:
         assert ask(catalog, sql) == []
 
 
-def test_lengths_and_data_sets_of_a_cell_are_those_of_its_record(catalog: Path) -> None:
+def test_lengths_and_data_sets_of_a_cell_are_those_of_its_record(catalog):
     columns = "prompt_tokens_mean, prompt_tokens_min, prompt_tokens_max, data"
     asked = f"SELECT eval_length, benchmark, {columns} FROM"
     for source in ("scores", "cells WHERE status = 'done'"):
@@ -477,7 +465,7 @@ def compares_with_papers(sql: str) -> bool:
     return bool(re.search(r"paper_comparison|paper_agreement|lceg-llama2-7b", sql))
 
 
-def test_every_documented_query_runs_and_finds_something(catalog: Path) -> None:
+def test_every_documented_query_runs_and_finds_something(catalog):
     for sql in documented_queries():
         if not compares_with_papers(sql):
             found = [str(row) for row in ask(catalog, sql.replace("'toy'", f"'{STUDY}'"))]
@@ -486,7 +474,7 @@ def test_every_documented_query_runs_and_finds_something(catalog: Path) -> None:
             assert len(set(found)) == len(found), sql
 
 
-def test_a_column_that_an_earlier_version_did_not_write_is_empty(tmp_path: Path) -> None:
+def test_a_column_that_an_earlier_version_did_not_write_is_empty(tmp_path):
     rows = pa.Table.from_pylist([{"sample": 0, "score": 1.0, "prompt_end": "x"}], SAMPLES)
     file = tmp_path / "samples.parquet"
     pq.write_table(rows.drop_columns([*ADDED]), file)

@@ -5,8 +5,6 @@ builds is read off the digest of the store or the file's identity, and what a re
 compared with a full build beside it.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -27,7 +25,7 @@ from tests.support.catalogs.sample_store import STUDY, Study
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def built(tmp_path_factory) -> Path:
     """The home of a small store with done, failed and waiting cells."""
     store = Store(tmp_path_factory.mktemp("built") / "home")
     store.prepare()
@@ -36,13 +34,13 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def home(built: Path, tmp_path: Path) -> Path:
+def home(built, tmp_path) -> Path:
     shutil.copytree(built, tmp_path / "home")
     return tmp_path / "home"
 
 
 @pytest.fixture
-def refreshed_home(home: Path) -> Path:
+def refreshed_home(home) -> Path:
     refresh_catalog(Store(home))
     return home
 
@@ -88,7 +86,7 @@ def flip_a_byte(path: Path) -> None:
     path.write_bytes(content)
 
 
-def test_what_a_catalog_does_not_show_does_not_make_it_again(refreshed_home: Path) -> None:
+def test_what_a_catalog_does_not_show_does_not_make_it_again(refreshed_home):
     home, store = refreshed_home, Store(refreshed_home)
     assert not refreshes(home)
     attempt = home / "artifacts" / "cell" / ".attempt-000000000000-dead"
@@ -174,7 +172,7 @@ CHANGES: Mapping[str, Callable[[Path], object]] = {
 }
 
 
-def test_whatever_changes_in_the_store_changes_its_digest(home: Path) -> None:
+def test_whatever_changes_in_the_store_changes_its_digest(home):
     before = digest(home)
     for name, change in CHANGES.items():
         change(home)
@@ -184,7 +182,7 @@ def test_whatever_changes_in_the_store_changes_its_digest(home: Path) -> None:
     assert digest(home) == before
 
 
-def test_a_store_that_changed_makes_the_catalog_again_once(refreshed_home: Path) -> None:
+def test_a_store_that_changed_makes_the_catalog_again_once(refreshed_home):
     change_a_score(refreshed_home)
     assert refreshes(refreshed_home)
     assert not refreshes(refreshed_home)
@@ -209,7 +207,7 @@ SPOILT: Mapping[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.slow
-def test_a_catalog_that_is_not_as_it_was_built_is_made_again(refreshed_home: Path) -> None:
+def test_a_catalog_that_is_not_as_it_was_built_is_made_again(refreshed_home):
     for name, spoil in SPOILT.items():
         spoil(refreshed_home)
         assert refreshes(refreshed_home), name
@@ -217,9 +215,7 @@ def test_a_catalog_that_is_not_as_it_was_built_is_made_again(refreshed_home: Pat
     assert shows_its_store(refreshed_home)
 
 
-def test_a_change_while_a_catalog_is_built_is_in_the_next_one(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_change_while_a_catalog_is_built_is_in_the_next_one(home, monkeypatch):
     extract = extraction.extract
 
     def interrupted(store: Store) -> dict[str, pa.Table]:
@@ -235,7 +231,7 @@ def test_a_change_while_a_catalog_is_built_is_in_the_next_one(
     assert shows_its_store(home)
 
 
-def test_other_code_changes_the_digest(home: Path, tmp_path: Path) -> None:
+def test_other_code_changes_the_digest(home, tmp_path):
     code = tmp_path / "code"
     (code / "sql").mkdir(parents=True)
     maker, digests = Maker((code,), ("duckdb",)), set()
@@ -245,9 +241,7 @@ def test_other_code_changes_the_digest(home: Path, tmp_path: Path) -> None:
     assert len(digests) == 4, "a file that is no code changes nothing"
 
 
-def test_of_refreshes_at_the_same_time_one_builds(
-    refreshed_home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_refreshes_at_the_same_time_one_builds(refreshed_home, monkeypatch):
     extract, builds = extraction.extract, []
 
     def counted(store: Store) -> dict[str, pa.Table]:

@@ -5,8 +5,6 @@ computed again from the drawn numbers with scipy and numpy alone; rules of what 
 are tried with one cell changed.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -76,7 +74,7 @@ def passkey(
 
 
 @pytest.fixture(scope="module")
-def catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def catalog(tmp_path_factory) -> Path:
     cells = [*losses(), *passkeys(), *passkeys(128)]
     return written(tmp_path_factory.mktemp("compared") / "catalog.duckdb", cells)
 
@@ -125,7 +123,7 @@ def seed_variances(by_seed: np.ndarray) -> np.ndarray:
     return np.maximum((rest**2).sum() / 4, (rest**2).sum(axis=1) / 2 * 3 / 2)
 
 
-def test_perplexities_are_compared_by_their_means_over_seeds_and_tasks(catalog) -> None:
+def test_perplexities_are_compared_by_their_means_over_seeds_and_tasks(catalog):
     row = pair(catalog, "yarn", "pi", "benchmark = 'perplexity'")
     cells = losses()
     ours, theirs = ([scores_of(name, task, cells) for task in TASKS] for name in ("yarn", "pi"))
@@ -145,7 +143,7 @@ def test_perplexities_are_compared_by_their_means_over_seeds_and_tasks(catalog) 
     assert row["task"] is None
 
 
-def test_one_training_run_is_compared_over_prompts_by_mcnemars_test(tmp_path: Path) -> None:
+def test_one_training_run_is_compared_over_prompts_by_mcnemars_test(tmp_path):
     cells = [replace(cell, result=f"{cell.method}-{cell.seed}") for cell in passkeys()]
     frozen = [replace(cell, extra={"checkpoint": "pretrained"}) for cell in cells]
     row = pair(written(tmp_path / "catalog.duckdb", frozen), "pi", "none", "true")
@@ -162,7 +160,7 @@ def test_one_training_run_is_compared_over_prompts_by_mcnemars_test(tmp_path: Pa
     assert (row["ci_low"], row["ci_high"]) == pytest.approx((low, high), abs=0.03)
 
 
-def test_more_prompts_of_a_document_add_no_evidence(tmp_path: Path) -> None:
+def test_more_prompts_of_a_document_add_no_evidence(tmp_path):
     rows = []
     for copies in (2, 8):
         cells = [
@@ -184,7 +182,7 @@ def test_more_prompts_of_a_document_add_no_evidence(tmp_path: Path) -> None:
     assert rows[0]["smallest_detectable"] < 0.6
 
 
-def test_a_difference_over_training_seeds_has_the_variance_pooled_over_methods(catalog) -> None:
+def test_a_difference_over_training_seeds_has_the_variance_pooled_over_methods(catalog):
     row = pair(catalog, "yarn", "pi", "benchmark = 'passkey' AND eval_length = 512")
     by_seed = np.array(  # twin has yarn's answers, and counts once
         [scores_of(name, "single", passkeys()).mean(axis=1) for name in ("none", "pi", "yarn")]
@@ -197,7 +195,7 @@ def test_a_difference_over_training_seeds_has_the_variance_pooled_over_methods(c
     assert (row["generalises_to"], row["num_seeds"]) == ("training seeds", 3)
 
 
-def test_windows_that_all_seeds_share_add_their_own_part(catalog: Path) -> None:
+def test_windows_that_all_seeds_share_add_their_own_part(catalog):
     row = pair(catalog, "yarn", "none", "benchmark = 'perplexity' AND task = 'code'")
     log_losses = [scores_of(name, "code", losses()) for name in ("none", "pi", "yarn")]
     gaps = log_losses[2] - log_losses[0]
@@ -210,9 +208,7 @@ def test_windows_that_all_seeds_share_add_their_own_part(catalog: Path) -> None:
     assert (low, high) == pytest.approx((gaps.mean() - half, gaps.mean() + half))
 
 
-def test_two_evaluations_of_the_same_checkpoints_are_compared_by_what_they_do_not_share(
-    tmp_path: Path,
-) -> None:
+def test_two_evaluations_of_the_same_checkpoints_are_compared_by_what_they_do_not_share(tmp_path):
     training = {0: 0.3, 1: -0.4, 2: 0.2}  # deviation of the shared run of each seed, in nats
     cells = [
         replace(
@@ -232,7 +228,7 @@ def test_two_evaluations_of_the_same_checkpoints_are_compared_by_what_they_do_no
     assert half == pytest.approx(abs(gaps.mean()), rel=1e-4)
 
 
-def test_holm_covers_all_comparisons_of_a_study_that_it_did_not_predict(tmp_path: Path) -> None:
+def test_holm_covers_all_comparisons_of_a_study_that_it_did_not_predict(tmp_path):
     expects = [expected("yarn", "pi", eval_length=length) for length in (128, 512)]
     cells = [*losses(), *passkeys(), *passkeys(128)]
     path = written(tmp_path / "catalog.duckdb", cells, expects=expects)
@@ -267,9 +263,7 @@ def test_holm_covers_all_comparisons_of_a_study_that_it_did_not_predict(tmp_path
         ("perplexity", 0.2, "not worse", 0.3, "confirmed"),
     ],
 )
-def test_a_margin_is_decided_by_the_interval(
-    unit: str, shift: float, kind: str, margin: float, outcome: str, tmp_path: Path
-) -> None:
+def test_a_margin_is_decided_by_the_interval(unit, shift, kind, margin, outcome, tmp_path):
     rng = np.random.default_rng(4)
     base = rng.normal(0.5, 0.1, 40)
     cells = [
@@ -293,7 +287,7 @@ def test_a_margin_is_decided_by_the_interval(
     assert row["num_needed"] is None or row["num_needed"] > 40
 
 
-def test_six_documents_are_too_few_and_say_how_many_would_do(tmp_path: Path) -> None:
+def test_six_documents_are_too_few_and_say_how_many_would_do(tmp_path):
     gaps = np.array([0.1, 0.3, -0.1, 0.2, 0.4])
     frozen = {"unit": "nats", "extra": {"checkpoint": "pretrained"}}
     cells = [passkey("none", 512, np.zeros(5), **frozen), passkey("yarn", 512, gaps, **frozen)]
@@ -311,9 +305,7 @@ def against_none(path: Path) -> dict[str, dict[str, Any]]:
     return {row["method"]: row for row in rows}
 
 
-def test_a_comparison_is_tested_at_the_last_look_that_both_methods_have_finished(
-    tmp_path: Path,
-) -> None:
+def test_a_comparison_is_tested_at_the_last_look_that_both_methods_have_finished(tmp_path):
     unfinished = [
         replace(cell, scores=[]) if (cell.method, cell.seed) == ("yarn", 2) else cell
         for cell in passkeys()
@@ -350,9 +342,7 @@ def test_a_comparison_is_tested_at_the_last_look_that_both_methods_have_finished
     assert outcome == {"outcome": "confirmed", "settled_seeds": 2}
 
 
-def test_an_early_look_says_how_many_seeds_would_decide_at_the_level_of_the_last_look(
-    tmp_path: Path,
-) -> None:
+def test_an_early_look_says_how_many_seeds_would_decide_at_the_level_of_the_last_look(tmp_path):
     gains = {0: 0.05, 1: 0.08, 2: 0.11}
     cells = [
         passkey(name, 512, scores, frozen, seed, unit="nats", extra={"checkpoint": checkpoint})
@@ -380,9 +370,7 @@ def test_an_early_look_says_how_many_seeds_would_decide_at_the_level_of_the_last
     assert power(found["num_needed"] - 2) < 0.8
 
 
-def test_looks_that_were_changed_after_a_result_make_all_comparisons_exploratory(
-    tmp_path: Path,
-) -> None:
+def test_looks_that_were_changed_after_a_result_make_all_comparisons_exploratory(tmp_path):
     expects = [expected("pi")]
     before, after = registrations((0, expects), (5, expects))
     registered = [before | {"looks": None}, after | {"looks": [2, 3]}]
@@ -392,7 +380,7 @@ def test_looks_that_were_changed_after_a_result_make_all_comparisons_exploratory
     assert against_none(path)["pi"]["family"] == "exploratory"
 
 
-def test_expectations_that_were_added_after_a_result_are_exploratory(tmp_path: Path) -> None:
+def test_expectations_that_were_added_after_a_result_are_exploratory(tmp_path):
     early, added = expected("yarn", "pi"), expected("yarn", entry=1)
     registered = registrations((0, [early]), (0, [early]), (5, [added]))
     path = written(tmp_path / "c.duckdb", passkeys(), expects=[early, added], registered=registered)
@@ -407,7 +395,7 @@ def test_expectations_that_were_added_after_a_result_are_exploratory(tmp_path: P
     assert [row["results_before"] for row in ask(path, "FROM registrations")] == [0, 0, 5]
 
 
-def test_default_comparisons_are_a_family_of_their_own(tmp_path: Path) -> None:
+def test_default_comparisons_are_a_family_of_their_own(tmp_path):
     default = {"entry": None, "expected": "not worse", "margin": 0.02, "eval_length": 128}
     expects = [expected(name, **default) for name in ("pi", "yarn", "twin")]
     path = written(tmp_path / "c.duckdb", [*passkeys(), *passkeys(128)], expects=expects)
@@ -425,7 +413,7 @@ def test_default_comparisons_are_a_family_of_their_own(tmp_path: Path) -> None:
     assert {row["family"] for row in ask(late, "FROM expectations")} == {"exploratory"}
 
 
-def test_both_rows_of_a_pair_mirror_each_other(catalog) -> None:
+def test_both_rows_of_a_pair_mirror_each_other(catalog):
     rows = ask(catalog, "FROM paired_difference WHERE benchmark = 'passkey'")
     keyed = {(r["eval_length"], r["method"], r["other_method"]): r for r in rows}
     opposite = {"better": "worse", "worse": "better"}
@@ -460,7 +448,7 @@ def changed(cells: list[Answered], method: str, **changes: Any) -> list[Answered
         pytest.param({"extra": {"profile": "clean"}}, id="another profile"),
     ],
 )
-def test_a_method_that_was_not_asked_the_same_is_not_compared(changes, tmp_path: Path) -> None:
+def test_a_method_that_was_not_asked_the_same_is_not_compared(changes, tmp_path):
     cells = changed(passkeys(), "yarn", **changes)
     path = written(tmp_path / "catalog.duckdb", cells)
     rows = ask(path, "SELECT DISTINCT method, num_seeds FROM paired_difference")
@@ -473,14 +461,14 @@ def test_a_method_that_was_not_asked_the_same_is_not_compared(changes, tmp_path:
         assert seeds == {"none": 3, "pi": 3, "twin": 3}
 
 
-def test_methods_that_share_some_tasks_are_compared_over_these(tmp_path: Path) -> None:
+def test_methods_that_share_some_tasks_are_compared_over_these(tmp_path):
     cells = [cell for cell in losses() if (cell.method, cell.task) != ("yarn", "prose")]
     path = written(tmp_path / "catalog.duckdb", cells)
     assert pair(path, "yarn", "pi", "true")["tasks"] == "code"
     assert pair(path, "twin", "pi", "true")["tasks"] == "code, prose"
 
 
-def test_seeds_that_disagree_give_no_verdict(tmp_path: Path) -> None:
+def test_seeds_that_disagree_give_no_verdict(tmp_path):
     cells = []
     for seed in SEEDS:
         cells.append(passkey("none", 512, [0.0] * 20 + [1.0] * 20, seed=seed))
@@ -492,7 +480,7 @@ def test_seeds_that_disagree_give_no_verdict(tmp_path: Path) -> None:
     assert row["verdict"] == "no difference found"
 
 
-def test_tasks_count_alike_however_many_prompts_they_have(tmp_path: Path) -> None:
+def test_tasks_count_alike_however_many_prompts_they_have(tmp_path):
     """A large task cannot outvote a small one: test and difference weigh tasks alike."""
     rng, cells = np.random.default_rng(0), []
     for task, number, gap in (("large", 200, 0.02), ("small", 20, -0.5)):
@@ -508,9 +496,7 @@ def test_tasks_count_alike_however_many_prompts_they_have(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("order", [("pi", "none", "yarn", "twin"), ("none", "yarn", "twin", "pi")])
-def test_who_is_asked_other_prompts_takes_no_comparison_from_the_others(
-    order: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_who_is_asked_other_prompts_takes_no_comparison_from_the_others(order, tmp_path):
     cells = sorted(passkeys(), key=lambda cell: order.index(cell.method))
     asked = changed(cells, "pi", scores=[0.0, 1.0] * PROMPTS, value=0.5)  # in one seed of three
     path = written(tmp_path / "catalog.duckdb", asked)
@@ -520,7 +506,7 @@ def test_who_is_asked_other_prompts_takes_no_comparison_from_the_others(
     assert pairs == {frozenset(one) for one in expected}
 
 
-def test_seeds_that_share_a_result_are_one_run(tmp_path: Path) -> None:
+def test_seeds_that_share_a_result_are_one_run(tmp_path):
     shared = [
         replace(cell, seed=seed, frozen=True, result=f"{cell.method}-{cell.task}")
         for seed in SEEDS for cell in losses() if cell.seed == 0
@@ -534,9 +520,7 @@ def test_seeds_that_share_a_result_are_one_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("missing", [64, 512])
-def test_the_base_models_threshold_follows_from_the_length_that_it_is_taken_at(
-    missing: int, tmp_path: Path
-) -> None:
+def test_the_base_models_threshold_follows_from_the_length_that_it_is_taken_at(missing, tmp_path):
     cells = [
         passkey(method, length, [] if (method, length) == ("none", missing) else 0.95)
         for method in ("none", "pi")
@@ -548,7 +532,7 @@ def test_the_base_models_threshold_follows_from_the_length_that_it_is_taken_at(
     assert (row["tokens"], row["higher_is_better"]) == (512, True)
 
 
-def test_rulers_and_nolimas_thresholds_are_those_computed_by_hand(tmp_path: Path) -> None:
+def test_rulers_and_nolimas_thresholds_are_those_computed_by_hand(tmp_path):
     shares = {
         "none": {64: 0.60, 128: 0.50, 256: 0.10},
         "yarn": {64: 0.92, 128: 1.00, 256: 0.855, 512: 0.845},
@@ -575,7 +559,7 @@ def test_rulers_and_nolimas_thresholds_are_those_computed_by_hand(tmp_path: Path
     assert (bounds["ci_low"], bounds["ci_high"]) == (128, 512)
 
 
-def test_where_the_base_model_finds_nothing_nobody_holds_its_score(tmp_path: Path) -> None:
+def test_where_the_base_model_finds_nothing_nobody_holds_its_score(tmp_path):
     cells = [passkey(method, length, 0.0) for method in ("none", "pi") for length in (64, 128, 512)]
     rows = ask(written(tmp_path / "catalog.duckdb", cells), "FROM effective_length")
     assert {(row["rule"], row["tokens"]) for row in rows} == {("ruler", 0)}
@@ -606,9 +590,7 @@ def orders(
     return [ask(catalog, "FROM perplexity_agreement"), len(points)]
 
 
-def test_a_published_claim_about_perplexity_is_tested_by_the_order_of_methods(
-    tmp_path: Path,
-) -> None:
+def test_a_published_claim_about_perplexity_is_tested_by_the_order_of_methods(tmp_path):
     claim = {
         "entry": 0, "text": "it predicts", "claim": "LCEG: it predicts", "base_model": "toy_llama",
         "expected": "predicts", "benchmark": "passkey", "eval_length": 512,
@@ -633,9 +615,7 @@ def test_a_published_claim_about_perplexity_is_tested_by_the_order_of_methods(
     assert ask(few, "FROM expectations")[0]["p_holm"] == pytest.approx(4 / 5040)  # Holm, 2 rows
 
 
-def test_an_order_of_methods_needs_no_base_model_and_is_of_the_points_that_are_shown(
-    tmp_path: Path,
-) -> None:
+def test_an_order_of_methods_needs_no_base_model_and_is_of_the_points_that_are_shown(tmp_path):
     (row,), points = orders(tmp_path / "all.duckdb")
     assert (row["methods"], row["num_methods"], points) == ("all", 7, 7)
     assert row["p_holm"] == row["p_value"]  # of exact methods alone it is the same comparison
@@ -651,9 +631,7 @@ def test_an_order_of_methods_needs_no_base_model_and_is_of_the_points_that_are_s
     ]
 
 
-def test_the_effective_length_is_the_last_that_keeps_the_base_models_own_score(
-    tmp_path: Path,
-) -> None:
+def test_the_effective_length_is_the_last_that_keeps_the_base_models_own_score(tmp_path):
     cells = []
     for method, by_length in {
         "none": {64: 1.0, 128: 0.9, 256: 0.1, 512: 0.0},
@@ -681,9 +659,7 @@ def test_the_effective_length_is_the_last_that_keeps_the_base_models_own_score(
     assert found["none", "perplexity"]["threshold"] == pytest.approx(1.1 * math.exp(0.9), rel=1e-4)
 
 
-def test_perplexity_is_held_against_each_benchmark_with_and_without_approximate_attention(
-    tmp_path: Path,
-) -> None:
+def test_perplexity_is_held_against_each_benchmark_with_and_without_approximate_attention(tmp_path):
     rng, cells = np.random.default_rng(2), []
     truth = {}
     for number in range(9):
@@ -729,11 +705,11 @@ def test_perplexity_is_held_against_each_benchmark_with_and_without_approximate_
         (math.inf, None),
     ],
 )
-def test_what_a_number_is_of_its_samples_is_seen_from_both(value: float, form: str | None) -> None:
+def test_what_a_number_is_of_its_samples_is_seen_from_both(value, form):
     assert aggregation_of(np.array([1.0, 3.0]), value) == form
 
 
-def test_comparisons_are_no_part_of_the_digest_and_two_builds_agree(tmp_path: Path) -> None:
+def test_comparisons_are_no_part_of_the_digest_and_two_builds_agree(tmp_path):
     one, other = (written(tmp_path / f"{n}.duckdb", passkeys()) for n in "ab")
     assert logical_digest(one) == logical_digest(other)
     assert ask(one, "FROM paired_difference") == ask(other, "FROM paired_difference")

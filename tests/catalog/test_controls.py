@@ -3,8 +3,6 @@
 Strategy: copies of a store whose cells are made alike, in which one fact of one record is changed.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable, Mapping
@@ -24,7 +22,7 @@ Change = Callable[[dict[str, Any]], object]
 
 
 @pytest.fixture
-def store(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Store:
+def store(tmp_path, tmp_path_factory) -> Store:
     home = sample_store(tmp_path_factory.getbasetemp()).home
     shutil.copytree(home, tmp_path / "home")
     return Store(tmp_path / "home")
@@ -53,7 +51,7 @@ def number_of(catalog: Path, where: str) -> int:
     return int(run_query(catalog, f"SELECT count(*) FROM scores WHERE {where}")[1][0][0])
 
 
-def test_a_study_of_equal_parts_has_no_violation(store: Store) -> None:
+def test_a_study_of_equal_parts_has_no_violation(store):
     assert violations(store) == []
 
 
@@ -94,7 +92,7 @@ CELLS: Mapping[tuple[str, int], tuple[Change, str, str, Any]] = {
 }  # fmt: skip
 
 
-def test_a_cell_that_differs_from_those_beside_it_is_named(store: Store) -> None:
+def test_a_cell_that_differs_from_those_beside_it_is_named(store):
     same = {"name": "passkey", "version": 1}
     changed(store, "cell/*-passkey-*", lambda record: the_same(record, benchmark=same))
     for (benchmark, length), (change, *_) in CELLS.items():
@@ -139,9 +137,7 @@ TRAININGS: Mapping[tuple[str, int], tuple[Change, str, str]] = {
 }  # fmt: skip
 
 
-def test_weights_that_were_trained_otherwise_are_named_in_every_cell_they_are_in(
-    store: Store,
-) -> None:
+def test_weights_that_were_trained_otherwise_are_named_in_every_cell_they_are_in(store):
     for (method, seed), (change, *_) in TRAININGS.items():
         assert changed(store, f"finetune/*-{method}-s{seed}-*", change) == 1
     rows = violations(store)
@@ -163,7 +159,7 @@ def own_code(sha256: str, version: int = 1) -> Change:
     return lambda record: record.update(plugins={"methods/mine": code})
 
 
-def test_other_code_of_a_plugin_under_one_version_is_named(store: Store) -> None:
+def test_other_code_of_a_plugin_under_one_version_is_named(store):
     changed(store, "cell/*-passkey-*", own_code("a"))
     assert violations(store) == []
     assert changed(store, "cell/yarn-tuned-passkey-512-s1-*", own_code("b", version=2)) == 1
@@ -174,7 +170,7 @@ def test_other_code_of_a_plugin_under_one_version_is_named(store: Store) -> None
     assert (found["value"], found["usual"], found["num_cells"]) == ("b" * 12, "a" * 12, 1)
 
 
-def test_other_code_of_a_plugin_in_the_training_behind_a_cell_is_named(store: Store) -> None:
+def test_other_code_of_a_plugin_in_the_training_behind_a_cell_is_named(store):
     changed(store, "cell/yarn-tuned-passkey-512-s1-*", own_code("a"))
     changed(store, "finetune/*", own_code("b"))
     found = [one for one in violations(store) if one["eval_length"] == 512]
@@ -194,7 +190,7 @@ def test_tokens_of_all_stages_count(store: Store) -> None:
     }
 
 
-def test_another_base_of_the_same_seed_is_named(store: Store) -> None:
+def test_another_base_of_the_same_seed_is_named(store):
     (other,) = (json.loads(p.read_text()) for p in store.home.glob(
         "artifacts/base/*-s1-*/record.json"))  # fmt: skip
     changed(store, "finetune/*-yarn-s0-*", lambda r: r["parents"].update(base=other["fingerprint"]))
@@ -209,7 +205,7 @@ def a_cell(store: Store) -> tuple[Path, Record]:
     return folder, Record.read(folder)
 
 
-def test_what_was_computed_again_stands_beside_the_scores(store: Store) -> None:
+def test_what_was_computed_again_stands_beside_the_scores(store):
     cell = a_cell(store)
     assert ask(store, "FROM verifications") == []
     keep(store.home, compare(cell, cell, 0.0))
@@ -223,7 +219,7 @@ def test_what_was_computed_again_stands_beside_the_scores(store: Store) -> None:
     }
 
 
-def test_a_failed_verification_and_one_of_a_forgotten_cell_are_rows(store: Store) -> None:
+def test_a_failed_verification_and_one_of_a_forgotten_cell_are_rows(store):
     folder, record = a_cell(store)
     keep(store.home, not_computed(record, "no data", 0.0))
     other = compare((folder, record), (folder, record), 0.0).model_dump()
@@ -237,7 +233,7 @@ def test_a_failed_verification_and_one_of_a_forgotten_cell_are_rows(store: Store
     ]  # fmt: skip
 
 
-def test_a_verification_makes_the_catalog_again(store: Store) -> None:
+def test_a_verification_makes_the_catalog_again(store):
     path = refresh_catalog(store)
     before = path.stat().st_ino
     assert refresh_catalog(store).stat().st_ino == before

@@ -3,8 +3,6 @@
 Heavy ones run in a process whose children are measured; the bounds are small so that it is quick.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -58,7 +56,7 @@ for sql in json.load(sys.stdin):
 
 
 @pytest.fixture(scope="module")
-def catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def catalog(tmp_path_factory) -> Path:
     file = tmp_path_factory.mktemp("limits") / "catalog.duckdb"
     with duckdb.connect(str(file)) as connection:
         connection.execute("CREATE VIEW studies AS SELECT 'toy' AS study")
@@ -66,9 +64,7 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_heavy_statements_end_with_one_sentence_and_stay_within_their_memory(
-    catalog: Path,
-) -> None:
+def test_heavy_statements_end_with_one_sentence_and_stay_within_their_memory(catalog):
     done = subprocess.run(
         [sys.executable, "-c", MEASURE, str(catalog), str(MEMORY)],
         input=json.dumps(HEAVY),
@@ -87,7 +83,7 @@ def test_heavy_statements_end_with_one_sentence_and_stay_within_their_memory(
         assert own < 128 * MB, sql
 
 
-def test_an_answer_from_another_process_is_the_one_that_this_process_gives(catalog: Path) -> None:
+def test_an_answer_from_another_process_is_the_one_that_this_process_gives(catalog):
     sql = (
         "SELECT 1 AS a, 1.5::DOUBLE AS a, 'é\\n\\x1b', NULL, TRUE, [1, NULL, 2], [{'k': [1.5]}],"
         " {'b': DATE '2020-01-01'}, MAP {1: 'x'}, TIMESTAMP '2020-01-01 01:02:03.5',"
@@ -103,7 +99,7 @@ def test_an_answer_from_another_process_is_the_one_that_this_process_gives(catal
     assert span == timedelta(hours=1)
 
 
-def test_errors_of_the_other_process_are_those_of_this_one(catalog: Path) -> None:
+def test_errors_of_the_other_process_are_those_of_this_one(catalog):
     for sql in ("SELECT * FROM studdies", "DROP VIEW studies", "SELECT 1; SELECT 2"):
         with pytest.raises(SpecError) as here:
             run_query(catalog, sql)
@@ -114,7 +110,7 @@ def test_errors_of_the_other_process_are_those_of_this_one(catalog: Path) -> Non
         answer_apart(catalog.parent / "none", "SELECT 1")
 
 
-def test_a_result_is_limited_by_its_bytes_and_not_by_its_rows_alone(catalog: Path) -> None:
+def test_a_result_is_limited_by_its_bytes_and_not_by_its_rows_alone(catalog):
     small = Limits(memory=MEMORY, spill=0, result=MB)
     assert len(run_query(catalog, "FROM range(5000)", within=small)[1]) == 5000
     for sql in ("SELECT repeat('x', 2000000)", "FROM range(100000)", "SELECT range(100000)"):
@@ -126,17 +122,13 @@ def test_a_result_is_limited_by_its_bytes_and_not_by_its_rows_alone(catalog: Pat
         answer_apart(catalog, "FROM range(100000)", most_bytes=MB)
 
 
-def test_a_statement_that_duckdb_does_not_interrupt_ends_with_its_process(
-    catalog: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_statement_that_duckdb_does_not_interrupt_ends_with_its_process(catalog, monkeypatch):
     monkeypatch.setattr("catalog.apart._GRACE_SECONDS", -0.3)  # before its own limit has passed
     with pytest.raises(SpecError, match=r"after 1 s; expected a query that takes at most 1 s"):
         answer_apart(catalog, "SELECT count(*) FROM range(100000) a, range(100000) b", 1.0)
 
 
-def test_what_a_statement_spills_is_limited_and_gone_afterwards(
-    catalog: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_statement_spills_is_limited_and_gone_afterwards(catalog, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     tight = Limits(memory=100 * MB, spill=MB, result=MB)
     ordered = "SELECT sum(n) FROM (SELECT row_number() OVER (ORDER BY hash(range)) AS n FROM {})"
@@ -145,7 +137,7 @@ def test_what_a_statement_spills_is_limited_and_gone_afterwards(
     assert not list(tmp_path.iterdir())
 
 
-def test_every_connection_to_the_catalog_has_limits(catalog: Path) -> None:
+def test_every_connection_to_the_catalog_has_limits(catalog):
     asked = "SELECT current_setting('temp_directory'), current_setting('memory_limit')"
     for within in (None, Limits(MEMORY, MB, MB)):
         with open_catalog(catalog, within) as connection:
@@ -154,9 +146,7 @@ def test_every_connection_to_the_catalog_has_limits(catalog: Path) -> None:
         assert within is None or memory == "192.0 MiB"
 
 
-def test_by_default_half_of_the_free_memory_is_allowed_up_to_four_gigabytes(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_by_default_half_of_the_free_memory_is_allowed_up_to_four_gigabytes(monkeypatch):
     for free, allowed in (
         (64 << 30, MAX_MEMORY_BYTES),
         (2 << 30, 1 << 30),
@@ -167,7 +157,7 @@ def test_by_default_half_of_the_free_memory_is_allowed_up_to_four_gigabytes(
     assert limits(9 << 30).memory == 9 << 30
 
 
-def test_a_container_counts_what_it_leaves_free(tmp_path: Path) -> None:
+def test_a_container_counts_what_it_leaves_free(tmp_path):
     for name, text in (("max", "1000000"), ("current", "700000"), ("stat", "anon 1\nfile 200000")):
         (tmp_path / f"memory.{name}").write_text(f"{text}\n", encoding="ascii")
     assert free_memory(tmp_path) == 500_000
@@ -175,7 +165,7 @@ def test_a_container_counts_what_it_leaves_free(tmp_path: Path) -> None:
     assert free_memory(tmp_path) > 500_000, "the machine's"
 
 
-def test_sizes_are_read_as_people_write_them() -> None:
+def test_sizes_are_read_as_people_write_them():
     for text in ("8GB", "8g", "8 GiB", "8192MB", "8589934592"):
         assert bytes_of(text, "--memory") == 8 << 30
     for text in ("", "-1GB", "much", "1MB", "0x100000000", "1e12"):

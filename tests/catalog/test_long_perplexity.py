@@ -6,11 +6,8 @@ the tested code come from the benchmark `perplexity`, as cells store them. Model
 tests use thresholds that some tokens reach.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -66,7 +63,7 @@ def authors_key_tokens(ids: np.ndarray, trunc_len: int, sliding_window: int) -> 
     return found
 
 
-def test_key_tokens_are_those_of_the_authors_loop() -> None:
+def test_key_tokens_are_those_of_the_authors_loop():
     chosen: Any = BENCHMARKS.parse(
         {"name": "perplexity", "profile": "fast", "max_tokens": 1024}, "t"
     )
@@ -86,7 +83,7 @@ def test_key_tokens_are_those_of_the_authors_loop() -> None:
     assert np.exp(long.nll[expected].mean()) == pytest.approx(np.exp(np.mean(key_losses)), rel=1e-3)
 
 
-def test_key_tokens_of_a_text_are_those_computed_by_hand() -> None:
+def test_key_tokens_of_a_text_are_those_computed_by_hand():
     def of(nll: list[float], context: list[int]) -> TokenLosses:
         return TokenLosses(np.array(nll), np.array(context), np.zeros(len(nll), dtype=np.int64))
 
@@ -97,7 +94,7 @@ def test_key_tokens_of_a_text_are_those_computed_by_hand() -> None:
     assert key_tokens(long, short).tolist() == [2, 5]
 
 
-def test_every_token_counts_in_the_window_where_it_is_among_the_last() -> None:
+def test_every_token_counts_in_the_window_where_it_is_among_the_last():
     nll = np.arange(9.0).reshape(3, 3)  # windows of 4 tokens with starts 0, 2 and 4
     found = token_losses(np.array([0, 2, 4]), nll)
     np.testing.assert_array_equal(found.nll, [np.nan, np.nan, 1, 2, 4, 5, 7, 8])
@@ -106,9 +103,7 @@ def test_every_token_counts_in_the_window_where_it_is_among_the_last() -> None:
 
 
 @pytest.mark.slow
-def test_the_view_has_each_method_at_each_length(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_view_has_each_method_at_each_length(tmp_path, monkeypatch):
     monkeypatch.setattr(key_tokens, "__kwdefaults__", {"alpha": 0.0, "beta": -20.0})
     model = save("llama", tmp_path / "model", max_position_embeddings=512)
     (tmp_path / "text").mkdir()

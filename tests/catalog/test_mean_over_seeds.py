@@ -3,8 +3,6 @@
 Strategy: scores drawn at random, and t intervals of scipy where the model is as simple as one.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -47,7 +45,7 @@ def interval(values: list[float]) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def test_prompts_of_their_own_in_each_seed_leave_a_t_interval_over_seeds(tmp_path: Path) -> None:
+def test_prompts_of_their_own_in_each_seed_leave_a_t_interval_over_seeds(tmp_path):
     scores = drawn(SEEDS, 20)
     row = mean(tmp_path, answered(scores))
     assert (row["ci_low"], row["ci_high"]) == pytest.approx(
@@ -57,9 +55,7 @@ def test_prompts_of_their_own_in_each_seed_leave_a_t_interval_over_seeds(tmp_pat
     assert row["value"] == pytest.approx(np.mean(scores))
 
 
-def test_seeds_that_agree_on_the_same_prompts_leave_the_interval_over_prompts(
-    tmp_path: Path,
-) -> None:
+def test_seeds_that_agree_on_the_same_prompts_leave_the_interval_over_prompts(tmp_path):
     (own,) = drawn(1, 20)
     cells = answered([own] * SEEDS, seeded=False)
     row = mean(tmp_path, cells)
@@ -67,7 +63,7 @@ def test_seeds_that_agree_on_the_same_prompts_leave_the_interval_over_prompts(
     assert row["seed_sd"] == pytest.approx(0, abs=1e-7)
 
 
-def test_a_perplexity_has_the_interval_of_its_logarithm_to_first_order(tmp_path: Path) -> None:
+def test_a_perplexity_has_the_interval_of_its_logarithm_to_first_order(tmp_path):
     (own,) = drawn(1, 20)
     cells = answered([own] * SEEDS, seeded=False, unit="perplexity")
     row = mean(tmp_path, cells)
@@ -77,7 +73,7 @@ def test_a_perplexity_has_the_interval_of_its_logarithm_to_first_order(tmp_path:
     assert row["ci_high"] - row["ci_low"] == pytest.approx(value * (high - low))
 
 
-def test_documents_of_unequal_size_leave_the_mean_that_the_study_shows(tmp_path: Path) -> None:
+def test_documents_of_unequal_size_leave_the_mean_that_the_study_shows(tmp_path):
     scores = drawn(SEEDS, 20)
     cells = answered(scores, seeded=False, clusters=[*"aaaaaaabbbbbcccddeef"])
     built = written(tmp_path / "c.duckdb", cells)
@@ -91,9 +87,7 @@ def test_documents_of_unequal_size_leave_the_mean_that_the_study_shows(tmp_path:
     assert (row["num_documents"], row["ci_low"], row["ci_high"]) == (5, None, None)
 
 
-def test_one_seed_has_the_interval_over_its_prompts_and_a_missing_seed_no_row(
-    tmp_path: Path,
-) -> None:
+def test_one_seed_has_the_interval_over_its_prompts_and_a_missing_seed_no_row(tmp_path):
     (own,) = drawn(1, 20)
     for unit, bounds in (("accuracy", interval(own)), ("perplexity", np.exp(interval(own)))):
         one = written(tmp_path / f"{unit}.duckdb", answered([own], unit=unit))
@@ -104,9 +98,7 @@ def test_one_seed_has_the_interval_over_its_prompts_and_a_missing_seed_no_row(
     assert ask(holed, "FROM mean_over_seeds") == []
 
 
-def test_seeds_that_were_asked_different_documents_are_not_taken_for_the_same(
-    tmp_path: Path,
-) -> None:
+def test_seeds_that_were_asked_different_documents_are_not_taken_for_the_same(tmp_path):
     first, second = answered(drawn(2, 4), seeded=False)
     other = [first, replace(second, samples=[4, 5, 6, 7])]
     assert ask(written(tmp_path / "c.duckdb", other), "FROM mean_over_seeds") == []

@@ -5,8 +5,6 @@ are computed again from the drawn cells in plain Python. Scores are multiples of
 and ties are exact. What the views and the report say must be the same.
 """
 
-from __future__ import annotations
-
 import itertools
 import re
 import tempfile
@@ -303,7 +301,7 @@ OTHER_TASKS = [*COMPARABLE, *whole("clex", "fwe qa_1", 2, 1.0)]
 @example([FEWER_SEEDS, WITHOUT_THE_HARDEST_TASK])
 @example([OTHER_TASKS, COMPARABLE, COMPARABLE[::-1]])
 @given(studies())
-def test_means_of_studies_with_random_holes(drawn: list[list[Cell]]) -> None:
+def test_means_of_studies_with_random_holes(drawn):
     with tempfile.TemporaryDirectory() as folder:
         catalog = written(Path(folder), drawn)
         check_benchmarks(catalog, drawn)
@@ -313,7 +311,7 @@ def test_means_of_studies_with_random_holes(drawn: list[list[Cell]]) -> None:
             check_report(catalog, drawn[0])
 
 
-def test_the_report_says_what_is_missing_and_the_mean_of_what_is_done(tmp_path: Path) -> None:
+def test_the_report_says_what_is_missing_and_the_mean_of_what_is_done(tmp_path):
     catalog = written(tmp_path, [WITHOUT_THE_HARDEST_TASK])
     page = render(read_contents(catalog, "study-0"))
     told = re.findall(r'class="field absent"[^>]*data-tooltip="(.*?)"', page)
@@ -324,7 +322,7 @@ def test_the_report_says_what_is_missing_and_the_mean_of_what_is_done(tmp_path: 
     ]
 
 
-def test_a_task_set_names_benchmark_task_profile_and_seed(tmp_path: Path) -> None:
+def test_a_task_set_names_benchmark_task_profile_and_seed(tmp_path):
     clean = [replace(cell, profile="clean") for cell in COMPARABLE]
     _, sets = run_query(
         written(tmp_path, [COMPARABLE[::2], clean]),

@@ -1,7 +1,5 @@
 """Differences to the base model are those of the same positions."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,9 +19,7 @@ def parts(num_bins: int, trained: int) -> list[Band]:
 
 
 @given(trained=st.integers(1, 9000), length=st.integers(1, 200_000))
-def test_bands_part_all_positions_at_doublings_of_the_trained_context(
-    trained: int, length: int
-) -> None:
+def test_bands_part_all_positions_at_doublings_of_the_trained_context(trained, length):
     found = bands(trained, length)
     assert [start for start, _ in found] == [0, *(end for _, end in found[:-1])]
     assert found[-1][1] == length
@@ -33,9 +29,7 @@ def test_bands_part_all_positions_at_doublings_of_the_trained_context(
 
 
 @given(values=st.lists(NLL, min_size=2, max_size=20), gain=st.floats(-2, 2), data=st.data())
-def test_a_constant_gain_is_found_whatever_the_text(
-    values: list[float], gain: float, data: st.DataObject
-) -> None:
+def test_a_constant_gain_is_found_whatever_the_text(values, gain, data):
     cut = data.draw(st.integers(1, len(values) - 1))
     own = {BASE: bins([*values]), YARN: bins([value + gain for value in values])}
     for method, row in differences(own, parts(len(values), cut)):
@@ -47,7 +41,7 @@ def test_a_constant_gain_is_found_whatever_the_text(
             assert row["ci_high"] == pytest.approx(gain, abs=1e-9)
 
 
-def test_only_positions_of_both_are_compared_and_tuned_none_is_a_method() -> None:
+def test_only_positions_of_both_are_compared_and_tuned_none_is_a_method():
     own = {
         BASE: bins([1.0, 2.0, None]),
         ("none", False): bins([0.5, 1.0, 1.0]),

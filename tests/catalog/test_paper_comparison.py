@@ -4,8 +4,6 @@ Strategy: the plans of the shipped studies, filled with the papers' own figures,
 back; orders drawn at random are compared with scipy's correlations.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -130,8 +128,8 @@ def reproduced(name: str, paper: str) -> list[Ours]:
     ],
 )
 def test_a_study_that_finds_the_papers_figures_agrees_with_its_tables(
-    name: str, paper: str, tables: list[int], num_rows: int, tmp_path: Path
-) -> None:
+    name, paper, tables, num_rows, tmp_path
+):
     built = written(tmp_path / "catalog.duckdb", reproduced(name, paper))
     rows = [
         row
@@ -151,20 +149,20 @@ def test_a_study_that_finds_the_papers_figures_agrees_with_its_tables(
 
 
 @pytest.fixture(scope="module")
-def lceg(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def lceg(tmp_path_factory) -> Path:
     """A catalog in which the study of LCEG has found its figures, of two prints the first."""
     path = tmp_path_factory.mktemp("lceg") / "catalog.duckdb"
     return written(path, reproduced("lceg-llama2-7b", "lceg"))
 
 
-def test_the_documented_comparisons_run_and_find_something(lceg: Path) -> None:
+def test_the_documented_comparisons_run_and_find_something(lceg):
     documented = [query for query in documented_queries() if compares_with_papers(query)]
     assert len(documented) == 4
     for sql in documented:
         assert ask(lceg, sql)
 
 
-def test_a_swapped_column_is_seen(lceg: Path) -> None:
+def test_a_swapped_column_is_seen(lceg):
     sql = "FROM paper_agreement WHERE place = 'Table 3' AND eval_length = "
     # Ours are the tasks of Table 12, of which Table 3 exchanges YaRN's and CLEX's mean.
     (swapped,) = ask(lceg, f"{sql} 4096")
@@ -188,7 +186,7 @@ OTHER_AXES: tuple[dict[str, Any], ...] = (
 )
 
 
-def test_a_cell_stands_beside_its_figure(tmp_path: Path) -> None:
+def test_a_cell_stands_beside_its_figure(tmp_path):
     built = written(tmp_path / "catalog.duckdb", [PI, replace(PI, seed=1, value=0.6)])
     (row,) = ask(built, "FROM paper_comparison")
     assert (row["paper"], row["place"], row["printed"]) == ("lceg", "Table 13", "91.20")
@@ -200,13 +198,13 @@ def test_a_cell_stands_beside_its_figure(tmp_path: Path) -> None:
     assert ask(built, "FROM paper_agreement") == []
 
 
-def test_what_differs_on_one_axis_is_not_compared(tmp_path: Path) -> None:
+def test_what_differs_on_one_axis_is_not_compared(tmp_path):
     others = [replace(PI, study=str(axis), **axis) for axis in OTHER_AXES]
     built = written(tmp_path / "catalog.duckdb", [PI, *others])
     assert [row["study"] for row in ask(built, "FROM paper_comparison")] == [PI.study]
 
 
-def test_a_mean_with_a_hole_is_no_number(tmp_path: Path) -> None:
+def test_a_mean_with_a_hole_is_no_number(tmp_path):
     tasks = next(row["mean_tasks"] for row in SCORES if row["place"] == "Table 3").split()
     whole = [replace(PI, task=task) for task in tasks]
     about = "SELECT value, num_done, rank FROM paper_comparison WHERE place = 'Table 3'"
@@ -218,9 +216,7 @@ def test_a_mean_with_a_hole_is_no_number(tmp_path: Path) -> None:
     assert ask(written(tmp_path / "catalog.duckdb", whole[:-1]), about) == []
 
 
-def test_the_digest_of_what_studies_computed_leaves_the_papers_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_digest_of_what_studies_computed_leaves_the_papers_out(tmp_path, monkeypatch):
     before = logical_digest(written(tmp_path / "catalog.duckdb", [PI]))
     with monkeypatch.context() as without:
         without.setattr("catalog.build.load_papers", lambda connection: None)
@@ -254,7 +250,7 @@ def column(values: list[float]) -> list[Ours]:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def place(tmp_path_factory) -> Path:
     return tmp_path_factory.mktemp("orders") / "catalog.duckdb"
 
 
@@ -265,7 +261,7 @@ COLUMNS = st.lists(st.integers(0, 12).map(lambda n: n / 8), min_size=1, max_size
 @settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @example(drawn=[[0.25, 0.125, 0.375, 0.0]])
 @given(drawn=st.lists(COLUMNS, min_size=10, max_size=40))
-def test_agreement_is_that_of_scipy(drawn: list[list[float]], place: Path) -> None:
+def test_agreement_is_that_of_scipy(drawn, place):
     cells = [
         replace(cell, study=f"{number}")
         for number, values in enumerate(drawn)
@@ -292,7 +288,7 @@ def test_agreement_is_that_of_scipy(drawn: list[list[float]], place: Path) -> No
                 assert low < high
 
 
-def test_an_interval_is_that_of_bonett_and_wright(place: Path) -> None:
+def test_an_interval_is_that_of_bonett_and_wright(place):
     theirs = [printed(row) for row in TABLE_13]
     ours = [theirs[1], theirs[0], *theirs[2:-2], theirs[-1], theirs[-2]]
     (row,) = ask(written(place, column(ours)), "FROM paper_agreement")
@@ -306,7 +302,7 @@ def test_an_interval_is_that_of_bonett_and_wright(place: Path) -> None:
             assert row[f"{name}_{end}"] == pytest.approx(bound)
 
 
-def test_a_table_agrees_by_the_mean_place_of_each_method(tmp_path: Path) -> None:
+def test_a_table_agrees_by_the_mean_place_of_each_method(tmp_path):
     cells = []
     table = [row for row in SCORES if row["place"] == "Table 13" and row["value"]]
     names = list(dict.fromkeys(row["method"] for row in table))

@@ -4,8 +4,6 @@ Every printed average is computed again from the parts that the paper prints, an
 that follow from several figures are shown by them.
 """
 
-from __future__ import annotations
-
 import csv
 import math
 from collections.abc import Callable
@@ -110,7 +108,7 @@ def is_off(average: Row) -> bool:
     return off > rounding + 1e-9
 
 
-def test_every_printed_average_is_that_of_its_parts_but_for_those_of_the_errata() -> None:
+def test_every_printed_average_is_that_of_its_parts_but_for_those_of_the_errata():
     assert len(AVERAGES) > 200
     off = [row for row in AVERAGES if is_off(row)]
     told = dict.fromkeys(CONTRADICTED, 0)
@@ -308,7 +306,7 @@ SHOWN: dict[str, Callable[[], bool]] = {
 }  # fmt: skip
 
 
-def test_the_figures_show_the_contradiction() -> None:
+def test_the_figures_show_the_contradiction():
     assert SHOWN.keys() <= LISTED
     assert [erratum for erratum, shows in SHOWN.items() if not shows()] == []
 
@@ -316,7 +314,7 @@ def test_the_figures_show_the_contradiction() -> None:
 # Names
 
 
-def test_rows_have_ids_and_errata_of_their_own() -> None:
+def test_rows_have_ids_and_errata_of_their_own():
     for rows in (SCORES, SETTINGS, ERRATA):
         assert len({row["id"] for row in rows}) == len(rows)
     named = {e for row in (*SCORES, *SETTINGS) for e in row["errata"].split()}
@@ -324,7 +322,7 @@ def test_rows_have_ids_and_errata_of_their_own() -> None:
     assert (len(SCORES), len(SETTINGS)) == (2443, 333)
 
 
-def test_values_are_the_printed_figures() -> None:
+def test_values_are_the_printed_figures():
     for row in SCORES:
         text = row["printed"].rstrip("%").replace(",", "")
         if not row["value"]:
@@ -337,7 +335,7 @@ def test_values_are_the_printed_figures() -> None:
             assert float(text) == float(row["value"])
 
 
-def test_names_that_join_are_registered() -> None:
+def test_names_that_join_are_registered():
     assert {row["base_model"] for row in SCORES} - {""} <= set(MODELS.names())
     assert {row["benchmark"] for row in SCORES} - {""} <= set(BENCHMARKS.names())
     labels = {row["method"] for row in (*SCORES, *SETTINGS)} - {""}
@@ -350,7 +348,7 @@ def test_names_that_join_are_registered() -> None:
     assert unknown == {"dynamic_ntk_by_parts"}
 
 
-def test_table_9_is_the_same_among_scores_and_settings() -> None:
+def test_table_9_is_the_same_among_scores_and_settings():
     among_settings = {
         (row["method"], row["eval_length"], row["scale"]): row["value"]
         for row in SETTINGS

@@ -1,7 +1,5 @@
 """Keys by depth and distance, over tables filled by hand, of which every number can be read off."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +40,7 @@ def rows(documents: int) -> list[dict[str, Any]]:
         return list(retrieval_by_depth(connection))
 
 
-def test_accuracy_and_margin_are_means_of_a_bin_with_documents_as_clusters() -> None:
+def test_accuracy_and_margin_are_means_of_a_bin_with_documents_as_clusters():
     near, far = rows(6)[::-1]
     assert (far["depth_from"], far["distance"]) == (20, pytest.approx(0.7 * 900))
     assert (near["depth_from"], near["distance"]) == (80, 0)  # 100 % belongs to the last bin
@@ -54,7 +52,7 @@ def test_accuracy_and_margin_are_means_of_a_bin_with_documents_as_clusters() -> 
     assert far["accuracy_low"] < 7 / 12 < far["accuracy_high"]
 
 
-def test_fewer_than_six_documents_give_no_interval() -> None:
+def test_fewer_than_six_documents_give_no_interval():
     for row in rows(5):
         assert (row["margin_low"], row["accuracy_high"]) == (None, None)
         assert row["margin"] == pytest.approx(MARGINS[:5].mean())

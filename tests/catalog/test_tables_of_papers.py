@@ -5,8 +5,6 @@ Strategy: names of columns are read back into task, length and benchmark, and ea
 plain Python. Some figures were read off the papers by hand.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
@@ -34,13 +32,13 @@ SCORED = [
 
 
 @pytest.fixture(scope="module")
-def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def empty(tmp_path_factory) -> Path:
     path = tmp_path_factory.mktemp("empty") / "catalog.duckdb"
     write_tables({}, path)
     return path
 
 
-def test_every_table_has_its_view_or_the_reason_why_not(empty: Path) -> None:
+def test_every_table_has_its_view_or_the_reason_why_not(empty):
     found = ask(
         empty,
         "SELECT schema_name || '.' || view_name AS name FROM duckdb_views()"
@@ -55,7 +53,7 @@ def test_every_table_has_its_view_or_the_reason_why_not(empty: Path) -> None:
     assert {place for place in told if place[1].startswith("Table")} <= listed
 
 
-def test_the_documented_query_of_a_table_finds_each_printed_row_once(empty: Path) -> None:
+def test_the_documented_query_of_a_table_finds_each_printed_row_once(empty):
     (sql,) = (query for query in documented_queries() if "lceg.table_1" in query)
     printed = ask(empty, "SELECT paper_method FROM lceg.table_1")
     assert [row["paper_method"] for row in ask(empty, sql)] == [
@@ -132,7 +130,7 @@ def values_of(view: str) -> list[str]:
 
 
 @pytest.mark.parametrize("view", SCORED)
-def test_the_papers_side_is_every_printed_figure_and_nothing_else(view: str, empty: Path) -> None:
+def test_the_papers_side_is_every_printed_figure_and_nothing_else(view, empty):
     rows = ask(empty, f"FROM {view}")
     columns, figures = values_of(view), figures_of(view)
     assert {row["source"] for row in rows} == {"paper"}
@@ -158,7 +156,7 @@ def test_the_papers_side_is_every_printed_figure_and_nothing_else(view: str, emp
     assert list(rows[0])[-1] == "lengths"
 
 
-def test_figures_read_off_the_papers_stand_where_they_are_printed(empty: Path) -> None:
+def test_figures_read_off_the_papers_stand_where_they_are_printed(empty):
     for view, where, column, value in (
         ("lceg.table_1", "method = 'self_extend'", "longb", 33.62),
         ("lceg.table_2", "method = 'yarn'", "pg19_32k", 5.93),
@@ -174,7 +172,7 @@ def test_figures_read_off_the_papers_stand_where_they_are_printed(empty: Path) -
         assert found == [{column: value}], view
 
 
-def test_settings_are_those_of_the_papers(empty: Path) -> None:
+def test_settings_are_those_of_the_papers(empty):
     views = [view for view in PLACES if view not in SCORED and "table" in view]
     for view in views:
         table = PLACES[view]
@@ -192,7 +190,7 @@ def test_settings_are_those_of_the_papers(empty: Path) -> None:
         assert shown == sorted(float(row["value"]) for row in settings if row["value"])
 
 
-def test_a_row_tells_at_which_lengths_it_is_evaluated(empty: Path) -> None:
+def test_a_row_tells_at_which_lengths_it_is_evaluated(empty):
     def told(view: str, method: str) -> Any:
         rows = ask(empty, f"SELECT lengths FROM {view} WHERE method = '{method}' LIMIT 1")
         return rows[0]["lengths"]
@@ -231,7 +229,7 @@ def parts_of(figure: Row) -> list[Cell]:
 
 
 @pytest.mark.parametrize("paper", PAPERS)
-def test_our_side_is_a_pivot_of_the_cells(paper: str, tmp_path: Path) -> None:
+def test_our_side_is_a_pivot_of_the_cells(paper, tmp_path):
     rng = np.random.default_rng(7)
     figures = [row for row in SCORES if row["paper"] == paper]
     planned = dict.fromkeys(cell for figure in figures for cell in parts_of(figure))
@@ -285,7 +283,7 @@ def test_our_side_is_a_pivot_of_the_cells(paper: str, tmp_path: Path) -> None:
     assert seen > (0 if paper == "rope_base" else 50)
 
 
-def test_a_paper_stands_beside_each_study_and_ours_only_beside_its_own(tmp_path: Path) -> None:
+def test_a_paper_stands_beside_each_study_and_ours_only_beside_its_own(tmp_path):
     cells = [
         Ours("pi", False, "ruler", task, 8192, 0.5, study=study)
         for study in ("a", "b")
@@ -302,7 +300,7 @@ def test_a_paper_stands_beside_each_study_and_ours_only_beside_its_own(tmp_path:
     assert (row["at_8k"], row["at_4k"], row["lengths"]) == (50.0, None, [8192])
 
 
-def test_settings_of_our_training_stand_beside_the_papers(tmp_path: Path) -> None:
+def test_settings_of_our_training_stand_beside_the_papers(tmp_path):
     pi = Ours("pi", False, "ruler", "vt", 8192, 0.5)
     built = tmp_path / "with.duckdb"
     moment = pa.scalar(0, pa.timestamp("us")).as_py()
@@ -339,7 +337,7 @@ NOT_OF_A_CELL = ("value", "metric", "higher_is_better")
 
 
 @pytest.fixture(scope="module")
-def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def drawn(tmp_path_factory) -> Path:
     """Needles at two depths in two seeds, and what else the figures show; one seed is missing."""
     cells: list[dict[str, Any]] = []
     rows: dict[str, list[dict[str, Any]]] = {"cell": cells, "score": [], "sample": []}
@@ -385,9 +383,7 @@ def shown(catalog: Path, sql: str) -> list[tuple[Any, ...]]:
     return [tuple(row.values()) for row in ask(catalog, sql)]
 
 
-def test_a_needles_map_is_the_mean_over_seeds_and_empty_where_a_seed_is_missing(
-    drawn: Path,
-) -> None:
+def test_a_needles_map_is_the_mean_over_seeds_and_empty_where_a_seed_is_missing(drawn):
     asked = "SELECT method, eval_length, depth, score, num_samples FROM lceg.figure_1"
     assert shown(drawn, asked) == [
         ("ntk_64k", 512, 0.0, None, 1), ("ntk_64k", 512, 50.0, None, 1),
@@ -396,7 +392,7 @@ def test_a_needles_map_is_the_mean_over_seeds_and_empty_where_a_seed_is_missing(
     assert {row[0] for row in shown(drawn, "SELECT method FROM lceg.figure_5")} == {"ntk_64k"}
 
 
-def test_the_other_figures_are_points_of_their_benchmarks(drawn: Path) -> None:
+def test_the_other_figures_are_points_of_their_benchmarks(drawn):
     assert shown(drawn, "SELECT shots, accuracy FROM lceg.figure_2") == [(2, 0.5), (10, 0.25)]
     assert shown(drawn, "SELECT position_bin, nll FROM lceg.figure_3") == [(0, 1.0), (64, 65.0)]
     (point,) = ask(drawn, "FROM lceg.figure_4")

@@ -3,8 +3,6 @@
 No store, no study: three seeds of one method, complete, and a second base model with holes.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -162,13 +160,11 @@ READ_OFF: Mapping[str, tuple[str, list[tuple[Any, ...]]]] = {
 
 
 @pytest.mark.parametrize(("sql", "expected"), READ_OFF.values(), ids=READ_OFF.keys())
-def test_a_view_shows_what_can_be_read_off(
-    views: Any, sql: str, expected: list[tuple[Any, ...]]
-) -> None:
+def test_a_view_shows_what_can_be_read_off(views, sql, expected):
     assert rows(views, sql) == expected
 
 
-def test_costs_count_all_stages_and_each_seed_once() -> None:
+def test_costs_count_all_stages_and_each_seed_once():
     with empty() as views:
         fill_artifact(views, "base", 1, "base", 1000.0)
         for seed in (0, 1):
@@ -200,7 +196,7 @@ def test_costs_count_all_stages_and_each_seed_once() -> None:
         ]
 
 
-def test_view_columns_explains_every_column_of_every_view(views: Any) -> None:
+def test_view_columns_explains_every_column_of_every_view(views):
     found = rows(views, "SELECT view_name, column_name FROM view_columns WHERE view_name = 'costs'")
     assert [name for _, name in found] == views.execute("FROM costs").fetchdf().columns.to_list()
     shown = rows(views, "SELECT DISTINCT view_name FROM view_columns WHERE view_comment <> ''")

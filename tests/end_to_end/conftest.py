@@ -1,7 +1,5 @@
 """A finished home to disturb and a Prefect server, for tests that are not about them."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,13 +11,13 @@ from tests.support.studies import copied_home
 
 
 @pytest.fixture
-def home(finished: Path, tmp_path: Path) -> Path:
+def home(finished, tmp_path) -> Path:
     """A copy of the finished home, to be disturbed."""
     return copied_home(finished, tmp_path / "home")
 
 
 @pytest.fixture(scope="session")
-def server(finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+def server(finished, tmp_path_factory) -> Iterator[dict[str, str]]:
     """Where a Prefect server is that a run may use instead of its own, and what lets it in."""
     folder = tmp_path_factory.mktemp("server")
     shutil.copytree(finished / "prefect", folder / "prefect")

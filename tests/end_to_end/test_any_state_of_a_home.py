@@ -4,8 +4,6 @@ Strategy: a finished home is changed at drawn places (`tests/support/odd_homes.p
 in it, then the study. A draw follows from its number, with which the test's id ends.
 """
 
-from __future__ import annotations
-
 import random
 import re
 import shutil
@@ -31,7 +29,7 @@ SERVERS_EVERY = 6
 
 
 @pytest.fixture(scope="module")
-def cell(finished: Path) -> str:
+def cell(finished) -> str:
     """Return the id of a cell with prompts."""
     return next(path.name[-12:] for path in finished.glob("artifacts/cell/*-none-*passkey*-128-*"))
 
@@ -135,16 +133,14 @@ def disturbed(
 @pytest.mark.drawn
 @draws(range(6))
 def test_no_state_of_a_home_stops_any_command_or_its_mending(
-    number: int, finished: Path, text: Arguments, cell: str, tmp_path: Path
-) -> None:
+    number, finished, text, cell, tmp_path
+):
     commands = thorough(number, write_study(tmp_path), cell, text, tmp_path)
     disturbed(number, commands, finished, text, cell, tmp_path)
 
 
 @pytest.mark.long
-def test_a_run_with_its_server_ends_in_a_sentence_too(
-    finished: Path, text: Arguments, tmp_path: Path
-) -> None:
+def test_a_run_with_its_server_ends_in_a_sentence_too(finished, text, tmp_path):
     study, home = write_study(tmp_path), copied_home(finished, tmp_path / "home")
     shutil.rmtree(home / "artifacts" / "finetune")  # a run without missing steps starts no server
     for place, change in (("logs", "empty"), ("artifacts/cell", "a FIFO")):
@@ -158,9 +154,7 @@ def test_a_run_with_its_server_ends_in_a_sentence_too(
 
 
 @pytest.mark.long
-def test_a_run_with_its_server_replaces_what_it_cannot_use(
-    finished: Path, text: Arguments, tmp_path: Path
-) -> None:
+def test_a_run_with_its_server_replaces_what_it_cannot_use(finished, text, tmp_path):
     study, home = write_study(tmp_path), copied_home(finished, tmp_path / "home")
     for place, change in (
         ("logs/temporary-server.log", "a FIFO"),

@@ -4,8 +4,6 @@ Strategy: the finished small study's yarn is exported by the command and named a
 another study, whose scores must be equal.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -28,7 +26,7 @@ RELEASED = {**TINY, "study": "released"}
 
 
 @pytest.fixture(scope="module")
-def exported(finished: Path, text: Arguments, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def exported(finished, text, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("exported")
     out = folder / "out" / "yarn"
     told = lce(finished, "export", write_study(folder), str(out), "--select", "method=yarn", *text)
@@ -42,9 +40,7 @@ def checkpoint_of(home: Path) -> Path:
     return found
 
 
-def test_the_exported_folder_is_the_checkpoint_with_its_method(
-    finished: Path, exported: Path
-) -> None:
+def test_the_exported_folder_is_the_checkpoint_with_its_method(finished, exported):
     names = sorted(path.name for path in exported.iterdir())
     expected = ["README.md", "config.json", "generation_config.json", "model.safetensors"]
     assert names == [*expected, "tokenizer.json", "tokenizer_config.json"]
@@ -59,7 +55,7 @@ def test_the_exported_folder_is_the_checkpoint_with_its_method(
     assert (config["max_position_embeddings"], config["dtype"]) == (256, "float32")
 
 
-def test_its_card_says_where_it_comes_from(finished: Path, exported: Path) -> None:
+def test_its_card_says_where_it_comes_from(finished, exported):
     card = (exported / "README.md").read_text(encoding="utf-8")
     record = json.loads((checkpoint_of(finished) / "record.json").read_text(encoding="utf-8"))
     _, front, body = card.split("---\n", 2)
@@ -70,8 +66,8 @@ def test_its_card_says_where_it_comes_from(finished: Path, exported: Path) -> No
 
 
 def test_published_weights_give_the_scores_of_the_run_they_come_from(
-    home: Path, exported: Path, text: Arguments, tmp_path: Path
-) -> None:
+    home, exported, text, tmp_path
+):
     entry = {"name": "yarn", "checkpoint": "mine"}
     file = Path(write_study(tmp_path, RELEASED, methods=[{"name": "none"}, entry]))
     data = {"text": Path(text[1].partition("=")[2])}
@@ -101,9 +97,7 @@ def test_published_weights_give_the_scores_of_the_run_they_come_from(
     assert weights[0].read_bytes() == weights[1].read_bytes()
 
 
-def test_a_request_that_is_no_single_finished_variant_is_refused(
-    finished: Path, home: Path, text: Arguments, tmp_path: Path
-) -> None:
+def test_a_request_that_is_no_single_finished_variant_is_refused(finished, home, text, tmp_path):
     study, out = write_study(tmp_path), str(tmp_path / "out")
     told = lce(finished, "export", study, out, *text, status=2)
     assert "base_model=toy_llama,variant=yarn-tuned,seed=0" in told

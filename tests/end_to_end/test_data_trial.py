@@ -3,8 +3,6 @@
 One small study of an all but untrained model is run once; each test asks its catalog or its plan.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path
@@ -94,7 +92,7 @@ def named(folders: dict[str, Path]) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def folders(test_data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def folders(test_data, tmp_path_factory) -> dict[str, Path]:
     """The files under the names of the data sets; speeches as rows, and the first essays only.
 
     The study is trained on the speeches, which it reads as `text`.
@@ -119,13 +117,13 @@ def folders(test_data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[s
 
 
 @pytest.fixture(scope="module")
-def finished(folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def finished(folders, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("trial")
     lce(folder / "home", "run", trial(folder), *named(folders))
     return folder / "home" / "catalog.duckdb"
 
 
-def test_every_cell_is_done_with_finite_scores(finished: Path) -> None:
+def test_every_cell_is_done_with_finite_scores(finished):
     sql = (
         "SELECT benchmark, task, method, count(DISTINCT c.cell), count(s.value),"
         " bool_and(isfinite(s.value)), any_value(c.status), any_value(c.reason)"
@@ -139,7 +137,7 @@ def test_every_cell_is_done_with_finite_scores(finished: Path) -> None:
         assert finite, cell
 
 
-def test_samples_have_what_was_said_and_what_was_asked_for(finished: Path) -> None:
+def test_samples_have_what_was_said_and_what_was_asked_for(finished):
     sql = (
         "SELECT c.benchmark, c.task, count(*), count(s.reference), count(s.prediction),"
         " sum(s.num_prompt_tokens) > 0 FROM samples s JOIN cells c USING (cell)"
@@ -162,7 +160,7 @@ def test_samples_have_what_was_said_and_what_was_asked_for(finished: Path) -> No
         assert (predictions, lengths) == (0, True), place
 
 
-def test_achieved_lengths_and_data_sets_stand_beside_the_scores(finished: Path) -> None:
+def test_achieved_lengths_and_data_sets_stand_beside_the_scores(finished):
     sql = (
         "SELECT c.benchmark, c.task, c.eval_length, c.data, any_value(c.prompt_tokens_mean),"
         " any_value(c.prompt_tokens_min), any_value(c.prompt_tokens_max),"
@@ -184,7 +182,7 @@ def test_achieved_lengths_and_data_sets_stand_beside_the_scores(finished: Path) 
             assert mean > 0.85 * length
 
 
-def test_what_a_cell_reads_is_in_its_identity(finished: Path, folders: dict[str, Path]) -> None:
+def test_what_a_cell_reads_is_in_its_identity(finished, folders):
     sql = (
         "SELECT c.benchmark, c.task, a.spec FROM cells c JOIN artifacts a ON a.artifact = c.cell"
         " WHERE c.method = 'none'"
@@ -197,7 +195,7 @@ def test_what_a_cell_reads_is_in_its_identity(finished: Path, folders: dict[str,
         assert identity["data"] == benchmark.digest(task, folders), (name, task)
 
 
-def test_predicted_tokens_and_flops_are_within_15_per_cent_of_the_measured(finished: Path) -> None:
+def test_predicted_tokens_and_flops_are_within_15_per_cent_of_the_measured(finished):
     sql = "SELECT benchmark, task, tokens, flops, predicted_tokens, predicted_flops FROM cells"
     _, rows = run_query(finished, sql)
     for name, task, tokens, flops, predicted_tokens, predicted_flops in rows:
@@ -236,9 +234,7 @@ def test_predictions_for_llama_are_near_what_its_tokenizer_was_counted_to_make(
     assert max(books) == pytest.approx(282_000, rel=0.15)
 
 
-def test_without_their_folders_the_cells_are_unavailable_and_say_what_to_get(
-    folders: dict[str, Path], tmp_path: Path
-) -> None:
+def test_without_their_folders_the_cells_are_unavailable_and_say_what_to_get(folders, tmp_path):
     only = {"text": folders["text"]}
     printed = lce(tmp_path / "home", "plan", trial(tmp_path), "--json", *named(only))
     reasons = [cell["reason"] for cell in json.loads(printed)["cells"]]

@@ -1,7 +1,5 @@
 """The shipped smoke study by way of `lce up` and Prefect's own command line, as a user types it."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -35,7 +33,7 @@ def locked_and_changed(home: Path, folder: Path) -> Path:
     return study
 
 
-def test_prefect_deployment_run_as_typed_completes(home: Path, tmp_path: Path) -> None:
+def test_prefect_deployment_run_as_typed_completes(home, tmp_path):
     study = locked_and_changed(home, tmp_path)
     server, mlflow = unused_port(), unused_port()
     told = lce(home, "up", "--port", str(server), "--mlflow-port", str(mlflow))

@@ -3,8 +3,6 @@
 Strategy: a copy of the finished home on a small disk of its own, which is filled up or remounted.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil
@@ -27,7 +25,7 @@ SPARE_BYTES = 3 << 20
 
 
 @pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Path]:
+def disk(tmp_path) -> Iterator[Path]:
     """A file system of its own, which can be filled up and made read-only."""
     with small_disk(tmp_path / "disk", 80) as folder:
         yield folder
@@ -53,8 +51,8 @@ def require_sentence(ended: Ended, says: str, command: str) -> None:
 
 
 def test_a_read_only_store_ends_every_command_that_writes_with_one_sentence(
-    finished: Path, text: Arguments, disk: Path, tmp_path: Path
-) -> None:
+    finished, text, disk, tmp_path
+):
     home, study = disk / "home", write_study(tmp_path)
     shutil.copytree(finished, home)
     (home / "catalog.duckdb").unlink()  # else nothing would have to be written
@@ -79,9 +77,7 @@ def test_a_read_only_store_ends_every_command_that_writes_with_one_sentence(
     assert scores(home) == scores(finished)
 
 
-def test_a_disk_that_is_full_when_the_catalog_is_due_is_named(
-    finished: Path, text: Arguments, disk: Path, tmp_path: Path
-) -> None:
+def test_a_disk_that_is_full_when_the_catalog_is_due_is_named(finished, text, disk, tmp_path):
     home, study = disk / "home", write_study(tmp_path)
     shutil.copytree(finished, home)
     (home / "catalog.duckdb").unlink()
@@ -93,9 +89,7 @@ def test_a_disk_that_is_full_when_the_catalog_is_due_is_named(
     assert scores(home) == scores(finished)
 
 
-def test_a_run_and_mlflow_on_a_full_disk_end_with_one_sentence(
-    finished: Path, text: Arguments, disk: Path, tmp_path: Path
-) -> None:
+def test_a_run_and_mlflow_on_a_full_disk_end_with_one_sentence(finished, text, disk, tmp_path):
     home, study = disk / "home", write_study(tmp_path)
     shutil.copytree(finished, home)
     (home / "catalog.duckdb").unlink()

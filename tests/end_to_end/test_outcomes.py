@@ -1,7 +1,5 @@
 """What a finished study shows: its costs, its report, and cells that failed or cannot be."""
 
-from __future__ import annotations
-
 import json
 import re
 import time
@@ -20,7 +18,7 @@ pytestmark = pytest.mark.slow
 Arguments = tuple[str, ...]
 
 
-def test_costs_are_predicted_within_15_per_cent_of_what_cells_take(finished: Path) -> None:
+def test_costs_are_predicted_within_15_per_cent_of_what_cells_take(finished):
     query = "SELECT predicted_tokens, tokens, predicted_flops, flops FROM cells"
     _, rows = run_query(finished / "catalog.duckdb", query)
     assert len(rows) == 12
@@ -29,9 +27,7 @@ def test_costs_are_predicted_within_15_per_cent_of_what_cells_take(finished: Pat
         assert predicted_flops == pytest.approx(flops, rel=0.15)
 
 
-def test_what_has_finished_prices_what_is_to_do(
-    home: Path, text: Arguments, tmp_path: Path
-) -> None:
+def test_what_has_finished_prices_what_is_to_do(home, text, tmp_path):
     store = Store(home)
     finished = finished_on("cpu", store, threads=1)
     assert len(finished) == TINY_STEPS
@@ -66,13 +62,13 @@ def test_what_has_finished_prices_what_is_to_do(
     assert "speed measured in finished steps" in left
 
 
-def test_records_of_cells_say_what_passed_through_the_model_together(finished: Path) -> None:
+def test_records_of_cells_say_what_passed_through_the_model_together(finished):
     query = "SELECT DISTINCT json_extract(result, '$.passes') FROM artifacts WHERE kind = 'cell'"
     _, rows = run_query(finished / "catalog.duckdb", query)
     assert [json.loads(row) for (row,) in rows] == [{"batch_tokens": 8192, "piece_tokens": 4096}]
 
 
-def test_a_report_is_one_file_and_an_unknown_study_is_refused(home: Path, tmp_path: Path) -> None:
+def test_a_report_is_one_file_and_an_unknown_study_is_refused(home, tmp_path):
     printed = lce(home, "report", "tiny").strip()
     assert Path(printed) == home / "reports" / "tiny.html"
     assert "self_extend" in Path(printed).read_text(encoding="utf-8")
@@ -83,9 +79,7 @@ def test_a_report_is_one_file_and_an_unknown_study_is_refused(home: Path, tmp_pa
 
 
 @pytest.mark.long
-def test_a_diverging_run_fails_its_cells_and_nothing_else(
-    home: Path, text: Arguments, server: dict[str, str], tmp_path: Path
-) -> None:
+def test_a_diverging_run_fails_its_cells_and_nothing_else(home, text, server, tmp_path):
     wild = {**TINY["training"], "learning_rate": 1.0e30, "gradient_clip": 1.0e30}
     study = write_study(tmp_path, training=wild)
     output = lce(home, "run", study, *text, status=1, server=server)

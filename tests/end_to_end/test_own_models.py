@@ -1,8 +1,5 @@
 """A study of two models that are folders of one's own, by the command line."""
 
-from __future__ import annotations
-
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,9 +35,7 @@ WHERE metric IN ('perplexity', 'accuracy', 'strict_accuracy') ORDER BY ALL
 """
 
 
-def test_two_kinds_of_model_run_and_the_second_time_nothing_is_computed(
-    server: dict[str, str], text: tuple[str, str], tmp_path: Path
-) -> None:
+def test_two_kinds_of_model_run_and_the_second_time_nothing_is_computed(server, text, tmp_path):
     home, study = tmp_path / "home", write_study(tmp_path, STUDY)
     ends = tokenizer_with(bos=None, eos="<query-7>")  # as Qwen's: no token begins a text
     save("qwen3", tmp_path / "a", ends, max_position_embeddings=64)

@@ -1,9 +1,5 @@
 """Requests that are refused, by the command line: what is said, and that nothing was written."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 from catalog.queries import logical_digest
@@ -14,9 +10,7 @@ pytestmark = pytest.mark.slow
 NO_FOLDER = {"name": "jsonl_folder", "domain_names": ["code"]}
 
 
-def test_a_study_without_its_data_is_refused_and_keeps_its_results(
-    home: Path, tmp_path: Path
-) -> None:
+def test_a_study_without_its_data_is_refused_and_keeps_its_results(home, tmp_path):
     before = logical_digest(home / "catalog.duckdb")
     output = lce(home, "run", write_study(tmp_path, corpus=NO_FOLDER), status=2)
     assert "folder 'text': got no folder of this name" in output
@@ -43,16 +37,12 @@ def test_a_study_without_its_data_is_refused_and_keeps_its_results(
         (["sql", "SELECT 1"], "lce run STUDY"),
     ],
 )
-def test_wrong_requests_exit_with_2_and_write_nothing(
-    tmp_path: Path, arguments: list[str], message: str
-) -> None:
+def test_wrong_requests_exit_with_2_and_write_nothing(tmp_path, arguments, message):
     assert message in lce(tmp_path / "home", *arguments, status=2)
     assert not (tmp_path / "home").exists()
 
 
-def test_a_run_of_a_model_that_was_not_fetched_names_the_command_that_fetches_it(
-    tmp_path: Path,
-) -> None:
+def test_a_run_of_a_model_that_was_not_fetched_names_the_command_that_fetches_it(tmp_path):
     study = write_study(
         tmp_path,
         SMOKE,
@@ -76,9 +66,7 @@ def test_a_run_of_a_model_that_was_not_fetched_names_the_command_that_fetches_it
     ],
     ids=["empty folder", "latin-1", "unreadable"],
 )
-def test_unusable_text_is_refused_before_anything_is_written(
-    tmp_path: Path, content: bytes | str | None, message: str
-) -> None:
+def test_unusable_text_is_refused_before_anything_is_written(tmp_path, content, message):
     folder = tmp_path / "text"
     folder.mkdir()
     if content == "locked":
@@ -92,13 +80,13 @@ def test_unusable_text_is_refused_before_anything_is_written(
     assert not (tmp_path / "home").exists()
 
 
-def test_a_home_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+def test_a_home_that_cannot_be_written_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     output = lce(tmp_path / "file" / "home", "run", "smoke", status=2)
     assert "set LCE_HOME to a writable folder" in output
 
 
-def test_sql_that_writes_is_refused_and_changes_nothing(home: Path) -> None:
+def test_sql_that_writes_is_refused_and_changes_nothing(home):
     before = (home / "catalog.duckdb").read_bytes()
     for statement in ("DELETE FROM scores", "DROP VIEW scores", "COPY scores TO 'x.csv'"):
         assert "expected one statement that reads" in lce(home, "sql", statement, status=2)

@@ -1,12 +1,9 @@
 """The commands that a report prints compute a user's own study again, in a new home."""
 
-from __future__ import annotations
-
 import html
 import re
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,7 +28,7 @@ STUDY: dict[str, Any] = {
 }
 
 
-def test_the_commands_of_a_report_compute_an_own_study_again(tmp_path: Path) -> None:
+def test_the_commands_of_a_report_compute_an_own_study_again(tmp_path):
     folder = tmp_path / "with a space"
     folder.mkdir()
     library_text(folder / "text")

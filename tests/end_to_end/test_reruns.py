@@ -3,8 +3,6 @@
 Strategy: one small study is run once; each test disturbs a copy of its store and runs it again.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
@@ -26,8 +24,8 @@ def projections(home: Path) -> tuple[str, str]:
 
 
 def test_a_second_run_computes_nothing_starts_no_server_and_leaves_the_catalog_as_it_was(
-    finished: Path, home: Path, text: Arguments, tmp_path: Path
-) -> None:
+    finished, home, text, tmp_path
+):
     study = write_study(tmp_path)
     lce(home, "run", study, *text)  # the catalog has the path of the study file
     before = projections(home)
@@ -39,7 +37,7 @@ def test_a_second_run_computes_nothing_starts_no_server_and_leaves_the_catalog_a
 
 
 @pytest.mark.long
-def test_another_length_runs_only_its_cells(home: Path, text: Arguments, tmp_path: Path) -> None:
+def test_another_length_runs_only_its_cells(home, text, tmp_path):
     perplexity, passkey = TINY["benchmarks"]
     benchmarks = [perplexity, {**passkey, "lengths": [128, 256, 384]}]
     longer = write_study(tmp_path, benchmarks=benchmarks)
@@ -49,9 +47,7 @@ def test_another_length_runs_only_its_cells(home: Path, text: Arguments, tmp_pat
 
 
 @pytest.mark.long
-def test_another_training_value_runs_its_dependents_and_the_plan_says_why(
-    home: Path, text: Arguments, tmp_path: Path
-) -> None:
+def test_another_training_value_runs_its_dependents_and_the_plan_says_why(home, text, tmp_path):
     changed = write_study(tmp_path, training={**TINY["training"], "learning_rate": 0.001})
     shown = " ".join(lce(home, "plan", changed, *text).split())
     moved = "training.learning_rate: 0.0005 -> 0.001"
@@ -62,9 +58,7 @@ def test_another_training_value_runs_its_dependents_and_the_plan_says_why(
 
 
 @pytest.mark.long
-def test_a_budget_computes_whole_blocks_and_the_next_run_the_rest(
-    home: Path, text: Arguments, server: dict[str, str], tmp_path: Path
-) -> None:
+def test_a_budget_computes_whole_blocks_and_the_next_run_the_rest(home, text, server, tmp_path):
     study = write_study(tmp_path, seeds=[0, 1])
     whole = json.loads(lce(home, "plan", study, *text, "--json", "--budget", "1000cpuh"))
     hours = f"{whole['budget']['hours'] * 0.9:.9f}cpuh"
@@ -79,9 +73,7 @@ def test_a_budget_computes_whole_blocks_and_the_next_run_the_rest(
 
 
 @pytest.mark.long
-def test_damage_is_noticed_and_only_that_is_redone(
-    home: Path, text: Arguments, tmp_path: Path, finished: Path
-) -> None:
+def test_damage_is_noticed_and_only_that_is_redone(home, text, tmp_path, finished):
     checkpoint = next((home / "artifacts" / "finetune").iterdir())
     weights = checkpoint / "model" / "model.safetensors"
     content = bytearray(weights.read_bytes())
@@ -95,15 +87,13 @@ def test_damage_is_noticed_and_only_that_is_redone(
     assert scores(home) == scores(finished)
 
 
-def test_another_file_of_the_same_study_name_is_pointed_out(
-    home: Path, text: Arguments, tmp_path: Path
-) -> None:
+def test_another_file_of_the_same_study_name_is_pointed_out(home, text, tmp_path):
     study = write_study(tmp_path, seeds=[0])
     assert "was last planned from" in lce(home, "worker", study, *text)
     assert "was last planned from" not in lce(home, "worker", study, *text)
 
 
-def test_catalog_and_mlflow_are_rebuilt_equal(finished: Path, home: Path) -> None:
+def test_catalog_and_mlflow_are_rebuilt_equal(finished, home):
     (home / "catalog.duckdb").unlink()
     shutil.rmtree(home / "mlflow")
     lce(home, "rebuild", "catalog")

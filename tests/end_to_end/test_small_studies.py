@@ -4,8 +4,6 @@ Every method is trained and every task asked, in this process; tests of the comm
 Prefect run smaller studies. Scores of random weights mean nothing: they are there, and finite.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -96,7 +94,7 @@ def covering() -> list[str]:
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", covering())
-def test_every_cell_of_a_small_form_is_done(name: str, tmp_path: Path) -> None:
+def test_every_cell_of_a_small_form_is_done(name, tmp_path):
     small = Small(shrunk(name), tmp_path)
     whole = compile_study(load_study(study_path(name)), small.data)
     assert asked(small.plan) == asked(whole)  # every method, benchmark and task is there
@@ -118,7 +116,7 @@ def test_every_cell_of_a_small_form_is_done(name: str, tmp_path: Path) -> None:
     }
 
 
-def test_a_run_that_starts_from_another_ones_weights_moves_on_from_these(tmp_path: Path) -> None:
+def test_a_run_that_starts_from_another_ones_weights_moves_on_from_these(tmp_path):
     raw = shrunk("lceg-llama2-7b")
     still = {"learning_rate": 1.0e-30}
     raw |= {

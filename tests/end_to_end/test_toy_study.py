@@ -4,8 +4,6 @@ The shipped study runs through `lce run`; thresholds lie far from the measured v
 docs/performance.md), so that another Python's library text passes too.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -33,14 +31,14 @@ Table = dict[str, dict[int, float]]
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def home(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("toy") / "home"
     lce(folder, "run", "toy", "--select", "seed=0", timeout=7200)
     return folder
 
 
 @pytest.fixture(scope="module")
-def means(home: Path) -> dict[str, Table]:
+def means(home) -> dict[str, Table]:
     found: dict[str, Table] = {}
     for benchmark, method, length, value in run_query(home / "catalog.duckdb", MEANS)[1]:
         found.setdefault(benchmark, {}).setdefault(method, {})[length] = value
@@ -48,23 +46,23 @@ def means(home: Path) -> dict[str, Table]:
 
 
 @pytest.fixture
-def perplexity(means: dict[str, Table]) -> Table:
+def perplexity(means) -> Table:
     return means["perplexity"]
 
 
 @pytest.fixture
-def passkey(means: dict[str, Table]) -> Table:
+def passkey(means) -> Table:
     return means["passkey"]
 
 
-def test_every_cell_of_the_seed_is_done(home: Path) -> None:
+def test_every_cell_of_the_seed_is_done(home):
     _, rows = run_query(
         home / "catalog.duckdb", "SELECT status, count(*) FROM cells GROUP BY 1 ORDER BY 1"
     )
     assert rows == [("done", 27 * 20), ("missing", 27 * 2 * 20)]
 
 
-def test_every_method_and_every_synthetic_benchmark_takes_part(home: Path) -> None:
+def test_every_method_and_every_synthetic_benchmark_takes_part(home):
     sql = "SELECT DISTINCT {} FROM scores WHERE study = 'toy'"
     _, methods = run_query(home / "catalog.duckdb", sql.format("method"))
     assert {name for (name,) in methods} == METHODS_OF_TOY
@@ -73,7 +71,7 @@ def test_every_method_and_every_synthetic_benchmark_takes_part(home: Path) -> No
     assert {name for (name,) in benchmarks} == {*synthetic, "many_shot"}
 
 
-def test_the_base_collapses_beyond_its_context(perplexity: Table, passkey: Table) -> None:
+def test_the_base_collapses_beyond_its_context(perplexity, passkey):
     base = perplexity["none"]
     assert base[128] < base[256] < base[512] < base[1024]
     assert base[1024] > 2.5 * base[128]
@@ -82,9 +80,7 @@ def test_the_base_collapses_beyond_its_context(perplexity: Table, passkey: Table
     assert passkey["none"][1024] < 0.35
 
 
-def test_lm_infinite_keeps_perplexity_and_loses_retrieval(
-    perplexity: Table, passkey: Table
-) -> None:
+def test_lm_infinite_keeps_perplexity_and_loses_retrieval(perplexity, passkey):
     assert perplexity["lm_infinite"][1024] < 1.1 * perplexity["lm_infinite"][128]
     assert passkey["lm_infinite"][128] > 0.8
     assert max(passkey["lm_infinite"][512], passkey["lm_infinite"][1024]) < 0.5
@@ -92,22 +88,20 @@ def test_lm_infinite_keeps_perplexity_and_loses_retrieval(
     assert max(passkey["streaming_llm"][512], passkey["streaming_llm"][1024]) < 0.5
 
 
-def test_self_extend_keeps_both_without_training(perplexity: Table, passkey: Table) -> None:
+def test_self_extend_keeps_both_without_training(perplexity, passkey):
     assert perplexity["self_extend"][512] < 1.25 * perplexity["self_extend"][128]
     assert perplexity["self_extend"][1024] < 0.6 * perplexity["none"][1024]
     assert passkey["self_extend"][512] > 0.9
     assert passkey["self_extend"][1024] > 0.8
 
 
-def test_a_small_base_keeps_perplexity_and_loses_retrieval(
-    perplexity: Table, passkey: Table
-) -> None:
+def test_a_small_base_keeps_perplexity_and_loses_retrieval(perplexity, passkey):
     assert perplexity["small_base-tuned"][512] < 0.75 * perplexity["none"][512]
     assert perplexity["small_base-tuned"][1024] < 0.6 * perplexity["none"][1024]
     assert passkey["small_base-tuned"][512] < 0.4
 
 
-def test_landmarks_keep_perplexity_at_any_length(perplexity: Table) -> None:
+def test_landmarks_keep_perplexity_at_any_length(perplexity):
     assert perplexity["landmark-tuned"][1024] < 1.1 * perplexity["landmark-tuned"][128]
     assert perplexity["landmark-tuned"][1024] < 0.6 * perplexity["none"][1024]
 
@@ -116,22 +110,20 @@ def test_landmarks_keep_perplexity_at_any_length(perplexity: Table) -> None:
     "method", ["clex", "harpe", "abf_single_stage", "abf_multi_stage", "rope_base_method_1"]
 )
 def test_tuned_larger_bases_and_learned_frequencies_reach_beyond_the_target(
-    perplexity: Table, passkey: Table, method: str
-) -> None:
+    perplexity, passkey, method
+):
     assert perplexity[f"{method}-tuned"][512] < 0.65 * perplexity["none"][512]
     assert passkey[f"{method}-tuned"][1024] > 0.85
 
 
 @pytest.mark.parametrize("method", ["ntk_32k-tuned", "yarn-tuned"])
-def test_tuned_ntk_and_yarn_beat_the_base_by_far(
-    perplexity: Table, passkey: Table, method: str
-) -> None:
+def test_tuned_ntk_and_yarn_beat_the_base_by_far(perplexity, passkey, method):
     assert perplexity[method][512] < 0.65 * perplexity["none"][512]
     assert passkey[method][512] > 0.9
     assert passkey[method][512] > passkey["none"][512] + 0.25
 
 
-def test_tuned_pi_needs_more_steps(perplexity: Table, home: Path) -> None:
+def test_tuned_pi_needs_more_steps(perplexity, home):
     pi = perplexity["pi-tuned"][512]
     assert pi < 0.6 * perplexity["pi"][512]  # training helps it most
     assert pi > 1.15 * max(perplexity["ntk_32k-tuned"][512], perplexity["yarn-tuned"][512])
@@ -143,14 +135,14 @@ def test_tuned_pi_needs_more_steps(perplexity: Table, home: Path) -> None:
     assert falling["pi"] > 1.5 * max(falling["yarn"], falling["ntk_32k"], 0.0)
 
 
-def test_retrieval_by_needle_tells_the_same_story(means: dict[str, Table]) -> None:
+def test_retrieval_by_needle_tells_the_same_story(means):
     needle = means["needle"]
     assert needle["none"][1024] < 0.35 < 0.8 < needle["self_extend"][1024]
     assert needle["lm_infinite"][1024] < 0.5
     assert min(needle["yarn-tuned"][512], needle["ntk_32k-tuned"][512]) > 0.9
 
 
-def test_its_catalog_is_rebuilt_equal_and_its_report_has_every_method(home: Path) -> None:
+def test_its_catalog_is_rebuilt_equal_and_its_report_has_every_method(home):
     before = logical_digest(home / "catalog.duckdb")
     (home / "catalog.duckdb").unlink()
     lce(home, "rebuild", "catalog")

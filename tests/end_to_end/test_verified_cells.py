@@ -1,7 +1,5 @@
 """`lce verify` on a finished study: cells are computed again aside, and what differs is found."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -30,9 +28,7 @@ def state(home: Path) -> dict[str, tuple[str, int]]:
 
 
 @pytest.mark.long
-def test_cells_computed_again_are_the_same_and_nothing_of_the_study_changes(
-    home: Path, text: tuple[str, str], tmp_path: Path
-) -> None:
+def test_cells_computed_again_are_the_same_and_nothing_of_the_study_changes(home, text, tmp_path):
     study, before = write_study(tmp_path), state(home)
     left = home / "verifications" / ".aside" / "artifacts"
     left.mkdir(parents=True)  # of a verification that was killed
@@ -49,9 +45,7 @@ def test_cells_computed_again_are_the_same_and_nothing_of_the_study_changes(
 
 
 @pytest.mark.long
-def test_a_result_that_was_changed_is_found(
-    home: Path, text: tuple[str, str], tmp_path: Path
-) -> None:
+def test_a_result_that_was_changed_is_found(home, text, tmp_path):
     record = min((home / "artifacts" / "cell").glob("*-perplexity-*/record.json"))
     content = json.loads(record.read_text(encoding="utf-8"))
     value = content["result"]["scores"][0]["value"]
@@ -69,9 +63,7 @@ def test_a_result_that_was_changed_is_found(
 
 
 @pytest.mark.long
-def test_a_cell_that_cannot_be_computed_again_is_named(
-    home: Path, text: tuple[str, str], tmp_path: Path
-) -> None:
+def test_a_cell_that_cannot_be_computed_again_is_named(home, text, tmp_path):
     held_out = next((home / "artifacts" / "held_out").iterdir())
     held_out.rename(home / "artifacts" / "held_out" / f".{held_out.name}")
     printed = lce(home, "verify", write_study(tmp_path), *text, "--sample", "1", status=1)
@@ -80,7 +72,7 @@ def test_a_cell_that_cannot_be_computed_again_is_named(
     assert not list((home / "failures").iterdir())
 
 
-def test_without_a_done_cell_nothing_is_verified(text: tuple[str, str], tmp_path: Path) -> None:
+def test_without_a_done_cell_nothing_is_verified(text, tmp_path):
     printed = lce(tmp_path / "empty", "verify", write_study(tmp_path), *text, status=2)
     assert "no done cell" in printed
     assert not (tmp_path / "empty").exists()

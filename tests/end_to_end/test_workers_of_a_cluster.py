@@ -3,8 +3,6 @@
 Each has a host name of its own where the kernel allows it, so that leases are judged as on hosts.
 """
 
-from __future__ import annotations
-
 import contextlib
 import re
 import signal
@@ -42,8 +40,8 @@ def has_pending(process: psutil.Process, number: signal.Signals) -> bool:
 
 
 def test_workers_on_three_hosts_compute_each_step_once_and_what_one_run_computes(
-    finished: Path, text: Arguments, tmp_path: Path
-) -> None:
+    finished, text, tmp_path
+):
     home, study = tmp_path / "home", write_study(tmp_path)
     hosts = [on_host(f"host-{n}", home, study, "--slots", "1", *text) for n in range(3)]
     outputs = [host.communicate(timeout=HANG_SECONDS)[0] for host in hosts]
@@ -59,9 +57,7 @@ def test_workers_on_three_hosts_compute_each_step_once_and_what_one_run_computes
     assert computed(again.stdout) == 0
 
 
-def test_sigterm_gives_leases_back_and_loses_nothing(
-    finished: Path, text: Arguments, tmp_path: Path
-) -> None:
+def test_sigterm_gives_leases_back_and_loses_nothing(finished, text, tmp_path):
     home, study, marker = tmp_path / "home", write_study(tmp_path), new_marker()
     how = tmp_path / "how.yaml"
     how.write_text("{checkpoint_seconds: 0.2, slots: 1}\n", encoding="utf-8")
@@ -101,7 +97,7 @@ def test_sigterm_gives_leases_back_and_loses_nothing(
     assert results(home) == results(finished)
 
 
-def test_sigterm_to_every_process_leaves_units_the_grace(text: Arguments, tmp_path: Path) -> None:
+def test_sigterm_to_every_process_leaves_units_the_grace(text, tmp_path):
     home, study, marker = tmp_path / "home", write_study(tmp_path), new_marker()
     command = [*LCE, "worker", study, "--slots", "1", "--grace", "60", *text]
     with subprocess.Popen(

@@ -4,12 +4,9 @@ Strategy: real runs in new homes, each with a Prefect server and workers of its 
 gone is looked for by the mark that all processes of a run inherit.
 """
 
-from __future__ import annotations
-
 import contextlib
 import signal
 import subprocess
-from pathlib import Path
 
 import pytest
 
@@ -33,9 +30,7 @@ pytestmark = pytest.mark.long
 Arguments = tuple[str, ...]
 
 
-def test_kill_9_loses_nothing_and_leaves_no_process(
-    finished: Path, migrated: Path, text: Arguments, tmp_path: Path
-) -> None:
+def test_kill_9_loses_nothing_and_leaves_no_process(finished, migrated, text, tmp_path):
     home, marker = new_home(migrated, tmp_path / "home"), new_marker()
     how = tmp_path / "how.yaml"
     how.write_text("checkpoint_seconds: 0.2\n", encoding="utf-8")
@@ -61,9 +56,7 @@ def test_kill_9_loses_nothing_and_leaves_no_process(
     assert not survivors(marker)
 
 
-def test_ctrl_c_ends_with_one_line_and_no_process(
-    migrated: Path, text: Arguments, tmp_path: Path
-) -> None:
+def test_ctrl_c_ends_with_one_line_and_no_process(migrated, text, tmp_path):
     home, marker = new_home(migrated, tmp_path / "home"), new_marker()
     run = start(
         *(home, "run", write_study(tmp_path), *text),
@@ -80,9 +73,7 @@ def test_ctrl_c_ends_with_one_line_and_no_process(
     wait_until(lambda: not survivors(marker))
 
 
-def test_sigterm_ends_a_run_whose_steps_take_hours(
-    migrated: Path, text: Arguments, tmp_path: Path
-) -> None:
+def test_sigterm_ends_a_run_whose_steps_take_hours(migrated, text, tmp_path):
     """Prefect retries a unit whose worker died; the retry must not start another worker."""
     home, marker = new_home(migrated, tmp_path / "home"), new_marker()
     how = tmp_path / "how.yaml"
@@ -98,9 +89,7 @@ def test_sigterm_ends_a_run_whose_steps_take_hours(
     wait_until(lambda: not survivors(marker))
 
 
-def test_a_full_disk_stops_the_run_and_keeps_what_is_done(
-    migrated: Path, text: Arguments, tmp_path: Path
-) -> None:
+def test_a_full_disk_stops_the_run_and_keeps_what_is_done(migrated, text, tmp_path):
     study = write_study(tmp_path)
     with small_disk(tmp_path / "disk", 48) as disk:
         home = new_home(migrated, disk / "home")

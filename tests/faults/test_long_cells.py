@@ -5,8 +5,6 @@ ranges by two slots that are killed, and to its end by two hosts. What was commi
 is marked by the seconds that it says it took, which end up in the record.
 """
 
-from __future__ import annotations
-
 import contextlib
 import shutil
 import signal
@@ -66,7 +64,7 @@ def send(processes: Iterable[psutil.Process], number: signal.Signals) -> None:
             process.send_signal(number)
 
 
-def test_a_cell_in_ranges_outlives_kill_9_and_is_shared(tmp_path: Path) -> None:
+def test_a_cell_in_ranges_outlives_kill_9_and_is_shared(tmp_path):
     library_text(tmp_path / "text")
     text = ("--data-folder", f"text={tmp_path / 'text'}")
     alone, home, study = tmp_path / "alone", tmp_path / "home", write_study(tmp_path, STUDY)

@@ -6,14 +6,12 @@ was killed is started again in the same home and goes on; one that got through h
 compared and begins anew. A JUnit report (`--junitxml`) lists what was killed.
 """
 
-from __future__ import annotations
-
 import contextlib
 import random
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
 
@@ -119,13 +117,8 @@ def compare(home: Path, finished: Path) -> None:
 @pytest.mark.drawn
 @draws([1])
 def test_whatever_is_killed_the_scores_are_those_of_an_undisturbed_run(
-    number: int,
-    finished: Path,
-    migrated: Path,
-    text: Arguments,
-    tmp_path: Path,
-    record_property: Callable[[str, str], None],
-) -> None:
+    number, finished, migrated, text, tmp_path, record_property
+):
     draw, killed, through, homes = random.Random(number), 0, True, count()
     arguments = ("run", write_study(tmp_path), *text)
     while killed < TRIES:

@@ -4,12 +4,9 @@ Strategy: a cluster of two nodes, each with a declared GPU; the driver is a run 
 Whoever loses a node comes late, whoever loses the head last.
 """
 
-from __future__ import annotations
-
 import contextlib
 import signal
 from collections.abc import Iterator
-from pathlib import Path
 
 import psutil
 import pytest
@@ -54,8 +51,8 @@ def words(process: psutil.Process) -> list[str]:
 
 
 def test_ctrl_c_gives_leases_back_and_leaves_the_cluster_as_it_was(
-    migrated: Path, text: Arguments, address: str, tmp_path: Path
-) -> None:
+    migrated, text, address, tmp_path
+):
     home, marker = new_home(migrated, tmp_path / "home"), new_marker()
     run = start(
         *(home, "run", write_study(tmp_path), "--engine", f"ray:{address}", *text),
@@ -76,8 +73,8 @@ def test_ctrl_c_gives_leases_back_and_leaves_the_cluster_as_it_was(
 
 
 def test_a_study_loses_a_node_in_the_middle_and_nothing_else(
-    finished: Path, migrated: Path, text: Arguments, address: str, tmp_path: Path
-) -> None:
+    finished, migrated, text, address, tmp_path
+):
     home, marker = new_home(migrated, tmp_path / "home"), new_marker()
     run = start(
         *(home, "run", write_study(tmp_path), "--engine", f"ray:{address}", *text),
@@ -106,8 +103,8 @@ def test_a_study_loses_a_node_in_the_middle_and_nothing_else(
 
 
 def test_a_study_loses_the_head_and_goes_on_without_a_cluster(
-    finished: Path, migrated: Path, text: Arguments, address: str, tmp_path: Path
-) -> None:
+    finished, migrated, text, address, tmp_path
+):
     home, marker, study = new_home(migrated, tmp_path / "home"), new_marker(), write_study(tmp_path)
     run = start(
         *(home, "run", study, "--engine", f"ray:{address}", *text),

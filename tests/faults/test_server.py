@@ -3,8 +3,6 @@
 Strategy: real runs in new homes; the server that a run started is killed while cells are computed.
 """
 
-from __future__ import annotations
-
 import contextlib
 import signal
 import socket
@@ -59,9 +57,7 @@ def flow_runs(home: Path) -> list[str]:
         return [state for (state,) in database.execute("SELECT state_type FROM flow_run")]
 
 
-def test_a_killed_server_is_there_again_and_shows_the_whole_run(
-    finished: Path, migrated: Path, text: Arguments, tmp_path: Path
-) -> None:
+def test_a_killed_server_is_there_again_and_shows_the_whole_run(finished, migrated, text, tmp_path):
     home, marker = new_home(migrated, tmp_path / "home"), new_marker()
     run = start(home, "run", write_study(tmp_path), *text, env=marked(home, marker))
     server_at_work(marker, home).kill()
@@ -97,9 +93,7 @@ def port_of(server: psutil.Process) -> int:
     return int(command[command.index("--port") + 1])
 
 
-def test_a_run_whose_server_cannot_come_back_ends_without_it(
-    finished: Path, migrated: Path, text: Arguments, tmp_path: Path
-) -> None:
+def test_a_run_whose_server_cannot_come_back_ends_without_it(finished, migrated, text, tmp_path):
     home, marker = new_home(migrated, tmp_path / "home"), new_marker()
     run = start(home, "run", write_study(tmp_path), *text, env=marked(home, marker))
     server = server_at_work(marker, home)
@@ -117,9 +111,7 @@ def test_a_run_whose_server_cannot_come_back_ends_without_it(
     wait_until(lambda: not survivors(marker))
 
 
-def test_ctrl_c_without_a_server_ends_as_with_one(
-    migrated: Path, text: Arguments, tmp_path: Path
-) -> None:
+def test_ctrl_c_without_a_server_ends_as_with_one(migrated, text, tmp_path):
     home, marker = new_home(migrated, tmp_path / "home"), new_marker()
     run = start(
         *(home, "run", write_study(tmp_path), *text),
@@ -163,8 +155,8 @@ def as_a_client_of(server: psutil.Process, home: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize("how", ["cancelled", "deleted"])
 def test_a_flow_run_that_is_ended_in_prefect_ends_the_run_with_a_sentence(
-    how: str, migrated: Path, text: Arguments, tmp_path: Path
-) -> None:
+    how, migrated, text, tmp_path
+):
     home, marker, study = new_home(migrated, tmp_path / "home"), new_marker(), write_study(tmp_path)
     run = start(home, "run", study, *text, env=marked(home, marker))
     settings = as_a_client_of(server_at_work(marker, home), home)

@@ -4,8 +4,6 @@ Strategy: real runs in new homes, disturbed while cells are computed, compared w
 that nothing disturbed.
 """
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import time
@@ -41,8 +39,8 @@ def begun(home: Path) -> bool:
 
 
 def test_a_server_that_is_silent_for_20_seconds_delays_nothing_but_its_records(
-    finished: Path, migrated: Path, text: Arguments, tmp_path: Path
-) -> None:
+    finished, migrated, text, tmp_path
+):
     home, marker = new_home(migrated, tmp_path / "home"), new_marker()
     run = start(home, "run", write_study(tmp_path), *text, env=marked(home, marker))
     wait_until(lambda: begun(home))
@@ -58,9 +56,7 @@ def test_a_server_that_is_silent_for_20_seconds_delays_nothing_but_its_records(
     wait_until(lambda: not survivors(marker))
 
 
-def test_catalog_and_mlflow_that_vanish_are_made_again(
-    finished: Path, migrated: Path, text: Arguments, tmp_path: Path
-) -> None:
+def test_catalog_and_mlflow_that_vanish_are_made_again(finished, migrated, text, tmp_path):
     home, study = new_home(migrated, tmp_path / "home"), write_study(tmp_path)
     lce(home, "worker", study, "--select", "method=none", *text)  # makes the catalog
     run = start(home, "run", study, *text)
@@ -75,8 +71,8 @@ def test_catalog_and_mlflow_that_vanish_are_made_again(
 
 
 def test_a_store_that_turns_read_only_stops_the_run_and_keeps_what_is_done(
-    finished: Path, migrated: Path, text: Arguments, tmp_path: Path
-) -> None:
+    finished, migrated, text, tmp_path
+):
     study = write_study(tmp_path)
     with small_disk(tmp_path / "disk", 200) as disk:
         home = new_home(migrated, disk / "home")
@@ -102,9 +98,7 @@ def test_a_store_that_turns_read_only_stops_the_run_and_keeps_what_is_done(
             subprocess.run(["umount", "--lazy", str(artifacts)], check=True)
 
 
-def test_two_runs_and_a_worker_at_once_compute_each_step_once(
-    finished: Path, migrated: Path, text: Arguments, tmp_path: Path
-) -> None:
+def test_two_runs_and_a_worker_at_once_compute_each_step_once(finished, migrated, text, tmp_path):
     home, study = new_home(migrated, tmp_path / "home"), write_study(tmp_path)
     runs = [start(home, command, study, *text) for command in ("run", "run", "worker")]
     outputs = [run.communicate(timeout=HANG_SECONDS)[0] for run in runs]

@@ -1,7 +1,5 @@
 """The guard in front of every server: who passes, who is refused, and where the secret lies."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
@@ -72,7 +70,7 @@ def status(*arguments: Any, **options: Any) -> int:
     return int(ask(*arguments, **options)[0]["status"])
 
 
-def test_the_secret_lets_a_request_in() -> None:
+def test_the_secret_lets_a_request_in():
     assert status(RIGHT) == 200
     assert status({**HOST, "authorization": f"Bearer {SECRET}"}) == 200
     assert status({**RIGHT, "origin": f"http://127.0.0.1:{PORT}"}, method="POST") == 200
@@ -92,7 +90,7 @@ def test_the_secret_lets_a_request_in() -> None:
         {"cookie": "=;;=\x00"},
     ],
 )
-def test_without_the_secret_a_request_stays_out(credentials: dict[str, str]) -> None:
+def test_without_the_secret_a_request_stays_out(credentials):
     assert status({**HOST, **credentials}) == 401
 
 
@@ -107,11 +105,11 @@ def test_without_the_secret_a_request_stays_out(credentials: dict[str, str]) -> 
         {"origin": "null"},
     ],
 )
-def test_a_foreign_host_or_origin_is_refused_even_with_the_secret(wrong: dict[str, str]) -> None:
+def test_a_foreign_host_or_origin_is_refused_even_with_the_secret(wrong):
     assert status({**RIGHT, **wrong}) == 403
 
 
-def test_logging_in_sets_a_cookie_and_what_the_page_keeps() -> None:
+def test_logging_in_sets_a_cookie_and_what_the_page_keeps():
     start, content = ask(
         HOST, method="POST", path=LOGIN, body=SECRET.encode(), local_storage={"key": "value"}
     )
@@ -125,7 +123,7 @@ def test_logging_in_sets_a_cookie_and_what_the_page_keeps() -> None:
     assert status(HOST, method="POST", path=LOGIN, body=b"wrong") == 401
 
 
-def test_a_server_proves_to_anybody_that_it_knows_the_secret_and_keeps_it() -> None:
+def test_a_server_proves_to_anybody_that_it_knows_the_secret_and_keeps_it():
     _, content = ask(HOST, path=PROOF, query="nonce")
     assert content["body"].decode() == proof(SECRET, PORT, "nonce")
     others = [proof(new_secret(), PORT, "nonce"), proof(SECRET, PORT + 1, "nonce")]
@@ -133,7 +131,7 @@ def test_a_server_proves_to_anybody_that_it_knows_the_secret_and_keeps_it() -> N
     assert SECRET.encode() not in content["body"]
 
 
-def test_websockets_need_the_secret_unless_they_ask_for_it_themselves() -> None:
+def test_websockets_need_the_secret_unless_they_ask_for_it_themselves():
     assert ask(HOST, kind="websocket")[0]["type"] == "websocket.close"
     assert ask(RIGHT, kind="websocket")[0]["type"] == "websocket.accept"
     assert ask(HOST, kind="websocket", in_band_websockets=True)[0]["type"] == "websocket.accept"
@@ -141,7 +139,7 @@ def test_websockets_need_the_secret_unless_they_ask_for_it_themselves() -> None:
     assert ask(foreign, kind="websocket", in_band_websockets=True)[0]["type"] == "websocket.close"
 
 
-def test_each_server_of_a_home_has_a_secret_of_its_own_that_stays(tmp_path: Any) -> None:
+def test_each_server_of_a_home_has_a_secret_of_its_own_that_stays(tmp_path):
     first = server_secret(tmp_path, "mlflow")
     assert first == server_secret(tmp_path, "mlflow")
     assert first != server_secret(tmp_path, "prefect")
@@ -150,7 +148,7 @@ def test_each_server_of_a_home_has_a_secret_of_its_own_that_stays(tmp_path: Any)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
-def test_an_empty_secret_is_replaced_and_one_that_others_can_read_is_refused(tmp_path: Any) -> None:
+def test_an_empty_secret_is_replaced_and_one_that_others_can_read_is_refused(tmp_path):
     server_secret(tmp_path, "mlflow")
     file = tmp_path / "services" / "secret"
     os.truncate(file, 0)
@@ -162,20 +160,20 @@ def test_an_empty_secret_is_replaced_and_one_that_others_can_read_is_refused(tmp
 
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])
-def test_another_page_may_open_a_page_of_the_server_but_not_embed_or_fetch_it(site: str) -> None:
+def test_another_page_may_open_a_page_of_the_server_but_not_embed_or_fetch_it(site):
     asks = {**RIGHT, "sec-fetch-site": site}
     assert status({**asks, "sec-fetch-dest": "document"}) == 200
     assert status({**asks, "sec-fetch-dest": "iframe"}) == 403
     assert status({**asks, "sec-fetch-dest": "empty"}) == 403
 
 
-def test_an_open_path_needs_no_secret_but_one_of_the_servers_names() -> None:
+def test_an_open_path_needs_no_secret_but_one_of_the_servers_names():
     assert status(HOST, path="/health", open_paths=("/health",)) == 200
     assert status(HOST, path="/health/more", open_paths=("/health",)) == 401
     assert status({"host": "evil.example"}, path="/health", open_paths=("/health",)) == 403
 
 
-def test_a_page_is_told_to_talk_to_its_own_server_only() -> None:
+def test_a_page_is_told_to_talk_to_its_own_server_only():
     async def page(scope: Any, receive: Any, send: Any) -> None:
         kind = [(b"content-type", b"text/html; charset=utf-8")]
         await send({"type": "http.response.start", "status": 200, "headers": kind})
@@ -186,7 +184,7 @@ def test_a_page_is_told_to_talk_to_its_own_server_only() -> None:
     assert f"connect-src 'self' data: blob: ws://127.0.0.1:{PORT} ws://localhost:{PORT};" in policy
 
 
-def test_the_login_page_tells_whether_a_browser_has_logged_in() -> None:
+def test_the_login_page_tells_whether_a_browser_has_logged_in():
     assert status(RIGHT, method="HEAD", path=LOGIN) == 204
     assert status(HOST, method="HEAD", path=LOGIN) == 401
     start, content = ask({**HOST, "accept": "text/html,*/*"}, path="/runs")
@@ -194,6 +192,6 @@ def test_the_login_page_tells_whether_a_browser_has_logged_in() -> None:
     assert b"lce up" in content["body"]
 
 
-def test_a_login_link_leads_to_the_page_it_names_and_keeps_the_secret_in_its_fragment() -> None:
+def test_a_login_link_leads_to_the_page_it_names_and_keeps_the_secret_in_its_fragment():
     link = login_link("http://127.0.0.1:1/", "s", "/#/runs?a=b&c=d")
     assert link == f"http://127.0.0.1:1{LOGIN}?page=%2F%23%2Fruns%3Fa%3Db%26c%3Dd#s"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from contextlib import contextmanager
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -37,11 +36,11 @@ GPU_CODE = re.compile(r'torch\.cuda\.|== "cuda"|"nvidia-smi"')
 
 
 @pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
+def calls(monkeypatch) -> list[tuple[Any, ...]]:
     return stub_gpus(monkeypatch)
 
 
-def test_the_device_and_its_facts_are_those_that_torch_reports(calls: Any) -> None:
+def test_the_device_and_its_facts_are_those_that_torch_reports(calls):
     assert count_accelerators() == 2
     assert resolve_device("auto") == resolve_device("cuda") == torch.device("cuda")
     assert resolve_device("cpu") == torch.device("cpu")
@@ -52,12 +51,12 @@ def test_the_device_and_its_facts_are_those_that_torch_reports(calls: Any) -> No
     assert ("get_device_name", 1) in calls
 
 
-def test_peak_memory_starts_again_after_each_entry(calls: Any) -> None:
+def test_peak_memory_starts_again_after_each_entry(calls):
     assert peak_memory(CUDA) == 3 * 2**30
     assert calls == [("max_memory_allocated", CUDA), ("reset_peak_memory_stats", CUDA)]
 
 
-def test_losses_of_ranges_are_merged_only_on_one_kind_of_gpu(calls: Any) -> None:
+def test_losses_of_ranges_are_merged_only_on_one_kind_of_gpu(calls):
     model: Any = SimpleNamespace(
         model=SimpleNamespace(device=CUDA, dtype=torch.bfloat16), kernel="sdpa"
     )
@@ -66,7 +65,7 @@ def test_losses_of_ranges_are_merged_only_on_one_kind_of_gpu(calls: Any) -> None
     )
 
 
-def test_offloaded_inputs_are_copied_to_pinned_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_offloaded_inputs_are_copied_to_pinned_memory(monkeypatch):
     asked = []
     monkeypatch.setattr(
         torch.autograd.graph, "save_on_cpu", lambda pin_memory: asked.append(pin_memory)
@@ -78,8 +77,8 @@ def test_offloaded_inputs_are_copied_to_pinned_memory(monkeypatch: pytest.Monkey
 
 
 def test_a_run_out_of_memory_frees_it_and_goes_on_with_the_next_fallback(
-    calls: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+    calls, monkeypatch, tmp_path
+):
     make_job, tried = job_maker(tmp_path / "rows", tmp_path), []
 
     def carry_out(job: Any, device: torch.device, report: Any) -> dict[str, Any]:
@@ -101,7 +100,7 @@ def test_a_run_out_of_memory_frees_it_and_goes_on_with_the_next_fallback(
         run.run(make_job(device="cuda", processes=3), lambda row: None)
 
 
-def test_dropout_of_a_gpu_has_a_seed_for_each_step_and_process(calls: Any, tmp_path: Path) -> None:
+def test_dropout_of_a_gpu_has_a_seed_for_each_step_and_process(calls, tmp_path):
     trainer: Any = object.__new__(Trainer)
     trainer.job = job_maker(tmp_path / "rows", tmp_path)()
     trainer.training, trainer.device = trainer.job.training, CUDA
@@ -115,8 +114,8 @@ def test_dropout_of_a_gpu_has_a_seed_for_each_step_and_process(calls: Any, tmp_p
 
 
 def test_graphs_are_captured_on_a_stream_of_their_own_between_waits_for_the_other(
-    calls: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    calls, monkeypatch
+):
     class Stream:
         def __init__(self, name: object) -> None:
             self.name = "own" if name == CUDA else name
@@ -166,8 +165,8 @@ def test_graphs_are_captured_on_a_stream_of_their_own_between_waits_for_the_othe
 
 @pytest.mark.parametrize("wanted", [True, False])
 def test_models_replay_tokens_on_a_gpu_if_the_execution_says_so(
-    calls: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, wanted: bool
-) -> None:
+    calls, monkeypatch, tmp_path, *, wanted
+):
     done: list[Any] = []
     weights = SimpleNamespace(to=lambda device: weights, eval=lambda: weights)
     extended = SimpleNamespace(replay_tokens=done.append)
@@ -189,7 +188,7 @@ def test_models_replay_tokens_on_a_gpu_if_the_execution_says_so(
     assert ("empty_cache",) in calls
 
 
-def test_the_page_lists_every_file_with_code_for_gpus_alone() -> None:
+def test_the_page_lists_every_file_with_code_for_gpus_alone():
     written = dict(ROW.findall((ROOT / "docs" / "gpus.md").read_text(encoding="utf-8")))
     found = {
         str(path.relative_to(ROOT))

@@ -1,13 +1,11 @@
 """Numbers keep the digits that readers need, and their unit."""
 
-from __future__ import annotations
-
 import pytest
 
 from lce_core import formats
 
 
-def test_scores_have_four_digits_and_short_ones_two_decimals() -> None:
+def test_scores_have_four_digits_and_short_ones_two_decimals():
     values = (0.98333, 18.9233, 1234.56, 0, 1.5e7, 0.0004)
     assert [formats.score(value) for value in values] == [
         "0.9833", "18.92", "1235", "0", "1.500e+07", "4.000e-04",
@@ -15,7 +13,7 @@ def test_scores_have_four_digits_and_short_ones_two_decimals() -> None:
     assert [formats.short_score(value) for value in values[:3]] == ["0.98", "18.92", "1235"]
 
 
-def test_a_value_in_a_sentence_has_the_decimals_of_its_interval() -> None:
+def test_a_value_in_a_sentence_has_the_decimals_of_its_interval():
     assert formats.estimate(0.012, 0.004, 0.02) == "0.012 [0.004 to 0.020]"
     assert formats.estimate(1.5, None, None) == "1.50"
     assert formats.difference(0.0124, -0.003, 0.0271) == "+0.012 [-0.003, +0.027]"
@@ -24,11 +22,11 @@ def test_a_value_in_a_sentence_has_the_decimals_of_its_interval() -> None:
 @pytest.mark.parametrize(
     ("number", "text"), [(950, "950"), (65_536, "65.5k"), (2**20, "1.05M"), (3e9, "3B")]
 )
-def test_counts_have_three_digits_and_a_suffix(number: float, text: str) -> None:
+def test_counts_have_three_digits_and_a_suffix(number, text):
     assert formats.count(number) == text
 
 
-def test_sizes_have_binary_units() -> None:
+def test_sizes_have_binary_units():
     assert [formats.size(one) for one in (512, 1 << 20, 1536 << 20)] == [
         "512 B", "1 MiB", "1.5 GiB",
     ]  # fmt: skip

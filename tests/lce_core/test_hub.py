@@ -3,8 +3,6 @@
 Nothing is mocked; the client's own cache look-up finds the files.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -71,7 +69,7 @@ def cached(home: Path, kind: str, name: str, files: list[str], text: str = "{}")
 
 
 @pytest.fixture(scope="module")
-def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def answers(tmp_path_factory) -> dict[str, Any]:
     """What was found in the cache, or the error, by the name of a repository."""
     home = tmp_path_factory.mktemp("home")
     cached(home, "datasets", "whole", ["dev.json"])
@@ -95,35 +93,31 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return found
 
 
-def test_what_is_cached_as_a_whole_needs_no_network(answers: dict[str, Any]) -> None:
+def test_what_is_cached_as_a_whole_needs_no_network(answers):
     assert answers["whole"] == ["dev.json"]
     assert answers["listed"] == ["dev.json", "test.json"]
     assert answers["weights"] == COMMIT
 
 
 @pytest.mark.parametrize("name", ["part", "some-weights"])
-def test_what_a_download_left_in_part_is_not_taken_for_whole(
-    answers: dict[str, Any], name: str
-) -> None:
+def test_what_a_download_left_in_part_is_not_taken_for_whole(answers, name):
     assert "neither in the hub cache nor reachable" in answers[name]
 
 
-def test_text_at_the_root_of_a_data_set_is_part_of_the_corpus(answers: dict[str, Any]) -> None:
+def test_text_at_the_root_of_a_data_set_is_part_of_the_corpus(answers):
     """The hub's own filter lets `*` span slashes, and `**/` demands one."""
     read, fetched = answers["texts"]
     assert read == ["data/extra.jsonl:1", "notes.txt", "train.jsonl:1"]
     assert fetched == sorted(TEXTS)
 
 
-def test_a_data_set_out_of_reach_is_unavailable_and_says_what_to_do(
-    answers: dict[str, Any],
-) -> None:
+def test_a_data_set_out_of_reach_is_unavailable_and_says_what_to_do(answers):
     assert answers["absent"].startswith("UnavailableError data set 'squad'")
     for part in (f"own/absent@{COMMIT}", "get it from the authors", "--data-folder squad="):
         assert part in answers["absent"]
 
 
-def test_an_address_stays_as_it_is_and_a_branch_is_refused() -> None:
+def test_an_address_stays_as_it_is_and_a_branch_is_refused():
     address = f"hub:own/whole@{COMMIT}"
     assert named_folders([f"squad={address}"], DATA_FOLDER) == {"squad": Path(address)}
     with pytest.raises(SpecError, match="40 hex digits of a commit"):

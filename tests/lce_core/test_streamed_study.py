@@ -3,8 +3,6 @@
 What is in the shards is shown in tests/lce_core/data/test_shards.py.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -45,12 +43,12 @@ def steps(folder: Path, **corpus: Any) -> dict[str, list[Step]]:
 
 
 @pytest.fixture
-def text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def text(tmp_path, monkeypatch) -> Path:
     return small_shards(tmp_path / "text", monkeypatch)
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
+def store(tmp_path) -> Store:
     store = Store(tmp_path / "home")
     store.prepare()
     return store
@@ -62,7 +60,7 @@ def ensure(store: Store, text: Path, *wanted: Step) -> list[str]:
     return [runner.ensure(step) for step in wanted]
 
 
-def test_all_seeds_and_lengths_are_cut_from_one_step_of_tokens(text: Path) -> None:
+def test_all_seeds_and_lengths_are_cut_from_one_step_of_tokens(text):
     found = steps(text)
     (tokens,) = found["tokens"]
     assert len(found["rows"]) == 2
@@ -71,7 +69,7 @@ def test_all_seeds_and_lengths_are_cut_from_one_step_of_tokens(text: Path) -> No
     assert tokens.parents == {}
 
 
-def test_the_shards_follow_the_text_and_what_is_read_of_it(text: Path) -> None:
+def test_the_shards_follow_the_text_and_what_is_read_of_it(text):
     first = steps(text)["tokens"][0].fingerprint
     assert steps(text, num_documents=50)["tokens"][0].fingerprint != first
     assert steps(text, held_out_percent=20)["tokens"][0].fingerprint != first
@@ -80,8 +78,8 @@ def test_the_shards_follow_the_text_and_what_is_read_of_it(text: Path) -> None:
 
 
 def test_text_is_read_once_and_no_shard_is_hashed_again_when_it_is_committed(
-    text: Path, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    text, store, monkeypatch
+):
     found = steps(text)
     hashed: list[str] = []
 
@@ -103,7 +101,7 @@ def test_text_is_read_once_and_no_shard_is_hashed_again_when_it_is_committed(
     assert ensure(store, text, *found["rows"], *found["held_out"]) == ["computed"] * 3
 
 
-def test_a_run_that_failed_goes_on_in_the_store(text: Path, store: Store) -> None:
+def test_a_run_that_failed_goes_on_in_the_store(text, store):
     whole = (text / "b.jsonl").read_bytes()
     (text / "b.jsonl").write_bytes(whole[:-40])
     (tokens,) = steps(text)["tokens"]
@@ -121,9 +119,7 @@ def test_a_run_that_failed_goes_on_in_the_store(text: Path, store: Store) -> Non
 
 
 @pytest.mark.parametrize("damage", ["short", "changed"])
-def test_a_damaged_shard_in_the_store_is_tokenised_again(
-    damage: str, text: Path, store: Store
-) -> None:
+def test_a_damaged_shard_in_the_store_is_tokenised_again(damage, text, store):
     found = steps(text)
     ensure(store, text, *found["tokens"], found["rows"][0])
     rows = (store.path(found["rows"][0]) / "rows.bin").read_bytes()
@@ -137,7 +133,7 @@ def test_a_damaged_shard_in_the_store_is_tokenised_again(
     assert (store.path(found["rows"][0]) / "rows.bin").read_bytes() == rows
 
 
-def test_studies_over_other_corpora_have_no_such_step(tmp_path: Path) -> None:
+def test_studies_over_other_corpora_have_no_such_step(tmp_path):
     folder = tmp_path / "mine"
     folder.mkdir()
     (folder / "a.txt").write_text("A rose.", encoding="utf-8")

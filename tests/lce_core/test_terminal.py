@@ -3,8 +3,6 @@ r"""Texts that would steer a terminal, as it gets them: nothing raw but rich's o
 Drawn texts through the one function, and processes on a real pseudo-terminal.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -94,7 +92,7 @@ def on_terminal(code: str, argument: str, **own: str) -> str:
 
 
 @given(st.text())
-def test_of_any_text_nothing_is_left_that_steers_and_the_rest_stays(text: str) -> None:
+def test_of_any_text_nothing_is_left_that_steers_and_the_rest_stays(text):
     shown = visible(text)
     assert visible(shown) == shown
     assert not RAW.search(shown)
@@ -106,18 +104,18 @@ def test_of_any_text_nothing_is_left_that_steers_and_the_rest_stays(text: str) -
 
 
 @given(st.text(alphabet="aé\t\n ✓漢👩‍🚀‌नि"))
-def test_text_of_any_script_stays_as_it_is(text: str) -> None:
+def test_text_of_any_script_stays_as_it_is(text):
     assert visible(text) == text
 
 
-def test_escapes_are_those_that_people_know() -> None:
+def test_escapes_are_those_that_people_know():
     assert visible("\x1b]0;x\x07\x9b\u202e\U000e0041\udc80") == (
         r"\x1b]0;x\x07\x9b\u202e\U000e0041\udc80"
     )
 
 
 @given(st.text() | st.sampled_from(STEERING))
-def test_a_console_sends_no_sequence_but_its_own(text: str) -> None:
+def test_a_console_sends_no_sequence_but_its_own(text):
     stream = io.StringIO()
     console = Terminal(file=stream, force_terminal=True, color_system="truecolor", width=80)
     console.print(text, style="bold red")
@@ -125,13 +123,13 @@ def test_a_console_sends_no_sequence_but_its_own(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["[/red]", "[bold]a[/bold]", "/tmp/[/red]/a.yaml", ":smile:"])
-def test_a_console_takes_no_foreign_text_for_markup(text: str) -> None:
+def test_a_console_takes_no_foreign_text_for_markup(text):
     stream = io.StringIO()
     Terminal(file=stream, width=80).print(text)
     assert stream.getvalue() == f"{text}\n"
 
 
-def test_bars_of_libraries_move_and_all_else_is_shown() -> None:
+def test_bars_of_libraries_move_and_all_else_is_shown():
     stream = io.StringIO()
     guarded = Guarded(stream, bars=True)
     for text in ("\r50%", "\x1b[A", "a\rb", "\x1b[2J"):
@@ -155,7 +153,7 @@ def catalog(folder: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_commands_do_not_let_foreign_text_steer_a_terminal(tmp_path: Path) -> None:
+def test_commands_do_not_let_foreign_text_steer_a_terminal(tmp_path):
     study = tmp_path / f"{ALL}[/red].yaml"  # a folder, too
     study.parent.mkdir()
     smoke = (STUDIES / "smoke.yaml").read_text(encoding="utf-8")
@@ -177,7 +175,7 @@ def test_commands_do_not_let_foreign_text_steer_a_terminal(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_redirected_data_are_unchanged(tmp_path: Path) -> None:
+def test_redirected_data_are_unchanged(tmp_path):
     queries = [["sql", "FROM foreign_texts", "--format", form] for form in ("csv", "json")]
     done = subprocess.run(
         [sys.executable, "-c", COMMANDS, json.dumps(queries)],
@@ -192,7 +190,7 @@ def test_redirected_data_are_unchanged(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_live_views_and_tracebacks_show_foreign_text_harmlessly() -> None:
+def test_live_views_and_tracebacks_show_foreign_text_harmlessly():
     live, _, traceback = on_terminal(LIVE, ALL).partition("END OF LIVE VIEW\n")
     assert "printed" in live
     assert "last" in live

@@ -3,8 +3,6 @@
 Cosines are compared with angles taken in extended precision; float32 angles miss them by 8e-3.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
@@ -26,7 +24,7 @@ def angles() -> NDArray[np.longdouble]:
     return places[:, None] * TABLE.inv_freq.astype(np.longdouble)
 
 
-def test_kernels_rotate_far_positions_by_exact_angles() -> None:
+def test_kernels_rotate_far_positions_by_exact_angles():
     pairs = torch.zeros(1, 1, 1000, 2, PAIRS)
     pairs[..., 0, :] = 1
     turned = Rotation(TABLE, pairs)(pairs.flatten(-2), torch.arange(LENGTH)[LAST])
@@ -35,7 +33,7 @@ def test_kernels_rotate_far_positions_by_exact_angles() -> None:
     np.testing.assert_allclose(sin, np.sin(angles()), rtol=0, atol=1e-7)
 
 
-def test_the_models_rotary_module_gives_exact_cosines_of_far_positions() -> None:
+def test_the_models_rotary_module_gives_exact_cosines_of_far_positions():
     rotary = RequestRotary(2 * PAIRS, identity=False)
     rotary.begin(TABLE, LENGTH)
     cos, sin = rotary(torch.zeros(1), torch.arange(LENGTH)[None, LAST])
@@ -52,14 +50,14 @@ def per_head(bases: str) -> RopeTable:
 @pytest.mark.parametrize(
     ("bases", "kv_heads"), [("aaaabbbb", 2), ("aabbcc", 3), ("aaabbb", 2), ("abcd", 4), ("aa", 1)]
 )
-def test_heads_may_share_bases_by_key_value_head(bases: str, kv_heads: int) -> None:
+def test_heads_may_share_bases_by_key_value_head(bases, kv_heads):
     check_heads(per_head(bases), len(bases), kv_heads)
 
 
 @pytest.mark.parametrize(
     ("bases", "kv_heads"), [("aabbccdd", 2), ("aabbcc", 2), ("aaabbb", 3), ("abab", 2), ("ab", 1)]
 )
-def test_bases_that_change_within_a_key_value_head_are_refused(bases: str, kv_heads: int) -> None:
+def test_bases_that_change_within_a_key_value_head_are_refused(bases, kv_heads):
     with pytest.raises(SpecError, match="different bases within a key-value head"):
         check_heads(per_head(bases), len(bases), kv_heads)
     with pytest.raises(SpecError, match="one row for each"):

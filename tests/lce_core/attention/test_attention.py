@@ -3,8 +3,6 @@
 The oracle rotates by relative positions; the kernels rotate queries and keys by absolute ones.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any
@@ -108,7 +106,7 @@ def in_chunks(
 
 
 @pytest.fixture(params=["cpu kernel", "blocked"])
-def any_backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+def any_backend(request, monkeypatch) -> str:
     """Runs a test with the CPU kernel, and with the matrix products used where there is none."""
     if request.param == "blocked":
         monkeypatch.setattr(flash, "backend", lambda device, dtype: "blocked")
@@ -118,8 +116,8 @@ def any_backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize(("kernel", "scheme", "distance"), CASES)
 def test_a_kernel_equals_dense_attention_in_one_shot_in_chunks_and_token_by_token(
-    kernel: Any, scheme: Any, distance: Any, any_backend: str
-) -> None:
+    kernel, scheme, distance, any_backend
+):
     parts = states(batch=2, heads=4, kv_heads=2, keys=70, dim=10)
     rope = table(pairs=4)  # 8 of 10 elements rotate
     expected = dense(*parts, rope.inv_freq, distance)
@@ -151,9 +149,7 @@ ANY_CASE = st.one_of(
 
 
 @given(ANY_CASE, st.integers(1, 90), st.booleans(), st.data())
-def test_a_kernel_equals_dense_attention_for_any_sizes_and_chunks(
-    case: Any, tokens: int, blocked: bool, data: st.DataObject
-) -> None:
+def test_a_kernel_equals_dense_attention_for_any_sizes_and_chunks(case, tokens, blocked, data):
     kernel, scheme, distance = case
     cuts = sorted(data.draw(st.sets(st.integers(1, max(tokens - 1, 1)), max_size=3)))
     cuts = [cut for cut in cuts if cut < tokens]
@@ -168,9 +164,7 @@ def test_a_kernel_equals_dense_attention_for_any_sizes_and_chunks(
 
 
 @pytest.mark.parametrize(("queries", "keys"), [(900, 900), (300, 700), (513, 768)])
-def test_blocks_of_a_window_meet_without_gap_or_overlap(
-    queries: int, keys: int, any_backend: str
-) -> None:
+def test_blocks_of_a_window_meet_without_gap_or_overlap(queries, keys, any_backend):
     query, key, value = states(batch=2, heads=2, kv_heads=1, keys=keys, dim=4)
     query, row = query[:, :, keys - queries :], torch.arange(keys - queries, keys)[:, None]
     column = torch.arange(keys)
@@ -190,9 +184,7 @@ def test_blocks_of_a_window_meet_without_gap_or_overlap(
         (windowed.rectified, Rectified(7), rectified_distance(7, None)),
     ],
 )
-def test_segments_of_queries_equal_dense_attention(
-    kernel: Any, scheme: Any, distance: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_segments_of_queries_equal_dense_attention(kernel, scheme, distance, monkeypatch):
     parts, rope = states(batch=2, heads=4, kv_heads=2, keys=150, dim=10), table(pairs=4)
     expected = dense(*parts, rope.inv_freq, distance)
     for size in (40, 150):  # 150: all queries together, as on a GPU
@@ -204,9 +196,7 @@ def test_segments_of_queries_equal_dense_attention(
 
 @pytest.mark.parametrize("cuts", [[], [1], [13, 14, 50]])
 @pytest.mark.parametrize("heads", [None, 4])
-def test_full_causal_equals_dense_attention_with_a_base_per_head(
-    cuts: list[int], heads: int | None
-) -> None:
+def test_full_causal_equals_dense_attention_with_a_base_per_head(cuts, heads):
     parts = states(batch=2, heads=4, kv_heads=4, keys=60, dim=10)
     rope = table(pairs=4, heads=heads)
     expected = dense(*parts, rope.inv_freq, lambda i, j: i - j if j <= i else None)
@@ -214,7 +204,7 @@ def test_full_causal_equals_dense_attention_with_a_base_per_head(
     torch.testing.assert_close(output, expected, rtol=1e-10, atol=1e-10)
 
 
-def test_full_causal_shares_a_base_within_each_key_value_head() -> None:
+def test_full_causal_shares_a_base_within_each_key_value_head():
     parts = states(batch=1, heads=4, kv_heads=2, keys=40, dim=8)
     rope = RopeTable(table(pairs=4, heads=2).inv_freq.repeat(2, axis=0))
     check_heads(rope, 4, 2)
@@ -223,7 +213,7 @@ def test_full_causal_shares_a_base_within_each_key_value_head() -> None:
     torch.testing.assert_close(output, expected, rtol=1e-10, atol=1e-10)
 
 
-def test_full_causal_has_the_gradients_of_dense_attention() -> None:
+def test_full_causal_has_the_gradients_of_dense_attention():
     parts = states(batch=1, heads=4, kv_heads=4, keys=30, dim=8)
     rope = table(pairs=4, heads=4)
     ours = [part.clone().requires_grad_() for part in parts]
@@ -236,7 +226,7 @@ def test_full_causal_has_the_gradients_of_dense_attention() -> None:
         torch.testing.assert_close(our.grad, their.grad, rtol=1e-9, atol=1e-9)
 
 
-def test_merged_parts_equal_attention_over_all_keys_even_where_one_part_dominates() -> None:
+def test_merged_parts_equal_attention_over_all_keys_even_where_one_part_dominates():
     query, key, value = states(batch=1, heads=2, kv_heads=2, keys=30, dim=8)
     key[:, :, :10] *= 60
     first = attend_all(query, key[:, :, :10], value[:, :, :10], SCALING)
@@ -247,7 +237,7 @@ def test_merged_parts_equal_attention_over_all_keys_even_where_one_part_dominate
     torch.testing.assert_close(merged.lse, whole.lse, rtol=1e-12, atol=1e-12)
 
 
-def test_rotation_tells_all_positions_apart_in_bfloat16() -> None:
+def test_rotation_tells_all_positions_apart_in_bfloat16():
     ones = torch.ones(1, 1, 32768, 2, dtype=torch.bfloat16)
     rotate, places = Rotation(RopeTable(np.array([1e-4])), ones), torch.arange(32768)
     made = rotate._table, ones.device, rotate._precise, (0, 1)

@@ -1,7 +1,5 @@
 """Strategy: the block sizes of GPUs are forced on the CPU, and the CPU's own are the oracle."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -29,9 +27,7 @@ META = torch.device("meta")
     shift=st.integers(0, 3000),
     back=st.booleans(),
 )
-def test_large_blocks_rotate_like_small_ones_to_the_last_bit(
-    start: int, tokens: int, group: int, shift: int, back: bool
-) -> None:
+def test_large_blocks_rotate_like_small_ones_to_the_last_bit(start, tokens, group, shift, back):
     states = torch.randn(1, HEADS, tokens, HEAD_DIM, generator=torch.Generator().manual_seed(0))
     places, rules = slice(start, start + tokens), {"group": group, "shift": shift, "back": back}
     rotate: Any = Rotation(TABLE, states)
@@ -46,7 +42,7 @@ def test_large_blocks_rotate_like_small_ones_to_the_last_bit(
     ("tokens", "heads", "size"),
     [(1, 32, 1024), (4096, 32, 4096), (32768, 32, 16384), (32768, 8, 32768), (5000, 8, 8192)],
 )
-def test_blocks_of_a_gpu_are_as_large_as_memory_allows(tokens: int, heads: int, size: int) -> None:
+def test_blocks_of_a_gpu_are_as_large_as_memory_allows(tokens, heads, size):
     states = torch.empty(1, heads, tokens, 128, device=META, dtype=torch.bfloat16)
     assert Rotation(TABLE, states)._block_size(states, tokens) == size
     assert size == 1024 or size * heads * 128 * 4 <= 2**28
@@ -54,9 +50,7 @@ def test_blocks_of_a_gpu_are_as_large_as_memory_allows(tokens: int, heads: int, 
 
 
 @given(st.integers(1, 9), st.integers(0, 9), st.integers(1, 3), st.integers(1, 120), st.data())
-def test_chunks_computed_together_give_what_single_chunks_give(
-    window: int, more: int, texts: int, tokens: int, data: st.DataObject
-) -> None:
+def test_chunks_computed_together_give_what_single_chunks_give(window, more, texts, tokens, data):
     scheme = DualChunk(chunk=2 * window + more, window=window)
     first = data.draw(st.integers(0, tokens - 1))
     generator = torch.Generator().manual_seed(2)
@@ -72,7 +66,7 @@ def test_chunks_computed_together_give_what_single_chunks_give(
 
 
 @pytest.mark.parametrize(("heads", "rows"), [(32, 16384), (8, 65536), (256, 4096)])
-def test_a_gpu_merges_as_many_rows_as_memory_allows(heads: int, rows: int) -> None:
+def test_a_gpu_merges_as_many_rows_as_memory_allows(heads, rows):
     output = torch.empty(1, heads, 5, 128, dtype=torch.bfloat16, device=META)
     part = partial.Partial(output, torch.empty(1, heads, 5, device=META))
     assert partial._rows_together(part) == rows
@@ -81,9 +75,7 @@ def test_a_gpu_merges_as_many_rows_as_memory_allows(heads: int, rows: int) -> No
 
 
 @given(st.integers(1, 4), st.lists(st.lists(st.integers(0, 3), min_size=6, max_size=6), min_size=1))
-def test_sorting_selects_the_blocks_that_repeated_maxima_select(
-    top_k: int, rows: list[list[int]]
-) -> None:
+def test_sorting_selects_the_blocks_that_repeated_maxima_select(top_k, rows):
     scores = torch.tensor(rows, dtype=torch.float32)
     scores[scores == 0] = -torch.inf
     scores[:, :top_k] = -torch.inf
@@ -94,7 +86,7 @@ def test_sorting_selects_the_blocks_that_repeated_maxima_select(
 
 
 @given(seed=st.integers(0, 2**32 - 1), queries=st.integers(1, 200), blocks=st.integers(1, 7))
-def test_tiles_that_no_query_needs_change_nothing(seed: int, queries: int, blocks: int) -> None:
+def test_tiles_that_no_query_needs_change_nothing(seed, queries, blocks):
     generator = torch.Generator().manual_seed(seed)
     query = torch.randn(1, HEADS, queries, HEAD_DIM, generator=generator)
     keys, values = torch.randn(2, 1, HEADS, blocks, 4, HEAD_DIM, generator=generator)

@@ -4,8 +4,6 @@ The other side rotates all keys anew in every pass. Models are random and float6
 on each element, so whatever differs is a mistake.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 
@@ -39,7 +37,7 @@ def fed(model: ExtendedModel, cache: DynamicCache, pieces: tuple[torch.Tensor, .
 
 
 @over_methods
-def test_states_are_those_over_transformers_own_cache(name: str) -> None:
+def test_states_are_those_over_transformers_own_cache(name):
     chosen, turn = method(name), METHODS.names().index(name) % 3
     base = next(base for base in (*BASES[turn:], *BASES) if fits(chosen, base))
     model = extend(stock(base), base, chosen, target=TARGET)
@@ -57,7 +55,7 @@ def test_states_are_those_over_transformers_own_cache(name: str) -> None:
     assert ours.get_seq_length() == theirs.get_seq_length()
 
 
-def test_what_is_there_stays_where_it_is() -> None:
+def test_what_is_there_stays_where_it_is():
     cache, step = PreallocatedCache(40), torch.ones(2, 3, 1, 8)
     cache.update(torch.ones(2, 3, 5, 8), torch.ones(2, 3, 5, 8), 0)
     layer: Any = cache.layers[0]
@@ -72,7 +70,7 @@ def test_what_is_there_stays_where_it_is() -> None:
     assert layer.keys[0, 0, :, 0].tolist() == [1.0] * 5 + list(range(35)) + [99.0]
 
 
-def test_what_methods_of_the_base_class_put_there_is_taken_over() -> None:
+def test_what_methods_of_the_base_class_put_there_is_taken_over():
     layer = PreallocatedLayer(10)
     layer.update(torch.arange(6.0).view(2, 1, 3, 1), torch.zeros(2, 1, 3, 1))
     layer.batch_repeat_interleave(2)
@@ -107,9 +105,7 @@ def test_placed_keys_are_keys_rotated_anew(
 
 
 @pytest.mark.parametrize(("name", "rotated"), [("self_extend", 2), ("harpe", 1), ("rerope", 1)])
-def test_a_token_rotates_its_own_key_alone(
-    name: str, rotated: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_token_rotates_its_own_key_alone(name, rotated, monkeypatch):
     model = extend(stock(BASES[0]), BASES[0], method(name), target=TARGET)
     model.begin_request(40)
     cache = model.new_cache(40)

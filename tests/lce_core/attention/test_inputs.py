@@ -1,7 +1,5 @@
 """What kernels are told about the layer that they compute."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -15,7 +13,6 @@ from lce_core.attention.schemes import FullCausal
 from lce_core.contracts.tiny_models import BASES, TARGET, logits, stock, tokens
 from lce_core.extension.extending import extend
 from lce_core.methods import Method
-from lce_core.models import LanguageModel
 from lce_core.rope import ContextLengths, RopeGeometry
 
 CALLS: list[tuple[int, tuple[int, int]]] = []
@@ -42,9 +39,7 @@ class OwnKernel(Method):
 
 @pytest.mark.parametrize("base", BASES, ids=lambda base: type(base).__name__)
 @pytest.mark.parametrize("groups", [1, 2])
-def test_a_kernel_knows_the_layer_it_computes(
-    base: LanguageModel, groups: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_kernel_knows_the_layer_it_computes(base, groups, monkeypatch):
     monkeypatch.setattr(registered, "num_parts", lambda inputs: groups)
     CALLS.clear()
     with torch.no_grad():

@@ -5,8 +5,6 @@ CPU replace them by functions of the same signature with dense attention inside,
 the real ones are compared.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
@@ -44,7 +42,7 @@ States = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
 @pytest.fixture
-def package(monkeypatch: pytest.MonkeyPatch) -> flash_functions.Package:
+def package(monkeypatch) -> flash_functions.Package:
     stub, module = flash_functions.Package(), ModuleType("flash_attn")
     monkeypatch.setattr(module, "flash_attn_func", stub.flash_attn_func, raising=False)
     monkeypatch.setitem(sys.modules, "flash_attn", module)
@@ -52,7 +50,7 @@ def package(monkeypatch: pytest.MonkeyPatch) -> flash_functions.Package:
 
 
 @pytest.fixture
-def flash3(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+def flash3(monkeypatch) -> Iterator[list[str]]:
     """Log what becomes of FlashAttention-3, of which torch's registry gets a stub."""
     log: list[str] = []
 
@@ -90,9 +88,7 @@ def runs(model: Any, base: LanguageModel, kernel: str, **how: Any) -> ExtendedMo
 
 
 @over_shapes
-def test_the_package_aligns_the_last_query_with_the_last_key(
-    num_queries: int, num_keys: int, package: flash_functions.Package
-) -> None:
+def test_the_package_aligns_the_last_query_with_the_last_key(num_queries, num_keys, package):
     states = draw(num_queries, num_keys)
     expected, lse = flash_functions.dense(*states, 0.3, (-1, 0))
     found = functions.attend_package(*states, 0.3).transpose(1, 2)
@@ -102,16 +98,14 @@ def test_the_package_aligns_the_last_query_with_the_last_key(
     assert package.calls == [(num_queries, num_keys)]
 
 
-def test_the_package_gets_states_of_one_dtype(package: flash_functions.Package) -> None:
+def test_the_package_gets_states_of_one_dtype(package):
     query, key, value = draw(9, 9)
     found = functions.attend_package(query, key, value.float(), 0.3)
     assert (found.dtype, package.calls) == (torch.float32, [(9, 9)])
 
 
 @over_bases
-def test_the_package_computes_whole_texts_pieces_and_single_tokens(
-    base: LanguageModel, package: flash_functions.Package
-) -> None:
+def test_the_package_computes_whole_texts_pieces_and_single_tokens(base, package):
     model = runs(stock(base), base, "flash_attention_2")
     with torch.no_grad():
         cache = model.new_cache(40)
@@ -124,9 +118,7 @@ def test_the_package_computes_whole_texts_pieces_and_single_tokens(
     assert package.calls == [(20, 20)] * layers + [(19, 39)] * layers + [(1, 40)] * layers
 
 
-def test_token_graphs_packed_texts_and_mixed_lengths_work_with_the_package(
-    package: flash_functions.Package,
-) -> None:
+def test_token_graphs_packed_texts_and_mixed_lengths_work_with_the_package(package):
     base = BASES[1]
     prompts = [np.asarray(tokens(n, seed=n)[0]) for n in (9, 20, 20, 28)]
     prompts += [np.concatenate([prompts[-1], prompts[n]]) for n in range(2)]
@@ -161,7 +153,7 @@ class Waits(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def test_layers_do_not_wait_for_the_gpu(package: flash_functions.Package) -> None:
+def test_layers_do_not_wait_for_the_gpu(package):
     """transformers looks for packed documents in each layer, and waits for what it finds."""
     found = []
     for layers in (1, 3):
@@ -183,9 +175,7 @@ def test_layers_do_not_wait_for_the_gpu(package: flash_functions.Package) -> Non
     [(BASES[0], "none"), (BASES[1], "attention"), (BASES[2], "full")],
     ids=["none", "attention", "full"],
 )
-def test_gradients_are_those_of_sdpa(
-    base: LanguageModel, kernel: str, kept: Any, package: flash_functions.Package, flash3: list[str]
-) -> None:
+def test_gradients_are_those_of_sdpa(base, kernel, kept, package, flash3):
     weights = []
     for name in ("sdpa", kernel):
         model = runs(stock(base).train(), base, name, training=True)
@@ -197,9 +187,7 @@ def test_gradients_are_those_of_sdpa(
     assert ("registered" in flash3) == (kernel == "flash3")
 
 
-def test_torch_flash_excludes_other_kernels_of_sdpa_only_during_attention(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_torch_flash_excludes_other_kernels_of_sdpa_only_during_attention(monkeypatch):
     allowed: list[bool] = []
     original = functions.sdpa_attention_forward
 
@@ -220,7 +208,7 @@ def test_torch_flash_excludes_other_kernels_of_sdpa_only_during_attention(
 @pytest.mark.slow
 @pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize("kernel", ["flash_attention_2", "torch_flash"])
-def test_compiled_layers_are_one_graph(kernel: str, package: flash_functions.Package) -> None:
+def test_compiled_layers_are_one_graph(kernel, package):
     model = runs(stock(BASES[0]).train(), BASES[0], kernel, training=True)
     expected = model.hidden_states(tokens(40))
     torch.compiler.reset()
@@ -233,7 +221,7 @@ def test_compiled_layers_are_one_graph(kernel: str, package: flash_functions.Pac
 # Choice
 
 
-def test_a_gpu_runs_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_runs_what_it_has(monkeypatch):
     installed: dict[str, bool] = {}
     capability = [(8, 0)]
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability[0])
@@ -262,7 +250,7 @@ def test_a_gpu_runs_what_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
         kernels.stock_kernel(CUDA, torch.float32, "flash3")
 
 
-def test_flash3_is_active_for_requests_of_its_own_models(flash3: list[str]) -> None:
+def test_flash3_is_active_for_requests_of_its_own_models(flash3):
     own = runs(stock(BASES[0]), BASES[0], "flash3")
     own.begin_request(30)
     assert (current_flash_attention_impl(), flash3) == ("FA3", ["registered"])
@@ -275,7 +263,7 @@ def test_flash3_is_active_for_requests_of_its_own_models(flash3: list[str]) -> N
 
 
 @pytest.mark.parametrize("tokens_of_a_text", [8, 8192], ids=["split", "varlen"])
-def test_the_kernel_that_ran_is_recorded(flash3: list[str], tokens_of_a_text: int) -> None:
+def test_the_kernel_that_ran_is_recorded(flash3, tokens_of_a_text):
     states = draw(tokens_of_a_text, 8192, device=META, dtype=torch.bfloat16)
     for name, expected in (("sdpa", "torch_flash"), ("flash3", "flash3")):
         kernels.activate(name)
@@ -290,7 +278,7 @@ def test_the_kernel_that_ran_is_recorded(flash3: list[str], tokens_of_a_text: in
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+def asked(monkeypatch) -> list[tuple[str, int]]:
     """Log which backend computes whole texts, and their lengths; 8 tokens are a known shape."""
     log: list[tuple[str, int]] = []
 
@@ -314,9 +302,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
 
 
 @pytest.mark.parametrize("name", ["none", "harpe"])
-def test_texts_of_new_lengths_do_not_make_cudnn_build_plans(
-    asked: list[tuple[str, int]], name: str
-) -> None:
+def test_texts_of_new_lengths_do_not_make_cudnn_build_plans(asked, name):
     model = extend(stock(BASES[0]), BASES[0], method(name), target=TARGET)
     model.begin_request(40)
     lengths = (5, 8, 11, 16)
@@ -332,7 +318,7 @@ def test_texts_of_new_lengths_do_not_make_cudnn_build_plans(
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
-def test_training_rows_keep_one_plan(asked: list[tuple[str, int]]) -> None:
+def test_training_rows_keep_one_plan(asked):
     model = runs(stock(BASES[0]).train(), BASES[0], "sdpa", training=True)
     model.hidden_states(tokens(11)).sum().backward()
     assert set(asked) == {("sdpa", 11)}
@@ -346,12 +332,8 @@ def test_training_rows_keep_one_plan(asked: list[tuple[str, int]]) -> None:
     ("is_causal", "window"), [(False, None), (True, None), (True, 1), (True, 4), (True, 40)]
 )
 def test_the_public_function_gets_what_the_private_one_gets(
-    num_queries: int,
-    num_keys: int,
-    is_causal: bool,
-    window: int | None,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    num_queries, num_keys, is_causal, window, monkeypatch
+):
     monkeypatch.setattr(torch_varlen, "varlen_attn", flash_functions.varlen_attn)
     monkeypatch.setattr(flash, "_FULL_GPU", HEADS)
     states = draw(num_queries, num_keys)
@@ -367,9 +349,7 @@ def test_the_public_function_gets_what_the_private_one_gets(
 
 @pytest.mark.gpu
 @pytest.mark.parametrize(("num_queries", "num_keys"), [(1024, 1024), (1024, 3000), (7, 3000)])
-def test_kernels_of_a_gpu_agree_within_bf16(
-    num_queries: int, num_keys: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kernels_of_a_gpu_agree_within_bf16(num_queries, num_keys, monkeypatch):
     states = draw(num_queries, num_keys, dtype=torch.bfloat16, device=CUDA)
     expected, lse = flash_functions.dense(*(one.double().cpu() for one in states), 0.1, (-1, 0))
     outputs = []

@@ -4,8 +4,6 @@ Torch's allocator measures it at a 128th of 131,072 tokens, with budgets that ar
 Cut into heads, outputs are the same.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -43,7 +41,7 @@ over_schemes = pytest.mark.parametrize("scheme", SMALL, ids=str)
 
 
 @pytest.fixture(autouse=True)
-def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _fresh(monkeypatch) -> Iterator[None]:
     """Cosines and masks of a test are its own: some have no contents."""
     monkeypatch.setattr(rotation, "_KEPT", rotation._Kept())
     with torch.no_grad():
@@ -91,9 +89,7 @@ def test_measured_memory_keeps_budgets_at_a_small_size(
 
 @over_schemes
 @pytest.mark.parametrize("kv_heads", [2, 4])
-def test_parts_of_heads_give_what_all_heads_give(
-    scheme: Any, kv_heads: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_parts_of_heads_give_what_all_heads_give(scheme, kv_heads, monkeypatch):
     generator = torch.Generator().manual_seed(0)
     query = torch.randn(2, 4, 70, 8, generator=generator, dtype=torch.float64)
     key, value = torch.randn(2, 2, kv_heads, 70, 8, generator=generator, dtype=torch.float64)

@@ -3,8 +3,6 @@
 The oracle mixes the same parts in float64; shares rounded to bfloat16 miss it by several roundings.
 """
 
-from __future__ import annotations
-
 import torch
 
 from lce_core.attention.partial import Partial, merge, merge_rows
@@ -24,14 +22,14 @@ def mixed(first: Partial, second: Partial) -> torch.Tensor:
     return weights[0] * first.output.double() + weights[1] * second.output.double()
 
 
-def test_merged_parts_are_rounded_once() -> None:
+def test_merged_parts_are_rounded_once():
     first, second = part(0), part(1)
     expected = mixed(first, second)
     error = (merge(first, second).output.double() - expected).abs()
     assert (error <= HALF_ULP * expected.abs() + 1e-6).all()
 
 
-def test_rows_that_are_merged_in_place_are_rounded_once() -> None:
+def test_rows_that_are_merged_in_place_are_rounded_once():
     first, second = part(2), part(3).rows(0, 20)
     expected = mixed(first.rows(30, 50), second)
     merge_rows(first, 30, second)

@@ -4,8 +4,6 @@ Oracles get the very inputs, so what is compared is what a kernel loses. Schemes
 are compared by their gradients too; the others refuse to record any.
 """
 
-from __future__ import annotations
-
 import importlib
 import math
 from collections.abc import Callable
@@ -152,7 +150,7 @@ def assert_near(found: torch.Tensor, wanted: torch.Tensor, tolerance: float) -> 
 
 @over_places
 @over_schemes
-def test_a_scheme_is_its_definition(place: Place, scheme: Any) -> None:
+def test_a_scheme_is_its_definition(place, scheme):
     length, dim, pairs = sizes(place)
     parts, rope = draw(place, length, dim), table(pairs, isinstance(scheme, FullCausal))
     wanted = expected(scheme, parts, rope, dim**-0.5)
@@ -166,7 +164,7 @@ def test_a_scheme_is_its_definition(place: Place, scheme: Any) -> None:
 
 @over_places
 @pytest.mark.parametrize("scheme", [*SCHEMES, GroupedSoftmax(8)], ids=str)
-def test_gradients_are_those_of_the_definition_or_refused(place: Place, scheme: Any) -> None:
+def test_gradients_are_those_of_the_definition_or_refused(place, scheme):
     length, dim, pairs = sizes(place)
     landmarks = isinstance(scheme, GroupedSoftmax)
     if landmarks:
@@ -192,7 +190,7 @@ def test_gradients_are_those_of_the_definition_or_refused(place: Place, scheme: 
 
 
 @over_places
-def test_retrieval_is_its_definition(place: Place) -> None:
+def test_retrieval_is_its_definition(place):
     scheme = BlockRetrieval(block=4, top_k=2, chunk=16)
     parts = draw(place, 80, 6)
     wanted = written_out(parts, lambda alone, head: retrieved(alone, head, scheme)[0])
@@ -203,7 +201,7 @@ def test_retrieval_is_its_definition(place: Place) -> None:
 
 
 @over_places
-def test_parts_carry_the_log_of_their_softmax_denominator(place: Place) -> None:
+def test_parts_carry_the_log_of_their_softmax_denominator(place):
     length, dim, _ = sizes(place)
     parts, window = draw(place, length, dim), 24
     query, key, value = at(place, parts)

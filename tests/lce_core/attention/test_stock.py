@@ -3,8 +3,6 @@
 The other side is stock transformers, in one pass or with its own masks; models are float64.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 
@@ -58,7 +56,7 @@ class Masks(TorchDispatchMode):
 
 @over_bases
 @pytest.mark.parametrize("cuts", [(20, 1, 19), (1, 38, 1)])
-def test_pieces_have_no_mask_and_equal_one_pass(base: LanguageModel, cuts: tuple[int, ...]) -> None:
+def test_pieces_have_no_mask_and_equal_one_pass(base, cuts):
     model, cache = extended(base), DynamicCache()
     with Masks() as masks:
         pieces = [model.hidden_states(piece, cache) for piece in tokens(40).split(cuts, dim=1)]
@@ -68,8 +66,8 @@ def test_pieces_have_no_mask_and_equal_one_pass(base: LanguageModel, cuts: tuple
 
 @over_bases
 def test_single_tokens_pass_through_our_kernel_where_torch_would_plan_each_length_anew(
-    base: LanguageModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    base, monkeypatch
+):
     """As with CUDA's flash kernel in half precision; here the same path computes on the CPU."""
     passed: list[int] = []
 
@@ -87,9 +85,7 @@ def test_single_tokens_pass_through_our_kernel_where_torch_would_plan_each_lengt
 
 
 @over_bases
-def test_heads_that_share_keys_are_spread_where_no_kernel_takes_them(
-    base: LanguageModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_heads_that_share_keys_are_spread_where_no_kernel_takes_them(base, monkeypatch):
     for module in (stock_attention, causal):
         monkeypatch.setattr(module, "lacks_grouped_kernel", lambda *_: True)
     states = extended(base).hidden_states(tokens(40), DynamicCache())
@@ -97,9 +93,7 @@ def test_heads_that_share_keys_are_spread_where_no_kernel_takes_them(
 
 
 @pytest.mark.parametrize("groups", [1, 3])
-def test_a_square_is_plain_attention_whether_heads_are_spread_or_shared(
-    groups: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_square_is_plain_attention_whether_heads_are_spread_or_shared(groups, monkeypatch):
     torch.manual_seed(5)
     drawn = [torch.randn(2, heads, 17, 8, dtype=torch.float64) for heads in (2 * groups, 2, 2)]
     query, key, value = drawn
@@ -117,7 +111,7 @@ def test_a_square_is_plain_attention_whether_heads_are_spread_or_shared(
 
 
 @over_bases
-def test_masks_of_callers_and_of_static_caches_are_kept(base: LanguageModel) -> None:
+def test_masks_of_callers_and_of_static_caches_are_kept(base):
     model, expected = extended(base), whole(base)
     cache: Any = StaticCache(config=model.model.config, max_cache_len=40)
     decoder: Any = model.model.get_decoder()
@@ -135,7 +129,7 @@ def test_masks_of_callers_and_of_static_caches_are_kept(base: LanguageModel) -> 
 
 
 @over_bases
-def test_pieces_that_record_gradients_have_their_masks(base: LanguageModel) -> None:
+def test_pieces_that_record_gradients_have_their_masks(base):
     model, cache = extended(base), DynamicCache()
     with torch.enable_grad():
         pieces = [model.hidden_states(piece, cache) for piece in tokens(40).split(20, dim=1)]
@@ -147,7 +141,7 @@ def test_pieces_that_record_gradients_have_their_masks(base: LanguageModel) -> N
     torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-3)
 
 
-def test_a_single_token_has_no_mask_even_while_a_graph_is_recorded() -> None:
+def test_a_single_token_has_no_mask_even_while_a_graph_is_recorded():
     place = {"q_length": 1, "kv_length": 30, "q_offset": 29, "attention_mask": None}
     where = {"batch_size": 1, "device": torch.device("cuda"), "dtype": torch.float32}
     # Without a fast kernel for fp32 on CUDA, and as transformers asks while it records.

@@ -4,8 +4,6 @@ Both sides run the same kernels, so equal means equal. On the CPU a recorder rep
 CUDA graphs repeat kernels (`tests.support.recorded_operations`); marked gpu, it is CUDA's own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np
@@ -63,7 +61,7 @@ def one_by_one(model: ExtendedModel, ids: torch.Tensor, prompt: int) -> torch.Te
 
 
 @pytest.mark.parametrize("name", sorted({*SCHEMES, "none", "dynamic_yarn", "clex", "landmark"}))
-def test_replayed_passes_give_the_states_of_plain_ones(name: str) -> None:
+def test_replayed_passes_give_the_states_of_plain_ones(name):
     base = next(base for base in (BASES[1], BASES[0]) if fits(method(name), base))
     plain, recorded, recorder = pair(base, name)
     for seed, length in ((0, 30), (1, 40), (2, 30)):  # another table for some methods
@@ -75,7 +73,7 @@ def test_replayed_passes_give_the_states_of_plain_ones(name: str) -> None:
     assert recorder.num_recordings
 
 
-def test_replayed_tokens_are_counted_like_plain_ones() -> None:
+def test_replayed_tokens_are_counted_like_plain_ones():
     numbers = []
     for model in pair(BASE, "yarn")[:2]:
         model.begin_request(30)
@@ -90,7 +88,7 @@ def test_replayed_tokens_are_counted_like_plain_ones() -> None:
 @pytest.mark.parametrize(
     "name", ["dynamic_ntk_aware", "harpe", "self_extend", "lm_infinite", "landmark"]
 )
-def test_answers_are_those_of_plain_passes(name: str, place: Place) -> None:
+def test_answers_are_those_of_plain_passes(name, place):
     plain, recorded, recorder = pair(BASE, name, place)
     prompts = [np.asarray(tokens(n, seed=n)[0]) for n in (9, 20, 20, 28)]
     expected, answers = (
@@ -102,7 +100,7 @@ def test_answers_are_those_of_plain_passes(name: str, place: Place) -> None:
         assert recorder.num_recordings
 
 
-def test_a_recording_serves_all_tokens_and_texts_under_its_frequencies() -> None:
+def test_a_recording_serves_all_tokens_and_texts_under_its_frequencies():
     _, recorded, recorder = pair(BASE, "yarn")
     assert isinstance(recorder, OperationRecorder)
     a_pass = recorded.model.config.num_hidden_layers + 1
@@ -115,7 +113,7 @@ def test_a_recording_serves_all_tokens_and_texts_under_its_frequencies() -> None
     assert recorder.num_recordings == a_pass
 
 
-def test_a_text_beyond_its_request_is_refused_and_changes_nothing() -> None:
+def test_a_text_beyond_its_request_is_refused_and_changes_nothing():
     _, recorded, _ = pair(BASE, "none")
     recorded.begin_request(16)
     cache = recorded.new_cache(16)
@@ -127,7 +125,7 @@ def test_a_text_beyond_its_request_is_refused_and_changes_nothing() -> None:
     assert cache.get_seq_length() == 16
 
 
-def test_a_pass_that_fails_while_it_is_recorded_leaves_a_model_that_works() -> None:
+def test_a_pass_that_fails_while_it_is_recorded_leaves_a_model_that_works():
     plain, recorded, _ = pair(BASE, "none")
     ids, number = tokens(20, batch=1), 0
     for model in (plain, recorded):

@@ -1,7 +1,5 @@
 """What benchmarks say, without data, of the answers and the text that their cells take."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -31,13 +29,13 @@ def benchmark(name: str, **parameters: Any) -> Any:
     ],
 )
 def test_answers_are_as_many_and_as_long_as_the_protocol_says(
-    name: str, parameters: dict[str, Any], task: str, number: int, longest: int | None
-) -> None:
+    name, parameters, task, number, longest
+):
     found = benchmark(name, **parameters).answers(task)
     assert found == Answers(number, found.longest if longest is None else longest)
 
 
-def test_a_domain_has_the_studys_text_and_a_data_set_its_own() -> None:
+def test_a_domain_has_the_studys_text_and_a_data_set_its_own():
     asked = benchmark("perplexity", profile="faithful", domains=["code"], data_sets=["pg19"])
     assert asked.text_tokens("code", 4096) == 4096
     # Ten books of PG19 are about 1.05 million tokens of Llama's.
@@ -45,7 +43,7 @@ def test_a_domain_has_the_studys_text_and_a_data_set_its_own() -> None:
     assert benchmark("passkey").text_tokens("single", 4096) == 4096
 
 
-def test_documents_that_must_be_long_are_so_in_a_price() -> None:
+def test_documents_that_must_be_long_are_so_in_a_price():
     asked = benchmark("perplexity_documents", profile="faithful", data_sets=["proof_pile"])
     # YaRN: the first 10 of at least 131,072 tokens, one window of each.
     assert asked.num_tokens("proof_pile", 65536, 0) == 10 * 65536

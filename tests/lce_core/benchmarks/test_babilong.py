@@ -3,8 +3,6 @@
 The reader below knows the verbs of the five tasks, and shares no code with the stories.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 
@@ -77,7 +75,7 @@ def relations(sentences, chosen) -> set[str]:
 
 
 @pytest.mark.parametrize("task", LABELS)
-def test_stories_answer_their_questions_without_ambiguity(task: str) -> None:
+def test_stories_answer_their_questions_without_ambiguity(task):
     seen = set()
     for seed in range(60):
         sentences, questions = story(task, 20, 2, np.random.default_rng(seed))
@@ -92,7 +90,7 @@ def test_stories_answer_their_questions_without_ambiguity(task: str) -> None:
 
 
 @pytest.mark.parametrize("task", LABELS)
-def test_prompts_fill_the_length_and_hold_the_story_in_its_order(task: str) -> None:
+def test_prompts_fill_the_length_and_hold_the_story_in_its_order(task):
     asked = benchmark("babilong", num_stories=3, max_facts=12)
     tokenizer = words_tokenizer()
     cell = request(asked, 1000, task=task, tokenizer=tokenizer, held_out=held_out(in_words=True))
@@ -120,5 +118,5 @@ def test_prompts_fill_the_length_and_hold_the_story_in_its_order(task: str) -> N
         (" nowhere. garden", 0.0),
     ],
 )
-def test_the_only_label_of_the_first_sentence_counts(answer: str, score: float) -> None:
+def test_the_only_label_of_the_first_sentence_counts(answer, score):
     assert only_label(answer, "garden", ("garden", "office", "kitchen")) == score

@@ -1,7 +1,5 @@
 """Passkey and needle prompts and scores, settings that are refused, rows of data files."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re
@@ -41,7 +39,7 @@ def bpe() -> PreTrainedTokenizerFast:
 
 
 @pytest.fixture
-def essays(tmp_path: Path) -> Path:
+def essays(tmp_path) -> Path:
     for name in ("b.txt", "a.txt"):
         (tmp_path / name).write_text(
             f"This is essay {name[0]}. {SENTENCES * 3}\n", encoding="utf-8"
@@ -50,7 +48,7 @@ def essays(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(("name", "keys"), [("passkey", 4), ("needle", 1)])
-def test_key_prompts_hold_their_keys_once_and_the_query_last(name: str, keys: int) -> None:
+def test_key_prompts_hold_their_keys_once_and_the_query_last(name, keys):
     benchmark = _benchmark(name, profile="tiny")
     request = _request(benchmark, 100)
     vocabulary, names = TOY.keys, request.tokenizer
@@ -70,7 +68,7 @@ def test_key_prompts_hold_their_keys_once_and_the_query_last(name: str, keys: in
     assert max(depths) > 98
 
 
-def test_a_gold_key_scores_one_and_any_other_token_zero() -> None:
+def test_a_gold_key_scores_one_and_any_other_token_zero():
     benchmark = _benchmark("passkey", profile="tiny")
     request = _request(benchmark, 64)
     prompt = benchmark.prompts(request)[0]
@@ -91,7 +89,7 @@ def _digest(prompts: list[Any]) -> str:
 @pytest.mark.parametrize(
     ("name", "pinned"), [("passkey", "62d86874f28e1bd9"), ("needle", "5d6ee8b7fb8a2396")]
 )
-def test_prompts_follow_from_seed_task_and_length_alone(name: str, pinned: str) -> None:
+def test_prompts_follow_from_seed_task_and_length_alone(name, pinned):
     benchmark = _benchmark(name, profile="tiny")
     prompts = benchmark.prompts
     request = _request(benchmark, 128)
@@ -105,7 +103,7 @@ def test_prompts_follow_from_seed_task_and_length_alone(name: str, pinned: str) 
 
 
 @pytest.mark.parametrize("profile", ["faithful", "clean"])
-def test_passkey_prompts_fill_the_length_and_hold_the_key(profile, bpe) -> None:
+def test_passkey_prompts_fill_the_length_and_hold_the_key(profile, bpe):
     benchmark = _benchmark("passkey", profile=profile, num_samples=8)
     request = _request(benchmark, 700, tokenizer=bpe)
     for prompt in benchmark.prompts(request):
@@ -119,7 +117,7 @@ def test_passkey_prompts_fill_the_length_and_hold_the_key(profile, bpe) -> None:
         assert prompt.reference in after
 
 
-def test_passkey_answers_score_by_their_first_integer(bpe: PreTrainedTokenizerFast) -> None:
+def test_passkey_answers_score_by_their_first_integer(bpe):
     benchmark = _benchmark("passkey", num_samples=7)
     prompt = benchmark.prompts(_request(benchmark, 700, tokenizer=bpe))[0]
     key = prompt.reference
@@ -131,7 +129,7 @@ def test_passkey_answers_score_by_their_first_integer(bpe: PreTrainedTokenizerFa
 @pytest.mark.parametrize(
     ("name", "short", "parameters"), [("passkey", 60, {}), ("needle", 90, {"needles": 1})]
 )
-def test_a_length_without_room_names_the_least(name, short, parameters, bpe, essays) -> None:
+def test_a_length_without_room_names_the_least(name, short, parameters, bpe, essays):
     benchmark: Any = _benchmark(name, **parameters)
     request = _request(benchmark, short, tokenizer=bpe, data_folders={"essays": essays})
     with pytest.raises(UnavailableError, match=f"got {short} tokens") as error:
@@ -143,7 +141,7 @@ def test_a_length_without_room_names_the_least(name, short, parameters, bpe, ess
 
 
 @pytest.mark.parametrize("profile", ["faithful", "clean"])
-def test_a_tokenizer_that_never_grows_does_not_hang_the_search(profile: str) -> None:
+def test_a_tokenizer_that_never_grows_does_not_hang_the_search(profile):
     backend = Tokenizer(models.WordLevel({"[UNK]": 0}, unk_token="[UNK]"))
     constant = PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="[UNK]")
     benchmark = _benchmark("passkey", profile=profile, num_samples=2)
@@ -157,9 +155,7 @@ def _needle_prompts(profile: str, request: CellRequest, **parameters: Any) -> li
 
 
 @pytest.mark.parametrize("profile", ["faithful", "clean"])
-def test_needle_prompts_place_the_needle_behind_a_full_stop_near_its_depth(
-    profile: str, bpe: PreTrainedTokenizerFast, essays: Path
-) -> None:
+def test_needle_prompts_place_the_needle_behind_a_full_stop_near_its_depth(profile, bpe, essays):
     benchmark = _benchmark("needle", profile=profile)
     request = _request(benchmark, 900, tokenizer=bpe, data_folders={"essays": essays})
     prompts = _needle_prompts(profile, request, trials=1)
@@ -178,7 +174,7 @@ def test_needle_prompts_place_the_needle_behind_a_full_stop_near_its_depth(
     assert len(set(places)) == 10
 
 
-def test_the_bos_leak_marks_haystack_and_needle_in_faithful_prompts_only(bpe, essays) -> None:
+def test_the_bos_leak_marks_haystack_and_needle_in_faithful_prompts_only(bpe, essays):
     request = _request(_benchmark("needle"), 900, tokenizer=bpe, data_folders={"essays": essays})
     for profile, leak, number in (
         ("faithful", None, 4),
@@ -190,14 +186,14 @@ def test_the_bos_leak_marks_haystack_and_needle_in_faithful_prompts_only(bpe, es
             assert (prompt.ids == bpe.bos_token_id).sum() == number
 
 
-def test_needle_haystacks_repeat_essays_in_the_order_of_their_names(bpe, essays) -> None:
+def test_needle_haystacks_repeat_essays_in_the_order_of_their_names(bpe, essays):
     request = _request(_benchmark("needle"), 1500, tokenizer=bpe, data_folders={"essays": essays})
     text = bpe.decode(_needle_prompts("faithful", request)[-1].ids, skip_special_tokens=True)
     assert re.findall(r"This is essay (.)\.", text)[:3] == ["a", "b", "a"]
 
 
 @pytest.mark.parametrize(("needles", "cycle"), [(None, 5), (1, 1), (2, 2)])
-def test_clean_needle_trials_hide_and_ask_their_own_facts(bpe, needles, cycle) -> None:
+def test_clean_needle_trials_hide_and_ask_their_own_facts(bpe, needles, cycle):
     text = bpe.encode(SENTENCES * 200, add_special_tokens=False)
     held_out = Streams({"prose": np.array(text, dtype=np.uint32)})
     request = _request(_benchmark("needle"), 900, tokenizer=bpe, held_out=held_out)
@@ -224,7 +220,7 @@ def test_clean_needle_trials_hide_and_ask_their_own_facts(bpe, needles, cycle) -
         assert {sample.score for sample in samples[:5]} == {1.0 if alike else right}
 
 
-def test_needle_answers_get_lcegs_overlap_and_the_exact_score() -> None:
+def test_needle_answers_get_lcegs_overlap_and_the_exact_score():
     prompt = needle_text.Prompt(np.arange(3), LCEG.answer, 0.0)
     gold = f" {LCEG.answer}"
     for profile, best in (("faithful", 11 / 12), ("clean", 1.0)):
@@ -237,14 +233,14 @@ def test_needle_answers_get_lcegs_overlap_and_the_exact_score() -> None:
         assert {score.value for score in benchmark.scores(scored)} == {0.0}
 
 
-def test_a_leak_without_a_token_to_leak_is_unavailable(essays: Path) -> None:
+def test_a_leak_without_a_token_to_leak_is_unavailable(essays):
     benchmark = _benchmark("needle", profile="faithful", bos_leak=True)
     folders = {"essays": essays}
     with pytest.raises(UnavailableError, match="bos_leak: false"):
         benchmark.evaluate(_request(benchmark, 900, data_folders=folders))
 
 
-def test_essays_that_are_absent_empty_or_unreadable_are_named(tmp_path: Path) -> None:
+def test_essays_that_are_absent_empty_or_unreadable_are_named(tmp_path):
     benchmark = _benchmark("needle")
     request = _request(benchmark, 900, data_folders={"essays": tmp_path})
     with pytest.raises(UnavailableError, match="'essays'"):
@@ -272,7 +268,7 @@ def test_essays_that_are_absent_empty_or_unreadable_are_named(tmp_path: Path) ->
         ("perplexity", {"profile": "quick"}, "'faithful', 'clean', 'fast' or 'tiny'"),
     ],
 )
-def test_settings_without_meaning_are_refused(name, parameters, message) -> None:
+def test_settings_without_meaning_are_refused(name, parameters, message):
     with pytest.raises(SpecError, match=message):
         _benchmark(name, **parameters)
 
@@ -285,13 +281,13 @@ def test_settings_without_meaning_are_refused(name, parameters, message) -> None
         ("a.parquet", "no parquet", r"a\.parquet: .*get the file again"),
     ],
 )
-def test_rows_that_are_damaged_or_lack_a_column_are_named(tmp_path, name, content, message) -> None:
+def test_rows_that_are_damaged_or_lack_a_column_are_named(tmp_path, name, content, message):
     (tmp_path / name).write_text(content, encoding="utf-8")
     with pytest.raises(DataError, match=message):
         list(read_rows(tmp_path / name, ("text",)))
 
 
-def test_rows_are_read_alike_from_all_formats(tmp_path: Path) -> None:
+def test_rows_are_read_alike_from_all_formats(tmp_path):
     rows = [{"text": "a\u2028b", "label": 1}, {"text": "c", "label": 2}]
     lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     (tmp_path / "a.jsonl").write_text(lines, encoding="utf-8")
@@ -302,7 +298,7 @@ def test_rows_are_read_alike_from_all_formats(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["passkey", "needle"])
-def test_wordings_hide_the_same_keys_at_the_same_depths(name: str) -> None:
+def test_wordings_hide_the_same_keys_at_the_same_depths(name):
     one, three = (_benchmark(name, profile="tiny", wordings=n) for n in (1, 3))
     assert one.tasks() == ("single",)
     assert three.tasks() == ("single", "wording_1", "wording_2")
@@ -323,7 +319,7 @@ def test_wordings_hide_the_same_keys_at_the_same_depths(name: str) -> None:
             assert text.endswith(f"{before_query}<query-{family}>")
 
 
-def test_key_prompts_need_key_tokens_and_room_for_their_words() -> None:
+def test_key_prompts_need_key_tokens_and_room_for_their_words():
     benchmark = _benchmark("passkey", profile="tiny", wordings=3)
     assert "key tokens" in str(benchmark.unavailable(PHI, "single", 4096))
     assert benchmark.evaluate(_request(benchmark, 22)).samples
@@ -334,7 +330,7 @@ def test_key_prompts_need_key_tokens_and_room_for_their_words() -> None:
 
 
 @pytest.mark.parametrize("task", ["wording_1", "wording_2"])
-def test_each_wording_in_words_says_the_key_or_needle_and_fits(task, bpe) -> None:
+def test_each_wording_in_words_says_the_key_or_needle_and_fits(task, bpe):
     benchmark: Any = _benchmark("passkey", num_samples=4, wordings=3)
     request = _request(benchmark, 700, tokenizer=bpe)
     prompts = benchmark.prompts(replace(request, task=task))

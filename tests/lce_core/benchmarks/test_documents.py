@@ -1,7 +1,5 @@
 """Data sets of documents: what is read, in which order, and what is refused."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -32,7 +30,7 @@ def _texts(documents: Documents) -> list[str]:
     return [bytes(ids.astype(np.uint8)).decode() for ids in documents.tokens]
 
 
-def test_a_gutenberg_book_loses_header_licence_and_carriage_returns(tmp_path: Path) -> None:
+def test_a_gutenberg_book_loses_header_licence_and_carriage_returns(tmp_path):
     header = "Title: A\r\nCharacter set encoding: ISO-8859-1\r\n"
     start = "*** START OF THIS PROJECT GUTENBERG EBOOK A\r\nLONG TITLE ***\r\n"
     end = "***END OF THE PROJECT GUTENBERG EBOOK A***\r\nlicence\r\n"
@@ -42,7 +40,7 @@ def test_a_gutenberg_book_loses_header_licence_and_carriage_returns(tmp_path: Pa
     assert _texts(_read("pg19", tmp_path)) == ["Caf\xe9.\nTwo * stars.\n", "Bare text.\n"]
 
 
-def test_documents_come_in_the_order_of_files_and_rows(tmp_path: Path) -> None:
+def test_documents_come_in_the_order_of_files_and_rows(tmp_path):
     rows = [{"input": "one", "output": "x"}, {"input": "two"}]
     lines = "".join(json.dumps(row) + "\n" for row in rows)
     (tmp_path / "b.jsonl").write_text(lines, encoding="utf-8")
@@ -56,7 +54,7 @@ def test_documents_come_in_the_order_of_files_and_rows(tmp_path: Path) -> None:
     assert _texts(_read("govreport", tmp_path, max_tokens=6)) == ["zero", "on"]
 
 
-def test_nothing_is_read_beyond_the_documents_asked_for(tmp_path: Path) -> None:
+def test_nothing_is_read_beyond_the_documents_asked_for(tmp_path):
     (tmp_path / "a.txt").write_text("fine", encoding="utf-8")
     (tmp_path / "b.jsonl").write_text("{", encoding="utf-8")
     assert _texts(_read("pg19", tmp_path, at_most=1)) == ["fine\n"]
@@ -65,7 +63,7 @@ def test_nothing_is_read_beyond_the_documents_asked_for(tmp_path: Path) -> None:
             _read("pg19", tmp_path)
 
 
-def test_files_that_changed_are_read_again_and_absent_or_short_ones_are_named(tmp_path) -> None:
+def test_files_that_changed_are_read_again_and_absent_or_short_ones_are_named(tmp_path):
     for text in ("old", "newer"):
         (tmp_path / "a.txt").write_text(text, encoding="utf-8")
         assert _texts(_read("pg19", tmp_path)) == [f"{text}\n"]
@@ -79,7 +77,7 @@ def test_files_that_changed_are_read_again_and_absent_or_short_ones_are_named(tm
             ask()
 
 
-def test_joined_documents_each_begin_with_the_token_that_begins_texts() -> None:
+def test_joined_documents_each_begin_with_the_token_that_begins_texts():
     tokens = tuple(np.array(ids, dtype=np.uint32) for ids in ([5, 6], [7]))
     documents = Documents(("a", "b"), tokens, 1)
     assert documents.joined().tolist() == [1, 5, 6, 1, 7]
@@ -96,7 +94,7 @@ def test_joined_documents_each_begin_with_the_token_that_begins_texts() -> None:
         ("a.jsonl", b'{"input_ids": [1, 2]}\n', "lce tokenise"),
     ],
 )
-def test_files_that_are_no_documents_are_named(tmp_path, name, content, message) -> None:
+def test_files_that_are_no_documents_are_named(tmp_path, name, content, message):
     (tmp_path / name).write_bytes(content)
     benchmark = _benchmark("perplexity", data_sets=["pg19"])
     request = _request(benchmark, 300, task="pg19", data_folders={"pg19": tmp_path})
@@ -105,7 +103,7 @@ def test_files_that_are_no_documents_are_named(tmp_path, name, content, message)
 
 
 @pytest.fixture
-def folders(tmp_path: Path) -> dict[str, Path]:
+def folders(tmp_path) -> dict[str, Path]:
     rng = np.random.default_rng(3)
     for name, count in (("pg19", 12), ("govreport", 3)):
         (tmp_path / name).mkdir()
@@ -126,7 +124,7 @@ def folders(tmp_path: Path) -> dict[str, Path]:
         ("nll_by_position", {"profile": "faithful"}, (3, 12)),
     ],
 )
-def test_tokens_over_a_data_set_are_predicted(name, parameters, least_and_most, folders) -> None:
+def test_tokens_over_a_data_set_are_predicted(name, parameters, least_and_most, folders):
     benchmark = _benchmark(name, data_sets=["pg19"], **parameters)
     request = _request(benchmark, 150, task="pg19", data_folders=folders)
     result = benchmark.evaluate(request)
@@ -139,7 +137,7 @@ def test_tokens_over_a_data_set_are_predicted(name, parameters, least_and_most, 
     assert least_and_most[0] <= len(documents) <= least_and_most[1]
 
 
-def test_faithful_reports_are_yarns_first_fifty(folders: dict[str, Path]) -> None:
+def test_faithful_reports_are_yarns_first_fifty(folders):
     folder = folders["govreport"]
     for number in range(60):
         (folder / f"long-{number}.txt").write_text("x" * 16384, encoding="utf-8")
@@ -149,7 +147,7 @@ def test_faithful_reports_are_yarns_first_fifty(folders: dict[str, Path]) -> Non
     assert predicted == Sequences({16384: 50})
 
 
-def test_a_plan_gives_each_task_its_own_data_and_cost(tmp_path, folders) -> None:
+def test_a_plan_gives_each_task_its_own_data_and_cost(tmp_path, folders):
     file = tmp_path / "study.yaml"
     file.write_text(
         "study: two-texts\nhypothesis: none\ntarget_context: 256\ntrain_tokens: 8192\n"
@@ -169,7 +167,7 @@ def test_a_plan_gives_each_task_its_own_data_and_cost(tmp_path, folders) -> None
 
 
 @pytest.mark.data
-def test_published_books_are_read_without_their_licence(test_data: Path) -> None:
+def test_published_books_are_read_without_their_licence(test_data):
     books = _read("pg19", test_data / "books")
     assert len(books.names) == 6
     for ids in books.tokens:

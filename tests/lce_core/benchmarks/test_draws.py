@@ -3,8 +3,6 @@
 Each range is wide of the draws that a slip of one would make, so that few prompts tell them apart.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -19,7 +17,7 @@ from tests.support.ruler.prompts import prompts_of, request_for, stand_in_data, 
 BYTES = TOY.tokenizer(None)
 
 
-def test_clean_passkeys_have_five_digits() -> None:
+def test_clean_passkeys_have_five_digits():
     passkey = benchmark("passkey", profile="clean", num_samples=100)
     keys = [int(prompt.reference) for prompt in passkey.prompts(request(passkey, 700))]
     assert all(10_000 <= key < 100_000 for key in keys)
@@ -27,7 +25,7 @@ def test_clean_passkeys_have_five_digits() -> None:
     assert max(keys) > 90_000
 
 
-def test_depth_asks_the_line_in_which_it_falls() -> None:
+def test_depth_asks_the_line_in_which_it_falls():
     depths = [float(depth) for depth in range(5, 100, 10)]
     draws = [np.random.default_rng(seed) for seed in range(len(depths))]
     long_eval = benchmark("long_eval", profile="clean")
@@ -43,7 +41,7 @@ def test_depth_asks_the_line_in_which_it_falls() -> None:
         assert f"in line {lines[place][0]}?" in text
 
 
-def test_balanced_rounds_begin_with_any_class() -> None:
+def test_balanced_rounds_begin_with_any_class():
     labels = [label for label in "abcdef" for _ in range(3)]
     firsts = set()
     for seed in range(60):
@@ -55,18 +53,18 @@ def test_balanced_rounds_begin_with_any_class() -> None:
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def folders(tmp_path_factory) -> dict[str, Path]:
     return stand_in_data(tmp_path_factory.mktemp("data"))
 
 
-def test_needles_of_ruler_lie_at_forty_depths(folders: dict[str, Path]) -> None:
+def test_needles_of_ruler_lie_at_forty_depths(folders):
     forty = {round(step * 100 / 39) for step in range(40)}  # none of them ends in a half
     prompts = prompts_of(request_for("niah_single_2", 1200, folders), num_samples=24)
     assert {prompt.depth for prompt in prompts} <= forty
     assert len({prompt.depth for prompt in prompts}) > 8
 
 
-def test_each_variable_of_ruler_takes_its_value_from_the_one_before(folders) -> None:
+def test_each_variable_of_ruler_takes_its_value_from_the_one_before(folders):
     for prompt in prompts_of(request_for("vt", 3000, folders)):
         task = text_of(prompt).rsplit("\n\n\n\n", 1)[1]
         value = task.split("assigned the value ")[1].split(" ")[0]
@@ -77,7 +75,7 @@ def test_each_variable_of_ruler_takes_its_value_from_the_one_before(folders) -> 
         assert len(facts) == len(set(facts.values())) == 5, "no two take it from the same one"
 
 
-def test_words_of_ruler_are_numbered_from_one(folders: dict[str, Path]) -> None:
+def test_words_of_ruler_are_numbered_from_one(folders):
     for prompt in prompts_of(request_for("cwe", 6000, folders), num_samples=2):
         listed = text_of(prompt).rsplit("most often.\n", 1)[1].split("\nQuestion")[0]
         numbers = [int(number) for number in re.findall(r"(\d+)\. \S+", listed)]

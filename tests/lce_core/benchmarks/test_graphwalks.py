@@ -1,7 +1,5 @@
 """GraphWalks: answers recomputed by networkx from prompts, and OpenAI's formula of the score."""
 
-from __future__ import annotations
-
 import re
 
 import networkx as nx
@@ -18,7 +16,7 @@ SETS = st.sets(NODES)
 
 
 @given(st.lists(st.tuples(NODES, NODES), min_size=1), st.integers(0, 4))
-def test_breadth_first_search_and_parents_agree_with_networkx(edges, depth) -> None:
+def test_breadth_first_search_and_parents_agree_with_networkx(edges, depth):
     graph = nx.DiGraph(edges)
     for node in graph:
         lengths = nx.single_source_shortest_path_length(graph, node)
@@ -27,7 +25,7 @@ def test_breadth_first_search_and_parents_agree_with_networkx(edges, depth) -> N
 
 
 @given(SETS, SETS)
-def test_the_score_is_the_published_f1_of_precision_and_recall(found, right) -> None:
+def test_the_score_is_the_published_f1_of_precision_and_recall(found, right):
     overlap = len(found & right)
     precision = overlap / len(found) if found else 0
     recall = overlap / len(right) if right else 0
@@ -44,13 +42,13 @@ def test_the_score_is_the_published_f1_of_precision_and_recall(found, right) -> 
         ("[ab]", []),
     ],
 )
-def test_the_first_complete_list_counts(answer: str, nodes: list[str]) -> None:
+def test_the_first_complete_list_counts(answer, nodes):
     assert listed(answer) == nodes
 
 
 @pytest.mark.parametrize("length", [1500, 2300])
 @pytest.mark.parametrize("task", ["bfs", "parents"])
-def test_the_reference_answers_the_question_of_the_prompt(task: str, length: int) -> None:
+def test_the_reference_answers_the_question_of_the_prompt(task, length):
     asked = benchmark("graphwalks", num_samples=6)
     tokenizer = words_tokenizer()
     for prompt in asked.build(request(asked, length, task=task, tokenizer=tokenizer)):

@@ -1,7 +1,5 @@
 """json_kv: prompts read back as JSON, and HELMET's normalised substring match written out."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -15,7 +13,7 @@ VALUE = "Corresponding value:"
 
 
 @pytest.mark.parametrize("length", [900, 2000])
-def test_the_dictionary_holds_the_asked_pair_at_its_depth_and_both_examples(length: int) -> None:
+def test_the_dictionary_holds_the_asked_pair_at_its_depth_and_both_examples(length):
     asked = benchmark("json_kv", num_samples=6)
     tokenizer = words_tokenizer()
     depths = []
@@ -49,5 +47,5 @@ def test_the_dictionary_holds_the_asked_pair_at_its_depth_and_both_examples(leng
         ("0a1b 22", 0.0),
     ],
 )
-def test_case_punctuation_and_articles_do_not_count(answer: str, score: float) -> None:
+def test_case_punctuation_and_articles_do_not_count(answer, score):
     assert substring_exact_match(answer, "0a1b-22") == score

@@ -1,12 +1,9 @@
 """A cell whose prompts do not fill its length is refused before a model is asked."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -55,7 +52,7 @@ class Limited(Sized):
     fills_length: ClassVar[bool] = False
 
 
-def test_a_new_benchmark_whose_prompts_are_short_is_refused_before_its_model_is_asked() -> None:
+def test_a_new_benchmark_whose_prompts_are_short_is_refused_before_its_model_is_asked():
     sized = Sized(lengths=(150, 200))
     with pytest.raises(UnavailableError) as error:
         sized.evaluate(request(sized, 256, model=None))
@@ -65,14 +62,14 @@ def test_a_new_benchmark_whose_prompts_are_short_is_refused_before_its_model_is_
     ]  # fmt: skip
 
 
-def test_a_cell_knows_the_lengths_of_its_prompts() -> None:
+def test_a_cell_knows_the_lengths_of_its_prompts():
     sized = Sized(lengths=(235, 246, 238))
     result = sized.evaluate(request(sized, 256))
     assert result.sequences.lengths == {"mean": 719 / 3, "min": 235, "max": 246}
     assert Sequences().lengths == {}
 
 
-def test_a_limit_need_not_be_reached_and_a_part_may_be_missing() -> None:
+def test_a_limit_need_not_be_reached_and_a_part_may_be_missing():
     assert Limited(lengths=(20,)).evaluate(request(Limited(lengths=(20,)), 256)).samples
     slack = Sized(lengths=(200,), slack=46)
     assert slack.evaluate(request(slack, 256)).samples
@@ -83,7 +80,7 @@ def test_a_limit_need_not_be_reached_and_a_part_may_be_missing() -> None:
 @given(
     st.lists(st.integers(1, 400), min_size=1, max_size=6), st.integers(0, 50), st.integers(1, 400)
 )
-def test_prompts_are_full_from_95_per_cent_of_the_length_on(sizes, answer, length) -> None:
+def test_prompts_are_full_from_95_per_cent_of_the_length_on(sizes, answer, length):
     def filled() -> bool:
         try:
             require_filled(Sequences.of(sizes), answer, length, lambda: 0, "")
@@ -94,7 +91,7 @@ def test_prompts_are_full_from_95_per_cent_of_the_length_on(sizes, answer, lengt
     assert filled() == (100 * (sum(sizes) + len(sizes) * answer) >= 95 * len(sizes) * length)
 
 
-def test_key_prompts_fill_the_length_whatever_the_form_in_words_does() -> None:
+def test_key_prompts_fill_the_length_whatever_the_form_in_words_does():
     many_shot = benchmark("many_shot", profile="tiny")
     assert not many_shot.fills_length
     assert isinstance(many_shot.form, KeyForm)
@@ -105,7 +102,7 @@ def test_key_prompts_fill_the_length_whatever_the_form_in_words_does() -> None:
 
 
 @pytest.mark.data
-def test_published_lines_are_no_cell_of_a_length_that_they_do_not_have(test_data: Path) -> None:
+def test_published_lines_are_no_cell_of_a_length_that_they_do_not_have(test_data):
     folder = test_data / "longeval"
     lines = (folder / "300_lines.jsonl").read_text(encoding="utf-8").splitlines()
     rows = [json.loads(line) for line in lines]
@@ -122,7 +119,7 @@ def test_published_lines_are_no_cell_of_a_length_that_they_do_not_have(test_data
 
 
 @pytest.mark.data
-def test_questions_over_all_paragraphs_of_xquad_are_no_longer_than_these(test_data: Path) -> None:
+def test_questions_over_all_paragraphs_of_xquad_are_no_longer_than_these(test_data):
     content = json.loads((test_data / "xquad" / "xquad.en.json").read_text(encoding="utf-8"))
     paragraphs = [part["context"] for article in content["data"] for part in article["paragraphs"]]
     whole = sum(len(text.encode()) for text in paragraphs)
@@ -137,7 +134,7 @@ def test_questions_over_all_paragraphs_of_xquad_are_no_longer_than_these(test_da
 
 
 @pytest.mark.data
-def test_xquad_is_read_under_its_own_name_alone(test_data: Path) -> None:
+def test_xquad_is_read_under_its_own_name_alone(test_data):
     folder = test_data / "xquad"
     squad, xquad = benchmark("ruler"), benchmark("ruler", questions="xquad")
     with pytest.raises(UnavailableError, match=r"'squad': .*got no dev-v2\.0\.json"):
@@ -148,7 +145,7 @@ def test_xquad_is_read_under_its_own_name_alone(test_data: Path) -> None:
     assert xquad.identity() == {**squad.identity(), "questions": "xquad"}
 
 
-def test_a_cell_names_the_published_lines_only_where_it_reads_them(tmp_path: Path) -> None:
+def test_a_cell_names_the_published_lines_only_where_it_reads_them(tmp_path):
     faithful, folders = benchmark("long_eval", profile="faithful"), {"long_eval": tmp_path}
     assert faithful.data_names("lines", folders) == ("long_eval",)
     assert faithful.data_names("lines", {}) == ()

@@ -1,7 +1,5 @@
 """An extended model as the harness asks it, against brute force on the stock model."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -25,7 +23,7 @@ def _brute_force(stock: torch.nn.Module, context: str, continuation: str) -> tup
 
 
 @pytest.mark.parametrize("batch_tokens", [1, 8192])
-def test_log_likelihoods_are_those_of_the_stock_model_text_by_text(batch_tokens: int) -> None:
+def test_log_likelihoods_are_those_of_the_stock_model_text_by_text(batch_tokens):
     rng, stock = np.random.default_rng(5), TOY.initialise(2).eval()
     sizes = rng.integers(1, 9, size=(12, 2))
     pairs = [[" ".join(rng.choice(WORDS, size=size)) for size in pair] for pair in sizes]
@@ -40,7 +38,7 @@ def test_log_likelihoods_are_those_of_the_stock_model_text_by_text(batch_tokens:
 
 
 @pytest.mark.parametrize("method", ["dynamic_yarn", "self_extend", "landmark"])
-def test_a_score_does_not_depend_on_what_is_asked_with_it(method: str) -> None:
+def test_a_score_does_not_depend_on_what_is_asked_with_it(method):
     texts = [(" ".join(WORDS * n), f" {WORDS[n]}") for n in (1, 5, 3, 5, 2)]
     lm = ExtendedLM(toy_request(method=method), new_tokens=8)
     together = lm.loglikelihood(instances("loglikelihood", texts))
@@ -48,7 +46,7 @@ def test_a_score_does_not_depend_on_what_is_asked_with_it(method: str) -> None:
     np.testing.assert_allclose(together, alone[::-1], atol=1e-4)
 
 
-def test_generated_answers_are_greedy_up_to_the_stop_string() -> None:
+def test_generated_answers_are_greedy_up_to_the_stop_string():
     stock, request = TOY.initialise(2).eval(), toy_request()
     contexts = ["the ship", "rain fell on seven", "why"]
     expected = []
@@ -66,7 +64,7 @@ def test_generated_answers_are_greedy_up_to_the_stop_string() -> None:
         assert lm.generate_until(requests) == [text.split(stop)[0] for text in expected]
 
 
-def test_requests_that_the_model_cannot_answer_are_refused() -> None:
+def test_requests_that_the_model_cannot_answer_are_refused():
     lm = ExtendedLM(toy_request(20), new_tokens=8)
     with pytest.raises(SpecError, match="without beginning- or end-of-sequence token"):
         lm.loglikelihood(instances("loglikelihood", [("", "a")]))
@@ -76,7 +74,7 @@ def test_requests_that_the_model_cannot_answer_are_refused() -> None:
         lm.loglikelihood(instances("loglikelihood", [("a", "")]))
 
 
-def test_logits_that_are_not_finite_are_refused() -> None:
+def test_logits_that_are_not_finite_are_refused():
     request = toy_request()
     with torch.no_grad():
         request.model.model.get_output_embeddings().weight[0] = torch.nan

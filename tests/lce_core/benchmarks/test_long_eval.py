@@ -1,7 +1,5 @@
 """LongEval lines: published answers and their accuracies as oracle, prompts taken apart by hand."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
@@ -33,7 +31,7 @@ def _request(length: int, **changes: Any) -> CellRequest:
 
 @pytest.mark.data
 @pytest.mark.parametrize(("num_lines", "right"), [(200, 49), (300, 45)])
-def test_published_answers_get_their_published_accuracy(test_data, num_lines, right) -> None:
+def test_published_answers_get_their_published_accuracy(test_data, num_lines, right):
     text = (test_data / "longeval" / f"{num_lines}_response.txt").read_text("utf-8")
     rows = re.findall(r"Label: (\d+), Predict: (.*), Parsed: ", text)
     assert len(rows) == 50
@@ -44,7 +42,7 @@ def test_published_answers_get_their_published_accuracy(test_data, num_lines, ri
     assert sum(sample.score for sample in faithful) == right
 
 
-def test_gold_numbers_score_one_and_other_answers_nothing() -> None:
+def test_gold_numbers_score_one_and_other_answers_nothing():
     answers = [" <4711>.", "4711", "", " none", " <471>", " <4711>\nline x: <12>", " 12 or 4711"]
     prompts = [Prompt(np.arange(3), "4711")] * len(answers)
     for profile, expected in (
@@ -56,7 +54,7 @@ def test_gold_numbers_score_one_and_other_answers_nothing() -> None:
 
 
 @given(st.text(alphabet="12 <>", max_size=8), st.text(alphabet="12 <>", max_size=8))
-def test_integers_are_the_first_and_last_run_of_digits(begun: str, more: str) -> None:
+def test_integers_are_the_first_and_last_run_of_digits(begun, more):
     runs = [int(run) for run in "".join(c if c.isdigit() else " " for c in begun).split()]
     assert first_integer(begun) == (runs[0] if runs else None)
     assert last_integer(begun) == (runs[-1] if runs else None)
@@ -65,7 +63,7 @@ def test_integers_are_the_first_and_last_run_of_digits(begun: str, more: str) ->
 
 
 @pytest.mark.parametrize(("profile", "length"), [("faithful", 700), ("clean", 4096)])
-def test_generated_lines_fill_the_length_and_end_with_the_asked_one(profile, length) -> None:
+def test_generated_lines_fill_the_length_and_end_with_the_asked_one(profile, length):
     benchmark = _benchmark(profile=profile, num_samples=6)
     request = _request(length)
     for prompt in benchmark.prompts(request):
@@ -86,7 +84,7 @@ def test_generated_lines_fill_the_length_and_end_with_the_asked_one(profile, len
 
 
 @pytest.mark.data
-def test_the_prompt_is_the_published_one_with_a_begun_answer(test_data: Path) -> None:
+def test_the_prompt_is_the_published_one_with_a_begun_answer(test_data):
     with (test_data / "longeval" / "200_lines.jsonl").open(encoding="utf-8") as lines:
         row = json.loads(next(lines))
     found = [(key, int(number)) for key, number in LINE.findall(row["prompt"])]
@@ -96,7 +94,7 @@ def test_the_prompt_is_the_published_one_with_a_begun_answer(test_data: Path) ->
 
 
 @pytest.fixture
-def cases(tmp_path: Path) -> Path:
+def cases(tmp_path) -> Path:
     for num_lines in (4, 12, 40):
         rows = []
         for case in range(3):
@@ -110,7 +108,7 @@ def cases(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_faithful_asks_the_largest_published_cases_that_fit(cases: Path) -> None:
+def test_faithful_asks_the_largest_published_cases_that_fit(cases):
     benchmark = _benchmark(profile="faithful")
     for length, num_lines in ((1000, 4), (1400, 12), (8192, 40)):
         request = _request(length, data_folders={"long_eval": cases})
@@ -133,7 +131,7 @@ def test_faithful_asks_the_largest_published_cases_that_fit(cases: Path) -> None
 
 
 @pytest.mark.parametrize("end", ["number. ", "number."])
-def test_a_published_prompt_keeps_its_end_whether_or_not_that_is_a_blank(cases, end) -> None:
+def test_a_published_prompt_keeps_its_end_whether_or_not_that_is_a_blank(cases, end):
     file = cases / "4_lines.jsonl"
     rows = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
     for row in rows:
@@ -145,13 +143,13 @@ def test_a_published_prompt_keeps_its_end_whether_or_not_that_is_a_blank(cases, 
         assert request.tokenizer.decode(prompt.ids).endswith(f"I need the {end}{begun}")
 
 
-def test_a_file_that_is_not_named_by_its_lines_is_refused(cases: Path) -> None:
+def test_a_file_that_is_not_named_by_its_lines_is_refused(cases):
     (cases / "many_lines.jsonl").write_text("{}", encoding="utf-8")
     with pytest.raises(DataError, match=r"many_lines\.jsonl: .*200_lines\.jsonl"):
         _benchmark(profile="faithful").prompts(_request(999, data_folders={"long_eval": cases}))
 
 
-def test_other_profiles_generate_lines_unless_told_otherwise(cases: Path) -> None:
+def test_other_profiles_generate_lines_unless_told_otherwise(cases):
     request = _request(1000, data_folders={"long_eval": cases})
     assert len(_benchmark(num_samples=5).prompts(request)) == 5
     assert len(_benchmark(cases="published").prompts(request)) == 3
@@ -163,7 +161,7 @@ def test_other_profiles_generate_lines_unless_told_otherwise(cases: Path) -> Non
 @pytest.mark.parametrize(
     "row", [{"random_idx": ["a"]}, {"expected_number": "many"}, {"prompt": None}], ids=str
 )
-def test_cases_that_are_not_as_published_are_named(tmp_path: Path, row: dict[str, Any]) -> None:
+def test_cases_that_are_not_as_published_are_named(tmp_path, row):
     whole = {"prompt": "x", "random_idx": ["a", 0], "expected_number": 3, "num_lines": 7, **row}
     (tmp_path / "7_lines.jsonl").write_text(json.dumps(whole), encoding="utf-8")
     request = _request(4096, data_folders={"long_eval": tmp_path})

@@ -1,7 +1,5 @@
 """LongBench v2: prompts of made-up rows, the authors' extraction rule, malformed rows."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -39,7 +37,7 @@ def built(root: Path, length: int, **changes):
     return asked.build(cell)
 
 
-def test_a_prompt_is_the_authors_with_a_begun_answer(tmp_path: Path) -> None:
+def test_a_prompt_is_the_authors_with_a_begun_answer(tmp_path):
     prompts = built(tmp_path, 2000, task="medium")
     assert [prompt.reference for prompt in prompts] == ["(A)", "(B)", "(C)", "(D)"]
     text = words_tokenizer().decode(prompts[1].ids, skip_special_tokens=True)
@@ -49,7 +47,7 @@ def test_a_prompt_is_the_authors_with_a_begun_answer(tmp_path: Path) -> None:
     assert {prompt.labels for prompt in prompts} == {("(A)", "(B)", "(C)", "(D)")}
 
 
-def test_a_long_prompt_loses_its_middle_and_keeps_question_and_answer(tmp_path: Path) -> None:
+def test_a_long_prompt_loses_its_middle_and_keeps_question_and_answer(tmp_path):
     whole, cut = (built(tmp_path, length)[1].ids for length in (2000, 400))
     assert len(whole) > 400
     assert 385 <= len(cut) + 32 <= 400
@@ -67,12 +65,12 @@ def test_a_long_prompt_loses_its_middle_and_keeps_question_and_answer(tmp_path: 
         ("the correct answer is (A)", None),
     ],
 )
-def test_the_authors_rule_extracts_the_letter(response: str, letter: str | None) -> None:
+def test_the_authors_rule_extracts_the_letter(response, letter):
     assert extracted(response) == letter
 
 
 @pytest.mark.parametrize("change", [{"answer": "E"}, {"length": "huge"}, {"question": 7}], ids=str)
-def test_a_malformed_row_is_refused(tmp_path: Path, change) -> None:
+def test_a_malformed_row_is_refused(tmp_path, change):
     (folder,) = fixture_folders(benchmark("longbench_v2").reads("short"), tmp_path).values()
     rows = json.loads((folder / "data.json").read_text())
     (folder / "data.json").write_text(json.dumps([rows[0] | change, *rows[1:]]))

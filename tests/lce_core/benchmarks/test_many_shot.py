@@ -1,7 +1,5 @@
 """Many-shot learning: prompts taken apart by hand; nested and shared examples as properties."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +24,7 @@ CODES = ("NUM:date", "LOC:city", "HUM:ind", "NUM:date", "ENTY:color")
 
 
 @pytest.fixture
-def trec(tmp_path: Path) -> Path:
+def trec(tmp_path) -> Path:
     """40 questions to show and 12 to ask, of which one is also shown; Latin-1."""
     shown = [f"{CODES[i % 5]} What is thing {i} of caf\xe9 ?" for i in range(40)]
     asked = [f"{CODES[i % 5]} Who made thing {i} ?" for i in range(12)] + [shown[3]]
@@ -58,7 +56,7 @@ def _examples(text: str) -> list[str]:
     return text.removeprefix(HEADER).split("Question: ")[1:-1]
 
 
-def test_the_prompt_is_examples_with_their_type_and_a_question_without(trec: Path) -> None:
+def test_the_prompt_is_examples_with_their_type_and_a_question_without(trec):
     benchmark = _benchmark(shots=[2], num_questions=11, permutations=1)
     request = _request("shots_2", 900, trec)
     for text, prompt in zip(_texts(benchmark, request), benchmark.prompts(request), strict=True):
@@ -75,7 +73,7 @@ def test_the_prompt_is_examples_with_their_type_and_a_question_without(trec: Pat
         assert prompt.reference == LABELS[CODES[int(question.split("thing ")[1].split()[0]) % 5]]
 
 
-def test_fewer_examples_are_a_beginning_of_more_whatever_the_length(trec: Path) -> None:
+def test_fewer_examples_are_a_beginning_of_more_whatever_the_length(trec):
     benchmark = _benchmark(shots=[3, 8], num_questions=4, permutations=2)
     few = _texts(benchmark, _request("shots_3", 1200, trec))
     many = _texts(benchmark, _request("shots_8", 2000, trec))
@@ -85,7 +83,7 @@ def test_fewer_examples_are_a_beginning_of_more_whatever_the_length(trec: Path) 
     assert _examples(many[0]) != _examples(many[4])
 
 
-def test_all_questions_of_a_permutation_share_the_ids_of_the_examples(trec, bpe) -> None:
+def test_all_questions_of_a_permutation_share_the_ids_of_the_examples(trec, bpe):
     benchmark = _benchmark(shots=[10], num_questions=11, permutations=2)
     for tokenizer in (bpe, TOY.tokenizer(None)):
         request = _request("shots_10", 4096, trec, tokenizer=tokenizer)
@@ -105,8 +103,8 @@ def test_all_questions_of_a_permutation_share_the_ids_of_the_examples(trec, bpe)
     st.booleans(),
 )
 def test_orders_are_nested_and_balanced_ones_show_each_class_once_a_round(
-    labels: list[str], count: int, seed: int, balanced: bool
-) -> None:
+    labels, count, seed, balanced
+):
     def order(number: int) -> list[int]:
         return drawn_order(labels, number, np.random.default_rng(seed), balanced=balanced)
 
@@ -119,7 +117,7 @@ def test_orders_are_nested_and_balanced_ones_show_each_class_once_a_round(
         assert len(set(drawn)) == len(drawn) == min(count, len(labels))
 
 
-def test_prompts_that_do_not_fit_say_the_minimum_or_lose_their_middle(trec: Path) -> None:
+def test_prompts_that_do_not_fit_say_the_minimum_or_lose_their_middle(trec):
     settings = {"shots": [20], "num_questions": 11, "permutations": 1}
     clean, faithful = _benchmark(**settings), _benchmark(**settings, profile="faithful")
     with pytest.raises(UnavailableError, match=r"got 500 tokens, .* at least \d+ tokens") as error:
@@ -135,7 +133,7 @@ def test_prompts_that_do_not_fit_say_the_minimum_or_lose_their_middle(trec: Path
         assert text.endswith(" ?\nType:")
 
 
-def test_more_examples_or_questions_than_there_are_is_unavailable(trec: Path) -> None:
+def test_more_examples_or_questions_than_there_are_is_unavailable(trec):
     with pytest.raises(UnavailableError, match="got 12 questions to ask; expected at least 200"):
         _benchmark().evaluate(_request("shots_1", 4096, trec))
     for balanced in (False, True):
@@ -144,7 +142,7 @@ def test_more_examples_or_questions_than_there_are_is_unavailable(trec: Path) ->
             benchmark.evaluate(_request("shots_50", 8192, trec))
 
 
-def test_samples_are_clustered_by_permutation_or_question_and_seed(trec: Path) -> None:
+def test_samples_are_clustered_by_permutation_or_question_and_seed(trec):
     cells = [_request("shots_1", 400, trec, seed=seed) for seed in (0, 1)]
     for orders, clusters in ((1, 6), (3, 3)):
         benchmark = _benchmark(shots=[1], num_questions=6, permutations=orders)
@@ -155,7 +153,7 @@ def test_samples_are_clustered_by_permutation_or_question_and_seed(trec: Path) -
         assert not one & other
 
 
-def test_token_prompts_show_the_same_examples_before_every_query() -> None:
+def test_token_prompts_show_the_same_examples_before_every_query():
     benchmark, keys = _benchmark(profile="tiny", num_questions=5, permutations=2), TOY.keys
     request = _request("shots_10", 300, None)
     prompts = benchmark.prompts(request)

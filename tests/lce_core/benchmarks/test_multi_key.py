@@ -4,8 +4,6 @@ The oracle recomputes margins and losses from the prompts alone: every question'
 through the model without a cache.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import groupby
 from typing import Any
@@ -43,7 +41,7 @@ def contexts(benchmark: MultiKey, cell: CellRequest) -> list[list[KeyPrompt]]:
     return [list(group) for _, group in groupby(prompts, key=lambda prompt: prompt.context)]
 
 
-def test_a_context_holds_every_key_once_at_its_depth_and_no_absent_key() -> None:
+def test_a_context_holds_every_key_once_at_its_depth_and_no_absent_key():
     benchmark, cell = multi_key(num_contexts=2, num_keys=3), request(words=True, length=600)
     for group in contexts(benchmark, cell):
         text = words_tokenizer().decode(group[0].ids[: group[0].context_tokens])
@@ -61,7 +59,7 @@ def test_a_context_holds_every_key_once_at_its_depth_and_no_absent_key() -> None
             assert len(prompt.ids) + 8 <= cell.eval_length
 
 
-def test_contexts_are_of_different_documents_and_then_of_later_parts_of_them() -> None:
+def test_contexts_are_of_different_documents_and_then_of_later_parts_of_them():
     text = held_out(in_words=False).tokens["code"]
     cell = replace(request(length=300), held_out=Streams({"code": text[:3000]}))
     places = [
@@ -76,7 +74,7 @@ def test_contexts_are_of_different_documents_and_then_of_later_parts_of_them() -
 
 @torch.no_grad()
 @pytest.mark.parametrize("method", ["none", "dynamic_yarn", "self_extend"])
-def test_margins_and_losses_are_those_of_whole_passes(method: str) -> None:
+def test_margins_and_losses_are_those_of_whole_passes(method):
     benchmark, cell = multi_key(profile="tiny", num_contexts=2), request(method=method)
     result = benchmark.evaluate(cell)
     cell.model.begin_request(cell.eval_length)
@@ -110,7 +108,7 @@ def test_margins_and_losses_are_those_of_whole_passes(method: str) -> None:
     assert len(result.samples) == 12
 
 
-def test_more_keys_than_the_model_has_families_are_refused() -> None:
+def test_more_keys_than_the_model_has_families_are_refused():
     with pytest.raises(UnavailableError, match="at most 8 keys and 15 absent keys"):
         multi_key(profile="tiny", num_keys=9).prompts(request())
     reason = multi_key(profile="tiny").unavailable(TOY, "code", 20)

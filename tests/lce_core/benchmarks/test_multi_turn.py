@@ -3,8 +3,6 @@
 Models are random and float64, so a difference is a mistake and not rounding.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -35,7 +33,7 @@ def greedy(model, ids: list[int], count: int, ended) -> list[int]:
 
 @pytest.mark.parametrize("name", ["dynamic_yarn", "self_extend"])
 @torch.no_grad()
-def test_each_turn_follows_the_models_own_answers(name: str) -> None:
+def test_each_turn_follows_the_models_own_answers(name):
     asked = benchmark("multi_turn", profile="tiny", num_contexts=2, num_keys=4)
     requested = cell(asked, name)
     result = asked.evaluate(requested)
@@ -62,7 +60,7 @@ def test_each_turn_follows_the_models_own_answers(name: str) -> None:
 
 
 @torch.no_grad()
-def test_answers_in_words_run_to_the_end_of_their_number_and_stay_in_the_conversation() -> None:
+def test_answers_in_words_run_to_the_end_of_their_number_and_stay_in_the_conversation():
     asked = benchmark("multi_turn", num_contexts=1, num_keys=3)
     requested = replace(
         request(asked, 700),
@@ -89,7 +87,7 @@ def test_answers_in_words_run_to_the_end_of_their_number_and_stay_in_the_convers
     assert len(history) <= 700
 
 
-def test_documents_keys_and_depths_are_those_of_multi_key_in_another_order() -> None:
+def test_documents_keys_and_depths_are_those_of_multi_key_in_another_order():
     options = {"profile": "tiny", "num_contexts": 3, "num_keys": 5}
     turns, apart = (
         asked.prompts(cell(asked, "none"))
@@ -105,7 +103,7 @@ def test_documents_keys_and_depths_are_those_of_multi_key_in_another_order() -> 
     assert moved
 
 
-def test_a_context_passes_once_and_scores_are_given_by_turn() -> None:
+def test_a_context_passes_once_and_scores_are_given_by_turn():
     asked = benchmark("multi_turn", profile="tiny", num_contexts=3, num_keys=4)
     requested = cell(asked, "none")
     with counted(requested.model) as shared:

@@ -3,8 +3,6 @@
 The tokenizer is Llama's in kind: a blank before every text, <s> put first and read in text.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -51,7 +49,7 @@ def llama_like() -> PreTrainedTokenizerFast:
 
 
 @pytest.fixture
-def essays(tmp_path: Path) -> dict[str, Path]:
+def essays(tmp_path) -> dict[str, Path]:
     (tmp_path / "a.txt").write_text(ESSAY * 60, encoding="utf-8")
     return {"essays": tmp_path}
 
@@ -79,9 +77,7 @@ def as_lceg(length: int, depth: int, tokenizer: Any, text: str) -> list[int]:
 
 
 @pytest.mark.parametrize("length", [700, 1325])
-def test_leaking_prompts_are_those_of_lcegs_procedure_token_by_token(
-    length, llama_like, essays
-) -> None:
+def test_leaking_prompts_are_those_of_lcegs_procedure_token_by_token(length, llama_like, essays):
     assert llama_like.encode("a.")[-1] != llama_like.encode("a .")[-1]
     found = prompts(length, llama_like, essays)
     expected = [as_lceg(length, depth, llama_like, ESSAY * 60) for depth in DEPTHS]
@@ -109,13 +105,13 @@ def test_leaking_prompts_are_those_of_lcegs_procedure_token_by_token(
         ("", 0, 0),
     ],
 )
-def test_rouge_counts_words_as_counted_by_hand(answer: str, common: int, words: int) -> None:
+def test_rouge_counts_words_as_counted_by_hand(answer, common, words):
     assert rouge_1(answer, FACTS[0].needle) == pytest.approx(2 * common / (words + 21))
     assert FACTS[0].needle == NEEDLE
 
 
 @given(*[st.lists(st.sampled_from(["on", "the", "day", "a7", "it"]), max_size=12)] * 2)
-def test_rouge_of_words_without_endings_is_the_overlap_of_two_bags(answer, reference) -> None:
+def test_rouge_of_words_without_endings_is_the_overlap_of_two_bags(answer, reference):
     common = (Counter(answer) & Counter(reference)).total()
     expected = 2 * common / (len(answer) + len(reference)) if common else 0.0
     assert rouge_1(" ".join(answer), " ".join(reference)) == pytest.approx(expected)

@@ -3,8 +3,6 @@
 The published needle set and books are licensed for noncommercial research and are not in the tests.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
@@ -38,7 +36,7 @@ def built(root: Path, length: int, task: str = "onehop", **parameters):
 
 
 @pytest.mark.parametrize("task", ["onehop", "twohop"])
-def test_a_prompt_hides_one_needle_at_its_depth_and_asks_without_its_words(tmp_path, task) -> None:
+def test_a_prompt_hides_one_needle_at_its_depth_and_asks_without_its_words(tmp_path, task):
     found = built(tmp_path, 900, task, num_samples=13)
     seen = set()
     for prompt, text in found:
@@ -66,7 +64,7 @@ def test_a_prompt_hides_one_needle_at_its_depth_and_asks_without_its_words(tmp_p
     assert asked.cluster(0, prompt) == prompt.pair
 
 
-def test_the_number_of_pairs_is_that_of_the_folder(tmp_path: Path) -> None:
+def test_the_number_of_pairs_is_that_of_the_folder(tmp_path):
     asked, data = benchmark("nolima"), folders(tmp_path)
     assert asked.data_samples(TOY, "onehop", 1000, data) == 4
     assert asked.data_samples(TOY, "onehop", 1000, {}) is None
@@ -83,7 +81,7 @@ def test_the_number_of_pairs_is_that_of_the_folder(tmp_path: Path) -> None:
         ({"questions": {}}, "no question onehop"),
     ],
 )
-def test_a_malformed_needle_is_refused(tmp_path: Path, change, words: str) -> None:
+def test_a_malformed_needle_is_refused(tmp_path, change, words):
     data = folders(tmp_path)
     file = data["nolima"] / "needlesets" / "needle_set.json"
     entry = json.loads(file.read_text())[0]
@@ -92,7 +90,7 @@ def test_a_malformed_needle_is_refused(tmp_path: Path, change, words: str) -> No
         read_pairs(data, "onehop")
 
 
-def test_missing_parts_and_a_book_of_one_line_are_refused(tmp_path: Path) -> None:
+def test_missing_parts_and_a_book_of_one_line_are_refused(tmp_path):
     data = folders(tmp_path)
     one_line = tmp_path / "one.txt"
     one_line.write_text("one line only")

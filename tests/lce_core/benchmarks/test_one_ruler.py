@@ -1,7 +1,5 @@
 """one_ruler: a reader of the printed prompts, and ONERULER's scores for answers marked by hand."""
 
-from __future__ import annotations
-
 import functools
 import re
 from dataclasses import replace
@@ -35,7 +33,7 @@ def built(task: str):
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_the_references_are_the_numbers_that_a_reader_finds(task: str) -> None:
+def test_the_references_are_the_numbers_that_a_reader_finds(task):
     depths = []
     for prompt, text in zip(*built(task), strict=True):
         context = text.partition("<text>\n")[2].partition("\n</text>")[0]
@@ -88,7 +86,7 @@ def test_the_references_are_the_numbers_that_a_reader_finds(task: str) -> None:
         ("niah_multiquery", " 1234567, 7654321</Answer> none 99", 1),
     ],
 )
-def test_answers_get_the_scores_of_the_reference(task: str, answer: str, right: int) -> None:
+def test_answers_get_the_scores_of_the_reference(task, answer, right):
     asked = benchmark("one_ruler")
     prompt = built(task)[0][0]
     if task != "niah_none":
@@ -97,7 +95,7 @@ def test_answers_get_the_scores_of_the_reference(task: str, answer: str, right: 
 
 
 @pytest.mark.parametrize(("reference", "higher"), [("1234567", False), ("none", True)])
-def test_answers_that_say_none_are_counted_in_both_directions(reference, higher) -> None:
+def test_answers_that_say_none_are_counted_in_both_directions(reference, higher):
     answers = [" none", " None</Answer>", " 12</Answer> none", ""]
     samples = [Sample(n, 9, 0.0, prediction=a, reference=reference) for n, a in enumerate(answers)]
     _, said = benchmark("one_ruler").scores(samples)

@@ -1,7 +1,5 @@
 """Losses of text: every definition against a loop over a stock model's full logits."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any
@@ -31,7 +29,7 @@ def _losses(model: torch.nn.Module, tokens: NDArray[np.uint32]) -> NDArray[np.fl
     return functional.cross_entropy(logits, ids[0, 1:], reduction="none").numpy()
 
 
-def test_faithful_perplexity_is_the_loop_of_lcegs_script() -> None:
+def test_faithful_perplexity_is_the_loop_of_lcegs_script():
     stock, length, stride = TOY.initialise(2).eval(), 96, 40
     stream = _streams(1000).tokens["code"]
     starts = list(range(0, len(stream) - length, stride))[:-1]
@@ -44,7 +42,7 @@ def test_faithful_perplexity_is_the_loop_of_lcegs_script() -> None:
 
 
 @pytest.mark.parametrize("profile", ["faithful", "clean"])
-def test_next_token_accuracy_is_that_of_full_logits(profile: str) -> None:
+def test_next_token_accuracy_is_that_of_full_logits(profile):
     stock, length, stride = TOY.initialise(2).eval(), 96, 40
     ids = torch.from_numpy(_streams(1000).tokens["code"].astype(np.int64))
     faithful = profile == "faithful"
@@ -63,7 +61,7 @@ def test_next_token_accuracy_is_that_of_full_logits(profile: str) -> None:
     assert len(set(shares)) > 1
 
 
-def test_perplexity_of_the_last_tokens_scores_every_token_once_when_stride_equals_last() -> None:
+def test_perplexity_of_the_last_tokens_scores_every_token_once_when_stride_equals_last():
     stock, length, stride = TOY.initialise(2).eval(), 96, 32
     stream = _streams(1000).tokens["code"]
     scored: dict[int, float] = {}
@@ -79,7 +77,7 @@ def test_perplexity_of_the_last_tokens_scores_every_token_once_when_stride_equal
     assert _values(result)["perplexity_last"] == pytest.approx(expected, rel=1e-4)
 
 
-def test_nll_by_position_is_the_mean_of_full_logit_losses_in_each_bin() -> None:
+def test_nll_by_position_is_the_mean_of_full_logit_losses_in_each_bin():
     stock, length, width = TOY.initialise(2).eval(), 80, 16
     stream = _streams(500).tokens["code"]
     rows = np.array([_losses(stock, stream[s : s + length]) for s in range(0, 421, length)])
@@ -95,7 +93,7 @@ def test_nll_by_position_is_the_mean_of_full_logit_losses_in_each_bin() -> None:
     assert _values(result)["nll_last_quarter"] == pytest.approx(rows[:, 59:].mean(), abs=1e-4)
 
 
-def test_faithful_nll_by_position_restarts_an_unextended_model_every_trained_context() -> None:
+def test_faithful_nll_by_position_restarts_an_unextended_model_every_trained_context():
     stock, stream = TOY.initialise(2).eval(), _streams(300).tokens["code"]
     benchmark = _benchmark("nll_by_position", profile="faithful", bin_width=1)
     result = benchmark.evaluate(_request(benchmark, 257, held_out=_streams(300)))
@@ -104,7 +102,7 @@ def test_faithful_nll_by_position_restarts_an_unextended_model_every_trained_con
     assert dict(result.token_nll) == pytest.approx(expected, abs=1e-4)
 
 
-def test_a_domain_that_is_absent_or_shorter_than_a_window_is_unavailable() -> None:
+def test_a_domain_that_is_absent_or_shorter_than_a_window_is_unavailable():
     for domain, message in (("poems", "'poems'.*code, prose"), ("code", "got 100 tokens.* 128 ")):
         benchmark = _benchmark("perplexity", domains=[domain], profile="tiny")
         with pytest.raises(UnavailableError, match=message):
@@ -115,7 +113,7 @@ SEPARATOR = 256 + 8 * 16 + 7
 
 
 @pytest.fixture(scope="module", params=["bos_token", "eos_token"])
-def bos_tokenizer(request: pytest.FixtureRequest) -> Any:
+def bos_tokenizer(request) -> Any:
     """The toy's tokenizer, one of whose tokens begins texts, or ends them where none begins."""
     tokenizer = TOY.tokenizer(None)
     setattr(tokenizer, request.param, "<query-7>")
@@ -138,7 +136,7 @@ def _document_losses(
 
 
 @pytest.mark.parametrize(("length", "stride"), [(96, 96), (64, 40), (700, 200)])
-def test_definitions_within_documents_are_those_of_a_loop(length: int, stride: int) -> None:
+def test_definitions_within_documents_are_those_of_a_loop(length, stride):
     stock, text = TOY.initialise(2).eval(), _streams(1700)
     by_document = [
         _document_losses(stock, text.tokens["code"][start:end], length, stride)
@@ -165,7 +163,7 @@ def test_definitions_within_documents_are_those_of_a_loop(length: int, stride: i
     assert {sample.cluster for sample in result.samples} == {"code-0", "code-1"}
 
 
-def test_a_token_before_each_window_lets_every_token_of_a_document_be_scored(bos_tokenizer) -> None:
+def test_a_token_before_each_window_lets_every_token_of_a_document_be_scored(bos_tokenizer):
     stock, text, length, stride = TOY.initialise(2).eval(), _streams(300), 64, 20
     document, expected, done = text.tokens["code"], [], 0
     for start in range(0, 300, stride):
@@ -184,7 +182,7 @@ def test_a_token_before_each_window_lets_every_token_of_a_document_be_scored(bos
     assert found["perplexity_truncated"] == pytest.approx(math.exp(expected[0].mean()), rel=1e-4)
 
 
-def test_truncated_documents_are_scored_in_one_window_each() -> None:
+def test_truncated_documents_are_scored_in_one_window_each():
     text = _streams(4000)
     sliding = _benchmark("perplexity_documents", stride=40)
     truncated = _benchmark("perplexity_documents", truncate=True, min_document_tokens=1000)
@@ -200,14 +198,14 @@ def test_truncated_documents_are_scored_in_one_window_each() -> None:
 
 
 @given(tokens=st.integers(1, 400), length=st.integers(2, 90), stride=st.integers(1, 120))
-def test_lcegs_window_count_is_that_of_its_loop(tokens: int, length: int, stride: int) -> None:
+def test_lcegs_window_count_is_that_of_its_loop(tokens, length, stride):
     loop = len(range(0, tokens - length, stride)[:-1])
     assert num_windows(tokens, length, stride, drop_last=True) == loop
     if tokens > length + stride:
         assert loop == math.ceil((tokens - length) / stride) - 1
 
 
-def test_truncated_documents_shorter_than_the_length_are_unavailable() -> None:
+def test_truncated_documents_shorter_than_the_length_are_unavailable():
     benchmark = _benchmark("perplexity_documents", truncate=True, min_document_tokens=1000)
     assert "a document of 1000 tokens, which min_document_tokens accepts" in str(
         benchmark.unavailable(TOY, "code", 1001)

@@ -3,8 +3,6 @@
 The published numbers stand here once more, from the data sets' own papers and pages.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable
@@ -84,7 +82,7 @@ def _twice_the_first(file: Path) -> None:
 )
 def test_a_file_that_is_not_whole_is_refused_unless_that_is_stated(
     read, files, cut, part, got, published, test_data, tmp_path
-) -> None:
+):
     copies = [Path(shutil.copy(test_data / name, tmp_path)) for name in files.split()]
     part = part or copies[0].name
     assert read(tmp_path)
@@ -102,7 +100,7 @@ def test_a_file_that_is_not_whole_is_refused_unless_that_is_stated(
         read(tmp_path)
 
 
-def test_splits_are_counted_over_all_files_and_subjects(tmp_path: Path) -> None:
+def test_splits_are_counted_over_all_files_and_subjects(tmp_path):
     folders = made_up("mmlu", tmp_path)
     asked = benchmark("short_context", num_samples=1)
     (tmp_path / SUBSET).unlink()
@@ -113,7 +111,7 @@ def test_splits_are_counted_over_all_files_and_subjects(tmp_path: Path) -> None:
         asked.evaluate(toy_request(2048, task="mmlu", data_folders=folders))
 
 
-def test_a_cell_says_that_its_data_are_a_part(tmp_path: Path) -> None:
+def test_a_cell_says_that_its_data_are_a_part(tmp_path):
     asked, folders = benchmark("longbench"), {"longbench": tmp_path}
     assert asked.data_names("qasper", folders) == ("longbench",)
     state_rows(tmp_path, {"qasper.jsonl": 4})
@@ -121,13 +119,13 @@ def test_a_cell_says_that_its_data_are_a_part(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["[4]", "{", '{"qasper.jsonl": true}'])
-def test_a_statement_without_numbers_is_refused(content: str, tmp_path: Path) -> None:
+def test_a_statement_without_numbers_is_refused(content, tmp_path):
     (tmp_path / SUBSET).write_text(content, encoding="utf-8")
     with pytest.raises(DataError, match=r"subset\.json: got content that is not a JSON object"):
         benchmark("longbench").data_names("qasper", {"longbench": tmp_path})
 
 
-def test_published_numbers_are_those_of_the_data_sets_own_pages() -> None:
+def test_published_numbers_are_those_of_the_data_sets_own_pages():
     assert sum(task.num_rows for task in LONGBENCH.values()) == 3750
     others = {name: task.num_rows for name, task in LONGBENCH.items() if task.num_rows != 200}
     assert others == {"multifieldqa_en": 150, "lcc": 500, "repobench-p": 500}

@@ -1,7 +1,5 @@
 """ruler_v2: a reader of the printed prompts, and the reference's scores for answers by hand."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from pathlib import Path
@@ -34,7 +32,7 @@ def built(root: Path, task: str, length: int = LENGTH, **changes):
 
 
 @pytest.mark.parametrize(("task", "num_values"), [("mk_niah_basic", 1), ("mv_niah_basic", 4)])
-def test_needles_of_other_keys_surround_the_asked_values(tmp_path, task, num_values) -> None:
+def test_needles_of_other_keys_surround_the_asked_values(tmp_path, task, num_values):
     for prompt, text in built(tmp_path, task):
         head, *lines, question = text.split("\n")
         assert head.startswith("Some" if num_values > 1 else "A special magic number is hidden")
@@ -52,7 +50,7 @@ def test_needles_of_other_keys_surround_the_asked_values(tmp_path, task, num_val
 
 
 @pytest.mark.parametrize("task", QUESTIONS)
-def test_the_asked_question_is_found_by_its_number_and_order(tmp_path: Path, task: str) -> None:
+def test_the_asked_question_is_found_by_its_number_and_order(tmp_path, task):
     orders = set()
     for prompt, text in built(tmp_path, task):
         head, *parts = text.split("\n\n")
@@ -94,7 +92,7 @@ def test_the_asked_question_is_found_by_its_number_and_order(tmp_path: Path, tas
 
 
 @pytest.mark.parametrize("task", ["qa_basic", "qa_easy", "qa_medium", "qa_hard"])
-def test_documents_are_found_by_their_number(tmp_path: Path, task: str) -> None:
+def test_documents_are_found_by_their_number(tmp_path, task):
     for prompt, text in built(tmp_path, task):
         documents = dict(re.findall(r"Document (\d{7}):\n(.+?)\n\n", text, re.DOTALL))
         assert len(documents) > 10
@@ -134,7 +132,7 @@ def test_documents_are_found_by_their_number(tmp_path: Path, task: str) -> None:
         ("mk_niah_hard", " \\boxed{A} or \\boxed{B}", ["\\boxed{A}"], 0),
     ],
 )
-def test_answers_get_the_scores_of_the_reference(task, answer, references, score) -> None:
+def test_answers_get_the_scores_of_the_reference(task, answer, references, score):
     assert match(task, answer, references) == score
 
 
@@ -150,11 +148,11 @@ def test_answers_get_the_scores_of_the_reference(task, answer, references, score
         ("Answer: Boat", None),
     ],
 )
-def test_a_letter_is_read_as_in_the_reference(answer: str, expected: str | None) -> None:
+def test_a_letter_is_read_as_in_the_reference(answer, expected):
     assert letter(answer) == expected
 
 
-def test_the_data_set_counts_its_questions_and_refuses_fewer(tmp_path: Path) -> None:
+def test_the_data_set_counts_its_questions_and_refuses_fewer(tmp_path):
     asked = benchmark("ruler_v2")
     data = fixture_folders((MMLU,), tmp_path)
     assert asked.data_samples(TOY, "mk_niah_hard", 4096, data) == 6

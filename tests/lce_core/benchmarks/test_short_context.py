@@ -1,7 +1,5 @@
 """The short-context suite against the harness by itself, and what it says of data out of reach."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -57,7 +55,7 @@ def _tokenizer(*, bos: bool) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.data
-def test_piqa_scores_are_those_of_the_harness_own_wrapper(test_data: Path) -> None:
+def test_piqa_scores_are_those_of_the_harness_own_wrapper(test_data):
     length = 300  # at which some questions are cut
     piqa = {"piqa": test_data / "piqa"}
     result = _benchmark(profile="tiny").evaluate(toy_request(length, data_folders=piqa))
@@ -99,9 +97,7 @@ def _alone(task: str, folder: Path, cache: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("task", TASKS)
-def test_prompts_shots_and_answers_are_those_of_the_harness_alone(
-    task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_prompts_shots_and_answers_are_those_of_the_harness_alone(task, tmp_path, monkeypatch):
     monkeypatch.setattr("lm_eval.evaluator.add_env_info", lambda storage: None)  # slow
     folders = made_up(task, tmp_path / "data", num_questions=2)
     theirs = _alone(task, tmp_path / "data", tmp_path / "cache")
@@ -121,7 +117,7 @@ def test_prompts_shots_and_answers_are_those_of_the_harness_alone(
             assert mine[metric] == pytest.approx(their[metric], rel=1e-4)
 
 
-def test_data_out_of_reach_is_named_with_its_origin(tmp_path: Path) -> None:
+def test_data_out_of_reach_is_named_with_its_origin(tmp_path):
     for task, plan in TASKS.items():
         (name,) = {data_set.name for data_set in plan.splits.values()}
         with pytest.raises(
@@ -132,7 +128,7 @@ def test_data_out_of_reach_is_named_with_its_origin(tmp_path: Path) -> None:
             _benchmark().evaluate(toy_request(task=task, data_folders={name: tmp_path}))
 
 
-def test_questions_are_asked_in_order_all_or_evenly_spread(tmp_path: Path) -> None:
+def test_questions_are_asked_in_order_all_or_evenly_spread(tmp_path):
     folders = made_up("piqa", tmp_path, num_questions=5)
     result = _benchmark(profile="clean").evaluate(toy_request(data_folders=folders))
     rows = [row_of("piqa", number) for number in range(5)]
@@ -146,7 +142,7 @@ def test_questions_are_asked_in_order_all_or_evenly_spread(tmp_path: Path) -> No
     assert spread(3, 20) == [0, 1, 2]
 
 
-def test_without_the_harness_cells_are_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_harness_cells_are_unavailable(monkeypatch):
     monkeypatch.setattr("lce_core.benchmarks.short_context.find_spec", lambda name: None)
     reason = _benchmark().unavailable(TOY, "piqa", 1024)
     assert reason is not None
@@ -172,7 +168,7 @@ JSON = "validation.jsonl"
         ({"valid-labels.lst": [1]}, "got 0 files of questions"),
     ],
 )
-def test_damaged_data_is_named(files: dict[str, list[Any]], message: str, tmp_path: Path) -> None:
+def test_damaged_data_is_named(files, message, tmp_path):
     for name, rows in files.items():
         (tmp_path / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
     with pytest.raises(DataError, match=message):

@@ -4,8 +4,6 @@ Figures: github.com/jquesnelle/yarn@995db5b, data/Yarn-Llama-2-7b-64k-*.json. Th
 its standard error; right answers and questions of a subject follow from the two.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 
@@ -62,7 +60,7 @@ def as_asked() -> Iterator[tuple[str, dict[str, Any]]]:
             )
 
 
-def test_mmlu_is_the_mean_of_its_subjects_as_in_yarns_table(monkeypatch) -> None:
+def test_mmlu_is_the_mean_of_its_subjects_as_in_yarns_table(monkeypatch):
     assert sorted(published()) == subjects()
     assert sum(questions for _, questions in published().values()) == TASKS["mmlu"].num_questions
 
@@ -90,7 +88,7 @@ def test_mmlu_is_the_mean_of_its_subjects_as_in_yarns_table(monkeypatch) -> None
         ("truthfulqa_mc2", 0, {"mc1": 0.2533659730722154, "acc": 0.38227179754259044}),
     ],
 )
-def test_the_metric_of_a_task_is_the_one_in_yarns_table(task, shots, published) -> None:
+def test_the_metric_of_a_task_is_the_one_in_yarns_table(task, shots, published):
     fitting = [
         metric for metric, value in published.items() if round(100 * value, 1) == YARN_TABLE_3[task]
     ]

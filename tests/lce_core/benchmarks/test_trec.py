@@ -1,10 +1,7 @@
 """TREC's questions: names of classes against the published files, and files that are damaged."""
 
-from __future__ import annotations
-
 import collections
 import hashlib
-from pathlib import Path
 
 import pytest
 
@@ -14,7 +11,7 @@ from tests.support.data.subsets import state_rows
 
 
 @pytest.mark.data
-def test_the_published_files_have_exactly_the_known_codes(test_data: Path) -> None:
+def test_the_published_files_have_exactly_the_known_codes(test_data):
     counts = {}
     for name, md5 in (
         ("train.txt", "073462e3fcefaae31e00edb1f18d2d02"),
@@ -40,13 +37,13 @@ def test_the_published_files_have_exactly_the_known_codes(test_data: Path) -> No
         assert {one.label for one in shown if one.text == text} == {name}
 
 
-def test_there_are_fifty_names_in_one_order() -> None:
+def test_there_are_fifty_names_in_one_order():
     assert len(LABELS) == len(set(LABELS.values())) == 50
     assert set(CLASSES) == set(LABELS.values())
     assert CLASSES[:4] == ("Food", "Date", "Order, rank", "Speed")
 
 
-def test_absent_files_and_lines_that_are_not_as_published_are_named(tmp_path: Path) -> None:
+def test_absent_files_and_lines_that_are_not_as_published_are_named(tmp_path):
     with pytest.raises(UnavailableError, match=r"'trec': got no folder of this name.*nltk_data"):
         trec_questions({})
     for content, message in (
@@ -62,7 +59,7 @@ def test_absent_files_and_lines_that_are_not_as_published_are_named(tmp_path: Pa
         (tmp_path / "test.txt").unlink()
 
 
-def test_questions_are_latin_1_and_those_that_are_shown_are_not_asked(tmp_path: Path) -> None:
+def test_questions_are_latin_1_and_those_that_are_shown_are_not_asked(tmp_path):
     (tmp_path / "train.txt").write_bytes(b"NUM:date When was caf\xe9 new ?\nHUM:ind Who ?\n")
     (tmp_path / "test.txt").write_bytes(b"HUM:ind Who ?\nLOC:city Where ?\n")
     state_rows(tmp_path, {"train.txt": 2, "test.txt": 2})

@@ -1,7 +1,5 @@
 """Every registered corpus keeps the contract on real files; folders with bad input are refused."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -35,7 +33,7 @@ def folder_corpus(**parameters: Any) -> Corpus:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path) -> Path:
     root = tmp_path / "text"
     (root / "books").mkdir(parents=True)
     lines = [{"text": f"web page {i} \u00e9", "domain": "web"} for i in range(60)]
@@ -59,7 +57,7 @@ def documents(corpus: Corpus, folders: dict[str, Path]) -> dict[str, tuple[str, 
 
 # Other tests show the same of local_text, which takes long to read.
 @pytest.mark.parametrize("name", sorted({*CORPORA.names()} - {"local_text"}))
-def test_a_corpus_keeps_the_contract(name: str, folder: Path) -> None:
+def test_a_corpus_keeps_the_contract(name, folder):
     corpus = CORPORA.parse({"name": name, **PARAMETERS.get(name, {})}, "test")
     folders = {"text": folder}
     assert CORPORA.from_identity(corpus.identity()) == corpus
@@ -77,7 +75,7 @@ def local() -> dict[str, tuple[str, str, str]]:
 
 
 @pytest.mark.slow
-def test_local_text_is_equal_in_another_process_with_another_hash_seed(local) -> None:
+def test_local_text_is_equal_in_another_process_with_another_hash_seed(local):
     code = (
         "import hashlib\nfrom lce_core.corpora import CORPORA\n"
         "c = CORPORA.parse({'name': 'local_text'}, 'x')\nh = hashlib.sha256()\n"
@@ -98,7 +96,7 @@ def test_local_text_is_equal_in_another_process_with_another_hash_seed(local) ->
     assert answer.stdout.split() == [LOCAL.digest({}), own.hexdigest()]
 
 
-def test_local_text_has_enough_held_out_text_in_every_domain(local) -> None:
+def test_local_text_has_enough_held_out_text_in_every_domain(local):
     sizes = dict.fromkeys(LOCAL.domains(), 0)
     for split, domain, text in local.values():
         sizes[domain] += len(text.encode()) * (split == "held_out")
@@ -108,7 +106,7 @@ def test_local_text_has_enough_held_out_text_in_every_domain(local) -> None:
     assert all(text for _, _, text in local.values())
 
 
-def test_local_text_is_the_standard_library_with_docstrings_in_their_files_split(local) -> None:
+def test_local_text_is_the_standard_library_with_docstrings_in_their_files_split(local):
     root = Path(sysconfig.get_path("stdlib"))
     names = [name for name, (_, domain, _) in local.items() if domain == "code"]
     assert not [name for name in names if not (root / name).is_file()]
@@ -121,7 +119,7 @@ def test_local_text_is_the_standard_library_with_docstrings_in_their_files_split
         assert local[name][0] == local[name.removesuffix(":docs")][0]
 
 
-def test_docstrings_are_laid_out_under_their_dotted_names() -> None:
+def test_docstrings_are_laid_out_under_their_dotted_names():
     source = (
         '"""A module."""\nclass C:\n    def f(self, x=1):\n        """Does f.\n\n        More.\n'
         '        """\n    async def g(self):\n        "Does g."\n'
@@ -134,7 +132,7 @@ def test_docstrings_are_laid_out_under_their_dotted_names() -> None:
     assert docstrings("def broken(:", "a.py") == ""
 
 
-def test_a_text_folder_also_reads_markdown_unchanged(folder: Path) -> None:
+def test_a_text_folder_also_reads_markdown_unchanged(folder):
     parameters = {"domain_names": ["text", "web", "books"]}
     (folder / "books" / "two.md").write_text("---\ntitle: x\n---\n# Two\n")
     of_lines, corpus = (
@@ -154,7 +152,7 @@ def test_a_text_folder_also_reads_markdown_unchanged(folder: Path) -> None:
     assert [one == other for one, other in zip(before, after, strict=True)] == [False, True]
 
 
-def test_a_folder_yields_lines_and_files_with_their_domains(folder: Path) -> None:
+def test_a_folder_yields_lines_and_files_with_their_domains(folder):
     corpus = folder_corpus(domain_names=["text", "web", "books"])
     found = documents(corpus, {"text": folder})
     assert len(found) == 121
@@ -164,18 +162,18 @@ def test_a_folder_yields_lines_and_files_with_their_domains(folder: Path) -> Non
     assert found["books/one.txt"][1:] == ("books", "A book.\nIts text.")
 
 
-def test_domain_names_are_distinct() -> None:
+def test_domain_names_are_distinct():
     with pytest.raises(SpecError, match="distinct"):
         folder_corpus(domain_names=["a", "a"])
 
 
-def test_other_field_names_are_read_when_the_study_says_so(tmp_path: Path) -> None:
+def test_other_field_names_are_read_when_the_study_says_so(tmp_path):
     (tmp_path / "x.jsonl").write_text('{"content": "hello", "meta": "a"}\n')
     corpus = folder_corpus(text_field="content", domain_field="meta", domain_names=["a"])
     assert documents(corpus, {"text": tmp_path})["x.jsonl:1"][1:] == ("a", "hello")
 
 
-def test_the_digest_follows_names_and_contents_and_a_new_file_moves_no_document(folder) -> None:
+def test_the_digest_follows_names_and_contents_and_a_new_file_moves_no_document(folder):
     corpus, folders = folder_corpus(domain_names=["text", "web", "books"]), {"text": folder}
     before, digests = documents(corpus, folders), [corpus.digest(folders)]
     (folder / "0.txt").write_text("new")
@@ -191,13 +189,13 @@ def test_the_digest_follows_names_and_contents_and_a_new_file_moves_no_document(
 
 
 @given(st.lists(st.text(max_size=8), min_size=1, max_size=20, unique=True), st.floats(0.1, 99))
-def test_a_larger_share_keeps_what_was_held_out(names: list[str], percent: float) -> None:
+def test_a_larger_share_keeps_what_was_held_out(names, percent):
     for name in names:
         if split_of(name, percent / 2) == "held_out":
             assert split_of(name, percent) == "held_out"
 
 
-def test_the_held_out_share_is_what_is_asked_for() -> None:
+def test_the_held_out_share_is_what_is_asked_for():
     held_out = sum(split_of(f"file-{i}", 10.0) == "held_out" for i in range(10_000))
     assert abs(held_out - 1000) < 4 * 30  # four standard deviations of a binomial
 
@@ -214,7 +212,7 @@ def test_the_held_out_share_is_what_is_asked_for() -> None:
         (b'{"text": "a"}\n{"text": "\xff"}\n', r"x\.jsonl: got byte 24, which is not UTF-8"),
     ],
 )
-def test_a_bad_line_is_named(content: bytes, complaint: str, tmp_path: Path) -> None:
+def test_a_bad_line_is_named(content, complaint, tmp_path):
     (tmp_path / "x.jsonl").write_bytes(content)
     with pytest.raises(DataError, match=complaint):
         documents(folder_corpus(), {"text": tmp_path})
@@ -224,7 +222,7 @@ ASKS = (folder_corpus().digest, lambda folders: documents(folder_corpus(), folde
 
 
 @pytest.mark.parametrize("ask", ASKS)
-def test_a_folder_that_is_missing_or_empty_or_not_utf8_is_refused(ask, tmp_path) -> None:
+def test_a_folder_that_is_missing_or_empty_or_not_utf8_is_refused(ask, tmp_path):
     for folders in ({}, {"text": tmp_path / "absent"}):
         with pytest.raises(UnavailableError, match="--data-folder text=FOLDER"):
             ask(folders)
@@ -245,7 +243,7 @@ def test_an_unreadable_file_is_named(name, tmp_path) -> None:
             ask({"text": tmp_path})
 
 
-def test_a_file_name_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
+def test_a_file_name_that_is_not_utf8_is_refused(tmp_path):
     try:
         Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff.txt")).write_text("a")
     except OSError:

@@ -1,8 +1,6 @@
 """Streamed documents are compared with the rows that were written, whatever the files' form;
 reading on from any place must give what reading from the beginning gives there."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -38,7 +36,7 @@ def written(entries: list[dict[str, Any]]) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".jsonl", ".jsonl.gz", ".jsonl.zst", ".json"])
-def test_every_row_of_the_chosen_files_is_read_in_order(suffix: str, tmp_path: Path) -> None:
+def test_every_row_of_the_chosen_files_is_read_in_order(suffix, tmp_path):
     entries = rows(130, seed=0)
     write(tmp_path / f"train{suffix}", entries)
     write(tmp_path / f"test{suffix}", entries)
@@ -50,7 +48,7 @@ def test_every_row_of_the_chosen_files_is_read_in_order(suffix: str, tmp_path: P
 
 
 @pytest.mark.parametrize("suffix", [".jsonl.gz", ".jsonl.zst"])
-def test_a_file_packed_in_parts_is_read_to_its_end(suffix: str, tmp_path: Path) -> None:
+def test_a_file_packed_in_parts_is_read_to_its_end(suffix, tmp_path):
     entries = rows(90, seed=0)
     parts = [write(tmp_path / f"{n}{suffix}", entries[n : n + 30]) for n in (0, 30, 60)]
     joined = b"".join(part.read_bytes() for part in parts)
@@ -58,7 +56,7 @@ def test_a_file_packed_in_parts_is_read_to_its_end(suffix: str, tmp_path: Path) 
     assert texts(blocks(tmp_path, files=["train*"])) == written(entries)
 
 
-def test_reading_goes_on_from_the_end_of_any_block(tmp_path, monkeypatch) -> None:
+def test_reading_goes_on_from_the_end_of_any_block(tmp_path, monkeypatch):
     entries = write_all(tmp_path)
     monkeypatch.setattr(streamed, "BLOCK_ROWS", 37)
     monkeypatch.setattr(streamed, "BLOCK_CHARACTERS", 4000)
@@ -70,14 +68,14 @@ def test_reading_goes_on_from_the_end_of_any_block(tmp_path, monkeypatch) -> Non
 
 
 @pytest.mark.parametrize("number", [1, 120, 121, 1000])
-def test_a_number_of_documents_is_read_and_no_more(number: int, tmp_path: Path) -> None:
+def test_a_number_of_documents_is_read_and_no_more(number, tmp_path):
     entries = write_all(tmp_path)
     found = blocks(tmp_path, num_documents=number)
     assert texts(found) == written(entries[:number])
     assert blocks(tmp_path, found[-1].end, num_documents=number) == []
 
 
-def test_the_digest_follows_the_files_and_is_the_address_of_a_hub(tmp_path: Path) -> None:
+def test_the_digest_follows_the_files_and_is_the_address_of_a_hub(tmp_path):
     write_all(tmp_path)
     asked = corpus()
     first = asked.digest({"text": tmp_path})
@@ -87,7 +85,7 @@ def test_the_digest_follows_the_files_and_is_the_address_of_a_hub(tmp_path: Path
     assert asked.digest({"text": Path(address)}) == address  # asks no network
 
 
-def test_a_hub_that_does_not_answer_is_unavailable(tmp_path, monkeypatch) -> None:
+def test_a_hub_that_does_not_answer_is_unavailable(tmp_path, monkeypatch):
     from huggingface_hub import constants
 
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
@@ -108,7 +106,7 @@ for block in corpus().blocks({"text": Path(sys.argv[1])}, place):
 
 
 @pytest.mark.slow
-def test_a_hub_is_streamed_from_any_place_and_keeps_nothing_here(tmp_path: Path) -> None:
+def test_a_hub_is_streamed_from_any_place_and_keeps_nothing_here(tmp_path):
     folder, home = tmp_path / "set", tmp_path / "home"
     for number, suffix in enumerate((".jsonl", ".parquet", ".jsonl", ".jsonl.zst")):
         write(folder / "train" / f"{number}{suffix}", rows(60, seed=number))
@@ -136,7 +134,7 @@ def test_a_hub_is_streamed_from_any_place_and_keeps_nothing_here(tmp_path: Path)
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".jsonl.gz", ".jsonl.zst"])
-def test_half_a_file_is_refused_by_name(suffix: str, tmp_path: Path) -> None:
+def test_half_a_file_is_refused_by_name(suffix, tmp_path):
     file = write(tmp_path / f"a{suffix}", rows(300, seed=0))
     content = file.read_bytes()
     file.write_bytes(content[: len(content) // 2])

@@ -1,7 +1,5 @@
 """Draws and rows at their edges: documents of just the size, budgets that end in a document."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
@@ -27,7 +25,7 @@ def draw(
     )
 
 
-def test_a_document_of_just_the_length_is_long() -> None:
+def test_a_document_of_just_the_length_is_long():
     rare = Upsampling(long_document_tokens=10, short_keep_rate=1e-9)
     drawn = draw([0] * 20, [10] * 20, 200, rare)
     assert sorted(drawn.documents) == list(range(20))
@@ -36,7 +34,7 @@ def test_a_document_of_just_the_length_is_long() -> None:
     assert shorter.passes.max() > 0
 
 
-def test_domains_are_shuffled_independently() -> None:
+def test_domains_are_shuffled_independently():
     drawn = draw([0] * 40 + [1] * 40, [5] * 80, 400)
     first = drawn.documents[drawn.documents < 40]
     second = drawn.documents[drawn.documents >= 40] - 40
@@ -44,7 +42,7 @@ def test_domains_are_shuffled_independently() -> None:
     assert first.tolist() != second.tolist()
 
 
-def test_a_document_stands_where_its_middle_lies_in_its_domain() -> None:
+def test_a_document_stands_where_its_middle_lies_in_its_domain():
     drawn = draw([0] + [1] * 10, [100] + [10] * 10, 200)
     assert drawn.documents.tolist().index(0) == 5
 
@@ -71,7 +69,7 @@ def test_the_second_document_of_each_domain_is_cut_where_its_share_ends(tmp_path
     assert pq.read_table(tmp_path / "order.parquet")["start"].to_pylist() == [0, 16, 32, 40]
 
 
-def test_each_block_of_rows_draws_its_own_last_touch(tmp_path, monkeypatch) -> None:
+def test_each_block_of_rows_draws_its_own_last_touch(tmp_path, monkeypatch):
     monkeypatch.setattr(packing, "BLOCK_TOKENS", 16 * 8)
     pack(LETTERS, tmp_path, model=Marked(), num_rows=32)
     tokens, _ = PackedRows.open(tmp_path).read(np.arange(32))

@@ -1,8 +1,6 @@
 """Rows are compared token by token with documents encoded here as UTF-8 bytes, never with the
 code's own tokens; hypothesis varies documents, row length and block size."""
 
-from __future__ import annotations
-
 import json
 import resource
 import tempfile
@@ -121,7 +119,7 @@ documents = st.lists(
 )
 def test_rows_are_the_beginnings_of_documents_in_their_order(
     texts, row_length, num_rows, block_tokens, separating
-) -> None:
+):
     corpus = Given(texts=tuple(texts))
     tokenizer, before = separating
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
@@ -144,7 +142,7 @@ def test_rows_are_the_beginnings_of_documents_in_their_order(
     assert (weights[:, 0] == 0).all()
 
 
-def test_equal_arguments_give_equal_bytes_and_another_seed_others(tmp_path: Path) -> None:
+def test_equal_arguments_give_equal_bytes_and_another_seed_others(tmp_path):
     corpus = Given(texts=tuple(("ab"[i % 2], f"document {i} " * 9) for i in range(40)))
     outputs = []
     for number, seed in enumerate((0, 0, 1)):
@@ -157,7 +155,7 @@ def test_equal_arguments_give_equal_bytes_and_another_seed_others(tmp_path: Path
     assert outputs[0]["rows.bin"] != outputs[2]["rows.bin"]
 
 
-def test_the_model_gives_rows_their_last_touch(tmp_path: Path) -> None:
+def test_the_model_gives_rows_their_last_touch(tmp_path):
     corpus = Given(texts=(("a", "some text to hide keys in. " * 200),))
     (tmp_path / "plain").mkdir()
     (tmp_path / "toy").mkdir()
@@ -179,7 +177,7 @@ def test_the_model_gives_rows_their_last_touch(tmp_path: Path) -> None:
     assert (weights[:, 1:][~answers[:, 1:]] == 1).all()
 
 
-def test_text_that_spells_a_special_token_stays_text(tmp_path: Path) -> None:
+def test_text_that_spells_a_special_token_stays_text(tmp_path):
     text = "<s><key-0-00> is not a key, <query-1> no query. "
     corpus = Given(texts=(("a", text),))
     pack(corpus, tmp_path, tokenizer=SEPARATING_TOKENIZER, row_length=len(text) + 1, num_rows=1)
@@ -189,7 +187,7 @@ def test_text_that_spells_a_special_token_stays_text(tmp_path: Path) -> None:
     assert SEPARATING_TOKENIZER("<s>", add_special_tokens=False)["input_ids"] == [392]
 
 
-def test_a_small_corpus_is_gone_through_again_and_the_manifest_says_so(tmp_path: Path) -> None:
+def test_a_small_corpus_is_gone_through_again_and_the_manifest_says_so(tmp_path):
     manifest = pack(Given(texts=(("a", "x" * 30), ("b", "y" * 10))), tmp_path)
     entries = {entry["domain"]: entry for entry in manifest["domains"]}
     assert entries["a"]["passes"] == 4
@@ -200,7 +198,7 @@ def test_a_small_corpus_is_gone_through_again_and_the_manifest_says_so(tmp_path:
     assert names == {"name": ["train-0", "train-1"], "domain": ["a", "b"], "tokens": [30, 10]}
 
 
-def test_tokens_take_two_bytes_where_the_vocabulary_fits(tmp_path: Path) -> None:
+def test_tokens_take_two_bytes_where_the_vocabulary_fits(tmp_path):
     corpus = Given(texts=(("a", "caf\u00e9 " * 50),))
     for name, model, size in (("narrow", Plain(), 2), ("wide", Wide(), 4)):
         (tmp_path / name).mkdir()
@@ -210,7 +208,7 @@ def test_tokens_take_two_bytes_where_the_vocabulary_fits(tmp_path: Path) -> None
     assert np.array_equal(narrow, wide)
 
 
-def test_progress_is_reported(tmp_path: Path) -> None:
+def test_progress_is_reported(tmp_path):
     events: list[dict[str, Any]] = []
     pack(Given(texts=(("a", "x" * 128),)), tmp_path, report=events.append)
     assert all(event.pop("tokens_per_second") > 0 for event in events)
@@ -227,7 +225,7 @@ def test_progress_is_reported(tmp_path: Path) -> None:
         ((("c", "x"),), "train-0: got domain 'c'"),
     ],
 )
-def test_a_corpus_without_text_or_of_another_domain_is_refused(texts, message, tmp_path) -> None:
+def test_a_corpus_without_text_or_of_another_domain_is_refused(texts, message, tmp_path):
     with pytest.raises(DataError, match=message):
         pack(Given(texts=texts), tmp_path)
     with pytest.raises(SpecError, match="at least one row of two tokens"):
@@ -236,7 +234,7 @@ def test_a_corpus_without_text_or_of_another_domain_is_refused(texts, message, t
         hold_out(Given(texts=(("a", "x"),)), tmp_path, 10)
 
 
-def test_a_token_outside_the_vocabulary_is_refused(tmp_path: Path) -> None:
+def test_a_token_outside_the_vocabulary_is_refused(tmp_path):
     with pytest.raises(DataError, match="doc: got token 120"):
         tokenise(
             [Document("doc", "a", "x")],
@@ -259,7 +257,7 @@ def file_size_limit(num_bytes: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_a_file_that_cannot_grow_raises_instead_of_killing_the_process(tmp_path: Path) -> None:
+def test_a_file_that_cannot_grow_raises_instead_of_killing_the_process(tmp_path):
     corpus = Given(texts=(("a", "x" * 100_000),))
     with file_size_limit(250_000), pytest.raises(OSError, match="File too large"):
         pack(corpus, tmp_path, num_rows=100_000)
@@ -267,7 +265,7 @@ def test_a_file_that_cannot_grow_raises_instead_of_killing_the_process(tmp_path:
     assert not (tmp_path / "tokens.scratch").exists()
 
 
-def test_a_damaged_folder_is_refused(tmp_path: Path) -> None:
+def test_a_damaged_folder_is_refused(tmp_path):
     pack(Given(texts=(("a", "x" * 128),)), tmp_path)
     rows = tmp_path / "rows.bin"
     rows.write_bytes(rows.read_bytes()[:-2])
@@ -289,7 +287,7 @@ def test_a_damaged_folder_is_refused(tmp_path: Path) -> None:
 )
 def test_held_out_streams_are_documents_cut_at_their_limit_and_at_the_end(
     texts, tokens, separating, limit
-) -> None:
+):
     texts = [("a", "first"), ("b", "second"), *texts]
     tokenizer, before = separating
     with tempfile.TemporaryDirectory() as name:
@@ -317,7 +315,7 @@ def test_held_out_streams_are_documents_cut_at_their_limit_and_at_the_end(
         assert any(document[: len(pieces[-1])] == pieces[-1] for document in whole)
 
 
-def test_a_part_of_the_held_out_text_does_not_depend_on_the_rest(tmp_path: Path) -> None:
+def test_a_part_of_the_held_out_text_does_not_depend_on_the_rest(tmp_path):
     texts = tuple(("a", f"document {i} ") for i in range(50))
     (tmp_path / "few").mkdir()
     (tmp_path / "many").mkdir()

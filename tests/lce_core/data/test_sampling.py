@@ -1,8 +1,6 @@
 """Synthetic corpora with known mixtures: shares, keep rates and order of the draw are compared with
 what the definition says, within four standard deviations where chance decides."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -28,7 +26,7 @@ def draw(domains: np.ndarray, lengths: np.ndarray, budget: int, seed: int = 0) -
     return draw_documents(domains, lengths, NAMES, budget=budget, upsampling=MIX, seed=seed)
 
 
-def test_a_draw_has_the_corpus_shares_of_domains_to_the_token() -> None:
+def test_a_draw_has_the_corpus_shares_of_domains_to_the_token():
     domains, lengths = corpus()
     budget = int(lengths.sum() // 5)
     drawn = draw(domains, lengths, budget)
@@ -38,7 +36,7 @@ def test_a_draw_has_the_corpus_shares_of_domains_to_the_token() -> None:
         assert abs(tokens - share * budget) < 1
 
 
-def test_long_documents_are_always_kept_and_short_ones_at_the_rate() -> None:
+def test_long_documents_are_always_kept_and_short_ones_at_the_rate():
     domains, lengths = corpus()
     drawn = draw(domains, lengths, int(lengths.sum() // 5))
     assert drawn.passes.max() == 0
@@ -59,8 +57,8 @@ def test_long_documents_are_always_kept_and_short_ones_at_the_rate() -> None:
     data=st.data(),
 )
 def test_every_budget_is_met_in_the_corpus_mixture_and_no_pass_repeats_a_document(
-    lengths: list[int], budget: int, seed: int, data: st.DataObject
-) -> None:
+    lengths, budget, seed, data
+):
     sizes = np.array(lengths)
     domains = np.array(
         data.draw(st.lists(st.integers(0, 2), min_size=len(lengths), max_size=len(lengths)))
@@ -87,7 +85,7 @@ def test_every_budget_is_met_in_the_corpus_mixture_and_no_pass_repeats_a_documen
         assert entry["passes"] == drawn.passes[of_domain].max(initial=-1) + 1
 
 
-def test_a_document_longer_than_its_share_is_cut() -> None:
+def test_a_document_longer_than_its_share_is_cut():
     lengths = np.array([150] + [1] * 100)
     domains = np.array([0] + [1] * 100)
     drawn = draw(domains, lengths, 100)
@@ -95,7 +93,7 @@ def test_a_document_longer_than_its_share_is_cut() -> None:
     assert [entry["drawn_share"] for entry in drawn.statistics] == [0.6, 0.4, 0.0]
 
 
-def test_a_small_corpus_is_gone_through_again_in_a_new_order() -> None:
+def test_a_small_corpus_is_gone_through_again_in_a_new_order():
     lengths = np.full(50, 2000)
     drawn = draw(np.zeros(50, dtype=np.int64), lengths, 250 * 2000)
     assert np.bincount(drawn.passes).tolist() == [50] * 5
@@ -104,7 +102,7 @@ def test_a_small_corpus_is_gone_through_again_in_a_new_order() -> None:
     assert (np.diff(drawn.passes) >= 0).all()
 
 
-def test_a_single_short_document_with_a_tiny_rate_still_fills_the_budget() -> None:
+def test_a_single_short_document_with_a_tiny_rate_still_fills_the_budget():
     rare = Upsampling(long_document_tokens=1000, short_keep_rate=1e-12)
     drawn = draw_documents(
         np.zeros(1, dtype=np.int64), np.array([10]), ("web",), budget=95, upsampling=rare, seed=0
@@ -112,7 +110,7 @@ def test_a_single_short_document_with_a_tiny_rate_still_fills_the_budget() -> No
     assert drawn.documents.tolist() == [0] * 10
 
 
-def test_appending_to_one_domain_leaves_the_order_of_others_alone() -> None:
+def test_appending_to_one_domain_leaves_the_order_of_others_alone():
     domains, lengths = corpus(size=3000)
     more_domains, more_lengths = np.append(domains, [0, 0]), np.append(lengths, [5, 7])
     first = draw(domains, lengths, 10**6).documents

@@ -1,8 +1,6 @@
 """Token shards are compared with documents encoded here as UTF-8 bytes; rows cut from them, with
 rows packed without them; runs with any number of workers or killed anywhere, byte by byte."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal
@@ -40,7 +38,7 @@ def corpus(**changes: Any) -> StreamedCorpus:
 
 
 @pytest.fixture
-def text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def text(tmp_path, monkeypatch) -> Path:
     return small_shards(tmp_path / "text", monkeypatch)
 
 
@@ -69,7 +67,7 @@ def pack(text: Path, out: Path, shards: Path | None, **changes: Any) -> Any:
     return pack_documents(source, out, folders={"text": text}, shards=shards, **options)
 
 
-def test_every_document_is_there_with_its_domain_and_split(text: Path, tmp_path: Path) -> None:
+def test_every_document_is_there_with_its_domain_and_split(text, tmp_path):
     manifest = write(text, tmp_path / "out")
     assert len(manifest["segments"]) > 3
     documents = [d for b in corpus().blocks({"text": text}, Place()) for d in b.documents]
@@ -89,9 +87,7 @@ def test_every_document_is_there_with_its_domain_and_split(text: Path, tmp_path:
     assert manifest["tokens"] == total == sum(entry["tokens"] for entry in manifest["domains"])
 
 
-def test_no_byte_depends_on_the_number_of_workers_or_on_which_is_slow(
-    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_byte_depends_on_the_number_of_workers_or_on_which_is_slow(text, tmp_path, monkeypatch):
     encode = shards._encode
 
     def late(source: Any, tokenizer: Any, block: Block) -> Any:
@@ -108,7 +104,7 @@ def test_no_byte_depends_on_the_number_of_workers_or_on_which_is_slow(
     assert found[0] == found[1]
 
 
-def test_rows_and_held_out_text_are_those_of_text_that_is_tokenised_at_once(text, tmp_path) -> None:
+def test_rows_and_held_out_text_are_those_of_text_that_is_tokenised_at_once(text, tmp_path):
     write(text, tmp_path / "shards")
     cut = pack(text, tmp_path / "cut", tmp_path / "shards")
     direct = pack(text, tmp_path / "direct", None)
@@ -146,7 +142,7 @@ class Interrupted(StreamedCorpus):
 
 
 @pytest.mark.parametrize("most", [1, 7])
-def test_a_source_that_breaks_off_is_gone_on_from(most: int, text: Path, tmp_path: Path) -> None:
+def test_a_source_that_breaks_off_is_gone_on_from(most, text, tmp_path):
     write(text, tmp_path / "whole")
     source = Interrupted(whole=corpus(), most=most)
     places: list[int] = []
@@ -183,7 +179,7 @@ shards.write_shards(t.corpus(), t.TOKENIZER, folders={"text": text}, out=out, wo
 
 
 @pytest.mark.slow
-def test_a_killed_process_is_gone_on_from(text: Path, tmp_path: Path) -> None:
+def test_a_killed_process_is_gone_on_from(text, tmp_path):
     write(text, tmp_path / "whole")
     out = tmp_path / "out"
     out.mkdir()
@@ -197,7 +193,7 @@ def test_a_killed_process_is_gone_on_from(text: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["short", "gone", "facts", "aside"])
-def test_a_damaged_segment_of_a_stopped_run_is_written_again(damage, text, tmp_path) -> None:
+def test_a_damaged_segment_of_a_stopped_run_is_written_again(damage, text, tmp_path):
     write(text, tmp_path / "whole")
     with pytest.raises(ConnectionError):
         write(text, tmp_path / "out", 1, Interrupted(whole=corpus(), most=20))
@@ -215,7 +211,7 @@ def test_a_damaged_segment_of_a_stopped_run_is_written_again(damage, text, tmp_p
     assert content(tmp_path / "out") == content(tmp_path / "whole")
 
 
-def test_a_damaged_shard_is_never_served(text: Path, tmp_path: Path) -> None:
+def test_a_damaged_shard_is_never_served(text, tmp_path):
     write(text, tmp_path / "out")
     shard = next((tmp_path / "out" / "00001").glob("*.bin"))
     whole = shard.read_bytes()
@@ -273,7 +269,7 @@ for blocks in map(int, sys.argv[2:]):
 
 
 @pytest.mark.long
-def test_memory_does_not_grow_with_the_tokens(tmp_path: Path) -> None:
+def test_memory_does_not_grow_with_the_tokens(tmp_path):
     """A billion tokens in under 2 GB, by the bytes that each further token takes."""
     answer = subprocess.run(
         [sys.executable, "-c", MEMORY, str(tmp_path), "100", "300"],

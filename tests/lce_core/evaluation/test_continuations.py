@@ -5,8 +5,6 @@ method of the registry. Models are random. They are float64 where a difference w
 and float32 where the tolerance of the benchmarks is tested.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -61,9 +59,7 @@ def tokens_passed(model: ExtendedModel, texts: list[Text], **how: Any) -> int:
     [(name, torch.float64, 1e-5) for name in WITH_DEFAULTS]
     + [(name, torch.float32, 1e-4) for name in ("none", "dynamic_yarn", "self_extend")],
 )
-def test_choices_score_as_if_each_were_read_alone(
-    name: str, dtype: torch.dtype, tolerance: float
-) -> None:
+def test_choices_score_as_if_each_were_read_alone(name, dtype, tolerance):
     model, texts = tiny(name, dtype), choices([30, 12, 33], [1, 7, 3])
     expected = [alone(model, text) for text in texts]
     for share in (True, False):
@@ -83,9 +79,7 @@ some_ids = st.lists(st.integers(0, 1), min_size=1, max_size=6).map(np.array)
     st.integers(1, 6),
     st.sampled_from(["yarn", "dynamic_yarn", "landmark", SCHEMES[0]]),
 )
-def test_no_budget_and_no_common_prefix_changes_a_score(
-    texts: list[Text], batch_tokens: int, packed: int, name: str
-) -> None:
+def test_no_budget_and_no_common_prefix_changes_a_score(texts, batch_tokens, packed, name):
     model = tiny(name)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(packed_texts, "PACKED", packed)
@@ -97,7 +91,7 @@ def test_no_budget_and_no_common_prefix_changes_a_score(
 
 
 @pytest.mark.parametrize("name", ["yarn", "self_extend", "landmark"])
-def test_choices_of_a_question_read_its_context_once(name: str) -> None:
+def test_choices_of_a_question_read_its_context_once(name):
     rng = np.random.default_rng(1)
     context = rng.integers(256, size=200)
     texts = [(context, rng.integers(256, size=5)) for _ in range(4)]
@@ -111,14 +105,14 @@ def test_choices_of_a_question_read_its_context_once(name: str) -> None:
         assert once == 204 + 3 * 5
 
 
-def test_frequencies_that_follow_the_length_share_within_a_length_only() -> None:
+def test_frequencies_that_follow_the_length_share_within_a_length_only():
     rng = np.random.default_rng(2)
     context = rng.integers(256, size=200)
     texts = [(context, rng.integers(256, size=size)) for size in (2, 2, 9, 9)]
     assert tokens_passed(toy("dynamic_yarn"), texts) == 201 + 2 + 208 + 9
 
 
-def test_in_half_precision_each_text_passes_alone() -> None:
+def test_in_half_precision_each_text_passes_alone():
     texts = choices([30, 12], [5, 3])
     distinct = {np.concatenate([context, choice[:-1]]).tobytes() for context, choice in texts}
     passed = tokens_passed(tiny("yarn", torch.bfloat16), texts)

@@ -1,8 +1,6 @@
 """Strategy: torch's own cross_entropy on whole logits in fp64 is the oracle for loss and gradients;
 hypothesis varies sizes, blocks and weights, gradcheck confirms the derivative itself."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch
@@ -46,8 +44,8 @@ def _whole_logits_loss(
     bias=st.booleans(),
 )
 def test_loss_and_gradients_equal_those_of_whole_logits(
-    seed: int, tokens: int, width: int, vocabulary: int, block: int, bias: bool
-) -> None:
+    seed, tokens, width, vocabulary, block, bias
+):
     hidden, weight, head_bias, targets, weights = _problem(seed, tokens, width, vocabulary, bias)
     leaves = [leaf for leaf in (hidden, weight, head_bias) if leaf is not None]
     ours = linear_cross_entropy(hidden, weight, head_bias, targets, weights, block)
@@ -64,7 +62,7 @@ def test_loss_and_gradients_equal_those_of_whole_logits(
     torch.testing.assert_close((nll * weights).sum(), theirs.detach(), rtol=1e-10, atol=1e-10)
 
 
-def test_frozen_inputs_get_no_gradient_and_the_others_still_do() -> None:
+def test_frozen_inputs_get_no_gradient_and_the_others_still_do():
     hidden, weight, _, targets, weights = _problem(1, 6, 4, 8, bias=False)
     frozen = weight.detach()
     linear_cross_entropy(hidden, frozen, None, targets, weights).backward()
@@ -72,7 +70,7 @@ def test_frozen_inputs_get_no_gradient_and_the_others_still_do() -> None:
     assert frozen.grad is None
 
 
-def test_under_autocast_products_are_bf16_and_sums_fp32() -> None:
+def test_under_autocast_products_are_bf16_and_sums_fp32():
     hidden, weight, _, targets, weights = _problem(3, 256, 32, 100, bias=False)
     exact = _whole_logits_loss(hidden, weight, None, targets, weights)
     singles = [leaf.detach().float().requires_grad_() for leaf in (hidden, weight)]
@@ -88,7 +86,7 @@ def test_under_autocast_products_are_bf16_and_sums_fp32() -> None:
         assert (got.double() - want).norm() / want.norm() < 2e-2
 
 
-def test_no_tensor_of_tokens_by_vocabulary_is_ever_made() -> None:
+def test_no_tensor_of_tokens_by_vocabulary_is_ever_made():
     tokens, vocabulary, block = 96, 5000, 8
     hidden, weight, _, targets, weights = _problem(4, tokens, 4, vocabulary, bias=False)
     largest = 0
@@ -108,7 +106,7 @@ def test_no_tensor_of_tokens_by_vocabulary_is_ever_made() -> None:
     assert largest <= block * vocabulary < tokens * vocabulary
 
 
-def test_gradients_of_bfloat16_weights_are_summed_in_float32() -> None:
+def test_gradients_of_bfloat16_weights_are_summed_in_float32():
     hidden, weight, _, targets, _ = _problem(0, 4096, 4, 8, bias=False)
     low = [tensor.detach().to(torch.bfloat16).requires_grad_() for tensor in (hidden, weight)]
     high = [tensor.detach().double().requires_grad_() for tensor in low]
@@ -123,7 +121,7 @@ def test_gradients_of_bfloat16_weights_are_summed_in_float32() -> None:
     assert (found - expected).abs().max() < 0.01 * expected.abs().max()
 
 
-def test_a_token_that_is_no_text_is_never_the_likeliest_and_keeps_its_probability() -> None:
+def test_a_token_that_is_no_text_is_never_the_likeliest_and_keeps_its_probability():
     hidden, weight, _, _, _ = _problem(3, 40, 4, 6, bias=False)
     logits = (hidden @ weight.T).detach()
     own = int(logits.argmax(-1).mode().values)

@@ -3,8 +3,6 @@
 Batches, chunks and early stops are varied; the results must not follow them.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
@@ -28,7 +26,7 @@ def _prompts(count: int, length: int) -> NDArray[np.int64]:
 
 
 @pytest.mark.parametrize("length", [1, 50, 150])
-def test_greedy_decoding_is_that_of_transformers(length: int) -> None:
+def test_greedy_decoding_is_that_of_transformers(length):
     stock = TOY.initialise(5).eval()
     prompts = _prompts(4, length)
     expected = stock.generate(
@@ -43,7 +41,7 @@ def test_greedy_decoding_is_that_of_transformers(length: int) -> None:
 
 
 @over_methods
-def test_cached_decoding_is_decoding_from_scratch_at_every_step(name: str) -> None:
+def test_cached_decoding_is_decoding_from_scratch_at_every_step(name):
     extended = tiny(name)
     prompts = np.random.default_rng(0).integers(VOCABULARY, size=(2, 34))
     found = generate(extended, prompts, max_new_tokens=6, batch_tokens=90, chunk=13)
@@ -54,7 +52,7 @@ def test_cached_decoding_is_decoding_from_scratch_at_every_step(name: str) -> No
         np.testing.assert_array_equal(answer, likeliest)
 
 
-def test_the_models_own_end_token_ends_an_answer() -> None:
+def test_the_models_own_end_token_ends_an_answer():
     prompts, extended = _prompts(1, 30), _extended()
     full = generate(extended, prompts, max_new_tokens=10, batch_tokens=100)[0]
     extended.model.generation_config.eos_token_id = [int(full[3]), 391]
@@ -63,7 +61,7 @@ def test_the_models_own_end_token_ends_an_answer() -> None:
     assert found.tolist() == full[: first + 1].tolist()
 
 
-def test_only_last_positions_are_projected_onto_the_vocabulary() -> None:
+def test_only_last_positions_are_projected_onto_the_vocabulary():
     extended, seen = _extended(), []
     head = extended.model.get_output_embeddings()
     head.register_forward_hook(lambda _, args, __: seen.append(tuple(args[0].shape)))
@@ -71,7 +69,7 @@ def test_only_last_positions_are_projected_onto_the_vocabulary() -> None:
     assert seen == [(3, 96), (3, 96)]
 
 
-def test_no_forward_pass_exceeds_the_token_limit_beyond_one_prompt() -> None:
+def test_no_forward_pass_exceeds_the_token_limit_beyond_one_prompt():
     extended = _extended()
     seen = passes_of(extended)
     generate(extended, _prompts(3, 64), max_new_tokens=1, batch_tokens=20)
@@ -79,7 +77,7 @@ def test_no_forward_pass_exceeds_the_token_limit_beyond_one_prompt() -> None:
 
 
 @pytest.mark.parametrize(("length", "new"), [(0, 3), (4, 0)])
-def test_empty_requests_are_refused(length: int, new: int) -> None:
+def test_empty_requests_are_refused(length, new):
     with pytest.raises(SpecError, match="at least 1"):
         generate(
             _extended(), np.zeros((2, length), dtype=np.int64), max_new_tokens=new, batch_tokens=8
@@ -87,7 +85,7 @@ def test_empty_requests_are_refused(length: int, new: int) -> None:
 
 
 @pytest.mark.parametrize("number", [torch.nan, torch.inf, -torch.inf])
-def test_logits_that_are_not_finite_are_an_error(number: float) -> None:
+def test_logits_that_are_not_finite_are_an_error(number):
     extended = _extended()
 
     def of_one_token(_module: object, _given: object, logits: torch.Tensor) -> None:

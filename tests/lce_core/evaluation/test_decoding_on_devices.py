@@ -5,8 +5,6 @@ reads prompt and answer at once, in the same dtype, and may prefer another token
 rounding.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
@@ -23,7 +21,7 @@ NEW_TOKENS = 12
 
 @over_places
 @pytest.mark.parametrize("name", sorted({*SCHEMES, "none", "dynamic_yarn", "clex", "landmark"}))
-def test_cached_answers_are_what_a_pass_without_cache_prefers(place: Place, name: str) -> None:
+def test_cached_answers_are_what_a_pass_without_cache_prefers(place, name):
     if name == "landmark" and place.dtype == torch.float32:
         place = Place(place.device, torch.float64)  # rounding may tip which blocks are read
     model, rng = tiny(name, place.dtype, place.device), np.random.default_rng(1)
@@ -44,7 +42,7 @@ def test_cached_answers_are_what_a_pass_without_cache_prefers(place: Place, name
 
 @over_places
 @pytest.mark.parametrize("name", ["none", "yarn", "self_extend", "lm_infinite", "landmark"])
-def test_losses_are_those_of_float64_on_the_cpu(place: Place, name: str) -> None:
+def test_losses_are_those_of_float64_on_the_cpu(place, name):
     windows = np.random.default_rng(2).integers(VOCABULARY, size=(2, 40))
     ours = window_nll(tiny(name, place.dtype, place.device), windows, batch_tokens=80)
     theirs = window_nll(tiny(name), windows, batch_tokens=80)

@@ -3,8 +3,6 @@
 The model is a tiny random Llama; the oracle never sees the extended copy.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
@@ -36,7 +34,7 @@ def _oracle(model: torch.nn.Module, window: NDArray[np.int64]) -> NDArray[np.flo
 
 
 @pytest.mark.parametrize("length", [2, 7, 200])
-def test_window_losses_are_those_of_full_logits(length: int) -> None:
+def test_window_losses_are_those_of_full_logits(length):
     stock, extended = _pair()
     windows = _windows(5, length)
     found = window_nll(extended, windows, batch_tokens=3 * length)
@@ -58,7 +56,7 @@ def _half_predicted(model: torch.nn.Module, count: int, length: int) -> NDArray[
 
 
 @pytest.mark.parametrize("batch_tokens", [1, 90, 10_000])
-def test_hits_are_the_tokens_that_full_logits_hold_for_likeliest(batch_tokens: int) -> None:
+def test_hits_are_the_tokens_that_full_logits_hold_for_likeliest(batch_tokens):
     stock, extended = _pair()
     texts = _half_predicted(stock, 7, 31)
     with torch.no_grad():
@@ -76,7 +74,7 @@ def test_hits_are_the_tokens_that_full_logits_hold_for_likeliest(batch_tokens: i
     np.testing.assert_array_equal(ended.nll, whole.nll)
 
 
-def test_unsigned_ids_of_the_store_and_views_are_accepted() -> None:
+def test_unsigned_ids_of_the_store_and_views_are_accepted():
     _, extended = _pair()
     stream = _windows(1, 100)[0].astype(np.uint32)
     view = np.lib.stride_tricks.sliding_window_view(stream, 32)[::16]
@@ -85,7 +83,7 @@ def test_unsigned_ids_of_the_store_and_views_are_accepted() -> None:
     np.testing.assert_array_equal(found, again)
 
 
-def test_progress_reaches_the_number_of_windows() -> None:
+def test_progress_reaches_the_number_of_windows():
     _, extended = _pair()
     seen: list[tuple[int, int]] = []
     window_nll(
@@ -94,13 +92,13 @@ def test_progress_reaches_the_number_of_windows() -> None:
     assert seen == [(2, 5), (4, 5), (5, 5)]
 
 
-def test_windows_without_a_token_to_score_are_refused() -> None:
+def test_windows_without_a_token_to_score_are_refused():
     _, extended = _pair()
     with pytest.raises(SpecError, match="at least 2 tokens"):
         window_nll(extended, _windows(1, 1), batch_tokens=8)
 
 
-def test_a_loss_that_is_not_finite_names_window_and_token() -> None:
+def test_a_loss_that_is_not_finite_names_window_and_token():
     _, extended = _pair()
     with torch.no_grad():
         extended.model.get_input_embeddings().weight[7] = float("nan")
@@ -111,7 +109,7 @@ def test_a_loss_that_is_not_finite_names_window_and_token() -> None:
         window_nll(extended, windows, batch_tokens=6)
 
 
-def test_what_greedy_decoding_chooses_is_a_hit_whatever_the_landmarks_logit() -> None:
+def test_what_greedy_decoding_chooses_is_a_hit_whatever_the_landmarks_logit():
     _, extended = _pair("landmark")
     token = extended.inserter.token if extended.inserter else -1
     head = extended.model.get_output_embeddings().weight

@@ -3,8 +3,6 @@
 Models are random and float64: what differs is a mistake and not rounding.
 """
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Any
 
@@ -31,7 +29,7 @@ def answers(model: ExtendedModel, budget: int, **how: Any) -> list[list[int]]:
 
 
 @over_methods
-def test_answers_are_those_of_each_prompt_alone(name: str) -> None:
+def test_answers_are_those_of_each_prompt_alone(name):
     model = tiny(name)
     alone = [
         generate(model, [prompt], max_new_tokens=4, batch_tokens=1000)[0].tolist()
@@ -44,21 +42,21 @@ def test_answers_are_those_of_each_prompt_alone(name: str) -> None:
     assert stopped == [answer[: 1 + number % 4] for number, answer in enumerate(alone)]
 
 
-def test_next_tokens_of_all_lengths_are_one_pass() -> None:
+def test_next_tokens_of_all_lengths_are_one_pass():
     model = tiny("none")
     seen = passes_of(model)
     answers(model, 10_000)
     assert seen == [(1, 1), (1, 5), (1, 25), (2, 30)] + [(5, 1)] * 3
 
 
-def test_inserted_tokens_and_half_precision_keep_lengths_apart() -> None:
+def test_inserted_tokens_and_half_precision_keep_lengths_apart():
     assert tiny("self_extend").mixes_lengths
     assert not tiny("landmark").mixes_lengths
     assert not tiny("none", torch.bfloat16).mixes_lengths
 
 
 @given(st.lists(st.integers(1, 9), max_size=12), st.integers(1, 30), st.booleans())
-def test_batches_hold_what_the_budget_allows(lengths: list[int], budget: int, mixed: bool) -> None:
+def test_batches_hold_what_the_budget_allows(lengths, budget, mixed):
     found = list(batches(lengths, budget, mixed=mixed))
     sizes = [[lengths[text] for text in batch] for batch in found]
     assert [length for batch in sizes for length in batch] == sorted(lengths)

@@ -4,8 +4,6 @@ Models are random and float64, of every shape that attention knows, so that what
 mistake and not rounding; texts are drawn so that some begin, equal or follow others.
 """
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np
@@ -51,14 +49,7 @@ def alone(model: ExtendedModel, text: np.ndarray) -> torch.Tensor:
 )
 @given(prompts=texts, held=st.integers(0, 8), following=st.lists(st.integers(0, 2), min_size=9))
 @torch.no_grad()
-def test_states_are_those_of_each_text_by_itself(
-    model: ExtendedModel,
-    packed: int,
-    chunk: int,
-    prompts: list[list[int]],
-    held: int,
-    following: list[int],
-) -> None:
+def test_states_are_those_of_each_text_by_itself(model, packed, chunk, prompts, held, following):
     found = in_order(prompts)
     model.begin_request(12)
     cache, held = DynamicCache(), min(held, len(found[0]) - 1)
@@ -87,7 +78,7 @@ def test_states_are_those_of_each_text_by_itself(
             torch.testing.assert_close(after, alone(model, found[-1]), atol=1e-10, rtol=0)
 
 
-def test_many_questions_after_the_same_shots_take_few_passes() -> None:
+def test_many_questions_after_the_same_shots_take_few_passes():
     model, rng = tiny("none"), np.random.default_rng(0)
     shots = rng.integers(40, size=27)
     prompts = [np.concatenate([shots, [row], rng.integers(40, size=8)]) for row in range(30)]
@@ -97,9 +88,7 @@ def test_many_questions_after_the_same_shots_take_few_passes() -> None:
 
 
 @given(texts, st.integers(1, 40), st.integers(1, 3))
-def test_a_cache_holds_as_many_successive_prompts_as_fit(
-    prompts: list[list[int]], limit: int, new: int
-) -> None:
+def test_a_cache_holds_as_many_successive_prompts_as_fit(prompts, limit, new):
     found = [np.array(prompt, dtype=np.int64) for prompt in prompts]
     order = sharing_order(found)
     parts = bundles(found, order, limit, new)

@@ -4,8 +4,6 @@ In bf16 what passes through the decoder is recorded and compared, since other ke
 machine's round otherwise; the answers are compared as well. Models are random.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -63,12 +61,12 @@ def answers(asked: ExtendedModel, prompts: list[np.ndarray], **how: Any) -> list
 
 
 @pytest.fixture
-def short_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_pieces(monkeypatch) -> None:
     monkeypatch.setattr(passes, "PIECE", 6)
 
 
 @pytest.mark.parametrize("method", ["none", "dynamic_yarn", "self_extend", "landmark"])
-def test_in_bf16_no_answer_follows_budget_or_sharing(method: str, short_pieces: None) -> None:
+def test_in_bf16_no_answer_follows_budget_or_sharing(method, short_pieces):
     asked, prompts = model(method), prompts_that_begin_alike()
     expected = answers(asked, prompts, batch_tokens=8192, share_prefixes=False)
     for budget in BUDGETS:
@@ -81,7 +79,7 @@ def test_in_bf16_no_answer_follows_budget_or_sharing(method: str, short_pieces: 
     assert stopped == [answer[: 1 + number % 4] for number, answer in enumerate(expected)]
 
 
-def test_in_bf16_what_prompts_share_is_processed_once_by_whole_pieces(short_pieces: None) -> None:
+def test_in_bf16_what_prompts_share_is_processed_once_by_whole_pieces(short_pieces):
     asked = model("none")
     prompts = prompts_that_begin_alike()
     with recorded(asked) as seen:
@@ -98,9 +96,7 @@ def test_in_bf16_what_prompts_share_is_processed_once_by_whole_pieces(short_piec
     st.lists(st.lists(st.integers(0, 1), min_size=1, max_size=12), min_size=1, max_size=5),
     st.integers(1, 5),
 )
-def test_in_bf16_shared_prompts_make_passes_that_they_make_by_themselves(
-    prompts: list[list[int]], piece: int
-) -> None:
+def test_in_bf16_shared_prompts_make_passes_that_they_make_by_themselves(prompts, piece):
     asked = model("yarn")
     found = [np.array(prompt, dtype=np.int64) for prompt in prompts]
     with pytest.MonkeyPatch.context() as patch:
@@ -118,7 +114,7 @@ def test_in_bf16_shared_prompts_make_passes_that_they_make_by_themselves(
 
 
 @pytest.mark.parametrize("method", ["none", "yarn", "self_extend"])
-def test_in_bf16_a_window_passes_by_itself_and_reads_nothing_off(method: str) -> None:
+def test_in_bf16_a_window_passes_by_itself_and_reads_nothing_off(method):
     asked = model(method)
     windows = np.random.default_rng(5).integers(VOCABULARY, size=(5, 40))
     with recorded(asked) as seen:
@@ -132,9 +128,7 @@ def test_in_bf16_a_window_passes_by_itself_and_reads_nothing_off(method: str) ->
 @pytest.mark.parametrize(
     ("name", "size"), [("perplexity", {"max_tokens": 1000}), ("long_eval", {"num_samples": 4})]
 )
-def test_in_bf16_a_cell_follows_neither_the_budget_nor_the_cells_before_it(
-    name: str, size: dict[str, int]
-) -> None:
+def test_in_bf16_a_cell_follows_neither_the_budget_nor_the_cells_before_it(name, size):
     asked = benchmark(name, profile="tiny", **size)
     cell = replace(request(asked, 130), model=toy("yarn", torch.bfloat16))
     cells = [replace(cell, batch_tokens=budget, losses=LossCache()) for budget in (64, 1 << 20)]
@@ -146,7 +140,7 @@ def test_in_bf16_a_cell_follows_neither_the_budget_nor_the_cells_before_it(
 
 
 @pytest.mark.parametrize("method", ["none", "yarn", "self_extend"])
-def test_in_float32_answers_are_token_equal_with_and_without_savings(method: str) -> None:
+def test_in_float32_answers_are_token_equal_with_and_without_savings(method):
     asked, prompts = model(method, torch.float32), prompts_that_begin_alike()
     expected = answers(asked, prompts, batch_tokens=50, share_prefixes=False)
     for budget in BUDGETS:
@@ -154,7 +148,7 @@ def test_in_float32_answers_are_token_equal_with_and_without_savings(method: str
             assert answers(asked, prompts, batch_tokens=budget, share_prefixes=share) == expected
 
 
-def test_the_record_says_what_passed_together() -> None:
+def test_the_record_says_what_passed_together():
     assert passes.shape_of_passes(model("none"), 512) == {"texts": 1, "piece_tokens": 1024}
     whole = passes.shape_of_passes(model("none", torch.float32), 512)
     assert whole == {"batch_tokens": 512, "piece_tokens": 4096}

@@ -3,8 +3,6 @@
 Models are random and float64: what differs is a mistake and not rounding.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
@@ -18,7 +16,7 @@ from tests.support.toy_models import tiny
 
 @torch.no_grad()
 @pytest.mark.parametrize("held", [0, 2])
-def test_packed_texts_stand_at_their_own_positions(held: int) -> None:
+def test_packed_texts_stand_at_their_own_positions(held):
     model = tiny("yarn")
     model.begin_request(12)
     found = [np.array(text) for text in ([1, 2, 3], [1, 2, 3, 4, 5], [1, 7], [9, 8, 7, 6])]
@@ -40,7 +38,7 @@ def test_packed_texts_stand_at_their_own_positions(held: int) -> None:
 
 
 @pytest.mark.parametrize("method", ["yarn", "self_extend"])
-def test_a_prompt_may_go_on_where_the_answer_before_it_ended(method: str) -> None:
+def test_a_prompt_may_go_on_where_the_answer_before_it_ended(method):
     model, rng = tiny(method), np.random.default_rng(0)
     first = rng.integers(VOCABULARY, size=25)
     (answer,) = generate(model, [first], max_new_tokens=4, batch_tokens=100)

@@ -4,8 +4,6 @@ The oracle is transformers' own loss-free forward pass, one text at a time, for 
 registry. Models are random and float64: a difference is a mistake and not rounding.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
@@ -30,9 +28,7 @@ def log_probabilities(model: ExtendedModel, text: np.ndarray) -> torch.Tensor:
 @torch.no_grad()
 @pytest.mark.parametrize("conversation", [False, True])
 @pytest.mark.parametrize("name", WITH_DEFAULTS)
-def test_questions_are_answered_as_their_whole_texts_passed_alone(
-    name: str, conversation: bool
-) -> None:
+def test_questions_are_answered_as_their_whole_texts_passed_alone(name, conversation):
     model, rng = tiny(name), np.random.default_rng(4)
     context = rng.integers(VOCABULARY, size=22)
     questions = [
@@ -80,15 +76,13 @@ def test_questions_are_answered_as_their_whole_texts_passed_alone(
 @pytest.mark.parametrize(
     ("context", "question", "num_tokens"), [(0, 3, 50), (10, 0, 50), (10, 3, 16)]
 )
-def test_texts_that_cannot_be_asked_are_refused(
-    context: int, question: int, num_tokens: int
-) -> None:
+def test_texts_that_cannot_be_asked_are_refused(context, question, num_tokens):
     ids = np.arange(context), np.arange(question)
     with pytest.raises(SpecError, match=rf"context of {context} tokens.*request of {num_tokens}"):
         ask(tiny("none"), ids[0], [Question(ids[1])], max_new_tokens=4, num_tokens=num_tokens)
 
 
-def test_a_conversation_has_to_fit_with_all_its_answers() -> None:
+def test_a_conversation_has_to_fit_with_all_its_answers():
     model, context = tiny("none"), np.arange(1, 11)
     questions = [Question(np.arange(1, 6))] * 3
     needed = 10 + 3 * (5 + 4)

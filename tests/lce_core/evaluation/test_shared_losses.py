@@ -3,8 +3,6 @@
 The oracle is the same cell with an empty cache; passes of the model are counted.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any
@@ -27,7 +25,7 @@ from tests.support.cells import TOY, benchmark, request, values
 @pytest.mark.parametrize(
     "method", ["none", "yarn", "ntk_32k", "self_extend", "lm_infinite", "rerope"]
 )
-def test_the_first_losses_of_a_longer_window_are_those_of_a_shorter_one(method: str) -> None:
+def test_the_first_losses_of_a_longer_window_are_those_of_a_shorter_one(method):
     model = request(benchmark("perplexity"), 300, method).model
     windows = np.random.default_rng(5).integers(256, size=(3, 300))
     longest = window_scores(model, windows, batch_tokens=900)
@@ -43,14 +41,14 @@ def test_the_first_losses_of_a_longer_window_are_those_of_a_shorter_one(method: 
 
 
 @pytest.mark.parametrize("method", ["ntk_frozen", "dynamic_pi", "dynamic_yarn"])
-def test_frequencies_that_follow_the_length_forbid_it(method: str) -> None:
+def test_frequencies_that_follow_the_length_forbid_it(method):
     model = request(benchmark("perplexity"), 300, method).model
     assert not model.begins_alike(100, 300)
     assert not model.begins_alike(200, 300)
 
 
 @pytest.fixture
-def passed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def passed(monkeypatch) -> list[int]:
     """Number of tokens of every pass."""
     sizes: list[int] = []
 
@@ -62,7 +60,7 @@ def passed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return sizes
 
 
-def test_perplexity_and_nll_by_position_run_the_model_once(passed: list[int]) -> None:
+def test_perplexity_and_nll_by_position_run_the_model_once(passed):
     perplexity = benchmark("perplexity", profile="fast", last=32)
     cell = request(perplexity, 128, held_out=streams(3000))
     by_position = benchmark("nll_by_position")
@@ -77,9 +75,7 @@ def test_perplexity_and_nll_by_position_run_the_model_once(passed: list[int]) ->
 
 
 @pytest.mark.parametrize(("method", "passes"), [("yarn", 1), ("ntk_frozen", 4)])
-def test_shorter_lengths_are_read_off_the_longest_where_the_method_allows(
-    passed: list[int], method: str, passes: int
-) -> None:
+def test_shorter_lengths_are_read_off_the_longest_where_the_method_allows(passed, method, passes):
     asked = benchmark("perplexity_documents", truncate=True, min_document_tokens=500)
     cell = request(asked, 500, method, held_out=streams(4000))
     cells = [replace(cell, eval_length=length) for length in (500, 400, 200, 150)]
@@ -91,7 +87,7 @@ def test_shorter_lengths_are_read_off_the_longest_where_the_method_allows(
         assert values(one) == pytest.approx(values(other), rel=1e-5)
 
 
-def test_a_length_beyond_a_methods_reach_is_unavailable_whatever_is_cached() -> None:
+def test_a_length_beyond_a_methods_reach_is_unavailable_whatever_is_cached():
     asked = benchmark("perplexity_documents", profile="tiny")
     cell = request(asked, 250, held_out=streams(3000))
     asked.evaluate(cell)
@@ -101,7 +97,7 @@ def test_a_length_beyond_a_methods_reach_is_unavailable_whatever_is_cached() -> 
         asked.evaluate(replace(cell, model=limited))
 
 
-def test_a_full_cache_forgets_its_oldest_pass() -> None:
+def test_a_full_cache_forgets_its_oldest_pass():
     cache, text = LossCache(limit_bytes=1000), ("digest", None)
     never = lambda shorter, longer: False  # noqa: E731
 
@@ -119,7 +115,7 @@ def test_a_full_cache_forgets_its_oldest_pass() -> None:
     assert cache.find(("other", None), 7, 81, never) is None
 
 
-def test_text_after_text_a_memory_of_one_text_saves_as_much_as_one_of_all() -> None:
+def test_text_after_text_a_memory_of_one_text_saves_as_much_as_one_of_all():
     asked = benchmark("perplexity", profile="clean", stride=64, last=32)
     cell = request(asked, 256, held_out=streams(3000))
 
@@ -146,7 +142,7 @@ def _stored(result: CellResult) -> list[NDArray[np.float64]]:
     return np.split(result.arrays["nll"].astype(np.float64), ends)
 
 
-def test_every_perplexity_of_a_cell_follows_from_its_stored_losses() -> None:
+def test_every_perplexity_of_a_cell_follows_from_its_stored_losses():
     text = streams(2000)
     asked = benchmark("perplexity", profile="faithful", stride=40, last=20)
     result = asked.evaluate(request(asked, 96, held_out=text))
@@ -170,7 +166,7 @@ def test_every_perplexity_of_a_cell_follows_from_its_stored_losses() -> None:
     assert dict(result.token_nll) == pytest.approx(dict(enumerate(means, start=1)), rel=1e-3)
 
 
-def test_losses_are_kept_where_they_are_few_or_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_losses_are_kept_where_they_are_few_or_asked_for(monkeypatch):
     def kept(**parameters: Any) -> bool:
         asked = benchmark("perplexity", profile="tiny", **parameters)
         return bool(asked.evaluate(request(asked, 128, held_out=streams(600))).arrays)

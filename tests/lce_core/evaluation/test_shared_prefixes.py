@@ -3,8 +3,6 @@
 Models are random and float64, so that equal answers are equal whatever the chunks were.
 """
 
-from __future__ import annotations
-
 from itertools import permutations
 
 import numpy as np
@@ -34,9 +32,7 @@ def needle_grid(lengths: list[int]) -> list[np.ndarray]:
 
 
 @given(texts)
-def test_no_order_processes_fewer_tokens_and_the_order_is_lexicographic(
-    prompts: list[list[int]],
-) -> None:
+def test_no_order_processes_fewer_tokens_and_the_order_is_lexicographic(prompts):
     found = arrays(prompts)
     order = sharing_order(found)
     assert [prompts[index] for index in order] == sorted(prompts)
@@ -47,7 +43,7 @@ def test_no_order_processes_fewer_tokens_and_the_order_is_lexicographic(
         assert min(num_distinct_tokens(found, other) for other in every) == len(nodes)
 
 
-def test_what_prompts_share_is_processed_once() -> None:
+def test_what_prompts_share_is_processed_once():
     model, prompts = toy("none"), needle_grid([150, 200])
     seen = passes_of(model)
     generate(model, prompts, max_new_tokens=1, batch_tokens=1000)
@@ -55,7 +51,7 @@ def test_what_prompts_share_is_processed_once() -> None:
     assert num_tokens(seen) < 2 / 3 * sum(map(len, prompts))
 
 
-def test_equal_prompts_get_equal_answers_from_one_prefill() -> None:
+def test_equal_prompts_get_equal_answers_from_one_prefill():
     model, prompts = toy("none"), [np.arange(40)] * 5
     seen = passes_of(model)
     answers = generate(model, prompts, max_new_tokens=3, batch_tokens=1000)
@@ -63,7 +59,7 @@ def test_equal_prompts_get_equal_answers_from_one_prefill() -> None:
     assert num_tokens(seen) == 40 + 2 + 4 * (1 + 2)
 
 
-def test_frequencies_that_follow_the_length_are_not_shared_across_lengths() -> None:
+def test_frequencies_that_follow_the_length_are_not_shared_across_lengths():
     model = toy("dynamic_yarn")
     assert model.request_key(200) != model.request_key(300)
     assert toy("yarn").request_key(200) == toy("yarn").request_key(300)

@@ -4,13 +4,10 @@ The oracle is the same cell without ranges, whose windows pass in one call. What
 by the tokens that pass.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,7 +29,7 @@ STRIDED = {"profile": "clean", "stride": 64, "last": 32}
 
 
 @pytest.fixture
-def parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Parts:
+def parts(tmp_path, monkeypatch) -> Parts:
     """Where a cell has 7 ranges or so."""
     monkeypatch.setattr(window_ranges, "NUM_RANGES", 7)
     monkeypatch.setattr(window_ranges, "WAIT_SECONDS", 0.01)
@@ -94,9 +91,7 @@ def passes_of(model: ExtendedModel) -> Iterator[list[torch.Tensor]]:
         ("yarn", torch.bfloat16),
     ],
 )
-def test_the_losses_in_ranges_are_those_in_one_go(
-    method: str, precision: torch.dtype, parts: Parts
-) -> None:
+def test_the_losses_in_ranges_are_those_in_one_go(method, precision, parts):
     cell = a_cell(method=method)
     cell.model.model.to(precision)  # type: ignore[arg-type]
     with passes_of(cell.model) as in_one_go:
@@ -119,9 +114,7 @@ def test_the_losses_in_ranges_are_those_in_one_go(
         ("nll_by_position", {"profile": "clean"}),
     ],
 )
-def test_every_benchmark_over_text_is_the_same_in_ranges(
-    name: str, parameters: dict[str, Any], parts: Parts, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_benchmark_over_text_is_the_same_in_ranges(name, parameters, parts, monkeypatch):
     monkeypatch.setattr("lce_core.benchmarks._text.windows._GROUP_TOKENS", 1000)
     cell = a_cell(name, **parameters)
     whole = evaluated(replace(cell, losses=LossCache()), name, **parameters)
@@ -130,7 +123,7 @@ def test_every_benchmark_over_text_is_the_same_in_ranges(
     assert len(files(parts)) > 3
 
 
-def test_windows_that_are_known_are_neither_scored_nor_asked_for(parts: Parts) -> None:
+def test_windows_that_are_known_are_neither_scored_nor_asked_for(parts):
     long, short = a_cell(method="none", length=128), a_cell(method="none", length=96)
     known = LossCache()
     evaluated(replace(long, losses=known))
@@ -144,9 +137,7 @@ def test_windows_that_are_known_are_neither_scored_nor_asked_for(parts: Parts) -
     assert len(files(parts)) == 1
 
 
-def test_a_cell_that_died_goes_on_with_the_ranges_that_are_there(
-    parts: Parts, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cell_that_died_goes_on_with_the_ranges_that_are_there(parts, monkeypatch):
     cell = a_cell()
     with counted(cell.model) as whole_passed:
         whole = evaluated(cell)
@@ -174,7 +165,7 @@ def test_a_cell_that_died_goes_on_with_the_ranges_that_are_there(
 
 
 @pytest.mark.parametrize("damage", ["cut", "changed", "unfinished"])
-def test_a_range_that_is_not_whole_is_scored_again(damage: str, parts: Parts) -> None:
+def test_a_range_that_is_not_whole_is_scored_again(damage, parts):
     cell = a_cell()
     whole = evaluated(cell)
     ranged, _ = in_ranges(cell, parts)
@@ -194,9 +185,7 @@ def test_a_range_that_is_not_whole_is_scored_again(damage: str, parts: Parts) ->
     assert passed.tokens > 0
 
 
-def test_what_was_scored_before_a_cell_turned_out_long_is_committed_too(
-    parts: Parts, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_scored_before_a_cell_turned_out_long_is_committed_too(parts, monkeypatch):
     cell = a_cell()
     whole = evaluated(cell)
     ranged, ranges = in_ranges(cell, parts, seconds=600)
@@ -215,9 +204,7 @@ def test_what_was_scored_before_a_cell_turned_out_long_is_committed_too(
     assert calls == len(files(parts)) == 6
 
 
-def test_ranges_are_shared_with_whoever_assists(
-    parts: Parts, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ranges_are_shared_with_whoever_assists(parts, monkeypatch):
     real, names = window_ranges._scored, list[tuple[int, ...]]()
     model, cell = a_cell().model, a_cell()
     helped, done = threading.Event(), threading.Event()
@@ -252,7 +239,7 @@ def test_ranges_are_shared_with_whoever_assists(
     assert passed.tokens + ranges.tokens_by_others == whole.tokens
 
 
-def test_nobody_is_waited_for_who_died(parts: Parts) -> None:
+def test_nobody_is_waited_for_who_died(parts):
     cell = a_cell()
     ranged, _ = in_ranges(cell, parts)
     whole = evaluated(ranged)
@@ -266,9 +253,7 @@ def test_nobody_is_waited_for_who_died(parts: Parts) -> None:
     assert the_same(evaluated(ranged), whole)
 
 
-def test_another_sort_of_machine_neither_assists_nor_takes_over(
-    parts: Parts, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_sort_of_machine_neither_assists_nor_takes_over(parts, monkeypatch):
     cell = a_cell()
     ranged, _ = in_ranges(cell, parts)
     whole = evaluated(ranged)
@@ -284,9 +269,7 @@ def test_another_sort_of_machine_neither_assists_nor_takes_over(
     assert len(files(parts)) == 11
 
 
-def test_who_assists_a_cell_that_is_done_meanwhile_leaves_nothing_behind(
-    parts: Parts, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_assists_a_cell_that_is_done_meanwhile_leaves_nothing_behind(parts, monkeypatch):
     cell = a_cell()
     ranged, _ = in_ranges(cell, parts)
     evaluated(ranged)

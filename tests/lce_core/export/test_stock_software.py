@@ -4,8 +4,6 @@ Tiny random models are in float64, so that all that differs is how frequencies w
 transformers answers in a process of its own, from the folder alone.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator
@@ -120,7 +118,7 @@ def source_of(base: LanguageModel, method: Method, folder: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
+def outcomes(tmp_path_factory) -> dict[str, list[Any]]:
     """By method: exported cases, and refusals as errors.
 
     The first example is put on every base model, each other one on one of them.
@@ -156,9 +154,7 @@ def _outcomes(base: LanguageModel, method: Method, place: Path) -> Iterator[Any]
 
 
 @pytest.fixture(scope="module")
-def compared(
-    outcomes: dict[str, list[Any]], tmp_path_factory: pytest.TempPathFactory
-) -> list[tuple[Case, dict[str, torch.Tensor]]]:
+def compared(outcomes, tmp_path_factory) -> list[tuple[Case, dict[str, torch.Tensor]]]:
     cases = [one for some in outcomes.values() for one in some if isinstance(one, Case)]
     found = answers([case.job for case in cases], tmp_path_factory.mktemp("answers"))
     return list(zip(cases, found, strict=True))
@@ -170,8 +166,8 @@ def tolerance(case: Case) -> float:
 
 
 def test_every_method_that_only_changes_frequencies_of_all_heads_is_exported_and_others_refused(
-    outcomes: dict[str, list[Any]],
-) -> None:
+    outcomes,
+):
     assert sorted(outcomes) == METHODS.names()
     geometry = BASES[0].geometry
     for name, some in outcomes.items():
@@ -185,7 +181,7 @@ def test_every_method_that_only_changes_frequencies_of_all_heads_is_exported_and
             assert refusal.where.startswith(f"{name}."), refusal
 
 
-def test_stock_transformers_computes_our_logits_in_one_pass(compared: Any) -> None:
+def test_stock_transformers_computes_our_logits_in_one_pass(compared):
     for case, found in compared:
         extended = case.extended()
         for index, text in enumerate(case.job["texts"]):
@@ -194,7 +190,7 @@ def test_stock_transformers_computes_our_logits_in_one_pass(compared: Any) -> No
             assert worst < tolerance(case), (case.method, case.base.plugin_name, len(text), worst)
 
 
-def test_cached_decoding_of_stock_transformers_is_ours(compared: Any) -> None:
+def test_cached_decoding_of_stock_transformers_is_ours(compared):
     for case, found in compared:
         decoded, prompt = found["decoded"], len(case.job["prompt"])
         assert len(decoded) == FIXED
@@ -203,7 +199,7 @@ def test_cached_decoding_of_stock_transformers_is_ours(compared: Any) -> None:
         assert worst < tolerance(case), (case.method, case.base.plugin_name, worst)
 
 
-def test_a_folder_has_the_same_weights_stock_files_and_older_keys_alone(compared: Any) -> None:
+def test_a_folder_has_the_same_weights_stock_files_and_older_keys_alone(compared):
     generated = ["README.md", "config.json", "generation_config.json", "model.safetensors"]
     for case, _ in compared:
         names = sorted(path.name for path in case.out.iterdir())
@@ -220,7 +216,7 @@ def test_a_folder_has_the_same_weights_stock_files_and_older_keys_alone(compared
         assert config["max_position_embeddings"] == case.form.context
 
 
-def test_a_form_says_the_lengths_that_it_holds_for() -> None:
+def test_a_form_says_the_lengths_that_it_holds_for():
     method, geometry = METHODS.load("ntk_frozen")(), BASES[0].geometry
     with pytest.raises(SpecError, match="--length TOKENS"):
         stock_form(method, geometry, 2, TARGET)
@@ -232,7 +228,7 @@ def test_a_form_says_the_lengths_that_it_holds_for() -> None:
     assert stock_form(METHODS.load("pi")(), geometry, 2, TARGET).follows_up_to is None
 
 
-def test_several_ends_of_text_are_kept_and_the_first_pads(tmp_path: Path) -> None:
+def test_several_ends_of_text_are_kept_and_the_first_pads(tmp_path):
     words = WordLevel({str(i): i for i in range(20)}, unk_token="0")
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(words))
     several = _generation({"eos_token_id": [10, 11]}, None, tokenizer)
@@ -254,7 +250,7 @@ def test_several_ends_of_text_are_kept_and_the_first_pads(tmp_path: Path) -> Non
         ("yarn", {}, 2, "only the rotated elements"),
     ],
 )
-def test_what_no_rope_type_says_is_refused(name, parameters, base, match) -> None:
+def test_what_no_rope_type_says_is_refused(name, parameters, base, match):
     method = METHODS.parse({"name": name, **parameters}, "test")
     with pytest.raises(SpecError, match=match):
         stock_form(method, BASES[base].geometry, 2, TARGET)

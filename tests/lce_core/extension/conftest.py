@@ -1,7 +1,5 @@
 """Nothing here records gradients unless a test asks for it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -4,8 +4,6 @@ The other side is transformers' own model with that scaling, or its layers with 
 written from the definitions over unrotated queries and keys.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
@@ -21,7 +19,6 @@ from lce_core.errors import SpecError
 from lce_core.export.folder import export
 from lce_core.export.stock_form import Subject
 from lce_core.extension.extending import extend
-from lce_core.methods import Method
 from lce_core.models import LanguageModel
 from lce_core.rope import RopeGeometry, RopeTable
 from lce_core.rope.architectures import ARCHITECTURES
@@ -29,7 +26,6 @@ from lce_core.study.cost import matmul_parameters, stored_parameters
 from tests.support.architectures import OWN, TRAINED, hub_model, in_float64, random_model, save
 from tests.support.folder_models import (
     TARGET,
-    Distance,
     agree,
     causal,
     dense_logits,
@@ -45,7 +41,7 @@ over_architectures = pytest.mark.parametrize("kind", OWN)
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def folders(tmp_path_factory) -> dict[str, Path]:
     return {kind: save(kind, tmp_path_factory.mktemp(kind)) for kind in OWN}
 
 
@@ -62,9 +58,7 @@ def of_kind(kind: str, ids: torch.Tensor, **rope: Any) -> torch.Tensor:
 
 
 @over_architectures
-def test_facts_are_what_transformers_reads_from_the_same_file(
-    kind: str, folders: dict[str, Path], tmp_path: Path
-) -> None:
+def test_facts_are_what_transformers_reads_from_the_same_file(kind, folders, tmp_path):
     written = json.loads((folders[kind] / "config.json").read_text())
     written["max_position_embeddings"] = 77
     rope = written.pop("rope_parameters")
@@ -98,9 +92,7 @@ def test_facts_are_what_transformers_reads_from_the_same_file(
 
 
 @over_architectures
-def test_a_token_is_multiplied_with_the_weights_of_all_linear_layers(
-    kind: str, folders: dict[str, Path]
-) -> None:
+def test_a_token_is_multiplied_with_the_weights_of_all_linear_layers(kind, folders):
     base, model = hub_model(folders[kind]), random_model(kind)
     linear = (layer for layer in model.modules() if isinstance(layer, nn.Linear))
     passed = stored = sum(layer.weight.numel() for layer in linear)
@@ -119,7 +111,7 @@ def test_a_token_is_multiplied_with_the_weights_of_all_linear_layers(
 
 
 @over_architectures
-def test_no_extension_equals_the_stock_model(kind: str, folders: dict[str, Path]) -> None:
+def test_no_extension_equals_the_stock_model(kind, folders):
     ids = tokens(40)
     expected = of_kind(kind, ids)
     for cuts in (None, (13, 14, 30)):
@@ -135,15 +127,13 @@ def test_no_extension_equals_the_stock_model(kind: str, folders: dict[str, Path]
         ("abf_single_stage", {"rope_theta": 5e6}),
     ],
 )
-def test_frequency_methods_equal_stock_models_with_that_scaling(
-    kind: str, name: str, rope: dict[str, Any], folders: dict[str, Path]
-) -> None:
+def test_frequency_methods_equal_stock_models_with_that_scaling(kind, name, rope, folders):
     ids = tokens(TARGET)
     agree(logits(folders[kind], method(name), ids), of_kind(kind, ids, **rope))
 
 
 @over_architectures
-def test_yarn_equals_a_stock_yarn_model(kind: str, folders: dict[str, Path]) -> None:
+def test_yarn_equals_a_stock_yarn_model(kind, folders):
     ids, rope = tokens(TARGET), {"rope_type": "yarn", "factor": 4.0, "attention_factor": 1.0}
     model = random_model(kind, rope={**rope, "original_max_position_embeddings": TRAINED})
     for layer in model.model.layers:  # the factor acts on whole heads, also on unrotated elements
@@ -153,9 +143,7 @@ def test_yarn_equals_a_stock_yarn_model(kind: str, folders: dict[str, Path]) -> 
 
 @over_architectures
 @pytest.mark.parametrize("name", ["pi", "yarn"])
-def test_stock_transformers_computes_what_was_exported(
-    kind: str, name: str, folders: dict[str, Path], tmp_path: Path
-) -> None:
+def test_stock_transformers_computes_what_was_exported(kind, name, folders, tmp_path):
     base, chosen, source = hub_model(folders[kind]), method(name), folders[kind]
     if kind == "mixtral":  # whose published file states no width of heads
         source = Path(shutil.copytree(source, tmp_path / "source"))
@@ -183,9 +171,7 @@ def test_stock_transformers_computes_what_was_exported(
     ],
     ids=["self_extend", "lm_infinite"],
 )
-def test_schemes_equal_dense_attention_in_that_architecture(
-    kind: str, chosen: Method, distance: Distance, folders: dict[str, Path]
-) -> None:
+def test_schemes_equal_dense_attention_in_that_architecture(kind, chosen, distance, folders):
     ids, table = tokens(30), RopeTable(hub_model(folders[kind]).geometry.inv_freq())
     expected = dense_logits(folders[kind], ids, lambda _: (table, distance))
     for cuts in (None, (7, 8, 20)):
@@ -194,7 +180,7 @@ def test_schemes_equal_dense_attention_in_that_architecture(
 
 
 @over_architectures
-def test_a_base_per_head_equals_dense_attention(kind: str, folders: dict[str, Path]) -> None:
+def test_a_base_per_head_equals_dense_attention(kind, folders):
     ids, geometry = tokens(30), hub_model(folders[kind]).geometry
     group = geometry.num_heads // geometry.num_kv_heads
     bases = [2e4 * (1 + head // group) ** 2 for head in range(4)]
@@ -208,9 +194,7 @@ def test_a_base_per_head_equals_dense_attention(kind: str, folders: dict[str, Pa
 
 
 @over_architectures
-def test_the_stock_rotation_is_transformers_own_and_fp32_is_nearer_to_exact(
-    kind: str, folders: dict[str, Path]
-) -> None:
+def test_the_stock_rotation_is_transformers_own_and_fp32_is_nearer_to_exact(kind, folders):
     ids = tokens(TARGET, batch=8)
     reference: Any = AutoModelForCausalLM.from_pretrained(folders[kind], dtype=torch.bfloat16)
     expected, exact = reference(ids).logits, in_float64(reference)(ids).logits
@@ -235,16 +219,14 @@ METHODS_OF_TRAINING = [method("landmark", block=4, top_k=2), method("longlora"),
     [(kind, METHODS_OF_TRAINING[number % 3]) for number, kind in enumerate(OWN)],
     ids=OWN,
 )
-def test_a_trained_checkpoint_is_a_stock_model_that_the_plan_knows(
-    kind: str, chosen: Method, folders: dict[str, Path], tmp_path: Path
-) -> None:
+def test_a_trained_checkpoint_is_a_stock_model_that_the_plan_knows(kind, chosen, folders, tmp_path):
     checkpoint, ids = trained(folders[kind], chosen, tmp_path), tokens(TRAINED)
     expected = stock_logits(checkpoint, ids)
     agree(logits(checkpoint, method("none"), ids), expected)
     assert (expected - of_kind(kind, ids)).abs().max() > 1e-2
 
 
-def test_a_model_whose_layers_slide_is_refused_also_when_it_is_loaded() -> None:
+def test_a_model_whose_layers_slide_is_refused_also_when_it_is_loaded():
     class Plain(LanguageModel):
         geometry = RopeGeometry(12, 12, 4, 2, 5e4, TRAINED)
 

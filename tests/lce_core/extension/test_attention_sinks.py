@@ -5,8 +5,6 @@ rotary module, or its layers with dense attention written from the definitions, 
 queries and keys.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -61,7 +59,7 @@ ROPES = {"plain": PLAIN, "yarn": YARN}
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def folders(tmp_path_factory) -> dict[str, Path]:
     return {
         kind: saved(gpt_oss(rope), tmp_path_factory.mktemp(kind)) for kind, rope in ROPES.items()
     }
@@ -97,7 +95,7 @@ SCALED = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings"
 
 
 @pytest.mark.parametrize("kind", ROPES)
-def test_no_extension_equals_the_stock_model(kind: str, folders: dict[str, Path]) -> None:
+def test_no_extension_equals_the_stock_model(kind, folders):
     ids = tokens(40)
     expected = stock(ROPES[kind])(ids).logits
     for cuts in CUTS:
@@ -112,22 +110,20 @@ def test_no_extension_equals_the_stock_model(kind: str, folders: dict[str, Path]
         ("abf_single_stage", {"rope_theta": 5e6}),
     ],
 )
-def test_a_method_changes_the_full_layers_alone(
-    name: str, full: dict[str, Any], folders: dict[str, Path]
-) -> None:
+def test_a_method_changes_the_full_layers_alone(name, full, folders):
     ids = tokens(40)
     expected = stock(PLAIN, full)(ids).logits
     for cuts in CUTS:
         agree(logits(folders["plain"], method(name), ids, cuts), expected)
 
 
-def test_a_scaled_model_is_extended_from_its_scaling(folders: dict[str, Path]) -> None:
+def test_a_scaled_model_is_extended_from_its_scaling(folders):
     ids = tokens(40)
     expected = stock(YARN, change=lambda own: own / 4)(ids).logits
     agree(logits(folders["yarn"], method("pi"), ids), expected)
 
 
-def test_sinks_windows_and_scaling_matter(folders: dict[str, Path]) -> None:
+def test_sinks_windows_and_scaling_matter(folders):
     ids = tokens(40)
     found = logits(folders["yarn"], method("none"), ids)
     sinkless = stock(YARN)
@@ -138,14 +134,14 @@ def test_sinks_windows_and_scaling_matter(folders: dict[str, Path]) -> None:
         assert (found - other(ids).logits).abs().max() > 1e-2
 
 
-def test_a_model_without_sliding_layers_keeps_its_sinks(tmp_path: Path) -> None:
+def test_a_model_without_sliding_layers_keeps_its_sinks(tmp_path):
     model, ids = gpt_oss(layer_types=["full_attention"] * 4), tokens(40)
     found = logits(saved(model, tmp_path), method("none"), ids, (3, 4, 17))
     agree(found, in_float64(model)(ids).logits)
 
 
 @pytest.mark.parametrize("name", ["none", "self_extend"])
-def test_texts_of_two_lengths_are_decoded_together(name: str, folders: dict[str, Path]) -> None:
+def test_texts_of_two_lengths_are_decoded_together(name, folders):
     base, folder = hub_model(folders["yarn"]), folders["yarn"]
     chosen = method(name, window=8, group=4) if name == "self_extend" else method(name)
     model = in_float64(base.load(folder, torch.float64))
@@ -200,9 +196,7 @@ SCHEMES = {
 
 
 @pytest.mark.parametrize("name", SCHEMES)
-def test_every_scheme_has_one_softmax_with_the_sink(
-    name: str, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_scheme_has_one_softmax_with_the_sink(name, folders, monkeypatch):
     chosen, distance = SCHEMES[name]
     geometry, ids = hub_model(folders["plain"]).geometry, tokens(30)
     lengths = ContextLengths(TRAINED, TARGET, 30)
@@ -228,8 +222,8 @@ def test_every_scheme_has_one_softmax_with_the_sink(
     training=st.booleans(),
 )
 def test_kernels_with_sinks_of_any_size_are_those_of_the_definition(
-    shared: int, length: int, cached: int, window: int, height: float, training: bool
-) -> None:
+    shared, length, cached, window, height, training
+):
     first = 0 if training else min(cached, length - 1)
     generator = torch.Generator().manual_seed(length)
     query = torch.randn(1, 2 * shared, length, 6, generator=generator, dtype=torch.float64)
@@ -250,7 +244,7 @@ def test_kernels_with_sinks_of_any_size_are_those_of_the_definition(
 
 
 @pytest.mark.parametrize("heads", [(4, 2), (6, 3), (3, 1)])
-def test_shifted_blocks_and_their_gradients_have_the_sink(heads: tuple[int, int]) -> None:
+def test_shifted_blocks_and_their_gradients_have_the_sink(heads):
     scheme, frequencies, length = ShiftedSparse(4), np.array([1.0, 0.1, 0.01]), 12
     generator = torch.Generator().manual_seed(0)
 
@@ -297,13 +291,13 @@ class WithoutSinks(type(METHODS.load("none")())):  # type: ignore[misc]
         return Sinkless()
 
 
-def test_a_scheme_that_ignores_sinks_is_refused(folders: dict[str, Path]) -> None:
+def test_a_scheme_that_ignores_sinks_is_refused(folders):
     base = hub_model(folders["plain"])
     with pytest.raises(SpecError, match="Sinkless, on a model with attention sinks"):
         extend(base.load(folders["plain"], torch.float32), base, WithoutSinks(), target=TARGET)
 
 
-def test_a_plug_in_that_forgets_the_sliding_layers_is_refused() -> None:
+def test_a_plug_in_that_forgets_the_sliding_layers_is_refused():
     class Plain(LanguageModel):
         geometry = RopeGeometry(12, 12, 4, 2, 5e4, TRAINED)
 
@@ -315,9 +309,7 @@ def test_a_plug_in_that_forgets_the_sliding_layers_is_refused() -> None:
 
 
 @pytest.mark.parametrize("name", ["none", "yarn"])
-def test_gradients_of_all_weights_equal_those_of_the_stock_model(
-    name: str, folders: dict[str, Path]
-) -> None:
+def test_gradients_of_all_weights_equal_those_of_the_stock_model(name, folders):
     base, ids = hub_model(folders["plain"]), tokens(40)
     model = in_float64(base.load(folders["plain"], torch.float64))
     theirs = stock(PLAIN, SCALED if name == "yarn" else None)
@@ -335,9 +327,7 @@ def test_gradients_of_all_weights_equal_those_of_the_stock_model(
         torch.testing.assert_close(found[key].grad, parameter.grad, rtol=1e-3, atol=1e-3)
 
 
-def test_training_changes_the_sinks_and_writes_a_stock_checkpoint(
-    folders: dict[str, Path], tmp_path: Path
-) -> None:
+def test_training_changes_the_sinks_and_writes_a_stock_checkpoint(folders, tmp_path):
     checkpoint, ids = trained(folders["plain"], method("yarn"), tmp_path), tokens(TRAINED)
     after: Any = AutoModelForCausalLM.from_pretrained(checkpoint)
     for layer, before in zip(after.model.layers, gpt_oss().model.layers, strict=True):
@@ -346,15 +336,13 @@ def test_training_changes_the_sinks_and_writes_a_stock_checkpoint(
 
 
 @pytest.mark.parametrize("kind", ROPES)
-def test_stock_transformers_computes_what_was_exported(
-    kind: str, folders: dict[str, Path], tmp_path: Path
-) -> None:
+def test_stock_transformers_computes_what_was_exported(kind, folders, tmp_path):
     base, ids, chosen = hub_model(folders[kind]), tokens(TARGET), method("none")
     export(Subject("study", "variant", base, chosen, TARGET, folders[kind]), tmp_path / "out")
     agree(logits(folders[kind], chosen, ids), stock_logits(tmp_path / "out", ids))
 
 
-def test_two_tables_are_not_exported(folders: dict[str, Path], tmp_path: Path) -> None:
+def test_two_tables_are_not_exported(folders, tmp_path):
     folder = folders["plain"]
     subject = Subject("study", "variant", hub_model(folder), method("pi"), TARGET, folder)
     with pytest.raises(SpecError, match="one table for all layers"):
@@ -398,7 +386,7 @@ def written(folder: Path, **changes: Any) -> Path:
     return folder
 
 
-def test_the_published_configuration_gives_the_model_its_authors_describe(tmp_path: Path) -> None:
+def test_the_published_configuration_gives_the_model_its_authors_describe(tmp_path):
     base = hub_model(written(tmp_path))
     geometry, shape = base.geometry, base.shape
     assert shape.local is not None
@@ -427,8 +415,6 @@ def test_the_published_configuration_gives_the_model_its_authors_describe(tmp_pa
         ({"rope_scaling": ..., "rope_theta": ...}, "scaled RoPE"),
     ],
 )
-def test_variants_that_are_not_exact_are_refused(
-    changes: dict[str, Any], words: str, tmp_path: Path
-) -> None:
+def test_variants_that_are_not_exact_are_refused(changes, words, tmp_path):
     with pytest.raises(SpecError, match=words):
         hub_model(written(tmp_path, **changes))

@@ -4,10 +4,7 @@ Models are random and float64 where numbers are compared; the other side is stoc
 What every method keeps (causality, caches, order, gradients) is in lce_core/contracts.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -53,9 +50,7 @@ from tests.support.extended_models import method, over_bases
         ("harpe", {"bases": [3e6] * 4}, {"rope_theta": 3e6}),
     ],
 )
-def test_frequency_methods_equal_stock_models_with_that_scaling(
-    base: LanguageModel, name: str, parameters: dict[str, Any], rope: dict[str, Any]
-) -> None:
+def test_frequency_methods_equal_stock_models_with_that_scaling(base, name, parameters, rope):
     ids = tokens(TARGET)
     expected = stock(base, **rope)(ids).logits
     output = logits(extend(stock(base), base, method(name, **parameters), target=TARGET), ids)
@@ -65,7 +60,7 @@ def test_frequency_methods_equal_stock_models_with_that_scaling(
 
 @pytest.mark.parametrize("name", ["yarn", "dynamic_yarn"])
 @pytest.mark.parametrize("base", BASES[:2], ids=["llama", "llama-gqa"])
-def test_yarn_equals_a_stock_yarn_model(base: LanguageModel, name: str) -> None:
+def test_yarn_equals_a_stock_yarn_model(base, name):
     rope = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": TRAINED}
     ids = tokens(TARGET)
     expected = stock(base, **rope)(ids).logits
@@ -92,9 +87,7 @@ def test_yarn_equals_a_stock_yarn_model(base: LanguageModel, name: str) -> None:
         ("dca", {"chunk": 14, "window": 7}, 14),
     ],
 )
-def test_identity_settings_equal_the_base_model(
-    base: LanguageModel, name: str, parameters: dict[str, Any], length: int
-) -> None:
+def test_identity_settings_equal_the_base_model(base, name, parameters, length):
     ids = tokens(length)
     expected = logits(extend(stock(base), base, method("none"), target=TARGET), ids)
     chosen = METHODS.parse({"name": name, **parameters}, "test")
@@ -115,12 +108,12 @@ class PerHead(Method):
 PerHead.plugin_name = "per_head"
 
 
-def test_bases_that_differ_within_a_key_value_head_are_refused() -> None:
+def test_bases_that_differ_within_a_key_value_head_are_refused():
     with pytest.raises(SpecError, match="one base for the 2 query heads"):
         extend(stock(BASES[1]), BASES[1], PerHead(), target=TARGET)
 
 
-def test_a_request_can_be_trained_on_after_it_was_evaluated_in_inference_mode() -> None:
+def test_a_request_can_be_trained_on_after_it_was_evaluated_in_inference_mode():
     for chosen in (method("yarn"), PerHead()):
         extended = extend(stock(BASES[0]), BASES[0], chosen, target=TARGET)
         extended.begin_request(20)
@@ -132,7 +125,7 @@ def test_a_request_can_be_trained_on_after_it_was_evaluated_in_inference_mode() 
 
 
 @over_bases
-def test_casting_the_model_to_bfloat16_rounds_no_position(base: LanguageModel) -> None:
+def test_casting_the_model_to_bfloat16_rounds_no_position(base):
     extended = extend(stock(base), base, method("pi"), target=32768)
     extended.model.to(torch.bfloat16)
     extended.begin_request(32768)
@@ -156,7 +149,7 @@ class OnGpu(torch.Tensor):
 
 
 @pytest.mark.parametrize("gaps", [[[0, 1, 2, 4]], [[0, 1, 0, 1]], [[0, 1, 2, 3], [3, 2, 1, 0]]])
-def test_positions_that_a_scheme_would_ignore_are_refused_on_a_gpu_too(gaps: list[Any]) -> None:
+def test_positions_that_a_scheme_would_ignore_are_refused_on_a_gpu_too(gaps):
     rotary = RequestRotary(8, identity=True)
     rotary.begin(RopeTable(np.ones(4)), 8)
     with pytest.raises(SpecError, match="position_ids: got gaps or restarts"):
@@ -166,7 +159,7 @@ def test_positions_that_a_scheme_would_ignore_are_refused_on_a_gpu_too(gaps: lis
         rotary(torch.ones(1, 4, 8), torch.tensor([[5, 6, 7, 8]]).as_subclass(OnGpu))
 
 
-def test_extending_one_model_leaves_others_with_its_configuration_alone() -> None:
+def test_extending_one_model_leaves_others_with_its_configuration_alone():
     base, ids = BASES[0], tokens(40)
     first = stock(base)
     second = LlamaForCausalLM(first.config).double().eval()
@@ -178,9 +171,7 @@ def test_extending_one_model_leaves_others_with_its_configuration_alone() -> Non
 
 
 @pytest.mark.parametrize("name", ["none", "harpe", "clex", "self_extend", "landmark"])
-def test_extending_again_replaces_the_first_method_and_saves_a_stock_model(
-    name: str, tmp_path: Path
-) -> None:
+def test_extending_again_replaces_the_first_method_and_saves_a_stock_model(name, tmp_path):
     base, ids = BASES[0], tokens(40)
     expected = logits(extend(stock(base), base, method(name), target=TARGET), ids)
     for earlier in ("yarn", "self_extend"):
@@ -196,7 +187,7 @@ def test_extending_again_replaces_the_first_method_and_saves_a_stock_model(
 
 
 @pytest.mark.parametrize("name", ["ntk_frozen", "self_extend"])
-def test_requests_are_begun_and_keep_their_length(name: str) -> None:
+def test_requests_are_begun_and_keep_their_length(name):
     extended = extend(stock(BASES[0]), BASES[0], method(name), target=TARGET)
     with pytest.raises(SpecError, match="begin_request"):
         extended.model(tokens(8))
@@ -218,9 +209,7 @@ def test_requests_are_begun_and_keep_their_length(name: str) -> None:
         ({"position_ids": torch.tensor([[0, 1, 2, 0, 1, 2]])}, "packed"),
     ],
 )
-def test_masks_a_scheme_would_ignore_are_refused(
-    arguments: dict[str, torch.Tensor], match: str
-) -> None:
+def test_masks_a_scheme_would_ignore_are_refused(arguments, match):
     extended = extend(stock(BASES[0]), BASES[0], method("self_extend"), target=TARGET)
     ids = tokens(6)
     expected = logits(extended, ids)
@@ -230,7 +219,7 @@ def test_masks_a_scheme_would_ignore_are_refused(
         extended.model(ids, **arguments, use_cache=False)
 
 
-def test_a_scheme_takes_neither_empty_slots_of_a_cache_nor_dropout() -> None:
+def test_a_scheme_takes_neither_empty_slots_of_a_cache_nor_dropout():
     extended = extend(stock(BASES[0]), BASES[0], method("self_extend"), target=TARGET)
     extended.begin_request(20)
     cache = StaticCache(config=extended.model.config, max_cache_len=20)
@@ -243,7 +232,7 @@ def test_a_scheme_takes_neither_empty_slots_of_a_cache_nor_dropout() -> None:
 
 
 @pytest.mark.parametrize("name", ["pi", "self_extend"])
-def test_flash_attention_demanded_where_it_cannot_run_is_refused(name: str) -> None:
+def test_flash_attention_demanded_where_it_cannot_run_is_refused(name):
     with pytest.raises(SpecError, match=r"'flash' on cpu with torch\.float64"):
         extend(stock(BASES[0]), BASES[0], method(name), target=TARGET, kernel="flash")
 
@@ -265,9 +254,7 @@ def test_the_hub_is_never_asked_for_a_kernel(monkeypatch: pytest.MonkeyPatch) ->
         (torch.float32, "auto", "sdpa"),
     ],
 )
-def test_flash_attention_is_chosen_on_a_gpu_in_half_precision(
-    monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, kernel: Any, expected: str
-) -> None:
+def test_flash_attention_is_chosen_on_a_gpu_in_half_precision(monkeypatch, dtype, kernel, expected):
     model = stock(BASES[0]).to(dtype)
     chosen: list[str] = []
     monkeypatch.setattr(type(model), "device", torch.device("cuda"))
@@ -290,8 +277,8 @@ def test_flash_attention_is_chosen_on_a_gpu_in_half_precision(
     ],
 )
 def test_a_model_without_a_method_uses_the_kernel_of_the_study(
-    monkeypatch: pytest.MonkeyPatch, kernel: Any, package: bool, expected: str, function: str
-) -> None:
+    monkeypatch, kernel, package, expected, function
+):
     model, other = stock(BASES[0]), stock(BASES[0])
     monkeypatch.setattr(kernels, "is_flash_attn_2_available", lambda: package)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
@@ -304,7 +291,7 @@ class OtherGeometry(LanguageModel):
     geometry: ClassVar[RopeGeometry] = replace(Tiny.geometry, theta=5e5)
 
 
-def test_what_does_not_fit_is_refused_before_the_model_is_touched() -> None:
+def test_what_does_not_fit_is_refused_before_the_model_is_touched():
     model = stock(BASES[0])
     with pytest.raises(SpecError, match=r"theta: got 10000.0; expected 500000.0"):
         extend(model, OtherGeometry(), method("pi"), target=TARGET)

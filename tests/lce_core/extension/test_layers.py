@@ -1,7 +1,5 @@
 """Methods whose layers differ, against stock layers that hooks give angles and masks."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -95,7 +93,7 @@ def own_angles(base: LanguageModel, *, windowed: bool = True) -> Any:
 
 
 @over_bases
-def test_each_layer_has_its_own_frequencies_factor_and_keys(base: LanguageModel) -> None:
+def test_each_layer_has_its_own_frequencies_factor_and_keys(base):
     ids = tokens(40)
     expected = own_angles(base)(ids).logits
     model = extended(base)
@@ -103,7 +101,7 @@ def test_each_layer_has_its_own_frequencies_factor_and_keys(base: LanguageModel)
         torch.testing.assert_close(logits(model, ids, cuts), expected, rtol=1e-9, atol=1e-9)
 
 
-def test_replayed_and_batched_answers_are_those_of_plain_passes() -> None:
+def test_replayed_and_batched_answers_are_those_of_plain_passes():
     base = BASES[1]
     prompts = [np.asarray(tokens(n, seed=n)[0]) for n in (9, 20, 20, 28)]
     plain, recorded = extended(base), extended(base)
@@ -120,7 +118,7 @@ def test_replayed_and_batched_answers_are_those_of_plain_passes() -> None:
 
 
 @pytest.mark.parametrize("checkpointed", [False, True], ids=["plain", "checkpointed"])
-def test_gradients_are_those_of_the_stock_layers(checkpointed: bool) -> None:
+def test_gradients_are_those_of_the_stock_layers(checkpointed):
     base = Tiny()
     model = extend(
         stock(base, layers=4).train(), base, Mixed(windowed=False), target=TARGET, training=True
@@ -138,14 +136,14 @@ def test_gradients_are_those_of_the_stock_layers(checkpointed: bool) -> None:
         torch.testing.assert_close(found[name], weight.grad, rtol=1e-9, atol=1e-9)
 
 
-def test_layers_that_gradients_cannot_pass_are_refused_in_training() -> None:
+def test_layers_that_gradients_cannot_pass_are_refused_in_training():
     base = Tiny()
     model = extend(stock(base, layers=4).train(), base, Mixed(), target=TARGET, training=True)
     with torch.enable_grad(), pytest.raises(SpecError, match="Sliding"):
         logits(model, tokens(8))
 
 
-def test_equal_layers_keep_stock_attention() -> None:
+def test_equal_layers_keep_stock_attention():
     class Same(Mixed):
         def layer(self, *_: object) -> LayerAttention:
             return LayerAttention(RopeTable(BASES[0].geometry.inv_freq()))
@@ -156,7 +154,7 @@ def test_equal_layers_keep_stock_attention() -> None:
     assert {layer.self_attn.lce_scheme for layer in model.model.model.layers} == {None}
 
 
-def test_learned_frequencies_are_the_same_in_all_layers() -> None:
+def test_learned_frequencies_are_the_same_in_all_layers():
     class Learning(Mixed):
         rotary: ClassVar[str | None] = "lce_core.extension.continuous_rotary:ContinuousRotary"
 
@@ -164,7 +162,7 @@ def test_learned_frequencies_are_the_same_in_all_layers() -> None:
         extend(stock(Tiny(), layers=4), Tiny(), Learning(), target=TARGET)
 
 
-def test_a_layer_that_follows_the_length_is_compared() -> None:
+def test_a_layer_that_follows_the_length_is_compared():
     class Following(Mixed):
         def layer(
             self, index: int, geometry: RopeGeometry, lengths: ContextLengths

@@ -4,10 +4,7 @@ The other side is rotation in float64 by complex numbers, stock transformers, or
 of LCEG's training software once gave.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -94,7 +91,7 @@ def test_keys_of_every_method_are_rotated_exactly_and_rounded_once(name: str) ->
     assert float((keys == expected).double().mean()) > 0.99
 
 
-def test_a_float32_model_keeps_the_arithmetic_of_transformers() -> None:
+def test_a_float32_model_keeps_the_arithmetic_of_transformers():
     generator = torch.Generator().manual_seed(1)
     query, key = torch.randn(2, 1, 2, 30, 8, generator=generator)
     rotary = RequestRotary(8, identity=False)
@@ -128,22 +125,20 @@ def off_by_a_tenth(inv_freq: np.ndarray, kind: Any) -> tuple[float, float]:
         ("pi", "exact", (0.0, 0.0)),
     ],
 )
-def test_rounded_positions_spoil_as_many_cosines_as_in_lcegs_software(
-    name: str, kind: str, expected: tuple[float, float]
-) -> None:
+def test_rounded_positions_spoil_as_many_cosines_as_in_lcegs_software(name, kind, expected):
     lengths = ContextLengths(4096, 32768, 32768)
     table = METHODS.parse({"name": name}, "test").rope_table(LLAMA2_7B, lengths)
     assert off_by_a_tenth(table.inv_freq, kind) == pytest.approx(expected, abs=0.005)
 
 
-def test_32768_positions_become_1153() -> None:
+def test_32768_positions_become_1153():
     rotary = RequestRotary(2, identity=False)
     rotary.begin(RopeTable(np.array([1e-5]), positions="bf16"), 32768)
     cos, sin = rotary(torch.zeros(1), torch.arange(32768)[None])
     assert len(torch.unique(torch.stack((cos[0, :, 0], sin[0, :, 0]), -1), dim=0)) == 1153
 
 
-def test_attention_that_rotates_by_itself_takes_rounded_positions_too() -> None:
+def test_attention_that_rotates_by_itself_takes_rounded_positions_too():
     table = RopeTable(LLAMA2_7B.inv_freq(), positions="bf16_angles")
     rotary = RequestRotary(128, identity=False)
     rotary.begin(table, 5000)
@@ -163,9 +158,7 @@ def test_attention_that_rotates_by_itself_takes_rounded_positions_too() -> None:
         ("clex", ["exact", "bf16_angles"]),
     ],
 )
-def test_a_run_on_other_positions_is_another_run(
-    name: str, kinds: list[str], tmp_path: Path
-) -> None:
+def test_a_run_on_other_positions_is_another_run(name, kinds, tmp_path):
     make = job_maker(packed_rows(tmp_path, row_length=384), tmp_path)
     training = {"tokens_per_step": 768}
     fields: dict[str, Any] = {

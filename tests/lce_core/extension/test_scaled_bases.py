@@ -4,8 +4,6 @@ The other side is transformers' own rotary module: with its own frequencies for 
 these frequencies changed by a formula written here for methods.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path
@@ -19,7 +17,6 @@ from lce_core.errors import DataError, SpecError
 from lce_core.export.folder import export
 from lce_core.export.stock_form import Subject
 from lce_core.extension.extending import extend
-from lce_core.methods import Method
 from lce_core.rope import ContextLengths, RopeGeometry, Scaling
 from tests.support.architectures import TRAINED, hub_model, in_float64, in_pieces, random_model
 from tests.support.architectures import save as save_model
@@ -56,9 +53,7 @@ def stock(model_type: str, rope: dict[str, Any]) -> Any:
 
 @over_models
 @over_scalings
-def test_without_a_method_a_scaled_model_is_the_stock_model(
-    model_type: str, kind: str, tmp_path: Path
-) -> None:
+def test_without_a_method_a_scaled_model_is_the_stock_model(model_type, kind, tmp_path):
     folder = saved(model_type, SCALINGS[kind], tmp_path)
     base, ids = hub_model(folder), tokens(40)
     assert base.geometry.trained_context == TRAINED
@@ -101,9 +96,7 @@ def another_base(own: torch.Tensor, trained: int) -> torch.Tensor:
     ],
     ids=["pi", "ntk_aware", "ntk_by_parts", "abf_single_stage"],
 )
-def test_a_method_changes_the_frequencies_of_the_scaled_model(
-    kind: str, chosen: Method, formula: Any, tmp_path: Path
-) -> None:
+def test_a_method_changes_the_frequencies_of_the_scaled_model(kind, chosen, formula, tmp_path):
     folder = saved("llama", SCALINGS[kind], tmp_path)
     model, ids = stock("llama", SCALINGS[kind]), tokens(40)
     # Transformers computes LongRoPE's frequencies anew in every pass.
@@ -113,7 +106,7 @@ def test_a_method_changes_the_frequencies_of_the_scaled_model(
     agree(logits(folder, chosen, ids, (9, 30)), model(ids).logits)
 
 
-def test_yarn_on_a_linearly_scaled_model_counts_rotations_of_its_frequencies() -> None:
+def test_yarn_on_a_linearly_scaled_model_counts_rotations_of_its_frequencies():
     plain = RopeGeometry(64, 64, 4, 2, 5e4, 4 * 4096)
     scaled = RopeGeometry(64, 64, 4, 2, 5e4, 4 * 4096, Scaling("linear", (0.25,) * 32))
     lengths = ContextLengths(4 * 4096, 16 * 4096, 100)
@@ -129,9 +122,7 @@ def test_yarn_on_a_linearly_scaled_model_counts_rotations_of_its_frequencies() -
 @pytest.mark.parametrize(
     ("kind", "name"), [("llama3", "yarn"), ("yarn", "none"), ("yarn", "yarn"), ("longrope", "none")]
 )
-def test_stock_transformers_computes_what_was_exported(
-    kind: str, name: str, tmp_path: Path
-) -> None:
+def test_stock_transformers_computes_what_was_exported(kind, name, tmp_path):
     folder = saved("llama", SCALINGS[kind], tmp_path / "model")
     base, ids = hub_model(folder), tokens(TARGET)
     chosen = method(name, **({"beta_fast": 1.0, "beta_slow": 0.1} if name == "yarn" else {}))
@@ -142,7 +133,7 @@ def test_stock_transformers_computes_what_was_exported(
 TWO_TABLES = SCALINGS["longrope"] | {"long_factor": [2.0, 3.0, 4.0, 8.0]}
 
 
-def test_longrope_with_two_tables_needs_the_context_and_uses_its_table(tmp_path: Path) -> None:
+def test_longrope_with_two_tables_needs_the_context_and_uses_its_table(tmp_path):
     folder = saved("llama", TWO_TABLES, tmp_path)
     with pytest.raises(SpecError, match=r"`trained_context`: 8 extends .* with short_factor, 16"):
         hub_model(folder)
@@ -161,7 +152,7 @@ def changed(folder: Path, **keys: Any) -> Path:
     return folder
 
 
-def test_scalings_that_no_method_can_extend_are_refused_with_the_reason(tmp_path: Path) -> None:
+def test_scalings_that_no_method_can_extend_are_refused_with_the_reason(tmp_path):
     dynamic = saved("llama", {"rope_type": "dynamic", "factor": 2.0}, tmp_path / "dynamic")
     with pytest.raises(SpecError, match="same for every text"):
         hub_model(dynamic)
@@ -173,9 +164,7 @@ def test_scalings_that_no_method_can_extend_are_refused_with_the_reason(tmp_path
         hub_model(torn)
 
 
-def test_the_scaling_is_part_of_the_identity_and_is_compared_with_the_folder(
-    tmp_path: Path,
-) -> None:
+def test_the_scaling_is_part_of_the_identity_and_is_compared_with_the_folder(tmp_path):
     folder = saved("llama", SCALINGS["llama3"], tmp_path)
     base = hub_model(folder)
     assert type(base).from_identity(base.identity()).geometry == base.geometry
@@ -185,7 +174,7 @@ def test_the_scaling_is_part_of_the_identity_and_is_compared_with_the_folder(
         base.load(folder, torch.float32)
 
 
-def test_published_weights_of_a_scaled_model_are_rotated_as_it_is(tmp_path: Path) -> None:
+def test_published_weights_of_a_scaled_model_are_rotated_as_it_is(tmp_path):
     folder = saved("llama", SCALINGS["llama3"], tmp_path)
     base, ids = hub_model(folder), tokens(40)
     extended = extend(

@@ -4,8 +4,6 @@ The other side is stock transformers with the same scaling of its full layers, o
 dense attention written from the definitions, over unrotated queries and keys.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +16,6 @@ from lce_core.errors import SpecError
 from lce_core.export.folder import export
 from lce_core.export.stock_form import Subject
 from lce_core.extension.extending import extend
-from lce_core.methods import Method
 from lce_core.rope import RopeTable
 from lce_core.study.cost import forward_flops, matmul_parameters
 from lce_core.study.step_cost import evaluation_cost
@@ -42,7 +39,7 @@ YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory) -> Path:
     return saved(gemma3(), tmp_path_factory.mktemp("gemma3"))
 
 
@@ -55,22 +52,20 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("abf_single_stage", {"rope_theta": 5e6}),
     ],
 )
-def test_a_method_changes_the_full_layers_as_stock_scaling_does(
-    name: str, rope: dict[str, Any], folder: Path
-) -> None:
+def test_a_method_changes_the_full_layers_as_stock_scaling_does(name, rope, folder):
     ids = tokens(40)
     expected = gemma3(rope).double()(ids).logits
     for cuts in CUTS:
         agree(logits(folder, method(name), ids, cuts), expected)
 
 
-def test_the_sliding_layers_matter(folder: Path) -> None:
+def test_the_sliding_layers_matter(folder):
     ids = tokens(40)
     full = gemma3(layer_types=["full_attention"] * 4).double()(ids).logits
     assert (logits(folder, method("none"), ids) - full).abs().max() > 1e-2
 
 
-def test_a_scaled_model_is_extended_from_its_scaling(tmp_path: Path) -> None:
+def test_a_scaled_model_is_extended_from_its_scaling(tmp_path):
     folder, ids = saved(gemma3({"rope_type": "linear", "factor": 2.0}), tmp_path), tokens(40)
     for name, factor in (("none", 2.0), ("pi", 8.0)):
         expected = gemma3({"rope_type": "linear", "factor": factor}).double()(ids).logits
@@ -89,9 +84,7 @@ def within(window: int) -> Any:
     ],
     ids=["self_extend", "lm_infinite"],
 )
-def test_a_scheme_acts_on_the_full_layers_alone(
-    chosen: Method, distance: Any, folder: Path
-) -> None:
+def test_a_scheme_acts_on_the_full_layers_alone(chosen, distance, folder):
     geometry, ids = hub_model(folder).geometry, tokens(30)
     full = RopeTable(geometry.inv_freq()), distance
     local = RopeTable(replace(geometry, theta=1e2).inv_freq()), within(WINDOW)
@@ -102,15 +95,13 @@ def test_a_scheme_acts_on_the_full_layers_alone(
 
 
 @pytest.mark.parametrize("name", ["none", "yarn"])
-def test_stock_transformers_computes_what_was_exported(
-    name: str, folder: Path, tmp_path: Path
-) -> None:
+def test_stock_transformers_computes_what_was_exported(name, folder, tmp_path):
     base, ids, chosen = hub_model(folder), tokens(TARGET), method(name)
     export(Subject("study", "variant", base, chosen, TARGET, folder), tmp_path / "out")
     agree(logits(folder, chosen, ids), stock_logits(tmp_path / "out", ids))
 
 
-def test_gradients_flow_through_both_kinds_of_layers(folder: Path) -> None:
+def test_gradients_flow_through_both_kinds_of_layers(folder):
     base, ids = hub_model(folder), tokens(40)
     with torch.enable_grad():
         extended = extend(
@@ -129,9 +120,7 @@ def test_gradients_flow_through_both_kinds_of_layers(folder: Path) -> None:
 # What config.json says
 
 
-def test_published_configurations_are_read_in_old_and_new_form(
-    folder: Path, tmp_path: Path
-) -> None:
+def test_published_configurations_are_read_in_old_and_new_form(folder, tmp_path):
     written = json.loads((folder / "config.json").read_text())
     older = {key: value for key, value in written.items() if key != "rope_parameters"}
     older |= {"rope_theta": 5e4, "rope_local_base_freq": 1e2, "sliding_window_pattern": 2}
@@ -144,7 +133,7 @@ def test_published_configurations_are_read_in_old_and_new_form(
     assert (shape.local.layers, shape.local.window, shape.local.theta) == ((0, 2), WINDOW, 1e2)
 
 
-def test_tables_say_which_layers_are_extended_and_costs_count_windows(folder: Path) -> None:
+def test_tables_say_which_layers_are_extended_and_costs_count_windows(folder):
     base = hub_model(folder)
     assert base.note == "methods extend 2 of 4 layers; the others have a 5-token window"
     weights = 2 * matmul_parameters(base.shape, base.geometry)
@@ -168,9 +157,7 @@ def test_tables_say_which_layers_are_extended_and_costs_count_windows(folder: Pa
         ({"use_bidirectional_attention": True}, "causal attention"),
     ],
 )
-def test_variants_that_are_not_exact_are_refused(
-    changes: dict[str, Any], key: str, folder: Path, tmp_path: Path
-) -> None:
+def test_variants_that_are_not_exact_are_refused(changes, key, folder, tmp_path):
     config = json.loads((folder / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps({**config, **changes}))
     with pytest.raises(SpecError, match=key):
@@ -178,7 +165,7 @@ def test_variants_that_are_not_exact_are_refused(
 
 
 @pytest.mark.parametrize("name", ["clex", "landmark"])
-def test_methods_that_change_more_than_full_layers_are_refused(name: str, folder: Path) -> None:
+def test_methods_that_change_more_than_full_layers_are_refused(name, folder):
     base = hub_model(folder)
     with pytest.raises(SpecError, match="on a model with sliding layers"):
         extend(base.load(folder, torch.float32), base, method(name), target=TARGET)

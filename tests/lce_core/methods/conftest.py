@@ -1,7 +1,5 @@
 """Training rows that the tests of methods share."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -10,5 +8,5 @@ from tests.support.training_jobs import packed_rows
 
 
 @pytest.fixture(scope="session")
-def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def rows(tmp_path_factory) -> Path:
     return packed_rows(tmp_path_factory.mktemp("rows"))

@@ -1,9 +1,6 @@
 """CLEX against a numpy integration of the whole equation by another rule and smaller steps."""
 
-from __future__ import annotations
-
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -88,7 +85,7 @@ def reference(
 
 
 @pytest.mark.parametrize("geometry", [LLAMA2_7B, PHI2, SMALL])
-def test_before_training_every_scale_t_is_ntk_aware_with_scale_2_t_minus_1(geometry) -> None:
+def test_before_training_every_scale_t_is_ntk_aware_with_scale_2_t_minus_1(geometry):
     rotary = rotary_of(geometry)
     found = rotary.frequencies(16).detach().numpy()
     dim = geometry.rotary_dim
@@ -107,8 +104,8 @@ def test_before_training_every_scale_t_is_ntk_aware_with_scale_2_t_minus_1(geome
     ("geometry", "activation"), [(LLAMA2_7B, "silu"), (PHI2, "tanh"), (SMALL, "silu")]
 )
 def test_learned_frequencies_equal_an_integration_of_the_whole_equation_by_another_rule(
-    geometry: RopeGeometry, activation: str
-) -> None:
+    geometry, activation
+):
     rotary = rotary_of(geometry, activation=activation, expansion=2)
     teach(rotary)
     found = rotary.frequencies(6).detach().numpy()
@@ -134,7 +131,7 @@ def test_the_reference_form_is_off_by_a_millionth_with_this_step() -> None:
     assert 15 < errors[0] / errors[1] < 17
 
 
-def test_gradients_of_the_network_equal_differences_of_the_reference() -> None:
+def test_gradients_of_the_network_equal_differences_of_the_reference():
     rotary = rotary_of(SMALL)
     teach(rotary)
     rotary.frequencies(4)[-1].log().sum().backward()
@@ -148,7 +145,7 @@ def test_gradients_of_the_network_equal_differences_of_the_reference() -> None:
     assert slope == pytest.approx((sides[0] - sides[1]) / (2 * h), rel=1e-5)
 
 
-def test_initial_weights_leave_the_random_state_alone() -> None:
+def test_initial_weights_leave_the_random_state_alone():
     state = torch.get_rng_state()
     first = rotary_of(LLAMA2_7B)
     assert torch.equal(torch.get_rng_state(), state)
@@ -162,9 +159,7 @@ def test_initial_weights_leave_the_random_state_alone() -> None:
     trained=st.sampled_from([16, 64, 100]),
     largest=st.integers(1, 32),
 )
-def test_positions_of_a_row_ascend_through_the_context_of_its_scale(
-    seed: int, length: int, trained: int, largest: int
-) -> None:
+def test_positions_of_a_row_ascend_through_the_context_of_its_scale(seed, length, trained, largest):
     row = sample_row(seed, ContextLengths(trained, trained, length), largest)
     dense = max(1.0, length / trained)
     assert 1 <= row.scale <= largest
@@ -176,7 +171,7 @@ def test_positions_of_a_row_ascend_through_the_context_of_its_scale(
     np.testing.assert_allclose(row.positions * dense, np.rint(row.positions * dense), atol=1e-6)
 
 
-def test_scales_and_positions_are_uniform() -> None:
+def test_scales_and_positions_are_uniform():
     rows = [sample_row(seed, ContextLengths(16, 64, 32), 4) for seed in range(4000)]
     shares = np.bincount([row.scale for row in rows])[1:] / len(rows)
     np.testing.assert_allclose(shares, 0.25, atol=0.03)  # 4 standard deviations
@@ -201,7 +196,7 @@ def begun(geometry: RopeGeometry, num_tokens: int) -> ContinuousRotary:
     return rotary
 
 
-def test_rows_are_turned_by_the_frequencies_of_their_scale_at_their_positions() -> None:
+def test_rows_are_turned_by_the_frequencies_of_their_scale_at_their_positions():
     seeds, rotary = [3, 1, 4, 1, 5, 9], begun(SMALL, 96)
     found = announced(rotary, seeds, 96)
     rows: list[SampledRow] = [sample_row(seed, lengths_of(SMALL, 96), 16) for seed in seeds]
@@ -213,7 +208,7 @@ def test_rows_are_turned_by_the_frequencies_of_their_scale_at_their_positions() 
     assert torch.equal(found[1], found[3])
 
 
-def test_rows_of_scale_1_alone_still_give_every_weight_a_gradient() -> None:
+def test_rows_of_scale_1_alone_still_give_every_weight_a_gradient():
     seeds = [s for s in range(60) if sample_row(s, lengths_of(SMALL, 64), 16).scale == 1][:2]
     rotary = begun(SMALL, 64)
     rotary.begin_rows(np.array(seeds, dtype=np.uint64))
@@ -226,7 +221,7 @@ def test_rows_of_scale_1_alone_still_give_every_weight_a_gradient() -> None:
         assert not parameter.grad.any()
 
 
-def test_announced_rows_count_in_training_mode_only_and_until_the_next_request() -> None:
+def test_announced_rows_count_in_training_mode_only_and_until_the_next_request():
     rotary = begun(SMALL, 96)
     x, positions = torch.zeros(1, 96, 1), torch.arange(96)[None]
     with torch.no_grad():
@@ -242,7 +237,7 @@ def test_announced_rows_count_in_training_mode_only_and_until_the_next_request()
 
 
 @over_bases
-def test_a_learned_model_answers_alike_in_any_order_with_and_without_cache(base) -> None:
+def test_a_learned_model_answers_alike_in_any_order_with_and_without_cache(base):
     extended, short, long = taught(base), tokens(12), tokens(40)
     with torch.no_grad():
         first = [logits(extended, ids) for ids in (short, long)]
@@ -256,7 +251,7 @@ def test_a_learned_model_answers_alike_in_any_order_with_and_without_cache(base)
         assert (logits(frozen, long) - first[1]).abs().max() > 1e-3
 
 
-def test_a_learned_model_computes_alike_with_and_without_gradients() -> None:
+def test_a_learned_model_computes_alike_with_and_without_gradients():
     extended, ids = taught(BASES[2]), tokens(40)
     output = logits(extended, ids)
     with torch.inference_mode():
@@ -268,7 +263,7 @@ def test_a_learned_model_computes_alike_with_and_without_gradients() -> None:
     assert rotary.down.grad.any()
 
 
-def test_new_weights_are_in_force_from_the_next_request_on_and_exact_in_half_precision() -> None:
+def test_new_weights_are_in_force_from_the_next_request_on_and_exact_in_half_precision():
     extended, ids = taught(BASES[0]), tokens(40)
     rotary: Any = extended.model.model.rotary_emb
     with torch.no_grad():
@@ -287,7 +282,7 @@ def test_new_weights_are_in_force_from_the_next_request_on_and_exact_in_half_pre
 
 
 @torch.no_grad()
-def test_log_scaling_multiplies_logits_beyond_the_trained_context() -> None:
+def test_log_scaling_multiplies_logits_beyond_the_trained_context():
     base = BASES[2]
     scaled, plain = taught(base, log_scale=True), taught(base)
     for length, factor in ((12, 1.0), (40, math.log(40) / math.log(TRAINED))):
@@ -300,7 +295,7 @@ def test_log_scaling_multiplies_logits_beyond_the_trained_context() -> None:
         torch.testing.assert_close(output, expected, rtol=1e-9, atol=1e-9)
 
 
-def test_scales_follow_the_target_and_the_request() -> None:
+def test_scales_follow_the_target_and_the_request():
     method = clex()
     assert method.largest_scale(ContextLengths(4096, 32768, 1)) == 32
     assert method.largest_scale(ContextLengths(4096, 16384, 1)) == 16
@@ -312,7 +307,7 @@ def test_scales_follow_the_target_and_the_request() -> None:
 
 
 @pytest.fixture
-def make_job(rows: Path, tmp_path: Path) -> Any:
+def make_job(rows, tmp_path) -> Any:
     make = job_maker(rows, tmp_path)
     method: Method = clex(max_scale=6)
     fields = {"method": method.identity(), "target_context": 512}
@@ -323,7 +318,7 @@ def learned(job: TrainingJob) -> dict[str, Tensor]:
     return load_file(job.out / "model" / LEARNED)
 
 
-def test_the_network_of_a_run_starts_from_the_seed_of_the_study(make_job: Any) -> None:
+def test_the_network_of_a_run_starts_from_the_seed_of_the_study(make_job):
     def start(seed: int) -> Tensor:
         model: Any = build(make_job(seed=seed), BASE, torch.device("cpu")).model
         found: Tensor = model.model.rotary_emb.up.detach()
@@ -337,7 +332,7 @@ def test_the_network_of_a_run_starts_from_the_seed_of_the_study(make_job: Any) -
     torch.testing.assert_close(found, drawn)
 
 
-def test_training_teaches_the_network_and_its_checkpoint_is_used(make_job: Any) -> None:
+def test_training_teaches_the_network_and_its_checkpoint_is_used(make_job):
     job = make_job()
     run(job, silent)
     found, start = learned(job), rotary_of(BASE.geometry)

@@ -1,7 +1,5 @@
 """Dual Chunk Attention against its formula: three positions of each query, in numpy."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from hypothesis import given
@@ -32,7 +30,7 @@ def expected(parts: tuple[torch.Tensor, ...], chunk: int, window: int) -> np.nda
 
 
 @given(SIZES, st.integers(1, 80), st.data())
-def test_the_kernel_is_the_formula_for_any_sizes_and_pieces(scheme, tokens, data) -> None:
+def test_the_kernel_is_the_formula_for_any_sizes_and_pieces(scheme, tokens, data):
     cuts = sorted(data.draw(st.sets(st.integers(1, max(1, tokens - 1)), max_size=4)) - {tokens})
     parts = random_states(tokens)
     output = in_chunks(attend, scheme, parts, TABLE, cuts)
@@ -45,7 +43,7 @@ def test_the_kernel_is_the_formula_for_any_sizes_and_pieces(scheme, tokens, data
 
 
 @given(SIZES, st.data())
-def test_up_to_one_chunk_it_is_rope(scheme: DualChunk, data: st.DataObject) -> None:
+def test_up_to_one_chunk_it_is_rope(scheme, data):
     tokens = data.draw(st.integers(1, scheme.chunk - scheme.window))
     parts = random_states(tokens)
     rope = full_causal(FullCausal(), AttentionInputs(*parts, TABLE, 0, SCALING))

@@ -1,7 +1,5 @@
 """Sizes that attention takes from the model: the authors' settings for a context of 4096 tokens."""
 
-from __future__ import annotations
-
 import pytest
 
 from lce_core.attention.schemes import CacheSinks, GroupedNeighbour, LambdaShaped, Rectified
@@ -29,7 +27,7 @@ from lce_core.rope import ContextLengths, RopeGeometry
         ("rerope", {"leak": 16}, 128, Rectified(window=64, leak=16)),
     ],
 )
-def test_sizes_follow_from_the_trained_context(name, parameters, context, expected) -> None:
+def test_sizes_follow_from_the_trained_context(name, parameters, context, expected):
     geometry = RopeGeometry(32, 32, 2, 2, 1e4, context)
     lengths = ContextLengths(context, 8 * context, 8 * context)
     method = METHODS.parse({"name": name, **parameters}, "test")

@@ -1,7 +1,5 @@
 """DPE against its definition: a distance for each pair of elements, in numpy."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from hypothesis import given
@@ -51,7 +49,7 @@ def distances(scale: int, window: int, places: np.ndarray) -> np.ndarray:
 
 
 @given(SIZES, st.integers(1, 80), st.data())
-def test_the_kernel_is_the_definition_for_any_sizes_and_pieces(scheme, tokens, data) -> None:
+def test_the_kernel_is_the_definition_for_any_sizes_and_pieces(scheme, tokens, data):
     cuts = sorted(data.draw(st.sets(st.integers(1, max(1, tokens - 1)), max_size=4)) - {tokens})
     parts = random_states(tokens)
     output = in_chunks(attend, scheme, parts, TABLE, cuts)
@@ -60,7 +58,7 @@ def test_the_kernel_is_the_definition_for_any_sizes_and_pieces(scheme, tokens, d
 
 
 @given(st.integers(1, 40), st.sampled_from([1, 2, 4, 8]), st.integers(1, 80))
-def test_with_equal_scales_it_is_self_extend(groups: int, scale: int, tokens: int) -> None:
+def test_with_equal_scales_it_is_self_extend(groups, scale, tokens):
     window = groups * scale
     parts = random_states(tokens)
     found = in_chunks(attend, DimensionWise(window, 3 * (scale,)), parts, TABLE, [])
@@ -88,7 +86,7 @@ def test_published_scales_give_the_distances_of_both_forms_of_the_reference(
         assert found[8 * group : 8 * group + 8] == 8 * (decoded,)
 
 
-def test_pairs_are_divided_evenly_among_the_groups() -> None:
+def test_pairs_are_divided_evenly_among_the_groups():
     geometry = RopeGeometry(32, 32, 3, 3, 1e4, 128)
     method = METHODS.parse({"name": "dpe", "scales": [2, 3, 4]}, "test")
     scheme = method.attention(geometry, ContextLengths(128, 512, 512))

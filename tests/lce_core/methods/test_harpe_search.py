@@ -3,8 +3,6 @@
 Table 2 and its order of selection were reproduced before by other code.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -34,7 +32,7 @@ ORDER = [
 ]  # fmt: skip
 
 
-def test_the_search_gives_all_32_bases_of_table_2_within_seconds() -> None:
+def test_the_search_gives_all_32_bases_of_table_2_within_seconds():
     bases = search_bases(128, 32)
     assert [base / 1e6 for base in bases] == ORDER
 
@@ -52,7 +50,7 @@ def test_finer_and_coarser_strides_choose_what_a_search_over_lists_chooses(monke
 
 
 @pytest.mark.slow
-def test_both_repairs_of_the_reference_give_table_2_and_part_at_other_strides(monkeypatch) -> None:
+def test_both_repairs_of_the_reference_give_table_2_and_part_at_other_strides(monkeypatch):
     """The reference fails at the last local extremum: it is left out here, and taken there."""
     coarse = replace(PUBLISHED, stride=25_000)
     ours = search_bases(128, 5, coarse)
@@ -75,7 +73,7 @@ def test_both_repairs_of_the_reference_give_table_2_and_part_at_other_strides(mo
 
 
 @given(st.integers(0, 1 << 32), st.integers(1, 40), st.integers(1, 10), st.integers(0, 3))
-def test_any_extrema_are_met_as_in_a_search_over_lists(seed, farthest, each, radius) -> None:
+def test_any_extrema_are_met_as_in_a_search_over_lists(seed, farthest, each, radius):
     """Few positions, so that many coincide and some that went come back."""
     rng = np.random.default_rng(seed)
     chosen = replace(PUBLISHED, stride=400_000, radius=radius)
@@ -123,7 +121,7 @@ def near(some: np.ndarray, others: np.ndarray, radius: int) -> np.ndarray:
     return gaps[abs(gaps) <= radius]
 
 
-def test_extrema_from_950_on_give_19_bases_of_table_2() -> None:
+def test_extrema_from_950_on_give_19_bases_of_table_2():
     bases = search_bases(128, 32, replace(PUBLISHED, nearest=950))
     assert len({base / 1e6 for base in bases} & set(ORDER)) == 19
 
@@ -140,7 +138,7 @@ LOOKED_AT = st.builds(
 
 
 @given(st.floats(2, 5e6), st.integers(1, 32), LOOKED_AT)
-def test_main_extrema_are_those_of_a_walk_over_every_point(base, pairs, chosen) -> None:
+def test_main_extrema_are_those_of_a_walk_over_every_point(base, pairs, chosen):
     heights = waveform(base, 2 * pairs, chosen.nearest, chosen.farthest).tolist()
     found = main_extrema(base, 2 * pairs, chosen)
     peaks = walked_peaks(heights, chosen)

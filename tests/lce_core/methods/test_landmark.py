@@ -1,11 +1,8 @@
 """Landmark attention against plain loops in float64; its inserted tokens and its training."""
 
-from __future__ import annotations
-
 import json
 import math
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -71,7 +68,7 @@ def in_chunks(kernel: Any, scheme: Any, parts: States, cuts: list[int]) -> torch
 
 
 @pytest.mark.parametrize("length", [1, 3, 4, 5, 16, 23])
-def test_the_closed_form_is_the_grouped_softmax(length: int) -> None:
+def test_the_closed_form_is_the_grouped_softmax(length):
     parts = states(4, 2, length, batch=2)
     output = landmark.attend(GroupedSoftmax(4), AttentionInputs(*parts, TABLE, 0, SCALING))
     expected = written_out(parts, lambda alone, head: trained(alone, head, 4))
@@ -87,9 +84,7 @@ RETRIEVALS = [
 
 
 @pytest.mark.parametrize("scheme", RETRIEVALS)
-def test_retrieval_is_the_definition_in_one_pass_in_chunks_and_token_by_token(
-    scheme: BlockRetrieval, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_retrieval_is_the_definition_in_one_pass_in_chunks_and_token_by_token(scheme, monkeypatch):
     monkeypatch.setattr(dispatch, "_TILE", 3)
     parts = states(4, 2, 45, batch=2)
     expected = written_out(parts, lambda alone, head: retrieved(alone, head, scheme)[0])
@@ -133,13 +128,13 @@ def test_the_best_blocks_are_read_in_every_dtype(dtype, norm, cuts) -> None:
             assert output[0, head, i, :before].nonzero().flatten().tolist() == exact
 
 
-def test_no_distance_is_longer_than_a_training_sequence() -> None:
+def test_no_distance_is_longer_than_a_training_sequence():
     scheme: Any = small().attention(BASES[0].geometry, ContextLengths(16, 64, 64))
     assert scheme.chunk + (scheme.top_k + 1) * scheme.block == 16
 
 
 @given(st.integers(2, 7), st.integers(1, 40), st.lists(st.integers(1, 6), max_size=8))
-def test_inserted_tokens_come_after_each_full_block_and_go_again(block, length, sizes) -> None:
+def test_inserted_tokens_come_after_each_full_block_and_go_again(block, length, sizes):
     inserter = Inserter(TokenInsertion(block, 8), token=99)
     text = torch.arange(length)[None]
     expanded, predicting = inserter.expand(text, 0)
@@ -162,7 +157,7 @@ def test_inserted_tokens_come_after_each_full_block_and_go_again(block, length, 
     assert torch.equal(torch.cat(pieces, dim=1), expanded)
 
 
-def test_training_rows_become_independent_sequences_with_weights() -> None:
+def test_training_rows_become_independent_sequences_with_weights():
     inserter = Inserter(TokenInsertion(block=4, train_length=8), token=99)
     ids = np.arange(32).reshape(2, 16)
     found, found_weights = inserter.pieces(ids, ids.astype(np.float32) / 4)
@@ -179,7 +174,7 @@ def test_training_rows_become_independent_sequences_with_weights() -> None:
 
 
 @pytest.mark.parametrize("base", BASES[1:])
-def test_the_new_token_is_the_mean_of_the_others_and_added_once(base: Any) -> None:
+def test_the_new_token_is_the_mean_of_the_others_and_added_once(base):
     model = stock(base)
     head = model.get_output_embeddings()
     if head.bias is not None:
@@ -208,7 +203,7 @@ def small(**parameters: Any) -> Method:
 
 
 @torch.no_grad()
-def test_hidden_states_are_those_of_the_expanded_text_where_text_is_predicted() -> None:
+def test_hidden_states_are_those_of_the_expanded_text_where_text_is_predicted():
     extended = extend(stock(BASES[1]), BASES[1], small(), target=64)
     ids = tokens(20)
     extended.begin_request(20)
@@ -227,7 +222,7 @@ def test_hidden_states_are_those_of_the_expanded_text_where_text_is_predicted() 
 
 
 @pytest.fixture
-def make_job(rows: Path, tmp_path: Path) -> Any:
+def make_job(rows, tmp_path) -> Any:
     make = job_maker(rows, tmp_path)
     method = METHODS.parse(
         {"name": "landmark", "block": 8, "top_k": 2, "train_length": 32}, "method"
@@ -235,7 +230,7 @@ def make_job(rows: Path, tmp_path: Path) -> Any:
     return lambda **changes: make(method=method.identity(), **changes)
 
 
-def test_a_step_is_that_of_pieces_with_landmarks(make_job: Any) -> None:
+def test_a_step_is_that_of_pieces_with_landmarks(make_job):
     job = make_job(num_steps=1, micro_batch_tokens=3 * ROW_LENGTH)
     run(job, silent)
     model = BASE.initialise(job.seed)
@@ -265,9 +260,7 @@ def test_a_step_is_that_of_pieces_with_landmarks(make_job: Any) -> None:
     assert losses(job)[0] == pytest.approx(total / weight, abs=1e-4)
 
 
-def test_training_lowers_the_loss_and_leaves_a_stock_checkpoint_that_can_be_evaluated(
-    make_job: Any,
-) -> None:
+def test_training_lowers_the_loss_and_leaves_a_stock_checkpoint_that_can_be_evaluated(make_job):
     job = make_job(num_steps=12)
     assert run(job, silent)["kernel"] == "matmul"
     assert losses(job)[-1] < losses(job)[0] - 0.5
@@ -286,7 +279,7 @@ def test_training_lowers_the_loss_and_leaves_a_stock_checkpoint_that_can_be_eval
     np.testing.assert_array_equal(np.stack(found), np.stack(again))
 
 
-def test_what_cannot_be_extended_is_refused_before_the_model_is_touched() -> None:
+def test_what_cannot_be_extended_is_refused_before_the_model_is_touched():
     model = stock(BASES[0])
     with pytest.raises(SpecError, match=r"got 16; expected a divisor of the target context, 72"):
         extend(model, BASES[0], small(), target=72)

@@ -1,7 +1,5 @@
 """The kernel against dense float64 attention under masks; runs against a plain torch loop."""
 
-from __future__ import annotations
-
 import copy
 import itertools
 import math
@@ -117,8 +115,8 @@ def attended(states: States, group: int, pairs: int = 2) -> torch.Tensor:
     pairs=st.sampled_from([2, 3]),
 )
 def test_the_kernel_equals_dense_attention_under_the_masks_of_its_heads(
-    num_groups: int, half: int, kv_heads: int, shared: int, pairs: int
-) -> None:
+    num_groups, half, kv_heads, shared, pairs
+):
     heads, length = kv_heads * shared, num_groups * 2 * half
     assume(heads > 1)
     states = draw(heads, kv_heads, length)
@@ -128,7 +126,7 @@ def test_the_kernel_equals_dense_attention_under_the_masks_of_its_heads(
 
 
 @pytest.mark.parametrize("group", [2, 24])
-def test_the_scheme_describes_the_pairs_of_both_halves_of_the_heads(group: int) -> None:
+def test_the_scheme_describes_the_pairs_of_both_halves_of_the_heads(group):
     for shifted, i, j in itertools.product((False, True), range(48), range(48)):
         expected = i - j if blocks(48, group, shifted)[i, j] else None
         assert ShiftedSparse(group).distance(i, j, shifted) == expected
@@ -138,7 +136,7 @@ def test_the_scheme_describes_the_pairs_of_both_halves_of_the_heads(group: int) 
 @pytest.mark.parametrize(
     ("heads", "kv_heads", "group"), [(4, 2, 8), (3, 3, 32), (3, 1, 8), (12, 4, 32)]
 )
-def test_the_kernel_has_the_gradients_of_dense_attention(heads, kv_heads, group) -> None:
+def test_the_kernel_has_the_gradients_of_dense_attention(heads, kv_heads, group):
     ours, theirs = ([part.requires_grad_() for part in draw(heads, kv_heads, 32)] for _ in range(2))
     attended((ours[0], ours[1], ours[2]), group).square().sum().backward()
     expected = dense(
@@ -166,7 +164,7 @@ def rolled(states: States, group: int, inv_freq: np.ndarray) -> torch.Tensor:
     return torch.stack(outputs, dim=1)
 
 
-def test_rolling_the_row_differs_in_the_first_half_block_of_shifted_heads_only() -> None:
+def test_rolling_the_row_differs_in_the_first_half_block_of_shifted_heads_only():
     states, group = draw(4, 4, 32), 8
     output, other = attended(states, group), rolled(states, group, table(2).inv_freq)
     torch.testing.assert_close(other[:, :2], output[:, :2], rtol=1e-10, atol=1e-10)
@@ -197,7 +195,7 @@ def test_as_many_parameters_of_phi_2_are_trained_as_counted_by_hand() -> None:
 
 
 @over_bases
-def test_merged_weights_are_a_stock_model_that_computes_the_same(base: LanguageModel) -> None:
+def test_merged_weights_are_a_stock_model_that_computes_the_same(base):
     model, chosen = stock(base), method(rank=3, alpha=5.0)
     add_lora(model, chosen.lora(), seed=1)
     torch.manual_seed(5)
@@ -218,12 +216,12 @@ def test_merged_weights_are_a_stock_model_that_computes_the_same(base: LanguageM
 
 
 @pytest.fixture(scope="module")
-def saved_base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def saved_base(tmp_path_factory) -> Path:
     return save_base(tmp_path_factory.mktemp("base") / "model")
 
 
 @pytest.fixture
-def make_job(rows: Path, saved_base: Path, tmp_path: Path) -> Callable[..., TrainingJob]:
+def make_job(rows, saved_base, tmp_path) -> Callable[..., TrainingJob]:
     make = job_maker(rows, tmp_path)
 
     fields: dict[str, Any] = {
@@ -251,7 +249,7 @@ def drawn_factors(seed: int) -> dict[str, torch.Tensor]:
     return factors
 
 
-def test_a_run_equals_a_plain_torch_loop_over_stock_transformers(make_job, saved_base) -> None:
+def test_a_run_equals_a_plain_torch_loop_over_stock_transformers(make_job, saved_base):
     job = make_job(micro_batch_tokens=3 * ROW_LENGTH, gradient_checkpointing=True)
     run(job, silent)
 
@@ -306,7 +304,7 @@ def test_a_run_equals_a_plain_torch_loop_over_stock_transformers(make_job, saved
         torch.testing.assert_close(tensor, wanted[name].detach(), rtol=1e-4, atol=1e-4)
 
 
-def test_the_average_is_one_of_factors(make_job: Any, saved_base: Path) -> None:
+def test_the_average_is_one_of_factors(make_job, saved_base):
     plain, averaged = make_job(num_steps=1), make_job({"ema_decay": 0.75}, num_steps=1)
     plain.resume.mkdir()
     trainer = Trainer(plain, torch.device("cpu"))
@@ -325,7 +323,7 @@ def test_the_average_is_one_of_factors(make_job: Any, saved_base: Path) -> None:
         torch.testing.assert_close(tensor, expected, rtol=1e-6, atol=1e-7)
 
 
-def test_a_study_refuses_a_target_that_does_not_fit_and_a_row_without_training() -> None:
+def test_a_study_refuses_a_target_that_does_not_fit_and_a_row_without_training():
     study = copy.deepcopy(TOY)
     study["methods"] = [{"name": "longlora", "tuned": True}]
     study["target_context"] = 516
@@ -337,6 +335,6 @@ def test_a_study_refuses_a_target_that_does_not_fit_and_a_row_without_training()
         parse_study(yaml.safe_dump(study), "my.yaml")
 
 
-def test_updates_of_layers_that_a_model_lacks_are_refused() -> None:
+def test_updates_of_layers_that_a_model_lacks_are_refused():
     with pytest.raises(SpecError, match="no linear layer called query_key_value"):
         add_lora(stock(BASES[0]), LoRA(8, 16, ("query_key_value",), ()), seed=0)

@@ -1,7 +1,5 @@
 """The search for LongRoPE's factors, on random models and on losses that tests make up."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator
@@ -89,13 +87,13 @@ def initial_factors() -> list[list[float]]:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Path]:
+def whole(tmp_path_factory) -> tuple[Any, Path]:
     """The result and the folder of a search that nothing interrupted."""
     folder = tmp_path_factory.mktemp("whole")
     return found_by(longrope(), folder)[0], folder
 
 
-def test_the_search_beats_its_initial_individuals(whole: Any, tmp_path: Path) -> None:
+def test_the_search_beats_its_initial_individuals(whole, tmp_path):
     found, _ = whole
     losses = [stock_loss(factors) for factors in initial_factors()]
     assert found.start_loss == pytest.approx(min(losses), rel=1e-5)
@@ -107,7 +105,7 @@ def test_the_search_beats_its_initial_individuals(whole: Any, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("limit", [0, 1, 9])
-def test_a_killed_search_continues(limit: int, whole: Any, tmp_path: Path) -> None:
+def test_a_killed_search_continues(limit, whole, tmp_path):
     expected, folder = whole
     with pytest.raises(InterruptedRunError):
         found_by(longrope(), tmp_path, limit=limit)
@@ -158,7 +156,7 @@ def tried(search: FactorSearch, geometry: RopeGeometry, scale: float) -> Iterato
 
 
 @given(geometries, st.sampled_from([2.0, 4.0, 32.0]), st.integers(0, 9))
-def test_factors_never_decrease_and_stay_in_the_space_of_the_paper(geometry, scale, seed) -> None:
+def test_factors_never_decrease_and_stay_in_the_space_of_the_paper(geometry, scale, seed):
     search = FactorSearch(**SMALL, seed=seed)
     every = list(tried(search, geometry, scale))
     assert len({tuple(one) for one in every}) == len(every) <= search.max_trials
@@ -171,7 +169,7 @@ def test_factors_never_decrease_and_stay_in_the_space_of_the_paper(geometry, sca
 
 
 @given(geometries, st.sampled_from([2.0, 4.0, 32.0]), st.integers(0, 9))
-def test_guided_by_needles_pairs_before_the_critical_one_follow_ntk(geometry, scale, seed) -> None:
+def test_guided_by_needles_pairs_before_the_critical_one_follow_ntk(geometry, scale, seed):
     search = FactorSearch(guide="needles", **SMALL, seed=seed)
     candidates = critical_pairs(geometry)
     for factors in tried(search, geometry, scale):
@@ -212,14 +210,14 @@ def drawn(**search: Any) -> Samples:
     return draw_samples(longrope(**search).open_search(), Text(), 256, TOY.tokenizer(None))
 
 
-def test_texts_are_slices_of_the_domains_in_turn() -> None:
+def test_texts_are_slices_of_the_domains_in_turn():
     samples = drawn(samples=3)
     assert samples.scored.all()
     expected = [Text().stream("a")[:256], Text().stream("b")[:256], Text().stream("a")[256:512]]
     np.testing.assert_array_equal(samples.windows, expected)
 
 
-def test_only_answers_about_needles_count() -> None:
+def test_only_answers_about_needles_count():
     samples = drawn(samples=4, guide="needles")
     tokenizer, numbers = TOY.tokenizer(None), set()
     for window, scored in zip(samples.windows, samples.scored, strict=True):
@@ -232,7 +230,7 @@ def test_only_answers_about_needles_count() -> None:
     assert len(numbers) == 4
 
 
-def test_models_with_key_tokens_are_asked_for_a_key() -> None:
+def test_models_with_key_tokens_are_asked_for_a_key():
     search = longrope(samples=4, guide="needles").open_search()
     samples = draw_samples(search, Text(), 64, TOY.tokenizer(None), TOY.keys)
     for window, scored in zip(samples.windows, samples.scored, strict=True):
@@ -243,16 +241,14 @@ def test_models_with_key_tokens_are_asked_for_a_key() -> None:
         assert scored.tolist() == [False] * 62 + [True]
 
 
-def test_a_method_without_factors_works_with_those_of_yarn_until_the_search() -> None:
+def test_a_method_without_factors_works_with_those_of_yarn_until_the_search():
     geometry = RopeGeometry(8, 8, 4, 4, 1e4, TRAINED)
     table = longrope().rope_table(geometry, ContextLengths(TRAINED, TARGET, TARGET))
     expected = geometry.inv_freq() / np.array(initial_factors()[2])
     np.testing.assert_allclose(table.inv_freq, expected, rtol=1e-6)
 
 
-def test_a_study_continues_a_killed_search_and_computes_cells_with_the_factors_found(
-    tmp_path: Path,
-) -> None:
+def test_a_study_continues_a_killed_search_and_computes_cells_with_the_factors_found(tmp_path):
     small, trials = study(tmp_path), []
 
     def report(event: Any) -> None:

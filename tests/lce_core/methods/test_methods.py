@@ -1,7 +1,5 @@
 """Frequencies of methods: parity with transformers, printed values, refusals."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -64,15 +62,13 @@ def same_as_transformers(
 
 
 @given(geometries, scales)
-def test_pi_equals_transformers_linear(geometry: RopeGeometry, scale: float) -> None:
+def test_pi_equals_transformers_linear(geometry, scale):
     table = make("pi", scale=scale).rope_table(geometry, unextended(geometry))
     same_as_transformers(table, "linear", geometry, factor=scale)
 
 
 @given(geometries, scales, st.floats(0.01, 16))
-def test_ntk_frozen_equals_a_fresh_transformers_dynamic_at_each_length(
-    geometry: RopeGeometry, factor: float, times: float
-) -> None:
+def test_ntk_frozen_equals_a_fresh_transformers_dynamic_at_each_length(geometry, factor, times):
     context = geometry.trained_context
     length = math.ceil(times * context)
     method = make("ntk_frozen", factor=factor)
@@ -82,8 +78,8 @@ def test_ntk_frozen_equals_a_fresh_transformers_dynamic_at_each_length(
 
 @given(geometries, st.integers(1, 16), st.integers(1, 32), st.sampled_from(["ntk_32k", "ntk_64k"]))
 def test_tuned_ntk_equals_transformers_dynamic_at_the_target_or_beyond(
-    geometry: RopeGeometry, ratio: int, times: int, name: str
-) -> None:
+    geometry, ratio, times, name
+):
     context = geometry.trained_context
     lengths = ContextLengths(context, ratio * context, times * context)
     length = max(lengths.target, lengths.request)
@@ -92,7 +88,7 @@ def test_tuned_ntk_equals_transformers_dynamic_at_the_target_or_beyond(
 
 
 @given(geometries, scales, st.booleans(), st.floats(16, 64), st.floats(0.5, 4))
-def test_yarn_equals_transformers_yarn(geometry, scale, truncate, fast, slow) -> None:
+def test_yarn_equals_transformers_yarn(geometry, scale, truncate, fast, slow):
     limits: dict[str, Any] = {"truncate": truncate, "beta_fast": fast, "beta_slow": slow}
     table = make("yarn", scale=scale, **limits).rope_table(geometry, unextended(geometry))
     same_as_transformers(
@@ -103,8 +99,8 @@ def test_yarn_equals_transformers_yarn(geometry, scale, truncate, fast, slow) ->
 
 @given(geometries, st.floats(0.01, 16), st.sampled_from(["linear", "yarn"]))
 def test_dynamic_methods_equal_a_static_transformers_model_of_just_that_scale(
-    geometry: RopeGeometry, times: float, rope_type: str
-) -> None:
+    geometry, times, rope_type
+):
     context = geometry.trained_context
     length = math.ceil(times * context)
     keys = {"original_max_position_embeddings": context} if rope_type == "yarn" else {}
@@ -115,7 +111,7 @@ def test_dynamic_methods_equal_a_static_transformers_model_of_just_that_scale(
 
 
 @given(geometries, st.floats(0.01, 16))
-def test_dynamic_ntk_equals_a_fresh_transformers_dynamic_with_factor_one(geometry, times) -> None:
+def test_dynamic_ntk_equals_a_fresh_transformers_dynamic_with_factor_one(geometry, times):
     context = geometry.trained_context
     lengths = ContextLengths(context, 4 * context, math.ceil(times * context))
     table = make("dynamic_ntk_aware").rope_table(geometry, lengths)
@@ -123,7 +119,7 @@ def test_dynamic_ntk_equals_a_fresh_transformers_dynamic_with_factor_one(geometr
 
 
 @given(geometries, scales, st.floats(0.5, 2), st.floats(2.5, 8))
-def test_llama3_equals_transformers_llama3(geometry, scale, low, high) -> None:
+def test_llama3_equals_transformers_llama3(geometry, scale, low, high):
     method = make("llama3", scale=scale, beta_slow=low, beta_fast=high)
     same_as_transformers(
         method.rope_table(geometry, unextended(geometry)), "llama3", geometry, factor=scale,
@@ -133,7 +129,7 @@ def test_llama3_equals_transformers_llama3(geometry, scale, low, high) -> None:
 
 
 @given(geometries, st.integers(1, 64))
-def test_llama3_equals_its_published_rule_in_40_digits(geometry: RopeGeometry, ratio: int) -> None:
+def test_llama3_equals_its_published_rule_in_40_digits(geometry, ratio):
     """The rule tells three cases of wavelengths apart; the method mixes along a ramp."""
     context = geometry.trained_context
 
@@ -154,13 +150,13 @@ def test_llama3_equals_its_published_rule_in_40_digits(geometry: RopeGeometry, r
 
 
 @given(geometries, st.floats(0, 1, exclude_max=True))
-def test_p_rope_equals_transformers_proportional(geometry: RopeGeometry, p: float) -> None:
+def test_p_rope_equals_transformers_proportional(geometry, p):
     table = make("p_rope", p=p).rope_table(geometry, unextended(geometry))
     same_as_transformers(table, "proportional", geometry, partial_rotary_factor=p)
 
 
 @given(geometries, st.data())
-def test_hard_clip_of_n_pairs_is_p_rope_of_all_others(geometry, data) -> None:
+def test_hard_clip_of_n_pairs_is_p_rope_of_all_others(geometry, data):
     count = data.draw(st.integers(1, geometry.num_pairs))
     lengths = unextended(geometry)
     clipped = make("hard_clip", num_clipped=count).rope_table(geometry, lengths).inv_freq
@@ -171,7 +167,7 @@ def test_hard_clip_of_n_pairs_is_p_rope_of_all_others(geometry, data) -> None:
 
 
 @given(geometries, scales)
-def test_resonance_rounds_the_wavelengths_of_transformers_yarn(geometry, scale) -> None:
+def test_resonance_rounds_the_wavelengths_of_transformers_yarn(geometry, scale):
     lengths = unextended(geometry)
     yarn = make("yarn", scale=scale).rope_table(geometry, lengths)
     same_as_transformers(
@@ -188,8 +184,8 @@ def test_resonance_rounds_the_wavelengths_of_transformers_yarn(geometry, scale) 
 
 @given(geometries, st.integers(1, 32), st.integers(1, 64), st.data())
 def test_longrope_equals_transformers_longrope_below_and_beyond_the_trained_context(
-    geometry: RopeGeometry, ratio: int, part: int, data: st.DataObject
-) -> None:
+    geometry, ratio, part, data
+):
     pairs, context = geometry.num_pairs, geometry.trained_context
     factors = st.lists(st.floats(0.5, 64), min_size=pairs, max_size=pairs)
     short, long = data.draw(factors), data.draw(factors)
@@ -204,7 +200,7 @@ def test_longrope_equals_transformers_longrope_below_and_beyond_the_trained_cont
     )  # fmt: skip
 
 
-def test_longrope_with_the_factors_of_phi_3_is_its_stock_layer() -> None:
+def test_longrope_with_the_factors_of_phi_3_is_its_stock_layer():
     config = LlamaConfig(
         head_dim=96, hidden_size=3072, num_attention_heads=32, max_position_embeddings=131072,
         original_max_position_embeddings=4096, rope_theta=10000.0,
@@ -224,7 +220,7 @@ def test_longrope_with_the_factors_of_phi_3_is_its_stock_layer() -> None:
 @pytest.mark.parametrize(
     ("geometry", "formula", "printed"), [(LLAMA2_7B, 121, 57), (PHI2, 497, 241)]
 )
-def test_the_two_scales_of_ntk_64k_divide_the_slowest_frequency(geometry, formula, printed) -> None:
+def test_the_two_scales_of_ntk_64k_divide_the_slowest_frequency(geometry, formula, printed):
     for form, expected in (("formula", formula), ("printed", printed)):
         method = make("ntk_64k", scale_form=form)
         for request in (100, 65536):
@@ -236,7 +232,7 @@ def test_the_two_scales_of_ntk_64k_divide_the_slowest_frequency(geometry, formul
 
 
 @given(geometries, scales)
-def test_the_two_parts_of_method_2_meet_at_the_split(geometry: RopeGeometry, scale: float) -> None:
+def test_the_two_parts_of_method_2_meet_at_the_split(geometry, scale):
     split = max(1, geometry.num_pairs // 2)
     method = make("rope_base_method_2", scale=scale, split=split)
     inv_freq = method.rope_table(geometry, unextended(geometry)).inv_freq
@@ -254,7 +250,7 @@ def test_the_two_parts_of_method_2_meet_at_the_split(geometry: RopeGeometry, sca
         ([3e6, 3e6, 2e6, 2e6], (4, 2), [3, 3, 2, 2]),
     ],
 )
-def test_query_heads_of_a_key_value_head_share_a_base(bases, heads, expected) -> None:
+def test_query_heads_of_a_key_value_head_share_a_base(bases, heads, expected):
     geometry, lengths = RopeGeometry(128, 128, *heads, 1e4, 4096), ContextLengths(4096, 131072, 1)
     method = make("harpe", bases=bases)
     method.check(geometry, lengths)
@@ -270,7 +266,7 @@ def test_yarn_clamps_its_ramp_to_dimensions_where_pairs_run_out() -> None:
     assert slowest == pytest.approx(geometry.inv_freq()[-1] * (share / 4 + 1 - share), rel=1e-12)
 
 
-def test_the_ramps_of_the_paper_and_of_the_code_are_those_printed() -> None:
+def test_the_ramps_of_the_paper_and_of_the_code_are_those_printed():
     pairs = [15, 20, 25, 30, 35, 40, 45, 46]
     base = LLAMA2_7B.inv_freq()[pairs]
     printed = {
@@ -284,7 +280,7 @@ def test_the_ramps_of_the_paper_and_of_the_code_are_those_printed() -> None:
 
 
 @given(geometries, st.sampled_from([*STATIC, *GROWING, "dynamic_yarn"]))
-def test_without_extension_every_frequency_method_is_the_base_model(geometry, name) -> None:
+def test_without_extension_every_frequency_method_is_the_base_model(geometry, name):
     context = geometry.trained_context
     table = make(name).rope_table(geometry, ContextLengths(context, context, context))
     np.testing.assert_allclose(table.inv_freq, geometry.inv_freq(), rtol=1e-14)
@@ -320,12 +316,12 @@ def test_without_extension_every_frequency_method_is_the_base_model(geometry, na
         *((name, {"scale": 0.5}, rf"{name}\.scale: got 0\.5") for name in STATIC),
     ],
 )
-def test_parameters_that_do_not_fit_the_model_are_refused(name, parameters, match) -> None:
+def test_parameters_that_do_not_fit_the_model_are_refused(name, parameters, match):
     with pytest.raises(SpecError, match=match):
         make(name, **parameters).check(shape(32, 1e4, 128), ContextLengths(128, 512, 512))
 
 
-def test_heads_that_do_not_fit_a_method_are_refused() -> None:
+def test_heads_that_do_not_fit_a_method_are_refused():
     lengths = ContextLengths(4096, 131072, 131072)
     with pytest.raises(SpecError, match=r"\[1000000.0, 2000000.0\] for heads 0 to 1"):
         make("harpe", bases=[1e6, 2e6, 3e6, 3e6]).check(
@@ -338,7 +334,7 @@ def test_heads_that_do_not_fit_a_method_are_refused() -> None:
 
 
 @pytest.mark.parametrize("name", [*STATIC, "ntk_32k", "ntk_64k"])
-def test_a_target_below_the_trained_context_is_refused(name: str) -> None:
+def test_a_target_below_the_trained_context_is_refused(name):
     with pytest.raises(SpecError, match=rf"{name}\.scale: got 0.5"):
         make(name).check(shape(32, 1e4, 128), ContextLengths(128, 64, 64))
 
@@ -363,7 +359,7 @@ def test_a_target_below_the_trained_context_is_refused(name: str) -> None:
         ("longlora", {"num_groups": 0}, r"m\.num_groups: got 0"),
     ],
 )
-def test_parameters_outside_their_range_are_refused_on_reading(name, parameters, match) -> None:
+def test_parameters_outside_their_range_are_refused_on_reading(name, parameters, match):
     with pytest.raises(SpecError, match=match):
         METHODS.parse({"name": name, **parameters}, "m")
 
@@ -371,9 +367,7 @@ def test_parameters_outside_their_range_are_refused_on_reading(name, parameters,
 @pytest.mark.parametrize(
     ("name", "parameters"), [("self_extend", {}), ("rerope", {"window": 1000, "leak": 3})]
 )
-def test_the_longest_distance_within_reach_is_just_below_the_trained_context(
-    name: str, parameters: dict[str, Any]
-) -> None:
+def test_the_longest_distance_within_reach_is_just_below_the_trained_context(name, parameters):
     lengths = ContextLengths(4096, 32768, 32768)
     method = make(name, **parameters)
     scheme: Any = method.attention(LLAMA2_7B, lengths)

@@ -1,7 +1,5 @@
 """NoPE hybrid against stock Llama 4, which rotates neighbouring elements of a head in float32."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -67,7 +65,7 @@ def _neighbours(name: str, weight: torch.Tensor) -> torch.Tensor:
         ({"every": 3, "floor_scale": 1}, {"no_rope_layer_interval": 3, "floor_scale": 1}),
     ],
 )
-def test_it_equals_stock_llama_4(parameters: dict[str, Any], settings: dict[str, Any]) -> None:
+def test_it_equals_stock_llama_4(parameters, settings):
     model = stock(BASE, layers=LAYERS)
     expected = llama4(model.state_dict(), **settings)(tokens(60)).logits
     method = METHODS.parse({"name": "nope_hybrid", **parameters}, "test")

@@ -1,7 +1,5 @@
 """Training stages of ABF for Llama-2-7B, by hand."""
 
-from __future__ import annotations
-
 import pytest
 
 from lce_core.methods import METHODS
@@ -18,7 +16,7 @@ LENGTHS = ContextLengths(4096, 32768, 32768)
         ({"bases": [3e6, 1e6], "shares": [0.9, 0.1]}, [(3e6, 16384, 0.9)]),
     ],
 )
-def test_stages_before_the_last_have_their_base_rows_and_share(parameters, expected) -> None:
+def test_stages_before_the_last_have_their_base_rows_and_share(parameters, expected):
     method = METHODS.parse({"name": "abf_multi_stage", **parameters}, "test")
     stages = method.stages(LENGTHS)
     found = [(stage.method.identity()["base"], stage.context, stage.share) for stage in stages]

@@ -1,7 +1,5 @@
 """STRING against its formula: two positions of each query, in numpy."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch
@@ -21,7 +19,7 @@ SIZES = st.integers(1, 40).flatmap(
 
 
 @given(SIZES, st.integers(1, 80), st.data())
-def test_the_kernel_is_the_formula_for_any_sizes_and_pieces(scheme, tokens, data) -> None:
+def test_the_kernel_is_the_formula_for_any_sizes_and_pieces(scheme, tokens, data):
     cuts = sorted(data.draw(st.sets(st.integers(1, max(1, tokens - 1)), max_size=4)) - {tokens})
     parts, places = random_states(tokens), np.arange(tokens)
     far = places[:, None] - places >= scheme.near
@@ -39,13 +37,13 @@ def test_the_kernel_is_the_formula_for_any_sizes_and_pieces(scheme, tokens, data
         ({}, 300, Shifted(near=99, window=99)),
     ],
 )
-def test_the_shift_follows_the_request(parameters, request_length, sizes) -> None:
+def test_the_shift_follows_the_request(parameters, request_length, sizes):
     method = METHODS.parse({"name": "string", **parameters}, "test")
     assert method.attention(LLAMA2_7B, ContextLengths(4096, 32768, request_length)) == sizes
 
 
 @given(st.integers(1, 387), st.integers(0, 400), st.integers(0, 400))
-def test_a_request_with_less_than_the_window_to_keep_is_not_shifted(length, query, key) -> None:
+def test_a_request_with_less_than_the_window_to_keep_is_not_shifted(length, query, key):
     method = METHODS.parse({"name": "string"}, "test")
     scheme = method.attention(LLAMA2_7B, ContextLengths(4096, 32768, length))
     assert scheme.distance(query, key) == (query - key if key <= query else None)

@@ -1,10 +1,7 @@
 """Positions of training rows: PoSE's against its reference, and those of a user's method."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -49,7 +46,7 @@ HOOK: Change = (
 
 
 @given(st.integers(0, 2**63), st.integers(1, 64), st.integers(0, 300))
-def test_a_row_skips_once_and_stays_below_the_target(seed: int, length: int, more: int) -> None:
+def test_a_row_skips_once_and_stays_below_the_target(seed, length, more):
     positions = skipped_positions(seed, length, length + more)
     steps = np.diff(positions)
     assert positions[0] == 0
@@ -77,7 +74,7 @@ def test_all_draws_of_the_reference_occur_equally_often() -> None:
     assert stats.chisquare(found, wanted).pvalue > 1e-4
 
 
-def test_a_training_pass_computes_what_stock_transformers_computes_at_these_positions() -> None:
+def test_a_training_pass_computes_what_stock_transformers_computes_at_these_positions():
     base, length, target = BASES[0], 24, 96
     ids, seeds = tokens(length), np.array([3, 4], dtype=np.uint64)
     extended = extend(stock(base), base, method("none"), target=target, training=True,
@@ -95,7 +92,7 @@ def test_a_training_pass_computes_what_stock_transformers_computes_at_these_posi
             torch.testing.assert_close(found[row : row + 1], wanted, rtol=0, atol=1e-4)
 
 
-def test_frequencies_that_depend_on_length_are_those_of_the_target() -> None:
+def test_frequencies_that_depend_on_length_are_those_of_the_target():
     base, dynamic = BASES[0], method("dynamic_pi")
     target = 4 * base.geometry.trained_context
     extended = extend(stock(base), base, dynamic, target=target, training=True, positions="pose")
@@ -105,7 +102,7 @@ def test_frequencies_that_depend_on_length_are_those_of_the_target() -> None:
 
 
 @pytest.fixture
-def skipping(tmp_path: Path) -> Iterator[type[Method]]:
+def skipping(tmp_path) -> Iterator[type[Method]]:
     """Position interpolation with training rows that skip text."""
     folder = tmp_path / "plugins"
     folder.mkdir()
@@ -114,7 +111,7 @@ def skipping(tmp_path: Path) -> Iterator[type[Method]]:
 
 
 @torch.no_grad()
-def test_a_method_with_positions_keeps_the_contract(skipping: type[Method]) -> None:
+def test_a_method_with_positions_keeps_the_contract(skipping):
     check_training_positions(skipping, {})
 
 
@@ -128,7 +125,7 @@ def test_a_method_with_positions_keeps_the_contract(skipping: type[Method]) -> N
         ("np.arange(lengths.request) / 2", "float64 of shape"),
     ],
 )
-def test_wrong_positions_are_refused(positions: str, problem: str, tmp_path: Path) -> None:
+def test_wrong_positions_are_refused(positions, problem, tmp_path):
     hook = "    def training_positions(self, seed, lengths):\n        import numpy as np\n\n"
     hook += f"        return {positions}\n\n"
     changes = ((HOOK[0], hook + HOOK[0]),)
@@ -138,7 +135,7 @@ def test_wrong_positions_are_refused(positions: str, problem: str, tmp_path: Pat
             extended.begin_request(16)
 
 
-def test_a_method_with_frequencies_of_each_head_cannot_skip(tmp_path: Path) -> None:
+def test_a_method_with_frequencies_of_each_head_cannot_skip(tmp_path):
     with copied(METHODS, "harpe", tmp_path, HOOK) as plugin:
         harpe = plugin(bases=(1e4, 1e5, 2e5, 3e5))
         extended = extend(stock(BASES[0]), BASES[0], harpe, target=64, training=True)
@@ -162,7 +159,7 @@ STUDY: dict[str, Any] = {
 }
 
 
-def test_a_study_trains_such_a_method_and_starts_others_from_it(skipping, tmp_path) -> None:
+def test_a_study_trains_such_a_method_and_starts_others_from_it(skipping, tmp_path):
     name = skipping.plugin_name
     methods = [
         {"name": name, "label": "skip", "tuned": True, "train_length": 64},
@@ -194,7 +191,7 @@ def test_a_study_trains_such_a_method_and_starts_others_from_it(skipping, tmp_pa
         ({"train_positions": "pose", "train_length": 64}, "draws positions of its own"),
     ],
 )
-def test_a_plan_refuses_rows_that_cannot_skip(changes, problem, skipping) -> None:
+def test_a_plan_refuses_rows_that_cannot_skip(changes, problem, skipping):
     entry = {"name": skipping.plugin_name, "label": "skip", "tuned": True, **changes}
     study = parse_study(yaml.safe_dump({**STUDY, "methods": [entry]}), "mine.yaml")
     with pytest.raises(SpecError, match=problem):

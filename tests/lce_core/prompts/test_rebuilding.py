@@ -3,13 +3,10 @@
 The input of a real study's decoder was noted; a cache that knows none of it rebuilds the prompts.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -37,17 +34,17 @@ CELLS = (
 
 
 @pytest.fixture(scope="module")
-def study(made_once: Callable[[str, Callable[[Path], None]], Path]) -> AskedStudy:
+def study(made_once) -> AskedStudy:
     return AskedStudy.of(made_once)
 
 
 @pytest.fixture(autouse=True)
-def _nothing_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def _nothing_in_memory(monkeypatch) -> None:
     monkeypatch.setattr(cache, "CACHE", PromptCache(max_tokens=1 << 20))
 
 
 @pytest.fixture
-def copied(study: AskedStudy, tmp_path: Path) -> AskedStudy:
+def copied(study, tmp_path) -> AskedStudy:
     shutil.copytree(study.home, tmp_path / "home")
     return AskedStudy(tmp_path / "home", study.recorded)
 
@@ -68,8 +65,8 @@ def spelled(ids: list[int]) -> str:
 
 @pytest.mark.parametrize(("benchmark", "task"), CELLS)
 def test_prompts_are_those_that_the_decoder_was_given_and_their_text_says_the_same(
-    study: AskedStudy, benchmark: str, task: str
-) -> None:
+    study, benchmark, task
+):
     cell = study.cell(benchmark, task)
     found = rebuilt_cell(Store(study.home), cell)
     given = study.recorded[cell]
@@ -92,7 +89,7 @@ def test_prompts_are_those_that_the_decoder_was_given_and_their_text_says_the_sa
 
 
 @pytest.mark.slow
-def test_a_process_of_its_own_says_the_same_as_json(study: AskedStudy) -> None:
+def test_a_process_of_its_own_says_the_same_as_json(study):
     cell = study.cell("passkey")
     asked = ("--home", str(study.home), "--cell", cell, "--sample", "2")
     command = [sys.executable, "-m", "lce_core.prompts", *asked]
@@ -104,7 +101,7 @@ def test_a_process_of_its_own_says_the_same_as_json(study: AskedStudy) -> None:
     assert found["sample"]["sample"] == 2
 
 
-def test_a_computed_cell_keeps_its_prompts_in_the_store(copied, monkeypatch) -> None:
+def test_a_computed_cell_keeps_its_prompts_in_the_store(copied, monkeypatch):
     monkeypatch.setattr(cache, "CACHE", PromptCache(max_tokens=0, dear_seconds=0))
     store, cell = Store(copied.home), copied.cell("passkey")
     folder, record = next(one for one in store.records() if one[1].fingerprint.startswith(cell))
@@ -127,7 +124,7 @@ def changed(home: Path, cell: str, place: tuple[str, ...], value: Any) -> None:
     rewrite_record(home, cell, change)
 
 
-def test_a_cell_whose_prompts_are_not_those_of_its_record_is_refused(copied: AskedStudy) -> None:
+def test_a_cell_whose_prompts_are_not_those_of_its_record_is_refused(copied):
     store = Store(copied.home)
     needle, passkey = copied.cell("needle"), copied.cell("passkey")
     changed(copied.home, passkey, ("result", "prompts_sha256"), "0" * 64)
@@ -155,7 +152,7 @@ def test_a_cell_whose_prompts_are_not_those_of_its_record_is_refused(copied: Ask
         rebuilt_cell(store, needle)
 
 
-def test_a_cell_without_prompts_and_a_sample_that_is_not_there_are_refused(study) -> None:
+def test_a_cell_without_prompts_and_a_sample_that_is_not_there_are_refused(study):
     store = Store(study.home)
     with pytest.raises(SpecError, match="perplexity, which builds no prompts"):
         rebuilt_cell(store, study.cell("perplexity"))
@@ -176,5 +173,5 @@ def test_a_cell_without_prompts_and_a_sample_that_is_not_there_are_refused(study
         (["(x"], "f(x) (x", ["(x", "(x"]),
     ],
 )
-def test_answers_are_found_as_words_of_their_own(answers, text, expected) -> None:
+def test_answers_are_found_as_words_of_their_own(answers, text, expected):
     assert [text[first:last] for first, last in places_of(answers, text)] == expected

@@ -1,7 +1,5 @@
 """The bootstrap interval against distributions that are known exactly."""
 
-from __future__ import annotations
-
 import pytest
 from scipy import stats
 
@@ -9,7 +7,7 @@ from lce_core.statistics.estimates import bootstrap_mean
 
 
 @pytest.mark.parametrize(("right", "number"), [(50, 100), (30, 100), (120, 150)])
-def test_the_interval_of_zeros_and_ones_is_the_binomials_central_95_per_cent(right, number) -> None:
+def test_the_interval_of_zeros_and_ones_is_the_binomials_central_95_per_cent(right, number):
     estimate = bootstrap_mean([1.0] * right + [0.0] * (number - right))
     low, high = stats.binom.ppf([0.025, 0.975], number, right / number)
     # One count is three standard errors of a quantile of 2,000 draws.
@@ -17,7 +15,7 @@ def test_the_interval_of_zeros_and_ones_is_the_binomials_central_95_per_cent(rig
     assert estimate.high == pytest.approx(high / number, abs=1 / number)
 
 
-def test_weights_count_in_clusters_too() -> None:
+def test_weights_count_in_clusters_too():
     values, weights, clusters = [1.0, 2.0, 3.0, 10.0], [1, 2, 3, 4], ["a", "a", "b", "b"]
     estimate = bootstrap_mean(values, weights=weights, clusters=clusters)
     assert estimate.value == pytest.approx((1 + 4 + 9 + 40) / 10, rel=1e-12)

@@ -1,7 +1,5 @@
 """Intervals over documents: against scipy where documents are prompts, and coverage."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -28,7 +26,7 @@ def mean_of(rows, **options) -> ClusteredEstimate:
 
 
 @given(st.one_of(answers, shares), st.permutations(range(7)), st.randoms())
-def test_names_of_documents_and_order_mean_nothing(rows, names, random) -> None:
+def test_names_of_documents_and_order_mean_nothing(rows, names, random):
     one = mean_of(rows)
     other = mean_of(random.sample([(v, f"d{names[c]}") for v, c in rows], len(rows)))
     assert (one.num_samples, one.num_clusters) == (other.num_samples, other.num_clusters)
@@ -40,7 +38,7 @@ def test_names_of_documents_and_order_mean_nothing(rows, names, random) -> None:
         assert one.low <= one.value <= one.high
 
 
-def test_single_prompts_have_the_interval_of_student_or_of_clopper_and_pearson() -> None:
+def test_single_prompts_have_the_interval_of_student_or_of_clopper_and_pearson():
     data = np.random.default_rng(0).normal(size=15)
     theirs = stats.ttest_1samp(data, 0).confidence_interval(0.9)
     assert bounds(clustered_mean(data, level=0.9)) == pytest.approx(tuple(theirs), rel=1e-12)
@@ -54,14 +52,14 @@ def test_single_prompts_have_the_interval_of_student_or_of_clopper_and_pearson()
     assert found[0] > exact[0]
 
 
-def test_documents_of_equal_size_have_the_interval_of_their_means() -> None:
+def test_documents_of_equal_size_have_the_interval_of_their_means():
     data = np.random.default_rng(1).normal(size=(12, 5))
     theirs = stats.ttest_1samp(data.mean(axis=1), 0).confidence_interval()
     ours = clustered_mean(data.ravel(), np.repeat(np.arange(12), 5).tolist())
     assert bounds(ours) == pytest.approx(tuple(theirs), rel=1e-9)
 
 
-def test_documents_of_unequal_size_have_the_robust_error_of_a_regression_on_a_constant() -> None:
+def test_documents_of_unequal_size_have_the_robust_error_of_a_regression_on_a_constant():
     values, clusters = np.array([1.0, 3.0, 2.0, 7.0, 8.0, 5.0]), np.array([0, 0, 1, 2, 2, 2])
     # (X'X)^-1 X' u_g u_g' X (X'X)^-1 with X a column of ones, times G / (G - 1): CR1 with N - 1.
     design, residuals = np.ones((6, 1)), values - values.mean()
@@ -74,7 +72,7 @@ def test_documents_of_unequal_size_have_the_robust_error_of_a_regression_on_a_co
     assert bounds(found) == pytest.approx((values.mean() - half, values.mean() + half))
 
 
-def test_all_right_is_as_sure_as_there_are_documents() -> None:
+def test_all_right_is_as_sure_as_there_are_documents():
     found = clustered_mean([1.0] * 40, [index // 10 for index in range(40)])
     assert (found.value, found.high) == (1.0, 1.0)
     assert found.low == pytest.approx(0.025 ** (1 / 4))
@@ -82,7 +80,7 @@ def test_all_right_is_as_sure_as_there_are_documents() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("num_documents", [10, 40])
-def test_intervals_over_documents_contain_the_mean(num_documents: int) -> None:
+def test_intervals_over_documents_contain_the_mean(num_documents):
     rng, runs = np.random.default_rng(num_documents), 2000
     numbers_hold = shares_hold = 0
     for _ in range(runs):

@@ -1,7 +1,5 @@
 """Differences of two methods: tests and intervals agree, and match scipy's."""
 
-from __future__ import annotations
-
 import itertools
 import math
 
@@ -35,7 +33,7 @@ def contrasts(draw: st.DrawFn) -> Contrast:
 
 
 @given(contrasts(), ALPHAS)
-def test_an_interval_ends_where_the_p_value_is_alpha(one: Contrast, alpha: float) -> None:
+def test_an_interval_ends_where_the_p_value_is_alpha(one, alpha):
     low, high = one.interval(alpha)
     assert low <= one.value <= high
     assert (low > 0 or high < 0) == (one.p_value() <= alpha)
@@ -45,7 +43,7 @@ def test_an_interval_ends_where_the_p_value_is_alpha(one: Contrast, alpha: float
 
 
 @given(contrasts())
-def test_swapping_the_methods_mirrors_everything(one: Contrast) -> None:
+def test_swapping_the_methods_mirrors_everything(one):
     other = -one
     assert other.p_value() == pytest.approx(one.p_value())
     low, high = one.interval()
@@ -54,7 +52,7 @@ def test_swapping_the_methods_mirrors_everything(one: Contrast) -> None:
 
 
 @pytest.mark.parametrize("number", [6, 20, 120])
-def test_symmetric_differences_get_students_t(number: int) -> None:
+def test_symmetric_differences_get_students_t(number):
     gaps = stats.norm.ppf((np.arange(number) + 0.5) / number) + 0.3
     one = Contrast(gaps.mean(), number, stats.sem(gaps), skewness(gaps))
     assert skewness(np.exp(gaps)) == pytest.approx(stats.skew(np.exp(gaps), bias=False))
@@ -64,7 +62,7 @@ def test_symmetric_differences_get_students_t(number: int) -> None:
     assert one.interval() == pytest.approx((bounds.low, bounds.high), rel=1e-6)
 
 
-def test_no_p_value_over_clusters_is_below_that_of_the_sign_flip_test() -> None:
+def test_no_p_value_over_clusters_is_below_that_of_the_sign_flip_test():
     gaps = np.array([1.0, 1.1, 0.9, 1.05, 0.95, 1.0])
     one = Contrast(gaps.mean(), 6, stats.sem(gaps), skewness(gaps))
     flips = [abs(np.dot(signs, gaps)) for signs in itertools.product((-1, 1), repeat=6)]
@@ -74,7 +72,7 @@ def test_no_p_value_over_clusters_is_below_that_of_the_sign_flip_test() -> None:
     assert Contrast(1.0, 5, 0.01).interval() is None
 
 
-def test_right_and_wrong_answers_get_mcnemars_test_and_a_width_at_the_ceiling() -> None:
+def test_right_and_wrong_answers_get_mcnemars_test_and_a_width_at_the_ceiling():
     one = Contrast(0.08, 200, discordant=(25, 9))
     uneven = sum(math.comb(34, k) for k in range(35) if abs(2 * k - 34) >= 16)
     assert one.p_value() == pytest.approx(max(uneven / 2**34, 0.0), rel=0.2)
@@ -83,14 +81,14 @@ def test_right_and_wrong_answers_get_mcnemars_test_and_a_width_at_the_ceiling() 
     assert low == -high < -0.03
 
 
-def test_seeds_and_prompts_each_have_their_own_quantile() -> None:
+def test_seeds_and_prompts_each_have_their_own_quantile():
     one = Contrast(1.0, 20, 0.3, 0.0, 0.2, 4)
     half = math.hypot(stats.t.ppf(0.975, 4) * 0.2, stats.t.ppf(0.975, 19) * 0.3)
     assert one.interval() == pytest.approx((1 - half, 1 + half))
     assert Contrast(half, 20, 0.3, 0.0, 0.2, 4).p_value() == pytest.approx(0.05)
 
 
-def test_equivalence_needs_both_one_sided_tests() -> None:
+def test_equivalence_needs_both_one_sided_tests():
     rng = np.random.default_rng(1)
     gaps = rng.normal(0.01, 0.05, size=30)
     one = Contrast(gaps.mean(), 30, stats.sem(gaps))
@@ -102,7 +100,7 @@ def test_equivalence_needs_both_one_sided_tests() -> None:
 
 
 @given(st.lists(contrasts(), min_size=1, max_size=12))
-def test_an_adjusted_interval_includes_zero_unless_its_p_value_is_small(family) -> None:
+def test_an_adjusted_interval_includes_zero_unless_its_p_value_is_small(family):
     assume(all(abs(one.p_value() - 0.05) > 1e-6 for one in family))
     found = adjust(family)
     for one, adjusted in zip(family, found, strict=True):
@@ -113,7 +111,7 @@ def test_an_adjusted_interval_includes_zero_unless_its_p_value_is_small(family) 
             assert (adjusted.p_holm > 0.05) <= (adjusted.low <= 0 <= adjusted.high)
 
 
-def test_an_adjusted_interval_of_many_has_bonferronis_level() -> None:
+def test_an_adjusted_interval_of_many_has_bonferronis_level():
     family = [Contrast(0.0, 50, 1.0) for _ in range(10)]
     (low, high) = family[0].interval(0.005)
     assert all((one.low, one.high) == (low, high) for one in adjust(family))
@@ -128,7 +126,7 @@ def mean_square(values: np.ndarray, *factors: np.ndarray) -> tuple[float, int]:
 
 
 @pytest.mark.parametrize("shape", [(4, 6), (5, 2)])
-def test_the_pooled_variance_is_the_residual_of_a_two_way_analysis(shape) -> None:
+def test_the_pooled_variance_is_the_residual_of_a_two_way_analysis(shape):
     values = np.random.default_rng(2).normal(size=shape)
     seeds, methods = (one.ravel() for one in np.indices(values.shape))
     found = seed_variances(values)
@@ -137,7 +135,7 @@ def test_the_pooled_variance_is_the_residual_of_a_two_way_analysis(shape) -> Non
     assert found.alone.min() == pytest.approx(mean_square(values.ravel(), methods)[0])
 
 
-def test_a_method_that_varies_more_keeps_its_own_variance() -> None:
+def test_a_method_that_varies_more_keeps_its_own_variance():
     values = np.random.default_rng(4).normal(size=(5, 8))
     values[:, 3] *= 10
     found = seed_variances(values)
@@ -145,7 +143,7 @@ def test_a_method_that_varies_more_keeps_its_own_variance() -> None:
     assert len(set(np.delete(found.paired, 3))) == 1
 
 
-def test_evaluations_of_one_checkpoint_weigh_as_one_method() -> None:
+def test_evaluations_of_one_checkpoint_weigh_as_one_method():
     values = np.random.default_rng(5).normal(size=(4, 5))
     alone = seed_variances(values)
     repeated = seed_variances(np.c_[values, values[:, [4, 4]]], ["a", "b", "c", "d", *"eee"])
@@ -157,7 +155,7 @@ def test_evaluations_of_one_checkpoint_weigh_as_one_method() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [6, 20, 120])
-def test_intervals_cover_lognormal_means(number: int) -> None:
+def test_intervals_cover_lognormal_means(number):
     rng, runs, covered = np.random.default_rng(number), 3000, 0
     for _ in range(runs):
         gaps = np.exp(0.5 * rng.normal(size=number)) - math.exp(0.125)

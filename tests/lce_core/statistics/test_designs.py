@@ -1,7 +1,5 @@
 """Detectable differences of designs: agreement with tests of one source, and simulated studies."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -14,7 +12,7 @@ from lce_core.statistics.power import detectable_effect, detectable_share, detec
 from tests.support.oracles.error_rates import between
 
 
-def test_without_training_seeds_only_prompts_count() -> None:
+def test_without_training_seeds_only_prompts_count():
     frozen = Design(20, is_share=False, seeded=False, num_trained=0)
     assert detectable_difference(frozen, 5, 2, 0.05) == detectable_effect(40)
     own = Design(20, is_share=True, seeded=True, num_trained=0)
@@ -27,7 +25,7 @@ def test_without_training_seeds_only_prompts_count() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seeded", [False, True])
 @pytest.mark.parametrize("times", [1, 4])
-def test_four_of_five_simulated_studies_find_the_difference(seeded: bool, times: int) -> None:
+def test_four_of_five_simulated_studies_find_the_difference(seeded, times):
     rng, runs, num_seeds, methods, planned = np.random.default_rng(0), 600, 4, 5, 30
     design = Design(planned, is_share=False, seeded=seeded, num_trained=methods)
     gap = detectable_difference(design, num_seeds, times, 0.05, 1.0)
@@ -52,7 +50,7 @@ def test_four_of_five_simulated_studies_find_the_difference(seeded: bool, times:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("num_methods", [9, 40])
-def test_kendalls_test_finds_the_detectable_tau_in_four_of_five_studies(num_methods: int) -> None:
+def test_kendalls_test_finds_the_detectable_tau_in_four_of_five_studies(num_methods):
     rng, runs = np.random.default_rng(0), 1000
     # A bivariate normal distribution with the correlation r has tau = 2 / pi * arcsin(r).
     correlation = math.sin(math.pi / 2 * detectable_tau(num_methods))

@@ -1,7 +1,5 @@
 """Effective length: the rule on small tables, and its properties."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -32,12 +30,12 @@ def answers(*right: int, of: int = 100) -> dict[int, list[float]]:
         ((80, 80, 80, 80, 80), (0, 0, 16384)),
     ],
 )
-def test_the_first_length_that_fails_ends_it(right, expected) -> None:
+def test_the_first_length_that_fails_ends_it(right, expected):
     found = effective_length(answers(*right), 0.856)
     assert (found.tokens, found.low, found.high, found.longest) == (*expected, 16384)
 
 
-def test_losses_must_not_exceed_the_threshold() -> None:
+def test_losses_must_not_exceed_the_threshold():
     rng = np.random.default_rng(0)
     losses = {
         n: rng.normal(mean, 0.1, size=50) for n, mean in zip(LENGTHS, (2, 2, 4), strict=False)
@@ -48,7 +46,7 @@ def test_losses_must_not_exceed_the_threshold() -> None:
     assert effective_length(mirrored, -3.0) == found
 
 
-def test_prompts_on_one_document_are_less_sure_than_as_many_documents() -> None:
+def test_prompts_on_one_document_are_less_sure_than_as_many_documents():
     scores = answers(92, 92)
     documents = {n: [index // 25 for index in range(100)] for n in scores}
     assert effective_length(scores, 0.8).low == 2048
@@ -58,7 +56,7 @@ def test_prompts_on_one_document_are_less_sure_than_as_many_documents() -> None:
     assert effective_length(scores, 0.8, clusters=one).low == 0
 
 
-def test_a_threshold_from_few_prompts_is_uncertain_except_at_their_own_length() -> None:
+def test_a_threshold_from_few_prompts_is_uncertain_except_at_their_own_length():
     """45 of 50 right is 90 %; 90 % of it is 81 %, which 41 of 50 reach."""
     base = np.array([1.0] * 45 + [0.0] * 5)
     table = {1024: base, 2048: np.array([1.0] * 41 + [0.0] * 9), 4096: base}
@@ -71,7 +69,7 @@ def test_a_threshold_from_few_prompts_is_uncertain_except_at_their_own_length() 
 
 
 @given(tables, st.floats(0.05, 0.95), st.floats(0.0, 0.5), st.randoms())
-def test_a_higher_threshold_and_the_order_of_lengths(table, threshold, more, random) -> None:
+def test_a_higher_threshold_and_the_order_of_lengths(table, threshold, more, random):
     found = effective_length(table, threshold)
     assert found.low <= found.tokens <= found.high <= found.longest
     harder = effective_length(table, min(1.0, threshold + more))

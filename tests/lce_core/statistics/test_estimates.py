@@ -1,7 +1,5 @@
 """Bootstrap and Wilson intervals: properties, printed values, and values recorded by version."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -13,7 +11,7 @@ samples = st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=40)
 
 
 @given(samples, st.randoms())
-def test_the_bootstrap_interval_contains_the_mean_in_any_order(values: list[float], random) -> None:
+def test_the_bootstrap_interval_contains_the_mean_in_any_order(values, random):
     clusters = [index % 3 for index in range(len(values))]
     order = random.sample(range(len(values)), len(values))
     shuffled = [values[index] for index in order]
@@ -25,7 +23,7 @@ def test_the_bootstrap_interval_contains_the_mean_in_any_order(values: list[floa
     assert reordered == bootstrap_mean(values, clusters=clusters)
 
 
-def test_one_cluster_gives_no_bounds() -> None:
+def test_one_cluster_gives_no_bounds():
     estimate = bootstrap_mean([1.0, 3.0], clusters=["a", "a"])
     assert (estimate.value, estimate.low, estimate.high) == (2.0, None, None)
 
@@ -42,7 +40,7 @@ CLUSTERS = ["a", "a", "b", "c", "c", "d", "e", "f"]
 HITS = [1.0, 0.0, 1.0, 1.0, 0.0, 1.0, 1.0, 1.0]
 
 
-def test_an_interval_changes_only_with_its_definition_which_cells_are_identified_by() -> None:
+def test_an_interval_changes_only_with_its_definition_which_cells_are_identified_by():
     """If this fails, raise the estimator's `version` in INTERVALS; then change the numbers here."""
     recorded = {
         ("bootstrap_mean", 1): [(0.35, 1.3253125), (0.4032258064516, 1.1150795454545)],

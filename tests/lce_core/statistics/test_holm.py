@@ -1,7 +1,5 @@
 """Holm's p-values against Bonferroni tests of every subset, and against a worked example."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

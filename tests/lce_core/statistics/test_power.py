@@ -1,7 +1,5 @@
 """Power: sums over all outcomes, printed values, the approximation of others, and simulation."""
 
-from __future__ import annotations
-
 import itertools
 import math
 
@@ -26,8 +24,8 @@ from tests.support.oracles.error_rates import between
 
 @given(st.integers(1, 9), st.floats(0.05, 0.95), st.floats(-1, 1), st.floats(0.01, 0.5))
 def test_the_power_of_mcnemar_is_the_chance_of_all_outcomes_that_it_calls_a_difference(
-    num_prompts: int, discordance: float, part: float, alpha: float
-) -> None:
+    num_prompts, discordance, part, alpha
+):
     difference = part * discordance
     wins, losses = (discordance + difference) / 2, (discordance - difference) / 2
     expected = sum(
@@ -61,7 +59,7 @@ def test_the_paired_t_test_has_the_power_that_is_printed() -> None:
 
 @pytest.mark.parametrize("num_clusters", [2, 12, 201])
 @pytest.mark.parametrize(("shift", "alpha"), [(0.1, 0.05), (5.0, 0.05), (3.0, 0.005)])
-def test_the_t_test_has_the_power_of_the_noncentral_t(num_clusters, shift, alpha) -> None:
+def test_the_t_test_has_the_power_of_the_noncentral_t(num_clusters, shift, alpha):
     critical = stats.t.isf(alpha / 2, num_clusters - 1)
     expected = stats.nct.sf(critical, num_clusters - 1, shift)
     expected += stats.nct.cdf(-critical, num_clusters - 1, shift)
@@ -72,7 +70,7 @@ def test_the_t_test_has_the_power_of_the_noncentral_t(num_clusters, shift, alpha
 # An example searches for four detectable differences, which takes 0.2 s.
 @settings(max_examples=8)
 @given(st.integers(12, 400), st.floats(0.1, 0.9), st.floats(0.001, 0.04), st.integers(0, 100))
-def test_more_prompts_of_greater_effect_see_more(number, discordance, alpha, more) -> None:
+def test_more_prompts_of_greater_effect_see_more(number, discordance, alpha, more):
     one, other = detectable_effect(number), detectable_effect(number + more)
     assert other <= one
     assert detectable_effect(number, alpha=alpha) >= one
@@ -91,7 +89,7 @@ def test_more_prompts_of_greater_effect_see_more(number, discordance, alpha, mor
 
 
 @pytest.mark.parametrize(("wins", "losses", "number"), [(20, 10, 60), (3, 6, 180)])
-def test_compared_fractions_could_show_about_what_mcnemars_test_can(wins, losses, number) -> None:
+def test_compared_fractions_could_show_about_what_mcnemars_test_can(wins, losses, number):
     alpha = 0.05 / 26
     seen = Contrast((wins - losses) / number, number, discordant=(wins, losses)).detectable(alpha)
     # If methods disagree on fewer prompts than that, on as many as they differ by.
@@ -99,13 +97,13 @@ def test_compared_fractions_could_show_about_what_mcnemars_test_can(wins, losses
     assert seen == pytest.approx(exact, rel=0.15, abs=0.01)
 
 
-def test_agreement_on_every_prompt_is_not_taken_for_certainty() -> None:
+def test_agreement_on_every_prompt_is_not_taken_for_certainty():
     seen = Contrast(0.0, 100, discordant=(0, 0)).detectable()
     assert mcnemar_power(100, seen, seen) == pytest.approx(0.8, abs=0.05)
     assert Contrast(0.0, 100).detectable() is None
 
 
-def test_compared_means_could_show_their_effect_times_their_spread() -> None:
+def test_compared_means_could_show_their_effect_times_their_spread():
     effect = detectable_effect(30, alpha=0.01)
     seen = Contrast(0.5, 30, cluster_error=0.2).detectable(0.01)
     assert seen == pytest.approx(effect * 0.2 * math.sqrt(30))
@@ -127,7 +125,7 @@ def test_an_undecided_comparison_needs_the_documents_that_are_printed() -> None:
 
 
 @pytest.mark.slow
-def test_studies_of_the_number_that_is_needed_decide_in_four_of_five() -> None:
+def test_studies_of_the_number_that_is_needed_decide_in_four_of_five():
     rng, runs, alpha = np.random.default_rng(1), 1000, 0.005
 
     def decided(found: list[Contrast], low: float = -math.inf, high: float = math.inf) -> int:
@@ -172,14 +170,14 @@ def test_studies_of_the_number_that_is_needed_decide_in_four_of_five() -> None:
     assert crossed.num_needed(alpha) is None, "no number of seeds replaces prompts"
 
 
-def test_the_approximate_power_is_that_of_the_noncentral_t() -> None:
+def test_the_approximate_power_is_that_of_the_noncentral_t():
     for freedom, shift, alpha in itertools.product((3, 60), (0.5, 4.0), (0.05, 0.001)):
         expected = stats.nct.sf(stats.t.isf(alpha / 2, freedom), freedom, shift)
         assert approximate_power(shift, freedom, alpha) == pytest.approx(expected, abs=0.03)
 
 
 @given(st.integers(2, 12_000), st.integers(2, 12_000))
-def test_the_fewest_is_the_first_that_suffices(first: int, enough: int) -> None:
+def test_the_fewest_is_the_first_that_suffices(first, enough):
     expected = max(first, enough)
     found = fewest(lambda number: number >= enough, first)
     assert found == (expected if expected <= 10_000 else None)

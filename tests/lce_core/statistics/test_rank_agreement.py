@@ -1,7 +1,5 @@
 """Rank agreement: by counting pairs, by hand, and its error rate by simulation."""
 
-from __future__ import annotations
-
 import itertools
 import math
 
@@ -30,7 +28,7 @@ def signs(values) -> list[int]:
 
 
 @given(tables)
-def test_kendall_counts_pairs_and_spearman_correlates_ranks(rows) -> None:
+def test_kendall_counts_pairs_and_spearman_correlates_ranks(rows):
     first, second = zip(*rows, strict=True)
     found, ours, theirs = of(rows), signs(first), signs(second)
     if not any(ours) or not any(theirs):
@@ -59,7 +57,7 @@ def test_five_methods_by_hand() -> None:
     assert found.p_value == pytest.approx(2 * 14 / 120)
 
 
-def test_the_same_order_of_few_methods_is_not_sure() -> None:
+def test_the_same_order_of_few_methods_is_not_sure():
     found = rank_agreement(np.arange(6), np.arange(6))
     assert (found.kendall.value, found.kendall.high) == (1.0, 1.0)
     assert 0 < found.kendall.low < 0.8
@@ -68,7 +66,7 @@ def test_the_same_order_of_few_methods_is_not_sure() -> None:
     assert (four.kendall.value, four.kendall.low, four.spearman.high) == (1.0, None, None)
 
 
-def test_lower_perplexity_agrees_with_higher_scores_and_approximate_methods_can_hide_it() -> None:
+def test_lower_perplexity_agrees_with_higher_scores_and_approximate_methods_can_hide_it():
     perplexity = [5.0, 6.0, 7.0, 8.0, 9.0, 4.0, 4.5]
     downstream = [0.9, 0.8, 0.7, 0.6, 0.5, 0.1, 0.2]
     exact = [True] * 5 + [False] * 2
@@ -84,7 +82,7 @@ def test_lower_perplexity_agrees_with_higher_scores_and_approximate_methods_can_
     assert (none.num_methods, none.kendall.value) == (0, None)
 
 
-def test_copies_within_a_family_add_no_evidence() -> None:
+def test_copies_within_a_family_add_no_evidence():
     first, second = np.arange(6.0), np.array([0.0, 2, 1, 3, 5, 4])
     one = rank_agreement(first, second)
     # Each method four times, in nearly the same order.
@@ -100,7 +98,7 @@ def test_copies_within_a_family_add_no_evidence() -> None:
 
 
 @pytest.mark.slow
-def test_unrelated_scores_of_alike_methods_seem_related_in_one_of_twenty_studies() -> None:
+def test_unrelated_scores_of_alike_methods_seem_related_in_one_of_twenty_studies():
     sizes = (2, 6, 8, 6, 5)
     rng, runs, small = np.random.default_rng(1), 1000, 0
     families = np.repeat(np.arange(len(sizes)), sizes)

@@ -1,7 +1,5 @@
 """Means over seeds: a worked analysis of variance, and single parts against scipy."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -21,7 +19,7 @@ def bounds(found: SeedMean) -> tuple[float, float]:
 
 
 @given(tables)
-def test_shared_prompts_never_make_the_interval_narrower_than_the_seeds_do(table) -> None:
+def test_shared_prompts_never_make_the_interval_narrower_than_the_seeds_do(table):
     crossed = mean_over_seeds(table, same_prompts=True)
     nested = mean_over_seeds(table, same_prompts=False)
     assert crossed.low <= nested.low + 1e-6
@@ -38,14 +36,14 @@ def test_an_analysis_of_variance_by_hand() -> None:
     assert (found.num_samples, found.num_seeds) == (6, 3)
 
 
-def test_prompts_of_their_own_leave_the_interval_to_the_means_of_the_seeds() -> None:
+def test_prompts_of_their_own_leave_the_interval_to_the_means_of_the_seeds():
     rng = np.random.default_rng(0)
     scores = [rng.normal(size=size) for size in (10, 20, 30, 40)]
     theirs = stats.ttest_1samp([one.mean() for one in scores], 0).confidence_interval()
     assert bounds(mean_over_seeds(scores, same_prompts=False)) == pytest.approx(tuple(theirs))
 
 
-def test_many_seeds_that_do_not_differ_leave_it_to_the_prompts() -> None:
+def test_many_seeds_that_do_not_differ_leave_it_to_the_prompts():
     prompts = np.random.default_rng(1).normal(size=30)
     found = mean_over_seeds([prompts] * 4, same_prompts=True)
     theirs = stats.ttest_1samp(prompts, 0).confidence_interval()
@@ -55,13 +53,13 @@ def test_many_seeds_that_do_not_differ_leave_it_to_the_prompts() -> None:
 
 
 @pytest.mark.parametrize("same_prompts", [True, False])
-def test_one_seed_says_nothing_about_others(same_prompts: bool) -> None:
+def test_one_seed_says_nothing_about_others(same_prompts):
     found = mean_over_seeds([[1.0, 2.0, 3.0]], same_prompts=same_prompts)
     assert (found.value, found.low, found.high, found.seed_sd) == (2.0, None, None, None)
     assert found.prompt_sd == 1.0
 
 
-def test_the_spread_of_seeds_is_estimated_without_that_of_their_prompts() -> None:
+def test_the_spread_of_seeds_is_estimated_without_that_of_their_prompts():
     rng = np.random.default_rng(2)
     of_seeds = 0.5 * rng.normal(size=(400, 1))
     for prompts, same_prompts in ((rng.normal(size=(400, 6)), False), (rng.normal(size=6), True)):

@@ -1,7 +1,5 @@
 """Levels of looks against the spending function written out, and the error that they keep."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -15,7 +13,7 @@ looks = st.lists(st.integers(2, 100), min_size=1, max_size=8, unique=True).map(s
 
 
 @given(looks)
-def test_levels_add_up_to_what_may_be_spent(after: list[int]) -> None:
+def test_levels_add_up_to_what_may_be_spent(after):
     levels = look_levels(after)
     fraction = np.array(after) / after[-1]
     # Lan and DeMets 1983, the spending function that resembles O'Brien and Fleming's boundaries.
@@ -24,14 +22,14 @@ def test_levels_add_up_to_what_may_be_spent(after: list[int]) -> None:
     assert sum(levels) == pytest.approx(0.05)
 
 
-def test_a_single_look_has_the_whole_level() -> None:
+def test_a_single_look_has_the_whole_level():
     assert look_levels([3]) == pytest.approx([0.05])
     assert looks_in_words([3]) == "3 seeds (levels 0.05)"
     assert looks_in_words([2, 4, 6]) == "2, 4 and 6 seeds (levels 0.00069, 0.016, 0.034)"
 
 
 @pytest.mark.parametrize("after", [[2, 4, 6], [3, 6], [1, 2, 3, 4, 5, 6]])
-def test_true_nulls_are_claimed_at_some_look_in_at_most_5_percent(after: list[int]) -> None:
+def test_true_nulls_are_claimed_at_some_look_in_at_most_5_percent(after):
     rng, num_studies, family = np.random.default_rng(0), 20_000, 3
     levels = look_levels(after)
     sums = np.cumsum(rng.normal(size=(num_studies, family, after[-1])), axis=2)
@@ -45,7 +43,7 @@ def test_true_nulls_are_claimed_at_some_look_in_at_most_5_percent(after: list[in
     assert naive.mean() > 0.075
 
 
-def test_a_look_raises_p_values_and_widens_intervals_by_its_level() -> None:
+def test_a_look_raises_p_values_and_widens_intervals_by_its_level():
     first, second = Contrast(1.2, 20, 0.3), Contrast(0.5, 20, 0.3)
     found = adjust([first, second], [0.01, 0.04], num_untested=1)
     assert found[0].p_holm == pytest.approx(3 * first.p_value() * 5)

@@ -14,7 +14,7 @@ print(json.dumps([before["instructions"], environment()["instructions"]]))
 """
 
 
-def test_it_names_the_instructions_of_torch_once_torch_is_loaded() -> None:
+def test_it_names_the_instructions_of_torch_once_torch_is_loaded():
     answer = subprocess.run(
         [sys.executable, "-c", ASK],
         env=os.environ | {"ATEN_CPU_CAPABILITY": "default"},

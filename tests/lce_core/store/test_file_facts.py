@@ -1,7 +1,5 @@
 """Facts of files: never an old one for a changed file, and no file opened for a known one."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import subprocess
@@ -41,18 +39,18 @@ def settle() -> None:
 
 
 @pytest.fixture(autouse=True)
-def _short_tick(monkeypatch: pytest.MonkeyPatch) -> None:
+def _short_tick(monkeypatch) -> None:
     monkeypatch.setattr(file_facts, "TICK_SECONDS", TICK)
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Path:
+def home(tmp_path) -> Path:
     (tmp_path / "home").mkdir()
     return tmp_path / "home"
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
+def file(tmp_path) -> Path:
     (tmp_path / "data").mkdir()
     file = tmp_path / "data" / "file"
     file.write_text("one")
@@ -66,7 +64,7 @@ def saved(home: Path, file: Path) -> None:
     facts.save()
 
 
-def test_a_file_is_read_once_while_it_stays_as_it_is(home: Path, file: Path) -> None:
+def test_a_file_is_read_once_while_it_stays_as_it_is(home, file):
     saved(home, file)
     with opened(file) as seen:
         assert FileFacts(home).sha256(file) == digest("one")
@@ -74,9 +72,7 @@ def test_a_file_is_read_once_while_it_stays_as_it_is(home: Path, file: Path) -> 
 
 
 @pytest.mark.parametrize("other_inode", [False, True])
-def test_a_file_that_changed_and_has_its_old_times_is_read_again(
-    home: Path, file: Path, other_inode: bool
-) -> None:
+def test_a_file_that_changed_and_has_its_old_times_is_read_again(home, file, other_inode):
     saved(home, file)
     before, aside = file.stat(), file.with_name("aside")
     written = aside if other_inode else file
@@ -86,9 +82,7 @@ def test_a_file_that_changed_and_has_its_old_times_is_read_again(
     assert FileFacts(home).sha256(file) == digest("two")
 
 
-def test_a_second_change_within_a_tick_of_the_clock_is_seen(
-    home: Path, file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_second_change_within_a_tick_of_the_clock_is_seen(home, file, monkeypatch):
     def coarse(path: Path) -> SimpleNamespace:
         """As a file system whose clock ticks every two seconds."""
         found, tick = path.stat(), 2_000_000_000
@@ -103,7 +97,7 @@ def test_a_second_change_within_a_tick_of_the_clock_is_seen(
         assert facts.sha256(file) == digest(content)
 
 
-def test_a_file_of_the_future_is_never_taken_as_known(home: Path, file: Path) -> None:
+def test_a_file_of_the_future_is_never_taken_as_known(home, file):
     os.utime(file, (time.time() + 3600, time.time() + 3600))
     saved(home, file)
     with opened(file) as seen:
@@ -111,7 +105,7 @@ def test_a_file_of_the_future_is_never_taken_as_known(home: Path, file: Path) ->
     assert seen == [str(file)]
 
 
-def test_what_changed_while_it_was_read_is_not_remembered(home: Path, file: Path) -> None:
+def test_what_changed_while_it_was_read_is_not_remembered(home, file):
     def slowly() -> str:
         found = file.read_text()
         file.write_text("two")
@@ -123,7 +117,7 @@ def test_what_changed_while_it_was_read_is_not_remembered(home: Path, file: Path
     assert facts.of("text", file, [file], file.read_text) == "two"
 
 
-def test_kinds_of_facts_and_places_are_told_apart(home: Path, file: Path) -> None:
+def test_kinds_of_facts_and_places_are_told_apart(home, file):
     facts, other = FileFacts(home), file.with_name("other")
     other.write_text("one")
     settle()
@@ -136,9 +130,7 @@ def test_kinds_of_facts_and_places_are_told_apart(home: Path, file: Path) -> Non
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "garbage"])
-def test_a_damaged_memory_counts_for_nothing_and_is_written_anew(
-    home: Path, file: Path, damage: str
-) -> None:
+def test_a_damaged_memory_counts_for_nothing_and_is_written_anew(home, file, damage):
     saved(home, file)
     memory = home / "cache" / "files"
     whole, other = memory.read_bytes(), digest("two").encode()
@@ -153,7 +145,7 @@ def test_a_damaged_memory_counts_for_nothing_and_is_written_anew(
     assert memory.read_bytes() == whole
 
 
-def test_processes_that_save_at_once_lose_nothing_of_each_other(home: Path, file: Path) -> None:
+def test_processes_that_save_at_once_lose_nothing_of_each_other(home, file):
     files = [file.with_name(f"file-{number}") for number in range(24)]
     for number, path in enumerate(files):
         path.write_text(str(number))
@@ -169,9 +161,7 @@ def test_processes_that_save_at_once_lose_nothing_of_each_other(home: Path, file
     assert not list((home / "cache").glob(".files.????????"))
 
 
-def test_a_home_is_made_only_for_what_took_long(
-    tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_home_is_made_only_for_what_took_long(tmp_path, file, monkeypatch):
     saved(tmp_path / "none", file)
     assert not (tmp_path / "none").exists()
     monkeypatch.setattr(file_facts, "WORTH_A_HOME_BYTES", 3)
@@ -179,7 +169,7 @@ def test_a_home_is_made_only_for_what_took_long(
     assert (tmp_path / "none" / "cache" / "files").is_file()
 
 
-def test_plug_ins_remember_where_a_memory_is_in_use(home: Path, file: Path) -> None:
+def test_plug_ins_remember_where_a_memory_is_in_use(home, file):
     facts = FileFacts(home)
     with facts.in_use():
         assert sha256_of(file) == digest("one")
@@ -192,7 +182,7 @@ def test_plug_ins_remember_where_a_memory_is_in_use(home: Path, file: Path) -> N
     assert seen == [str(file)]
 
 
-def test_names_need_not_be_utf_8(home: Path, file: Path) -> None:
+def test_names_need_not_be_utf_8(home, file):
     other = file.with_name(os.fsdecode(b"caf\xe9"))
     other.write_text("one")
     settle()

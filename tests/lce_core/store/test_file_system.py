@@ -1,13 +1,10 @@
 """What a store needs of its file system: each thing taken away once, and found missing."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os
 import shutil
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +15,7 @@ from lce_core.store import file_system
 from lce_core.store.file_system import Mount, mount_of, probe, require_fit
 
 
-def test_a_local_disk_has_it_all_and_keeps_nothing_of_the_trial(tmp_path: Path) -> None:
+def test_a_local_disk_has_it_all_and_keeps_nothing_of_the_trial(tmp_path):
     found = probe(tmp_path)
     assert found.lacks == ()
     assert found.skew == 0.0
@@ -41,14 +38,7 @@ def refused(*_: Any) -> None:
         (time, "time", lambda now=time.time: now() + 60, "its clock is 60 s behind this host's"),
     ],
 )
-def test_what_is_missing_is_named_and_refused(
-    place: object,
-    name: str,
-    instead: Callable[..., Any],
-    missing: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_is_missing_is_named_and_refused(place, name, instead, missing, tmp_path, monkeypatch):
     monkeypatch.setattr(place, name, lambda *arguments: instead(*arguments))
     with pytest.raises(SpecError, match=missing):
         require_fit(tmp_path)
@@ -65,18 +55,14 @@ def test_what_is_missing_is_named_and_refused(
         (Mount("fuse.s3fs"), "an object store"),
     ],
 )
-def test_locks_of_one_host_alone_are_read_off_the_mount(
-    mount: Mount, missing: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_locks_of_one_host_alone_are_read_off_the_mount(mount, missing, tmp_path, monkeypatch):
     monkeypatch.setattr(file_system, "mount_of", lambda folder: mount)
     lacks = probe(tmp_path).lacks
     assert bool(lacks) == (missing is not None)
     assert missing is None or missing in lacks[0]
 
 
-def test_the_innermost_mount_counts_and_of_two_on_one_folder_the_later(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_innermost_mount_counts_and_of_two_on_one_folder_the_later(tmp_path, monkeypatch):
     mounts, shared = tmp_path / "mounts", tmp_path / "with space"
     shared.mkdir()
     written = str(shared).replace(" ", "\\040")

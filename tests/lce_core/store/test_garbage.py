@@ -1,7 +1,5 @@
 """What a collection removes and what it never does, in stores of a real plan's steps."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -52,7 +50,7 @@ def is_whole(store: Store, plan: StudyPlan) -> bool:
     return all(store.record(step) for step in plan.steps.values())
 
 
-def test_what_a_study_no_longer_names_goes_and_nothing_else(store: Store, text: Path) -> None:
+def test_what_a_study_no_longer_names_goes_and_nothing_else(store, text):
     old, new = planned(text), planned(text, training={**SMOKE["training"], "warmup_steps": 3})
     fill(store, old)
     assert collect(store) == []
@@ -72,7 +70,7 @@ def test_what_a_study_no_longer_names_goes_and_nothing_else(store: Store, text: 
     assert collect(store) == []
 
 
-def test_a_plan_reaches_what_its_missing_steps_will_be_made_from(store: Store, text: Path) -> None:
+def test_a_plan_reaches_what_its_missing_steps_will_be_made_from(store, text):
     plan = planned(text)
     store.studies.save_plan("smoke", plan.to_json(), "smoke.yaml")
     for step in plan.steps.values():
@@ -81,7 +79,7 @@ def test_a_plan_reaches_what_its_missing_steps_will_be_made_from(store: Store, t
     assert collect(store) == []
 
 
-def test_a_lock_keeps_what_the_study_was(store: Store, text: Path, tmp_path: Path) -> None:
+def test_a_lock_keeps_what_the_study_was(store, text, tmp_path):
     old, new = planned(text), planned(text, seeds=[5])
     fill(store, old)
     fill(store, new)
@@ -96,7 +94,7 @@ def test_a_lock_keeps_what_the_study_was(store: Store, text: Path, tmp_path: Pat
     assert is_whole(store, new)
 
 
-def test_results_stay_where_the_data_they_need_are_out_of_reach(store: Store, text: Path) -> None:
+def test_results_stay_where_the_data_they_need_are_out_of_reach(store, text):
     plan, without = planned(text), planned(None)
     fill(store, plan)
     assert not without.steps
@@ -113,9 +111,7 @@ def test_results_stay_where_the_data_they_need_are_out_of_reach(store: Store, te
     assert gone == {Path(step.folder).name for step in cells if step.axes["benchmark"] != kept}
 
 
-def test_a_plan_without_its_data_keeps_what_others_computed_under_other_labels(
-    store: Store, text: Path
-) -> None:
+def test_a_plan_without_its_data_keeps_what_others_computed_under_other_labels(store, text):
     """Labels are no part of an id: an artifact has those of whoever computed it first."""
     entries = [{"name": one} if isinstance(one, str) else one for one in SMOKE["methods"]]
     methods = [{**one, "label": f"my_{one['name']}"} for one in entries]
@@ -127,7 +123,7 @@ def test_a_plan_without_its_data_keeps_what_others_computed_under_other_labels(
     assert is_whole(store, renamed)
 
 
-def test_leftovers_of_steps_go(store: Store, text: Path) -> None:
+def test_leftovers_of_steps_go(store, text):
     plan = planned(text)
     fill(store, plan)
     done, *_, waiting = plan.steps.values()
@@ -157,7 +153,7 @@ def test_leftovers_of_steps_go(store: Store, text: Path) -> None:
     assert store.failures.of(waiting)
 
 
-def test_the_oldest_prompts_go_until_the_rest_fits(store: Store, text: Path) -> None:
+def test_the_oldest_prompts_go_until_the_rest_fits(store, text):
     fill(store, planned(text))
     for age, name in enumerate(("new", "old", "oldest")):
         file = store.prompts / f"{name}.safetensors"
@@ -167,7 +163,7 @@ def test_the_oldest_prompts_go_until_the_rest_fits(store: Store, text: Path) -> 
     assert {one.path.stem for one in collect(store, prompt_bytes=0)} == {"new", "old"}
 
 
-def test_nothing_goes_while_a_step_is_computed(store: Store, text: Path) -> None:
+def test_nothing_goes_while_a_step_is_computed(store, text):
     plan = planned(text)
     fill(store, plan)
     fill(store, planned(text, seeds=[5]))
@@ -181,7 +177,7 @@ def test_nothing_goes_while_a_step_is_computed(store: Store, text: Path) -> None
     assert collect(store)
 
 
-def test_without_a_readable_plan_or_lock_nothing_goes(store: Store, text: Path) -> None:
+def test_without_a_readable_plan_or_lock_nothing_goes(store, text):
     plan = planned(text)
     fill(store, plan)
     folder = store.home / "studies" / "smoke"
@@ -199,9 +195,7 @@ def test_without_a_readable_plan_or_lock_nothing_goes(store: Store, text: Path) 
 
 
 @pytest.mark.parametrize(("stop", "number"), [("rename", 2), ("rename", 14), ("remove", 2)])
-def test_a_collection_that_is_killed_loses_nothing_reachable(
-    store: Store, text: Path, stop: str, number: int
-) -> None:
+def test_a_collection_that_is_killed_loses_nothing_reachable(store, text, stop, number):
     keep, drop = planned(text), planned(text, seeds=[5])
     fill(store, drop)
     fill(store, keep)
@@ -220,7 +214,7 @@ def test_a_collection_that_is_killed_loses_nothing_reachable(
     assert left == set(drop.steps) & set(keep.steps)
 
 
-def test_an_artifact_under_a_name_of_nobody_stays(store: Store, text: Path) -> None:
+def test_an_artifact_under_a_name_of_nobody_stays(store, text):
     fill(store, planned(text))
     notes = store.home / "artifacts" / "cell" / "my-notes"
     notes.mkdir()
@@ -228,7 +222,7 @@ def test_an_artifact_under_a_name_of_nobody_stays(store: Store, text: Path) -> N
     assert notes not in [one.path for one in find_garbage(store, Roots(), 0)]
 
 
-def test_what_stays_keeps_what_it_was_made_from(store: Store, text: Path) -> None:
+def test_what_stays_keeps_what_it_was_made_from(store, text):
     plan = planned(text)
     fill(store, plan)
     cell = next(step for step in plan.steps.values() if "checkpoint" in step.parents)

@@ -1,10 +1,7 @@
 """Fingerprints are a function of values alone: order-free, exact, and closed to odd objects."""
 
-from __future__ import annotations
-
 import hashlib
 import json
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -28,14 +25,14 @@ VALUES = st.recursive(
 
 
 @given(st.dictionaries(st.text(), VALUES, max_size=4))
-def test_the_order_of_keys_does_not_matter(value: dict[str, object]) -> None:
+def test_the_order_of_keys_does_not_matter(value):
     backwards = dict(reversed(list(value.items())))
     assert fingerprint(value) == fingerprint(backwards)
     assert json.loads(canonical_json(value)) == value
 
 
 @given(VALUES, VALUES)
-def test_equal_fingerprints_mean_equal_text(one: object, other: object) -> None:
+def test_equal_fingerprints_mean_equal_text(one, other):
     same_text = json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
     assert (fingerprint(one) == fingerprint(other)) == same_text
 
@@ -45,12 +42,12 @@ def test_equal_fingerprints_mean_equal_text(one: object, other: object) -> None:
     [float("nan"), float("inf"), {1, 2}, object(), b"x", {1: 2}, lambda: 0],
     ids=["nan", "inf", "set", "object", "bytes", "int-key", "function"],
 )
-def test_values_without_one_spelling_are_refused_with_their_place(value: object) -> None:
+def test_values_without_one_spelling_are_refused_with_their_place(value):
     with pytest.raises(SpecError, match=r"study\.deep\[0\]"):
         fingerprint({"deep": [value]}, "study")
 
 
-def test_a_step_is_its_kind_spec_and_parents_and_not_its_name_or_axes() -> None:
+def test_a_step_is_its_kind_spec_and_parents_and_not_its_name_or_axes():
     rows, other = (free_step("rows", "p", {"n": n}, {}) for n in (1, 2))
     step = free_step("cell", "a", {"x": 1}, {"rows": rows}, {"seed": 0})
     renamed = free_step("cell", "b", {"x": 1}, {"rows": rows}, {"seed": 9})
@@ -64,7 +61,7 @@ def test_a_step_is_its_kind_spec_and_parents_and_not_its_name_or_axes() -> None:
     assert len({step.fingerprint, *(other.fingerprint for other in others)}) == 5
 
 
-def test_differences_name_the_field_that_changed_in_a_parent() -> None:
+def test_differences_name_the_field_that_changed_in_a_parent():
     def cell(rate: float) -> dict[str, object]:
         rows = free_step("rows", "r", {"n": 1}, {})
         train = free_step("finetune", "t", {"training": {"rate": rate}}, {"rows": rows})
@@ -80,13 +77,13 @@ SPELLED = r'{"a":"\u00e9","b":[1,2.5,null,true],"c":{}}'
 DIGEST = "0521416f552012ea03ca1f1a3fab3709d2d4d854521a3db993785caee0e1fad3"
 
 
-def test_a_value_has_one_spelling_and_the_digest_of_that() -> None:
+def test_a_value_has_one_spelling_and_the_digest_of_that():
     assert canonical_json(VALUE) == SPELLED
     assert fingerprint(VALUE) == DIGEST
 
 
 @pytest.mark.parametrize("size", [0, (1 << 20) + 1, (3 << 20) - 1])
-def test_a_file_is_digested_whole(size: int, tmp_path: Path) -> None:
+def test_a_file_is_digested_whole(size, tmp_path):
     content = bytes(range(251)) * (size // 251 + 1)
     (tmp_path / "file").write_bytes(content[:size])
     assert sha256_file(tmp_path / "file") == hashlib.sha256(content[:size]).hexdigest()

@@ -1,14 +1,11 @@
 """Files of a home that became something else, modes of files, and what is left over."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import json
 import os
 import stat
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +13,7 @@ from safetensors.numpy import save_file
 
 from lce_core.errors import DefectError, StoreError
 from lce_core.store import file_facts
-from lce_core.store.artifacts import Attempt, Store
+from lce_core.store.artifacts import Attempt
 from lce_core.store.file_facts import FileFacts
 from lce_core.store.garbage import Roots, find_garbage
 from lce_core.store.identity import sha256_file
@@ -41,7 +38,7 @@ def a_step(name: str = "x") -> Step:
 
 
 @pytest.mark.parametrize("odd", ODD)
-def test_what_is_no_failure_lease_record_or_log_counts_as_none(store: Store, odd: str) -> None:
+def test_what_is_no_failure_lease_record_or_log_counts_as_none(store, odd):
     step, leases = a_step(), store.home / "leases"
     CHANGES[odd](store.home / "failures" / f"{step.id}.json")
     assert store.failures.of(step) is None
@@ -64,9 +61,7 @@ def test_what_is_no_failure_lease_record_or_log_counts_as_none(store: Store, odd
 
 
 @pytest.mark.parametrize("odd", ODD)
-def test_an_artifact_and_progress_that_are_no_folders_are_made_again(
-    store: Store, odd: str
-) -> None:
+def test_an_artifact_and_progress_that_are_no_folders_are_made_again(store, odd):
     step = a_step()
     progress = store.home / "progress" / step.id
     for path in (store.named(step), progress):
@@ -80,9 +75,7 @@ def test_an_artifact_and_progress_that_are_no_folders_are_made_again(
 
 
 @pytest.mark.parametrize("odd", ODD)
-def test_what_is_known_of_files_is_written_over_anything(
-    store: Store, odd: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_known_of_files_is_written_over_anything(store, odd, monkeypatch):
     monkeypatch.setattr(file_facts, "TICK_SECONDS", -1e9)  # no file is too new to be known
     CHANGES[odd](store.home / "cache" / "files")
     text = store.home / "text"
@@ -96,7 +89,7 @@ def test_what_is_known_of_files_is_written_over_anything(
 
 
 @pytest.mark.parametrize("content", [b"[]", b"[" * 100_000])
-def test_known_files_of_another_type_are_forgotten(store: Store, content: bytes) -> None:
+def test_known_files_of_another_type_are_forgotten(store, content):
     known = hashlib.sha256(content).hexdigest().encode() + b"\n" + content
     (store.home / "cache" / "files").write_bytes(known)
     text = store.home / "text"
@@ -105,13 +98,13 @@ def test_known_files_of_another_type_are_forgotten(store: Store, content: bytes)
 
 
 @pytest.mark.parametrize("odd", ["a FIFO", "a folder", "a dangling link", "a loop of links"])
-def test_no_file_is_hashed_but_a_regular_one(tmp_path: Path, odd: str) -> None:
+def test_no_file_is_hashed_but_a_regular_one(tmp_path, odd):
     CHANGES[odd](tmp_path / "x")
     with pytest.raises(OSError):  # noqa: PT011 - each has its own number
         sha256_file(tmp_path / "x")
 
 
-def test_a_folder_in_a_files_place_is_set_aside_with_what_it_holds(tmp_path: Path) -> None:
+def test_a_folder_in_a_files_place_is_set_aside_with_what_it_holds(tmp_path):
     place, aside = tmp_path / "x.json", tmp_path / "aside"
     CHANGES["a folder"](place)
     write_json(place, {"a": 1})
@@ -127,14 +120,14 @@ def test_a_folder_in_a_files_place_is_set_aside_with_what_it_holds(tmp_path: Pat
     ("place", "odd"),
     [("leases", "empty"), ("studies", "a FIFO"), ("artifacts/cell", "a loop of links")],
 )
-def test_something_else_in_a_folders_place_is_named(store: Store, place: str, odd: str) -> None:
+def test_something_else_in_a_folders_place_is_named(store, place, odd):
     CHANGES[odd](store.home / place)
     with pytest.raises(StoreError, match=f"home/{place}: got a file, .*; expected a folder"):
         store.prepare()
 
 
 @pytest.mark.parametrize("umask", [0o022, 0o077])
-def test_files_of_an_artifact_have_the_modes_that_the_umask_gives(store: Store, umask: int) -> None:
+def test_files_of_an_artifact_have_the_modes_that_the_umask_gives(store, umask):
     def private(attempt: Attempt) -> dict[str, object]:
         (attempt.out / "model").mkdir()
         for place in (attempt.out, attempt.out / "model"):
@@ -151,7 +144,7 @@ def test_files_of_an_artifact_have_the_modes_that_the_umask_gives(store: Store, 
     assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o666 & ~umask}
 
 
-def test_a_run_sweeps_what_killed_processes_left(store: Store) -> None:
+def test_a_run_sweeps_what_killed_processes_left(store):
     step, other = a_step(), a_step("y")
     store.ensure(step, write_file, {})
     store.failures.add(step, ValueError("on this host, before another one did it"), {})
@@ -175,7 +168,7 @@ def test_a_run_sweeps_what_killed_processes_left(store: Store) -> None:
     assert store.failures.of(other) is not None
 
 
-def test_what_goes_counts_only_the_bytes_that_it_frees(store: Store, tmp_path: Path) -> None:
+def test_what_goes_counts_only_the_bytes_that_it_frees(store, tmp_path):
     def big(attempt: Attempt) -> dict[str, object]:
         (attempt.out / "big").write_bytes(b"0" * 10_000)
         return {}
@@ -193,7 +186,7 @@ def test_what_goes_counts_only_the_bytes_that_it_frees(store: Store, tmp_path: P
     assert sum(one.bytes for one in found) == records + 10_000
 
 
-def test_an_error_of_the_disk_is_told_in_one_sentence(tmp_path: Path) -> None:
+def test_an_error_of_the_disk_is_told_in_one_sentence(tmp_path):
     full = RuntimeError("IO Error: could not write")
     full.__cause__ = OSError(errno.ENOSPC, "No space left on device")
     read_only = RuntimeError("(sqlite3.OperationalError) attempt to write a readonly database")
@@ -207,9 +200,7 @@ def test_an_error_of_the_disk_is_told_in_one_sentence(tmp_path: Path) -> None:
     assert str(told).startswith("x/y: got Permission denied; expected ")
 
 
-def test_a_defect_is_told_in_one_sentence_that_names_its_traceback(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_defect_is_told_in_one_sentence_that_names_its_traceback(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     try:
         {}["cells"]

@@ -1,11 +1,8 @@
 """Parts of a step: committed one by one, and gone with it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
-from lce_core.store.artifacts import Store
 from lce_core.store.garbage import Roots, find_garbage
 from lce_core.store.lease import Lease
 from lce_core.store.parts import Parts, folders_asking
@@ -16,7 +13,7 @@ STEP = free_step("cell", "long", {"n": 1}, {}, {"benchmark": "perplexity"})
 
 
 @pytest.fixture
-def parts(store: Store) -> Parts:
+def parts(store) -> Parts:
     """Two of a step that are asked for, one of them done."""
     parts = store.parts(STEP)
     parts.open()
@@ -25,7 +22,7 @@ def parts(store: Store) -> Parts:
     return parts
 
 
-def test_a_part_is_read_as_it_was_written_and_nobody_is_asked_for_it_again(parts: Parts) -> None:
+def test_a_part_is_read_as_it_was_written_and_nobody_is_asked_for_it_again(parts):
     found = parts.read("a")
     assert found is not None
     np.testing.assert_array_equal(found["nll"], np.arange(3.0))
@@ -33,7 +30,7 @@ def test_a_part_is_read_as_it_was_written_and_nobody_is_asked_for_it_again(parts
     assert parts.free() == ["b"]
 
 
-def test_a_part_has_a_lease_of_its_own(store: Store, parts: Parts) -> None:
+def test_a_part_has_a_lease_of_its_own(store, parts):
     lease = parts.lease("b")
     assert lease is not None
     assert parts.left() == {"b": True}
@@ -48,12 +45,12 @@ def test_a_part_has_a_lease_of_its_own(store: Store, parts: Parts) -> None:
     assert parts.left() == {"b": False}
 
 
-def test_who_asks_is_found_and_no_folder_of_another_sort(store: Store, parts: Parts) -> None:
+def test_who_asks_is_found_and_no_folder_of_another_sort(store, parts):
     (store.home / "progress" / "of-training").mkdir()
     assert folders_asking(store.home) == {STEP.id}
 
 
-def test_parts_go_with_the_commit_of_their_step(store: Store, parts: Parts) -> None:
+def test_parts_go_with_the_commit_of_their_step(store, parts):
     store.ensure(STEP, write_file, {})
     assert not parts.folder.exists()
     with pytest.raises(FileNotFoundError):
@@ -61,7 +58,7 @@ def test_parts_go_with_the_commit_of_their_step(store: Store, parts: Parts) -> N
     assert not parts.folder.exists()
 
 
-def test_what_a_killed_process_left_of_parts_is_swept(store: Store, parts: Parts) -> None:
+def test_what_a_killed_process_left_of_parts_is_swept(store, parts):
     parts.folder.rename(store.home / "aside")
     store.ensure(STEP, write_file, {})
     (store.home / "aside").rename(parts.folder)  # killed between commit and removal
@@ -74,7 +71,7 @@ def test_what_a_killed_process_left_of_parts_is_swept(store: Store, parts: Parts
     assert not list((store.home / "leases").glob("*.json"))
 
 
-def test_parts_of_a_step_that_nobody_plans_are_garbage(store: Store, parts: Parts) -> None:
+def test_parts_of_a_step_that_nobody_plans_are_garbage(store, parts):
     kept = Roots(ids={STEP.id})
     assert find_garbage(store, kept, 0) == []
     (found,) = find_garbage(store, Roots(), 0)

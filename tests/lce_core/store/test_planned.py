@@ -1,10 +1,7 @@
 """Each version of a study's expectations is registered with the number of results before it."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,9 +35,7 @@ COMPARISON = {
 }
 
 
-def test_a_version_is_registered_once_and_a_change_counts_the_results_before_it(
-    tmp_path: Path,
-) -> None:
+def test_a_version_is_registered_once_and_a_change_counts_the_results_before_it(tmp_path):
     register(tmp_path, PLAN, {"z"})
     register(tmp_path, PLAN, {"a"})
     changed = {**PLAN, "expects": [COMPARISON]}
@@ -58,7 +53,7 @@ def test_a_version_is_registered_once_and_a_change_counts_the_results_before_it(
 @pytest.mark.parametrize(
     "content", ["{", '{"registrations": [{"at": 3}]}', '{"registrations": [{}]}', "[]"]
 )
-def test_a_damaged_file_proves_nothing_and_is_replaced(tmp_path: Path, content: str) -> None:
+def test_a_damaged_file_proves_nothing_and_is_replaced(tmp_path, content):
     (tmp_path / EXPECTATIONS).write_text(content)
     assert registrations(tmp_path) == []
     register(tmp_path, PLAN, {"a"})
@@ -67,7 +62,7 @@ def test_a_damaged_file_proves_nothing_and_is_replaced(tmp_path: Path, content: 
     assert json.loads((tmp_path / EXPECTATIONS).read_text())["registrations"] == [only]
 
 
-def test_only_looks_at_the_plans_own_expectations_count(tmp_path: Path) -> None:
+def test_only_looks_at_the_plans_own_expectations_count(tmp_path):
     plan = {**PLAN, "expects": [COMPARISON], "looks": [2, 3]}
     tested = {**COMPARISON, "outcome": "confirmed", "look": 1, "num_seeds": 2}
     record_look(tmp_path, plan, 1, [{**tested, "level": 0.016, "p_holm": 0.01}])

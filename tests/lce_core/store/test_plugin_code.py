@@ -1,7 +1,5 @@
 """The digest of a plug-in covers exactly the code of its own folder that its import runs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -70,8 +68,8 @@ OF_FILE = {
     ids=["file", "package"],
 )
 def test_the_digest_covers_every_own_module_that_is_imported_and_no_other(
-    tmp_path: Path, plugin: str, changed: set[str]
-) -> None:
+    tmp_path, plugin, changed
+):
     folder = written(tmp_path)
     before = digest(folder, plugin)
     seen = set()
@@ -83,7 +81,7 @@ def test_the_digest_covers_every_own_module_that_is_imported_and_no_other(
     assert seen == changed
 
 
-def test_the_digest_does_not_depend_on_where_the_folder_lies(tmp_path: Path) -> None:
+def test_the_digest_does_not_depend_on_where_the_folder_lies(tmp_path):
     assert digest(written(tmp_path / "one")) == digest(written(tmp_path / "two"))
 
 
@@ -95,7 +93,7 @@ def test_files_that_python_cannot_read_have_a_digest(tmp_path: Path) -> None:
         assert len(digest(folder)) == 64
 
 
-def test_acceptance_holds_for_one_version_and_both_digests(tmp_path: Path) -> None:
+def test_acceptance_holds_for_one_version_and_both_digests(tmp_path):
     (tmp_path / "leases").mkdir()
 
     def change(was: str, now: str, version: int = 1) -> PluginChange:

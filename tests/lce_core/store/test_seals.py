@@ -1,10 +1,6 @@
 """Records changed by hand, cut short or replaced, against the real store and its rereading."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,7 +25,7 @@ def write(attempt: Attempt) -> dict[str, object]:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
+def store(tmp_path) -> Store:
     store = Store(tmp_path / "home")
     store.prepare()
     store.ensure(a_step(), write, {"slots": 1})
@@ -49,9 +45,7 @@ def store(tmp_path: Path) -> Store:
     ],
     ids=["score", "spec", "execution", "seconds", "extra", "list", "without"],
 )
-def test_a_record_of_which_anything_was_changed_counts_as_damaged(
-    store: Store, change: Callable[[Content], object]
-) -> None:
+def test_a_record_of_which_anything_was_changed_counts_as_damaged(store, change):
     file = store.path(a_step()) / RECORD
     before = Record.read(file.parent)
     content = json.loads(file.read_text(encoding="utf-8"))
@@ -71,23 +65,21 @@ def test_a_record_of_which_anything_was_changed_counts_as_damaged(
     [b"{", b"7", b"{}", b"[" * 5000, b'{"a": NaN}', b"\xff", b"1" * 5000],
     ids=["cut", "number", "object", "nested", "nan", "bytes", "digits"],
 )
-def test_what_is_no_record_counts_as_damaged(store: Store, content: bytes) -> None:
+def test_what_is_no_record_counts_as_damaged(store, content):
     (store.path(a_step()) / RECORD).write_bytes(content)
     assert store.record(a_step()) is None
     assert list(reread(store, lambda done, total: None).damage) == [store.path(a_step())]
     assert store.ensure(a_step(), write, {}).status == "computed"
 
 
-def test_another_order_or_layout_of_the_same_record_is_the_same_record(store: Store) -> None:
+def test_another_order_or_layout_of_the_same_record_is_the_same_record(store):
     file = store.path(a_step()) / RECORD
     content = json.loads(file.read_text(encoding="utf-8"))
     file.write_text(json.dumps(dict(reversed(content.items()))), encoding="utf-8")
     assert store.record(a_step()) is not None
 
 
-def test_rereading_finds_a_flipped_byte_that_is_served_and_corrects_the_memory(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rereading_finds_a_flipped_byte_that_is_served_and_corrects_the_memory(store, monkeypatch):
     monkeypatch.setattr(file_facts, "TICK_SECONDS", -1e9)
     store.ensure(a_step(2), write, {})
     assert store.record(a_step())

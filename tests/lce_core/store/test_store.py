@@ -1,7 +1,5 @@
 """The store against real processes and damage: killed writers, rivals, bit flips, full disks."""
 
-from __future__ import annotations
-
 import dataclasses
 import errno
 import hashlib
@@ -77,7 +75,7 @@ def wait_for(condition: Callable[[], object]) -> None:
         time.sleep(0.02)
 
 
-def test_a_step_is_computed_once_and_then_found(store: Store) -> None:
+def test_a_step_is_computed_once_and_then_found(store):
     first = store.ensure(a_step(), write, {"slots": 1})
     second = store.ensure(a_step(), lambda attempt: pytest.fail("computed again"), {})
     assert (first.status, second.status) == ("computed", "existing")
@@ -98,9 +96,7 @@ def test_a_step_is_computed_once_and_then_found(store: Store) -> None:
     ],
     ids=["flip", "truncate", "delete", "record", "folder"],
 )
-def test_damage_is_noticed_and_the_step_done_again(
-    store: Store, damage: Callable[[Path], object]
-) -> None:
+def test_damage_is_noticed_and_the_step_done_again(store, damage):
     store.ensure(a_step(), write, {})
     file = store.path(a_step()) / "a.txt"
     damage(file)
@@ -111,9 +107,7 @@ def test_damage_is_noticed_and_the_step_done_again(
     assert fresh.record(a_step()) is not None
 
 
-def test_no_file_is_hashed_twice_by_a_store_or_its_steps(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_file_is_hashed_twice_by_a_store_or_its_steps(store, tmp_path, monkeypatch):
     monkeypatch.setattr("lce_core.store.file_facts.TICK_SECONDS", -1e9)
     data = tmp_path / "data"
     data.write_text("one")
@@ -135,7 +129,7 @@ def test_no_file_is_hashed_twice_by_a_store_or_its_steps(
     assert seen == []
 
 
-def test_a_step_in_another_name_is_found_in_a_listing_and_without(store: Store) -> None:
+def test_a_step_in_another_name_is_found_in_a_listing_and_without(store):
     store.ensure(a_step(), write, {})
     renamed, listing = dataclasses.replace(a_step(), name="renamed"), store.listing()
     assert store.path(renamed) == store.path(renamed, listing) == store.path(a_step())
@@ -145,7 +139,7 @@ def test_a_step_in_another_name_is_found_in_a_listing_and_without(store: Store) 
     assert listing.find(a_step().fingerprint, "rows") is None
 
 
-def test_a_failed_attempt_leaves_a_note_and_nothing_else(store: Store) -> None:
+def test_a_failed_attempt_leaves_a_note_and_nothing_else(store):
     kept = store.ensure(a_step(2), write, {}).record
 
     def fail(attempt: Attempt) -> dict[str, object]:
@@ -166,7 +160,7 @@ def test_a_failed_attempt_leaves_a_note_and_nothing_else(store: Store) -> None:
     assert store.failures.of(a_step()) is None
 
 
-def test_a_full_disk_removes_the_attempt_and_is_not_tried_again(store: Store) -> None:
+def test_a_full_disk_removes_the_attempt_and_is_not_tried_again(store):
     def overflow(attempt: Attempt) -> dict[str, object]:
         write(attempt, "half")
         with Path("/dev/full").open("w") as file:  # the kernel's own ENOSPC
@@ -188,8 +182,8 @@ def test_a_full_disk_removes_the_attempt_and_is_not_tried_again(store: Store) ->
 
 
 def test_a_step_is_left_to_the_process_that_computes_it_and_taken_over_once_that_is_killed(
-    store: Store, tmp_path: Path
-) -> None:
+    store, tmp_path
+):
     note, attempts = tmp_path / "note", store.home / "artifacts" / "cell"
     other = attempts / f".attempt-{a_step(2).id}-12345678"
     other.mkdir(parents=True)
@@ -211,7 +205,7 @@ def test_a_step_is_left_to_the_process_that_computes_it_and_taken_over_once_that
     assert store.ensure(a_step(), lambda _: pytest.fail("twice"), {}).status == "existing"
 
 
-def test_a_live_attempt_of_another_host_is_not_swept(store: Store) -> None:
+def test_a_live_attempt_of_another_host_is_not_swept(store):
     attempt = store.home / "artifacts" / "cell" / f".attempt-{a_step().id}-12345678"
     attempt.mkdir(parents=True)
     lease = store.home / "leases" / f"{a_step().id}.json"
@@ -221,7 +215,7 @@ def test_a_live_attempt_of_another_host_is_not_swept(store: Store) -> None:
     assert sweep(store) == [attempt.name]
 
 
-def test_progress_of_a_finished_step_alone_is_swept(store: Store) -> None:
+def test_progress_of_a_finished_step_alone_is_swept(store):
     for step in (a_step(), a_step(2)):
         store.ensure(step, write, {})
     (store.path(a_step(2)) / "a.txt").write_text("other")  # it will be computed again
@@ -232,9 +226,7 @@ def test_progress_of_a_finished_step_alone_is_swept(store: Store) -> None:
     assert left == {a_step(2).id, "0" * 12}
 
 
-def test_homes_are_prepared_at_once_by_processes_of_one_pid(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_homes_are_prepared_at_once_by_processes_of_one_pid(store, monkeypatch):
     monkeypatch.setattr(os, "getpid", lambda: 1)  # as in containers that share a store
     with ThreadPoolExecutor(8) as threads:
         for done in [threads.submit(store.prepare) for _ in range(200)]:
@@ -242,9 +234,7 @@ def test_homes_are_prepared_at_once_by_processes_of_one_pid(
     assert list((store.home / "cache").iterdir()) == []
 
 
-def test_a_lease_that_could_not_be_given_back_is_nobodys(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lease_that_could_not_be_given_back_is_nobodys(tmp_path, monkeypatch):
     lease = Lease.acquire(tmp_path, "s")
     assert lease is not None
     assert is_held(tmp_path, "s")
@@ -257,9 +247,7 @@ def test_a_lease_that_could_not_be_given_back_is_nobodys(
     assert Lease.acquire(tmp_path, "s") is not None
 
 
-def test_a_lease_whose_heartbeat_cannot_start_is_given_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lease_whose_heartbeat_cannot_start_is_given_back(tmp_path, monkeypatch):
     lease = Lease.acquire(tmp_path, "s")
     assert lease is not None
     monkeypatch.setattr(threading.Thread, "start", refusing(errno.EAGAIN, "no more threads"))
@@ -268,9 +256,7 @@ def test_a_lease_whose_heartbeat_cannot_start_is_given_back(
     assert not (tmp_path / "s.json").exists()
 
 
-def test_a_disk_that_is_full_keeps_no_half_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_that_is_full_keeps_no_half_files(tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "replace", refusing(errno.ENOSPC, "full"))
     with pytest.raises(OSError, match="full"):
         write_json(tmp_path / "a.json", {})
@@ -279,18 +265,14 @@ def test_a_disk_that_is_full_keeps_no_half_files(
     assert [path.name for path in tmp_path.iterdir()] == [".lock"]
 
 
-def test_a_lease_that_another_host_removes_while_it_is_read_is_free(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lease_that_another_host_removes_while_it_is_read_is_free(tmp_path, monkeypatch):
     (tmp_path / "s.json").write_text("{}")
     refuse = refusing(errno.ESTALE, "stale file handle")
     monkeypatch.setattr("lce_core.store.lease.read_mapping", refuse)
     assert not is_held(tmp_path, "s")
 
 
-def test_a_heartbeat_survives_a_file_server_that_hiccups(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_heartbeat_survives_a_file_server_that_hiccups(tmp_path, monkeypatch):
     monkeypatch.setattr("lce_core.store.lease.HEARTBEAT_SECONDS", 0.05)
     with Lease.acquire(tmp_path, "s") or pytest.fail("free"):
         path = tmp_path / "s.json"
@@ -305,7 +287,7 @@ def test_a_heartbeat_survives_a_file_server_that_hiccups(
 
 
 @pytest.mark.slow
-def test_rivals_compute_a_step_once(store: Store, tmp_path: Path) -> None:
+def test_rivals_compute_a_step_once(store, tmp_path):
     note = tmp_path / "note"
     rivals = [child(store, 0.5, note) for _ in range(3)]
     said = sorted(rival.communicate()[0].strip() for rival in rivals)
@@ -313,7 +295,7 @@ def test_rivals_compute_a_step_once(store: Store, tmp_path: Path) -> None:
     assert note.read_text() == "ran\n"
 
 
-def test_a_lost_lease_is_fatal_to_the_attempt(store: Store) -> None:
+def test_a_lost_lease_is_fatal_to_the_attempt(store):
     def robbed(attempt: Attempt) -> dict[str, object]:
         lease = next((store.home / "leases").glob("*.json"))
         lease.write_text(json.dumps({**json.loads(lease.read_text()), "token": "another"}))
@@ -324,7 +306,7 @@ def test_a_lost_lease_is_fatal_to_the_attempt(store: Store) -> None:
     assert store.record(a_step()) is None
 
 
-def test_leases_of_the_dead_and_of_silent_hosts_are_stale(tmp_path: Path) -> None:
+def test_leases_of_the_dead_and_of_silent_hosts_are_stale(tmp_path):
     with Lease.acquire(tmp_path, "s") or pytest.fail("free"):
         assert Lease.acquire(tmp_path, "s") is None
         content = json.loads((tmp_path / "s.json").read_text())
@@ -349,12 +331,8 @@ def test_leases_of_the_dead_and_of_silent_hosts_are_stale(tmp_path: Path) -> Non
 @pytest.mark.parametrize(("silent", "alive"), [(60, True), (80, True), (91, False)])
 @pytest.mark.parametrize("clock_is_off_by", [-3600, 3600])
 def test_another_hosts_lease_lives_for_90_silent_seconds_of_the_file_systems_clock(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    silent: int,
-    alive: bool,
-    clock_is_off_by: int,
-) -> None:
+    tmp_path, monkeypatch, silent, alive, clock_is_off_by
+):
     path, clock = tmp_path / "s.json", tmp_path / "clock"
     path.write_text(json.dumps({"host": "elsewhere", "pid": 1, "token": "t"}))
     clock.touch()
@@ -366,14 +344,12 @@ def test_another_hosts_lease_lives_for_90_silent_seconds_of_the_file_systems_clo
     assert (Lease.acquire(tmp_path, "s") is None) == alive
 
 
-def test_a_live_owner_may_miss_two_heartbeats() -> None:
+def test_a_live_owner_may_miss_two_heartbeats():
     assert 3 * HEARTBEAT_SECONDS < STALE_SECONDS
 
 
 @pytest.mark.parametrize("seconds", [-3600.0, 3600.0])
-def test_a_clock_that_is_set_takes_no_lease_from_a_live_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float
-) -> None:
+def test_a_clock_that_is_set_takes_no_lease_from_a_live_process(tmp_path, monkeypatch, seconds):
     with Lease.acquire(tmp_path, "step") or pytest.fail("nobody holds it"):
         # What the system says of its start moves with the clock, and with it all starts by it.
         booted, started = psutil.boot_time(), psutil.Process().create_time()
@@ -383,9 +359,7 @@ def test_a_clock_that_is_set_takes_no_lease_from_a_live_process(
         assert Lease.acquire(tmp_path, "step") is None
 
 
-def test_who_may_only_read_a_store_sees_who_computes_in_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_may_only_read_a_store_sees_who_computes_in_it(tmp_path, monkeypatch):
     """Root may write anywhere, so the system's refusal is said in its place."""
     with Lease.acquire(tmp_path, "step") or pytest.fail("nobody holds it"):
         with monkeypatch.context() as patched:
@@ -399,7 +373,7 @@ def test_who_may_only_read_a_store_sees_who_computes_in_it(
                     holders(tmp_path)
 
 
-def test_a_live_lease_of_another_pid_namespace_is_not_taken_over(tmp_path: Path) -> None:
+def test_a_live_lease_of_another_pid_namespace_is_not_taken_over(tmp_path):
     apart = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc"]
     if not shutil.which("unshare") or subprocess.run([*apart, "true"]).returncode:
         pytest.skip("no PID namespaces here")
@@ -422,14 +396,14 @@ def test_a_live_lease_of_another_pid_namespace_is_not_taken_over(tmp_path: Path)
         pass
 
 
-def test_a_home_that_cannot_be_written_is_a_clear_error(tmp_path: Path) -> None:
+def test_a_home_that_cannot_be_written_is_a_clear_error(tmp_path):
     occupied = tmp_path / "file"
     occupied.write_text("")
     with pytest.raises(SpecError, match="set LCE_HOME to a writable folder"):
         Store(occupied / "home").prepare()
 
 
-def test_unreadable_artifacts_and_strangers_do_not_disturb_the_list(store: Store) -> None:
+def test_unreadable_artifacts_and_strangers_do_not_disturb_the_list(store):
     store.ensure(a_step(), write, {})
     broken = store.home / "artifacts" / "cell" / "broken-000000000000"
     broken.mkdir()

@@ -1,7 +1,5 @@
 """Two results of a cell are compared number by number, and samples of cells follow from a seed."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math
@@ -31,7 +29,7 @@ def draw(prints: list[str], sample: str, seed: int = 0) -> list[str]:
 
 
 @given(st.integers(1, 200), st.floats(0.01, 100), st.integers(0, 5))
-def test_a_share_is_rounded_up_and_drawn_in_order(count: int, share: float, seed: int) -> None:
+def test_a_share_is_rounded_up_and_drawn_in_order(count, share, seed):
     share = round(share, 2)
     drawn = draw(PRINTS[:count], f"{share}%", seed)
     assert len(drawn) == math.ceil(count * share / 100)
@@ -39,7 +37,7 @@ def test_a_share_is_rounded_up_and_drawn_in_order(count: int, share: float, seed
     assert drawn == draw(PRINTS[:count], f"{share}%", seed)
 
 
-def test_another_seed_draws_others_and_a_grown_study_mostly_the_same() -> None:
+def test_another_seed_draws_others_and_a_grown_study_mostly_the_same():
     assert draw(PRINTS, "10") != draw(PRINTS, "10", seed=1)
     assert len(draw(PRINTS, "10")) == 10
     assert draw(PRINTS, "1000") == PRINTS
@@ -48,13 +46,13 @@ def test_another_seed_draws_others_and_a_grown_study_mostly_the_same() -> None:
 
 
 @pytest.mark.parametrize("sample", ["0%", "101%", "-5%", "0", "2.5", "five", ""])
-def test_a_sample_that_is_none_is_refused(sample: str) -> None:
+def test_a_sample_that_is_none_is_refused(sample):
     with pytest.raises(SpecError, match="a percentage above 0 and up to 100"):
         draw(PRINTS, sample)
 
 
 @pytest.fixture
-def cell(tmp_path: Path) -> Cell:
+def cell(tmp_path) -> Cell:
     store = Store(tmp_path / "home")
     store.prepare()
     step = free_step("cell", "x", {"n": 1}, {})
@@ -91,7 +89,7 @@ def again(cell: Cell, **result: Any) -> Cell:
     return folder, cell[1].model_copy(update={"result": {**cell[1].result, **result}})
 
 
-def test_a_result_agrees_with_itself_bit_for_bit(cell: Cell) -> None:
+def test_a_result_agrees_with_itself_bit_for_bit(cell):
     found = compare(cell, again(cell), 0.0)
     assert (found.identical, found.agrees, found.same_environment) == (True, True, True)
     assert (found.num_samples, found.num_same_samples) == (3, 3)
@@ -99,9 +97,7 @@ def test_a_result_agrees_with_itself_bit_for_bit(cell: Cell) -> None:
     assert [metric.difference for metric in found.metrics] == [0.0, 0.0]
 
 
-def test_a_metric_that_moved_agrees_within_a_tolerance_and_one_that_lacks_never(
-    cell: Cell,
-) -> None:
+def test_a_metric_that_moved_agrees_within_a_tolerance_and_one_that_lacks_never(cell):
     first, second = cell[1].result["scores"]
     other = again(cell, scores=[{**first, "value": 0.7575}, second])
     for tolerance, agrees in ((0.0, False), (0.009, False), (0.011, True)):
@@ -113,7 +109,7 @@ def test_a_metric_that_moved_agrees_within_a_tolerance_and_one_that_lacks_never(
     assert (found.metrics[1].again, found.metrics[1].difference) == (None, None)
 
 
-def test_samples_are_compared_one_by_one(cell: Cell) -> None:
+def test_samples_are_compared_one_by_one(cell):
     other = again(cell)
     for scores, samples, same, difference in (
         ([0.5, 0.25, math.nan], 3, 2, 0.75),
@@ -130,7 +126,7 @@ def test_samples_are_compared_one_by_one(cell: Cell) -> None:
     assert (found.num_same_samples, found.agrees, found.identical) == (0, True, False)
 
 
-def test_a_column_that_an_earlier_version_did_not_write_is_no_difference(cell: Cell) -> None:
+def test_a_column_that_an_earlier_version_did_not_write_is_no_difference(cell):
     other = again(cell)
     file = other[0] / SAMPLES_FILE
     pq.write_table(pq.read_table(file).drop_columns([*ADDED]), file)
@@ -140,7 +136,7 @@ def test_a_column_that_an_earlier_version_did_not_write_is_no_difference(cell: C
     assert compare(other, cell, 0.0).num_same_samples == 0
 
 
-def test_losses_by_position_are_compared(cell: Cell) -> None:
+def test_losses_by_position_are_compared(cell):
     other = again(cell)
     write_losses(other[0], 2.5)
     found = compare(cell, other, 0.0)
@@ -148,14 +144,14 @@ def test_losses_by_position_are_compared(cell: Cell) -> None:
     assert found.num_same_samples == 3
 
 
-def test_arrays_count_for_being_identical(cell: Cell) -> None:
+def test_arrays_count_for_being_identical(cell):
     entry = next(iter(cell[1].files.values()))
     first = cell[1].model_copy(update={"files": {**cell[1].files, "arrays.safetensors": entry}})
     found = compare((cell[0], first), again(cell), 0.0)
     assert (found.agrees, found.identical) == (True, False)
 
 
-def test_what_is_kept_reads_back(cell: Cell, tmp_path: Path) -> None:
+def test_what_is_kept_reads_back(cell, tmp_path):
     first, second = compare(cell, again(cell), 0.0), not_computed(cell[1], "no data", 0.5)
     files = [keep(tmp_path, one) for one in (first, second)]
     assert len(set(files)) == 2

@@ -1,7 +1,5 @@
 """A runner of steps over a new store, whose studies read the folder `text`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from flows.settings import make_execution

@@ -1,7 +1,5 @@
 """A new store, and a text for the smoke study, as fixtures."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -11,12 +9,12 @@ from tests.lce_core.study.smoke_plans import written
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
+def store(tmp_path) -> Store:
     store = Store(tmp_path / "home")
     store.prepare()
     return store
 
 
 @pytest.fixture
-def text(tmp_path: Path) -> Path:
+def text(tmp_path) -> Path:
     return written(tmp_path / "text")

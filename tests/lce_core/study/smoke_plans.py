@@ -1,7 +1,5 @@
 """Plans of the smoke study over a folder of text, and of edits of it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The cost model against transformers' parameters, torch's counter and the anchors' tables."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -56,7 +54,7 @@ MIXTURES = {
 
 
 @pytest.mark.parametrize("name", MIXTURES)
-def test_all_experts_are_stored_and_the_active_ones_compute(name: str) -> None:
+def test_all_experts_are_stored_and_the_active_ones_compute(name):
     shape, geometry, published = MIXTURES[name]
     embedding = shape.vocab_size * shape.hidden_size
     counted = (stored_parameters(shape, geometry), matmul_parameters(shape, geometry))
@@ -66,14 +64,14 @@ def test_all_experts_are_stored_and_the_active_ones_compute(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_parameters_and_training_flops_are_those_of_published_models(name: str) -> None:
+def test_parameters_and_training_flops_are_those_of_published_models(name):
     billions, table = TRAINING[name]
     assert matmul_parameters(*MODELS[name]) / 1e9 == pytest.approx(billions, abs=6e-4)
     found = [training_flops(*MODELS[name], 4096 << step) / 1e9 for step in range(6)]
     assert found == pytest.approx(table, abs=0.06)
 
 
-def test_prefill_reproduces_the_table_of_evaluation_cost() -> None:
+def test_prefill_reproduces_the_table_of_evaluation_cost():
     shape, geometry = MODELS["llama2_7b"]
     tera = [forward_flops(shape, geometry, n) * n / 1e12 for n in (4096, 8192, 16384, 32768, 65536)]
     assert tera == pytest.approx([58.5, 126, 287, 714, 1992], rel=0.01)
@@ -87,7 +85,7 @@ def test_utilisation_of_a_published_run_is_the_published_one() -> None:
     assert model_flops_utilisation(6667, flops) == pytest.approx(0.35, abs=0.005)
 
 
-def test_flops_are_those_that_torch_counts_of_a_real_model() -> None:
+def test_flops_are_those_that_torch_counts_of_a_real_model():
     sizes = {"vocab_size": 61, "hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 3}
     heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8}
     stock, length = LlamaForCausalLM(LlamaConfig(**sizes, **heads)), 100

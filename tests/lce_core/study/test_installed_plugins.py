@@ -1,7 +1,5 @@
 """Plug-ins of an installed package: found by entry point, recorded with the package's version."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -59,7 +57,7 @@ def installed(site: Path, **changes: str) -> Path:
 
 
 @pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def site(tmp_path, monkeypatch) -> Iterator[Path]:
     """The folder of the installed package, on the path of this process."""
     site = installed(tmp_path / "site")
     monkeypatch.syspath_prepend(site)
@@ -77,7 +75,7 @@ def registered() -> PluginCode:
         return code
 
 
-def test_a_command_lists_the_plugin_of_an_installed_package(tmp_path: Path) -> None:
+def test_a_command_lists_the_plugin_of_an_installed_package(tmp_path):
     code = "import sys; sys.argv[0] = 'lce'; from lce.cli import main; main()"
     done = subprocess.run(
         [sys.executable, "-c", code, "methods", "--json"],
@@ -90,7 +88,7 @@ def test_a_command_lists_the_plugin_of_an_installed_package(tmp_path: Path) -> N
     assert "halved" in [row["method"] for row in json.loads(done.stdout)]
 
 
-def test_a_plugin_is_found_without_an_import_and_its_code_names_its_package(site: Path) -> None:
+def test_a_plugin_is_found_without_an_import_and_its_code_names_its_package(site):
     add_plugin_folders(())
     assert "halved" in METHODS.names()
     assert "acme_rope" not in sys.modules
@@ -99,7 +97,7 @@ def test_a_plugin_is_found_without_an_import_and_its_code_names_its_package(site
     assert code.file == str(site / "acme_rope" / "methods" / "halved.py")
 
 
-def test_the_digest_covers_the_package_but_no_library_beside_it(site: Path) -> None:
+def test_the_digest_covers_the_package_but_no_library_beside_it(site):
     before = registered().sha256
     (site / "neighbour.py").write_text("changed = 1\n")
     assert registered().sha256 == before
@@ -107,27 +105,27 @@ def test_the_digest_covers_the_package_but_no_library_beside_it(site: Path) -> N
     assert registered().sha256 != before
 
 
-def test_a_record_of_a_plugin_from_a_folder_has_no_package() -> None:
+def test_a_record_of_a_plugin_from_a_folder_has_no_package():
     code = PluginCode(version=1, sha256="a", file="mine.py")
     assert "package" not in code.model_dump(mode="json")
     assert PluginCode.model_validate(code.model_dump(mode="json")) == code
 
 
 @pytest.mark.parametrize("value", ["acme_typo", "acme_rope.methods", "json.decoder"])
-def test_an_entry_point_without_a_package_is_refused(site: Path, value: str) -> None:
+def test_an_entry_point_without_a_package_is_refused(site, value):
     points = f"[lce.plugins]\nacme = {value}\n"
     installed(site, **{"acme_rope-1.2.dist-info/entry_points.txt": points})
     with pytest.raises(SpecError, match=r"acme-rope 1\.2: got the entry point acme .*uninstall"):
         add_plugin_folders(())
 
 
-def test_a_name_that_is_taken_names_the_package_to_uninstall(site: Path) -> None:
+def test_a_name_that_is_taken_names_the_package_to_uninstall(site):
     installed(site, **{"acme_rope/methods/yarn.py": METHOD})
     with pytest.raises(SpecError, match=r"uninstall acme-rope 1\.2, or rename the file"):
         add_plugin_folders(())
 
 
-def test_a_run_records_the_package_of_a_plugin(site: Path, tmp_path: Path) -> None:
+def test_a_run_records_the_package_of_a_plugin(site, tmp_path):
     add_plugin_folders(())
     (tmp_path / "text").mkdir()
     data = {"text": written_text(tmp_path / "text")}

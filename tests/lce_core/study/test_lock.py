@@ -1,11 +1,6 @@
 """A lock says which ids moved and why, and reads back as it was written."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
-
-import pytest
 
 from lce_core.study.lock import Lock, lock_of
 from lce_core.study.plan_diff import lock_changes
@@ -14,7 +9,7 @@ from tests.lce_core.study.smoke_plans import planned, written
 from tests.support.studies import SMOKE
 
 
-def test_a_lock_has_every_id_in_sorted_lines_and_reads_back_as_written(text: Path) -> None:
+def test_a_lock_has_every_id_in_sorted_lines_and_reads_back_as_written(text):
     plan = planned(text)
     lock = lock_of(plan)
     assert set(lock.steps) == {step.id for step in plan.steps.values()}
@@ -33,7 +28,7 @@ def test_a_lock_has_every_id_in_sorted_lines_and_reads_back_as_written(text: Pat
     assert len(digest) == 64
 
 
-def test_a_seed_more_is_new_and_a_benchmark_less_is_gone(text: Path) -> None:
+def test_a_seed_more_is_new_and_a_benchmark_less_is_gone(text):
     old = lock_of(planned(text))
     more, _ = lock_changes(old, planned(text, seeds=[0, 7]))
     assert {one.sign for one in more} == {"+"}
@@ -44,14 +39,14 @@ def test_a_seed_more_is_new_and_a_benchmark_less_is_gone(text: Path) -> None:
     assert all(f"-{name}-" in one.name for one in less)
 
 
-def test_other_text_is_named_by_its_digest(text: Path) -> None:
+def test_other_text_is_named_by_its_digest(text):
     old = lock_of(planned(text))
     found, _ = lock_changes(old, planned(written(text, "one three")))
     assert len(found) == len(old.steps)
     assert {one.fields[0].partition(":")[0] for one in found if one.kind == "rows"} == {"digest"}
 
 
-def test_a_raised_version_of_a_kind_is_named(text: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_raised_version_of_a_kind_is_named(text, monkeypatch):
     old = lock_of(planned(text))
     monkeypatch.setattr(CellSpec, "version", 2)
     found, _ = lock_changes(old, planned(text))
@@ -59,7 +54,7 @@ def test_a_raised_version_of_a_kind_is_named(text: Path, monkeypatch: pytest.Mon
     assert {one.fields for one in found} == {("version of kind cell: 1 -> 2",)}
 
 
-def test_without_its_data_a_study_is_compared_in_all_but_digests(text: Path) -> None:
+def test_without_its_data_a_study_is_compared_in_all_but_digests(text):
     old = lock_of(planned(text))
     assert lock_changes(old, planned(None)) == ([], len(old.steps))
     training = {**SMOKE["training"], "tokens_per_step": 8192}

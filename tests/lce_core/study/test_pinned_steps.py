@@ -8,8 +8,6 @@ that is meant to do that raises a VERSION and writes the file anew:
 The text is written here, because that of `local_text` is the Python installation's own.
 """
 
-from __future__ import annotations
-
 import json
 import tempfile
 from pathlib import Path
@@ -61,18 +59,16 @@ def fingerprints(plans: dict[str, StudyPlan]) -> dict[str, dict[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def plans(tmp_path_factory: pytest.TempPathFactory) -> dict[str, StudyPlan]:
+def plans(tmp_path_factory) -> dict[str, StudyPlan]:
     return compiled(tmp_path_factory.mktemp("pinned"))
 
 
-def test_the_smoke_study_has_the_fingerprints_it_always_had(plans: dict[str, StudyPlan]) -> None:
+def test_the_smoke_study_has_the_fingerprints_it_always_had(plans):
     pinned: dict[str, Any] = json.loads(PINNED.read_text(encoding="utf-8"))
     assert fingerprints(plans) == pinned
 
 
-def test_a_spec_comes_back_from_the_json_that_travels_to_workers(
-    plans: dict[str, StudyPlan],
-) -> None:
+def test_a_spec_comes_back_from_the_json_that_travels_to_workers(plans):
     steps = [step for plan in plans.values() for step in plan.steps.values()]
     assert {step.kind for step in steps} == set(KINDS)
     for step in steps:

@@ -1,7 +1,5 @@
 """YAML that would hang a reader or end it in a traceback, and bounds of whole studies."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 from pathlib import Path
@@ -56,12 +54,12 @@ def refusal(text: str) -> str:
         ("seeds: \x00", "plain YAML"),
     ],
 )
-def test_yaml_that_no_honest_file_has_is_refused(text: str, says: str) -> None:
+def test_yaml_that_no_honest_file_has_is_refused(text, says):
     assert says in refusal(text)
 
 
 @given(st.text(alphabet="ab:-[]{},&*!'\"#|>%@\n 0159.xe~\t\x85\u2028", max_size=200))
-def test_any_text_is_read_or_refused_with_one_error(text: str) -> None:
+def test_any_text_is_read_or_refused_with_one_error(text):
     with contextlib.suppress(SpecError):
         plain_yaml(text, "drawn")
 
@@ -75,7 +73,7 @@ def test_any_text_is_read_or_refused_with_one_error(text: str) -> None:
         max_leaves=20,
     )
 )  # fmt: skip
-def test_what_is_written_as_yaml_is_read_as_it_was(value: object) -> None:
+def test_what_is_written_as_yaml_is_read_as_it_was(value):
     class NoAliases(yaml.SafeDumper):
         def ignore_aliases(self, data: object) -> bool:
             return True
@@ -83,11 +81,11 @@ def test_what_is_written_as_yaml_is_read_as_it_was(value: object) -> None:
     assert plain_yaml(yaml.dump(value, Dumper=NoAliases), "drawn") == value
 
 
-def test_nesting_up_to_the_bound_is_read() -> None:
+def test_nesting_up_to_the_bound_is_read():
     plain_yaml("[" * (MAX_DEPTH - 1) + "1" + "]" * (MAX_DEPTH - 1), "deep")
 
 
-def test_of_a_huge_file_only_the_beginning_is_read(tmp_path: Path) -> None:
+def test_of_a_huge_file_only_the_beginning_is_read(tmp_path):
     file = tmp_path / "huge.yaml"
     with file.open("wb") as opened:
         opened.truncate(1 << 40)
@@ -111,33 +109,31 @@ def test_of_a_huge_file_only_the_beginning_is_read(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_studies_too_large_or_with_names_too_long_are_refused_by_key_and_limit(
-    edits: dict[str, str], says: str
-) -> None:
+def test_studies_too_large_or_with_names_too_long_are_refused_by_key_and_limit(edits, says):
     text = SMOKE
     for old, new in edits.items():
         text = text.replace(old, new)
     assert re.search(says, refusal(text))
 
 
-def test_as_many_seeds_as_the_bound_are_accepted() -> None:
+def test_as_many_seeds_as_the_bound_are_accepted():
     study = parse_study(SMOKE.replace(SEEDS, f"seeds: {[*range(MAX_SEEDS)]}"), "my.yaml")
     assert study.num_cells == 12 * MAX_SEEDS <= MAX_CELLS
 
 
-def test_a_step_is_named_so_that_a_folder_can_be() -> None:
+def test_a_step_is_named_so_that_a_folder_can_be():
     assert len(free_step("rows", "a" * MAX_NAME_BYTES, {}, {}).folder.encode()) < 255
     with pytest.raises(SpecError, match="because a folder is named after it"):
         free_step("rows", "é" * MAX_NAME_BYTES, {}, {})
 
 
-def test_execution_files_are_bounded_as_study_files_are(tmp_path: Path) -> None:
+def test_execution_files_are_bounded_as_study_files_are(tmp_path):
     (tmp_path / "execution.yaml").write_text("[" * 3000, encoding="utf-8")
     with pytest.raises(SpecError, match="levels of nesting"):
         make_execution({}, tmp_path / "execution.yaml")
 
 
-def test_names_longer_than_a_file_system_takes_are_no_files() -> None:
+def test_names_longer_than_a_file_system_takes_are_no_files():
     name = "a" * 300
     with pytest.raises(SpecError, match="a shipped study"):
         study_path(name)
@@ -150,7 +146,7 @@ def test_names_longer_than_a_file_system_takes_are_no_files() -> None:
 
 
 @pytest.mark.parametrize("value", ["9" * 5000, "[" * 3000 + "]" * 3000])
-def test_a_lock_that_json_readers_stumble_over_is_no_lock(value: str) -> None:
+def test_a_lock_that_json_readers_stumble_over_is_no_lock(value):
     text = '{"format": 1, "study": "s", "kinds": {}, "plugins": {}, "data": {}, "steps": {}'
     with pytest.raises(DataError, match="not a lock"):
         Lock.parse(f'{text}, "parts": {{"a b": {{"x": {value}}}}}}}', "study.lock")

@@ -1,11 +1,8 @@
 """Plans change exactly where the study changes; states say what is missing and why."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -47,7 +44,7 @@ def finish(store: Store, steps: list[Step]) -> None:
         store.ensure(step, write, {})
 
 
-def test_looking_a_plan_up_lists_each_folder_once_however_much_is_missing(store: Store) -> None:
+def test_looking_a_plan_up_lists_each_folder_once_however_much_is_missing(store):
     plan = planned(seeds=[0, 1])
     cells = [cell.step for cell in plan.cells if cell.step]
     finish(store, cells[:40:2])
@@ -63,7 +60,7 @@ def fingerprints(plan: StudyPlan, kind: str) -> set[str]:
     return {step.fingerprint for step in plan.steps.values() if step.kind == kind}
 
 
-def test_stages_are_training_runs_in_a_row_that_other_rows_share() -> None:
+def test_stages_are_training_runs_in_a_row_that_other_rows_share():
     stages = {"name": "abf_multi_stage", "bases": [1e6, 2e6, 5e6], "tuned": True}
     first = {"name": "abf_single_stage", "base": 1e6, "tuned": True}
     plan = planned(methods=[stages], train_tokens=3 * 4096 * 10)
@@ -93,12 +90,12 @@ def test_stages_are_training_runs_in_a_row_that_other_rows_share() -> None:
         ({"tuned": False}, "only after training"),
     ],
 )
-def test_stages_that_cannot_be_are_refused(entry: dict[str, Any], message: str) -> None:
+def test_stages_that_cannot_be_are_refused(entry, message):
     with pytest.raises(SpecError, match=message):
         planned(methods=[{"name": "abf_multi_stage", "tuned": True, **entry}])
 
 
-def test_a_method_that_would_change_no_layer_is_refused() -> None:
+def test_a_method_that_would_change_no_layer_is_refused():
     entry = {"name": "nope_hybrid", "tuned": True}
     assert finetunes(planned(methods=[{**entry, "every": 2}]))
     with pytest.raises(SpecError, match="no layer that differs among the model's 2"):
@@ -114,7 +111,7 @@ def finetunes(plan: StudyPlan) -> dict[str, Step]:
 YARN: dict[str, Any] = {"name": "yarn", "tuned": True}
 
 
-def test_an_entry_says_its_own_target_rows_tokens_and_training() -> None:
+def test_an_entry_says_its_own_target_rows_tokens_and_training():
     own = {"target_context": 1024, "train_length": 256, "train_tokens": 8192}
     entry = {**YARN, **own, "label": "far", "training": {"learning_rate": 0.001}}
     plan = planned(methods=[YARN, entry, {"name": "pi", "target_context": 256}])
@@ -134,7 +131,7 @@ def test_an_entry_says_its_own_target_rows_tokens_and_training() -> None:
     assert all(cell.step.spec["target_context"] == cell.target_context for cell in cells)
 
 
-def test_the_studys_own_values_written_in_an_entry_change_no_identity() -> None:
+def test_the_studys_own_values_written_in_an_entry_change_no_identity():
     written = {
         "target_context": TOY["target_context"],
         "train_length": TOY["target_context"],
@@ -145,7 +142,7 @@ def test_the_studys_own_values_written_in_an_entry_change_no_identity() -> None:
     assert set(planned(methods=methods).steps) == set(planned().steps)
 
 
-def test_a_run_starts_from_another_ones_weights_wherever_that_is_listed() -> None:
+def test_a_run_starts_from_another_ones_weights_wherever_that_is_listed():
     further = {**YARN, "label": "yarn_2", "scale": 8.0, "start_from": "yarn-tuned"}
     plan = planned(methods=[further, YARN])
     runs = finetunes(plan)
@@ -158,7 +155,7 @@ def test_a_run_starts_from_another_ones_weights_wherever_that_is_listed() -> Non
     assert order.index(first.fingerprint) < order.index(second.fingerprint)
 
 
-def test_weights_of_another_variant_are_evaluated_with_the_entrys_own_method() -> None:
+def test_weights_of_another_variant_are_evaluated_with_the_entrys_own_method():
     trained = {**YARN, "train_length": 256}
     other = {"name": "yarn", "label": "at_8", "scale": 8.0, "weights_of": "yarn-tuned"}
     again = {"name": "yarn", "label": "again", "weights_of": "yarn-tuned"}
@@ -182,7 +179,7 @@ def test_weights_of_another_variant_are_evaluated_with_the_entrys_own_method() -
     assert lineage["checkpoint"] == lock.lineage(of["yarn", False].step.id)["checkpoint"]
 
 
-def test_a_benchmark_may_be_listed_twice_and_be_asked_of_some_methods_alone() -> None:
+def test_a_benchmark_may_be_listed_twice_and_be_asked_of_some_methods_alone():
     passkey = {"name": "passkey", "profile": "tiny", "num_samples": 60, "lengths": [128]}
     some = {**passkey, "num_samples": 20, "lengths": [256, 512], "methods": ["yarn", "yarn-tuned"]}
     methods = ["none", "yarn", YARN]
@@ -199,7 +196,7 @@ def test_a_benchmark_may_be_listed_twice_and_be_asked_of_some_methods_alone() ->
     assert parts <= set(planned(methods=methods, benchmarks=[passkey]).steps)
 
 
-def test_what_no_benchmark_asks_is_trained_only_for_another_entry(store: Store) -> None:
+def test_what_no_benchmark_asks_is_trained_only_for_another_entry(store):
     (passkey,) = (one for one in TOY["benchmarks"] if one["name"] == "passkey")
 
     def asked(of: str, *methods: Any) -> StudyPlan:
@@ -216,7 +213,7 @@ def test_what_no_benchmark_asks_is_trained_only_for_another_entry(store: Store) 
     assert set(finetunes(asked("other-tuned", other))) == {"yarn-tuned"}
 
 
-def test_a_plan_is_the_product_of_its_axes() -> None:
+def test_a_plan_is_the_product_of_its_axes():
     plan = planned(**{**WHOLE, "seeds": [0, 1]})
     per_seed = len(WHOLE["methods"]) * (2 * 4 + 1 + 4 + 4 + 1 + 1 + 1)
     assert len(plan.cells) == 2 * per_seed
@@ -230,14 +227,14 @@ def test_a_plan_is_the_product_of_its_axes() -> None:
         assert all(order[parent] < order[step.fingerprint] for parent in step.parents.values())
 
 
-def test_names_descriptions_and_the_order_of_axes_are_no_identity() -> None:
+def test_names_descriptions_and_the_order_of_axes_are_no_identity():
     renamed = planned(study="other", hypothesis="something else")
     assert list(renamed.steps) == list(planned().steps)
     backwards = planned(methods=TOY["methods"][::-1], benchmarks=TOY["benchmarks"][::-1])
     assert set(backwards.steps) == set(renamed.steps)
 
 
-def test_another_length_adds_its_cells_and_changes_nothing_else() -> None:
+def test_another_length_adds_its_cells_and_changes_nothing_else():
     passkey = TOY["benchmarks"][-1]
     longer = [*TOY["benchmarks"][:-1], {**passkey, "lengths": [*passkey["lengths"], 768]}]
     before, after = planned(), planned(benchmarks=longer)
@@ -246,7 +243,7 @@ def test_another_length_adds_its_cells_and_changes_nothing_else() -> None:
     assert added == [768] * len(TOY["methods"])
 
 
-def test_bf16_cells_say_how_they_were_rotated_and_fp32_cells_do_not() -> None:
+def test_bf16_cells_say_how_they_were_rotated_and_fp32_cells_do_not():
     plain, settings = planned(), TOY["evaluation"]
     assert set(planned(evaluation={**settings, "rotation": "fp32"}).steps) == set(plain.steps)
     bf16, written, stock = (
@@ -264,7 +261,7 @@ def test_bf16_cells_say_how_they_were_rotated_and_fp32_cells_do_not() -> None:
     )
 
 
-def test_runs_with_bf16_states_name_their_noise_and_others_do_not() -> None:
+def test_runs_with_bf16_states_name_their_noise_and_others_do_not():
     def trained(**changes: Any) -> list[dict[str, Any]]:
         plan = planned(training={**TOY["training"], "precision": "bf16", **changes})
         return [s.spec["training"] for s in plan.steps.values() if s.kind == "finetune"]
@@ -281,7 +278,7 @@ def test_runs_with_bf16_states_name_their_noise_and_others_do_not() -> None:
     assert trained(rounding="philox") == full
 
 
-def test_rounded_positions_are_part_of_a_run_and_exact_ones_leave_no_trace() -> None:
+def test_rounded_positions_are_part_of_a_run_and_exact_ones_leave_no_trace():
     def runs(*entries: dict[str, str]) -> set[str]:
         return fingerprints(planned(methods=[{**YARN, **entry} for entry in entries]), "finetune")
 
@@ -291,7 +288,7 @@ def test_rounded_positions_are_part_of_a_run_and_exact_ones_leave_no_trace() -> 
     assert runs({}, {"label": "yarn_bf16", "train_positions": "bf16"}) == exact | rounded
 
 
-def test_cells_beyond_a_methods_reach_have_their_reason_and_wait_for_no_data() -> None:
+def test_cells_beyond_a_methods_reach_have_their_reason_and_wait_for_no_data():
     methods = [{"name": "self_extend", "window": 64, "group": 4}]
     plan = planned(methods=methods)
     reasons = {cell.eval_length: cell.unavailable for cell in plan.cells}
@@ -304,7 +301,7 @@ def test_cells_beyond_a_methods_reach_have_their_reason_and_wait_for_no_data() -
     assert not any(map(plan.waits_for_data, plan.cells))
 
 
-def test_cells_whose_held_out_text_cannot_exist_are_unavailable() -> None:
+def test_cells_whose_held_out_text_cannot_exist_are_unavailable():
     perplexity = {"name": "perplexity", "profile": "tiny", "domains": ["code", "poetry"]}
     plan = planned(
         benchmarks=[perplexity | {"lengths": [128, 512]}],
@@ -317,7 +314,7 @@ def test_cells_whose_held_out_text_cannot_exist_are_unavailable() -> None:
     assert not [step for step in plan.steps.values() if step.axes.get("task") == "poetry"]
 
 
-def test_a_corpus_out_of_reach_makes_every_cell_unavailable() -> None:
+def test_a_corpus_out_of_reach_makes_every_cell_unavailable():
     plan = planned(corpus={"name": "jsonl_folder", "domain_names": ["code", "docs", "prose"]})
     assert plan.steps == {}
     assert {cell.unavailable is None for cell in plan.cells} == {False}
@@ -329,7 +326,7 @@ def test_a_corpus_out_of_reach_makes_every_cell_unavailable() -> None:
     assert all(cell.expected and cell.expected.kind == "cell" for cell in plan.cells)
 
 
-def test_a_failed_parent_blocks_its_cells_and_says_so(store: Store) -> None:
+def test_a_failed_parent_blocks_its_cells_and_says_so(store):
     plan = planned()
     finish(store, [s for s in plan.steps.values() if s.kind in ("rows", "held_out", "base")])
     broken = next(s for s in plan.steps.values() if s.name == "toy_llama-yarn-tuned-s0")
@@ -344,7 +341,7 @@ def test_a_failed_parent_blocks_its_cells_and_says_so(store: Store) -> None:
     assert again[broken.fingerprint].state == "missing"
 
 
-def test_only_what_other_folders_or_another_machine_may_change_is_tried_again(store: Store) -> None:
+def test_only_what_other_folders_or_another_machine_may_change_is_tried_again(store):
     plan = planned()
     absent, failed, *_ = plan.steps.values()
     folders = {"model_folders": {"m": "/a"}}
@@ -356,7 +353,7 @@ def test_only_what_other_folders_or_another_machine_may_change_is_tried_again(st
     assert other[failed.fingerprint].state == "missing"
 
 
-def test_a_finished_step_is_found_under_another_label_and_by_another_study(store: Store) -> None:
+def test_a_finished_step_is_found_under_another_label_and_by_another_study(store):
     plan = planned()
     finish(store, list(plan.steps.values()))
     methods = [{**row, "label": f"my_{row['name']}"} for row in TOY["methods"]]
@@ -365,7 +362,7 @@ def test_a_finished_step_is_found_under_another_label_and_by_another_study(store
     assert {state.state for state in states.values()} == {"done"}
 
 
-def test_weights_from_a_folder_are_part_of_the_identity(tmp_path: Path) -> None:
+def test_weights_from_a_folder_are_part_of_the_identity(tmp_path):
     study = parse_study(json.dumps({**TOY, "seeds": [0]}), "toy.yaml")
 
     def cells(note: str) -> set[str]:
@@ -378,7 +375,7 @@ def test_weights_from_a_folder_are_part_of_the_identity(tmp_path: Path) -> None:
     assert not a & fingerprints(planned(), "cell")
 
 
-def test_data_of_a_benchmark_is_part_of_its_cells_alone(tmp_path: Path) -> None:
+def test_data_of_a_benchmark_is_part_of_its_cells_alone(tmp_path):
     needle = {"name": "needle", "profile": "clean", "lengths": [512]}
     text = yaml.safe_dump({**TOY, "benchmarks": [needle, TOY["benchmarks"][-1]]})
     study = parse_study(text, "toy.yaml")
@@ -395,9 +392,7 @@ def test_data_of_a_benchmark_is_part_of_its_cells_alone(tmp_path: Path) -> None:
     assert ids("one essay", "passkey") == ids("another", "passkey")
 
 
-def test_units_hold_one_model_at_one_length_or_its_text_and_parents_start_first(
-    store: Store,
-) -> None:
+def test_units_hold_one_model_at_one_length_or_its_text_and_parents_start_first(store):
     plan = planned()
     units = units_to_do(plan, inspect(plan, store, {}))
     assert sum(len(unit.steps) for unit in units) == len(plan.steps)
@@ -417,7 +412,7 @@ def test_units_hold_one_model_at_one_length_or_its_text_and_parents_start_first(
     assert blocked == [u for u in units if u.kind in ("finetune", "cell")]
 
 
-def test_base_models_come_first_and_then_seed_after_seed(store: Store) -> None:
+def test_base_models_come_first_and_then_seed_after_seed(store):
     plan = planned(seeds=[2, 0])
     units = units_to_do(plan, inspect(plan, store, {}))
     seeds = [(unit.kind, unit.steps[0].axes.get("seed")) for unit in units]
@@ -427,7 +422,7 @@ def test_base_models_come_first_and_then_seed_after_seed(store: Store) -> None:
     ]  # fmt: skip
 
 
-def test_weights_of_which_no_cell_can_be_evaluated_are_a_unit_all_the_same(store: Store) -> None:
+def test_weights_of_which_no_cell_can_be_evaluated_are_a_unit_all_the_same(store):
     needle = {"name": "needle", "profile": "clean", "lengths": [512]}  # its essays are not here
     benchmarks = [
         {**needle, "methods": ["pi-tuned"]},
@@ -440,7 +435,7 @@ def test_weights_of_which_no_cell_can_be_evaluated_are_a_unit_all_the_same(store
     assert sum(len(unit.steps) for unit in units) == len(plan.steps)
 
 
-def test_a_selection_keeps_ancestors_and_refuses_what_is_not_there() -> None:
+def test_a_selection_keeps_ancestors_and_refuses_what_is_not_there():
     plan = planned(seeds=[0, 1])
     chosen = select_cells(plan, "method=yarn,frozen=false,benchmark=passkey,seed=1")
     assert len(chosen.cells) == 4
@@ -460,9 +455,7 @@ def test_a_selection_keeps_ancestors_and_refuses_what_is_not_there() -> None:
     assert all(cell.frozen for cell in frozen.cells)
 
 
-def test_the_dearest_of_a_seed_comes_first_and_equals_in_an_order_of_the_hosts_own(
-    store: Store,
-) -> None:
+def test_the_dearest_of_a_seed_comes_first_and_equals_in_an_order_of_the_hosts_own(store):
     plan = planned(seeds=[0, 1])
     units = units_to_do(plan, inspect(plan, store, {}))
     dear = {unit.name for unit in units[-3:]}  # of the last seed

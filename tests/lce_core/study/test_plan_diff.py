@@ -1,11 +1,6 @@
 """A plan against a store that earlier plans of its study have filled."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
-
-import pytest
 
 from lce_core.benchmarks import passkey
 from lce_core.errors import NonFiniteError
@@ -37,9 +32,7 @@ def changes(plan: StudyPlan, found: PlanDiff) -> dict[tuple[str, str], set[str]]
     return by
 
 
-def test_a_raised_version_makes_its_cells_stale_and_names_itself(
-    text: Path, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_raised_version_makes_its_cells_stale_and_names_itself(text, store, monkeypatch):
     before = planned(text)
     assert set().union(*changes(before, diff(before, store)).values()) == {"new"}
     fill(store, before)
@@ -69,7 +62,7 @@ def test_a_raised_version_makes_its_cells_stale_and_names_itself(
     assert diff(planned(None), store).orphans == ()
 
 
-def test_a_changed_recipe_is_stale_down_to_the_cells(text: Path, store: Store) -> None:
+def test_a_changed_recipe_is_stale_down_to_the_cells(text, store):
     fill(store, planned(text))
     rate = SMOKE["training"]["learning_rate"]
     after = planned(text, training={**SMOKE["training"], "learning_rate": 2 * rate})
@@ -84,7 +77,7 @@ def test_a_changed_recipe_is_stale_down_to_the_cells(text: Path, store: Store) -
         assert tuple(field.removeprefix("checkpoint.") for field in state.differs) == moved
 
 
-def test_what_is_planned_no_more_is_orphaned_with_what_is_gone(text: Path, store: Store) -> None:
+def test_what_is_planned_no_more_is_orphaned_with_what_is_gone(text, store):
     whole = planned(text)
     fill(store, whole)
     shorter = [{**entry, "lengths": [128]} for entry in BENCHMARKS]
@@ -104,9 +97,7 @@ def test_what_is_planned_no_more_is_orphaned_with_what_is_gone(text: Path, store
     assert {cell.unavailable for cell in beyond} <= reasons
 
 
-def test_what_another_study_finished_in_a_place_makes_nothing_stale(
-    text: Path, store: Store
-) -> None:
+def test_what_another_study_finished_in_a_place_makes_nothing_stale(text, store):
     other = planned(text, study="other")
     fill(store, other)
     longer = {**SMOKE["evaluation"], "held_out_tokens": 8192}
@@ -121,7 +112,7 @@ def test_what_another_study_finished_in_a_place_makes_nothing_stale(
     )
 
 
-def test_a_lock_names_what_was_before_where_no_plan_does(text: Path, store: Store) -> None:
+def test_a_lock_names_what_was_before_where_no_plan_does(text, store):
     before = planned(text)
     fill(store, before)
     folder = store.home / "studies" / "smoke"
@@ -135,9 +126,7 @@ def test_a_lock_names_what_was_before_where_no_plan_does(text: Path, store: Stor
     assert changes(after, diff(after, store))["cell", "passkey"] == {"new"}
 
 
-def test_ids_of_earlier_plans_stay_known_while_the_store_holds_them(
-    text: Path, store: Store
-) -> None:
+def test_ids_of_earlier_plans_stay_known_while_the_store_holds_them(text, store):
     fill(store, planned(text))
     listed = store.home / "studies" / "smoke" / EARLIER
     assert not listed.exists()
@@ -151,7 +140,7 @@ def test_ids_of_earlier_plans_stay_known_while_the_store_holds_them(
     assert json.loads(listed.read_text(encoding="utf-8"))["steps"] == []
 
 
-def test_failures_and_damage_are_told_apart_from_what_is_new(text: Path, store: Store) -> None:
+def test_failures_and_damage_are_told_apart_from_what_is_new(text, store):
     plan = planned(text)
     fill(store, plan)
     cells = [cell.step for cell in plan.cells if cell.step][:4]

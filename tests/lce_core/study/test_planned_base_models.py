@@ -1,7 +1,5 @@
 """Plans with models that are read from their config.json: names, geometry, identity."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from pathlib import Path
@@ -41,13 +39,13 @@ STUDY: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def folders(tmp_path_factory) -> dict[str, Path]:
     made = {"first": "qwen3", "second": "stablelm"}
     return {name: save(kind, tmp_path_factory.mktemp(name)) for name, kind in made.items()}
 
 
 @pytest.fixture
-def text(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def text(tmp_path_factory) -> dict[str, Path]:
     return {"text": written(tmp_path_factory.mktemp("text"))}
 
 
@@ -56,9 +54,7 @@ def planned(text: dict[str, Path], folders: dict[str, Path], **changes: Any) -> 
     return compile_study(study, text, folders, "mine.yaml")
 
 
-def test_two_kinds_of_model_in_one_study_have_their_own_names_and_geometry(
-    text: dict[str, Path], folders: dict[str, Path]
-) -> None:
+def test_two_kinds_of_model_in_one_study_have_their_own_names_and_geometry(text, folders):
     plan = planned(text, folders)
     assert {cell.base_model for cell in plan.cells} == {"first", "second"}
     assert all(cell.step or "self_extend supports" in str(cell.unavailable) for cell in plan.cells)
@@ -80,9 +76,7 @@ def test_two_kinds_of_model_in_one_study_have_their_own_names_and_geometry(
         assert str(folders["first"].parent) not in str(step.to_json())
 
 
-def test_labels_and_places_of_folders_are_no_identity_and_their_content_is(
-    text: dict[str, Path], folders: dict[str, Path], tmp_path: Path
-) -> None:
+def test_labels_and_places_of_folders_are_no_identity_and_their_content_is(text, folders, tmp_path):
     before = set(planned(text, folders).steps)
     moved = {name: shutil.copytree(place, tmp_path / name) for name, place in folders.items()}
     assert set(planned(text, moved).steps) == before
@@ -98,9 +92,7 @@ def test_labels_and_places_of_folders_are_no_identity_and_their_content_is(
     assert {step.axes["base_model"] for step in changed} == {"first", "second"}
 
 
-def test_a_model_out_of_reach_makes_its_own_cells_unavailable(
-    text: dict[str, Path], folders: dict[str, Path]
-) -> None:
+def test_a_model_out_of_reach_makes_its_own_cells_unavailable(text, folders):
     whole, plan = planned(text, folders), planned(text, {"second": folders["second"]})
     first = [cell for cell in plan.cells if cell.base_model == "first"]
     assert len(first) == len(whole.cells) // 2
@@ -113,8 +105,8 @@ def test_a_model_out_of_reach_makes_its_own_cells_unavailable(
 
 
 def test_the_cells_of_a_repository_name_it_and_need_no_weights_to_be_planned(
-    text: dict[str, Path], folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+    text, folders, monkeypatch, tmp_path
+):
     shutil.copy(folders["first"] / "config.json", tmp_path)
     monkeypatch.setattr("lce_core.models._stock.fetch", lambda *_: tmp_path)  # the network
     entry = {"name": "hub_model", "repo": "Org/Tiny-1.5B", "revision": "a" * 40}
@@ -129,9 +121,7 @@ def test_the_cells_of_a_repository_name_it_and_need_no_weights_to_be_planned(
     assert set(labelled.steps) == set(plan.steps)
 
 
-def test_a_torn_file_of_a_model_of_ones_own_is_refused_in_the_plan(
-    text: dict[str, Path], tmp_path: Path
-) -> None:
+def test_a_torn_file_of_a_model_of_ones_own_is_refused_in_the_plan(text, tmp_path):
     save("qwen3", tmp_path)
     (tmp_path / "tokenizer.json").write_text('{"a": ')
     with pytest.raises(DataError, match=r"tokenizer\.json: got a damaged file"):
@@ -139,8 +129,8 @@ def test_a_torn_file_of_a_model_of_ones_own_is_refused_in_the_plan(
 
 
 def test_methods_that_cannot_leave_sliding_layers_alone_are_refused_in_the_plan(
-    text: dict[str, Path], folders: dict[str, Path], tmp_path: Path
-) -> None:
+    text, folders, tmp_path
+):
     gemma3().save_pretrained(tmp_path)
     byte_tokenizer(ToyLlama.keys).save_pretrained(tmp_path)
     entry = {"base_models": [{"name": "hub_model", "label": "first"}]}
@@ -159,13 +149,13 @@ def test_methods_that_cannot_leave_sliding_layers_alone_are_refused_in_the_plan(
         (["toy_llama"], "got label toy_llama for base model hub_model; expected a label"),
     ],
 )
-def test_names_that_would_be_two_models_are_refused(labels: list[str], message: str) -> None:
+def test_names_that_would_be_two_models_are_refused(labels, message):
     entries = [{"name": "hub_model", "label": label} for label in labels]
     with pytest.raises(SpecError, match=message):
         parse_study(yaml.safe_dump({**STUDY, "base_models": entries}), "mine.yaml")
 
 
-def test_the_documented_entries_are_read_as_models() -> None:
+def test_the_documented_entries_are_read_as_models():
     text = (ROOT / "docs" / "studies.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"```yml\n(base_models:.*?)```", text, flags=re.DOTALL)
     study = parse_study(yaml.safe_dump({**STUDY, **yaml.safe_load(block)}), "docs")

@@ -1,7 +1,5 @@
 """Published weights are taken where they are what the study says, and refused by the key."""
 
-from __future__ import annotations
-
 import copy
 import json
 import math
@@ -115,7 +113,7 @@ AS_PUBLISHED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("case", AS_PUBLISHED)
-def test_configurations_as_published_are_taken(case: str, tmp_path: Path) -> None:
+def test_configurations_as_published_are_taken(case, tmp_path):
     entry, config = AS_PUBLISHED[case]
     found = judged(config, tmp_path, entry)
     assert found == Data(weights_digest(tmp_path), None)
@@ -140,8 +138,8 @@ def test_configurations_as_published_are_taken(case: str, tmp_path: Path) -> Non
     ],
 )
 def test_a_statement_of_other_frequencies_attention_or_context_is_refused(
-    method: str, scaling: dict[str, Any] | None, keys: dict[str, Any], tmp_path: Path
-) -> None:
+    method, scaling, keys, tmp_path
+):
     with pytest.raises(SpecError, match="rope_parameters"):
         judged({"rope_scaling": scaling, **keys}, tmp_path, {"name": method})
 
@@ -156,7 +154,7 @@ def test_a_statement_of_other_frequencies_attention_or_context_is_refused(
         ("partial_rotary_factor", 0.5),
     ],
 )
-def test_another_model_is_refused_by_its_key(key: str, value: Any, tmp_path: Path) -> None:
+def test_another_model_is_refused_by_its_key(key, value, tmp_path):
     with pytest.raises(SpecError, match=rf"config\.json: {key}"):
         judged({key: value}, tmp_path, {"name": "pi"})
 
@@ -177,7 +175,7 @@ def test_another_model_is_refused_by_its_key(key: str, value: Any, tmp_path: Pat
         ["linear"],
     ],
 )
-def test_a_broken_statement_is_an_error_of_ours(scaling: Any, tmp_path: Path) -> None:
+def test_a_broken_statement_is_an_error_of_ours(scaling, tmp_path):
     with pytest.raises((SpecError, DataError), match=r"config\.json"):
         judged({"rope_scaling": scaling, "rope_theta": 7.0}, tmp_path, {"name": "pi"})
 
@@ -247,9 +245,7 @@ def configurations(draw: st.DrawFn, form: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("form", FORMS)
 @given(st.data(), st.integers(1, 512))
-def test_a_form_means_what_transformers_makes_of_it(
-    form: str, data: st.DataObject, length: int
-) -> None:
+def test_a_form_means_what_transformers_makes_of_it(form, data, length):
     """Their side reads the same file, and their layer, not their function alone, sees the text."""
     config = data.draw(configurations(form))
     stated = stated_parameters(config, "config.json")
@@ -268,7 +264,7 @@ SHARPENED = math.sqrt(1 + math.log(8) / math.log(4096))
 """Factor of queries and keys that LongRoPE has for 8 times 4,096 tokens: 1.118."""
 
 
-def test_a_longrope_without_a_factor_of_attention_has_that_of_the_paper(tmp_path: Path) -> None:
+def test_a_longrope_without_a_factor_of_attention_has_that_of_the_paper(tmp_path):
     geometry, lengths = LLAMA2_7B, ContextLengths(4096, 32768, 32768)
     table = METHODS.parse({"name": "yarn"}, "test").rope_table(geometry, lengths)
     divisors = [float(divisor) for divisor in geometry.inv_freq() / table.inv_freq]
@@ -279,7 +275,7 @@ def test_a_longrope_without_a_factor_of_attention_has_that_of_the_paper(tmp_path
         judged({"rope_scaling": scaling}, tmp_path, {"name": "yarn", "attention_factor": 1.0})
 
 
-def test_rows_of_added_tokens_are_kept(tmp_path: Path) -> None:
+def test_rows_of_added_tokens_are_kept(tmp_path):
     base = MODELS.parse({"name": "toy_llama"}, "test")
     model = base.initialise(5)
     model.resize_token_embeddings(393, mean_resizing=False)
@@ -288,7 +284,7 @@ def test_rows_of_added_tokens_are_kept(tmp_path: Path) -> None:
     assert loaded.get_input_embeddings().weight.shape[0] == 393
 
 
-def test_cells_move_with_the_weights_and_with_nothing_else(tmp_path: Path) -> None:
+def test_cells_move_with_the_weights_and_with_nothing_else(tmp_path):
     def cells(name: str, note: str) -> set[str]:
         folder = publish(TOY_CONFIG, tmp_path, note)
         plan = compile_study(study({"name": "pi", "checkpoint": name}), {}, {name: folder})
@@ -301,7 +297,7 @@ def test_cells_move_with_the_weights_and_with_nothing_else(tmp_path: Path) -> No
     assert not cells("mine", "b") & mine
 
 
-def test_methods_that_need_training_may_take_published_weights_and_others_not() -> None:
+def test_methods_that_need_training_may_take_published_weights_and_others_not():
     for name in METHODS.names():
         needs, (example, *_) = METHODS.load(name).training, METHODS.load(name).examples
         if needs == "none":
@@ -312,7 +308,7 @@ def test_methods_that_need_training_may_take_published_weights_and_others_not() 
             assert (entry.name, entry.tuned) == (f"{name}-tuned", False)
 
 
-def test_a_plan_with_published_weights_loads_no_torch(tmp_path: Path) -> None:
+def test_a_plan_with_published_weights_loads_no_torch(tmp_path):
     code = (
         "import pathlib, sys;"
         "from lce_core.study.plan import compile_study;"
@@ -341,7 +337,7 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
 """What LCEG's training code writes into config.json, by method (fine-tune.py, commit 2098947)."""
 
 
-def test_the_released_study_takes_what_lcegs_code_writes(tmp_path: Path) -> None:
+def test_the_released_study_takes_what_lcegs_code_writes(tmp_path):
     passkeys = {**RELEASED, "benchmarks": [{"name": "passkey", "lengths": [4096]}]}
     del passkeys["expects"]
     wanted = parse_study(json.dumps(passkeys), "released.yaml")

@@ -1,7 +1,5 @@
 """Recipes give a study the values that their files cite, and leave no trace of themselves."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -21,7 +19,7 @@ def study(**changes: Any) -> StudySpec:
 
 
 @pytest.mark.parametrize("name", recipe_names())
-def test_every_value_is_one_that_a_study_takes_and_has_a_source(name: str) -> None:
+def test_every_value_is_one_that_a_study_takes_and_has_a_source(name):
     recipe = load_recipe(name)
     assert set(recipe.training) <= set(Training.model_fields)
     assert set(recipe.upsampling) <= set(Upsampling.model_fields)
@@ -44,16 +42,14 @@ def test_every_value_is_one_that_a_study_takes_and_has_a_source(name: str) -> No
         ("landmark", 128, 512, 15000),  # its README
     ],
 )
-def test_batches_and_tokens_are_the_printed_ones(
-    name: str, batch: int, rows: int, steps: int
-) -> None:
+def test_batches_and_tokens_are_the_printed_ones(name, batch, rows, steps):
     found = study(training={"recipe": name}, train_tokens=None, target_context=rows)
     assert found.training.tokens_per_step == batch * rows
     assert found.train_tokens // found.training.tokens_per_step == steps
     assert found.training.learning_rate == 2e-5
 
 
-def test_a_recipe_is_the_same_study_as_its_values_written_out() -> None:
+def test_a_recipe_is_the_same_study_as_its_values_written_out():
     named = study(training={"recipe": "lceg_code"}, train_tokens=None, upsampling=None)
     written = study(
         training={
@@ -70,7 +66,7 @@ def test_a_recipe_is_the_same_study_as_its_values_written_out() -> None:
     assert named == written
 
 
-def test_what_a_study_writes_comes_before_its_recipe() -> None:
+def test_what_a_study_writes_comes_before_its_recipe():
     own = {"recipe": "yarn", "learning_rate": 0.1, "tokens_per_step": 4096}
     found = study(training=own, train_tokens=8192, upsampling={"short_keep_rate": 0.5})
     assert (found.training.learning_rate, found.training.tokens_per_step) == (0.1, 4096)
@@ -78,7 +74,7 @@ def test_what_a_study_writes_comes_before_its_recipe() -> None:
     assert (found.train_tokens, found.upsampling.short_keep_rate) == (8192, 0.5)
 
 
-def test_an_entry_with_a_recipe_takes_nothing_of_the_studys_training() -> None:
+def test_an_entry_with_a_recipe_takes_nothing_of_the_studys_training():
     entry = {"name": "pi", "tuned": True, "training": {"recipe": "rope_base", "warmup_steps": 3}}
     found = study(methods=["none", entry])
     pi = found.methods[1]
@@ -89,12 +85,12 @@ def test_an_entry_with_a_recipe_takes_nothing_of_the_studys_training() -> None:
     assert again.train_tokens_of(again.methods[1]) == 8388608
 
 
-def test_what_no_source_says_has_to_be_given() -> None:
+def test_what_no_source_says_has_to_be_given():
     with pytest.raises(SpecError, match="tokens_per_step: got nothing"):
         study(training={"recipe": "harpe"})
 
 
-def test_an_unknown_recipe_is_answered_with_the_nearest_one() -> None:
+def test_an_unknown_recipe_is_answered_with_the_nearest_one():
     entry = {"name": "pi", "tuned": True, "training": {"recipe": "lceg_cod"}}
     with pytest.raises(SpecError, match=r"training\.recipe: got 'lceg_cod'.*write 'lceg_code'"):
         study(methods=[entry])

@@ -1,7 +1,5 @@
 """`seeds_vary` separates the seed of the training data from the seed of the initial weights."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -36,7 +34,7 @@ def seeds(plan: StudyPlan) -> list[tuple[int, int | None, int]]:
     ]
 
 
-def test_each_seed_has_its_own_data_and_weights_unless_the_study_fixes_one(library: Path) -> None:
+def test_each_seed_has_its_own_data_and_weights_unless_the_study_fixes_one(library):
     plans = [planned(library, seeds_vary=vary) for vary in ("all", "data", "weights")]
     assert planned(library).steps == plans[0].steps
     assert [seeds(plan) for plan in plans] == [
@@ -48,14 +46,14 @@ def test_each_seed_has_its_own_data_and_weights_unless_the_study_fixes_one(libra
     assert len({step.fingerprint for step in first}) == 1
 
 
-def test_weights_cannot_vary_if_the_study_does_not_draw_them(library: Path) -> None:
+def test_weights_cannot_vary_if_the_study_does_not_draw_them(library):
     with pytest.raises(SpecError, match="a base model whose weights the study does not train"):
         planned(library, base_models=["smollm2_135m"], seeds_vary="weights")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("vary", ["data", "weights"])
-def test_runs_differ_only_in_what_varies(vary: str, library: Path, tmp_path: Path) -> None:
+def test_runs_differ_only_in_what_varies(vary, library, tmp_path):
     plan = planned(library, seeds_vary=vary)
     runner, store = new_runner(tmp_path, library)
     found, losses = [], []

@@ -1,9 +1,6 @@
 """Bad study files get one clear error each, naming file, key, value, rule and remedy."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,13 +30,13 @@ def refusal(text: str) -> str:
 
 
 @pytest.mark.parametrize("name", shipped_studies())
-def test_every_shipped_study_is_good_and_compiles(name: str) -> None:
+def test_every_shipped_study_is_good_and_compiles(name):
     study = load_study(study_path(name))
     assert study.study == name
     assert compile_study(study, {}).cells
 
 
-def test_yaml_beyond_names_and_numbers_is_refused_with_its_line() -> None:
+def test_yaml_beyond_names_and_numbers_is_refused_with_its_line():
     line = TOY_TEXT.count("\n") + 1
     for added, problem in (
         ("seeds: [4]", f"my.yaml:{line}: got key 'seeds' is given twice"),
@@ -56,7 +53,7 @@ FEW: list[Any] = ["none", "pi", {"name": "yarn", "tuned": True}]
 PASSKEY = {"name": "passkey", "profile": "tiny", "lengths": [128, 256]}
 
 
-def test_an_expectation_is_expanded_into_one_comparison_per_pair_and_length() -> None:
+def test_an_expectation_is_expanded_into_one_comparison_per_pair_and_length():
     study = parse_study(edited(expects=[EXPECTED], methods=FEW, benchmarks=[PASSKEY]), "my.yaml")
     pairs = [
         (one["method"], one["frozen"], one["other_method"], one["other_frozen"], one["eval_length"])
@@ -72,7 +69,7 @@ def test_an_expectation_is_expanded_into_one_comparison_per_pair_and_length() ->
     assert [one for one in found if one["entry"] is not None] == list(study.comparisons())
 
 
-def test_a_plan_says_what_its_methods_and_benchmarks_are() -> None:
+def test_a_plan_says_what_its_methods_and_benchmarks_are():
     study = parse_study(edited(), "my.yaml")
     described = compile_study(study, {}).to_json()["plugins"]
     methods = {one["name"]: one for one in described if one["part"] == "method"}
@@ -89,7 +86,7 @@ def test_a_plan_says_what_its_methods_and_benchmarks_are() -> None:
     ]
 
 
-def test_every_study_compares_its_methods_with_the_base_model_within_its_context() -> None:
+def test_every_study_compares_its_methods_with_the_base_model_within_its_context():
     benchmarks = [
         {"name": "perplexity", "lengths": [128, 256, 512]},
         {"name": "passkey", "lengths": [512]},
@@ -121,7 +118,7 @@ def test_every_study_compares_its_methods_with_the_base_model_within_its_context
     assert all(one["entry"] is not None for one in unknown)
 
 
-def test_a_margin_is_absolute_or_a_fraction_of_a_perplexity() -> None:
+def test_a_margin_is_absolute_or_a_fraction_of_a_perplexity():
     accuracy = {"not_worse": "yarn-tuned", "than": ["pi"], "benchmark": "passkey"}
     entries = [
         {**accuracy, "within": "0.02 accuracy"},
@@ -135,7 +132,7 @@ def test_a_margin_is_absolute_or_a_fraction_of_a_perplexity() -> None:
     assert "within 0.02 accuracy" in found[0]["text"]
 
 
-def test_an_order_is_expected_where_the_study_has_perplexity_and_the_benchmark() -> None:
+def test_an_order_is_expected_where_the_study_has_perplexity_and_the_benchmark():
     entry = {"predicts": "perplexity", "benchmark": "passkey", "claim": "LCEG: it predicts"}
     found = list(parse_study(edited(expects=[entry]), "my.yaml").comparisons())
     assert [one["eval_length"] for one in found] == [128, 256, 512, 1024]
@@ -153,7 +150,7 @@ def test_an_order_is_expected_where_the_study_has_perplexity_and_the_benchmark()
         assert part in message
 
 
-def test_expectations_and_looks_change_no_id() -> None:
+def test_expectations_and_looks_change_no_id():
     without, looking = (
         compile_study(parse_study(edited(methods=FEW, benchmarks=[PASSKEY], **own), "my.yaml"), {})
         for own in ({}, {"expects": [EXPECTED], "short_context_margins": ["1 %"], "looks": [2, 3]})
@@ -258,14 +255,12 @@ APART = [
         ({**expecting(), "looks": [2]}, ["2 as the last look at 3 seeds"]),
     ],
 )
-def test_what_a_study_cannot_say_is_refused_with_its_place(
-    changes: dict[str, object], parts: list[str]
-) -> None:
+def test_what_a_study_cannot_say_is_refused_with_its_place(changes, parts):
     message = refusal(edited(**changes))
     assert [part for part in parts if part not in message] == []
 
 
-def test_more_comparisons_than_a_plan_should_hold_are_refused() -> None:
+def test_more_comparisons_than_a_plan_should_hold_are_refused():
     names = [f"pi_{number}" for number in range(100)]
     text = edited(
         methods=["yarn", *({"name": "pi", "label": name} for name in names)],
@@ -275,7 +270,7 @@ def test_more_comparisons_than_a_plan_should_hold_are_refused() -> None:
     assert "expects: got more than 10,000 comparisons" in refusal(text)
 
 
-def test_a_study_that_trains_nothing_says_nothing_about_training() -> None:
+def test_a_study_that_trains_nothing_says_nothing_about_training():
     untrained = {key: value for key, value in TOY.items() if "train" not in key}
     frozen = {**untrained, "methods": ["none", "yarn"]}
     assert parse_study(yaml.safe_dump(frozen), "my.yaml").training is None
@@ -287,26 +282,26 @@ def test_a_study_that_trains_nothing_says_nothing_about_training() -> None:
     assert parse_study(yaml.safe_dump({**frozen, "methods": [entry]}), "my.yaml")
 
 
-def test_two_variants_of_a_method_have_labels() -> None:
+def test_two_variants_of_a_method_have_labels():
     variants = ["yarn", {"name": "yarn", "scale": 2.0, "label": "yarn_2"}]
     study = parse_study(edited(methods=variants), "x")
     assert [variant.name for variant in study.methods] == ["yarn", "yarn_2"]
 
 
-def test_a_key_that_is_the_methods_own_parameter_is_the_methods() -> None:
+def test_a_key_that_is_the_methods_own_parameter_is_the_methods():
     entry = {"name": "landmark", "block": 16, "train_length": 128, "top_k": 4, "tuned": True}
     (variant,) = parse_study(edited(methods=[entry]), "my.yaml").methods
     assert variant.train_length is None
     assert variant.method.identity()["train_length"] == 128
 
 
-def test_a_method_that_does_not_fit_the_model_is_refused_at_planning() -> None:
+def test_a_method_that_does_not_fit_the_model_is_refused_at_planning():
     study = parse_study(edited(methods=[{"name": "lm_infinite", "window": 4096}]), "my.yaml")
     with pytest.raises(SpecError, match=r"my.yaml: methods\[0\] \(toy_llama\).*4096"):
         compile_study(study, {}, where="my.yaml")
 
 
-def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+def test_files_that_cannot_be_read_are_named(tmp_path):
     with pytest.raises(SpecError, match=r"absent\.yaml"):
         load_study(tmp_path / "absent.yaml")
     latin = tmp_path / "latin.yaml"
@@ -318,7 +313,7 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
         study_path("toyy")
 
 
-def test_pose_trains_short_rows_of_methods_that_only_change_frequencies() -> None:
+def test_pose_trains_short_rows_of_methods_that_only_change_frequencies():
     pose = {"name": "yarn", "label": "y", "tuned": True, "train_positions": "pose"}
     short = {**pose, "train_length": 128}
     study = parse_study(edited(methods=[short]), "my.yaml")
@@ -342,7 +337,7 @@ def test_pose_trains_short_rows_of_methods_that_only_change_frequencies() -> Non
             compile_study(wrong, {})
 
 
-def test_the_looks_that_a_refusal_proposes_are_allowed() -> None:
+def test_the_looks_that_a_refusal_proposes_are_allowed():
     for seeds in ([0], [0, 1], [0, 1, 2, 3]):
         wrong = {"expects": [EXPECTED], "seeds": seeds, "looks": [2, 9]}
         proposed = refusal(edited(**wrong)).partition("`looks: ")[2].partition("`")[0]

@@ -1,7 +1,5 @@
 """Costs of steps: keys counted one by one from a scheme's definition, FLOPs written by hand."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 import pytest
@@ -43,7 +41,7 @@ def counted(distance: Any, length: int) -> float:
 
 
 @given(window=SIZES, first=SIZES, length=st.integers(1, 150))
-def test_keys_are_those_at_a_distance(window: int, first: int, length: int) -> None:
+def test_keys_are_those_at_a_distance(window, first, length):
     for scheme in (
         FullCausal(),
         GroupedNeighbour(window=window * 2, group=2),
@@ -57,14 +55,14 @@ def test_keys_are_those_at_a_distance(window: int, first: int, length: int) -> N
 
 
 @given(half=st.integers(1, 16), blocks=st.integers(1, 6))
-def test_keys_of_shifted_blocks_are_the_mean_of_both_kinds_of_heads(half: int, blocks: int) -> None:
+def test_keys_of_shifted_blocks_are_the_mean_of_both_kinds_of_heads(half, blocks):
     scheme, length = ShiftedSparse(group=2 * half), 2 * half * blocks
     shifted = counted(lambda query, key: scheme.distance(query, key, True), length)
     found = (counted(scheme.distance, length) + shifted) / 2
     assert scheme.mean_keys(length) == pytest.approx(found, abs=1e-9)
 
 
-def test_keys_of_retrieval_are_chunk_landmarks_and_selected_blocks() -> None:
+def test_keys_of_retrieval_are_chunk_landmarks_and_selected_blocks():
     scheme = BlockRetrieval(block=8, top_k=2, chunk=32)
     found = 0.0
     for query in range(256):
@@ -99,7 +97,7 @@ def cell_cost(cell: Step, sequences: Sequences) -> StepCost:
     return spec.cost_of(sequences)
 
 
-def test_full_attention_costs_what_it_did_without_a_method() -> None:
+def test_full_attention_costs_what_it_did_without_a_method():
     planned = steps("toy_llama", "none", {"name": "yarn", "tuned": True})
     for cell in planned["cell"]:
         token = 2 * TOY_WEIGHTS + 2 * 2 * 96 * 256
@@ -110,7 +108,7 @@ def test_full_attention_costs_what_it_did_without_a_method() -> None:
     assert step_cost(tuned).flops == 8192 * 3 * (2 * TOY_WEIGHTS + 2 * 2 * 96 * 512)
 
 
-def test_longlora_trains_in_blocks_without_gradients_of_kept_weights() -> None:
+def test_longlora_trains_in_blocks_without_gradients_of_kept_weights():
     planned = steps("toy_llama", {"name": "longlora", "tuned": True})
     (tuned,), (cell,) = planned["finetune"], planned["cell"]
     keys = 128 / 2 - 128**2 / (8 * 512)  # four blocks of 512 tokens
@@ -120,7 +118,7 @@ def test_longlora_trains_in_blocks_without_gradients_of_kept_weights() -> None:
     assert step_cost(cell).flops == pytest.approx(120 * 256 * full)
 
 
-def test_landmark_trains_on_short_sequences_with_landmarks_among_them() -> None:
+def test_landmark_trains_on_short_sequences_with_landmarks_among_them():
     landmark = {"name": "landmark", "block": 16, "train_length": 128, "top_k": 4, "tuned": True}
     (tuned,) = steps("toy_llama", landmark)["finetune"]
     growth = 16 / 15  # a landmark after every 15 tokens of text
@@ -129,7 +127,7 @@ def test_landmark_trains_on_short_sequences_with_landmarks_among_them() -> None:
     assert step_cost(tuned).flops == pytest.approx(8192 * by_hand)
 
 
-def test_sequences_of_several_lengths_cost_what_each_of_them_costs() -> None:
+def test_sequences_of_several_lengths_cost_what_each_of_them_costs():
     (cell,) = steps("toy_llama", "none")["cell"]
     mixed = Sequences.of([100, 300, 100])
     alone = [cell_cost(cell, Sequences.of([length])).flops for length in (100, 300, 100)]
@@ -143,7 +141,7 @@ LLAMA_CACHE = 2 * 32 * 4096
 """Numbers that a token keeps in the key-value cache of Llama-2-7B."""
 
 
-def test_attention_costs_the_mean_over_layers_that_differ() -> None:
+def test_attention_costs_the_mean_over_layers_that_differ():
     class Sliding(Method):
         plugin_name: ClassVar[str] = "sliding"
 
@@ -173,7 +171,7 @@ def answered(method: str, answers: Answers, length: float, precision: str = "bf1
     return decoding_cost(model, extended, 32768, answers, length, precision)
 
 
-def test_a_generated_token_reads_all_weights_and_the_cache_of_its_text() -> None:
+def test_a_generated_token_reads_all_weights_and_the_cache_of_its_text():
     cost = answered("none", Answers(3, 11), 4096)
     keys = 4096 + 11 / 2  # halfway through the answer
     assert cost.tokens == 33
@@ -182,14 +180,14 @@ def test_a_generated_token_reads_all_weights_and_the_cache_of_its_text() -> None
     assert cost.flops == pytest.approx(3 * 10 * (2 * LLAMA_WEIGHTS + 4 * 32 * 4096 * keys))
 
 
-def test_texts_in_fp32_read_the_weights_together() -> None:
+def test_texts_in_fp32_read_the_weights_together():
     cost = answered("none", Answers(6, 2), 2048, "fp32")  # four fill a micro-batch of 8,192
     keys = 2048 + 1
     assert cost.layer_passes == 2 * 32
     assert cost.bytes == pytest.approx(4 * (2 * LLAMA_WEIGHTS + 6 * keys * LLAMA_CACHE))
 
 
-def test_a_window_reads_window_and_sinks_however_long_the_text() -> None:
+def test_a_window_reads_window_and_sinks_however_long_the_text():
     costs = [answered("lm_infinite", Answers(1, 2), length) for length in (16384, 65536)]
     assert costs[0].bytes == pytest.approx(costs[1].bytes)
     window = costs[0].bytes / 2 - LLAMA_WEIGHTS
@@ -198,7 +196,7 @@ def test_a_window_reads_window_and_sinks_however_long_the_text() -> None:
     assert full.bytes > costs[0].bytes
 
 
-def test_what_is_asked_for_one_token_decodes_nothing() -> None:
+def test_what_is_asked_for_one_token_decodes_nothing():
     (cell,) = steps("toy_llama", "none")["cell"]
     decoding = step_cost(cell).decoding
     assert (decoding.tokens, decoding.flops, decoding.bytes) == (120, 0, 0)

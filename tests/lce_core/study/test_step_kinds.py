@@ -1,8 +1,5 @@
 """Kinds of steps are whole: each one is computed by a function, and refuses what is not its own."""
 
-from __future__ import annotations
-
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,7 +26,7 @@ def of_kind(steps: list[Step], kind: str, **changes: Any) -> Step:
     return Step(**{**step.to_json(), "spec": {**step.spec, **changes}})
 
 
-def test_kinds_start_in_the_order_in_which_they_wait_for_each_other(steps: list[Step]) -> None:
+def test_kinds_start_in_the_order_in_which_they_wait_for_each_other(steps):
     by_print = {step.fingerprint: step for step in steps}
     for step in steps:
         for parent in step.parents.values():
@@ -37,7 +34,7 @@ def test_kinds_start_in_the_order_in_which_they_wait_for_each_other(steps: list[
     assert len({kind.order for kind in KINDS.values()}) == len(KINDS)
 
 
-def test_the_runner_computes_every_kind() -> None:
+def test_the_runner_computes_every_kind():
     functions = Runner.__dict__["_compute"].dispatcher
     computing = [functions.dispatch(kind) for kind in KINDS.values()]
     assert functions.dispatch(object) not in computing
@@ -51,16 +48,12 @@ def test_the_runner_computes_every_kind() -> None:
         ("cell", {"intervals": {"wilson": {"version": 0}}}, "intervals"),
     ],
 )
-def test_a_spec_that_another_version_wrote_is_refused_with_its_place(
-    steps: list[Step], kind: str, changes: dict[str, Any], message: str
-) -> None:
+def test_a_spec_that_another_version_wrote_is_refused_with_its_place(steps, kind, changes, message):
     with pytest.raises(SpecError, match=message):
         spec_of(of_kind(steps, kind, **changes))
 
 
-def test_the_definition_of_intervals_is_part_of_a_cells_identity(
-    monkeypatch: pytest.MonkeyPatch, steps: list[Step]
-) -> None:
+def test_the_definition_of_intervals_is_part_of_a_cells_identity(monkeypatch, steps):
     for step in steps:
         assert (step.spec.get("intervals") == INTERVALS) == (step.kind == "cell")
     study = load_study(STUDIES / "smoke.yaml")
@@ -69,9 +62,7 @@ def test_the_definition_of_intervals_is_part_of_a_cells_identity(
     assert not {s.fingerprint for s in changed if s.kind == "cell"} & {s.fingerprint for s in steps}
 
 
-def test_what_the_runner_cannot_read_is_a_failure_of_the_step(
-    steps: list[Step], tmp_path: Path
-) -> None:
+def test_what_the_runner_cannot_read_is_a_failure_of_the_step(steps, tmp_path):
     store = Store(tmp_path)
     store.prepare()
     runner = Runner(store, make_execution({"home": tmp_path, "device": "cpu"}), lambda event: None)

@@ -1,7 +1,5 @@
 """`match: flops`: every tuned method gets the same training FLOPs, in whole optimizer steps."""
 
-from __future__ import annotations
-
 import math
 import re
 from pathlib import Path
@@ -74,9 +72,7 @@ def steps_by_method(plan: StudyPlan, seed: int = 0) -> dict[str, int]:
 @pytest.mark.parametrize("name", TRAINABLE)
 @settings(max_examples=4)  # of each method; a plan takes long enough to notice
 @given(target=st.sampled_from([256, 512, 1024, 2048]), tokens=st.integers(12 * STEP, 10**6))
-def test_each_trainable_method_gets_the_budget_within_half_a_step(
-    library: Path, name: str, target: int, tokens: int
-) -> None:
+def test_each_trainable_method_gets_the_budget_within_half_a_step(library, name, target, tokens):
     entry = {"name": name, "tuned": True}
     plan = planned(library, entry, target_context=target, train_tokens=tokens)
     spent = sum(step_cost(run).all_flops for run in runs(plan))
@@ -92,9 +88,7 @@ def test_each_trainable_method_gets_the_budget_within_half_a_step(
     num_steps=st.floats(1, 1e6),
     parts=st.lists(st.tuples(st.floats(0.05, 1), st.floats(1, 50)), min_size=1, max_size=4),
 )
-def test_stages_share_tokens_and_meet_the_budget(
-    num_steps: float, parts: list[tuple[float, float]]
-) -> None:
+def test_stages_share_tokens_and_meet_the_budget(num_steps, parts):
     total = sum(share for share, _ in parts)
     shares, costs = [share / total for share, _ in parts], [cost for _, cost in parts]
     budget = num_steps * sum(map(float.__mul__, shares, costs))
@@ -120,7 +114,7 @@ def test_cheaper_methods_train_on_more_tokens_by_numbers_computed_by_hand(librar
     assert steps_by_method(plan)["longlora"] > 30
 
 
-def test_a_matched_token_budget_is_the_default_and_changes_no_fingerprint(library: Path) -> None:
+def test_a_matched_token_budget_is_the_default_and_changes_no_fingerprint(library):
     tokens = planned(library, NONE, LORA, match="tokens")
     unmatched = {key: value for key, value in STUDY.items() if key != "match"}
     default = compiled({**unmatched, "methods": [NONE, LORA]}, library)
@@ -134,7 +128,7 @@ def test_a_matched_token_budget_is_the_default_and_changes_no_fingerprint(librar
     assert [tokens.steps[one].axes["method"] for one in same] == ["none"]
 
 
-def test_weights_of_another_entry_have_its_budget_and_frozen_ones_none(library: Path) -> None:
+def test_weights_of_another_entry_have_its_budget_and_frozen_ones_none(library):
     other = {"name": "pi", "label": "borrowed", "weights_of": "yarn-tuned"}
     cells = planned(library, "none", SHORT, other).cells
     assert [cell.train_tokens for cell in cells] == [None, *[cells[1].train_tokens] * 2]
@@ -142,7 +136,7 @@ def test_weights_of_another_entry_have_its_budget_and_frozen_ones_none(library: 
     assert cells[1].train_flops == pytest.approx(by_hand(20 * STEP, 512), rel=0.02)
 
 
-def test_trials_follow_the_same_rule(library: Path) -> None:
+def test_trials_follow_the_same_rule(library):
     tune = {"learning_rate": [1.0e-4, 1.0e-3]}
     plan = planned(library, NONE, LORA, tune=tune)
     reported, trials = steps_by_method(plan), steps_by_method(plan, seed=1000)
@@ -168,21 +162,19 @@ def test_trials_follow_the_same_rule(library: Path) -> None:
         ),
     ],
 )
-def test_budgets_that_cannot_be_equal_are_refused(
-    library: Path, changes: dict[str, Any], named: str
-) -> None:
+def test_budgets_that_cannot_be_equal_are_refused(library, changes, named):
     with pytest.raises(SpecError, match=re.escape(named)):
         compiled({**STUDY, "methods": [LORA], **changes}, library)
 
 
-def test_an_entry_can_use_a_recipe_without_its_number_of_tokens(library: Path) -> None:
+def test_an_entry_can_use_a_recipe_without_its_number_of_tokens(library):
     recipe = {"recipe": "longlora", "tokens_per_step": STEP}
     plan = planned(library, {**LORA, "train_tokens": None, "training": recipe})
     assert plan.cells[0].train_flops == pytest.approx(by_hand(20 * STEP, 512), rel=0.02)
 
 
 @pytest.mark.slow
-def test_a_study_of_two_methods_trains_what_its_plan_says(library: Path, tmp_path: Path) -> None:
+def test_a_study_of_two_methods_trains_what_its_plan_says(library, tmp_path):
     plan = planned(library, NONE, LORA, train_tokens=2 * STEP)
     runner, store = new_runner(tmp_path, library)
     assert {runner.ensure(step) for step in plan.steps.values()} == {"computed"}

@@ -1,7 +1,5 @@
 """`tune`: equal trials for every method, on text that is never reported, and their use."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace
@@ -52,7 +50,7 @@ def planned(library: Path, **changes: Any) -> StudyPlan:
 
 
 @pytest.fixture(scope="module")
-def computed(library: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[StudyPlan, Store]:
+def computed(library, tmp_path_factory) -> tuple[StudyPlan, Store]:
     """The study with all its steps in a store, parents first."""
     plan = planned(library)
     runner, store = new_runner(tmp_path_factory.mktemp("home"), library)
@@ -67,7 +65,7 @@ def folder_of(store: Store, fingerprint: str) -> Path:
     return folder
 
 
-def test_every_tuned_method_gets_the_same_trials(library: Path) -> None:
+def test_every_tuned_method_gets_the_same_trials(library):
     plan = planned(library)
     trials = [step for step in plan.steps.values() if "_trial" in step.name]
     runs = [step for step in trials if step.kind == "finetune"]
@@ -82,7 +80,7 @@ def test_every_tuned_method_gets_the_same_trials(library: Path) -> None:
     assert len(runs) == len(scored) == 6
 
 
-def test_a_method_stands_in_the_study_with_the_common_and_with_its_own_value(library: Path) -> None:
+def test_a_method_stands_in_the_study_with_the_common_and_with_its_own_value(library):
     plan = planned(library)
     without = compiled({key: value for key, value in STUDY.items() if key != "tune"}, library)
     names = [variant.name for variant in plan.study.methods]
@@ -97,7 +95,7 @@ def test_a_method_stands_in_the_study_with_the_common_and_with_its_own_value(lib
     assert names == ["none-tuned", "none_best-tuned", "pi-tuned"]
 
 
-def test_names_at_the_best_value_can_be_used_in_the_study_file(library: Path) -> None:
+def test_names_at_the_best_value_can_be_used_in_the_study_file(library):
     expects = [{"better": "pi_best-tuned", "than": ["none_best-tuned"], "benchmark": "perplexity"}]
     methods = [*STUDY["methods"], {"name": "yarn", "tuned": True, "start_from": "pi_best-tuned"}]
     plan = planned(library, expects=expects, methods=methods)
@@ -125,18 +123,14 @@ def test_names_at_the_best_value_can_be_used_in_the_study_file(library: Path) ->
         (TUNE, {"methods": [{**NONE[0], "label": "p" * 60}]}, "characters"),
     ],
 )
-def test_a_search_that_would_not_be_fair_is_refused(
-    tune: dict[str, Any], other: dict[str, Any], named: str, library: Path
-) -> None:
+def test_a_search_that_would_not_be_fair_is_refused(tune, other, named, library):
     with pytest.raises(SpecError) as raised:
         planned(library, tune=tune, **other)
     assert named in str(raised.value)
 
 
 @pytest.mark.slow
-def test_the_value_with_the_lowest_loss_on_validation_text_is_chosen_and_used(
-    computed: tuple[StudyPlan, Store],
-) -> None:
+def test_the_value_with_the_lowest_loss_on_validation_text_is_chosen_and_used(computed):
     plan, store = computed
     choices = [step for step in plan.steps.values() if step.kind == "choice"]
     assert len(choices) == 2
@@ -171,9 +165,7 @@ def _loss(store: Store, checkpoint: str, held_out: str) -> float:
 
 
 @pytest.mark.slow
-def test_no_document_is_both_validation_text_and_reported_text(
-    computed: tuple[StudyPlan, Store],
-) -> None:
+def test_no_document_is_both_validation_text_and_reported_text(computed):
     plan, store = computed
     cells = {cell.step.fingerprint for cell in plan.cells if cell.step}
     reported: set[str] = set()
@@ -191,16 +183,14 @@ def test_no_document_is_both_validation_text_and_reported_text(
 
 
 @pytest.mark.slow
-def test_without_text_beyond_the_reported_text_nothing_is_chosen(
-    library: Path, tmp_path: Path
-) -> None:
+def test_without_text_beyond_the_reported_text_nothing_is_chosen(library, tmp_path):
     plan = planned(library, evaluation={"held_out_tokens": 10**7})
     step = next(s for s in plan.steps.values() if s.name.endswith("-validation"))
     with pytest.raises(DataError, match="no held-out text beyond the 10,000,000 reported tokens"):
         new_runner(tmp_path, library)[0].ensure(step)
 
 
-def test_trials_wait_for_the_validation_text_and_fall_with_it(library: Path) -> None:
+def test_trials_wait_for_the_validation_text_and_fall_with_it(library):
     plan = planned(library)
     units = units_to_do(plan, {name: StepState("missing", "") for name in plan.steps})
     text = next(name for name, s in plan.steps.items() if s.name.endswith("-validation"))
@@ -213,9 +203,7 @@ def test_trials_wait_for_the_validation_text_and_fall_with_it(library: Path) -> 
 
 
 @pytest.mark.slow
-def test_no_trial_trains_if_validation_text_is_shorter_than_a_window(
-    library: Path, tmp_path: Path
-) -> None:
+def test_no_trial_trains_if_validation_text_is_shorter_than_a_window(library, tmp_path):
     corpus = planned(library).study.corpus
     held_out = [file for file in library.iterdir() if corpus.split(file.name) == "held_out"]
     # Documents have 100 tokens, and only the last one starts after the reported text.
@@ -229,12 +217,12 @@ def test_no_trial_trains_if_validation_text_is_shorter_than_a_window(
 
 
 @pytest.fixture(scope="module")
-def catalog(computed: tuple[StudyPlan, Store]) -> Path:
+def catalog(computed) -> Path:
     return build_catalog(computed[1])
 
 
 @pytest.mark.slow
-def test_the_catalog_has_each_trial_and_the_rate_that_was_used(catalog: Path) -> None:
+def test_the_catalog_has_each_trial_and_the_rate_that_was_used(catalog):
     asked = "SELECT method, method_name, value, chosen, at_edge, common_method FROM trials"
     rows = run_query(catalog, asked)[1]
     assert rows[3:] == [
@@ -254,7 +242,7 @@ def test_the_catalog_has_each_trial_and_the_rate_that_was_used(catalog: Path) ->
 
 
 @pytest.mark.slow
-def test_the_report_shows_each_trial_and_both_results(catalog: Path) -> None:
+def test_the_report_shows_each_trial_and_both_results(catalog):
     contents = read_contents(catalog, "fair")
     section = tuning.section(contents)
     nll = run_query(catalog, "SELECT nll FROM trials WHERE method = 'pi_best' AND chosen")[1][0][0]

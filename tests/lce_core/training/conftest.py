@@ -1,7 +1,5 @@
 """Jobs on packed rows, for all tests of training."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time
@@ -17,12 +15,12 @@ from tests.support.training_jobs import job_maker, packed_rows
 
 
 @pytest.fixture(scope="module")
-def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def rows(tmp_path_factory) -> Path:
     return packed_rows(tmp_path_factory.mktemp("rows"))
 
 
 @pytest.fixture
-def make_job(rows: Path, tmp_path: Path) -> Any:
+def make_job(rows, tmp_path) -> Any:
     return job_maker(rows, tmp_path)
 
 
@@ -39,7 +37,7 @@ def start(job: TrainingJob) -> subprocess.Popen[bytes]:
 
 
 @pytest.fixture
-def every_second(monkeypatch: pytest.MonkeyPatch) -> None:
+def every_second(monkeypatch) -> None:
     """Lets each look at the clock find one more second gone, so that every step reports."""
     clock = count(0.0, 1.0)
     monkeypatch.setattr(time, "monotonic", lambda: next(clock))

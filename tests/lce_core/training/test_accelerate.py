@@ -1,8 +1,6 @@
 """Limits of Accelerate's FSDP plugin, for which lce shards by itself (docs/training.md). Each test
 fails when a release of Accelerate lifts its limit."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -28,13 +26,11 @@ def found() -> dict[str, Any]:
     return facts
 
 
-def test_the_plugin_is_ignored_on_a_cpu(found: dict[str, Any]) -> None:
+def test_the_plugin_is_ignored_on_a_cpu(found):
     assert found["type"] == DistributedType.MULTI_CPU
 
 
-def test_an_optimiser_of_weights_on_the_meta_device_gets_one_weight_for_all(
-    found: dict[str, Any],
-) -> None:
+def test_an_optimiser_of_weights_on_the_meta_device_gets_one_weight_for_all(found):
     assert (found["weights"], found["optimised"]) == (4, 1)
 
 

@@ -3,10 +3,7 @@
 `accelerate launch` exports them, so that a study started below it inherits them.
 """
 
-from __future__ import annotations
-
 import os
-from typing import Any
 
 import pytest
 import torch
@@ -24,9 +21,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("steps", ["1", "8"])
-def test_weights_are_those_of_an_empty_environment(
-    steps: str, make_job: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_weights_are_those_of_an_empty_environment(steps, make_job, monkeypatch):
     expected = make_job(micro_batch_tokens=128, num_steps=2)  # 4 micro-batches
     run_alone(expected)
     for name, value in (*HOSTILE.items(), ("ACCELERATE_GRADIENT_ACCUMULATION_STEPS", steps)):

@@ -2,8 +2,6 @@
 generator (backend aot_eager), which computes the same operations. Both must agree to the last bit,
 and torch must trace each layer as one graph."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator
 from typing import Any
@@ -95,7 +93,7 @@ def _check(job: TrainingJob) -> None:
         assert torch.equal(found[name], tensor), name
 
 
-def test_there_is_a_method_for_each_way_to_train() -> None:
+def test_there_is_a_method_for_each_way_to_train():
     def way(name: str) -> tuple[object, ...]:
         one, geometry = method(name), BASES[0].geometry
         table = one.rope_table(geometry, LENGTHS)
@@ -119,7 +117,7 @@ def test_there_is_a_method_for_each_way_to_train() -> None:
         ("longlora", "attention"),
     ],
 )
-def test_a_layer_is_one_graph_and_computes_the_same(make_job: Any, name: str, kept: str) -> None:
+def test_a_layer_is_one_graph_and_computes_the_same(make_job, name, kept):
     _check(_job(make_job, name, kept))
 
 
@@ -139,8 +137,8 @@ def test_a_sharded_layer_is_one_graph_and_computes_the_same(
     ("kept", "sharded"), [("none", True), ("attention:1", False), ("full", True)]
 )
 def test_training_compiles_its_layers_before_the_second_pass(
-    make_job: Any, one_process: None, monkeypatch: pytest.MonkeyPatch, kept: str, *, sharded: bool
-) -> None:
+    make_job, one_process, monkeypatch, kept, *, sharded
+):
     monkeypatch.setattr(TrainingJob, "is_sharded", lambda job, device: sharded)
     monkeypatch.setattr(Trainer, "_compiled", True)
     compiled: list[nn.Module] = []
@@ -160,7 +158,7 @@ def test_training_compiles_its_layers_before_the_second_pass(
 
 
 @pytest.mark.gpu
-def test_compiled_training_on_a_gpu_follows_uncompiled_training(make_job: Any) -> None:
+def test_compiled_training_on_a_gpu_follows_uncompiled_training(make_job):
     changes = {"device": "cuda", "num_steps": 3, "row_length": ROW_LENGTH}
     compiled, plain = (
         _job(make_job, "yarn", "attention:1", **changes, compile_layers=wanted)

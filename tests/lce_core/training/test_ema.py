@@ -1,7 +1,5 @@
 """The average against its closed form, for weights that stand still."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given
@@ -16,9 +14,7 @@ EXACT = {"rel": 1e-4, "abs": 1e-4}
 
 
 @given(DECAYS, STEPS)
-def test_the_distance_to_weights_that_stand_still_shrinks_by_the_decay(
-    decay: float, steps: int
-) -> None:
+def test_the_distance_to_weights_that_stand_still_shrinks_by_the_decay(decay, steps):
     weights = {"a": torch.tensor([0.0, 100.0])}
     average = ExponentialMovingAverage(weights, decay)
     weights["a"].copy_(torch.tensor([100.0, 300.0]))
@@ -29,7 +25,7 @@ def test_the_distance_to_weights_that_stand_still_shrinks_by_the_decay(
     assert average.tensors["a"].tolist() == pytest.approx(expected, **EXACT)
 
 
-def test_one_update_of_half_a_percent_moves_half_a_percent_of_the_way() -> None:
+def test_one_update_of_half_a_percent_moves_half_a_percent_of_the_way():
     weights = {"a": torch.zeros(1, dtype=torch.bfloat16)}
     average = ExponentialMovingAverage(weights, 0.995)
     weights["a"].fill_(1000)

@@ -1,7 +1,5 @@
 """Rows of training steps: each epoch sees every row once, in an order of its own."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from lce_core.training.schedule import rows_of_step
@@ -13,7 +11,7 @@ def epochs(seed: int) -> list[list[int]]:
     return rows.reshape(3, 30).tolist()  # type: ignore[no-any-return]
 
 
-def test_every_epoch_has_an_order_of_its_own() -> None:
+def test_every_epoch_has_an_order_of_its_own():
     orders = [tuple(epoch) for seed in (0, 1) for epoch in epochs(seed)]
     assert all(sorted(order) == list(range(30)) for order in orders)
     assert len(set(orders)) == 6

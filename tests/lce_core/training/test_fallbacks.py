@@ -1,8 +1,6 @@
 """Strategy: memory that runs out is provoked where autograd saves tensors, and by name where only a
 GPU could tell; an undisturbed run of the same job is the oracle of what the fallbacks arrive at."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -41,9 +39,7 @@ def _works_with(monkeypatch: pytest.MonkeyPatch, kept: str, dtype: torch.dtype) 
     monkeypatch.setattr(LossModel, "forward", forward)
 
 
-def test_a_run_out_of_memory_tries_its_fallbacks_and_ends_the_same(
-    make_job: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_out_of_memory_tries_its_fallbacks_and_ends_the_same(make_job, monkeypatch):
     undisturbed = make_job(num_steps=2)
     run(undisturbed, silent)
     _works_with(monkeypatch, "offload", torch.float32)
@@ -61,9 +57,7 @@ def test_a_run_out_of_memory_tries_its_fallbacks_and_ends_the_same(
 
 
 @pytest.mark.parametrize("allowed", ["fp32", "fp32_or_bf16"])
-def test_states_become_bf16_only_where_the_study_allows_it(
-    make_job: Any, monkeypatch: pytest.MonkeyPatch, allowed: str
-) -> None:
+def test_states_become_bf16_only_where_the_study_allows_it(make_job, monkeypatch, allowed):
     _works_with(monkeypatch, "attention", torch.bfloat16)
     training = {"precision": "bf16", "state_precision": allowed}
     job = make_job(training, num_steps=2, micro_batch_tokens=ROW_LENGTH)
@@ -80,9 +74,7 @@ def test_states_become_bf16_only_where_the_study_allows_it(
 
 
 @pytest.mark.usefixtures("every_second")
-def test_every_step_has_the_precision_that_the_record_names(
-    make_job: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_step_has_the_precision_that_the_record_names(make_job, monkeypatch):
     either = {"precision": "bf16", "state_precision": "fp32_or_bf16"}
     shared = {"num_steps": 4, "micro_batch_tokens": ROW_LENGTH, "checkpoint_seconds": 0.0}
     alone = {}
@@ -150,15 +142,13 @@ BF16 = {"state_precision": "bf16"}
     ],
 )
 def test_a_gpu_begins_with_what_the_estimate_says_will_do(
-    make_job: Any, capacity: int, training: dict[str, Any], changes: dict[str, Any], expected: str
-) -> None:
+    make_job, capacity, training, changes, expected
+):
     found = _first(make_job, capacity, training, **changes)
     assert found == f"1 row a pass, gradient_checkpointing {expected} states"
 
 
-def test_attention_is_kept_in_as_many_layers_as_fit_and_in_half_of_them_after_a_failure(
-    make_job: Any,
-) -> None:
+def test_attention_is_kept_in_as_many_layers_as_fit_and_in_half_of_them_after_a_failure(make_job):
     base = MODELS.load("llama2_7b")()
     lengths = {"row_length": 32768, "target_context": 32768, "micro_batch_tokens": 32768}
     job = make_job({"precision": "bf16", "tokens_per_step": 256 * 32768}, **lengths)
@@ -185,12 +175,12 @@ def test_attention_is_kept_in_as_many_layers_as_fit_and_in_half_of_them_after_a_
     assert kept(gradient_checkpointing="attention:99")[0] == "attention:99"
 
 
-def test_memory_that_cannot_suffice_is_refused_before_anything_is_loaded(make_job: Any) -> None:
+def test_memory_that_cannot_suffice_is_refused_before_anything_is_loaded(make_job):
     with pytest.raises(SpecError, match=r"85\.0 GB on each of 1 cuda .* moments 107\.8, .*: bf16"):
         _first(make_job, H100, {})
 
 
-def test_short_rows_pass_together_as_long_as_they_fit(make_job: Any) -> None:
+def test_short_rows_pass_together_as_long_as_they_fit(make_job):
     job = make_job(micro_batch_tokens=8 * ROW_LENGTH)
     assert [one.micro_rows for one in fallbacks.all_fallbacks(job, 2)[:4]] == [8, 4, 2, 1]
     assert fallbacks.worth_trying(job, BASE, GPU, H100)[0].micro_rows == 8

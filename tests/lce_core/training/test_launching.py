@@ -1,15 +1,12 @@
 """Strategy: real processes on this machine. Two launchers with ranks of their own stand for two
 machines; one machine with as many processes is their oracle."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -83,7 +80,7 @@ def _joined(machines: dict[str, Any]) -> Iterator[subprocess.Popen[bytes]]:
 
 
 @pytest.mark.slow
-def test_two_machines_train_what_one_machine_trains(make_job: Any, tmp_path: Path) -> None:
+def test_two_machines_train_what_one_machine_trains(make_job, tmp_path):
     machines = _two_machines()
     shared: dict[str, Any] = {"processes": 2, "sharding": "shard", "num_steps": 3}
     one = make_job(**shared)
@@ -100,7 +97,7 @@ def test_two_machines_train_what_one_machine_trains(make_job: Any, tmp_path: Pat
 
 @pytest.mark.long
 @pytest.mark.parametrize("killed", ["driver", "joined"])
-def test_a_machine_that_dies_leaves_no_process_on_the_other(make_job: Any, killed: str) -> None:
+def test_a_machine_that_dies_leaves_no_process_on_the_other(make_job, killed):
     machines = _two_machines()
     job = make_job(num_steps=1_000_000, processes=2, accelerate_config=machines)
     with _joined(machines) as second, start(job) as driver:
@@ -115,9 +112,7 @@ def test_a_machine_that_dies_leaves_no_process_on_the_other(make_job: Any, kille
 
 
 @pytest.mark.slow
-def test_a_process_that_hangs_fails_the_step_within_its_timeout(
-    make_job: Any, tmp_path: Path
-) -> None:
+def test_a_process_that_hangs_fails_the_step_within_its_timeout(make_job, tmp_path):
     (tmp_path / "plugins" / "models").mkdir(parents=True)
     (tmp_path / "plugins" / "models" / "hanging_llama.py").write_text(HANGS)
     folders = (tmp_path / "plugins",)

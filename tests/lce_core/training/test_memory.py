@@ -1,8 +1,6 @@
 """Strategy: torch's MemTracker counts the tensors of a true training step, with layers of true
 width that are not computed (FakeTensorMode); the estimate has to come close from above."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -115,7 +113,7 @@ def _extended(
 
 
 @pytest.mark.parametrize("name", ["llama2_7b", "llama2_13b", "phi2"])
-def test_weights_are_counted(name: str) -> None:
+def test_weights_are_counted(name):
     base = MODELS.load(name)()
     counted = base.num_parameters()  # type: ignore[attr-defined]
     assert num_parameters(base) == pytest.approx(counted, rel=2e-3)
@@ -251,7 +249,7 @@ def test_the_estimate_of_a_mixture_of_experts_is_an_upper_bound(
     _check(1.4, 1.0, base, _job(tokens, "bf16", kept))
 
 
-def test_seven_billion_weights_fit_as_the_documents_say() -> None:
+def test_seven_billion_weights_fit_as_the_documents_say():
     def total(states: str, kept: str, tokens: int, processes: int = 1) -> float:
         job = _job(tokens, states, kept, processes=processes)
         return estimate(job, LLAMA(), sharded=processes > 1).total
@@ -262,7 +260,7 @@ def test_seven_billion_weights_fit_as_the_documents_say() -> None:
     assert total("fp32", "attention", 32768, processes=8) < gpu
 
 
-def test_bf16_copies_of_weights_halve_the_inputs_of_layers() -> None:
+def test_bf16_copies_of_weights_halve_the_inputs_of_layers():
     base, shape = LLAMA(), LLAMA.shape
     job = _job(32768, "fp32", "full")
     training = job.training.model_copy(update={"param_dtype": "bf16"})

@@ -1,8 +1,6 @@
 """Strategy: a run that keeps everything is the oracle of every other; what is kept is counted by
 the operators that run and by the tensors that autograd saves."""
 
-from __future__ import annotations
-
 from collections import Counter
 from importlib.util import find_spec
 from typing import Any
@@ -51,7 +49,7 @@ class Counted(TorchDispatchMode):
         ("offload", 2 * LAYERS, 2),
     ],
 )
-def test_what_is_kept_is_not_computed_again(kept: str, attentions: int, products: int) -> None:
+def test_what_is_kept_is_not_computed_again(kept, attentions, products):
     model = BASE.initialise(0)
     recomputation.enable(model, kept)
     module = LossModel(model, "fp32", kept).train()
@@ -68,7 +66,7 @@ def test_what_is_kept_is_not_computed_again(kept: str, attentions: int, products
     ("method", "precision"),
     [(None, "bf16"), ("longlora", "bf16"), ("clex", "fp32")],
 )
-def test_what_is_kept_changes_no_bit(make_job: Any, precision: str, method: str | None) -> None:
+def test_what_is_kept_changes_no_bit(make_job, precision, method):
     changes: dict[str, Any] = {"num_steps": 3}
     if method:
         changes["method"] = METHODS.parse({"name": method}, "method").identity()
@@ -87,9 +85,7 @@ def test_what_is_kept_changes_no_bit(make_job: Any, precision: str, method: str 
         assert facts[kept]["attention_kernel"] == "torch_flash_cpu"
 
 
-def test_offload_moves_the_inputs_of_layers_and_nothing_of_their_inside(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_offload_moves_the_inputs_of_layers_and_nothing_of_their_inside(monkeypatch):
     moved: list[tuple[int, ...]] = []
 
     def pack(tensor: torch.Tensor) -> torch.Tensor:
@@ -112,7 +108,7 @@ def test_offload_moves_the_inputs_of_layers_and_nothing_of_their_inside(
     assert wide == []
 
 
-def test_yes_and_no_are_names_too_and_names_that_mean_nothing_are_refused() -> None:
+def test_yes_and_no_are_names_too_and_names_that_mean_nothing_are_refused():
     for given, meant in ((True, "full"), (False, "none"), ("auto", "auto")):
         found = Execution.model_validate({"home": "h", "gradient_checkpointing": given})
         assert found.gradient_checkpointing == meant
@@ -122,7 +118,7 @@ def test_yes_and_no_are_names_too_and_names_that_mean_nothing_are_refused() -> N
             Execution.model_validate({"home": "h", "gradient_checkpointing": given})
 
 
-def test_mixtures_lie_between_attention_and_full() -> None:
+def test_mixtures_lie_between_attention_and_full():
     assert recomputation.every_kept(3) == [
         *("none", "attention", "attention:2", "attention:1", "full", "offload")
     ]
@@ -133,9 +129,7 @@ def test_mixtures_lie_between_attention_and_full() -> None:
 @pytest.mark.gpu
 @pytest.mark.parametrize("states", ["fp32", "bf16"])
 @pytest.mark.parametrize("kernel", ["sdpa", "flash"])
-def test_training_on_a_gpu_records_the_kernel_that_ran(
-    make_job: Any, states: str, kernel: str
-) -> None:
+def test_training_on_a_gpu_records_the_kernel_that_ran(make_job, states, kernel):
     training = {"precision": "bf16", "state_precision": states}
     alike = make_job(training, device="cpu")
     job = make_job({**training, "kernel": kernel}, device="cuda", compile_layers=False)
@@ -149,7 +143,7 @@ def test_training_on_a_gpu_records_the_kernel_that_ran(
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("kept", ["attention", "full", "offload"])
-def test_what_is_kept_takes_less_of_a_gpu(kept: str) -> None:
+def test_what_is_kept_takes_less_of_a_gpu(kept):
     device, held = torch.device("cuda"), {}
     for name in ("none", kept):
         model: Any = BASE.initialise(0).to(device, torch.bfloat16).train()

@@ -1,8 +1,6 @@
 """Strategy: one process is the oracle of two that share the model; parts of points and kernels are
 tested in this process, and files of a point against the tensors they were cut from."""
 
-from __future__ import annotations
-
 import shutil
 import time
 from functools import partial
@@ -58,9 +56,7 @@ MODEL = UntiedLlama
 
 
 @pytest.mark.long
-def test_a_shared_run_killed_at_any_moment_goes_on_exactly_also_in_one_process(
-    make_job: Any, tmp_path: Path
-) -> None:
+def test_a_shared_run_killed_at_any_moment_goes_on_exactly_also_in_one_process(make_job, tmp_path):
     (tmp_path / "plugins" / "models").mkdir(parents=True)
     (tmp_path / "plugins" / "models" / "untied_llama.py").write_text(UNTIED)
     add_plugin_folders((tmp_path / "plugins",))
@@ -104,7 +100,7 @@ def test_a_shared_run_killed_at_any_moment_goes_on_exactly_also_in_one_process(
     assert losses(alone) == pytest.approx(losses(undisturbed), abs=1e-4)
 
 
-def test_a_run_is_shared_on_gpus_or_on_demand(make_job: Any) -> None:
+def test_a_run_is_shared_on_gpus_or_on_demand(make_job):
     cpu, cuda = torch.device("cpu"), torch.device("cuda", 0)
     assert make_job(processes=2).is_sharded(cuda)
     assert not make_job(processes=2).is_sharded(cpu)
@@ -121,9 +117,7 @@ def test_a_run_is_shared_on_gpus_or_on_demand(make_job: Any) -> None:
     written=st.integers(1, 5),
     wanted=st.tuples(st.integers(0, 12), st.integers(0, 12)),
 )
-def test_rows_of_shards_are_rows_of_the_whole(
-    tmp_path_factory: pytest.TempPathFactory, num_rows: int, written: int, wanted: tuple[int, int]
-) -> None:
+def test_rows_of_shards_are_rows_of_the_whole(tmp_path_factory, num_rows, written, wanted):
     folder = tmp_path_factory.mktemp("points")
     whole = torch.arange(3.0 * num_rows).reshape(num_rows, 3)
     point, most = Point(folder, 3, 5), -(-num_rows // written)
@@ -148,7 +142,7 @@ def written(folder: Path, step: int, token: int = 1, shards: int = 1) -> Point:
     return point
 
 
-def test_two_writers_never_mix_and_the_last_point_stays(tmp_path: Path) -> None:
+def test_two_writers_never_mix_and_the_last_point_stays(tmp_path):
     mine, theirs = (written(tmp_path, 4, token, shards=2) for token in (1, 2))
     publish(mine, "run", 2)
     publish(theirs, "run", 2)
@@ -158,7 +152,7 @@ def test_two_writers_never_mix_and_the_last_point_stays(tmp_path: Path) -> None:
         assert load_file(path)["weights/a"] == 2
 
 
-def test_who_was_silent_for_long_removes_no_later_point_of_who_took_over(tmp_path: Path) -> None:
+def test_who_was_silent_for_long_removes_no_later_point_of_who_took_over(tmp_path):
     _, late, mine = points = [written(tmp_path, step) for step in (2, 7, 5)]
     for point in points:
         publish(point, "run", 1)
@@ -166,14 +160,14 @@ def test_who_was_silent_for_long_removes_no_later_point_of_who_took_over(tmp_pat
     assert {path.name for path in tmp_path.iterdir()} == {late.path.name, mine.path.name}
 
 
-def test_unfinished_points_are_not_found_and_swept(tmp_path: Path) -> None:
+def test_unfinished_points_are_not_found_and_swept(tmp_path):
     written(tmp_path, 4, shards=2)
     assert find_point(tmp_path, "run") is None
     sweep(tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_point_without_one_of_its_shards_is_none(tmp_path: Path) -> None:
+def test_a_point_without_one_of_its_shards_is_none(tmp_path):
     point = written(tmp_path, 4, shards=2)
     publish(point, "run", 2)
     with pytest.raises(StoreError, match=r"run with hash 'run'; .* hash is 'other'"):
@@ -183,9 +177,7 @@ def test_a_point_without_one_of_its_shards_is_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_points_take_a_twentieth_of_the_time_at_most(
-    make_job: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_points_take_a_twentieth_of_the_time_at_most(make_job, monkeypatch):
     clock = count(0.0, 1.0)
     monkeypatch.setattr(time, "monotonic", lambda: next(clock))
     seen: list[float] = []
@@ -201,7 +193,7 @@ def test_points_take_a_twentieth_of_the_time_at_most(
 # Kernels follow what autocast computes in
 
 
-def test_the_kernel_is_chosen_by_the_compute_dtype(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_kernel_is_chosen_by_the_compute_dtype(monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (8, 0))
     gpu, scheme = torch.device("cuda", 0), partial(kernels.scheme_kernel, FullCausal())
     assert kernels.stock_kernel(gpu, torch.float32, "auto") == "sdpa"
@@ -209,9 +201,7 @@ def test_the_kernel_is_chosen_by_the_compute_dtype(monkeypatch: pytest.MonkeyPat
     assert scheme(gpu, torch.bfloat16, "flash") == "torch_flash"
 
 
-def test_training_passes_the_compute_dtype_on(
-    make_job: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_training_passes_the_compute_dtype_on(make_job, monkeypatch):
     asked: list[torch.dtype] = []
     choose = kernels.stock_kernel
 

@@ -1,13 +1,9 @@
 """Strategy: safetensors' own reader is the oracle of the writer; tensors are made when they are
 asked for, and counted while they live."""
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
-import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,9 +18,7 @@ DTYPES = [torch.float32, torch.bfloat16, torch.float16, torch.float64]
     shapes=st.lists(st.lists(st.integers(0, 5), max_size=3), min_size=1, max_size=5),
     dtype=st.sampled_from(DTYPES),
 )
-def test_what_is_written_is_what_is_read(
-    tmp_path_factory: pytest.TempPathFactory, shapes: list[list[int]], dtype: torch.dtype
-) -> None:
+def test_what_is_written_is_what_is_read(tmp_path_factory, shapes, dtype):
     tensors = {f"a/{i}": torch.randn(shape).to(dtype) for i, shape in enumerate(shapes)}
     path = tmp_path_factory.mktemp("written") / "file"
     write(path, tensors)
@@ -35,7 +29,7 @@ def test_what_is_written_is_what_is_read(
         assert torch.equal(found[name], tensor)
 
 
-def test_rows_of_another_tensor_are_written_in_order(tmp_path: Path) -> None:
+def test_rows_of_another_tensor_are_written_in_order(tmp_path):
     whole = torch.arange(12.0).reshape(3, 4)
     write(tmp_path / "file", {"turned": whole.T, "rows": whole[1:]})
     found = load_file(tmp_path / "file")
@@ -63,7 +57,7 @@ class Made(Mapping[str, torch.Tensor]):
         return 20
 
 
-def test_tensors_are_fetched_one_at_a_time(tmp_path: Path) -> None:
+def test_tensors_are_fetched_one_at_a_time(tmp_path):
     made = Made()
     write(tmp_path / "file", made)
     assert made.most <= 2

@@ -1,8 +1,6 @@
 """Strategy: a plain torch loop over whole batches, with the loss from whole logits, is the oracle;
 every other way to run the same job (micro-batches, processes, interruptions) must reproduce it."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os
@@ -41,14 +39,14 @@ from tests.support.training_jobs import (
 
 
 @pytest.fixture(scope="module")
-def saved_base(rows: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def saved_base(rows, tmp_path_factory) -> Path:
     return save_base(tmp_path_factory.mktemp("base") / "model")
 
 
 # The loop against its oracle
 
 
-def test_losses_and_weights_equal_those_of_a_plain_torch_loop(make_job: Any) -> None:
+def test_losses_and_weights_equal_those_of_a_plain_torch_loop(make_job):
     job = make_job(micro_batch_tokens=3 * ROW_LENGTH)
     run(job, silent)
 
@@ -78,7 +76,7 @@ def test_losses_and_weights_equal_those_of_a_plain_torch_loop(make_job: Any) -> 
         torch.testing.assert_close(ours[name], parameter.detach(), rtol=1e-4, atol=1e-4)
 
 
-def test_the_average_of_the_weights_is_what_is_saved(make_job: Any) -> None:
+def test_the_average_of_the_weights_is_what_is_saved(make_job):
     plain, averaged = make_job(num_steps=1), make_job({"ema_decay": 0.75}, num_steps=1)
     run(plain, silent)
     run(averaged, silent)
@@ -87,7 +85,7 @@ def test_the_average_of_the_weights_is_what_is_saved(make_job: Any) -> None:
         torch.testing.assert_close(tensor, 0.75 * start[name].detach() + 0.25 * after[name])
 
 
-def test_a_tuned_checkpoint_is_a_stock_model_again(make_job: Any, saved_base: Path) -> None:
+def test_a_tuned_checkpoint_is_a_stock_model_again(make_job, saved_base):
     method = METHODS.parse({"name": "pi"}, "method")
     changes = {"from_scratch": False, "base_folder": saved_base}
     tuned = make_job(method=method.identity(), target_context=512, **changes)
@@ -101,7 +99,7 @@ def test_a_tuned_checkpoint_is_a_stock_model_again(make_job: Any, saved_base: Pa
     assert BASE.tokenizer(tuned.out / "model")("abc")["input_ids"] == [97, 98, 99]
 
 
-def test_what_is_reported_is_what_is_logged(make_job: Any) -> None:
+def test_what_is_reported_is_what_is_logged(make_job):
     job = make_job()
     seen: list[dict[str, Any]] = []
     facts = run(job, seen.append)
@@ -117,7 +115,7 @@ def test_what_is_reported_is_what_is_logged(make_job: Any) -> None:
 
 
 @pytest.mark.slow
-def test_a_run_killed_at_any_moment_goes_on_and_ends_the_same(make_job: Any) -> None:
+def test_a_run_killed_at_any_moment_goes_on_and_ends_the_same(make_job):
     undisturbed = make_job({"ema_decay": 0.9}, num_steps=40)
     run(undisturbed, silent)
     killed = make_job({"ema_decay": 0.9}, num_steps=40, checkpoint_seconds=0.0)
@@ -136,7 +134,7 @@ def test_a_run_killed_at_any_moment_goes_on_and_ends_the_same(make_job: Any) -> 
 
 
 @pytest.mark.usefixtures("every_second")
-def test_a_damaged_point_costs_time_and_nothing_else(make_job: Any) -> None:
+def test_a_damaged_point_costs_time_and_nothing_else(make_job):
     job = make_job(checkpoint_seconds=0.0)
     run(job, silent)
     before = losses(job)
@@ -146,7 +144,7 @@ def test_a_damaged_point_costs_time_and_nothing_else(make_job: Any) -> None:
     assert losses(job) == before
 
 
-def test_a_point_that_finds_no_room_leaves_the_one_before(tmp_path: Path) -> None:
+def test_a_point_that_finds_no_room_leaves_the_one_before(tmp_path):
     first, second = Point(tmp_path, 1, 0), Point(tmp_path, 2, 0)
     write_shard(first, 0, 1, {"weights/a": torch.ones(4)})
     publish(first, "run", 1)
@@ -165,7 +163,7 @@ def test_a_point_that_finds_no_room_leaves_the_one_before(tmp_path: Path) -> Non
 
 
 @pytest.mark.usefixtures("every_second")
-def test_the_point_of_another_run_is_refused(make_job: Any) -> None:
+def test_the_point_of_another_run_is_refused(make_job):
     job = make_job(checkpoint_seconds=0.0)
     run(job, silent)
     other = make_job({"learning_rate": 1e-3}, resume=job.resume)
@@ -180,7 +178,7 @@ def test_the_point_of_another_run_is_refused(make_job: Any) -> None:
 
 
 @pytest.mark.usefixtures("every_second")
-def test_a_loss_that_is_not_finite_stops_the_run_and_saves_nothing(make_job: Any) -> None:
+def test_a_loss_that_is_not_finite_stops_the_run_and_saves_nothing(make_job):
     job = make_job({"learning_rate": 1e30, "warmup_steps": 0}, checkpoint_seconds=0.0)
     with pytest.raises(
         NonFiniteError, match=r"training step (\d) of 6: got .* point is that of step \d in"
@@ -189,7 +187,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_saves_nothing(make_job: Any
     assert list(job.out.iterdir()) == []
 
 
-def test_an_absent_gpu_is_refused(make_job: Any) -> None:
+def test_an_absent_gpu_is_refused(make_job):
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")
     with pytest.raises(SpecError, match=r"execution\.device: got cuda"):
@@ -200,12 +198,12 @@ def test_an_absent_gpu_is_refused(make_job: Any) -> None:
 
 
 @pytest.mark.slow
-def test_a_base_model_is_trained_with_the_kernel_of_its_study_or_not_at_all(make_job: Any) -> None:
+def test_a_base_model_is_trained_with_the_kernel_of_its_study_or_not_at_all(make_job):
     with pytest.raises(SpecError, match="kernel: got 'flash' on cpu"):
         run(make_job({"kernel": "flash"}), silent)
 
 
-def test_errors_of_launched_processes_keep_their_class(make_job: Any) -> None:
+def test_errors_of_launched_processes_keep_their_class(make_job):
     job = make_job({"learning_rate": 1e30, "warmup_steps": 0}, processes=2)
     with pytest.raises(NonFiniteError, match="resume point"):
         run(job, silent)
@@ -213,7 +211,7 @@ def test_errors_of_launched_processes_keep_their_class(make_job: Any) -> None:
 
 
 @pytest.mark.long
-def test_workers_end_when_their_driver_is_killed(make_job: Any) -> None:
+def test_workers_end_when_their_driver_is_killed(make_job):
     job = make_job(num_steps=1_000_000, processes=2)
     with start(job) as driver:
         while not (job.resume / "loss.jsonl").exists():
@@ -227,7 +225,7 @@ def test_workers_end_when_their_driver_is_killed(make_job: Any) -> None:
 
 @pytest.mark.long
 @pytest.mark.timeout(120)
-def test_workers_end_when_their_launcher_is_killed(make_job: Any) -> None:
+def test_workers_end_when_their_launcher_is_killed(make_job):
     job = make_job(num_steps=1_000_000, processes=2)
     family: list[int] = []
 
@@ -258,8 +256,8 @@ def _is_launcher(pid: int) -> bool:
     final=st.floats(0, 1),
 )
 def test_the_rate_rises_to_the_peak_and_then_falls_to_the_final_fraction(
-    schedule: Any, warmup: int, after: int, final: float
-) -> None:
+    schedule, warmup, after, final
+):
     training = Training(
         learning_rate=2.0,
         tokens_per_step=1,
@@ -277,9 +275,7 @@ def test_the_rate_rises_to_the_peak_and_then_falls_to_the_final_fraction(
 
 
 @given(num_rows=st.integers(1, 40), processes=st.integers(1, 9), micro_rows=st.integers(1, 45))
-def test_processes_share_all_rows_in_equally_many_passes(
-    num_rows: int, processes: int, micro_rows: int
-) -> None:
+def test_processes_share_all_rows_in_equally_many_passes(num_rows, processes, micro_rows):
     rows = np.arange(num_rows)
     shares = [share(rows, process, processes, micro_rows) for process in range(processes)]
     assert len({len(batches) for batches in shares}) == 1

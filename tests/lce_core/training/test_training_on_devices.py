@@ -1,7 +1,5 @@
 """A training run in bf16 on each device follows the one in fp32 on the CPU, step by step."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -32,20 +30,18 @@ TRAINED: list[dict[str, Any]] = [
 
 
 @pytest.fixture(scope="module")
-def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def rows(tmp_path_factory) -> Path:
     return packed_rows(tmp_path_factory.mktemp("rows"))
 
 
 @pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def base(tmp_path_factory) -> Path:
     return save_base(tmp_path_factory.mktemp("base") / "model")
 
 
 @over_devices
 @pytest.mark.parametrize("method", TRAINED, ids=lambda method: method["name"])
-def test_training_on_a_device_follows_fp32_on_the_cpu(
-    device: str, method: dict[str, Any], rows: Path, base: Path, tmp_path: Path
-) -> None:
+def test_training_on_a_device_follows_fp32_on_the_cpu(device, method, rows, base, tmp_path):
     make = job_maker(rows, tmp_path)
     shared: dict[str, Any] = {
         "method": METHODS.parse(method, "test").identity(),

@@ -1,8 +1,6 @@
 """How a run is carried out changes nothing: passes, interruptions and processes, for each method
 that trains parameters or rows of its own. The same job in one go and one process is the oracle."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -69,9 +67,7 @@ def test_rows_that_pass_one_by_one_give_the_run_of_whole_batches(
         pytest.param("clex", {"ema_decay": 0.9}, 0.0, marks=pytest.mark.slow),
     ],
 )
-def test_a_resumed_run_equals_an_undisturbed_one_bit_for_bit(
-    make_job: Any, method: str | None, training: dict[str, Any], seconds: float
-) -> None:
+def test_a_resumed_run_equals_an_undisturbed_one_bit_for_bit(make_job, method, training, seconds):
     changes = {"num_steps": 9, **fields(method)}
     undisturbed = make_job(training, **changes)
     run(undisturbed, silent)
@@ -110,8 +106,8 @@ def test_a_resumed_run_equals_an_undisturbed_one_bit_for_bit(
     ],
 )
 def test_processes_compute_what_one_computes_also_where_rows_do_not_divide(
-    make_job: Any, method: str | None, sharding: str, processes: int, tolerance: float
-) -> None:
+    make_job, method, sharding, processes, tolerance
+):
     training = {"tokens_per_step": 7 * ROW_LENGTH, "ema_decay": 0.75, "gradient_clip": 0.1}
     changes = {"num_steps": 4, **fields(method)}
     one = make_job(training, **changes)
@@ -136,9 +132,7 @@ COPIES = {"precision": "bf16", "param_dtype": "bf16"}
     # Phases of CLEX's far positions carry a rounded weight on a hundredfold.
     [(None, 2e-3), ("clex", 0.1)],
 )
-def test_bf16_copies_of_fp32_weights_are_those_of_any_number_of_processes(
-    make_job: Any, method: str | None, loss: float
-) -> None:
+def test_bf16_copies_of_fp32_weights_are_those_of_any_number_of_processes(make_job, method, loss):
     one, two, mixed = (
         make_job({**training}, num_steps=4, processes=processes, **fields(method))
         for training, processes in ((COPIES, 1), (COPIES, 2), ({"precision": "bf16"}, 1))
@@ -152,6 +146,6 @@ def test_bf16_copies_of_fp32_weights_are_those_of_any_number_of_processes(
     assert losses(one) == pytest.approx(losses(mixed), abs=10 * loss)
 
 
-def test_bf16_copies_and_replicas_exclude_each_other(make_job: Any) -> None:
+def test_bf16_copies_and_replicas_exclude_each_other(make_job):
     with pytest.raises(SpecError, match="replicate with param_dtype bf16"):
         run(make_job(COPIES, sharding="replicate", processes=2), silent)

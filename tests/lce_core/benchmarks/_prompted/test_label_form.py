@@ -3,8 +3,6 @@
 Models are random and float64, so a difference is a mistake and not rounding.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import ClassVar
 
@@ -54,7 +52,7 @@ def prompts() -> list[LabelPrompt]:
 
 @pytest.mark.parametrize("name", ["none", "dynamic_yarn"])
 @torch.no_grad()
-def test_margins_are_those_of_whole_texts_and_a_context_passes_once(name: str) -> None:
+def test_margins_are_those_of_whole_texts_and_a_context_passes_once(name):
     model = extend(TOY.initialise(3).double().eval(), TOY, method(name), target=256)
     benchmark = Named()
     request = replace(cell(benchmark, LENGTH), model=model)

@@ -1,7 +1,5 @@
 """Prompts in memory, on disk, or built: each part of the key changes by itself."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +21,7 @@ from tests.support.stored_prompts import WHOLE, same
 
 
 @pytest.fixture
-def restart(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+def restart(monkeypatch) -> Callable[[], None]:
     """Empties the memory of this process, and writes whatever is built from then on."""
 
     def start() -> None:
@@ -33,7 +31,7 @@ def restart(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     return start
 
 
-def test_the_cache_builds_each_cell_once_and_forgets_the_oldest() -> None:
+def test_the_cache_builds_each_cell_once_and_forgets_the_oldest():
     built: list[int] = []
 
     def build(size: int) -> Sequence[Prompt]:
@@ -47,9 +45,7 @@ def test_the_cache_builds_each_cell_once_and_forgets_the_oldest() -> None:
     assert built == [60, 40, 30, 40, 500, 60]
 
 
-def test_only_what_took_long_is_written_and_only_where_a_folder_is_given(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_what_took_long_is_written_and_only_where_a_folder_is_given(tmp_path, monkeypatch):
     now = [0.0]
     monkeypatch.setattr(_prompt_cache.time, "perf_counter", lambda: now[0])
 
@@ -66,7 +62,7 @@ def test_only_what_took_long_is_written_and_only_where_a_folder_is_given(
     assert same(read_prompts(file, RulerPrompt) or (), WHOLE)
 
 
-def test_a_damaged_file_is_built_again_and_replaced_however_quickly(tmp_path: Path) -> None:
+def test_a_damaged_file_is_built_again_and_replaced_however_quickly(tmp_path):
     def get() -> tuple[Prompt, ...]:
         return PromptCache(0, dear_seconds=100).get(["k"], lambda: WHOLE, RulerPrompt, tmp_path)
 
@@ -79,7 +75,7 @@ def test_a_damaged_file_is_built_again_and_replaced_however_quickly(tmp_path: Pa
         assert file.read_bytes() == whole
 
 
-def test_a_folder_that_cannot_be_written_costs_time_only(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_costs_time_only(tmp_path):
     (tmp_path / "file").touch()
     cache = PromptCache(0, dear_seconds=0)
     assert cache.get(["k"], lambda: WHOLE, RulerPrompt, tmp_path / "file") == WHOLE
@@ -104,7 +100,7 @@ class Counted:
         return [Prompt(np.arange(3), "")]
 
 
-def test_any_part_of_the_key_that_changes_misses(tmp_path, restart, monkeypatch) -> None:
+def test_any_part_of_the_key_that_changes_misses(tmp_path, restart, monkeypatch):
     essays = tmp_path / "essays"
     essays.mkdir()
     (essays / "a.txt").write_text(STORY, encoding="utf-8")
@@ -145,8 +141,8 @@ def test_any_part_of_the_key_that_changes_misses(tmp_path, restart, monkeypatch)
 
 
 def test_key_prompts_and_tokenizers_that_cannot_be_written_down_are_built_each_time(
-    tmp_path: Path, restart: Callable[[], None]
-) -> None:
+    tmp_path, restart
+):
     class Opaque: ...
 
     misses, text = Counted(tmp_path, restart).misses, benchmark("passkey")
@@ -171,7 +167,7 @@ def test_key_prompts_and_tokenizers_that_cannot_be_written_down_are_built_each_t
 )
 def test_prompts_are_alike_without_the_folder_before_and_after_it_is_filled(
     name, parameters, tmp_path, restart, monkeypatch
-) -> None:
+):
     asked: Any = benchmark(name, **parameters)
     cell = request(asked, 1500)
     stored = replace(cell, prompt_folder=tmp_path / "prompts")

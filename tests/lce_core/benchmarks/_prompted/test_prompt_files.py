@@ -1,7 +1,5 @@
 """Files of prompts: read as they were written, or not at all."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -36,7 +34,7 @@ of_ruler = st.builds(
 
 
 @given(st.lists(plain, max_size=4) | st.lists(of_ruler, min_size=1, max_size=4))
-def test_prompts_are_read_as_they_were_written_and_equal_ones_are_equal_files(prompts) -> None:
+def test_prompts_are_read_as_they_were_written_and_equal_ones_are_equal_files(prompts):
     kind = type(prompts[0]) if prompts else Prompt
     with tempfile.TemporaryDirectory() as folder:
         first, second = Path(folder) / "new" / "a", Path(folder) / "b"
@@ -62,7 +60,7 @@ for _ in range(int(sys.argv[2])):
 
 
 @given(st.integers(0), st.integers(1, 255), st.sampled_from(["cut", "changed", "longer"]))
-def test_damage_is_noticed_and_never_gives_other_prompts(place, change, damage) -> None:
+def test_damage_is_noticed_and_never_gives_other_prompts(place, change, damage):
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "prompts"
         write_prompts(file, WHOLE, RulerPrompt)
@@ -80,7 +78,7 @@ def test_damage_is_noticed_and_never_gives_other_prompts(place, change, damage) 
         assert found is None or (damage == "changed" and same(found, WHOLE))
 
 
-def test_prompts_of_another_class_are_not_mistaken(tmp_path: Path) -> None:
+def test_prompts_of_another_class_are_not_mistaken(tmp_path):
     write_prompts(tmp_path / "ruler", WHOLE, RulerPrompt)
     assert read_prompts(tmp_path / "ruler", Prompt) is None
     assert read_prompts(tmp_path, Prompt) is None
@@ -88,7 +86,7 @@ def test_prompts_of_another_class_are_not_mistaken(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_readers_see_whole_files_while_processes_write_and_one_is_killed(tmp_path: Path) -> None:
+def test_readers_see_whole_files_while_processes_write_and_one_is_killed(tmp_path):
     file, expected = tmp_path / "prompts", WHOLE[:1] * 200
     writers = [
         subprocess.Popen([sys.executable, "-c", WRITER, file, str(times)]) for times in (100, 10**9)
@@ -106,7 +104,7 @@ def test_readers_see_whole_files_while_processes_write_and_one_is_killed(tmp_pat
     assert {path.name[:9] for path in tmp_path.iterdir()} <= {"prompts", ".writing-"}
 
 
-def test_what_a_crash_left_is_removed_by_a_later_writer(tmp_path: Path) -> None:
+def test_what_a_crash_left_is_removed_by_a_later_writer(tmp_path):
     for age in (30, 2 * HOUR):
         left = tmp_path / f".writing-{age}"
         left.touch()

@@ -1,7 +1,5 @@
 """The middle cut at its edge: what just fits is whole, one token more loses the middle."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -22,5 +20,5 @@ def asked() -> Any:
 @pytest.mark.parametrize(
     ("most", "kept"), [(10, TEXT), (9, TEXT), (8, "abcdfghi"), (7, "abcghi"), (2, "ai")]
 )
-def test_a_text_that_just_fits_is_whole(cut: Any, most: int, kept: str, asked: Any) -> None:
+def test_a_text_that_just_fits_is_whole(cut, most, kept, asked):
     assert BYTES.decode(cut(asked, TEXT, most)) == kept

@@ -1,7 +1,5 @@
 """LongBench prompts and cells of rows made here in the published schema."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -43,7 +41,7 @@ def _row(task: str, number: int) -> dict[str, Any]:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path) -> Path:
     for task in TASKS:
         rows = [json.dumps(_row(task, number)) for number in range(6)]
         (tmp_path / f"{task}.jsonl").write_text("\n".join(rows) + "\n", encoding="utf-8")
@@ -64,7 +62,7 @@ def _request(task: str, length: int, folder: Path, **changes: Any) -> CellReques
     return request(_benchmark(), length, task=task, data_folders=folders, **changes)
 
 
-def test_prompts_are_the_published_templates_with_input_and_context_in_place() -> None:
+def test_prompts_are_the_published_templates_with_input_and_context_in_place():
     assert len(TASKS) == 16
     for task in TASKS.values():
         text = task.question("CONTEXT {input}", "INPUT")
@@ -79,9 +77,7 @@ def test_prompts_are_the_published_templates_with_input_and_context_in_place() -
 
 
 @given(st.integers(2, 120), st.text(alphabet="Harbou ré\n.", min_size=1, max_size=200))
-def test_a_cut_prompt_keeps_both_ends_and_a_short_one_all(
-    bpe: PreTrainedTokenizerFast, tmp_path_factory: pytest.TempPathFactory, most: int, text: str
-) -> None:
+def test_a_cut_prompt_keeps_both_ends_and_a_short_one_all(bpe, tmp_path_factory, most, text):
     for tokenizer in (bpe, TOY.tokenizer(None)):
         request = _request("trec", most, Path(), tokenizer=tokenizer)
         whole = tokenizer.encode(text)
@@ -104,7 +100,7 @@ def test_a_cut_prompt_keeps_both_ends_and_a_short_one_all(
 
 
 @pytest.mark.parametrize(("profile", "room"), [("faithful", 900), ("clean", 900 - 64)])
-def test_only_clean_keeps_room_for_the_answer(profile: str, room: int, folder: Path) -> None:
+def test_only_clean_keeps_room_for_the_answer(profile, room, folder):
     request = _request("multifieldqa_en", 900, folder)
     for number, prompt in enumerate(_benchmark(profile=profile).prompts(request)):
         assert len(prompt.ids) == room
@@ -113,7 +109,7 @@ def test_only_clean_keeps_room_for_the_answer(profile: str, room: int, folder: P
         assert text.endswith(f"Question: Which boat number {number} is it?\nAnswer:")
 
 
-def test_rows_about_one_document_form_a_cluster(folder: Path) -> None:
+def test_rows_about_one_document_form_a_cluster(folder):
     request = _request("trec", 120, folder)
     result = _benchmark(profile="faithful").evaluate(request)
     clusters = [sample.cluster for sample in result.samples]
@@ -124,7 +120,7 @@ def test_rows_about_one_document_form_a_cluster(folder: Path) -> None:
     assert [row.given for row in spread] == [f"Which boat number {n} is it?" for n in (0, 2, 4)]
 
 
-def test_lengths_without_room_are_unavailable_with_the_minimum() -> None:
+def test_lengths_without_room_are_unavailable_with_the_minimum():
     reason = _benchmark().unavailable(TOY, "qmsum", 512)
     assert "at least 544" in str(reason)
     assert _benchmark().unavailable(TOY, "qmsum", 544) is None
@@ -139,14 +135,14 @@ def test_lengths_without_room_are_unavailable_with_the_minimum() -> None:
         ({"all_classes": "Food"}, r"row 2: column 'all_classes': got 'Food'"),
     ],
 )
-def test_rows_that_are_not_as_published_are_named(folder, row, message) -> None:
+def test_rows_that_are_not_as_published_are_named(folder, row, message):
     text = "\n".join(map(json.dumps, (_row("trec", 0), _row("trec", 1) | row)))
     (folder / "trec.jsonl").write_text(text, encoding="utf-8")
     with pytest.raises(DataError, match=message):
         _benchmark().evaluate(_request("trec", 200, folder))
 
 
-def test_absent_files_make_their_cells_unavailable_and_others_not(folder: Path) -> None:
+def test_absent_files_make_their_cells_unavailable_and_others_not(folder):
     (folder / "trec.jsonl").unlink()
     digest = _benchmark().digest("lcc", {"longbench": folder})
     with pytest.raises(UnavailableError, match=r"got no trec\.jsonl.*longbench=FOLDER"):

@@ -3,8 +3,6 @@
 What LCEG's rule changes is pinned with the values that its script gives for the same predictions.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -67,7 +65,7 @@ def _published(test_data: Path, task: str, rule: str) -> float:
         for task in LCEG_SCORES
     ],
 )
-def test_published_predictions_get_their_published_scores(test_data: Path, task: str) -> None:
+def test_published_predictions_get_their_published_scores(test_data, task):
     published = json.loads((test_data / "longbench_predictions" / "result.json").read_text())
     assert _published(test_data, task, "longbench") == pytest.approx(published[task], abs=0.0051)
     lceg = _published(test_data, task, "lceg")
@@ -75,7 +73,7 @@ def test_published_predictions_get_their_published_scores(test_data: Path, task:
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_gold_answers_score_fully_and_empty_ones_nothing(task: str) -> None:
+def test_gold_answers_score_fully_and_empty_ones_nothing(task):
     gold = GOLD.get(task, "the boat of two brothers")
     answers = ["Paragraph 99", gold]
     for answer, score in ((gold, 1), (f"\n\n{gold}\n", 1), ("", 0), ("\n", 0)):
@@ -84,7 +82,7 @@ def test_gold_answers_score_fully_and_empty_ones_nothing(task: str) -> None:
             assert found == pytest.approx(score, abs=1e-6)
 
 
-def test_first_lines_count_where_each_rule_says_so() -> None:
+def test_first_lines_count_where_each_rule_says_so():
     by_rule = {
         rule: {name for name, task in TASKS.items() if rule in task.first_line_rules}
         for rule in ("longbench", "lceg")
@@ -98,7 +96,7 @@ def test_first_lines_count_where_each_rule_says_so() -> None:
     assert answer_score("hotpotqa", run_on, ["Paris"], (), "longbench") == pytest.approx(2 / 10)
 
 
-def test_token_f1_ignores_case_articles_and_punctuation() -> None:
+def test_token_f1_ignores_case_articles_and_punctuation():
     assert token_f1("The U.S.A., an Island!", "usa island") == 1
     assert token_f1("red red blue", "red green") == pytest.approx(2 / 5)
     assert token_f1("theatre", "atre") == 0
@@ -108,24 +106,24 @@ def test_token_f1_ignores_case_articles_and_punctuation() -> None:
     ("prediction", "expected"),
     [("Food or Date or Other number", 1 / 3), ("Food", 0.0), ("other number", 0.0)],
 )
-def test_a_classification_shares_its_point_among_the_classes_it_names(prediction, expected) -> None:
+def test_a_classification_shares_its_point_among_the_classes_it_names(prediction, expected):
     assert class_share(prediction, "Other number", CLASSES) == pytest.approx(expected)
 
 
-def test_parts_of_the_gold_name_do_not_count_except_behind_one_that_was_taken_out() -> None:
+def test_parts_of_the_gold_name_do_not_count_except_behind_one_that_was_taken_out():
     assert class_share("Distance, x", "Distance, x", ["Distance", "Distance, x"]) == 1
     # Of two parts side by side the second is passed over, as in LongBench's loop.
     assert class_share("A B C", "A B C", ["A", "B", "A B C"]) == 1 / 2
     assert class_share("A B C", "A B C", ["A", "A B C", "B"]) == 1
 
 
-def test_numbers_share_their_point() -> None:
+def test_numbers_share_their_point():
     assert number_share("It is 17, not 3 or 170.", "17") == pytest.approx(1 / 3)
     with pytest.raises(DataError, match="Paragraph 15"):
         answer_score("passage_retrieval_en", "3", ["three"], (), "lceg")
 
 
-def test_code_is_compared_by_its_first_line_without_comment_or_fence() -> None:
+def test_code_is_compared_by_its_first_line_without_comment_or_fence():
     answer = "\n\n```python\n# next\n// no\n    return value\nmore"
     assert code_similarity(answer, "    return value") == 1
     assert code_similarity("# only\n", "") == 1
@@ -161,7 +159,7 @@ _WORDS = st.lists(st.sampled_from(["a", "b", "c", "d.", "e", ". "]), max_size=12
 
 
 @given(_WORDS, _WORDS)
-def test_rouge_l_is_the_union_of_longest_common_subsequences(left: str, right: str) -> None:
+def test_rouge_l_is_the_union_of_longest_common_subsequences(left, right):
     assert rouge_l(left, right) == pytest.approx(_rouge_by_hand(left, right), abs=1e-9)
 
 
@@ -169,7 +167,7 @@ _ANSWERS = st.text(alphabet="a`#/\n ", max_size=20)
 
 
 @given(_ANSWERS, _ANSWERS)
-def test_text_after_a_complete_line_changes_no_score(begun: str, more: str) -> None:
+def test_text_after_a_complete_line_changes_no_score(begun, more):
     if has_complete_line(begun):
         assert first_line(begun + more) == first_line(begun)
     if has_complete_code_line(begun):

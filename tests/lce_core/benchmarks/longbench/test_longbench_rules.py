@@ -1,7 +1,5 @@
 """LongBench's scores where they differ from what one would write without its code, by hand."""
 
-from __future__ import annotations
-
 import pytest
 
 from lce_core.benchmarks.longbench.metrics import code_similarity, token_f1
@@ -15,7 +13,7 @@ from lce_core.benchmarks.longbench.metrics import code_similarity, token_f1
         ("red", "red red red", 1, 4),
     ],
 )
-def test_a_word_counts_as_often_as_both_sides_have_it(prediction, reference, common, words) -> None:
+def test_a_word_counts_as_often_as_both_sides_have_it(prediction, reference, common, words):
     assert token_f1(prediction, reference) == pytest.approx(2 * common / words, rel=1e-12)
 
 

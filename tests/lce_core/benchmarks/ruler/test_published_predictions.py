@@ -4,10 +4,7 @@ The answers are those of Llama-3.1-8B with STRING at 128K, with the scores that 
 them (github.com/HKUNLP/STRING@216cc2f). Progress messages precede the JSON lines of each file.
 """
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 from statistics import fmean
 
 import pytest
@@ -35,7 +32,7 @@ the stored scores."""
 
 @pytest.mark.data
 @pytest.mark.parametrize("task", AVERAGES)
-def test_every_published_score_and_average_is_reproduced(test_data: Path, task: str) -> None:
+def test_every_published_score_and_average_is_reproduced(test_data, task):
     text = (test_data / "ruler_predictions" / f"{task}.jsonl").read_text(encoding="utf-8")
     rows = [json.loads(line) for line in text.split("\n") if line.startswith("{")]
     assert len(rows) == 500

@@ -1,7 +1,5 @@
 """RULER: prompts are taken apart again with expressions of their own; scores by hand."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from dataclasses import replace
@@ -33,7 +31,7 @@ from tests.support.ruler.prompts import (
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def folders(tmp_path_factory) -> dict[str, Path]:
     return stand_in_data(tmp_path_factory.mktemp("data"))
 
 
@@ -48,13 +46,13 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         ("", ["a", "b"], 0.0, 0.0),
     ],
 )
-def test_string_matches_are_shares_of_substrings(answer, references, in_all, in_part) -> None:
+def test_string_matches_are_shares_of_substrings(answer, references, in_all, in_part):
     assert string_match_all(answer, references) == in_all
     assert string_match_part(answer, references) == in_part
 
 
 @pytest.mark.parametrize("task", NIAH)
-def test_needles_state_each_reference_once_for_the_keys_that_are_asked(task, folders) -> None:
+def test_needles_state_each_reference_once_for_the_keys_that_are_asked(task, folders):
     kind = NIAH[task]
     for prompt in prompts_of(request_for(task, 3000, folders)):
         context, question = text_of(prompt).rsplit("What ", 1)
@@ -71,7 +69,7 @@ def test_needles_state_each_reference_once_for_the_keys_that_are_asked(task, fol
             assert abs(at - (prompt.depth or 0)) < 15
 
 
-def test_the_references_of_cwe_and_fwe_are_the_most_frequent_words(folders) -> None:
+def test_the_references_of_cwe_and_fwe_are_the_most_frequent_words(folders):
     for prompt in prompts_of(request_for("cwe", 12000, folders)):
         listed = text_of(prompt).rsplit("most often.\n", 1)[1].split("\nQuestion")[0]
         often = Counter(re.findall(r"\d+\. (\S+)", listed)).most_common()
@@ -84,7 +82,7 @@ def test_the_references_of_cwe_and_fwe_are_the_most_frequent_words(folders) -> N
     assert counts(1000, 5) == [607, 151, 67, 37, 24]  # 1000 * 6 / (pi rank)^2 by hand
 
 
-def test_documents_hold_the_answer_at_the_recorded_depth(folders: dict[str, Path]) -> None:
+def test_documents_hold_the_answer_at_the_recorded_depth(folders):
     for prompt in prompts_of(request_for("qa_1", 1600, folders)):
         shown = re.findall(r"Document \d+:\n(.*)", text_of(prompt))
         gold = [at for at, text in enumerate(shown) if prompt.references[0] in text]
@@ -97,16 +95,14 @@ def test_documents_hold_the_answer_at_the_recorded_depth(folders: dict[str, Path
         assert prompt.cluster == f"Town {row}-3"
 
 
-def test_per_sample_permutations_vary_the_gold_depth_and_fixed_ones_do_not(folders) -> None:
+def test_per_sample_permutations_vary_the_gold_depth_and_fixed_ones_do_not(folders):
     request = request_for("qa_1", 1200, folders)
     for kind, least, most in (("fixed", 1, 1), ("per_sample", 5, 12)):
         prompts = prompts_of(request, permutations=kind, sizes="v1", num_samples=12)
         assert least <= len({round(prompt.depth or 0) for prompt in prompts}) <= most
 
 
-def test_faithful_asks_the_first_questions_and_clean_any_but_the_same_at_all_lengths(
-    folders: dict[str, Path],
-) -> None:
+def test_faithful_asks_the_first_questions_and_clean_any_but_the_same_at_all_lengths(folders):
     def asked(profile: str, length: int) -> list[str]:
         request = request_for("qa_1", length, folders)
         return [prompt.reference for prompt in prompts_of(request, profile=profile, num_samples=6)]
@@ -117,11 +113,11 @@ def test_faithful_asks_the_first_questions_and_clean_any_but_the_same_at_all_len
     assert len({one[5] for one in asked("clean", 900)}) > 2
 
 
-def test_data_sets_give_at_most_as_many_samples_as_questions(folders: dict[str, Path]) -> None:
+def test_data_sets_give_at_most_as_many_samples_as_questions(folders):
     assert len(prompts_of(request_for("qa_2", 1600, folders), num_samples=500)) == 8
 
 
-def test_pairs_are_numbered_in_the_order_of_all_pairs_sorted() -> None:
+def test_pairs_are_numbered_in_the_order_of_all_pairs_sorted():
     hyphened = [word for word in word_list("adjective") if "-" in word]
     first = sorted({word.split("-")[0] for word in hyphened} & {*word_list("adjective")})
     assert first == ["blue", "high", "old", "teeny", "wide"]  # whose pairs stand among others
@@ -134,7 +130,7 @@ def test_pairs_are_numbered_in_the_order_of_all_pairs_sorted() -> None:
     assert (found[0], found[-1]) == ("Early-ATM", "zonked-zucchini")
 
 
-def test_sentences_end_at_marks_and_not_at_abbreviations() -> None:
+def test_sentences_end_at_marks_and_not_at_abbreviations():
     text = (
         'He met Mr. Hall. "Why?" she said. J. Smith paid 3.5 p.m. rates (really!) Then, e.g. Ann'
         " left."
@@ -149,7 +145,7 @@ def test_sentences_end_at_marks_and_not_at_abbreviations() -> None:
     assert " ".join(sentences) == text
 
 
-def test_words_and_numbers_are_those_of_the_locked_wonderwords() -> None:
+def test_words_and_numbers_are_those_of_the_locked_wonderwords():
     sizes = [len(word_list(kind)) for kind in ("noun", "adjective", "verb")]
     assert sizes == [6782, 910, 1041]  # of 6782, 912 and 1042 lines
     assert len(plain_words()) == 8166
@@ -158,7 +154,7 @@ def test_words_and_numbers_are_those_of_the_locked_wonderwords() -> None:
     assert re.fullmatch(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-.{17}", draw_item("uuids", rng))
 
 
-def test_tasks_ask_for_the_data_they_read_and_for_no_other(folders, tmp_path) -> None:
+def test_tasks_ask_for_the_data_they_read_and_for_no_other(folders, tmp_path):
     for task, name in (("niah_single_2", "essays"), ("qa_1", "squad"), ("qa_2", "hotpotqa")):
         others = {other: folder for other, folder in folders.items() if other != name}
         assert ruler().digest(task, folders)
@@ -170,7 +166,7 @@ def test_tasks_ask_for_the_data_they_read_and_for_no_other(folders, tmp_path) ->
         prompts_of(request_for("qa_1", 900, {"squad": tmp_path}))
 
 
-def test_held_out_text_takes_the_place_of_essays() -> None:
+def test_held_out_text_takes_the_place_of_essays():
     stream = np.frombuffer((STORY * 20).encode(), dtype=np.uint8).astype(np.uint32)
     request = request_for(
         "niah_single_2", 1500, {}, tokenizer=BYTES, held_out=Streams({"prose": stream})
@@ -182,7 +178,7 @@ def test_held_out_text_takes_the_place_of_essays() -> None:
     assert BYTES.decode(prompts_of(other, haystack="held_out")[0].ids) != text
 
 
-def test_token_prompts_ask_each_family_that_was_hidden() -> None:
+def test_token_prompts_ask_each_family_that_was_hidden():
     rng = np.random.default_rng(4)
     stream = Streams({"prose": rng.integers(256, size=3000).astype(np.uint32)})
     for task, (keys, queries) in {
@@ -216,9 +212,7 @@ def test_token_prompts_ask_each_family_that_was_hidden() -> None:
     profile=st.sampled_from(["clean", "faithful"]),
     tokenizer=st.sampled_from([BYTES, BPE]),
 )
-def test_prompts_fit_their_length_or_name_the_minimum(
-    folders, task, length, profile, tokenizer
-) -> None:
+def test_prompts_fit_their_length_or_name_the_minimum(folders, task, length, profile, tokenizer):
     request = request_for(task, length, folders, tokenizer=tokenizer)
     reason, prompts = "", ()
     try:

@@ -3,8 +3,6 @@
 `tests/support/ruler/release.py` says how that output was recorded.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any
@@ -24,7 +22,7 @@ RECORDS = [key for key in RECORDED if not key.endswith(str(LONGEST))]
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def folders(tmp_path_factory) -> dict[str, Path]:
     return release_data(tmp_path_factory.mktemp("data"))
 
 
@@ -69,21 +67,21 @@ def equals_the_release(task: str, length: int, folders: dict[str, Path]) -> None
 
 
 @pytest.mark.parametrize("recorded", RECORDS)
-def test_faithful_prompts_are_those_of_the_first_release_to_the_byte(recorded, folders) -> None:
+def test_faithful_prompts_are_those_of_the_first_release_to_the_byte(recorded, folders):
     task, length = recorded.split()
     equals_the_release(task, int(length), folders)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("task", TASKS)
-def test_faithful_prompts_are_those_of_the_first_release_at_131072_tokens(task, folders) -> None:
+def test_faithful_prompts_are_those_of_the_first_release_at_131072_tokens(task, folders):
     equals_the_release(task, LONGEST, folders)
 
 
 @pytest.mark.parametrize(("num_documents", "depth"), [(10, 89), (40, 74), (380, 64)])
 def test_the_gold_document_lies_at_one_depth_for_each_number_of_documents(
-    num_documents: int, depth: int, folders: dict[str, Path]
-) -> None:
+    num_documents, depth, folders
+):
     collection = read_squad(folders)
     task = QuestionAnswering(collection, [0, 1, 77, 1499], 131072)
     draw = Draw.of(RULER_SEED, RULER_SEED)

@@ -1,7 +1,5 @@
 """Calibrations find what made the timings, in spite of odd steps, and know how far they err."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Iterable
@@ -25,7 +23,7 @@ def line_of(predicted: Iterable[float], measured: Iterable[float]) -> Line:
 
 
 @given(slope=st.floats(0.55, 1.9), factor=FACTORS, low=st.floats(0.1, 10))
-def test_a_power_law_is_found_and_not_carried_on(slope: float, factor: float, low: float) -> None:
+def test_a_power_law_is_found_and_not_carried_on(slope, factor, low):
     sizes = [low * 1.5**n for n in range(20)]
     assume(factor * sizes[0] ** slope > 2e-3)
     line = line_of(sizes, [factor * size**slope for size in sizes])
@@ -41,16 +39,14 @@ def test_a_power_law_is_found_and_not_carried_on(slope: float, factor: float, lo
     factor=FACTORS,
     odd=st.floats(1e-2, 1e3),
 )
-def test_a_quarter_of_odd_steps_moves_nothing(
-    sizes: list[float], factor: float, odd: float
-) -> None:
+def test_a_quarter_of_odd_steps_moves_nothing(sizes, factor, odd):
     measured = [factor * size * (odd if n % 4 == 3 else 1.0) for n, size in enumerate(sizes)]
     line = line_of(sizes, [max(seconds, 1e-3) for seconds in measured])
     for size in sizes:
         assert line.seconds(size) == pytest.approx(factor * size, rel=0.05)
 
 
-def test_too_few_steps_correct_nothing_and_a_wider_group_does_for_a_narrow_one() -> None:
+def test_too_few_steps_correct_nothing_and_a_wider_group_does_for_a_narrow_one():
     ruler, needle = ("cell", "ruler", "yarn"), ("cell", "needle", "pi")
     few = [Timing(ruler, 1.0, 3.0)] * (LEAST - 1)
     calibration = Calibration(few)
@@ -65,7 +61,7 @@ def test_too_few_steps_correct_nothing_and_a_wider_group_does_for_a_narrow_one()
     assert both.seconds(needle, 2.0) == pytest.approx(1.0)
 
 
-def test_steps_of_one_method_say_less_of_another_than_of_themselves() -> None:
+def test_steps_of_one_method_say_less_of_another_than_of_themselves():
     rng = random.Random(0)
     steps = [
         Timing(("cell", "ruler", method), 10.0, 10 * math.exp(rng.gauss(0, 0.2)))
@@ -84,7 +80,7 @@ def test_steps_of_one_method_say_less_of_another_than_of_themselves() -> None:
     assert error("harpe") > 3 * error("yarn")
 
 
-def test_what_nothing_was_seen_of_widens_the_error_and_in_the_end_hides_it() -> None:
+def test_what_nothing_was_seen_of_widens_the_error_and_in_the_end_hides_it():
     calibration = Calibration([Timing(("cell", "ruler", "yarn"), 10.0, 10.0 + n) for n in range(9)])
     known, unknown = (("cell", "ruler", "yarn"), 10.0), (("finetune", "yarn"), 10.0)
     *errors, hidden = (
@@ -97,7 +93,7 @@ def test_what_nothing_was_seen_of_widens_the_error_and_in_the_end_hides_it() -> 
 
 
 @pytest.mark.parametrize("spread", [0.1, 0.4])
-def test_sums_lie_within_their_errors_nineteen_times_of_twenty(spread: float) -> None:
+def test_sums_lie_within_their_errors_nineteen_times_of_twenty(spread):
     rng, within = random.Random(7), 0
     sizes = [2.0**n for n in range(1, 7)]
     for _ in range(200):
@@ -119,7 +115,7 @@ def test_sums_lie_within_their_errors_nineteen_times_of_twenty(spread: float) ->
     assert within / 200 >= 0.92
 
 
-def test_a_fitted_speed_is_judged_by_steps_that_it_was_not_fitted_to() -> None:
+def test_a_fitted_speed_is_judged_by_steps_that_it_was_not_fitted_to():
     """Random times: a fit that had seen them all would be too sure of itself."""
     rng = random.Random(3)
     steps = [

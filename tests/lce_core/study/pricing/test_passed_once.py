@@ -1,7 +1,5 @@
 """What a plan says to pass once is what passes: a run of tiny models is counted beside it."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 
@@ -16,12 +14,12 @@ from tests.support.small_study import Small, written_text
 
 
 @pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tiny(tmp_path_factory) -> Path:
     return save("llama", tmp_path_factory.mktemp("model"), max_position_embeddings=512)
 
 
 @pytest.fixture(scope="module")
-def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def text(tmp_path_factory) -> Path:
     return written_text(tmp_path_factory.mktemp("text"))
 
 
@@ -39,7 +37,7 @@ def cells(small: Small) -> dict[tuple[str, str, int], tuple[float, float]]:
     return found
 
 
-def test_windows_of_a_model_pass_once(tiny: Path, text: Path, tmp_path: Path) -> None:
+def test_windows_of_a_model_pass_once(tiny, text, tmp_path):
     small = Small(tiny, {"text": text}, tmp_path)
     small.run()
     by_cell = cells(small)
@@ -51,7 +49,7 @@ def test_windows_of_a_model_pass_once(tiny: Path, text: Path, tmp_path: Path) ->
     assert [shares["dynamic_pi", "perplexity", length] for length in (1024, 512, 300)] == [0, 1, 0]
 
 
-def test_in_half_precision_only_equal_lengths_share(tiny: Path, text: Path, tmp_path: Path) -> None:
+def test_in_half_precision_only_equal_lengths_share(tiny, text, tmp_path):
     evaluation = {"held_out_tokens": 4096, "precision": "bf16"}
     small = Small(tiny, {"text": text}, tmp_path, evaluation=evaluation, methods=["none"])
     small.run()
@@ -61,7 +59,7 @@ def test_in_half_precision_only_equal_lengths_share(tiny: Path, text: Path, tmp_
     assert [by_cell["none", "perplexity", length][0] for length in (1024, 512, 300)] == [0, 1, 1]
 
 
-def test_what_prompts_begin_with_passes_once(tiny: Path, text: Path, tmp_path: Path) -> None:
+def test_what_prompts_begin_with_passes_once(tiny, text, tmp_path):
     data = {"text": text, **fixture_folders([TREC], tmp_path)}
     asked = [
         {"name": "needle", "profile": "fast", "haystack": "held_out", "trials": 1,
@@ -85,9 +83,7 @@ def test_what_prompts_begin_with_passes_once(tiny: Path, text: Path, tmp_path: P
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_choices_pass_their_context_once_in_float32_only(
-    tiny: Path, text: Path, tmp_path: Path, precision: str
-) -> None:
+def test_choices_pass_their_context_once_in_float32_only(tiny, text, tmp_path, precision):
     data = {"text": text, **made_up("hellaswag", tmp_path / "h"), **made_up("piqa", tmp_path / "p")}
     asked = [{"name": "short_context", "profile": "tiny", "lengths": [2048, 900]}]
     evaluation = {"held_out_tokens": 4096, "precision": precision}

@@ -1,7 +1,5 @@
 """Speeds: fits recover rates that made the timings; data sheets order devices as they are."""
 
-from __future__ import annotations
-
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -41,9 +39,7 @@ def finished(kind: str, cost: StepCost, seconds: float) -> Finished:
 
 
 @given(rate=st.floats(1e9, 1e12), beside=st.floats(0, 2), training=st.floats(1e9, 1e12))
-def test_a_fit_finds_the_rates_that_made_the_timings(
-    rate: float, beside: float, training: float
-) -> None:
+def test_a_fit_finds_the_rates_that_made_the_timings(rate, beside, training):
     costs = [StepCost(1, flops) for flops in (1e9, 3e9, 2e10, 5e11, 7e10)]
     cells = [finished("cell", cost, cost.flops / rate + beside) for cost in costs]
     tunes = [finished("finetune", cost, cost.flops / training) for cost in costs]
@@ -55,7 +51,7 @@ def test_a_fit_finds_the_rates_that_made_the_timings(
         assert speed.seconds(one.kind, one.cost) == pytest.approx(one.seconds, rel=0.02)
 
 
-def test_decoding_is_fitted_from_steps_that_decoded() -> None:
+def test_decoding_is_fitted_from_steps_that_decoded():
     made = Speed("cpu", "measured", GUESS, Rates(2e10, 1e10, 2e-3), {"cell": 0.3})
     costs = [
         StepCost(1, flops, Decoding(8, 1e6, read, layers))
@@ -75,7 +71,7 @@ def test_decoding_is_fitted_from_steps_that_decoded() -> None:
     assert found.evaluation.layer_seconds == pytest.approx(2e-3, rel=0.01)
 
 
-def test_what_nothing_was_measured_of_is_guessed() -> None:
+def test_what_nothing_was_measured_of_is_guessed():
     speed = fitted([], lambda: GUESS)
     assert (speed.origin, speed.training, speed.evaluation) == ("guessed", GUESS, GUESS)
     cells = [finished("cell", StepCost(1, 1e10), 2.0)]
@@ -86,7 +82,7 @@ def test_what_nothing_was_measured_of_is_guessed() -> None:
     assert speed.seconds("cell", StepCost(1, 1e10)) == pytest.approx(2.0)
 
 
-def test_cells_that_passed_no_token_say_nothing_about_the_speed() -> None:
+def test_cells_that_passed_no_token_say_nothing_about_the_speed():
     reused = [finished("cell", StepCost(0, 0.0), 0.1) for _ in range(3)]
     assert fitted(reused, lambda: GUESS).evaluation == GUESS
     computed = [finished("cell", StepCost(1, 1e10), 2.0)]
@@ -94,7 +90,7 @@ def test_cells_that_passed_no_token_say_nothing_about_the_speed() -> None:
     assert with_both == alone
 
 
-def test_busy_threads_of_the_same_process_do_not_move_the_timed_product() -> None:
+def test_busy_threads_of_the_same_process_do_not_move_the_timed_product():
     """At the start of a run Prefect's client, imports and servers share its process."""
     end = threading.Event()
 
@@ -120,7 +116,7 @@ def test_seven_billion_weights_decode_within_what_was_measured() -> None:
     assert found == pytest.approx(0.0124, rel=0.1)
 
 
-def test_devices_are_known_by_the_names_that_drivers_give() -> None:
+def test_devices_are_known_by_the_names_that_drivers_give():
     drivers = ("A100-SXM4-80GB", "H100 80GB HBM3", "H200", "GeForce RTX 4090")
     found = [device_type_of(f"NVIDIA {name}") for name in drivers]
     assert [device.name if device else None for device in found] == ["a100", "h100", "h200", None]
@@ -143,9 +139,7 @@ def record(store: Store, step: Step, passed: float, execution: dict[str, Any] = 
     return file
 
 
-def test_only_records_of_this_cpu_and_these_threads_count(
-    tmp_path: Path, steps: list[Step]
-) -> None:
+def test_only_records_of_this_cpu_and_these_threads_count(tmp_path, steps):
     store, other = Store(tmp_path), {"cpu": "another", "accelerators": []}
     cells = [step for step in steps if step.axes.get("benchmark") == "passkey"]
     record(store, cells[0], 2.0)  # more than planned: every token was passed
@@ -166,9 +160,7 @@ def test_only_records_of_this_cpu_and_these_threads_count(
     assert speed_of("cpu", finished_on("cpu", store, 2)).origin == "guessed"
 
 
-def test_a_record_costs_what_its_processes_passed_and_plans_answers_whole(
-    tmp_path: Path, steps: list[Step]
-) -> None:
+def test_a_record_costs_what_its_processes_passed_and_plans_answers_whole(tmp_path, steps):
     store, two = Store(tmp_path), {**EXECUTION, "processes": 2}
 
     def of(place: tuple[str, str | None], passed: float, execution: Any) -> tuple[Step, Any]:

@@ -1,7 +1,5 @@
 """Time left: worked by hand on small runs, and as properties over random ones."""
 
-from __future__ import annotations
-
 import random
 
 import pytest
@@ -38,7 +36,7 @@ def runs(draw: st.DrawFn) -> tuple[list[Unit], dict[str, Predicted]]:
     return units, predicted
 
 
-def test_the_rest_is_what_the_slots_share_or_the_longest_chain() -> None:
+def test_the_rest_is_what_the_slots_share_or_the_longest_chain():
     units = [unit("base"), unit("tune", needs=("base",)), unit("a"), unit("b"), unit("c")]
     seconds = {"base": 60.0, "tune": 30.0, "a": 10.0, "b": 10.0, "c": 10.0}
     predicted = {name: Predicted(value, ("cell",)) for name, value in seconds.items()}
@@ -47,7 +45,7 @@ def test_the_rest_is_what_the_slots_share_or_the_longest_chain() -> None:
     assert TimeLeft(units, predicted, 8).seconds({}) == 90
 
 
-def test_a_running_step_counts_for_what_is_left_of_it() -> None:
+def test_a_running_step_counts_for_what_is_left_of_it():
     left = TimeLeft([unit("a")], {"a": Predicted(100, ("cell",))}, 1)
     assert left.seconds({"a": Running(40)}) == 60
     assert left.seconds({"a": Running(400)}) == 10  # longer than predicted, and still not done
@@ -58,9 +56,7 @@ def test_a_running_step_counts_for_what_is_left_of_it() -> None:
 
 
 @given(run=runs(), slots=st.integers(1, 4), data=st.data())
-def test_it_is_never_negative_and_falls_to_zero(
-    run: tuple[list[Unit], dict[str, Predicted]], slots: int, data: st.DataObject
-) -> None:
+def test_it_is_never_negative_and_falls_to_zero(run, slots, data):
     units, predicted = run
     left = TimeLeft(units, predicted, slots)
     for step in (step for one in units for step in one.steps):
@@ -74,9 +70,7 @@ def test_it_is_never_negative_and_falls_to_zero(
 
 
 @given(run=runs(), slots=st.integers(1, 4))
-def test_it_falls_with_every_step_that_takes_what_was_predicted(
-    run: tuple[list[Unit], dict[str, Predicted]], slots: int
-) -> None:
+def test_it_falls_with_every_step_that_takes_what_was_predicted(run, slots):
     units, predicted = run
     left = TimeLeft(units, predicted, slots)
     before, done = left.seconds({}), left.done
@@ -87,7 +81,7 @@ def test_it_falls_with_every_step_that_takes_what_was_predicted(
         before, done = left.seconds({}), left.done
 
 
-def test_noisy_timings_give_the_true_rate_of_each_group() -> None:
+def test_noisy_timings_give_the_true_rate_of_each_group():
     noise, calibration = random.Random(0), RunCalibration()
     rates = {("cell", "a"): 0.1, ("cell", "c"): 2.5, ("train", "b"): 10.0}
     for _ in range(400):
@@ -98,7 +92,7 @@ def test_noisy_timings_give_the_true_rate_of_each_group() -> None:
         assert calibration.factor(group) == pytest.approx(rate, rel=0.1)
 
 
-def test_a_group_without_timings_takes_the_next_wider_ones() -> None:
+def test_a_group_without_timings_takes_the_next_wider_ones():
     calibration = RunCalibration()
     assert calibration.factor(("cell", "passkey", "yarn")) == 1
     for _ in range(1000):
@@ -108,7 +102,7 @@ def test_a_group_without_timings_takes_the_next_wider_ones() -> None:
     assert calibration.factor(("cell", "needle", "yarn")) == pytest.approx(4, rel=0.01)
 
 
-def test_one_odd_step_does_not_rule() -> None:
+def test_one_odd_step_does_not_rule():
     calibration = RunCalibration()
     calibration.learn(("cell",), 1.0, 100.0)
     assert calibration.factor(("cell",)) < 80
@@ -117,7 +111,7 @@ def test_one_odd_step_does_not_rule() -> None:
     assert calibration.factor(("cell",)) == pytest.approx(1.5, abs=0.02)
 
 
-def test_short_steps_say_little_about_long_ones() -> None:
+def test_short_steps_say_little_about_long_ones():
     predicted = {"tokens": Predicted(1, ("tokens",)), "cell": Predicted(900, ("cell", "passkey"))}
     left = TimeLeft([unit("tokens"), unit("cell", needs=("tokens",))], predicted, 1)
     left.end("tokens", 30.0)
@@ -129,7 +123,7 @@ def test_short_steps_say_little_about_long_ones() -> None:
     assert calibration.factor(("cell",), 90.0) == pytest.approx(2, rel=0.01)
 
 
-def test_steps_that_were_there_or_given_up_teach_nothing() -> None:
+def test_steps_that_were_there_or_given_up_teach_nothing():
     predicted = {name: Predicted(10, ("cell",)) for name in "abc"}
     left = TimeLeft([unit("a", "b", "c")], predicted, 1)
     left.end("a")
@@ -142,6 +136,6 @@ def test_steps_that_were_there_or_given_up_teach_nothing() -> None:
     assert 10 < left.seconds({}) < 40
 
 
-def test_durations_are_told_in_the_unit_that_fits() -> None:
+def test_durations_are_told_in_the_unit_that_fits():
     told = [formats.duration(one) for one in (0, 42.3, 99.4, 360, 7200, 40 * 3600, 12 * 86400)]
     assert told == ["0 s", "42 s", "99 s", "6 min", "2.0 h", "40 h", "12 d"]

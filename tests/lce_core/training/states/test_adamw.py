@@ -1,8 +1,6 @@
 """Strategy: torch's AdamW in fp32 is the oracle; in bf16 the mean over many like weights has to be
 its result, where rounding to the nearest would lose every update."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -18,7 +16,7 @@ def _optimizer(weight: torch.nn.Parameter, **changes: Any) -> RoundedAdamW:
     return RoundedAdamW({"weight": weight}, seed=3, compiled=False, **(SETTINGS | changes))
 
 
-def test_fp32_weights_are_updated_as_by_torch() -> None:
+def test_fp32_weights_are_updated_as_by_torch():
     start = torch.linspace(-1, 1, 60).reshape(12, 5)
     ours, theirs = (torch.nn.Parameter(start.clone()) for _ in range(2))
     pair = (_optimizer(ours), torch.optim.AdamW([theirs], **SETTINGS))
@@ -47,7 +45,7 @@ def test_updates_far_below_the_last_bit_add_up() -> None:
     }
 
 
-def test_the_second_moment_falls_though_its_decay_is_below_half_a_bit() -> None:
+def test_the_second_moment_falls_though_its_decay_is_below_half_a_bit():
     weight = torch.nn.Parameter(torch.zeros(64, 128, dtype=torch.bfloat16))
     optimizer = _optimizer(weight, betas=(0.9, 0.999))
     for step in range(300):
@@ -57,7 +55,7 @@ def test_the_second_moment_falls_though_its_decay_is_below_half_a_bit() -> None:
     assert found == pytest.approx(0.001 * 0.999**299, rel=0.01)
 
 
-def test_gradients_are_clipped_as_by_torch() -> None:
+def test_gradients_are_clipped_as_by_torch():
     values = torch.linspace(-3, 3, 30).reshape(6, 5)
     ours, theirs = (torch.nn.Parameter(torch.ones(6, 5)) for _ in range(2))
     ours.grad, theirs.grad = values.clone(), values.clone()
@@ -70,7 +68,7 @@ def test_gradients_are_clipped_as_by_torch() -> None:
     torch.testing.assert_close(*moments)
 
 
-def test_sums_of_many_gradients_do_not_stand_still() -> None:
+def test_sums_of_many_gradients_do_not_stand_still():
     summed, stock = (torch.nn.Parameter(torch.zeros(64, 64, dtype=torch.bfloat16)) for _ in "ab")
     sums = GradientSums({"weight": summed}, seed=5, compiled=False)
     sums.begin(0)

@@ -1,7 +1,5 @@
 """Strategy: every noise there is, once each, so that a mean is exact and no matter of luck."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -16,21 +14,21 @@ LARGEST = float(torch.finfo(torch.bfloat16).max)
 
 
 @given(st.floats(-LARGEST, LARGEST, width=32))
-def test_rounding_is_unbiased_for_every_number(value: float) -> None:
+def test_rounding_is_unbiased_for_every_number(value):
     found = rounded(torch.full(EVERY.shape, value), EVERY).double()
     assert found.mean().item() == value
     assert found.unique().numel() <= 2
 
 
 @given(st.floats(width=16) | st.sampled_from([math.inf, -math.inf, math.nan]))
-def test_what_bf16_has_stays(value: float) -> None:
+def test_what_bf16_has_stays(value):
     held = torch.tensor(value).to(torch.bfloat16)
     for drawn in (0, 1, 65535):
         found = rounded(held.float().reshape(1), torch.tensor([drawn], dtype=torch.int32))
         assert torch.equal(found[0], held) or (math.isnan(value) and found.isnan().all())
 
 
-def test_every_pattern_of_not_a_number_stays_one() -> None:
+def test_every_pattern_of_not_a_number_stays_one():
     patterns = torch.tensor([0x7FC00000, 0x7FFFFFFF, 0x7F800001, -1], dtype=torch.int32)
     values = patterns.view(torch.float32)
     assert rounded(values, torch.full((4,), 65535, dtype=torch.int32)).isnan().all()
@@ -48,17 +46,13 @@ def test_every_pattern_of_not_a_number_stays_one() -> None:
         ),
     ],
 )
-def test_philox_has_the_known_answers_of_random123(
-    counter: list[int], key: list[int], words: list[int]
-) -> None:
+def test_philox_has_the_known_answers_of_random123(counter, key, words):
     found = philox(torch.tensor(counter).unbind(), torch.tensor(key).unbind())
     assert [int(word) for word in found] == words
 
 
 @given(start=st.integers(0, 1 << 34), size=st.integers(1, 40), cut=st.integers(0, 40))
-def test_the_noise_of_an_element_depends_on_its_index_alone(
-    start: int, size: int, cut: int
-) -> None:
+def test_the_noise_of_an_element_depends_on_its_index_alone(start, size, cut):
     cut = min(cut, size)
     rest = [7, 1, 5, 9]
     whole = noise(torch.tensor([start, *rest]), size)
@@ -70,7 +64,7 @@ def test_the_noise_of_an_element_depends_on_its_index_alone(
     assert all(map(torch.equal, whole, map(torch.cat, parts)))
 
 
-def test_noise_is_uniform_and_changes_with_every_word() -> None:
+def test_noise_is_uniform_and_changes_with_every_word():
     words = torch.tensor([0, 3, 1, 5, 9])
     # Adding 2^32 to the index of the first element changes its upper word only.
     changes = torch.diag(torch.tensor([1 << 32, 1, 1, 1, 1]))

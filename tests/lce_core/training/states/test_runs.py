@@ -1,10 +1,7 @@
 """Strategy: runs with bf16 states against runs with fp32 states of the same job: as good within the
 noise of seeds, resumed bit for bit, and the same noise whatever the number of processes."""
 
-from __future__ import annotations
-
 import shutil
-from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
@@ -27,7 +24,7 @@ from tests.support.training_jobs import (
 HALF: dict[str, Any] = {"precision": "bf16", "state_precision": "bf16"}
 
 
-def test_bf16_states_follow_fp32_states_and_write_bf16_weights(make_job: Any) -> None:
+def test_bf16_states_follow_fp32_states_and_write_bf16_weights(make_job):
     full = make_job({"precision": "bf16"})
     half = make_job(HALF, micro_batch_tokens=3 * ROW_LENGTH)
     run(full, silent)
@@ -39,7 +36,7 @@ def test_bf16_states_follow_fp32_states_and_write_bf16_weights(make_job: Any) ->
 
 
 @pytest.mark.long
-def test_two_processes_round_like_one_and_share_their_points(make_job: Any) -> None:
+def test_two_processes_round_like_one_and_share_their_points(make_job):
     training = {**HALF, "tokens_per_step": 2 * ROW_LENGTH, "warmup_steps": 0, "ema_decay": 0.5}
     base = BASE.initialise(0)
     starts = {name: tensor.detach() for name, tensor in base.named_parameters()}
@@ -70,7 +67,7 @@ def test_two_processes_round_like_one_and_share_their_points(make_job: Any) -> N
 
 
 @pytest.mark.long
-def test_weights_that_stay_fp32_are_shared_beside_bf16_ones(make_job: Any, tmp_path: Path) -> None:
+def test_weights_that_stay_fp32_are_shared_beside_bf16_ones(make_job, tmp_path):
     changes: dict[str, Any] = {
         "method": METHODS.parse({"name": "clex"}, "method").identity(),
         "from_scratch": False,
@@ -84,16 +81,14 @@ def test_weights_that_stay_fp32_are_shared_beside_bf16_ones(make_job: Any, tmp_p
     assert losses(two) == pytest.approx(losses(one), rel=1e-3)
 
 
-def test_copies_with_bf16_states_are_refused(make_job: Any) -> None:
+def test_copies_with_bf16_states_are_refused(make_job):
     with pytest.raises(SpecError, match=r"sharding: got replicate with state_precision bf16"):
         run(make_job(HALF, processes=2, sharding="replicate"), silent)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-def test_bf16_states_reach_the_loss_of_fp32_states_within_the_noise_of_seeds(
-    make_job: Any,
-) -> None:
+def test_bf16_states_reach_the_loss_of_fp32_states_within_the_noise_of_seeds(make_job):
     def reached(training: dict[str, Any], seed: int) -> float:
         job = make_job(training, num_steps=150, seed=seed)
         run(job, silent)

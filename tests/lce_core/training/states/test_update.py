@@ -2,8 +2,6 @@
 shards, in small blocks or compiled, must equal it bit for bit. The shards are real DTensors of a
 process group that exchanges nothing."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -59,7 +57,7 @@ def _trained(rank: int = 0, processes: int = 1, *, compiled: bool = False) -> li
 
 
 @pytest.mark.parametrize("processes", [2, 5])
-def test_shards_are_updated_like_the_whole(processes: int) -> None:
+def test_shards_are_updated_like_the_whole(processes):
     parts = []
     for rank in range(processes):
         dist.init_process_group("fake", rank=rank, world_size=processes, store=FakeStore())
@@ -70,7 +68,7 @@ def test_shards_are_updated_like_the_whole(processes: int) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 50])
-def test_blocks_are_updated_like_the_whole(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+def test_blocks_are_updated_like_the_whole(monkeypatch, size):
     whole = _trained()
     monkeypatch.setitem(update._BLOCK, "cpu", size)
     assert all(map(torch.equal, _trained(), whole))
@@ -79,7 +77,7 @@ def test_blocks_are_updated_like_the_whole(monkeypatch: pytest.MonkeyPatch, size
 @needs_compiler
 @pytest.mark.slow
 @pytest.mark.filterwarnings("default")
-def test_compiled_updates_equal_uncompiled_ones() -> None:
+def test_compiled_updates_equal_uncompiled_ones():
     with fresh_compiler():
         found = _trained(compiled=True)
         # One graph adds gradients, one updates the weight.

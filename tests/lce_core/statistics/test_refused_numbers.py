@@ -1,7 +1,5 @@
 """Values that have no statistic are refused before they become a number in a report."""
 
-from __future__ import annotations
-
 from math import inf, nan
 
 import pytest
@@ -34,6 +32,6 @@ from lce_core.statistics.seeds import mean_over_seeds
         lambda: mean_over_seeds([[1.0, nan]], same_prompts=True),
     ],
 )
-def test_values_without_a_statistic_are_refused(statistic) -> None:
+def test_values_without_a_statistic_are_refused(statistic):
     with pytest.raises(AssertionError):
         statistic()
