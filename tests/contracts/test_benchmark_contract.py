@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lce_core.benchmarks import BENCHMARKS, Benchmark, PromptBenchmark
+from lce_core.benchmarks import BENCHMARKS, Benchmark, TextBenchmark
 from lce_core.contracts.benchmark_cases import Case, Data, cases
 from lce_core.contracts.benchmarks import (
     BenchmarkCheck,
@@ -36,17 +36,17 @@ def tried(plugin: type[Benchmark], check: BenchmarkCheck, data: Data) -> list[Ca
     every = cases(plugin, data)
     if check is check_evidence:  # it looks at the class alone
         return every[:1]
-    first = [case for case in every if case.example is plugin.examples[0]]
-    if check is check_seed:  # it tries the other cases itself
-        return list({case.in_words: case for case in first}.values())
+    text = issubclass(plugin, TextBenchmark)
     twice = check in (check_repeatable, check_savings)
-    if check is check_form or not issubclass(plugin, PromptBenchmark):
+    first = [case for case in every if case.example is plugin.examples[0]]
+    if check is check_seed or (twice and not text):
+        # One with prompts in words and one with key tokens; check_seed tries all cases itself.
+        return list({case.in_words: case for case in first}.values())
+    if check is check_form or text:
         # Perplexity has two kinds of strides.
         return [case for case in every if not (twice and case.profile in ("fast", "tiny"))]
     # `clean` and `fast` differ in the number of prompts, which the examples set for both.
-    left_out = {"clean", "faithful"} if twice else {"clean"}
-    asked = first if twice or check is check_cell else every
-    return [case for case in asked if case.profile not in left_out]
+    return [case for case in (first if check is check_cell else every) if case.profile != "clean"]
 
 
 @pytest.mark.slow
