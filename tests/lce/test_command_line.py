@@ -55,6 +55,12 @@ def test_the_version_is_that_of_the_package() -> None:
     assert output("--version") == f"lce {version('lce')}\n"
 
 
+@pytest.mark.parametrize("module", ["lce", "lce.cli"])
+def test_the_command_runs_as_a_module(module):
+    command = [sys.executable, "-m", module, "--version"]
+    assert subprocess.check_output(command, text=True) == output("--version")
+
+
 def test_a_shell_completes_studies() -> None:
     program = "import sys; sys.argv[0] = 'lce'; from lce.cli import main; main()"
     asked = {

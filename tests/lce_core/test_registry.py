@@ -88,6 +88,12 @@ def test_a_plugin_of_another_kind_is_refused(plugin, value):
         METHODS.load("other_kind")
 
 
+def test_a_class_attribute_that_the_base_class_only_declares_is_asked_for(plugin):
+    plugin("lacks_family", WHOLE.replace('    family = "none"\n', ""))
+    with pytest.raises(SpecError, match="Whole without family; .* add family to the class"):
+        METHODS.load("lacks_family")
+
+
 def test_a_folder_that_does_not_exist_takes_no_part(tmp_path):
     METHODS.add_folder(tmp_path / "absent")
     search = importlib.import_module("lce_core.methods").__path__
