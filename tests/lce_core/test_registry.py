@@ -90,7 +90,7 @@ def test_a_plugin_of_another_kind_is_refused(plugin, value):
 
 def test_a_class_attribute_that_the_base_class_only_declares_is_asked_for(plugin):
     plugin("lacks_family", WHOLE.replace('    family = "none"\n', ""))
-    with pytest.raises(SpecError, match="Whole without family; .* add family to the class"):
+    with pytest.raises(SpecError, match=r"Whole without family; .* add family to the class"):
         METHODS.load("lacks_family")
 
 

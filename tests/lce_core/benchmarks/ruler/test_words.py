@@ -12,5 +12,5 @@ def test_words_of_another_release_of_wonderwords_make_the_cell_unavailable(tmp_p
     words = [*_vocabulary.word_list("noun")[:-1], "zymurgist"]
     (assets / "nounlist.txt").write_text("\n".join(words), encoding="utf-8")
     monkeypatch.setattr(_vocabulary, "files", lambda package: tmp_path)
-    with pytest.raises(UnavailableError, match="6,782 words .* pip install wonderwords==3.0.1"):
+    with pytest.raises(UnavailableError, match=r"6,782 words .* `pip install wonderwords==3.0.1"):
         _vocabulary.word_list.__wrapped__("noun")
