@@ -1,7 +1,5 @@
 """Rules that no single file can show: who imports whom, which names are free, what is locked."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import importlib.metadata
@@ -55,7 +53,7 @@ def owners() -> Mapping[str, list[str]]:
     return importlib.metadata.packages_distributions()
 
 
-def test_imports_point_one_way() -> None:
+def test_imports_point_one_way():
     run_code("from importlinter.cli import lint_imports_command as c; c()")
 
 
@@ -66,7 +64,7 @@ def run_code(code: str) -> None:
     assert result.returncode == 0, result.stdout + result.stderr
 
 
-def test_our_packages_and_files_shadow_no_other_modules_and_no_other_shadows_them() -> None:
+def test_our_packages_and_files_shadow_no_other_modules_and_no_other_shadows_them():
     assert {
         name: owners().get(name) for name in PACKAGES if set(owners().get(name, [])) - {"lce"}
     } == {}
@@ -84,13 +82,13 @@ def test_files_of_tests_have_names_of_their_own() -> None:
     assert [name for name, number in names.items() if number > 1] == []
 
 
-def test_nothing_edits_sys_path() -> None:
+def test_nothing_edits_sys_path():
     edits = re.compile(r"sys\.path\b(?!_)|site\.addsitedir")
     files = [*SOURCES, *(ROOT / "perf").glob("*.py")]
     assert [relative(p) for p in files if edits.search(p.read_text(encoding="utf-8"))] == []
 
 
-def test_every_imported_distribution_is_declared() -> None:
+def test_every_imported_distribution_is_declared():
     project = PROJECT["project"]
     extras = [
         project["optional-dependencies"][name] for name in ("dashboard", "gpu", "short-context")
@@ -107,7 +105,7 @@ def test_every_imported_distribution_is_declared() -> None:
     assert sorted(undeclared) == []
 
 
-def test_planning_and_plug_ins_load_no_torch() -> None:
+def test_planning_and_plug_ins_load_no_torch():
     modules = [
         f"lce_core.{folder}.{path.stem}"
         for folder in ("methods", "benchmarks", "models", "corpora")
@@ -119,12 +117,12 @@ def test_planning_and_plug_ins_load_no_torch() -> None:
     )
 
 
-def test_what_becomes_the_dashboard_loads_nothing_that_computes() -> None:
+def test_what_becomes_the_dashboard_loads_nothing_that_computes():
     slow = "{'numpy', 'pandas', 'prefect', 'pyarrow', 'torch', 'transformers'}"
     run_code(f"import lce.cli, flows.servers.dashboard, sys; assert not {slow} & set(sys.modules)")
 
 
-def test_the_locked_versions_satisfy_what_is_declared() -> None:
+def test_the_locked_versions_satisfy_what_is_declared():
     locked = pins()
     project = PROJECT["project"]
     for line in [*project["dependencies"], *project["optional-dependencies"]["dev"]]:

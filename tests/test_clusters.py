@@ -1,16 +1,12 @@
 """The files of docs/clusters.md: as far as they can be read without a cluster."""
 
-from __future__ import annotations
-
 import inspect
 import os
 import re
 import shlex
 import subprocess
-from pathlib import Path
 from typing import Any
 
-import pytest
 import typer.main
 import yaml
 
@@ -71,7 +67,7 @@ def require_pod(pod: dict[str, Any], claim: str) -> dict[str, Any]:
     return found
 
 
-def test_the_slurm_script_has_its_options_first_and_gives_a_worker_time_to_end() -> None:
+def test_the_slurm_script_has_its_options_first_and_gives_a_worker_time_to_end():
     lines = script().splitlines()
     asked = [line for line in lines if line.startswith("#SBATCH")]
     assert lines[1 : 1 + len(asked)] == asked
@@ -85,7 +81,7 @@ def test_the_slurm_script_has_its_options_first_and_gives_a_worker_time_to_end()
     require_worker(arguments[2:], int(seconds))
 
 
-def test_the_slurm_script_requeues_what_was_preempted_and_nothing_else() -> None:
+def test_the_slurm_script_requeues_what_was_preempted_and_nothing_else():
     fakes = 'srun() { return "$CODE"; }; scontrol() { echo "$@"; }\n'
     for code, said in ((0, ""), (1, ""), (130, "requeue 7_3\n")):
         job = {"SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "3"}
@@ -93,9 +89,7 @@ def test_the_slurm_script_requeues_what_was_preempted_and_nothing_else() -> None
         assert (done.returncode, done.stdout, done.stderr) == (code, said, "")
 
 
-def test_the_script_of_two_nodes_starts_a_worker_and_what_joins_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_script_of_two_nodes_starts_a_worker_and_what_joins_it(tmp_path, monkeypatch):
     fakes = """
         scontrol() { printf 'first\\nsecond\\n'; }
         lce() { printf '%s\\n' "$*"; }
@@ -119,7 +113,7 @@ def test_the_script_of_two_nodes_starts_a_worker_and_what_joins_it(
     assert on_second == ["join", str(file), "--machine-rank", "1"]
 
 
-def test_the_kubernetes_job_starts_workers_and_ends_where_no_further_pod_would_help() -> None:
+def test_the_kubernetes_job_starts_workers_and_ends_where_no_further_pod_would_help():
     job, claim = documents()["Job"], documents()["PersistentVolumeClaim"]
     assert (job["apiVersion"], claim["apiVersion"]) == ("batch/v1", "v1")
     assert set(job["spec"]) <= {
@@ -142,7 +136,7 @@ def test_the_kubernetes_job_starts_workers_and_ends_where_no_further_pod_would_h
     assert rules == {2: "FailJob", 130: "Ignore"}
 
 
-def test_the_ray_job_runs_a_study_on_its_own_cluster_whose_nodes_hold_a_training_run() -> None:
+def test_the_ray_job_runs_a_study_on_its_own_cluster_whose_nodes_hold_a_training_run():
     job = documents()["RayJob"]
     assert (job["apiVersion"], set(job)) == (
         "ray.io/v1",
@@ -177,7 +171,7 @@ def test_the_ray_job_runs_a_study_on_its_own_cluster_whose_nodes_hold_a_training
     assert given["processes"] <= limits["nvidia.com/gpu"] <= limits["cpu"]
 
 
-def test_ray_nodes_start_without_statistics_and_dashboard() -> None:
+def test_ray_nodes_start_without_statistics_and_dashboard():
     (section,) = re.findall(r"^## Ray\n(.*?)^## ", DOCUMENT, flags=re.MULTILINE | re.DOTALL)
     starts = re.findall(r"^ray start .*?(?=\s+#|$)", section, flags=re.MULTILINE)
     assert len(starts) == 2
@@ -185,7 +179,7 @@ def test_ray_nodes_start_without_statistics_and_dashboard() -> None:
     assert all("--include-dashboard=false" in one for one in starts if "--head" in one)
 
 
-def test_the_deployment_is_one_that_the_flow_and_its_execution_take() -> None:
+def test_the_deployment_is_one_that_the_flow_and_its_execution_take():
     (deployment,) = documents()["deployments"]["deployments"]
     assert deployment["entrypoint"] == "flows/study.py:controlled_study"
     assert set(deployment["parameters"]) <= set(inspect.signature(controlled_study.fn).parameters)

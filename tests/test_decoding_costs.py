@@ -3,8 +3,6 @@
 Counts are exact; times are not looked at.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,7 +31,7 @@ def run(script: Any, tmp_path: Path, *options: str) -> dict[str, Any]:
     return found
 
 
-def test_a_token_reads_each_key_and_value_once_and_copies_none(script: Any, tmp_path: Path) -> None:
+def test_a_token_reads_each_key_and_value_once_and_copies_none(script, tmp_path):
     short, long = (
         {
             row["method"]: row
@@ -49,9 +47,7 @@ def test_a_token_reads_each_key_and_value_once_and_copies_none(script: Any, tmp_
         assert more == pytest.approx(0 if linear else 1, abs=1e-6)
 
 
-def test_answers_are_compared_and_every_method_is_timed(
-    script: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_answers_are_compared_and_every_method_is_timed(script, tmp_path, capsys):
     sizes = ["--length", "300", "--stock-length", "200", "--batch", "2", "--stock-batch", "3"]
     found = run(script, tmp_path, *sizes, "--new-tokens", "3", "--repeats", "1")
     names = [row["name"] for row in found["times"]]

@@ -45,7 +45,7 @@ from tests.support.plugin_copies import plugins_removed_after
 from tests.support.repository import ROOT
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    pass
 
 DOCUMENTS = {
     path: path.read_text(encoding="utf-8")
@@ -74,7 +74,7 @@ def named(pattern: str) -> set[str]:
     return {found for one in DOCUMENTS.values() for found in re.findall(pattern, one, re.MULTILINE)}
 
 
-def test_documents_name_the_commands_and_studies_that_exist() -> None:
+def test_documents_name_the_commands_and_studies_that_exist():
     assert named(r"(?:`|^|bin/)lce ([a-z]+)\b") <= set(commands())
     assert [name for name in commands() if f"`lce {name}" not in text("docs/commands.md")] == []
     studies = named(r"\blce (?:run|plan|status|report) ([a-z][a-z0-9-]+)(?![\w./-])")
@@ -82,7 +82,7 @@ def test_documents_name_the_commands_and_studies_that_exist() -> None:
     assert studies <= set(shipped_studies())
 
 
-def test_every_command_option_and_key_has_a_meaning() -> None:
+def test_every_command_option_and_key_has_a_meaning():
     silent = [name for name, command in commands().items() if not command.help]
     for name, command in commands().items():
         options = [option for option in command.params if option.param_type_name == "option"]
@@ -94,7 +94,7 @@ def test_every_command_option_and_key_has_a_meaning() -> None:
     assert silent == []
 
 
-def test_documents_name_only_files_and_modules_that_exist() -> None:
+def test_documents_name_only_files_and_modules_that_exist():
     folders = "lce_core|catalog|tasks|flows|dashboards|lce|tests|perf|docs|examples"
     paths = named(rf"(?<![\w/.-])((?:{folders})/[\w./-]*\w)")
     modules = named(r"(?<![\w/.])((?:lce_core|catalog|tasks|flows|dashboards)(?:\.(?!md\b)\w+)+)")
@@ -108,7 +108,7 @@ def test_documents_name_only_files_and_modules_that_exist() -> None:
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def site(tmp_path_factory) -> Path:
     """The site of `make docs`, built in strict mode, which checks every link."""
     folder = tmp_path_factory.mktemp("site")
     done = subprocess.run(
@@ -123,9 +123,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.long
-def test_the_site_has_all_that_the_code_registers_and_loads_nothing_from_other_hosts(
-    site: Path,
-) -> None:
+def test_the_site_has_all_that_the_code_registers_and_loads_nothing_from_other_hosts(site):
     pages = {page: page.read_text("utf-8") for page in site.rglob("*.html")}
     loaded = re.compile(
         r"<(?:script|img|link|iframe|source)\b[^>]*?\b(?:src|href)=\"?(?:https?:)?//"
@@ -144,7 +142,7 @@ def test_the_site_has_all_that_the_code_registers_and_loads_nothing_from_other_h
 
 
 @pytest.mark.long
-def test_axe_core_finds_no_serious_fault_on_the_site(site: Path, chrome: Browser) -> None:
+def test_axe_core_finds_no_serious_fault_on_the_site(site, chrome):
     for scheme in ("light", "dark"):
         page = chrome.new_page(color_scheme=scheme)
         for name in ("report", "studies", "methods"):
@@ -167,7 +165,7 @@ def imports() -> ModuleType:
     return script
 
 
-def test_the_picture_of_imports_is_that_of_the_source(imports: ModuleType) -> None:
+def test_the_picture_of_imports_is_that_of_the_source(imports):
     picture = text("docs/imports.svg")
     drawn = imports.draw(*imports.read_diagrams()[:2])
     assert picture == drawn, "python docs/imports.py --svg docs/imports.svg"
@@ -188,14 +186,7 @@ def test_the_picture_of_imports_is_that_of_the_source(imports: ModuleType) -> No
         ("lce_core.store.records", "lce_core.store.artifacts", "circle: lce_core."),
     ],
 )
-def test_an_arrow_up_or_round_is_named(
-    imports: ModuleType,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    module: str,
-    imported: str,
-    complaint: str,
-) -> None:
+def test_an_arrow_up_or_round_is_named(imports, monkeypatch, capsys, module, imported, complaint):
     files = imports.imports_of_files(())
     files = {**files, module: files[module] | {imported}}
     monkeypatch.setattr(imports, "imports_of_files", lambda packages: files)
@@ -227,7 +218,7 @@ COMPANIONS = sorted(
 
 
 @pytest.mark.parametrize("study", COMPANIONS)
-def test_a_page_of_results_begins_with_the_studys_expectations(study: str) -> None:
+def test_a_page_of_results_begins_with_the_studys_expectations(study):
     page = text(f"docs/results/{study}.md")
     spec = parse_study(study_path(study).read_text(encoding="utf-8"), study)
     sentences = [f"{number}. {entry.says}" for number, entry in enumerate(spec.expects, start=1)]
@@ -235,7 +226,7 @@ def test_a_page_of_results_begins_with_the_studys_expectations(study: str) -> No
 
 
 @pytest.mark.parametrize("study", ["smollm2-quick", "smollm2-frozen"])
-def test_kept_results_are_whole_and_of_one_clean_commit(study: str) -> None:
+def test_kept_results_are_whole_and_of_one_clean_commit(study):
     folder = ROOT / "docs" / "results" / study
     page = (folder / "README.md").read_text(encoding="utf-8")
     digest = hashlib.sha256((folder / "scores.csv").read_bytes()).hexdigest()
@@ -249,7 +240,7 @@ def test_kept_results_are_whole_and_of_one_clean_commit(study: str) -> None:
     assert re.search(f"(Expected|Hypothesis): {re.escape(hypothesis)}", page)
 
 
-def test_the_readme_shows_what_a_real_model_gave() -> None:
+def test_the_readme_shows_what_a_real_model_gave():
     part = text("README.md").partition("<!-- results:begin -->")[2].partition("<!-- results:end")[0]
     scores = kept_scores("smollm2-frozen")
     rows = [
@@ -273,9 +264,7 @@ def test_the_readme_shows_what_a_real_model_gave() -> None:
 
 
 @pytest.mark.parametrize("document", ["README.md", "docs/studies.md"])
-def test_every_cell_of_a_study_in_the_documents_can_be_computed(
-    document: str, tmp_path: Path
-) -> None:
+def test_every_cell_of_a_study_in_the_documents_can_be_computed(document, tmp_path):
     (example,) = examples(document, "yaml")
     file = tmp_path / "study.yaml"
     file.write_text(example, encoding="utf-8")
@@ -300,7 +289,7 @@ def example_of(name: str) -> str:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
+def folder(tmp_path) -> Iterator[Path]:
     """A folder of plug-ins, which take part no longer than the test."""
     with plugins_removed_after():
         yield tmp_path / "plugins"
@@ -334,14 +323,14 @@ def checked(path: Path) -> str:
 
 
 @pytest.mark.parametrize("kind", NEW)
-def test_a_new_file_is_refused_at_its_first_marked_line(kind: str, folder: Path) -> None:
+def test_a_new_file_is_refused_at_its_first_marked_line(kind, folder):
     file = new_file(kind, folder)
     add_plugin_folders((folder,))
     with pytest.raises(SpecError, match=re.escape(f"{file}, line 1: ")):
         PLACES[KINDS[kind]].load(NEW[kind])
 
 
-def test_the_example_model_is_a_whole_plug_in(folder: Path) -> None:
+def test_the_example_model_is_a_whole_plug_in(folder):
     filled_in("model", folder)
     add_plugin_folders((folder,))
     model = MODELS.parse({"name": "deep_llama", "steps": 10}, "test")
@@ -353,7 +342,7 @@ def test_the_example_model_is_a_whole_plug_in(folder: Path) -> None:
     checked(folder)
 
 
-def test_the_example_corpus_is_a_whole_plug_in(folder: Path, tmp_path: Path) -> None:
+def test_the_example_corpus_is_a_whole_plug_in(folder, tmp_path):
     filled_in("corpus", folder)
     add_plugin_folders((folder,))
     notes = tmp_path / "notes"
@@ -378,7 +367,7 @@ def test_the_example_corpus_is_a_whole_plug_in(folder: Path, tmp_path: Path) -> 
     checked(folder)
 
 
-def test_the_example_method_is_a_whole_plug_in(folder: Path) -> None:
+def test_the_example_method_is_a_whole_plug_in(folder):
     filled_in("method", folder)
     add_plugin_folders((folder,))
     method = METHODS.parse({"name": "root", "scale": 4.0}, "test")
@@ -390,7 +379,7 @@ def test_the_example_method_is_a_whole_plug_in(folder: Path) -> None:
     checked(folder)
 
 
-def test_the_example_of_attention_is_what_new_writes_and_passes_the_check(folder: Path) -> None:
+def test_the_example_of_attention_is_what_new_writes_and_passes_the_check(folder):
     arguments = ["new", "method", "capped", "--attention", "--folder", str(folder)]
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 0, done.output
@@ -400,7 +389,7 @@ def test_the_example_of_attention_is_what_new_writes_and_passes_the_check(folder
 
 
 @pytest.mark.slow
-def test_the_example_benchmark_is_a_whole_plug_in(folder: Path) -> None:
+def test_the_example_benchmark_is_a_whole_plug_in(folder):
     filled_in("benchmark", folder)
     add_plugin_folders((folder,))
     asked: Any = benchmark("first_number")
@@ -431,9 +420,7 @@ def test_the_example_benchmark_is_a_whole_plug_in(folder: Path) -> None:
         check(case)
 
 
-def test_new_refuses_names_that_are_taken_or_no_names_and_attention_of_others(
-    tmp_path: Path,
-) -> None:
+def test_new_refuses_names_that_are_taken_or_no_names_and_attention_of_others(tmp_path):
     for name in ("pi", "passkey", "two-words", "class", "_hidden", ""):
         with pytest.raises(SpecError, match=re.escape(repr(name))):
             new_plugin("benchmark" if name == "passkey" else "method", name, tmp_path)
@@ -442,7 +429,7 @@ def test_new_refuses_names_that_are_taken_or_no_names_and_attention_of_others(
     assert not list(tmp_path.iterdir())
 
 
-def test_new_overwrites_no_file(tmp_path: Path) -> None:
+def test_new_overwrites_no_file(tmp_path):
     file = new_file("method", tmp_path)
     file.write_text("mine", encoding="utf-8")
     with pytest.raises(SpecError, match=re.escape(str(file))):

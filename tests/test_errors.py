@@ -1,19 +1,16 @@
 """Errors that no test beside their subject provokes, and the form of all messages."""
 
-from __future__ import annotations
-
 import ast
 import copy
 import importlib
 import pickle
 import re
-from pathlib import Path
 
 import pytest
 
 from lce_core import errors
 from lce_core.errors import LceError, SpecError, StepsFailedError, StudyIncompleteError
-from tests.support.errors.provocations import PROVOCATIONS, Place, Provocation
+from tests.support.errors.provocations import PROVOCATIONS, Place
 from tests.support.repository import ROOT
 
 for file in sorted((ROOT / "tests" / "errors").glob("of_*.py")):
@@ -32,8 +29,8 @@ for file in sorted((ROOT / "tests" / "errors").glob("of_*.py")):
     ],
 )
 def test_an_error_names_the_value_that_it_is_about_and_what_to_do(
-    provocation: Provocation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    provocation, tmp_path, monkeypatch
+):
     with pytest.raises(LceError) as raised:
         provocation.call(Place(tmp_path, monkeypatch))
     error = raised.value
@@ -66,7 +63,7 @@ FOREIGN = {
 """Files and folders with a caller that needs the class of another package's errors."""
 
 
-def test_errors_of_others_are_raised_only_where_a_caller_needs_their_class() -> None:
+def test_errors_of_others_are_raised_only_where_a_caller_needs_their_class():
     raised = _foreign_raises()
     allowed = {(place, name) for place, names in FOREIGN.items() for name in names}
     unknown = [
@@ -100,7 +97,7 @@ def _foreign_raises() -> list[tuple[str, str]]:
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_errors_cross_processes_as_they_are(error: LceError) -> None:
+def test_errors_cross_processes_as_they_are(error):
     for same in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
         assert type(same) is type(error)
         assert (str(same), same.parts, vars(same)) == (str(error), error.parts, vars(error))
@@ -108,7 +105,7 @@ def test_errors_cross_processes_as_they_are(error: LceError) -> None:
     assert str(restored) == str(error)
 
 
-def test_a_list_of_failures_follows_the_message_line_by_line() -> None:
+def test_a_list_of_failures_follows_the_message_line_by_line():
     error = StudyIncompleteError("toy", {"b": "second", "a": "first"}, num_blocked=2)
     first, *lines = str(error).splitlines()
     assert "2 failed units" in first

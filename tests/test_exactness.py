@@ -3,8 +3,6 @@
 Whether a test says what the row claims is for readers; this keeps renamed tests from being lost.
 """
 
-from __future__ import annotations
-
 import re
 
 from tests.support.repository import ROOT
@@ -17,7 +15,7 @@ def _rows(section: str) -> list[str]:
     return [line for line in part.splitlines() if line.startswith("|")][2:]
 
 
-def test_rows_name_tests_that_exist_unless_something_was_compared_once() -> None:
+def test_rows_name_tests_that_exist_unless_something_was_compared_once():
     named = set(re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", TEXT))
     assert [
         (file, function)

@@ -1,7 +1,5 @@
 """The plug-ins in examples/plugins keep the contracts and say what transformers and json say."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math
@@ -49,7 +47,7 @@ def _taking_part() -> None:
         registry.add_folder(FOLDER / name)
 
 
-def test_the_method_keeps_the_contract() -> None:
+def test_the_method_keeps_the_contract():
     plugin = METHODS.load("power_ramp")
     assert Path(str(sys.modules[plugin.__module__].__file__)).parent == FOLDER / "methods"
     with torch.no_grad():
@@ -58,7 +56,7 @@ def test_the_method_keeps_the_contract() -> None:
 
 
 @pytest.mark.slow
-def test_the_benchmark_keeps_the_contract() -> None:
+def test_the_benchmark_keeps_the_contract():
     plugin = BENCHMARKS.load("json_key_value")
     assert Path(str(sys.modules[plugin.__module__].__file__)).parent == FOLDER / "benchmarks"
     tried = benchmark_cases.cases(plugin, dict)
@@ -91,8 +89,8 @@ def ours(geometry: RopeGeometry, target: int, **parameters: Any) -> tuple[Any, f
 )
 @pytest.mark.parametrize("geometry", [TOY, LLAMA2_7B], ids=["toy", "llama2_7b"])
 def test_frequencies_are_those_of_transformers_with_the_same_divisors(
-    geometry: RopeGeometry, exponent: float, kept: int, times: float
-) -> None:
+    geometry, exponent, kept, times
+):
     pairs, target = geometry.num_pairs, int(times * geometry.trained_context)
     inv_freq, attention = ours(geometry, target, exponent=exponent, kept=kept)
     factors = divisors(pairs, target / geometry.trained_context, exponent, kept)
@@ -114,14 +112,14 @@ def test_frequencies_are_those_of_transformers_with_the_same_divisors(
 
 
 @pytest.mark.parametrize("times", [1.5, 32])
-def test_a_straight_curve_over_all_pairs_is_ntk_aware_scaling(times: float) -> None:
+def test_a_straight_curve_over_all_pairs_is_ntk_aware_scaling(times):
     target = int(times * TOY.trained_context)
     ntk = METHODS.parse({"name": "ntk_aware"}, "test")
     expected = ntk.rope_table(TOY, ContextLengths(TOY.trained_context, target, target)).inv_freq
     np.testing.assert_allclose(ours(TOY, target, exponent=1.0)[0], expected, rtol=1e-12)
 
 
-def test_an_extended_model_answers_as_a_model_of_transformers_with_these_divisors() -> None:
+def test_an_extended_model_answers_as_a_model_of_transformers_with_these_divisors():
     base = BASES[0]
     factors = divisors(base.geometry.num_pairs, TARGET / TRAINED, 0.5, 1)
     theirs = stock(
@@ -143,7 +141,7 @@ def test_an_extended_model_answers_as_a_model_of_transformers_with_these_divisor
     assert (plain - expected).abs().max() > 0.1
 
 
-def test_kept_pairs_that_leave_no_curve_are_refused() -> None:
+def test_kept_pairs_that_leave_no_curve_are_refused():
     ours(TOY, 512, exponent=1.0, kept=14)
     with pytest.raises(SpecError) as caught:
         ours(TOY, 512, exponent=1.0, kept=15)
@@ -161,9 +159,7 @@ def shown(prompt: Prompt, tokenizer: Any) -> tuple[dict[str, str], str]:
 
 
 @pytest.mark.parametrize(("length", "pairs"), [(512, 3), (1024, 10)])
-def test_a_prompt_is_a_json_object_that_holds_the_answer_at_its_depth(
-    length: int, pairs: int
-) -> None:
+def test_a_prompt_is_a_json_object_that_holds_the_answer_at_its_depth(length, pairs):
     asked: Any = benchmark("json_key_value")
     cell = request(asked, length)
     prompts = asked.prompts(cell)
@@ -184,7 +180,7 @@ def test_a_prompt_is_a_json_object_that_holds_the_answer_at_its_depth(
     assert max(abs(counts - 100 / pairs)) <= 2, "strata of depth give every place its share"
 
 
-def test_an_oracle_scores_one_and_any_other_value_of_the_object_nothing() -> None:
+def test_an_oracle_scores_one_and_any_other_value_of_the_object_nothing():
     asked: Any = benchmark("json_key_value", profile="fast")
     cell = request(asked, 1024)
     prompts = asked.prompts(cell)
@@ -202,7 +198,7 @@ def test_an_oracle_scores_one_and_any_other_value_of_the_object_nothing() -> Non
         assert ends == [size >= 38 for size in range(len(whole) + 1)]  # blank, quote, 36 digits
 
 
-def test_a_length_without_room_for_two_pairs_is_refused_with_the_least_that_has() -> None:
+def test_a_length_without_room_for_two_pairs_is_refused_with_the_least_that_has():
     asked: Any = benchmark("json_key_value", profile="fast")
     with pytest.raises(UnavailableError) as caught:
         asked.prompts(request(asked, 128))
@@ -214,7 +210,7 @@ def test_a_length_without_room_for_two_pairs_is_refused_with_the_least_that_has(
         asked.prompts(request(asked, least - 1))
 
 
-def test_the_example_study_is_planned_with_every_cell_to_do(tmp_path: Path) -> None:
+def test_the_example_study_is_planned_with_every_cell_to_do(tmp_path):
     command = ["plan", str(STUDY), "--plugins", str(FOLDER), "--json"]
     done = CliRunner().invoke(app, command, env={"LCE_HOME": str(tmp_path / "home")})
     assert done.exit_code == 0, done.output

@@ -1,7 +1,5 @@
 """`pytest -m gpu` on a machine with few packages and no GPU: it collects and names the gap."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys
@@ -29,7 +27,7 @@ def _pytest(folder: Path, *arguments: str) -> str:
     return ended.stdout
 
 
-def test_tests_on_a_gpu_need_no_other_packages(tmp_path: Path) -> None:
+def test_tests_on_a_gpu_need_no_other_packages(tmp_path):
     said = _pytest(tmp_path, "-m", "gpu")
     skipped = re.search(r"^(\d+) skipped, (\d+) deselected", said, re.MULTILINE)
     assert skipped, said
@@ -37,12 +35,12 @@ def test_tests_on_a_gpu_need_no_other_packages(tmp_path: Path) -> None:
     assert "torch sees no CUDA device" in said
 
 
-def test_training_tests_run_without_other_packages(tmp_path: Path) -> None:
+def test_training_tests_run_without_other_packages(tmp_path):
     said = _pytest(tmp_path, "tests/lce_core/training/test_training_on_devices.py", "-k", "cpu")
     assert re.search(r"^\d+ passed, \d+ deselected", said, re.MULTILINE), said
 
 
-def test_the_guide_names_the_packages() -> None:
+def test_the_guide_names_the_packages():
     guide = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
     (sentence,) = re.findall(r"They need (.*?), +\n?but\s+no installation", guide, re.DOTALL)
     named = {word for word in re.findall(r"[a-z]+", sentence) if word != "and"}

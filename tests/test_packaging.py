@@ -1,14 +1,11 @@
 """The wheel holds what a run needs; `make` installs what the lock has; neither has more."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
 import subprocess
 import sys
 import zipfile
-from pathlib import Path
 
 import pytest
 
@@ -19,7 +16,7 @@ PACKAGES = ("lce_core", "catalog", "tasks", "flows", "dashboards", "lce")
 
 
 @pytest.fixture
-def wheel(tmp_path: Path) -> zipfile.ZipFile:
+def wheel(tmp_path) -> zipfile.ZipFile:
     command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory"]
     result = subprocess.run(
         [*command, str(tmp_path)], cwd=ROOT, capture_output=True, text=True, check=False
@@ -31,8 +28,8 @@ def wheel(tmp_path: Path) -> zipfile.ZipFile:
 
 @pytest.mark.slow
 def test_the_wheel_holds_the_packages_and_reads_a_shipped_study_outside_the_checkout(
-    wheel: zipfile.ZipFile, tmp_path: Path
-) -> None:
+    wheel, tmp_path
+):
     ours = {
         str(path.relative_to(ROOT))
         for package in PACKAGES
@@ -71,14 +68,14 @@ LOCKED = re.findall(
 )
 
 
-def test_every_package_of_the_lock_has_a_version_and_sha256_hashes() -> None:
+def test_every_package_of_the_lock_has_a_version_and_sha256_hashes():
     assert len(LOCKED) == len(re.findall(r"^[^\s#]", LOCK, re.MULTILINE)) > 200
     for name, _, _, hashes in LOCKED:
         found = re.findall(r"--hash=sha256:([0-9a-f]{64})(?: \\)?\n", hashes)
         assert len(found) == hashes.count("--hash") == len(set(found)), name
 
 
-def test_other_builds_of_torch_go_without_the_libraries_that_only_linux_needs() -> None:
+def test_other_builds_of_torch_go_without_the_libraries_that_only_linux_needs():
     (pattern,) = re.findall(r"^CUDA := (.*)", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
     of_torch = {name for name, *_ in LOCKED if re.fullmatch(pattern, name)}
     assert {"torch", "triton", "nvidia-cudnn-cu13"} <= of_torch
@@ -87,7 +84,7 @@ def test_other_builds_of_torch_go_without_the_libraries_that_only_linux_needs() 
 
 
 @pytest.mark.slow
-def test_make_refuses_a_file_whose_hash_is_not_in_the_lock(tmp_path: Path) -> None:
+def test_make_refuses_a_file_whose_hash_is_not_in_the_lock(tmp_path):
     wheels, nowhere = tmp_path / "wheels", "0" * 64
     wheels.mkdir()
     module = tmp_path / "module.py"

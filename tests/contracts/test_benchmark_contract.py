@@ -4,8 +4,6 @@ The checks are in lce_core/contracts/benchmarks.py; test_planted_faults.py shows
 list of benchmarks stands here: a new plug-in is tried once its file is there.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 
@@ -27,7 +25,7 @@ from tests.support.data.fixture_data import fixture_folders
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def root(tmp_path_factory) -> Path:
     return tmp_path_factory.mktemp("stand-ins")
 
 
@@ -58,7 +56,7 @@ def tried(plugin: type[Benchmark], check: BenchmarkCheck, data: Data) -> list[Ca
         for check in checks(BENCHMARKS.load(name))
     ],
 )
-def test_a_benchmark_keeps_the_contract(name: str, check: BenchmarkCheck, root: Path) -> None:
+def test_a_benchmark_keeps_the_contract(name, check, root):
     found = tried(BENCHMARKS.load(name), check, partial(fixture_folders, root=root))
     assert found
     for case in found:

@@ -4,8 +4,6 @@ A copy without fault passes that same check, so that nothing but the fault is ca
 the source is textual, and has to apply just once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -362,7 +360,7 @@ def run_check(plugin: Any, check: Any, root: Path) -> None:
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_planted_fault_is_caught(fault: str, tmp_path: Path) -> None:
+def test_a_planted_fault_is_caught(fault, tmp_path):
     name, check, *changes = FAULTS[fault]
     with (
         copy(name, check, tmp_path, changes) as plugin,
@@ -372,7 +370,7 @@ def test_a_planted_fault_is_caught(fault: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "check"), dict.fromkeys(fault[:2] for fault in FAULTS.values()))
-def test_a_copy_without_fault_is_not_caught(name: str, check: Any, tmp_path: Path) -> None:
+def test_a_copy_without_fault_is_not_caught(name, check, tmp_path):
     changes = RIGHT_KERNEL if name == "lm_infinite" else ()
     with copy(name, check, tmp_path, changes) as plugin:
         run_check(plugin, check, tmp_path)
@@ -386,8 +384,6 @@ def test_a_copy_without_fault_is_not_caught(name: str, check: Any, tmp_path: Pat
     ],
     ids=["VERSION missing", "no parameters to try"],
 )
-def test_a_part_that_is_missing_is_named_on_loading(
-    change: Change, words: str, tmp_path: Path
-) -> None:
+def test_a_part_that_is_missing_is_named_on_loading(change, words, tmp_path):
     with pytest.raises(SpecError, match=words), copied(METHODS, "pi", tmp_path, change):
         pass

@@ -9,8 +9,6 @@ documented survivor no longer survives; 2 the table does not fit the code, or te
 fault.
 """
 
-from __future__ import annotations
-
 import argparse
 import multiprocessing
 import os

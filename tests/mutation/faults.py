@@ -8,8 +8,6 @@
     survives  only for a fault that no test can notice: why
 """
 
-from __future__ import annotations
-
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path

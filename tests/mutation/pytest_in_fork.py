@@ -4,8 +4,6 @@ Importing torch and transformers takes longer than most tests. The libraries are
 that forks share: the project's own packages are imported by each of them, from its copy.
 """
 
-from __future__ import annotations
-
 import importlib
 import multiprocessing
 import os

@@ -4,8 +4,6 @@ The command itself runs on a tree of two files made here; the whole table is `py
 tests.mutation`, which is no part of the suite.
 """
 
-from __future__ import annotations
-
 import ast
 import subprocess
 import sys
@@ -16,7 +14,7 @@ import hypothesis  # noqa: F401 - pytest in a fork would import it anew
 import pytest
 
 from tests.mutation.__main__ import main
-from tests.mutation.faults import Fault, read_table
+from tests.mutation.faults import read_table
 from tests.support.repository import ROOT
 
 FAULTS = read_table()
@@ -30,21 +28,21 @@ def structure(source: str) -> str:
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=[fault.name for fault in FAULTS])
-def test_a_fault_fits_the_code_and_names_tests_that_exist(fault: Fault) -> None:
+def test_a_fault_fits_the_code_and_names_tests_that_exist(fault):
     path, planted = fault.planted(ROOT)
     assert fault.missing_tests(ROOT) == []
     if path.suffix == ".py":
         assert structure(planted) != structure(path.read_text("utf-8")), "only the layout differs"
 
 
-def test_survivors_are_documented_and_no_others() -> None:
+def test_survivors_are_documented_and_no_others():
     part = (ROOT / "docs" / "exactness.md").read_text("utf-8").partition("## Survivors")[2]
     documented = {line.split("`")[1] for line in part.splitlines() if line.startswith("- `")}
     assert documented == {fault.name for fault in FAULTS if fault.survives}
 
 
 @pytest.fixture
-def tree(tmp_path: Path) -> Path:
+def tree(tmp_path) -> Path:
     root = tmp_path / "tree"
     (root / "tests").mkdir(parents=True)
     (root / "pyproject.toml").write_text("[tool.pytest.ini_options]\npythonpath = ['.']\n")
@@ -61,7 +59,7 @@ def run(tree: Path, *lines: str, options: tuple[str, ...] = ()) -> int:
 
 
 @pytest.mark.slow
-def test_noticed_faults_are_told_from_survivors(tree: Path, capsys: pytest.CaptureFixture) -> None:
+def test_noticed_faults_are_told_from_survivors(tree, capsys):
     fields = {
         "plus": "old = '2 * number', new = '3 + number'",
         "hidden": "old = \"'double'\", new = \"'triple'\"",
@@ -100,25 +98,19 @@ def test_the_projects_own_tests_run_and_notice_a_fault() -> None:
     ],
     ids=["gone", "twice", "same", "import", "field"],
 )
-def test_a_table_that_does_not_fit_is_refused(
-    tree: Path, line: str, complaint: str, capsys: pytest.CaptureFixture
-) -> None:
+def test_a_table_that_does_not_fit_is_refused(tree, line, complaint, capsys):
     assert run(tree, line) == 2
     assert complaint in capsys.readouterr().out
 
 
 @pytest.mark.slow
-def test_tests_that_fail_without_a_fault_are_refused(
-    tree: Path, capsys: pytest.CaptureFixture
-) -> None:
+def test_tests_that_fail_without_a_fault_are_refused(tree, capsys):
     (tree / "tests" / "test_doubling.py").write_text(TESTS.replace("== 4", "== 5"))
     assert run(tree, "plus = {{{}, old = '2 * number', new = '3 + number'}}") == 2
     assert "fails without any fault" in capsys.readouterr().out
 
 
-def test_one_fault_can_be_chosen_and_an_unknown_name_is_refused(
-    tree: Path, capsys: pytest.CaptureFixture
-) -> None:
+def test_one_fault_can_be_chosen_and_an_unknown_name_is_refused(tree, capsys):
     lines = ("one = {{{}, old = '2 *', new = '3 *'}}", "two = {{{}, old = '*', new = '+'}}")
     assert run(tree, *lines, options=("--only", "two", "--list")) == 0
     assert capsys.readouterr().out.split()[1] == "two"

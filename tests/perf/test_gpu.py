@@ -1,7 +1,5 @@
 """The command that measures a GPU, where there is none: it runs on a tiny shape."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import subprocess
@@ -38,7 +36,7 @@ def measure(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture(autouse=True)
-def _scripts(monkeypatch: pytest.MonkeyPatch) -> None:
+def _scripts(monkeypatch) -> None:
     """Let the tests import the scripts, which find their neighbours as when they are run."""
     monkeypatch.syspath_prepend(str(ROOT / "perf"))
 
@@ -53,9 +51,7 @@ def gpu() -> Any:
 @pytest.mark.long
 @needs_compiler
 @pytest.mark.timeout(3600)  # for a machine ten times slower
-def test_a_dry_run_runs_every_section_with_the_packages_of_a_bare_gpu_machine(
-    gpu: Any, tmp_path: Path
-) -> None:
+def test_a_dry_run_runs_every_section_with_the_packages_of_a_bare_gpu_machine(gpu, tmp_path):
     options = ("--dry-run", "--seconds", "36000", "--commit", "0123456789", "--out")
     ended = measure(tmp_path / "hiding", *options, str(tmp_path / "out"))
     assert ended.returncode == 0, ended.stdout + ended.stderr
@@ -93,16 +89,14 @@ def test_a_dry_run_runs_every_section_with_the_packages_of_a_bare_gpu_machine(
     assert "| landmark | 256 |" in text
 
 
-def test_without_a_gpu_nothing_is_measured_and_the_reason_is_said(tmp_path: Path) -> None:
+def test_without_a_gpu_nothing_is_measured_and_the_reason_is_said(tmp_path):
     ended = measure(tmp_path / "hiding", "--out", str(tmp_path / "results"))
     assert ended.returncode == 3
     assert "No GPU found" in ended.stderr
     assert not (tmp_path / "results").exists()
 
 
-def test_the_facts_name_the_gpu_and_its_driver(
-    monkeypatch: pytest.MonkeyPatch, capsys: Any
-) -> None:
+def test_the_facts_name_the_gpu_and_its_driver(monkeypatch, capsys):
     import gpu_facts
 
     stub_gpus(monkeypatch)
@@ -116,9 +110,7 @@ def test_the_facts_name_the_gpu_and_its_driver(
     assert facts["torch"] == torch.__version__
 
 
-def test_no_section_gets_the_time_of_a_later_one(
-    gpu: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_no_section_gets_the_time_of_a_later_one(gpu, monkeypatch, tmp_path):
     clock, limits = [0.0], {}
     takes = {"facts": 10.0, "tests": 1000.0, "layer": 1.0}
 
@@ -141,9 +133,7 @@ def test_no_section_gets_the_time_of_a_later_one(
     assert limits == shares
 
 
-def test_64k_tokens_of_7b_train_with_the_first_fallback_that_an_h100_can_hold(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_64k_tokens_of_7b_train_with_the_first_fallback_that_an_h100_can_hold(monkeypatch):
     import gpu_training
 
     tried = []
@@ -173,9 +163,7 @@ def first_part(text: str) -> str:
     return text.partition(",")[0]
 
 
-def test_a_measurement_that_fails_hides_no_other_and_fails_the_section(
-    tmp_path: Path, capsys: Any
-) -> None:
+def test_a_measurement_that_fails_hides_no_other_and_fails_the_section(tmp_path, capsys):
     from gpu_common import Rows, SkippedError
 
     def raises(error: Exception) -> dict[str, Any]:
@@ -230,7 +218,7 @@ LIMIT = 600.0
 
 
 @pytest.fixture
-def timeout(gpu: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+def timeout(gpu, monkeypatch, tmp_path) -> Path:
     """A file with which a section says that its time is over, whatever the clock says."""
     said = tmp_path / "hangs"
 
@@ -246,9 +234,7 @@ def timeout(gpu: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return said
 
 
-def test_a_section_that_fails_or_hangs_keeps_its_rows_and_costs_no_other(
-    gpu: Any, tmp_path: Path, timeout: Path
-) -> None:
+def test_a_section_that_fails_or_hangs_keeps_its_rows_and_costs_no_other(gpu, tmp_path, timeout):
     def run(name: str, code: str, limit: float, *arguments: str) -> Any:
         section = gpu.Section(name, [sys.executable, "-c", code, *arguments], limit)
         return gpu.run(section, limit, tmp_path / "rows")
@@ -278,8 +264,8 @@ def test_a_section_that_fails_or_hangs_keeps_its_rows_and_costs_no_other(
 
 
 def test_a_section_of_tests_that_is_out_of_time_still_has_its_counts(
-    gpu: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, timeout: Path
-) -> None:
+    gpu, tmp_path, monkeypatch, timeout
+):
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)  # options of this run, such as its report
     tests = tmp_path / "test_four.py"
     tests.write_text(
@@ -297,9 +283,7 @@ def test_a_section_of_tests_that_is_out_of_time_still_has_its_counts(
     assert ended.rows == [{"what": "tests", "counts": counts}]
 
 
-def test_what_a_study_had_finished_is_read_from_its_store(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_study_had_finished_is_read_from_its_store(tmp_path, monkeypatch):
     import gpu_study
 
     entry = {"step": 1, "tokens_per_second": 100.0, "mfu": 0.5, "peak_memory_bytes": 2**30}
@@ -320,7 +304,7 @@ def test_what_a_study_had_finished_is_read_from_its_store(
         gpu_study.study(tmp_path, 0.0)
 
 
-def test_the_files_to_copy_to_a_gpu_machine_stay_small() -> None:
+def test_the_files_to_copy_to_a_gpu_machine_stay_small():
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if listed.returncode:

@@ -1,7 +1,5 @@
 """The tables of docs/gpus.md are those of the present code; launches and waits keep limits."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from collections.abc import Iterator
@@ -34,11 +32,11 @@ def _current(script: str, name: str) -> str:
 
 
 @pytest.mark.parametrize("name", ["memory", "time"])
-def test_predictions_are_current(name: str) -> None:
+def test_predictions_are_current(name):
     _current("predictions", name)
 
 
-def test_training_waits_for_no_method_and_its_table_is_current() -> None:
+def test_training_waits_for_no_method_and_its_table_is_current():
     for row in _current("launches", "training launches").splitlines()[2:]:
         methods, forward, backward, waits = row.strip("| ").split(" | ")
         assert int(forward) <= LIMIT, methods
@@ -46,7 +44,7 @@ def test_training_waits_for_no_method_and_its_table_is_current() -> None:
         assert waits == "0", methods
 
 
-def test_launches_are_current_and_within_the_limits() -> None:
+def test_launches_are_current_and_within_the_limits():
     found = _current("launches", "launches")
     for row in found.splitlines()[2:]:
         methods, *passes, waits, _per_pass = row.strip("| ").split(" | ")

@@ -1,10 +1,7 @@
 """Updates of bf16 states are one kernel each and move the bytes that docs/gpus.md states."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -26,9 +23,7 @@ def updates() -> Iterator[object]:
 @pytest.mark.parametrize(
     ("name", "make", "num_bytes"), [("AdamW", "adamw", 14), ("sum of gradients", "gradient_sum", 6)]
 )
-def test_an_update_reads_and_writes_each_tensor_once(
-    updates: Any, name: str, make: str, num_bytes: int
-) -> None:
+def test_an_update_reads_and_writes_each_tensor_once(updates, name, make, num_bytes):
     assert updates.traffic(getattr(updates, make)(compiled=True)) == (1, num_bytes)
     page = (ROOT / "docs" / "gpus.md").read_text(encoding="utf-8")
     assert f"| {name} | 1 | {num_bytes} |" in page
