@@ -19,15 +19,6 @@ SCORES = [
 ]
 
 
-def test_a_mean_is_kept_if_all_methods_have_the_same_tasks() -> None:
-    means = [
-        row(method, task_set=f"{length}", eval_length=length)
-        for method in ("none", "pi")
-        for length in (8, 16)
-    ]
-    assert comparable(means, SCORES) == means
-
-
 def test_a_benchmark_is_split_by_task_if_methods_have_different_tasks() -> None:
     means = [row("none", task_set="both"), row("pi", task_set="code")]
     other = row("none", benchmark="ruler", task_set="one")

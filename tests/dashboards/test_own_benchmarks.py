@@ -1,7 +1,6 @@
 """Benchmarks of plug-in folders appear in overview, glance, depths and claims by their kind alone.
 
-No benchmark of the catalog is shipped: `own_text` (a perplexity), `first_number` (retrieval),
-`sums` (reasoning) and `lessons` (learning).
+No benchmark of this catalog is shipped.
 """
 
 from __future__ import annotations
@@ -67,14 +66,11 @@ def test_any_perplexity_orders_the_methods(catalog: Path) -> None:
 def test_each_kind_has_a_heat_map_and_a_share_of_comparisons_won(contents: Contents) -> None:
     shown = glance.section(contents)
     assert re.findall(r'data-block="([^"]+)"', shown)
-    assert [name for name in glance.MEASURES if f'data-figure="{name.capitalize()}"' in shown] == [
-        "perplexity",
-        "retrieval",
-        "reasoning",
-        "learning",
-    ]
+    kinds = ["perplexity", "retrieval", "reasoning", "learning"]
+    drawn = [name for name in glance.MEASURES if f'data-figure="{name.capitalize()}"' in shown]
+    assert drawn == kinds
     won = {(row["measure"], row["method"]): row["won"] for row in contents.standing}
-    for measure in ("perplexity", "retrieval", "reasoning", "learning"):
+    for measure in kinds:
         assert [won[measure, method] for method in METHODS] == [0.0, 0.5, 1.0]
 
 

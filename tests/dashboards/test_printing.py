@@ -5,22 +5,22 @@ from __future__ import annotations
 import contextlib
 import re
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+from typer.testing import CliRunner
 
 from catalog.queries import open_catalog, run_query
 from dashboards.claims import counted, expectations
 from dashboards.printing import print_page
-from dashboards.sections.tasks import MOST_COLUMNS, _sheets
+from lce.cli import app
 from lce_core import formats
 from lce_core.errors import ServiceError, SpecError
 from lce_core.store.artifacts import Store
 from tests.support.catalogs.sample_store import STUDY
-from tests.support.studies import LCE, environment, lce, wait_until
+from tests.support.studies import lce, wait_until
 
 A4 = (595.3, 841.9)
 """Size of a sheet in points."""
@@ -85,18 +85,6 @@ def test_an_unwritable_path_is_an_error_before_the_browser_starts(tmp_path: Path
     assert not (tmp_path / "started").exists()
 
 
-@pytest.mark.parametrize("lengths", [(4, 4, 4, 4), (30, 2), (5,) * 13])
-def test_each_column_is_on_one_sheet_and_tasks_stay_together(lengths: tuple[int, ...]) -> None:
-    columns = [(f"task {task}", n) for task, many in enumerate(lengths) for n in range(many)]
-    sheets = list(_sheets(columns))
-    assert [column for sheet in sheets for column in sheet] == columns
-    assert max(map(len, sheets)) <= MOST_COLUMNS
-    whole = [task for task, many in enumerate(lengths) if many <= MOST_COLUMNS]
-    first = 0 if max(lengths) <= MOST_COLUMNS else lengths.index(max(lengths)) + 1
-    for task in (one for one in whole if one >= first):
-        assert sum(any(name == f"task {task}" for name, _ in sheet) for sheet in sheets) == 1
-
-
 @pytest.fixture(scope="module")
 def home(store: Store, catalog: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("home")
@@ -133,17 +121,13 @@ def test_the_pdf_has_the_pages_content_on_a4(home: Path) -> None:
     assert {formats.score(value) for (value,) in rows} <= set(" ".join(texts).split())
 
 
-@pytest.mark.long
-def test_a_failed_browser_gives_exit_code_3(home: Path) -> None:
-    answer = subprocess.run(
-        [*LCE, "report", STUDY, "--format", "pdf", "--out", str(home / "own.pdf")],
-        env=environment(home, LCE_CHROMIUM="/bin/false"),
-        capture_output=True,
-        text=True,
-        timeout=100,
+def test_the_command_starts_the_browser_of_the_environment(home: Path) -> None:
+    command = ["report", STUDY, "--format", "pdf", "--out", str(home / "own.pdf")]
+    answer = CliRunner().invoke(
+        app, command, env={"LCE_HOME": str(home), "LCE_CHROMIUM": "/bin/false"}
     )
-    assert answer.returncode == 3, answer.stderr
-    assert answer.stderr.startswith("lce: /bin/false: got exit code 1; expected a Chromium")
+    assert isinstance(answer.exception, ServiceError)
+    assert str(answer.exception).startswith("/bin/false: got exit code 1;")
     assert not (home / "own.pdf").exists()
 
 

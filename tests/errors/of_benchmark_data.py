@@ -7,6 +7,7 @@ from pathlib import Path
 from lce_core.benchmarks._data import DataSet
 from lce_core.benchmarks.many_shot.trec import trec_questions
 from lce_core.errors import DataError, UnavailableError
+from tests.errors.files import write
 from tests.support.data.subsets import state_rows
 from tests.support.errors.provocations import Place, provokes
 from tests.support.errors.provoked_cells import evaluate
@@ -31,12 +32,8 @@ def _(place: Place) -> None:
     evaluate("perplexity_documents", 2000, settings, task="code")(place)
 
 
-def trec(place: Place, train: str, test: str | None = "NUM:date When ?\n") -> dict[str, Path]:
-    (place.folder / "train.txt").write_text(train, encoding="latin-1")
-    if test is not None:
-        (place.folder / "test.txt").write_text(test, encoding="latin-1")
-    state_rows(place.folder, {"train.txt": train.count("?"), "test.txt": 1})
-    return {"trec": place.folder}
-
-
-provokes(DataError, "NUM:date")(lambda place: trec_questions(trec(place, "NUM:date\n")))
+@provokes(DataError, "NUM:date")
+def _(place: Place) -> None:
+    write(place, "train.txt", "NUM:date\n")
+    state_rows(write(place, "test.txt", "NUM:date When ?\n"), {"train.txt": 0, "test.txt": 1})
+    trec_questions({"trec": place.folder})

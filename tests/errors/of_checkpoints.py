@@ -18,6 +18,7 @@ from lce_core.models import MODELS
 from lce_core.study.plan import compile_study
 from lce_core.study.published import published_folder
 from lce_core.study.study_file import parse_study
+from tests.errors.files import write
 from tests.support.errors.provocations import Place, provokes
 from tests.support.toy_study import TOY
 from tests.support.training_jobs import BASE
@@ -38,44 +39,36 @@ def subject(weights: Path) -> Subject:
     return Subject("toy", "pi", BASE, METHODS.load("pi")(), 512, weights)
 
 
-provokes(SpecError, "landmark")(lambda _: stock_form(METHODS.load("landmark")(), LLAMA, 32, 32768))
-provokes(SpecError, "GroupedNeighbour")(
-    lambda _: stock_form(METHODS.load("self_extend")(), LLAMA, 32, 32768)
-)
-provokes(SpecError, "harpe.rope_table: got different frequencies for each of 32")(
-    lambda _: stock_form(METHODS.load("harpe")(), LLAMA, 32, 32768)
-)
-
-
-@provokes(SpecError)
-def _(place: Place) -> None:
-    (place.folder / "a").write_text("a")
-    export(subject(place.folder), place.folder)
+for name, value in (
+    ("landmark", "landmark"),
+    ("self_extend", "GroupedNeighbour"),
+    ("harpe", "harpe.rope_table: got different frequencies for each of 32"),
+):
+    provokes(SpecError, value)(
+        lambda _, name=name: stock_form(METHODS.load(name)(), LLAMA, 32, 32768)
+    )
+provokes(SpecError)(lambda place: export(subject(write(place, "a")), place.folder))
 
 
 @provokes(DataError, "model*.safetensors")
 def _(place: Place) -> None:
-    weights = place.folder / "weights"
-    BASE.config().save_pretrained(weights)  # type: ignore[attr-defined]
-    BASE.tokenizer(None).save_pretrained(weights)
-    export(subject(weights), place.folder / "out")
+    BASE.config().save_pretrained(place.folder / "weights")  # type: ignore[attr-defined]
+    BASE.tokenizer(None).save_pretrained(place.folder / "weights")
+    export(subject(place.folder / "weights"), place.folder / "out")
 
 
 @provokes(DataError, "weights/config.json")
 def _(place: Place) -> None:
-    weights = place.folder / "weights"
-    BASE.initialise(0).save_pretrained(weights)
-    BASE.tokenizer(None).save_pretrained(weights)
-    (weights / "config.json").write_text("{")
-    export(subject(weights), place.folder / "out")
+    BASE.initialise(0).save_pretrained(place.folder / "weights")
+    BASE.tokenizer(None).save_pretrained(place.folder / "weights")
+    write(place, "weights/config.json", "{")
+    export(subject(place.folder / "weights"), place.folder / "out")
 
 
 def exported(place: Place, select: str = "", precision: str | None = None, **changes: Any) -> None:
-    file = place.folder / "my.yaml"
-    file.write_text(yaml.safe_dump({**TOY, **changes}), encoding="utf-8")
+    file = str(write(place, "my.yaml", yaml.safe_dump({**TOY, **changes})) / "my.yaml")
     how = Execution(home=place.folder / "home")
-    out = place.folder / "out"
-    export_variant(str(file), how, out, select=select, length=None, precision=precision)
+    export_variant(file, how, place.folder / "out", select=select, length=None, precision=precision)
 
 
 provokes(SpecError, "--precision: got fp16")(lambda place: exported(place, precision="fp16"))
@@ -88,52 +81,33 @@ provokes(SpecError, "toy_llama, yarn")(
 )
 
 
-def planned(place: Place, entry: str = "pi", **changes: Any) -> None:
-    folder = place.folder / "weights"
-    folder.mkdir()
-    (folder / "model.safetensors").write_bytes(b"")
-    config = {**CONFIG, **changes}
-    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
-    _plan(folder, entry)
-
-
-def _plan(folder: Path, entry: str = "pi") -> None:
+def plan(folder: Path, entry: str = "pi") -> None:
     methods = [{"name": entry, "checkpoint": "mine"}]
     study = parse_study(yaml.safe_dump({**TOY, "methods": methods}), "my.yaml")
     compile_study(study, {}, {"mine": folder})
 
 
-@provokes(StoreError, "000000000000")
-def _(place: Place) -> None:
-    (place.folder / "config.json").write_text("{}")
-    published_folder("0" * 64, {"mine": place.folder})
+def planned(place: Place, entry: str) -> None:
+    write(place, "weights/model.safetensors")
+    plan(write(place, "weights/config.json", json.dumps(CONFIG)) / "weights", entry)
 
 
-@provokes(SpecError, "adapter_config.json")
-def _(place: Place) -> None:
-    (place.folder / "adapter_config.json").write_text("{}")
-    _plan(place.folder)
-
-
-@provokes(SpecError)
-def _(place: Place) -> None:
-    (place.folder / "pytorch_model.bin").write_bytes(b"")
-    _plan(place.folder)
-
-
-@provokes(DataError, "config.json")
-def _(place: Place) -> None:
-    (place.folder / "model.safetensors").write_bytes(b"")
-    _plan(place.folder)
+provokes(StoreError, "000000000000")(
+    lambda place: published_folder("0" * 64, {"mine": write(place, "config.json", "{}")})
+)
+provokes(SpecError, "adapter_config.json")(
+    lambda place: plan(write(place, "adapter_config.json", "{}"))
+)
+provokes(SpecError)(lambda place: plan(write(place, "pytorch_model.bin")))
+provokes(DataError, "config.json")(lambda place: plan(write(place, "model.safetensors")))
 
 
 @provokes(
     DataError, "config.json: got no readable configuration (ValueError: a JSON value of type list"
 )
 def _(place: Place) -> None:
-    (place.folder / "model.safetensors").write_bytes(b"")
-    (place.folder / "config.json").write_text("[]")
-    _plan(place.folder)
+    write(place, "model.safetensors")
+    plan(write(place, "config.json", "[]"))
 
 
 provokes(SpecError, "weights/extension.safetensors")(lambda place: planned(place, "clex"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from lce_core.corpora import CORPORA, StreamedCorpus, local_text
@@ -16,25 +15,25 @@ from tests.support.training_jobs import BASE
 provokes(SpecError, "4294967297")(lambda _: token_dtype(2**32 + 1))
 
 
-@provokes(DataError)
-def _(place: Place) -> None:
+def local(place: Place) -> None:
     place.patch.setattr(local_text, "_library", lambda: place.folder)
-    list(CORPORA.parse({"name": "local_text"}, "corpus").documents("train", {}))
+    for split in ("train", "held_out"):
+        list(CORPORA.parse({"name": "local_text"}, "corpus").documents(split, {}))  # type: ignore[arg-type]
+
+
+provokes(DataError)(local)
 
 
 @provokes(DataError, "a.py")
 def _(place: Place) -> None:
     (place.folder / "a.py").symlink_to(place.folder / "none")
-    place.patch.setattr(local_text, "_library", lambda: place.folder)
-    list(CORPORA.parse({"name": "local_text"}, "corpus").documents("train", {}))
+    local(place)
 
 
 @provokes(DataError, "a.py: got byte 0")
 def _(place: Place) -> None:
     (place.folder / "a.py").write_bytes(b"\xff")
-    place.patch.setattr(local_text, "_library", lambda: place.folder)
-    for split in ("train", "held_out"):
-        list(CORPORA.parse({"name": "local_text"}, "corpus").documents(split, {}))  # type: ignore[arg-type]
+    local(place)
 
 
 def stream(place: Place, entries: list[dict[str, Any]], **settings: Any) -> None:
@@ -48,43 +47,35 @@ def stream(place: Place, entries: list[dict[str, Any]], **settings: Any) -> None
 provokes(UnavailableError, "streamed")(
     lambda _: list(CORPORA.parse({"name": "streamed"}, "corpus").documents("train", {}))
 )
-provokes(DataError, "*.parquet")(
-    lambda place: stream(place, [{"text": "A rose."}], files=["*.parquet"])
-)
+ROSE = {"text": "A rose."}
 
 
 @provokes(DataError, "a.csv")
 def _(place: Place) -> None:
     (place.folder / "a.csv").write_text("text\n", encoding="utf-8")
-    stream(place, [{"text": "A rose."}], files=["*"])
+    stream(place, [ROSE], files=["*"])
 
 
+provokes(DataError, "*.parquet")(lambda place: stream(place, [ROSE], files=["*.parquet"]))
 provokes(DataError, "content")(lambda place: stream(place, [{"content": "A rose."}]))
 provokes(DataError, "a.jsonl: got 'meta")(
-    lambda place: stream(
-        place, [{"text": "A rose.", "meta": {"set": "poems"}}], domain_field="meta.source"
-    )
+    lambda place: stream(place, [ROSE | {"meta": {"set": "poems"}}], domain_field="meta.source")
 )
-provokes(DataError, "a.jsonl:2")(lambda place: stream(place, [{"text": "A rose."}, {"text": None}]))
+provokes(DataError, "a.jsonl:2")(lambda place: stream(place, [ROSE, {"text": None}]))
 
 
-def shards(place: Place, text: str = "A rose.") -> Path:
-    """Tokenises a data set of one document, and returns where its tokens are."""
-    write(place.folder / "text" / "a.jsonl", [{"text": text}])
+@provokes(DataError, "streamed")
+def _(place: Place) -> None:
+    write(place.folder / "text" / "a.jsonl", [{"text": ""}])
     asked = CORPORA.parse({"name": "streamed", "held_out_percent": 1e-9}, "corpus")
     assert isinstance(asked, StreamedCorpus)
-    out = place.folder / "out"
-    out.mkdir()
+    (place.folder / "out").mkdir()
     write_shards(
         asked,
         BASE.tokenizer(None),
         folders={"text": place.folder / "text"},
         progress=place.folder / "progress",
-        out=out,
+        out=place.folder / "out",
         workers=1,
         report=lambda _: None,
     )
-    return out
-
-
-provokes(DataError, "streamed")(lambda place: shards(place, text=""))

@@ -8,6 +8,7 @@ import io
 import os
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import yaml
 from filelock import FileLock
@@ -25,11 +26,7 @@ from flows.servers import services, temporary_server
 from flows.servers.daemons import Service, ask, wait_until
 from flows.servers.guarded_worker import require_ours
 from flows.servers.ports import require_free
-from flows.settings import (
-    make_execution,
-    named_folders,
-    study_path,
-)
+from flows.settings import make_execution, named_folders, study_path
 from lce.commands.keeping import verify
 from lce.keeping.cleaning import clean
 from lce.keeping.verifying import verify_study
@@ -47,50 +44,36 @@ from lce_core.store.processes import started
 from lce_core.study.plan import StudyPlan, compile_study
 from lce_core.study.pricing.time_left import Predicted
 from lce_core.study.progress import StepState
-from lce_core.study.study_file import load_study
+from lce_core.study.study_file import load_study, parse_study
 from lce_core.study.units import Unit
 from tasks.progress_tracker import ProgressTracker
 from tasks.verification import home_aside
 from tasks.workers import Pool
+from tests.errors.files import write
 from tests.support.errors.provocations import Place, provokes
 from tests.support.free_steps import free_step
 
 
-@provokes(SpecError, "execution.device")
-def _(place: Place) -> None:
-    place.patch.setenv("CUDA_VISIBLE_DEVICES", "")
-    make_execution({"device": "cuda"})
+def on_gpus(place: Place, visible: str, **options: Any) -> None:
+    place.patch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    make_execution({"device": "cuda", **options})
 
 
-@provokes(SpecError, "execution.processes: got 1")
-def _(place: Place) -> None:
-    place.patch.setenv("CUDA_VISIBLE_DEVICES", "0")
-    make_execution({"device": "cuda", "processes": 2})
-
-
-@provokes(SpecError, "a.yaml: got [1]")
-def _(place: Place) -> None:
-    (place.folder / "a.yaml").write_text("- 1", encoding="utf-8")
-    make_execution({}, place.folder / "a.yaml")
-
-
-@provokes(SpecError, "a.yaml")
-def _(place: Place) -> None:
-    (place.folder / "a.yaml").write_bytes(b"\xff")
-    make_execution({}, place.folder / "a.yaml")
-
-
+provokes(SpecError, "execution.device")(lambda place: on_gpus(place, ""))
+provokes(SpecError, "execution.processes: got 1")(lambda place: on_gpus(place, "0", processes=2))
+provokes(SpecError, "a.yaml: got [1]")(
+    lambda place: make_execution({}, write(place, "a.yaml", "- 1") / "a.yaml")
+)
+provokes(SpecError, "a.yaml")(
+    lambda place: make_execution({}, write(place, "a.yaml", b"\xff") / "a.yaml")
+)
 provokes(SpecError, "--data-folder: got 'pg19")(lambda _: named_folders(["pg19"], "--data-folder"))
-
-
-@provokes(SpecError, "--data-folder: got pg91=")
-def _(place: Place) -> None:
-    compile_request("smoke", make_execution({"data_folders": {"pg91": place.folder}}))
-
-
-@provokes(SpecError, "--data-folder: got /gone")
-def _(_: Place) -> None:
-    compile_request("smoke", make_execution({"data_folders": {"pg19": "/gone"}}))
+for name, folder in (("pg91", ""), ("pg19", "/gone")):
+    provokes(SpecError, f"--data-folder: got {folder or 'pg91='}")(
+        lambda _, name=name, folder=folder: compile_request(
+            "smoke", make_execution({"data_folders": {name: folder}})
+        )
+    )
 
 
 def smoke() -> StudyPlan:
@@ -99,18 +82,16 @@ def smoke() -> StudyPlan:
 
 @provokes(SpecError, "--select")
 def _(place: Place) -> None:
-    file = place.folder / "mine.yaml"
     content = yaml.safe_load(study_path("smoke").read_text(encoding="utf-8"))
-    content["benchmarks"][0] = {**content["benchmarks"][0], "methods": ["none"]}
-    file.write_text(yaml.safe_dump(content), encoding="utf-8")
-    plan = compile_study(load_study(file), {})
+    content["benchmarks"][0]["methods"] = ["none"]
+    plan = compile_study(parse_study(yaml.safe_dump(content), "my.yaml"), {})
     other = next(one.method for one in plan.cells if one.method != "none")
     select_cells(plan, f"benchmark={content['benchmarks'][0]['name']},method={other}")
 
 
-@provokes(SpecError, "--select: got method=yarn-tuned")
-def _(_: Place) -> None:
-    select_cells(smoke(), "method=yarn-tuned")
+provokes(SpecError, "--select: got method=yarn-tuned")(
+    lambda _: select_cells(smoke(), "method=yarn-tuned")
+)
 
 
 @provokes(SpecError, "methods/mine VERSION 1")
@@ -120,10 +101,9 @@ def _(_: Place) -> None:
     require_same_plugins({"fingerprint": state})
 
 
-@provokes(SpecError, "my.yaml")
-def _(_: Place) -> None:
-    plan = smoke()
-    require_work(StudyPlan(plan.study, {}, plan.cells), "my.yaml")
+provokes(SpecError, "my.yaml")(
+    lambda _: require_work(StudyPlan(smoke().study, {}, smoke().cells), "my.yaml")
+)
 
 
 @provokes(SpecError, "smollm2_135m_q4")
@@ -159,13 +139,12 @@ def _(place: Place) -> None:
 
 
 def waits(place: Place, *, alive: bool) -> None:
-    log = place.folder / "server.log"
-    log.write_text("the last line", encoding="utf-8")
+    log = write(place, "server.log", "the last line") / "server.log"
     wait_until("server", lambda: False, lambda: alive, log, 0.0)
 
 
-provokes(ServiceError, "server")(lambda place: waits(place, alive=False))
-provokes(ServiceError, "server")(lambda place: waits(place, alive=True))
+for alive in (False, True):
+    provokes(ServiceError, "server")(lambda place, alive=alive: waits(place, alive=alive))
 
 
 class _Refuses(http.server.BaseHTTPRequestHandler):
@@ -222,7 +201,6 @@ def ready(place: Place, *, taken: bool) -> None:
 
 provokes(ServiceError, ".starting.lock")(lambda place: ready(place, taken=True))
 provokes(ServiceError, "127.0.0.1", slow=True)(lambda place: ready(place, taken=False))
-# Flows: locks
 
 
 def here(place: Place) -> Execution:
@@ -241,22 +219,16 @@ def smoke_of_a_folder(place: Place) -> str:
     """Write the study smoke with texts of a folder; return its path."""
     content = yaml.safe_load(study_path("smoke").read_text(encoding="utf-8"))
     content["corpus"] = {"name": "jsonl_folder", "folder": "text", "domain_names": ["code"]}
-    file = place.folder / "mine.yaml"
-    file.write_text(yaml.safe_dump(content), encoding="utf-8")
-    return str(file)
+    return str(write(place, "mine.yaml", yaml.safe_dump(content)) / "mine.yaml")
 
 
 @provokes(SpecError, "study.lock: got 17")
 def _(place: Place) -> None:
-    (place.folder / "text").mkdir()
-    (place.folder / "text" / "a.jsonl").write_text('{"text": "one two"}\n', encoding="utf-8")
+    write(place, "text/a.jsonl", '{"text": "one two"}\n')
     file = smoke_of_a_folder(place)
     folders = {"data_folders": {"text": place.folder / "text"}}
     write_lock(file, make_execution({"home": place.folder, "device": "cpu", **folders}), None)
     write_lock(file, here(place), None)
-
-
-# Flows: cleaning
 
 
 @provokes(SpecError, "--prompt-gb: got inf")
@@ -274,7 +246,6 @@ def _(place: Place) -> None:
 provokes(SpecError)(
     lambda place: clean(place.folder, dry_run=False, locks=[], prompt_gigabytes=1.0)
 )
-# Flows: verifying
 
 
 @provokes(SpecError, "smoke")
@@ -298,7 +269,6 @@ def _(place: Place) -> None:
         pass
 
 
-# Flows: new plug-ins
 provokes(SpecError, "recipe")(lambda place: new_plugin("recipe", "mine", place.folder))
 provokes(SpecError, "my-method")(lambda place: new_plugin("method", "my-method", place.folder))
 provokes(SpecError, "lce new method: got 'yarn")(

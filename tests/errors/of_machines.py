@@ -9,6 +9,7 @@ import yaml
 from flows.settings import joined_machine, make_execution, read_accelerate_config
 from lce_core.errors import SpecError
 from lce_core.training.run import run
+from tests.errors.files import write
 from tests.support.errors.provocations import Place, provokes
 from tests.support.training_jobs import job_maker, packed_rows, silent
 
@@ -21,8 +22,7 @@ TWO = {
 
 
 def settings(place: Place, options: dict[str, Any] | None = None, **changes: Any) -> None:
-    file = place.folder / "a.yaml"
-    file.write_text(yaml.safe_dump({**TWO, **changes}), encoding="utf-8")
+    file = write(place, "a.yaml", yaml.safe_dump({**TWO, **changes})) / "a.yaml"
     make_execution({"accelerate_config": file, "device": "cpu", **(options or {})})
 
 
@@ -43,10 +43,9 @@ provokes(SpecError, "num_machines: got 2 with training_slots 2")(
 )
 
 
-@provokes(SpecError, "--machine-rank: got 2 of 2")
-def _(place: Place) -> None:
-    (place.folder / "a.yaml").write_text(yaml.safe_dump(TWO), encoding="utf-8")
-    joined_machine(place.folder / "a.yaml", 2)
+provokes(SpecError, "--machine-rank: got 2 of 2")(
+    lambda place: joined_machine(write(place, "a.yaml", yaml.safe_dump(TWO)) / "a.yaml", 2)
+)
 
 
 @provokes(SpecError, "mixed_precision: got bf16")

@@ -30,15 +30,12 @@ def made(place: Place, **spec: Any) -> Store:
     return Store(place.folder)
 
 
-def named(name: str, version: int = 1) -> dict[str, Any]:
-    return {"benchmark": {"name": name, "version": version}}
-
-
+OF_MINE = {"name": "of_mine", "version": 1}
 provokes(DataError, "needle")(
     lambda place: rebuilt_cell(made(place, benchmark="needle"), PRINT[:12])
 )
 provokes(SpecError, "of_mine")(
-    lambda place: rebuilt_cell(made(place, **named("of_mine")), PRINT[:12])
+    lambda place: rebuilt_cell(made(place, benchmark=OF_MINE), PRINT[:12])
 )
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 from lce_core.benchmarks.short_context.data import TASKS, read_split
 from lce_core.errors import DataError, UnavailableError
+from tests.errors.files import write
 from tests.support.cells import benchmark
 from tests.support.data.short_context_rows import row_of, toy_request, write_rows
 from tests.support.errors.provocations import Place, provokes
@@ -14,30 +16,24 @@ from tests.support.errors.provoked_cells import evaluate
 provokes(UnavailableError, "eval_length 1: task piqa")(evaluate("short_context", 1, task="piqa"))
 
 
-def piqa(place: Place) -> None:
-    read_split(TASKS["piqa"], "validation", {"piqa": place.folder})
+def piqa(folder: Path) -> None:
+    read_split(TASKS["piqa"], "validation", {"piqa": folder})
 
 
 @provokes(DataError, "validation.jsonl")
 def _(place: Place) -> None:
     write_rows(place.folder / "validation.parquet", [row_of("piqa", 0)])
-    row = json.dumps(row_of("piqa", 0))
-    (place.folder / "validation.jsonl").write_text(row, encoding="utf-8")
-    piqa(place)
+    piqa(write(place, "validation.jsonl", json.dumps(row_of("piqa", 0))))
 
 
-@provokes(DataError, "0")
-def _(place: Place) -> None:
-    (place.folder / "valid-labels.lst").write_text("0\n", encoding="utf-8")
-    piqa(place)
+provokes(DataError, "0")(lambda place: piqa(write(place, "valid-labels.lst", "0\n")))
 
 
 @provokes(DataError, "valid-labels.lst: got 2")
 def _(place: Place) -> None:
-    (place.folder / "valid-labels.lst").write_text("0\n1\n", encoding="utf-8")
+    write(place, "valid-labels.lst", "0\n1\n")
     row = {key: value for key, value in row_of("piqa", 0).items() if key != "label"}
-    (place.folder / "valid.jsonl").write_text(json.dumps(row), encoding="utf-8")
-    piqa(place)
+    piqa(write(place, "valid.jsonl", json.dumps(row)))
 
 
 @provokes(UnavailableError, "virology")

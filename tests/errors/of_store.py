@@ -8,12 +8,9 @@ from pathlib import Path
 
 from lce_core.benchmarks import CellResult, Score
 from lce_core.errors import NonFiniteError, StoreError, UnavailableError
-from lce_core.execution import Execution
 from lce_core.hub import fetch
-from lce_core.runners import Runner, _require_finite
-from lce_core.store.artifacts import Store
+from lce_core.runners import _require_finite
 from lce_core.store.set_aside import set_aside
-from lce_core.store.steps import Step
 from tests.support.errors.provocations import Place, provokes
 from tests.support.free_steps import free_step
 
@@ -22,21 +19,13 @@ provokes(UnavailableError, "nobody/nothing")(
 )
 
 
-def step() -> Step:
-    return free_step("rows", "toy", {"tokens": 1}, {})
-
-
-@provokes(StoreError, "held_out")
-def _(place: Place) -> None:
-    runner = Runner(Store(place.folder), Execution(home=place.folder), print)
-    child = free_step("cell", "toy", {}, {"held_out": step()})
-    runner._parent(child, "held_out")
+STEP = free_step("rows", "toy", {"tokens": 1}, {})
 
 
 @provokes(NonFiniteError, "perplexity")
 def _(_: Place) -> None:
     score = Score("perplexity", float("inf"), None, None, 1, False)
-    _require_finite(CellResult((score,)), step())
+    _require_finite(CellResult((score,)), STEP)
 
 
 @provokes(StoreError, "mlflow.db")

@@ -14,6 +14,7 @@ from lce_core.spec_errors import spec_error
 from lce_core.study.plan import compile_study
 from lce_core.study.plugin_folders import add_plugin_folders
 from lce_core.study.study_file import parse_study
+from tests.errors.files import write
 from tests.support.errors.provocations import Place, provokes
 from tests.support.toy_study import TOY
 
@@ -38,34 +39,23 @@ study("fp32_or_bf16", training={**TOY["training"], "state_precision": "fp32_or_b
 study("training.param_dtype", training={**TOY["training"], "param_dtype": "bf16"})
 
 
-@provokes(SpecError, "clex-tuned")
-def _(_: Place) -> None:
-    methods = [
-        {"name": "clex", "tuned": True},
-        {"name": "yarn", "tuned": True, "start_from": "clex-tuned"},
-    ]
-    compile_study(parse_study(yaml.safe_dump({**TOY, "methods": methods}), "my.yaml"), {})
-
-
-@provokes(SpecError, "methods[1].weights_of: got clex-tuned")
-def _(_: Place) -> None:
-    methods = [{"name": "clex", "tuned": True}, {"name": "yarn", "weights_of": "clex-tuned"}]
-    compile_study(parse_study(yaml.safe_dump({**TOY, "methods": methods}), "my.yaml"), {})
-
-
-@provokes(SpecError, "weights of yarn-tuned for landmark")
-def _(_: Place) -> None:
-    landmark = {"name": "landmark", "block": 16, "train_length": 128, "weights_of": "yarn-tuned"}
-    methods = [{"name": "yarn", "tuned": True}, landmark]
-    compile_study(parse_study(yaml.safe_dump({**TOY, "methods": methods}), "my.yaml"), {})
+CLEX, YARN = ({"name": name, "tuned": True} for name in ("clex", "yarn"))
+for value, methods in (
+    ("clex-tuned", [CLEX, YARN | {"start_from": "clex-tuned"}]),
+    ("methods[1].weights_of: got clex-tuned", [CLEX, {"name": "yarn", "weights_of": "clex-tuned"}]),
+    (
+        "weights of yarn-tuned for landmark",
+        [YARN, {"name": "landmark", "block": 16, "train_length": 128, "weights_of": "yarn-tuned"}],
+    ),
+):
+    text = yaml.safe_dump({**TOY, "methods": methods})
+    provokes(SpecError, value)(lambda _, text=text: compile_study(parse_study(text, "my.yaml"), {}))
 
 
 @provokes(SpecError, "installed package acme 1.2: got the entry point mine = 'acme.methods'")
 def _(place: Place) -> None:
-    info = place.folder / "acme-1.2.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Name: acme\nVersion: 1.2\n", encoding="utf-8")
-    (info / "entry_points.txt").write_text("[lce.plugins]\nmine = acme.methods\n", encoding="utf-8")
+    write(place, "acme-1.2.dist-info/METADATA", "Name: acme\nVersion: 1.2\n")
+    write(place, "acme-1.2.dist-info/entry_points.txt", "[lce.plugins]\nmine = acme.methods\n")
     place.patch.syspath_prepend(place.folder)
     add_plugin_folders(())
 
@@ -90,9 +80,9 @@ def _(_: Place) -> None:
 
 def plugin(place: Place, content: str) -> None:
     """Load a file of methods from its own folder."""
-    (place.folder / "provoked.py").write_text(content, encoding="utf-8")
+    write(place, "provoked.py", content)
+    write(place, "__init__.py")
     place.patch.syspath_prepend(place.folder.parent)
-    (place.folder / "__init__.py").touch()
     Registry(place.folder.name, "METHOD", METHODS.kind).load("provoked")
 
 

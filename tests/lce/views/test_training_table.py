@@ -1,4 +1,4 @@
-"""The table of training budgets in `lce plan`, read as printed; numbers are computed by hand."""
+"""The printed table of training budgets has the numbers that are computed by hand."""
 
 from __future__ import annotations
 
