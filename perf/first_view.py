@@ -39,13 +39,15 @@ Cost = tuple[float, float]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--catalog", type=Path)
+    parser.add_argument("--catalog", type=Path, default=Path("lce-home/catalog.duckdb"))
     parser.add_argument("--report", type=Path)
     parser.add_argument("--rounds", type=int, default=3, help="number of server starts")
     options = parser.parse_args()
     if options.report:
         of_report(options.report, options.rounds)
         return
+    if not options.catalog.is_file():
+        parser.error(f"{options.catalog}: no such catalog; run `make study` first, or name another")
     rounds = [measured(options.catalog) for _ in range(options.rounds)]
     print("| until | median s | least s | server's CPU s | limit |\n|---|--:|--:|--:|--:|")
     for name in rounds[0]:
