@@ -73,12 +73,12 @@ def test_ctrl_c_ends_with_one_line_and_no_process(migrated, text, tmp_path):
     wait_until(lambda: not survivors(marker))
 
 
-def test_sigterm_ends_a_run_whose_steps_take_hours(migrated, text, tmp_path):
+def test_sigterm_ends_a_run_in_the_middle_of_a_long_step(migrated, text, tmp_path):
     """Prefect retries a unit whose worker died; the retry must not start another worker."""
     home, marker = new_home(migrated, tmp_path / "home"), new_marker()
     how = tmp_path / "how.yaml"
     how.write_text("checkpoint_seconds: 0.2\n", encoding="utf-8")
-    study = write_study(tmp_path, base_models=[{"name": "toy_llama", "steps": 1_000_000}])
+    study = write_study(tmp_path, base_models=[{"name": "toy_llama", "steps": 50_000}])
     run = start(home, "run", study, "--execution", str(how), *text, env=marked(home, marker))
     wait_until(lambda: list(home.glob("progress/*/point-*/point.json")))
     run.send_signal(signal.SIGTERM)
