@@ -24,7 +24,6 @@ from lce_core.training.job import TrainingJob
 from lce_core.training.loss_model import LossModel
 from lce_core.training.memory import USABLE_FRACTION, estimate, num_parameters
 
-"""Methods that differ in what training keeps (`KINDS` of test_compiled_layers)."""
 LLAMA = type(MODELS.load("llama2_7b")())
 PHI = type(MODELS.load("phi2")())
 

@@ -43,9 +43,6 @@ def saved_base(rows, tmp_path_factory) -> Path:
     return save_base(tmp_path_factory.mktemp("base") / "model")
 
 
-# The loop against its oracle
-
-
 def test_losses_and_weights_equal_those_of_a_plain_torch_loop(make_job):
     job = make_job(micro_batch_tokens=3 * ROW_LENGTH)
     run(job, silent)
@@ -111,9 +108,6 @@ def test_what_is_reported_is_what_is_logged(make_job):
     assert [row["step"] for row in log(job)] == list(range(1, job.num_steps + 1))
 
 
-# Interruptions
-
-
 @pytest.mark.slow
 def test_a_run_killed_at_any_moment_goes_on_and_ends_the_same(make_job):
     undisturbed = make_job({"ema_decay": 0.9}, num_steps=40)
@@ -174,9 +168,6 @@ def test_the_point_of_another_run_is_refused(make_job):
         run(other, silent)
 
 
-# What goes wrong
-
-
 @pytest.mark.usefixtures("every_second")
 def test_a_loss_that_is_not_finite_stops_the_run_and_saves_nothing(make_job):
     job = make_job({"learning_rate": 1e30, "warmup_steps": 0}, checkpoint_seconds=0.0)
@@ -192,9 +183,6 @@ def test_an_absent_gpu_is_refused(make_job):
         pytest.skip("there is a GPU")
     with pytest.raises(SpecError, match=r"execution\.device: got cuda"):
         run(make_job(device="cuda"), silent)
-
-
-# More than one process
 
 
 @pytest.mark.slow
@@ -244,9 +232,6 @@ def test_workers_end_when_their_launcher_is_killed(make_job):
 def _is_launcher(pid: int) -> bool:
     """Told from other children of the suite's process."""
     return b"accelerate.commands.launch" in Path(f"/proc/{pid}/cmdline").read_bytes()
-
-
-# Schedule and order
 
 
 @given(
