@@ -101,7 +101,7 @@ def test_stages_share_tokens_and_meet_the_budget(num_steps, parts):
         assert math.isclose(spent, budget, rel_tol=1e-9, abs_tol=costs[-1] * 0.500001)
 
 
-def test_cheaper_methods_train_on_more_tokens_by_numbers_computed_by_hand(library: Path) -> None:
+def test_cheaper_methods_train_on_more_tokens_by_numbers_computed_by_hand(library):
     # Half of the heads attend in blocks of 128 tokens (64 keys on average), half in three of them
     # and two of 64 tokens (56 keys). Frozen weights get no gradient.
     frozen = 2 * 2 * TOY_WEIGHTS + 3 * 4 * 2 * 96 * (64 + 56) / 2

@@ -147,8 +147,8 @@ def _check(most: float, above: float, base: Any, job: TrainingJob, *method: Meth
     ],
 )
 def test_the_estimate_comes_close_to_what_a_step_takes(
-    base: type[Any], layers: int, tokens: int, precision: str, states: str, kept: str
-) -> None:
+    base, layers, tokens, precision, states, kept
+):
     # Phi has one norm a layer, where two are counted.
     most = 1.06 if base is LLAMA else 1.25
     _check(most, 1.02, _cut(base, layers), _job(tokens, states, kept, precision=precision))
@@ -169,15 +169,15 @@ def test_the_estimate_comes_close_to_what_a_step_takes(
     ],
 )
 def test_the_estimate_knows_what_attention_of_each_kind_of_method_takes(
-    name: str, states: str, kept: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    name, states, kept, monkeypatch
+):
     # MemTracker refuses frozen weights.
     monkeypatch.setattr(METHODS.load(name), "lora", lambda method: None)
     cut, job = _cut(LLAMA, 4 if name == "nope_hybrid" else 2), _job(16384, states, kept)
     _check(1.1, 1.02, cut, job, METHODS.parse({"name": name}, "method"))
 
 
-def test_a_scheme_that_declares_nothing_is_counted_by_its_kernel() -> None:
+def test_a_scheme_that_declares_nothing_is_counted_by_its_kernel():
     @dataclass(frozen=True)
     class Dense(AttentionScheme):
         """Has scores of all keys, and a window."""
@@ -241,9 +241,7 @@ class Mixtral:
     ("base", "tokens", "kept"),
     [(Qwen3Moe(), 8192, "none"), (Mixtral(), 8192, "full"), (Mixtral(), 32768, "attention")],
 )
-def test_the_estimate_of_a_mixture_of_experts_is_an_upper_bound(
-    base: Any, tokens: int, kept: str
-) -> None:
+def test_the_estimate_of_a_mixture_of_experts_is_an_upper_bound(base, tokens, kept):
     # Torch's grouped products have no fake form in fp32.
     _check(1.4, 1.0, base, _job(tokens, "bf16", kept))
 

@@ -87,7 +87,7 @@ def test_cells_that_passed_no_token_say_nothing_about_the_speed():
     assert with_both == alone
 
 
-def test_seven_billion_weights_decode_within_what_was_measured() -> None:
+def test_seven_billion_weights_decode_within_what_was_measured():
     # Milliseconds per token after 2,048 tokens on an H200 (docs/gpus.md): 7.8 without an attention
     # scheme, 12.4 for HARPE, 27.6 for Self-Extend.
     weights, cached = 6.607e9, 2048 * 2 * 32 * 4096
