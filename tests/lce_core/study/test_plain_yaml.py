@@ -4,7 +4,6 @@ import contextlib
 import re
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -57,23 +56,6 @@ def test_yaml_that_no_honest_file_has_is_refused(text, says):
 def test_any_text_is_read_or_refused_with_one_error(text):
     with contextlib.suppress(SpecError):
         plain_yaml(text, "drawn")
-
-
-@given(
-    st.recursive(
-        st.none() | st.booleans() | st.integers(-(2**63), 2**64) | st.floats(allow_nan=False)
-        | st.text("abc é\n", max_size=9),
-        lambda inner: st.lists(inner, max_size=4)
-        | st.dictionaries(st.text("abc", min_size=1), inner, max_size=4),
-        max_leaves=20,
-    )
-)  # fmt: skip
-def test_what_is_written_as_yaml_is_read_as_it_was(value):
-    class NoAliases(yaml.SafeDumper):
-        def ignore_aliases(self, data: object) -> bool:
-            return True
-
-    assert plain_yaml(yaml.dump(value, Dumper=NoAliases), "drawn") == value
 
 
 def test_of_a_huge_file_only_the_beginning_is_read(tmp_path):

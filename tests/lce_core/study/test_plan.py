@@ -85,7 +85,7 @@ def test_stages_are_training_runs_in_a_row_that_other_rows_share():
         ({"name": "nope_hybrid", "every": 4}, "no layer that differs among the model's 2"),
     ],
 )
-def test_stages_that_cannot_be_are_refused(entry, message):
+def test_training_that_cannot_be_is_refused(entry, message):
     with pytest.raises(SpecError, match=message):
         planned(methods=[{"name": "abf_multi_stage", "tuned": True, **entry}])
 
@@ -243,10 +243,8 @@ def test_runs_with_bf16_states_name_their_noise_and_others_do_not():
     for allowed in ("bf16", "fp32_or_bf16"):
         plain = trained(state_precision=allowed)
         # Runs whose noise came from torch's generators have no key "rounding".
-        assert plain
-        assert all(entry["rounding"] == "philox" for entry in plain)
+        assert {entry["rounding"] for entry in plain} == {"philox"}
         assert trained(state_precision=allowed, rounding=None) == plain
-        assert trained(state_precision=allowed, rounding="philox") == plain
     full = trained()
     assert not any("rounding" in entry for entry in full)
     assert trained(rounding="philox") == full

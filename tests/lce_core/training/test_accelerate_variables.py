@@ -1,7 +1,4 @@
-"""Variables that launchers and notebooks export for Accelerate change no weight.
-
-`accelerate launch` exports them, so that a study started below it inherits them.
-"""
+"""Variables that `accelerate launch` and notebooks export for Accelerate change no weight."""
 
 import os
 
