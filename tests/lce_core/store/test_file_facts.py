@@ -2,8 +2,6 @@
 
 import hashlib
 import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,20 +11,9 @@ import pytest
 from lce_core.store import file_facts
 from lce_core.store.file_facts import FileFacts, fact_of, sha256_of
 from tests.support.file_events import opened
-from tests.support.repository import ROOT
 
 TICK = 0.02
 """Seconds; longer than that of this machine's file systems."""
-SAVER = """
-import sys
-from pathlib import Path
-from lce_core.store import file_facts
-file_facts.TICK_SECONDS = -1e9
-for path in sys.argv[2:]:
-    facts = file_facts.FileFacts(Path(sys.argv[1]))
-    facts.sha256(Path(path))
-    facts.save()
-"""
 
 
 def digest(content: str) -> str:
@@ -143,22 +130,6 @@ def test_a_damaged_memory_counts_for_nothing_and_is_written_anew(home, file, dam
     )
     saved(home, file)
     assert memory.read_bytes() == whole
-
-
-def test_processes_that_save_at_once_lose_nothing_of_each_other(home, file):
-    files = [file.with_name(f"file-{number}") for number in range(24)]
-    for number, path in enumerate(files):
-        path.write_text(str(number))
-    command = [sys.executable, "-c", SAVER, str(home)]
-    savers = [
-        subprocess.Popen([*command, *map(str, files[start::3])], cwd=ROOT) for start in range(3)
-    ]
-    assert [saver.wait() for saver in savers] == [0, 0, 0]
-    facts = FileFacts(home)
-    with opened(file.parent) as seen:
-        assert [facts.sha256(path) for path in files] == [digest(str(n)) for n in range(24)]
-    assert seen == []
-    assert not list((home / "cache").glob(".files.????????"))
 
 
 def test_a_home_is_made_only_for_what_took_long(tmp_path, file, monkeypatch):

@@ -39,7 +39,6 @@ Path.rename, shutil.rmtree = until_stopped("rename"), until_stopped("remove")
 store = Store(Path(sys.argv[1]))
 collect_garbage(store, lambda: roots_of(store, ()), 0)
 """
-"""Collects until so many folders have been renamed, or removed, and then waits to be killed."""
 
 
 def collect(store: Store, *locks: Path, prompt_bytes: int = 10**9) -> list[Garbage]:

@@ -1,7 +1,6 @@
 """Each version of a study's expectations is registered with the number of results before it."""
 
 import json
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -46,13 +45,9 @@ def test_a_version_is_registered_once_and_a_change_counts_the_results_before_it(
     assert [one["expects"] for one in found] == [[], [COMPARISON], []]
     assert [one["hypothesis"] for one in found] == ["YaRN wins.", "YaRN wins.", None]
     assert len({one["sha256"] for one in found}) == 3
-    age = datetime.now(UTC) - datetime.fromisoformat(found[0]["at"])
-    assert timedelta(0) <= age < timedelta(minutes=1)
 
 
-@pytest.mark.parametrize(
-    "content", ["{", '{"registrations": [{"at": 3}]}', '{"registrations": [{}]}', "[]"]
-)
+@pytest.mark.parametrize("content", ["{", '{"registrations": [{"at": 3}]}'])
 def test_a_damaged_file_proves_nothing_and_is_replaced(tmp_path, content):
     (tmp_path / EXPECTATIONS).write_text(content)
     assert registrations(tmp_path) == []

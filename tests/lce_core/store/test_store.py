@@ -401,12 +401,3 @@ def test_a_home_that_cannot_be_written_is_a_clear_error(tmp_path):
     occupied.write_text("")
     with pytest.raises(SpecError, match="set LCE_HOME to a writable folder"):
         Store(occupied / "home").prepare()
-
-
-def test_unreadable_artifacts_and_strangers_do_not_disturb_the_list(store):
-    store.ensure(a_step(), write, {})
-    broken = store.home / "artifacts" / "cell" / "broken-000000000000"
-    broken.mkdir()
-    (broken / "record.json").write_text("no json")
-    broken.with_name("stranger.txt").touch()
-    assert [folder for folder, _ in store.records()] == [store.path(a_step())]

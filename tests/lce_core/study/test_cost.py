@@ -79,7 +79,7 @@ def test_prefill_reproduces_the_table_of_evaluation_cost():
     assert a100.seconds(StepCost(flops=tera[3] * 1e12)) == pytest.approx(4.8, abs=0.05)
 
 
-def test_utilisation_of_a_published_run_is_the_published_one() -> None:
+def test_utilisation_of_a_published_run_is_the_published_one():
     # torchtitan 2024-12: Llama-3-8B, 8k, compiled, 6,667 tokens/s a GPU: 35 % of 989 TFLOP/s.
     flops = training_flops(*MODELS["llama3_8b"], 8192)
     assert model_flops_utilisation(6667, flops) == pytest.approx(0.35, abs=0.005)

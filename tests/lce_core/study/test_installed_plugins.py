@@ -13,10 +13,8 @@ from lce_core.errors import SpecError
 from lce_core.methods import METHODS
 from lce_core.store.records import PluginCode
 from lce_core.study.plugin_folders import add_plugin_folders
-from tests.support.architectures import save
 from tests.support.plugin_copies import plugins_removed_after
 from tests.support.repository import ROOT
-from tests.support.small_study import Small, written_text
 
 METHOD = '''"""Every frequency divided by a constant of the package."""
 
@@ -105,13 +103,7 @@ def test_the_digest_covers_the_package_but_no_library_beside_it(site):
     assert registered().sha256 != before
 
 
-def test_a_record_of_a_plugin_from_a_folder_has_no_package():
-    code = PluginCode(version=1, sha256="a", file="mine.py")
-    assert "package" not in code.model_dump(mode="json")
-    assert PluginCode.model_validate(code.model_dump(mode="json")) == code
-
-
-@pytest.mark.parametrize("value", ["acme_typo", "acme_rope.methods", "json.decoder"])
+@pytest.mark.parametrize("value", ["acme_typo", "json.decoder"])
 def test_an_entry_point_without_a_package_is_refused(site, value):
     points = f"[lce.plugins]\nacme = {value}\n"
     installed(site, **{"acme_rope-1.2.dist-info/entry_points.txt": points})
@@ -123,25 +115,3 @@ def test_a_name_that_is_taken_names_the_package_to_uninstall(site):
     installed(site, **{"acme_rope/methods/yarn.py": METHOD})
     with pytest.raises(SpecError, match=r"uninstall acme-rope 1\.2, or rename the file"):
         add_plugin_folders(())
-
-
-def test_a_run_records_the_package_of_a_plugin(site, tmp_path):
-    add_plugin_folders(())
-    (tmp_path / "text").mkdir()
-    data = {"text": written_text(tmp_path / "text")}
-    asked = [{"name": "nll_by_position", "lengths": [512], "domains": ["code"]}]
-    small = Small(
-        save("llama", tmp_path / "model"),
-        data,
-        tmp_path / "home",
-        methods=["halved"],
-        benchmarks=asked,
-    )
-    small.run()
-    (cell,) = small.plan.cells
-    assert cell.step is not None
-    record = small.store.record(cell.step)
-    assert record is not None
-    assert {name: code.package for name, code in record.plugins.items()} == {
-        "methods/halved": "acme-rope 1.2"
-    }

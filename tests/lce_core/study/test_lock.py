@@ -1,7 +1,5 @@
 """A lock says which ids moved and why, and reads back as it was written."""
 
-import json
-
 from lce_core.study.lock import Lock, lock_of
 from lce_core.study.plan_diff import lock_changes
 from lce_core.study.step_kinds import CellSpec
@@ -9,7 +7,7 @@ from tests.lce_core.study.smoke_plans import planned, written
 from tests.support.studies import SMOKE
 
 
-def test_a_lock_has_every_id_in_sorted_lines_and_reads_back_as_written(text):
+def test_a_lock_has_every_id_and_reads_back_as_written(text):
     plan = planned(text)
     lock = lock_of(plan)
     assert set(lock.steps) == {step.id for step in plan.steps.values()}
@@ -18,14 +16,6 @@ def test_a_lock_has_every_id_in_sorted_lines_and_reads_back_as_written(text):
     assert again.text() == content
     assert again.steps == lock.steps
     assert lock_changes(again, plan) == ([], 0)
-    sections = json.loads(content)
-    for name in ("kinds", "plugins", "data", "parts", "steps"):
-        assert list(sections[name]) == sorted(sections[name])
-    entries = sum(len(one) for one in sections.values() if isinstance(one, dict))
-    assert len(content.splitlines()) == entries + 2 + 2 + 2 * 5
-    assert sections["plugins"]["base_model toy_llama"] == 1
-    (digest,) = sections["data"].values()
-    assert len(digest) == 64
 
 
 def test_a_seed_more_is_new_and_a_benchmark_less_is_gone(text):

@@ -1,6 +1,5 @@
 """Plans change exactly where the study changes; states say what is missing and why."""
 
-import itertools
 import json
 from collections import Counter
 from typing import Any
@@ -10,16 +9,15 @@ import yaml
 
 from flows.selection import select_cells
 from lce_core.errors import NonFiniteError, SpecError, UnavailableError
-from lce_core.store.artifacts import Attempt, Store
+from lce_core.store.artifacts import Store
 from lce_core.store.steps import Step
-from lce_core.study.lock import lock_of
 from lce_core.study.plan import StudyPlan, compile_study
 from lce_core.study.progress import inspect
 from lce_core.study.study_file import parse_study
 from lce_core.study.units import dearest_first, dependents, units_to_do
 from tests.support.file_events import listed
+from tests.support.free_steps import write_file
 from tests.support.toy_study import TOY as WHOLE
-from tests.support.weights import smallest_weights
 
 ROWS = ("none", "self_extend", "pi", "yarn")
 TOY: dict[str, Any] = {
@@ -36,12 +34,8 @@ def planned(**changes: Any) -> StudyPlan:
 
 
 def finish(store: Store, steps: list[Step]) -> None:
-    def write(attempt: Attempt) -> dict[str, Any]:
-        (attempt.out / "a").write_text("a")
-        return {}
-
     for step in steps:
-        store.ensure(step, write, {})
+        store.ensure(step, write_file, {})
 
 
 def test_looking_a_plan_up_lists_each_folder_once_however_much_is_missing(store):
@@ -88,18 +82,12 @@ def test_stages_are_training_runs_in_a_row_that_other_rows_share():
         ({"bases": [2.0] * 12}, "a target divisible by 2048"),
         ({"shares": [0.98, 0.01, 0.01]}, "at least one step of training"),
         ({"tuned": False}, "only after training"),
+        ({"name": "nope_hybrid", "every": 4}, "no layer that differs among the model's 2"),
     ],
 )
-def test_stages_that_cannot_be_are_refused(entry, message):
+def test_training_that_cannot_be_is_refused(entry, message):
     with pytest.raises(SpecError, match=message):
         planned(methods=[{"name": "abf_multi_stage", "tuned": True, **entry}])
-
-
-def test_a_method_that_would_change_no_layer_is_refused():
-    entry = {"name": "nope_hybrid", "tuned": True}
-    assert finetunes(planned(methods=[{**entry, "every": 2}]))
-    with pytest.raises(SpecError, match="no layer that differs among the model's 2"):
-        planned(methods=[{**entry, "every": 4}])
 
 
 def finetunes(plan: StudyPlan) -> dict[str, Step]:
@@ -171,12 +159,7 @@ def test_weights_of_another_variant_are_evaluated_with_the_entrys_own_method():
     assert of["at_8", False].step.spec["method"]["scale"] == 8.0
     # Equal weights, method and parameters are the same cell.
     assert of["again", False].step.fingerprint == of["yarn", False].step.fingerprint
-    # The entries leave the steps of the other variants unchanged.
     assert set(planned(methods=["none", trained]).steps) < set(plan.steps)
-    # A lock names both cells' parent.
-    lock = lock_of(plan)
-    lineage = lock.lineage(of["at_8", False].step.id)
-    assert lineage["checkpoint"] == lock.lineage(of["yarn", False].step.id)["checkpoint"]
 
 
 def test_a_benchmark_may_be_listed_twice_and_be_asked_of_some_methods_alone():
@@ -234,15 +217,6 @@ def test_names_descriptions_and_the_order_of_axes_are_no_identity():
     assert set(backwards.steps) == set(renamed.steps)
 
 
-def test_another_length_adds_its_cells_and_changes_nothing_else():
-    passkey = TOY["benchmarks"][-1]
-    longer = [*TOY["benchmarks"][:-1], {**passkey, "lengths": [*passkey["lengths"], 768]}]
-    before, after = planned(), planned(benchmarks=longer)
-    assert set(before.steps) <= set(after.steps)
-    added = [after.steps[one].axes["eval_length"] for one in set(after.steps) - set(before.steps)]
-    assert added == [768] * len(TOY["methods"])
-
-
 def test_bf16_cells_say_how_they_were_rotated_and_fp32_cells_do_not():
     plain, settings = planned(), TOY["evaluation"]
     assert set(planned(evaluation={**settings, "rotation": "fp32"}).steps) == set(plain.steps)
@@ -269,10 +243,8 @@ def test_runs_with_bf16_states_name_their_noise_and_others_do_not():
     for allowed in ("bf16", "fp32_or_bf16"):
         plain = trained(state_precision=allowed)
         # Runs whose noise came from torch's generators have no key "rounding".
-        assert plain
-        assert all(entry["rounding"] == "philox" for entry in plain)
+        assert {entry["rounding"] for entry in plain} == {"philox"}
         assert trained(state_precision=allowed, rounding=None) == plain
-        assert trained(state_precision=allowed, rounding="philox") == plain
     full = trained()
     assert not any("rounding" in entry for entry in full)
     assert trained(rounding="philox") == full
@@ -353,28 +325,6 @@ def test_only_what_other_folders_or_another_machine_may_change_is_tried_again(st
     assert other[failed.fingerprint].state == "missing"
 
 
-def test_a_finished_step_is_found_under_another_label_and_by_another_study(store):
-    plan = planned()
-    finish(store, list(plan.steps.values()))
-    methods = [{**row, "label": f"my_{row['name']}"} for row in TOY["methods"]]
-    other = planned(study="other", methods=methods)
-    states = inspect(other, store, {})
-    assert {state.state for state in states.values()} == {"done"}
-
-
-def test_weights_from_a_folder_are_part_of_the_identity(tmp_path):
-    study = parse_study(json.dumps({**TOY, "seeds": [0]}), "toy.yaml")
-
-    def cells(note: str) -> set[str]:
-        (tmp_path / "model.safetensors").write_bytes(smallest_weights(note))
-        return fingerprints(compile_study(study, {}, {"toy_llama": tmp_path}), "cell")
-
-    a = cells("a")
-    assert cells("a") == a
-    assert not a & cells("b")
-    assert not a & fingerprints(planned(), "cell")
-
-
 def test_data_of_a_benchmark_is_part_of_its_cells_alone(tmp_path):
     needle = {"name": "needle", "profile": "clean", "lengths": [512]}
     text = yaml.safe_dump({**TOY, "benchmarks": [needle, TOY["benchmarks"][-1]]})
@@ -412,16 +362,6 @@ def test_units_hold_one_model_at_one_length_or_its_text_and_parents_start_first(
     assert blocked == [u for u in units if u.kind in ("finetune", "cell")]
 
 
-def test_base_models_come_first_and_then_seed_after_seed(store):
-    plan = planned(seeds=[2, 0])
-    units = units_to_do(plan, inspect(plan, store, {}))
-    seeds = [(unit.kind, unit.steps[0].axes.get("seed")) for unit in units]
-    assert [pair for pair, _ in itertools.groupby(seeds)] == [
-        ("rows", None), ("held_out", None), ("base", 2), ("base", 0),
-        ("finetune", 2), ("cell", 2), ("finetune", 0), ("cell", 0),
-    ]  # fmt: skip
-
-
 def test_weights_of_which_no_cell_can_be_evaluated_are_a_unit_all_the_same(store):
     needle = {"name": "needle", "profile": "clean", "lengths": [512]}  # its essays are not here
     benchmarks = [
@@ -448,11 +388,9 @@ def test_a_selection_keeps_ancestors_and_refuses_what_is_not_there():
         with pytest.raises(SpecError, match=f"write '{proposed}'"):
             select_cells(plan, select)
     tuned = select_cells(plan, "method=yarn,frozen=false")
-    for select in ("variant=yarn-tuned", "variant=yarn tuned"):
-        assert select_cells(plan, select).cells == tuned.cells
+    assert select_cells(plan, "variant=yarn-tuned").cells == tuned.cells
     frozen = select_cells(plan, "variant=yarn")
-    assert frozen.cells
-    assert all(cell.frozen for cell in frozen.cells)
+    assert {cell.frozen for cell in frozen.cells} == {True}
 
 
 def test_the_dearest_of_a_seed_comes_first_and_equals_in_an_order_of_the_hosts_own(store):

@@ -5,9 +5,7 @@ import json
 from lce_core.benchmarks import passkey
 from lce_core.errors import NonFiniteError
 from lce_core.store.artifacts import Store
-from lce_core.store.planned import EARLIER, PLAN
-from lce_core.store.study_folders import LOCK
-from lce_core.study.lock import lock_of
+from lce_core.store.planned import EARLIER
 from lce_core.study.plan import StudyPlan
 from lce_core.study.plan_diff import PlanDiff, compare
 from lce_core.study.progress import inspect
@@ -95,35 +93,6 @@ def test_what_is_planned_no_more_is_orphaned_with_what_is_gone(text, store):
     assert beyond
     reasons = {reason for orphan in diff(after, store).orphans for reason in orphan.differs}
     assert {cell.unavailable for cell in beyond} <= reasons
-
-
-def test_what_another_study_finished_in_a_place_makes_nothing_stale(text, store):
-    other = planned(text, study="other")
-    fill(store, other)
-    longer = {**SMOKE["evaluation"], "held_out_tokens": 8192}
-    plan = planned(text, evaluation=longer)
-    found = diff(plan, store)
-    assert changes(plan, found)["cell", "passkey"] == {"new"}
-    assert found.orphans == ()
-    step = next(cell.step for cell in plan.cells if cell.step)
-    field = "held_out.tokens_per_domain: 16384 -> 8192"
-    assert found.states[step.fingerprint].reason == (
-        f"new; differs from the most similar finished step: {field}"
-    )
-
-
-def test_a_lock_names_what_was_before_where_no_plan_does(text, store):
-    before = planned(text)
-    fill(store, before)
-    folder = store.home / "studies" / "smoke"
-    for name in (PLAN, "source.json"):
-        (folder / name).unlink()
-    after = planned(text, evaluation={**SMOKE["evaluation"], "held_out_tokens": 8192})
-    assert changes(after, diff(after, store))["cell", "passkey"] == {"new"}
-    store.studies.keep_lock("smoke", lock_of(before).text())
-    assert changes(after, diff(after, store))["cell", "passkey"] == {"stale"}
-    (folder / LOCK).write_text("{", encoding="utf-8")  # names nothing, stops nothing
-    assert changes(after, diff(after, store))["cell", "passkey"] == {"new"}
 
 
 def test_ids_of_earlier_plans_stay_known_while_the_store_holds_them(text, store):

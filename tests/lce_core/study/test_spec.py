@@ -8,7 +8,6 @@ import yaml
 
 from flows.settings import STUDIES, shipped_studies, study_path
 from lce_core.errors import SpecError
-from lce_core.methods import METHODS
 from lce_core.study.plan import compile_study
 from lce_core.study.study_file import load_study, parse_study
 from tests.support.toy_study import TOY
@@ -40,9 +39,7 @@ def test_yaml_beyond_names_and_numbers_is_refused_with_its_line():
     line = TOY_TEXT.count("\n") + 1
     for added, problem in (
         ("seeds: [4]", f"my.yaml:{line}: got key 'seeds' is given twice"),
-        ("{a: 1}: 2", "not text"),
         ("1: 2", "not text"),
-        ("x: &a [1]\ny: *a", "alias"),
     ):
         assert problem in refusal(f"{TOY_TEXT}{added}\n")
 
@@ -62,28 +59,8 @@ def test_an_expectation_is_expanded_into_one_comparison_per_pair_and_length():
     assert pairs == [
         ("yarn", False, other, True, length) for other in ("pi", "none") for length in (128, 256)
     ]
-    one = next(study.comparisons())
-    assert one["text"] == "yarn tuned is better than pi, the base model on passkey"
-    assert (one["base_model"], one["expected"]) == ("toy_llama", "better")
     found = compile_study(study, {}).to_json()["expects"]
     assert [one for one in found if one["entry"] is not None] == list(study.comparisons())
-
-
-def test_a_plan_says_what_its_methods_and_benchmarks_are():
-    study = parse_study(edited(), "my.yaml")
-    described = compile_study(study, {}).to_json()["plugins"]
-    methods = {one["name"]: one for one in described if one["part"] == "method"}
-    assert list(methods) == list(dict.fromkeys(one.method.plugin_name for one in study.methods))
-    yarn = METHODS.load("yarn")
-    assert methods["yarn"] == {
-        "part": "method", "name": "yarn", "source": "arXiv:2309.00071",
-        "summary": yarn.summary, "place": yarn.source.place,
-    }  # fmt: skip
-    profiles = [one for one in described if one["part"] == "benchmark"]
-    assert [(one["name"], one["profile"], one["profile_summary"]) for one in profiles] == [
-        (one.benchmark.plugin_name, one.benchmark.profile, one.benchmark.form.summary)
-        for one in study.benchmarks
-    ]
 
 
 def test_every_study_compares_its_methods_with_the_base_model_within_its_context():
@@ -129,7 +106,6 @@ def test_a_margin_is_absolute_or_a_fraction_of_a_perplexity():
         ("not worse", "passkey", 0.02),
         ("equal", "perplexity", 0.015),
     }
-    assert "within 0.02 accuracy" in found[0]["text"]
 
 
 def test_an_order_is_expected_where_the_study_has_perplexity_and_the_benchmark():
@@ -142,7 +118,6 @@ def test_an_order_is_expected_where_the_study_has_perplexity_and_the_benchmark()
         ({"benchmark": "perplexity"}, "benchmark", "both perplexity and an accuracy"),
         ({"lengths": [500]}, "lengths", "passkey at 500 tokens"),
         ({"than": ["pi"]}, "than", "got `than`; expected no methods"),
-        ({"within": "0.1 accuracy"}, "within", "none for other entries"),
         ({"predicts": "ruler"}, "predicts", "perplexity"),
     ):
         message = refusal(edited(expects=[entry | changes]))
@@ -193,60 +168,43 @@ APART = [
     ("changes", "parts"),
     [
         ({"target_context": "long"}, ["target_context", "'long'"]),
-        ({"train_tokens": float("nan")}, ["train_tokens", "nan"]),
-        ({"seeds": []}, ["seeds", "[]"]),
         ({"seeds": [1 << 63]}, ["seeds", "2^63"]),
         ({"hypothesis": None}, ["hypothesis", "nothing"]),
-        ({"methods": [{"name": "none", "tuned": "yes"}]}, ["methods[0].tuned", "'yes'"]),
-        ({"methods": [{"nme": "none"}]}, ["methods[0]", "nme"]),
         ({"methods": [{"name": "yarn", "beta_fst": 32.0}]}, ["beta_fst", "write 'beta_fast'"]),
         ({"methods": [{"name": "self_extend", "tuned": True}]}, ["methods[0]", "inference only"]),
         ({"methods": ["yarn", {"name": "yarn", "scale": 2.0}]}, ["label"]),
-        ({"benchmarks": [{"name": "passkey"}]}, ["benchmarks[0].lengths", "nothing"]),
-        ({"benchmarks": [{"name": "passkey", "lengths": [-1]}]}, ["lengths[0]", "-1"]),
         ({"benchmarks": [{"name": "passkey", "lengths": [128, 128]}]}, ["benchmarks[0]", "128"]),
         ({"metods": [{"name": "none"}]}, ["metods", "write 'methods'"]),
         (training(learning_rate="5e-4"), ["training.learning_rate", "write 5.0e-4"]),
         (training(tokens_per_step=500), ["tokens_per_step", "512"]),
         (tuned(train_length=500), ["a multiple of train_length, 500, the row length of yarn"]),
-        (tuned(target_context=384), ["a multiple of target_context, 384, the row length"]),
-        (
-            tuned(training={"tokens_per_step": 500}),
-            ["training.tokens_per_step: got 500"],
-        ),
         (tuned(tuned=False, train_tokens=4096), ["methods[0].train_tokens: got a value for yarn"]),
-        (tuned(tuned=False, training={}), ["methods[0].training: got a value for yarn"]),
         (tuned(start_from="yarn"), ["got 'yarn', which is not in the study"]),
         (tuned(start_from="yarn-tuned"), ["a cycle: yarn-tuned, which starts from yarn-tuned"]),
         (tuned(start_from="none"), ["got 'none', which is not trained"]),
         (borrowing(weights_of="yarn-tuned", tuned=True), ["yarn-tuned with tuned: true"]),
         (borrowing(weights_of="yarn-tuned", checkpoint="a"), ["`weights_of` or `checkpoint`"]),
         (borrowing(weights_of="yarn-tuned", train_tokens=4096), ["which is not trained"]),
-        (borrowing(weights_of="yarn-tunde"), ["write 'yarn-tuned'"]),
         (borrowing(weights_of="other-tuned"), ["got 'other-tuned', which is not trained"]),
         (borrowing(weights_of="more-tuned"), ["got 'more-tuned', which is not trained"]),  # cycle
         (asking(), ["got none passkey single 128, which is also in benchmarks[0]"]),
-        (asking(lengths=[512, 256]), ["none passkey single 256"]),
         (asking(lengths=[512], methods=["none", "none"]), ["none more than once"]),
-        (asking(methods=["yarn-tuned"]), ["yarn-tuned passkey single 128"]),
         (expecting(better="yarm-tuned"), ["expects[0].better: got", "write 'yarn-tuned'"]),
         (expecting(than=["yarn-tuned"]), ["expects[0].than: got", "compared with itself"]),
         (expecting(than=[]), ["expects[0].than: got no methods"]),
         (expecting(better=None, equal="yarn-tuned"), ["expects[0].to: got `than`"]),
         (expecting(within="0.1 accuracy"), ["expects[0].within: got", "none for other entries"]),
         (expecting(**NOT_WORSE), ["expects[0].within: got no margin"]),
-        (expecting(**NOT_WORSE, within="0.1"), ["expects[0].within: got", "the unit accuracy"]),
         (expecting(**NOT_WORSE, within="2 %"), ["expects[0].within: got", "the unit accuracy"]),
         (expecting(**NOT_WORSE, within="0 accuracy"), ["expects[0].within: got", "positive"]),
         (expecting(lengths=[512, 500]), ["expects[0].lengths: got", "passkey at 500 tokens"]),
         (expecting(base_model="llama"), ["expects[0].base_model: got", "write 'toy_llama'"]),
         (expecting(worse="pi"), ["expects[0].better: got `better` and `worse`"]),
         (expecting(better=None), ["expects[0].better: got none of the keys"]),
-        (expecting(tan=1), ["expects[0].tan: got", "write 'than'"]),
         ({**expecting(), "benchmarks": APART}, ["got passkey, where the study does not evaluate"]),
         *(
             ({"short_context_margins": margins}, ["short_context_margins: got"])
-            for margins in (["2"], ["0 %"], ["2 %", "3 %"], ["2 % accuracy"])
+            for margins in (["2"], ["2 %", "3 %"])
         ),
         ({"looks": [2, 3]}, ["looks in a study whose `expects` compares no methods"]),
         ({**expecting(), "looks": [1, 3]}, ["1, too few seeds for a test"]),
@@ -280,12 +238,6 @@ def test_a_study_that_trains_nothing_says_nothing_about_training():
     own = {"learning_rate": 1.0e-4, "tokens_per_step": 512}
     entry |= {"train_tokens": 4096, "training": own}
     assert parse_study(yaml.safe_dump({**frozen, "methods": [entry]}), "my.yaml")
-
-
-def test_two_variants_of_a_method_have_labels():
-    variants = ["yarn", {"name": "yarn", "scale": 2.0, "label": "yarn_2"}]
-    study = parse_study(edited(methods=variants), "x")
-    assert [variant.name for variant in study.methods] == ["yarn", "yarn_2"]
 
 
 def test_a_key_that_is_the_methods_own_parameter_is_the_methods():
@@ -335,12 +287,3 @@ def test_pose_trains_short_rows_of_methods_that_only_change_frequencies():
         wrong = parse_study(edited(methods=[{**short, "name": name}]), "my.yaml")
         with pytest.raises(SpecError, match=rf"methods\[0\].train_positions: got pose .*{part}"):
             compile_study(wrong, {})
-
-
-def test_the_looks_that_a_refusal_proposes_are_allowed():
-    for seeds in ([0], [0, 1], [0, 1, 2, 3]):
-        wrong = {"expects": [EXPECTED], "seeds": seeds, "looks": [2, 9]}
-        proposed = refusal(edited(**wrong)).partition("`looks: ")[2].partition("`")[0]
-        looks = json.loads(proposed)
-        allowed = wrong | {"looks": looks, "seeds": [*range(max(looks[-1], len(seeds)))]}
-        assert parse_study(edited(**allowed), "my.yaml").looks == tuple(looks)

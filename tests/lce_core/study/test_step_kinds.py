@@ -34,12 +34,6 @@ def test_kinds_start_in_the_order_in_which_they_wait_for_each_other(steps):
     assert len({kind.order for kind in KINDS.values()}) == len(KINDS)
 
 
-def test_the_runner_computes_every_kind():
-    functions = Runner.__dict__["_compute"].dispatcher
-    computing = [functions.dispatch(kind) for kind in KINDS.values()]
-    assert functions.dispatch(object) not in computing
-
-
 @pytest.mark.parametrize(
     ("kind", "changes", "message"),
     [

@@ -126,8 +126,8 @@ def test_a_layer_is_one_graph_and_computes_the_same(make_job, name, kept):
     [("yarn", "attention:1"), ("nope_hybrid", "full")],
 )
 def test_a_sharded_layer_is_one_graph_and_computes_the_same(
-    make_job: Any, one_process: None, monkeypatch: pytest.MonkeyPatch, name: str, kept: str
-) -> None:
+    make_job, one_process, monkeypatch, name, kept
+):
     # A single process never shards by itself.
     monkeypatch.setattr(TrainingJob, "is_sharded", lambda job, device: True)
     _check(_job(make_job, name, kept, sharding="shard"))
@@ -171,9 +171,7 @@ def test_compiled_training_on_a_gpu_follows_uncompiled_training(make_job):
 
 
 @pytest.mark.parametrize("name", ["clex", "harpe", "nope_hybrid"])
-def test_ten_layers_stay_within_the_compilers_limit(
-    make_job: Any, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ten_layers_stay_within_the_compilers_limit(make_job, name, monkeypatch):
     # Beyond the limit, torch silently runs further layers uncompiled.
     shape = dataclasses.replace(BASE.shape, num_layers=10)
     monkeypatch.setattr(type(BASE), "shape", shape)

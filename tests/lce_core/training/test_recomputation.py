@@ -118,14 +118,6 @@ def test_yes_and_no_are_names_too_and_names_that_mean_nothing_are_refused():
             Execution.model_validate({"home": "h", "gradient_checkpointing": given})
 
 
-def test_mixtures_lie_between_attention_and_full():
-    assert recomputation.every_kept(3) == [
-        *("none", "attention", "attention:2", "attention:1", "full", "offload")
-    ]
-    names = ("none", "attention", "attention:2", "attention:99", "full")
-    assert [recomputation.attention_layers(name, 3) for name in names] == [0, 3, 2, 3, 0]
-
-
 @pytest.mark.gpu
 @pytest.mark.parametrize("states", ["fp32", "bf16"])
 @pytest.mark.parametrize("kernel", ["sdpa", "flash"])

@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 
 from lce_core.attention.schemes import FullCausal
 from lce_core.errors import StoreError
-from lce_core.extension import extending, kernels
+from lce_core.extension import kernels
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
 from lce_core.study.plugin_folders import add_plugin_folders
@@ -50,9 +50,6 @@ class UntiedLlama(ToyLlama):
 
 MODEL = UntiedLlama
 '''
-
-
-# Two processes that share the model
 
 
 @pytest.mark.long
@@ -107,9 +104,6 @@ def test_a_run_is_shared_on_gpus_or_on_demand(make_job):
     assert make_job(processes=2, sharding="shard").is_sharded(cpu)
     assert not make_job(processes=2, sharding="replicate").is_sharded(cuda)
     assert not make_job(processes=1, sharding="shard").is_sharded(cuda)
-
-
-# Points
 
 
 @given(
@@ -190,28 +184,9 @@ def test_points_take_a_twentieth_of_the_time_at_most(make_job, monkeypatch):
     assert all(later - earlier >= 40 for earlier, later in pairwise(seen))
 
 
-# Kernels follow what autocast computes in
-
-
 def test_the_kernel_is_chosen_by_the_compute_dtype(monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (8, 0))
     gpu, scheme = torch.device("cuda", 0), partial(kernels.scheme_kernel, FullCausal())
     assert kernels.stock_kernel(gpu, torch.float32, "auto") == "sdpa"
     assert scheme(gpu, torch.float32, "auto") == "blocked"
     assert scheme(gpu, torch.bfloat16, "flash") == "torch_flash"
-
-
-def test_training_passes_the_compute_dtype_on(make_job, monkeypatch):
-    asked: list[torch.dtype] = []
-    choose = kernels.stock_kernel
-
-    def spy(device: torch.device, dtype: torch.dtype, kernel: Any) -> str:
-        asked.append(dtype)
-        return choose(device, dtype, kernel)
-
-    monkeypatch.setattr(extending, "stock_kernel", spy)
-    method = METHODS.parse({"name": "pi"}, "method").identity()
-    for precision in ("fp32", "bf16"):
-        job = make_job({"precision": precision}, method=method, target_context=512, num_steps=1)
-        run(job, silent)
-    assert asked == [torch.float32, torch.bfloat16]

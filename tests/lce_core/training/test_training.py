@@ -43,12 +43,10 @@ def saved_base(rows, tmp_path_factory) -> Path:
     return save_base(tmp_path_factory.mktemp("base") / "model")
 
 
-# The loop against its oracle
-
-
 def test_losses_and_weights_equal_those_of_a_plain_torch_loop(make_job):
     job = make_job(micro_batch_tokens=3 * ROW_LENGTH)
-    run(job, silent)
+    seen: list[dict[str, Any]] = []
+    facts = run(job, seen.append)
 
     model = BASE.initialise(job.seed)
     settings = job.training
@@ -70,7 +68,11 @@ def test_losses_and_weights_equal_those_of_a_plain_torch_loop(make_job):
         expected.append(loss.item())
 
     assert losses(job) == pytest.approx(expected, abs=1e-5)
-    assert [entry["grad_norm"] for entry in log(job)] == pytest.approx(norms, rel=1e-4)
+    entries = log(job)
+    assert [entry["grad_norm"] for entry in entries] == pytest.approx(norms, rel=1e-4)
+    assert [entry["step"] for entry in entries] == list(range(1, job.num_steps + 1))
+    assert entries[-1]["tokens"] == job.num_steps * ROWS_PER_STEP * ROW_LENGTH
+    assert facts["loss"] == seen[-1]["loss"] == entries[-1]["loss"]
     ours = weights(job)
     for name, parameter in model.named_parameters():
         torch.testing.assert_close(ours[name], parameter.detach(), rtol=1e-4, atol=1e-4)
@@ -97,21 +99,6 @@ def test_a_tuned_checkpoint_is_a_stock_model_again(make_job, saved_base):
     assert written[0] == written[1]
     BASE.load(tuned.out / "model", torch.float32)
     assert BASE.tokenizer(tuned.out / "model")("abc")["input_ids"] == [97, 98, 99]
-
-
-def test_what_is_reported_is_what_is_logged(make_job):
-    job = make_job()
-    seen: list[dict[str, Any]] = []
-    facts = run(job, seen.append)
-    last = log(job)[-1]
-    assert seen[-1]["step"] == seen[-1]["steps"] == last["step"] == job.num_steps
-    assert facts["loss"] == last["loss"] == seen[-1]["loss"]
-    assert last["tokens"] == job.num_steps * ROWS_PER_STEP * ROW_LENGTH
-    assert last["mfu"] is None
-    assert [row["step"] for row in log(job)] == list(range(1, job.num_steps + 1))
-
-
-# Interruptions
 
 
 @pytest.mark.slow
@@ -174,9 +161,6 @@ def test_the_point_of_another_run_is_refused(make_job):
         run(other, silent)
 
 
-# What goes wrong
-
-
 @pytest.mark.usefixtures("every_second")
 def test_a_loss_that_is_not_finite_stops_the_run_and_saves_nothing(make_job):
     job = make_job({"learning_rate": 1e30, "warmup_steps": 0}, checkpoint_seconds=0.0)
@@ -192,9 +176,6 @@ def test_an_absent_gpu_is_refused(make_job):
         pytest.skip("there is a GPU")
     with pytest.raises(SpecError, match=r"execution\.device: got cuda"):
         run(make_job(device="cuda"), silent)
-
-
-# More than one process
 
 
 @pytest.mark.slow
@@ -244,9 +225,6 @@ def test_workers_end_when_their_launcher_is_killed(make_job):
 def _is_launcher(pid: int) -> bool:
     """Told from other children of the suite's process."""
     return b"accelerate.commands.launch" in Path(f"/proc/{pid}/cmdline").read_bytes()
-
-
-# Schedule and order
 
 
 @given(

@@ -67,6 +67,3 @@ def test_training_on_a_device_follows_fp32_on_the_cpu(device, method, rows, base
             assert mine["peak_memory_bytes"] > 0
         assert {tensor.dtype for tensor in checkpoint(ours).values()} == {torch.float32}
         assert facts["device"].startswith(device)
-        if device == "cuda":
-            whole = torch.cuda.get_device_properties(0).total_memory
-            assert facts["peak_memory_bytes"] < whole

@@ -44,9 +44,7 @@ def assert_close(ours: TrainingJob, theirs: TrainingJob, loss: float, weight: fl
 
 
 @pytest.mark.parametrize("method", ["landmark", pytest.param("clex", marks=pytest.mark.slow)])
-def test_rows_that_pass_one_by_one_give_the_run_of_whole_batches(
-    make_job: Any, method: str
-) -> None:
+def test_rows_that_pass_one_by_one_give_the_run_of_whole_batches(make_job, method):
     # Few steps: phases of CLEX's far positions carry a rounded weight on a hundredfold.
     whole, parts = (
         make_job(num_steps=4, micro_batch_tokens=rows * ROW_LENGTH, **fields(method))

@@ -61,25 +61,6 @@ def test_too_few_steps_correct_nothing_and_a_wider_group_does_for_a_narrow_one()
     assert both.seconds(needle, 2.0) == pytest.approx(1.0)
 
 
-def test_steps_of_one_method_say_less_of_another_than_of_themselves():
-    rng = random.Random(0)
-    steps = [
-        Timing(("cell", "ruler", method), 10.0, 10 * math.exp(rng.gauss(0, 0.2)))
-        for method in ("yarn", "pi")
-        for _ in range(40)
-    ]
-    calibration = Calibration(steps)
-    assert calibration.lines["cell", "ruler"].independent == 2
-    assert calibration.lines["cell", "ruler", "yarn"].independent == 40
-
-    def error(method: str) -> float:
-        found = calibration.expected([(("cell", "ruler", method), 10.0)] * 100).error
-        assert found is not None
-        return found
-
-    assert error("harpe") > 3 * error("yarn")
-
-
 def test_what_nothing_was_seen_of_widens_the_error_and_in_the_end_hides_it():
     calibration = Calibration([Timing(("cell", "ruler", "yarn"), 10.0, 10.0 + n) for n in range(9)])
     known, unknown = (("cell", "ruler", "yarn"), 10.0), (("finetune", "yarn"), 10.0)

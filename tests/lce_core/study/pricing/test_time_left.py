@@ -1,7 +1,5 @@
 """Time left: worked by hand on small runs, and as properties over random ones."""
 
-import random
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -79,17 +77,6 @@ def test_it_falls_with_every_step_that_takes_what_was_predicted(run, slots):
         assert left.seconds({}) <= before * (1 + 1e-9)
         assert left.done >= done
         before, done = left.seconds({}), left.done
-
-
-def test_noisy_timings_give_the_true_rate_of_each_group():
-    noise, calibration = random.Random(0), RunCalibration()
-    rates = {("cell", "a"): 0.1, ("cell", "c"): 2.5, ("train", "b"): 10.0}
-    for _ in range(400):
-        for group, rate in rates.items():
-            predicted = noise.uniform(1, 10)
-            calibration.learn(group, predicted, predicted * rate * noise.uniform(0.7, 1.3))
-    for group, rate in rates.items():
-        assert calibration.factor(group) == pytest.approx(rate, rel=0.1)
 
 
 def test_a_group_without_timings_takes_the_next_wider_ones():

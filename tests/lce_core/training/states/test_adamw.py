@@ -30,7 +30,7 @@ def test_fp32_weights_are_updated_as_by_torch():
         torch.testing.assert_close(pair[0].state[ours][key], value)
 
 
-def test_updates_far_below_the_last_bit_add_up() -> None:
+def test_updates_far_below_the_last_bit_add_up():
     # 200 steps of 1e-5 from 1, below which neighbours in bf16 lie 0.0039 apart.
     weight = torch.nn.Parameter(torch.ones(64, 128, dtype=torch.bfloat16))
     optimizer = _optimizer(weight, lr=1e-5, weight_decay=0.0)
