@@ -17,15 +17,10 @@ def benchmark(name: str, **parameters: Any) -> Any:
     [
         # RULER: 500 prompts, 128 tokens for needles.
         ("ruler", {"profile": "faithful"}, "niah_single_1", 500, 128),
-        ("ruler", {"profile": "tiny"}, "niah_multiquery", 20, 1),
         # LongBench: 200 rows of qasper with 128 tokens.
         ("longbench", {}, "qasper", 200, 128),
-        # LCEG: one trial at each of ten depths, 50 tokens.
-        ("needle", {"profile": "faithful"}, "single", 10, 50),
         ("passkey", {"profile": "tiny"}, "single", 120, 1),
         ("many_shot", {"profile": "faithful"}, "shots_100", 200, None),
-        # The harness's test set.
-        ("short_context", {}, "triviaqa", 17_944, 256),
     ],
 )
 def test_answers_are_as_many_and_as_long_as_the_protocol_says(

@@ -251,18 +251,6 @@ def test_a_learned_model_answers_alike_in_any_order_with_and_without_cache(base)
         assert (logits(frozen, long) - first[1]).abs().max() > 1e-3
 
 
-def test_a_learned_model_computes_alike_with_and_without_gradients():
-    extended, ids = taught(BASES[2]), tokens(40)
-    output = logits(extended, ids)
-    with torch.inference_mode():
-        expected = logits(extended, ids)
-    torch.testing.assert_close(output, expected, rtol=1e-9, atol=1e-9)
-    output.sum().backward()
-    rotary: Any = extended.model.model.rotary_emb
-    assert rotary.up.grad.any()
-    assert rotary.down.grad.any()
-
-
 def test_new_weights_are_in_force_from_the_next_request_on_and_exact_in_half_precision():
     extended, ids = taught(BASES[0]), tokens(40)
     rotary: Any = extended.model.model.rotary_emb

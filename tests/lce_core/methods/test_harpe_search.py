@@ -121,11 +121,6 @@ def near(some: np.ndarray, others: np.ndarray, radius: int) -> np.ndarray:
     return gaps[abs(gaps) <= radius]
 
 
-def test_extrema_from_950_on_give_19_bases_of_table_2():
-    bases = search_bases(128, 32, replace(PUBLISHED, nearest=950))
-    assert len({base / 1e6 for base in bases} & set(ORDER)) == 19
-
-
 LOOKED_AT = st.builds(
     SearchSettings,
     nearest=st.integers(0, 1500),

@@ -15,19 +15,13 @@ from scipy import stats
 from lce_core.contracts.methods import check_training_positions
 from lce_core.contracts.tiny_models import BASES, stock, tokens
 from lce_core.errors import SpecError
-from lce_core.execution import Execution
 from lce_core.extension.extending import extend
 from lce_core.methods import METHODS, Method
 from lce_core.methods._training_positions import skipped_positions
-from lce_core.runners import Runner
-from lce_core.store.artifacts import Store
 from lce_core.study.plan import compile_study
-from lce_core.study.progress import inspect
 from lce_core.study.study_file import parse_study
-from lce_core.study.units import units_to_do
 from tests.support.extended_models import method
 from tests.support.plugin_copies import Change, copied
-from tests.support.small_study import written_text
 
 HOOK: Change = (
     "    def rope_table(",
@@ -119,7 +113,6 @@ def test_a_method_with_positions_keeps_the_contract(skipping):
     ("positions", "problem"),
     [
         ("np.arange(lengths.request) + 1", "positions 1 to 16"),
-        ("np.arange(lengths.request) // 2", "positions 0 to 7"),
         ("np.arange(lengths.request) * 5", "positions 0 to 75"),
         ("np.arange(3)", r"shape \(3,\) for a row of 16 tokens"),
         ("np.arange(lengths.request) / 2", "float64 of shape"),
@@ -157,31 +150,6 @@ STUDY: dict[str, Any] = {
     ],
     "seeds": [0],
 }
-
-
-def test_a_study_trains_such_a_method_and_starts_others_from_it(skipping, tmp_path):
-    name = skipping.plugin_name
-    methods = [
-        {"name": name, "label": "skip", "tuned": True, "train_length": 64},
-        {"name": "pi", "tuned": True, "start_from": "skip-tuned"},
-        {"name": "yarn", "weights_of": "skip-tuned"},
-    ]
-    text = tmp_path / "text"
-    text.mkdir()
-    data = {"text": written_text(text)}
-    study = parse_study(yaml.safe_dump({**STUDY, "methods": methods}), "mine.yaml")
-    plan, store = compile_study(study, data), Store(tmp_path / "home")
-    store.prepare()
-    runner = Runner(store, Execution(home=store.home, data_folders=data), lambda event: None)
-    for unit in units_to_do(plan, inspect(plan, store, {})):
-        for step in unit.steps:
-            runner.ensure(step)
-    records = {cell.method: store.record(cell.step) for cell in plan.cells}
-    found = {method: record.result["scores"][0]["value"] for method, record in records.items()}
-    assert found.keys() == {"skip", "pi", "yarn"}
-    assert len(set(found.values())) == 3
-    trained = {step.name for step in plan.steps.values() if step.kind == "finetune"}
-    assert trained == {"toy_llama-skip-tuned-s0", "toy_llama-pi-tuned-s0"}
 
 
 @pytest.mark.parametrize(

@@ -67,14 +67,11 @@ def test_a_published_configuration_gives_the_model_its_authors_describe(tmp_path
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"model_type": "mine"}, "'mine'; expected .*: rotary embedding and attention as in gemma, "),
     ({"model_type": "deepseek_v3", "kv_lora_rank": 512}, "caches a latent"),
-    ({"model_type": "llama4_text"}, "attend inside chunks"),
     ({"model_type": "gemma2", "sliding_window": 4096}, "sliding window, and scores have a soft"),
-    ({"model_type": ...}, "model_type: got nothing"),
     ({"model_type": "mistral", "sliding_window": 4096, "use_sliding_window": ...},
      "sliding_window: got 4096; .* full attention .* a Mistral from v0.2 on"),
     ({"model_type": "mistral", "sliding_window": ..., "use_sliding_window": ...},
      "sliding_window: got nothing; .*: full attention"),
-    ({"use_sliding_window": True}, "use_sliding_window: got True; .*: full attention"),
     ({"model_type": "llama", "use_sliding_window": ...}, "sliding_window: got 32768"),
     ({"layer_types": ["full_attention", "sliding_attention"]}, "layer_types"),
     ({"model_type": "gemma", "head_dim": 64, "use_bidirectional_attention": True},
@@ -83,13 +80,11 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"rope_parameters": {"rope_type": "proportional"}}, "rope_parameters: .* above 0"),
     ({"rope_parameters": {"full_attention": {"rope_type": "default"}}}, "one RoPE table for all"),
     ({"vision_config": {"depth": 32}}, "vision_config: .* a text-only model"),
-    ({"text_config": QWEN, "model_type": "llava"}, "text_config"),
     ({"is_encoder_decoder": True}, "applied: a decoder without encoder"),
     ({"auto_map": {"AutoModelForCausalLM": "m.M"}}, "such code is never run"),
     ({"quantization_config": {"bits": 4}}, "weights in floating point"),
     ({"architectures": ["Qwen2ForSequenceClassification"]}, "language-model head"),
     ({"original_max_position_embeddings": 4096}, "which is 4096; .*`trained_context: N`"),
-    ({"head_dim": 5}, "rope geometry: got rotary_dim 5"),
     ({"num_attention_heads": 15, "head_dim": 64}, "rope geometry: got 15 heads, 2 key-value"),
 ]  # fmt: skip
 
@@ -133,9 +128,7 @@ def test_a_configuration_that_is_none_is_refused(content, tmp_path):
     [
         ({}, "label: got neither a label nor a repository"),
         ({"repo": "a/b"}, "revision: got nothing"),
-        ({"revision": COMMIT}, "repo: got nothing"),
         ({"repo": "a/b", "revision": "main"}, "revision: got 'main'; expected the 40 hex digits"),
-        ({"repo": "a/b", "revision": COMMIT.upper()}, "40 hex digits"),
         ({"repo": "b", "revision": COMMIT}, "repo: got 'b'"),
         ({"label": "My-Model"}, "label: got 'My-Model'"),
     ],
