@@ -12,11 +12,9 @@ from lce_core.benchmarks import Benchmark, CellRequest
 from lce_core.benchmarks.many_shot.demonstrations import drawn_order
 from lce_core.benchmarks.many_shot.trec import LABELS
 from lce_core.errors import UnavailableError
-from lce_core.models import MODELS
 from tests.support.cells import TOY, benchmark, request
 from tests.support.data.subsets import state_rows
 
-PHI = MODELS.parse({"name": "phi2"}, "test")
 HEADER = "Please determine the type of the question below. Here are some examples of questions.\n\n"
 CODES = ("NUM:date", "LOC:city", "HUM:ind", "NUM:date", "ENTY:color")
 

@@ -1,7 +1,4 @@
-"""multi_turn: turns of a conversation against whole texts passed without a cache.
-
-Models are random and float64, so a difference is a mistake and not rounding.
-"""
+"""multi_turn: turns of a conversation against whole texts passed without a cache, in float64."""
 
 from dataclasses import replace
 

@@ -1,7 +1,4 @@
-"""Published files are whole: every reader counts their rows, and a part has to be stated.
-
-The published numbers stand here once more, from the data sets' own papers and pages.
-"""
+"""Published files are whole: every reader counts their rows, and a part has to be stated."""
 
 import json
 import shutil

@@ -1,7 +1,4 @@
-"""The search for HARPE's bases against table 2, and its parts against direct definitions.
-
-Table 2 and its order of selection were reproduced before by other code.
-"""
+"""The search for HARPE's bases against table 2, and its parts against direct definitions."""
 
 import math
 from collections.abc import Callable

@@ -1,7 +1,6 @@
 """The kernel against dense float64 attention under masks; runs against a plain torch loop."""
 
 import copy
-import itertools
 import math
 from collections.abc import Callable
 from itertools import pairwise
@@ -123,13 +122,6 @@ def test_the_kernel_equals_dense_attention_under_the_masks_of_its_heads(
     expected = dense(states, table(pairs).inv_freq, visible(length, 2 * half, heads))
     output = attended(states, 2 * half, pairs)
     torch.testing.assert_close(output, expected, rtol=1e-10, atol=1e-10)
-
-
-@pytest.mark.parametrize("group", [2, 24])
-def test_the_scheme_describes_the_pairs_of_both_halves_of_the_heads(group):
-    for shifted, i, j in itertools.product((False, True), range(48), range(48)):
-        expected = i - j if blocks(48, group, shifted)[i, j] else None
-        assert ShiftedSparse(group).distance(i, j, shifted) == expected
 
 
 # Whole heads and shared ones, an odd number, and a shared head across the middle.

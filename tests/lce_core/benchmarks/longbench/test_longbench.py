@@ -69,11 +69,6 @@ def test_prompts_are_the_published_templates_with_input_and_context_in_place():
         assert text.count("CONTEXT {input}") == 1
         asks_nothing = ("gov_report", "multi_news", "passage_count", "lcc")
         assert text.count("INPUT") == (0 if task.name in asks_nothing else 1)
-    assert TASKS["narrativeqa"].prompt.count(" asconcisely ") == 2
-    assert TASKS["trec"].question("C", "I").endswith("examples of questions.\n\nC\nI")
-    assert TASKS["passage_count"].prompt.endswith("The final answer is: ")
-    assert TASKS["repobench-p"].question("C", "I").endswith("below. \nCINext line of code:\n")
-    assert "\n\n Answer the question based on the above article" in TASKS["qasper"].prompt
 
 
 @given(st.integers(2, 120), st.text(alphabet="Harbou ré\n.", min_size=1, max_size=200))

@@ -1,7 +1,4 @@
-"""`faithful` against the first release of RULER: its own output, and what it is known for.
-
-`tests/support/ruler/release.py` says how that output was recorded.
-"""
+"""`faithful` against RULER's first release, recorded as tests/support/ruler/release.py says."""
 
 from pathlib import Path
 from typing import Any
