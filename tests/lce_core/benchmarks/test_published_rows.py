@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -18,8 +17,6 @@ from lce_core.errors import DataError, UnavailableError
 from tests.support.cells import benchmark, request
 from tests.support.data.short_context_rows import made_up, toy_request
 from tests.support.data.subsets import state_rows
-
-Read = Callable[[Path], object]
 
 
 def _longbench(folder: Path) -> int:

@@ -221,7 +221,7 @@ def test_a_folder_that_is_missing_or_empty_or_not_utf8_is_refused(ask, tmp_path)
 
 
 @pytest.mark.parametrize("name", ["x.jsonl", "x.txt"])
-def test_an_unreadable_file_is_named(name, tmp_path) -> None:
+def test_an_unreadable_file_is_named(name, tmp_path):
     # A link to itself cannot be opened by anyone, root included.
     (tmp_path / name).symlink_to(tmp_path / name)
     for ask in ASKS:

@@ -118,7 +118,7 @@ def test_learned_frequencies_equal_an_integration_of_the_whole_equation_by_anoth
         np.testing.assert_allclose(found[scale - 1], expected, rtol=1e-5)
 
 
-def test_the_reference_form_is_off_by_a_millionth_with_this_step() -> None:
+def test_the_reference_form_is_off_by_a_millionth_with_this_step():
     # Integrating the NTK part too, as the reference does, has a closed form to compare with.
     slopes = torch.arange(0, 128, 2, dtype=torch.float64) / 126
     errors = []

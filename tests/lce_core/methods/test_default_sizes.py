@@ -18,7 +18,7 @@ from lce_core.rope import ContextLengths, RopeGeometry
         ("streaming_llm", {"num_sinks": 8, "window": 50}, 128, CacheSinks(50, 8)),
         ("dca", {}, 4096, DualChunk(chunk=3072, window=256)),
         ("self_extend", {}, 128, GroupedNeighbour(64, 16)),
-        ("self_extend", {}, 100, GroupedNeighbour(48, 12)),
+        ("self_extend", {}, 4096, GroupedNeighbour(1024, 64)),
         ("self_extend", {}, 2, GroupedNeighbour(1, 1)),
         ("rerope", {}, 4096, Rectified(window=512)),
         ("rerope", {"leak": 16}, 128, Rectified(window=64, leak=16)),

@@ -105,7 +105,7 @@ def test_retrieval_is_the_definition_in_one_pass_in_chunks_and_token_by_token(sc
         (torch.float32, None, [*range(1, 44)]),
     ],
 )
-def test_the_best_blocks_are_read_in_every_dtype(dtype, norm, cuts) -> None:
+def test_the_best_blocks_are_read_in_every_dtype(dtype, norm, cuts):
     # In bf16 the selection once overlapped the exact one by 0.79, 0.69 and 0.51 for these norms.
     scheme, length, dim = BlockRetrieval(block=4, top_k=5, chunk=8), 168, 64
     query, key, value = states(2, 2, length, dim=dim)

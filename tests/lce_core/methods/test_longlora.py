@@ -174,7 +174,7 @@ def extended_logits(model: Any, base: LanguageModel, chosen: Method) -> torch.Te
     return logits(extend(model, base, chosen, target=64), tokens(64))
 
 
-def test_as_many_parameters_of_phi_2_are_trained_as_counted_by_hand() -> None:
+def test_as_many_parameters_of_phi_2_are_trained_as_counted_by_hand():
     # Factors 32 x 4 x 8 x (2560 + 2560), embedding 51200 x 2560, norms 33 x (2560 + 2560).
     expected = 5_242_880 + 131_072_000 + 168_960
     base: Any = MODELS.load("phi2")()

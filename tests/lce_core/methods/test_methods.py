@@ -21,7 +21,6 @@ from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
 STATIC = ("pi", "ntk_aware", "ntk_by_parts", "yarn", "rope_base_method_2", "llama3", "longlora")
 """Extensions with a scale of their own."""
-GROWING = ("ntk_frozen", "dynamic_ntk_aware", "dynamic_pi", "clex", "ntk_32k", "ntk_64k")
 
 
 def make(name: str, **parameters: Any) -> Method:
@@ -259,7 +258,7 @@ def test_query_heads_of_a_key_value_head_share_a_base(bases, heads, expected):
     np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
-def test_yarn_clamps_its_ramp_to_dimensions_where_pairs_run_out() -> None:
+def test_yarn_clamps_its_ramp_to_dimensions_where_pairs_run_out():
     # With 65536 tokens of context the ramp is from 40 to 65, beyond the last pair, 63.
     geometry, share = shape(128, 1e4, 65536), (63 - 40) / (65 - 40)
     slowest = make("yarn", scale=4.0).rope_table(geometry, unextended(geometry)).inv_freq[-1]
@@ -277,14 +276,6 @@ def test_the_ramps_of_the_paper_and_of_the_code_are_those_printed():
         table = make("yarn", ramp=ramp).rope_table(LLAMA2_7B, ContextLengths(4096, 32768, 1))
         kept = (table.inv_freq[pairs] / base - 1 / 8) / (1 - 1 / 8)
         np.testing.assert_allclose(kept, expected, atol=6e-5)
-
-
-@given(geometries, st.sampled_from([*STATIC, *GROWING, "dynamic_yarn"]))
-def test_without_extension_every_frequency_method_is_the_base_model(geometry, name):
-    context = geometry.trained_context
-    table = make(name).rope_table(geometry, ContextLengths(context, context, context))
-    np.testing.assert_allclose(table.inv_freq, geometry.inv_freq(), rtol=1e-14)
-    assert table.attention_factor == 1
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from lce_core.benchmarks.ruler import TASKS, new_tokens
 from lce_core.benchmarks.ruler._fwe import counts
 from lce_core.benchmarks.ruler._haystack import split_sentences
-from lce_core.benchmarks.ruler._vocabulary import pair, word_list
 from lce_core.contracts.toy_text import STORY, Streams
 from lce_core.errors import DataError, UnavailableError
 from lce_core.evaluation.metrics import string_match_all, string_match_part
@@ -91,19 +90,6 @@ def test_faithful_asks_the_first_questions_and_clean_any_but_the_same_at_all_len
     assert [one.split(" | ")[0] for one in asked("faithful", 1600)] == first
     assert asked("clean", 1600) == asked("clean", 900)
     assert len({one[5] for one in asked("clean", 900)}) > 2
-
-
-def test_pairs_are_numbered_in_the_order_of_all_pairs_sorted():
-    hyphened = [word for word in word_list("adjective") if "-" in word]
-    first = sorted({word.split("-")[0] for word in hyphened} & {*word_list("adjective")})
-    assert first == ["blue", "high", "old", "teeny", "wide"]  # whose pairs stand among others
-    before = sum(word < "blue" for word in word_list("adjective")) * 6782
-    family = sorted(f"{one}-{noun}" for one in ("blue", "blue-eyed") for noun in word_list("noun"))
-    assert [pair(before + number) for number in range(len(family))] == family
-    places = [0, 6781, 6782, before - 1, before + len(family), 6782 * 910 - 1]
-    found = [pair(place) for place in places]
-    assert found == sorted(found)
-    assert (found[0], found[-1]) == ("Early-ATM", "zonked-zucchini")
 
 
 def test_sentences_end_at_marks_and_not_at_abbreviations():

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from lce_core.benchmarks.ruler import TASKS
+from lce_core.benchmarks.ruler import TASKS, new_tokens
 from lce_core.benchmarks.ruler._documents import read_squad
 from lce_core.benchmarks.ruler._drafts import RULER_SEED, Draw, RulerPrompt
 from lce_core.benchmarks.ruler._qa import QuestionAnswering
@@ -22,12 +22,10 @@ def folders(tmp_path_factory) -> dict[str, Path]:
     return release_data(tmp_path_factory.mktemp("data"))
 
 
-def built(
-    task: str, length: int, folders: dict[str, Path], **parameters: Any
-) -> tuple[list[RulerPrompt], list[str]]:
+def built(task: str, length: int, folders: dict[str, Path]) -> tuple[list[RulerPrompt], list[str]]:
     tokenizer = WordPieces()
     request = request_for(task, length, folders, tokenizer=tokenizer)
-    benchmark: Any = ruler(profile="faithful", num_samples=NUM_RECORDED, **parameters)
+    benchmark: Any = ruler(profile="faithful", num_samples=NUM_RECORDED)
     prompts = benchmark.build(request)
     return prompts, [tokenizer.decode(prompt.ids.tolist()) for prompt in prompts]
 
@@ -35,6 +33,9 @@ def built(
 def equals_the_release(task: str, length: int, folders: dict[str, Path]) -> None:
     recorded = RECORDED[f"{task} {length}"]
     prompts, texts = built(task, length, folders)
+    outer = 2 if task == "vt" else 0  # what joins the example to the task is not counted
+    lengths = [len(prompt.ids) - 1 + new_tokens(task) - outer for prompt in prompts]
+    assert lengths == pytest.approx(recorded["lengths"], abs=outer)
     found = [(text, prompt.references) for text, prompt in zip(texts, prompts, strict=True)]
     assert digest(found) == recorded["sha256"]
 
@@ -62,7 +63,7 @@ def test_the_gold_document_lies_at_one_depth_for_each_number_of_documents(
     assert [round(one or 0) for one in depths] == [depth] * 4
 
 
-def test_vt_counts_its_references_as_pythons_list_and_is_never_shrunk(folders) -> None:
+def test_vt_counts_its_references_as_pythons_list_and_is_never_shrunk(folders):
     # 140 blocks and their answer take 4,084 tokens, the list in brackets and quotes 36 more and the
     # bare names 15. At 4,120 RULER would go on to 150 blocks and draw them for ever.
     for length, blocks in ((4096, 130), (4112, 130), (4120, 130), (4128, 140), (16384, 630)):
