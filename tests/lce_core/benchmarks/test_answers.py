@@ -1,15 +1,9 @@
 """What benchmarks say, without data, of the answers and the text that their cells take."""
 
-from typing import Any
-
 import pytest
 
-from lce_core.benchmarks import BENCHMARKS
 from lce_core.data.sequences import Answers
-
-
-def benchmark(name: str, **parameters: Any) -> Any:
-    return BENCHMARKS.parse({"name": name, **parameters}, "benchmarks[0]")
+from tests.support.cells import benchmark
 
 
 @pytest.mark.parametrize(

@@ -111,18 +111,6 @@ def test_published_lines_are_no_cell_of_a_length_that_they_do_not_have(test_data
     assert (found.lengths["min"], found.lengths["max"]) == (min(sizes), max(sizes))
 
 
-@pytest.mark.data
-def test_xquad_is_read_under_its_own_name_alone(test_data):
-    folder = test_data / "xquad"
-    squad, xquad = benchmark("ruler"), benchmark("ruler", questions="xquad")
-    with pytest.raises(UnavailableError, match=r"'squad': .*got no dev-v2\.0\.json"):
-        squad.digest("qa_1", {"squad": folder})
-    with pytest.raises(UnavailableError, match="'xquad'"):
-        xquad.digest("qa_1", {"squad": folder})
-    assert xquad.digest("qa_1", {"xquad": folder})
-    assert xquad.identity() == {**squad.identity(), "questions": "xquad"}
-
-
 def test_a_cell_names_the_published_lines_only_where_it_reads_them(tmp_path):
     faithful, folders = benchmark("long_eval", profile="faithful"), {"long_eval": tmp_path}
     assert faithful.data_names("lines", folders) == ("long_eval",)

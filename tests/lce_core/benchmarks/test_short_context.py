@@ -10,22 +10,18 @@ from lm_eval.models.huggingface import HFLM
 from lm_eval.tasks import TaskManager
 from tokenizers.processors import TemplateProcessing
 
-from lce_core.benchmarks import BENCHMARKS, Benchmark, CellResult
+from lce_core.benchmarks import BENCHMARKS, Benchmark
 from lce_core.benchmarks._data import spread
 from lce_core.benchmarks.short_context.data import TASKS
 from lce_core.benchmarks.short_context.lm_eval_model import ExtendedLM
 from lce_core.benchmarks.short_context.lm_eval_tasks import answered_questions
 from lce_core.errors import UnavailableError
-from tests.support.cells import TOY
+from tests.support.cells import TOY, values
 from tests.support.data.short_context_rows import made_up, row_of, toy_request
 
 
 def _benchmark(**parameters: Any) -> Benchmark:
     return BENCHMARKS.parse({"name": "short_context", **parameters}, "test")
-
-
-def _values(result: CellResult) -> dict[str, float]:
-    return {score.metric: score.value for score in result.scores}
 
 
 def _wrapper(length: int, *, bos: bool = False) -> HFLM:
@@ -63,11 +59,11 @@ def test_piqa_scores_are_those_of_the_harness_own_wrapper(test_data):
     for (_, mine), their in zip(ours, theirs, strict=True):
         assert mine["prompt_hash"] == their["prompt_hash"]
         np.testing.assert_allclose(mine["filtered_resps"], their["filtered_resps"], rtol=1e-4)
-    values = _values(result)
+    scores = values(result)
     for metric in ("acc", "acc_norm"):
-        assert values[metric] == np.mean([question[metric] for question in theirs])
-    assert values["accuracy"] == values["acc"]
-    assert values["cut"] > 0
+        assert scores[metric] == np.mean([question[metric] for question in theirs])
+    assert scores["accuracy"] == scores["acc"]
+    assert scores["cut"] > 0
 
 
 def _alone(task: str, folder: Path, cache: Path) -> list[dict[str, Any]]:
