@@ -99,6 +99,7 @@ def test_retrieval_is_the_definition_in_one_pass_in_chunks_and_token_by_token(sc
         (torch.bfloat16, 1.0, []),
         (torch.bfloat16, 4.0, []),
         (torch.float16, 2.0, []),
+        (torch.float32, 4.0, []),
         (torch.float64, 4.0, []),
         # All landmarks are equal, as in the first layer: a tie goes to the earlier block.
         (torch.bfloat16, None, []),
