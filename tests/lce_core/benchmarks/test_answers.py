@@ -1,15 +1,9 @@
 """What benchmarks say, without data, of the answers and the text that their cells take."""
 
-from typing import Any
-
 import pytest
 
-from lce_core.benchmarks import BENCHMARKS
 from lce_core.data.sequences import Answers
-
-
-def benchmark(name: str, **parameters: Any) -> Any:
-    return BENCHMARKS.parse({"name": name, **parameters}, "benchmarks[0]")
+from tests.support.cells import benchmark
 
 
 @pytest.mark.parametrize(
@@ -17,15 +11,10 @@ def benchmark(name: str, **parameters: Any) -> Any:
     [
         # RULER: 500 prompts, 128 tokens for needles.
         ("ruler", {"profile": "faithful"}, "niah_single_1", 500, 128),
-        ("ruler", {"profile": "tiny"}, "niah_multiquery", 20, 1),
         # LongBench: 200 rows of qasper with 128 tokens.
         ("longbench", {}, "qasper", 200, 128),
-        # LCEG: one trial at each of ten depths, 50 tokens.
-        ("needle", {"profile": "faithful"}, "single", 10, 50),
         ("passkey", {"profile": "tiny"}, "single", 120, 1),
         ("many_shot", {"profile": "faithful"}, "shots_100", 200, None),
-        # The harness's test set.
-        ("short_context", {}, "triviaqa", 17_944, 256),
     ],
 )
 def test_answers_are_as_many_and_as_long_as_the_protocol_says(

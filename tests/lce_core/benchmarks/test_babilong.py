@@ -1,7 +1,4 @@
-"""BABILong: every question is answered again by a reader of the prompt's text alone.
-
-The reader below knows the verbs of the five tasks, and shares no code with the stories.
-"""
+"""BABILong: a reader that shares no code with the stories answers every question from the text."""
 
 import re
 from collections import defaultdict

@@ -10,12 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lce_core.benchmarks._text.documents import DATA_SETS, Documents, read_documents
+from lce_core.benchmarks._text.documents import Documents, read_documents
 from lce_core.data.sequences import Sequences
 from lce_core.errors import DataError, UnavailableError
-from lce_core.study.plan import compile_study
-from lce_core.study.step_kinds import step_cost
-from lce_core.study.study_file import load_study
 from tests.support.cells import TOY
 from tests.support.cells import benchmark as _benchmark
 from tests.support.cells import request as _request
@@ -118,7 +115,6 @@ def folders(tmp_path) -> dict[str, Path]:
     ("name", "parameters", "least_and_most"),
     [
         ("perplexity", {"stride": 100, "last": 20}, (3, 12)),
-        ("perplexity", {"profile": "fast", "last": 20, "max_documents": 2}, (2, 2)),
         ("perplexity_documents", {"stride": 100, "min_document_tokens": 500}, (3, 12)),
         ("perplexity_documents", {"profile": "faithful", "min_document_tokens": 500}, (3, 10)),
         ("nll_by_position", {"profile": "faithful"}, (3, 12)),
@@ -145,25 +141,6 @@ def test_faithful_reports_are_yarns_first_fifty(folders):
     # Documents of 400 to 800 tokens are passed over; each of the others is one window.
     predicted = benchmark.data_sequences(TOY, "govreport", 32768, folders)
     assert predicted == Sequences({16384: 50})
-
-
-def test_a_plan_gives_each_task_its_own_data_and_cost(tmp_path, folders):
-    file = tmp_path / "study.yaml"
-    file.write_text(
-        "study: two-texts\nhypothesis: none\ntarget_context: 256\ntrain_tokens: 8192\n"
-        "corpus: local_text\nbase_models: [toy_llama]\nmethods: [none]\nseeds: [0]\n"
-        "training: {learning_rate: 1.0e-3, tokens_per_step: 2048}\n"
-        "benchmarks:\n- {name: perplexity, profile: fast, last: 32, lengths: [128],"
-        " domains: [code], data_sets: [pg19, proof_pile]}\n",
-        encoding="utf-8",
-    )
-    plan = compile_study(load_study(file), folders)
-    code, pg19, proof_pile = plan.cells
-    assert "data" not in code.step.spec
-    assert pg19.step.spec["data"] == DATA_SETS["pg19"].digest(folders)
-    assert step_cost(pg19.step).tokens == 128 * (7212 // 128)
-    assert proof_pile.step is None
-    assert "'proof_pile': got no folder of this name" in str(proof_pile.unavailable)
 
 
 @pytest.mark.data

@@ -1,7 +1,4 @@
-"""What is drawn for prompts has the values and the spread that the benchmarks' authors give it.
-
-Each range is wide of the draws that a slip of one would make, so that few prompts tell them apart.
-"""
+"""What is drawn for prompts has the values and the spread that the benchmarks' authors give it."""
 
 import re
 from pathlib import Path

@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -62,13 +62,6 @@ def test_a_new_benchmark_whose_prompts_are_short_is_refused_before_its_model_is_
     ]  # fmt: skip
 
 
-def test_a_cell_knows_the_lengths_of_its_prompts():
-    sized = Sized(lengths=(235, 246, 238))
-    result = sized.evaluate(request(sized, 256))
-    assert result.sequences.lengths == {"mean": 719 / 3, "min": 235, "max": 246}
-    assert Sequences().lengths == {}
-
-
 def test_a_limit_need_not_be_reached_and_a_part_may_be_missing():
     assert Limited(lengths=(20,)).evaluate(request(Limited(lengths=(20,)), 256)).samples
     slack = Sized(lengths=(200,), slack=46)
@@ -116,33 +109,6 @@ def test_published_lines_are_no_cell_of_a_length_that_they_do_not_have(test_data
     cell = request(published, max(sizes) + 15, model=None, data_folders={"long_eval": folder})
     found = published.require_filled(cell, published.prompts(cell))
     assert (found.lengths["min"], found.lengths["max"]) == (min(sizes), max(sizes))
-
-
-@pytest.mark.data
-def test_questions_over_all_paragraphs_of_xquad_are_no_longer_than_these(test_data):
-    content = json.loads((test_data / "xquad" / "xquad.en.json").read_text(encoding="utf-8"))
-    paragraphs = [part["context"] for article in content["data"] for part in article["paragraphs"]]
-    whole = sum(len(text.encode()) for text in paragraphs)
-    ruler: Any = benchmark("ruler", questions="xquad", num_samples=2)
-    folders = {"xquad": test_data / "xquad"}
-    cell = request(ruler, whole // 2, task="qa_1", model=None, data_folders=folders)
-    assert ruler.require_filled(cell, ruler.prompts(cell)).lengths["mean"] > 0.4 * whole
-    cell = replace(cell, eval_length=2 * whole)
-    assert min(len(prompt.ids) for prompt in ruler.prompts(cell)) > whole
-    with pytest.raises(UnavailableError, match="use a data set with more documents"):
-        ruler.evaluate(cell)
-
-
-@pytest.mark.data
-def test_xquad_is_read_under_its_own_name_alone(test_data):
-    folder = test_data / "xquad"
-    squad, xquad = benchmark("ruler"), benchmark("ruler", questions="xquad")
-    with pytest.raises(UnavailableError, match=r"'squad': .*got no dev-v2\.0\.json"):
-        squad.digest("qa_1", {"squad": folder})
-    with pytest.raises(UnavailableError, match="'xquad'"):
-        xquad.digest("qa_1", {"squad": folder})
-    assert xquad.digest("qa_1", {"xquad": folder})
-    assert xquad.identity() == {**squad.identity(), "questions": "xquad"}
 
 
 def test_a_cell_names_the_published_lines_only_where_it_reads_them(tmp_path):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from lce_core.benchmarks import Benchmark, CellRequest
 from lce_core.benchmarks._prompted.retrieval import Prompt
-from lce_core.benchmarks.long_eval.lines import HEADER, prompt_text
+from lce_core.benchmarks.long_eval.lines import prompt_text
 from lce_core.errors import DataError, UnavailableError
 from lce_core.evaluation.metrics import first_integer, has_complete_integer, last_integer
 from tests.support.cells import benchmark, request
@@ -62,27 +62,6 @@ def test_integers_are_the_first_and_last_run_of_digits(begun, more):
         assert first_integer(begun + more) == first_integer(begun)
 
 
-@pytest.mark.parametrize(("profile", "length"), [("faithful", 700), ("clean", 4096)])
-def test_generated_lines_fill_the_length_and_end_with_the_asked_one(profile, length):
-    benchmark = _benchmark(profile=profile, num_samples=6)
-    request = _request(length)
-    for prompt in benchmark.prompts(request):
-        text = request.tokenizer.decode(prompt.ids)
-        assert text.startswith(HEADER)
-        lines = LINE.findall(text)
-        numbers = dict(lines)
-        assert len(numbers) == len(lines) >= 2
-        asked = re.search(r"in line (\S.*?)\? I need the number\. (.*)\Z", text)
-        assert asked
-        assert asked[2] == f"Line <{asked[1]}>: <REGISTER_CONTENT> is"
-        assert numbers[asked[1]] == prompt.reference
-        assert 1 <= int(prompt.reference) <= 50000
-        place = list(numbers).index(asked[1])
-        assert prompt.depth == pytest.approx(100 * place / (len(lines) - 1))
-        # A line of bytes has 64 at most.
-        assert length - 15 - 100 - length // 64 <= len(prompt.ids) <= length - 15
-
-
 @pytest.mark.data
 def test_the_prompt_is_the_published_one_with_a_begun_answer(test_data):
     with (test_data / "longeval" / "200_lines.jsonl").open(encoding="utf-8") as lines:
@@ -130,32 +109,10 @@ def test_faithful_asks_the_largest_published_cases_that_fit(cases):
         benchmark.evaluate(_request(600, data_folders=folders))
 
 
-@pytest.mark.parametrize("end", ["number. ", "number."])
-def test_a_published_prompt_keeps_its_end_whether_or_not_that_is_a_blank(cases, end):
-    file = cases / "4_lines.jsonl"
-    rows = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
-    for row in rows:
-        row["prompt"] = row["prompt"].removesuffix("number. ") + end
-    file.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    request = _request(1000, data_folders={"long_eval": cases})
-    for row, prompt in zip(rows, _benchmark(cases="published").prompts(request), strict=True):
-        begun = f"Line <{row['random_idx'][0]}>: <REGISTER_CONTENT> is"
-        assert request.tokenizer.decode(prompt.ids).endswith(f"I need the {end}{begun}")
-
-
 def test_a_file_that_is_not_named_by_its_lines_is_refused(cases):
     (cases / "many_lines.jsonl").write_text("{}", encoding="utf-8")
     with pytest.raises(DataError, match=r"many_lines\.jsonl: .*200_lines\.jsonl"):
         _benchmark(profile="faithful").prompts(_request(999, data_folders={"long_eval": cases}))
-
-
-def test_other_profiles_generate_lines_unless_told_otherwise(cases):
-    request = _request(1000, data_folders={"long_eval": cases})
-    assert len(_benchmark(num_samples=5).prompts(request)) == 5
-    assert len(_benchmark(cases="published").prompts(request)) == 3
-    assert len(_benchmark(profile="faithful", num_samples=5).prompts(request)) == 5
-    with pytest.raises(UnavailableError, match="'long_eval'"):
-        _benchmark(cases="published").digest("lines", {})
 
 
 @pytest.mark.parametrize(

@@ -7,18 +7,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from transformers import PreTrainedTokenizerFast
 
 from lce_core.benchmarks import Benchmark, CellRequest
 from lce_core.benchmarks.many_shot.demonstrations import drawn_order
-from lce_core.benchmarks.many_shot.trec import CLASSES, LABELS
+from lce_core.benchmarks.many_shot.trec import LABELS
 from lce_core.errors import UnavailableError
-from lce_core.models import MODELS
-from tests.support.byte_level import byte_level
 from tests.support.cells import TOY, benchmark, request
 from tests.support.data.subsets import state_rows
 
-PHI = MODELS.parse({"name": "phi2"}, "test")
 HEADER = "Please determine the type of the question below. Here are some examples of questions.\n\n"
 CODES = ("NUM:date", "LOC:city", "HUM:ind", "NUM:date", "ENTY:color")
 
@@ -31,12 +27,6 @@ def trec(tmp_path) -> Path:
     for name, lines in (("train.txt", shown), ("test.txt", asked)):
         (tmp_path / name).write_text("\n".join(lines) + "\n", encoding="latin-1")
     return state_rows(tmp_path, {"train.txt": 40, "test.txt": 13})
-
-
-@pytest.fixture(scope="module")
-def bpe() -> PreTrainedTokenizerFast:
-    text = HEADER + "Question: What is thing of ?\nType: Date\n" * 3
-    return byte_level([text, *CLASSES], 390)
 
 
 def _benchmark(**parameters: Any) -> Benchmark:
@@ -81,19 +71,6 @@ def test_fewer_examples_are_a_beginning_of_more_whatever_the_length(trec):
         assert _examples(short)[:3] == _examples(long)[:3]
         assert short.split("Question: ")[-1] == long.split("Question: ")[-1]
     assert _examples(many[0]) != _examples(many[4])
-
-
-def test_all_questions_of_a_permutation_share_the_ids_of_the_examples(trec, bpe):
-    benchmark = _benchmark(shots=[10], num_questions=11, permutations=2)
-    for tokenizer in (bpe, TOY.tokenizer(None)):
-        request = _request("shots_10", 4096, trec, tokenizer=tokenizer)
-        prompts = benchmark.prompts(request)
-        for order in range(2):
-            rows = [prompt.ids for prompt in prompts[11 * order : 11 * order + 11]]
-            text = tokenizer.decode(rows[0], skip_special_tokens=True)
-            shared = tokenizer.encode(text[: text.rindex("\nQuestion: ")])
-            for row in rows:
-                assert row[: len(shared)].tolist() == shared
 
 
 @given(

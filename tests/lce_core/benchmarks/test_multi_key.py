@@ -1,8 +1,5 @@
-"""Multi-key retrieval: what a context holds, and metrics against a whole pass per question.
-
-The oracle recomputes margins and losses from the prompts alone: every question's whole text passes
-through the model without a cache.
-"""
+"""Multi-key retrieval: what a context holds; margins and losses against a whole pass per question
+without a cache."""
 
 from dataclasses import replace
 from itertools import groupby

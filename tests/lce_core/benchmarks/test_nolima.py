@@ -1,7 +1,5 @@
-"""nolima: made-up needles in NoLiMa's format, read back from the prompts.
-
-The published needle set and books are licensed for noncommercial research and are not in the tests.
-"""
+"""nolima: made-up needles in NoLiMa's format, because the published ones are for noncommercial
+research alone, read back from the prompts."""
 
 import json
 import re

@@ -1,6 +1,5 @@
 """The short-context suite against the harness by itself, and what it says of data out of reach."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,22 +10,18 @@ from lm_eval.models.huggingface import HFLM
 from lm_eval.tasks import TaskManager
 from tokenizers.processors import TemplateProcessing
 
-from lce_core.benchmarks import BENCHMARKS, Benchmark, CellResult
+from lce_core.benchmarks import BENCHMARKS, Benchmark
 from lce_core.benchmarks._data import spread
 from lce_core.benchmarks.short_context.data import TASKS
 from lce_core.benchmarks.short_context.lm_eval_model import ExtendedLM
 from lce_core.benchmarks.short_context.lm_eval_tasks import answered_questions
-from lce_core.errors import DataError, UnavailableError
-from tests.support.cells import TOY
+from lce_core.errors import UnavailableError
+from tests.support.cells import TOY, values
 from tests.support.data.short_context_rows import made_up, row_of, toy_request
 
 
 def _benchmark(**parameters: Any) -> Benchmark:
     return BENCHMARKS.parse({"name": "short_context", **parameters}, "test")
-
-
-def _values(result: CellResult) -> dict[str, float]:
-    return {score.metric: score.value for score in result.scores}
 
 
 def _wrapper(length: int, *, bos: bool = False) -> HFLM:
@@ -64,11 +59,11 @@ def test_piqa_scores_are_those_of_the_harness_own_wrapper(test_data):
     for (_, mine), their in zip(ours, theirs, strict=True):
         assert mine["prompt_hash"] == their["prompt_hash"]
         np.testing.assert_allclose(mine["filtered_resps"], their["filtered_resps"], rtol=1e-4)
-    values = _values(result)
+    scores = values(result)
     for metric in ("acc", "acc_norm"):
-        assert values[metric] == np.mean([question[metric] for question in theirs])
-    assert values["accuracy"] == values["acc"]
-    assert values["cut"] > 0
+        assert scores[metric] == np.mean([question[metric] for question in theirs])
+    assert scores["accuracy"] == scores["acc"]
+    assert scores["cut"] > 0
 
 
 def _alone(task: str, folder: Path, cache: Path) -> list[dict[str, Any]]:
@@ -149,27 +144,3 @@ def test_without_the_harness_cells_are_unavailable(monkeypatch):
     assert "pip install 'lce[short-context]'" in reason
     with pytest.raises(UnavailableError, match="pip install"):
         _benchmark().evaluate(toy_request())
-
-
-ROW = row_of("piqa", 0)
-JSON = "validation.jsonl"
-
-
-@pytest.mark.parametrize(
-    ("files", "message"),
-    [
-        ({JSON: [{"goal": "a", "sol1": "b", "label": 0}]}, "row 1: got no column 'sol2'"),
-        ({JSON: [ROW], "validation.json": [ROW]}, "one folder and one format"),
-        (
-            {JSON: [{**ROW, "sol1": None}]},
-            "huggingface.co/datasets/baber/piqa",
-        ),
-        ({"valid.jsonl": [ROW, ROW], "valid-labels.lst": [1]}, "1 labels for 2 questions"),
-        ({"valid-labels.lst": [1]}, "got 0 files of questions"),
-    ],
-)
-def test_damaged_data_is_named(files, message, tmp_path):
-    for name, rows in files.items():
-        (tmp_path / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
-    with pytest.raises(DataError, match=message):
-        _benchmark().evaluate(toy_request(data_folders={"piqa": tmp_path}))

@@ -46,17 +46,12 @@ def test_there_are_fifty_names_in_one_order():
 def test_absent_files_and_lines_that_are_not_as_published_are_named(tmp_path):
     with pytest.raises(UnavailableError, match=r"'trec': got no folder of this name.*nltk_data"):
         trec_questions({})
-    for content, message in (
-        (b"NUM:date When ?\nNUM:hour When ?\n", r"train\.txt: line 2: got 'NUM:hour When \?'"),
-        (b"NUM:date\n", "line 1: got 'NUM:date'"),
-    ):
-        (tmp_path / "train.txt").write_bytes(content)
-        with pytest.raises(UnavailableError, match=r"got no test\.txt"):
-            trec_questions({"trec": tmp_path})
-        (tmp_path / "test.txt").write_bytes(b"NUM:date When ?\n")
-        with pytest.raises(DataError, match=message):
-            trec_questions({"trec": tmp_path})
-        (tmp_path / "test.txt").unlink()
+    (tmp_path / "train.txt").write_bytes(b"NUM:date When ?\nNUM:hour When ?\n")
+    with pytest.raises(UnavailableError, match=r"got no test\.txt"):
+        trec_questions({"trec": tmp_path})
+    (tmp_path / "test.txt").write_bytes(b"NUM:date When ?\n")
+    with pytest.raises(DataError, match=r"train\.txt: line 2: got 'NUM:hour When \?'"):
+        trec_questions({"trec": tmp_path})
 
 
 def test_questions_are_latin_1_and_those_that_are_shown_are_not_asked(tmp_path):

@@ -61,7 +61,7 @@ class Marked(ToyLlama):
 LETTERS = Given(texts=tuple(zip("ababab", (letter * 16 for letter in "uvwxyz"), strict=True)))
 
 
-def test_the_second_document_of_each_domain_is_cut_where_its_share_ends(tmp_path) -> None:
+def test_the_second_document_of_each_domain_is_cut_where_its_share_ends(tmp_path):
     # Each domain's share of 48 tokens is 24: one document of 16 tokens and half of another.
     manifest = pack(LETTERS, tmp_path, num_rows=3)
     assert [domain["drawn_tokens"] for domain in manifest["domains"]] == [24, 24]

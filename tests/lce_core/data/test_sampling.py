@@ -85,14 +85,6 @@ def test_every_budget_is_met_in_the_corpus_mixture_and_no_pass_repeats_a_documen
         assert entry["passes"] == drawn.passes[of_domain].max(initial=-1) + 1
 
 
-def test_a_document_longer_than_its_share_is_cut():
-    lengths = np.array([150] + [1] * 100)
-    domains = np.array([0] + [1] * 100)
-    drawn = draw(domains, lengths, 100)
-    assert drawn.tokens[drawn.documents == 0].tolist() == [60]
-    assert [entry["drawn_share"] for entry in drawn.statistics] == [0.6, 0.4, 0.0]
-
-
 def test_a_small_corpus_is_gone_through_again_in_a_new_order():
     lengths = np.full(50, 2000)
     drawn = draw(np.zeros(50, dtype=np.int64), lengths, 250 * 2000)
@@ -108,14 +100,3 @@ def test_a_single_short_document_with_a_tiny_rate_still_fills_the_budget():
         np.zeros(1, dtype=np.int64), np.array([10]), ("web",), budget=95, upsampling=rare, seed=0
     )
     assert drawn.documents.tolist() == [0] * 10
-
-
-def test_appending_to_one_domain_leaves_the_order_of_others_alone():
-    domains, lengths = corpus(size=3000)
-    more_domains, more_lengths = np.append(domains, [0, 0]), np.append(lengths, [5, 7])
-    first = draw(domains, lengths, 10**6).documents
-    second = draw(more_domains, more_lengths, 10**6).documents
-    for domain in (1, 2):
-        a, b = (d[np.append(domains, [0, 0])[d] == domain] for d in (first, second))
-        shared = min(len(a), len(b))
-        assert np.array_equal(a[:shared], b[:shared])

@@ -36,7 +36,6 @@ from lce_core.extension.extending import extend
 from lce_core.extension.learned import LEARNED, make_rotary
 from lce_core.methods import METHODS, Method
 from lce_core.models import LanguageModel, ModelShape
-from lce_core.rope import ContextLengths
 from tests.support.oracles.stock_answers import answers
 
 pytestmark = pytest.mark.slow
@@ -214,18 +213,6 @@ def test_a_folder_has_the_same_weights_stock_files_and_older_keys_alone(compared
         older = config["rope_scaling"] or {"rope_type": "default"}
         assert {**stated, **older} == stated
         assert config["max_position_embeddings"] == case.form.context
-
-
-def test_a_form_says_the_lengths_that_it_holds_for():
-    method, geometry = METHODS.load("ntk_frozen")(), BASES[0].geometry
-    with pytest.raises(SpecError, match="--length TOKENS"):
-        stock_form(method, geometry, 2, TARGET)
-    form = stock_form(method, geometry, 2, TARGET, length=FIXED)
-    table = method.rope_table(geometry, ContextLengths(TRAINED, TARGET, FIXED))
-    assert (form.table.inv_freq == table.inv_freq).all()
-    assert form.only_at == FIXED
-    assert stock_form(METHODS.load("ntk_32k")(), geometry, 2, TARGET).follows_up_to == TARGET
-    assert stock_form(METHODS.load("pi")(), geometry, 2, TARGET).follows_up_to is None
 
 
 def test_several_ends_of_text_are_kept_and_the_first_pads(tmp_path):

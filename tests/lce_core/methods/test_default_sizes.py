@@ -13,15 +13,12 @@ from lce_core.rope import ContextLengths, RopeGeometry
     [
         # LCEG, appendix 9.2: a window of 4096 tokens and 10 global ones.
         ("lm_infinite", {}, 4096, LambdaShaped(window=4096, num_global=10)),
-        ("lm_infinite", {"num_global": 3}, 128, LambdaShaped(window=128, num_global=3)),
         # Sinks and window are the cache, which has the trained context.
         ("streaming_llm", {}, 4096, CacheSinks(window=4092, num_sinks=4)),
-        ("streaming_llm", {"num_sinks": 8}, 128, CacheSinks(window=120, num_sinks=8)),
         ("streaming_llm", {"num_sinks": 8, "window": 50}, 128, CacheSinks(50, 8)),
         ("dca", {}, 4096, DualChunk(chunk=3072, window=256)),
-        ("self_extend", {}, 4096, GroupedNeighbour(1024, 64)),
         ("self_extend", {}, 128, GroupedNeighbour(64, 16)),
-        ("self_extend", {}, 100, GroupedNeighbour(48, 12)),
+        ("self_extend", {}, 4096, GroupedNeighbour(1024, 64)),
         ("self_extend", {}, 2, GroupedNeighbour(1, 1)),
         ("rerope", {}, 4096, Rectified(window=512)),
         ("rerope", {"leak": 16}, 128, Rectified(window=64, leak=16)),

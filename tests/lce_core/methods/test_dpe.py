@@ -67,9 +67,7 @@ def test_with_equal_scales_it_is_self_extend(groups, scale, tokens):
 
 
 @given(st.sampled_from([*PUBLISHED]), st.integers(0, 9000), st.integers(0, 9000))
-def test_published_scales_give_the_distances_of_both_forms_of_the_reference(
-    name: str, query: int, key: int
-) -> None:
+def test_published_scales_give_the_distances_of_both_forms_of_the_reference(name, query, key):
     # In decoding the reference places a key at its distance; in prefill it places queries and keys.
     method = METHODS.parse({"name": "dpe", "scales": name}, "test")
     scheme = method.attention(LLAMA2_7B, ContextLengths(4096, 32768, 32768))

@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from lce_core.attention import dispatch, landmark, retrieval
 from lce_core.attention.inputs import AttentionInputs
 from lce_core.attention.schemes import BlockRetrieval, GroupedSoftmax
-from lce_core.contracts.tiny_models import BASES, VOCABULARY, stock, tokens
+from lce_core.contracts.tiny_models import BASES, VOCABULARY, stock
 from lce_core.data.packing import PackedRows
 from lce_core.errors import SpecError
-from lce_core.evaluation.decoding import generate
 from lce_core.extension.extending import extend
 from lce_core.extension.insertion import Inserter, reserve_token
 from lce_core.methods import METHODS, Method, TokenInsertion
@@ -78,7 +77,6 @@ def test_the_closed_form_is_the_grouped_softmax(length):
 RETRIEVALS = [
     BlockRetrieval(block=4, top_k=2, chunk=8),
     BlockRetrieval(block=4, top_k=1, chunk=4),
-    BlockRetrieval(block=3, top_k=3, chunk=6),
     BlockRetrieval(block=2, top_k=9, chunk=10),
 ]
 
@@ -109,7 +107,7 @@ def test_retrieval_is_the_definition_in_one_pass_in_chunks_and_token_by_token(sc
         (torch.float32, None, [*range(1, 44)]),
     ],
 )
-def test_the_best_blocks_are_read_in_every_dtype(dtype, norm, cuts) -> None:
+def test_the_best_blocks_are_read_in_every_dtype(dtype, norm, cuts):
     # In bf16 the selection once overlapped the exact one by 0.79, 0.69 and 0.51 for these norms.
     scheme, length, dim = BlockRetrieval(block=4, top_k=5, chunk=8), 168, 64
     query, key, value = states(2, 2, length, dim=dim)
@@ -202,25 +200,6 @@ def small(**parameters: Any) -> Method:
     )
 
 
-@torch.no_grad()
-def test_hidden_states_are_those_of_the_expanded_text_where_text_is_predicted():
-    extended = extend(stock(BASES[1]), BASES[1], small(), target=64)
-    ids = tokens(20)
-    extended.begin_request(20)
-    output = extended.hidden_states(ids)
-    rows = []
-    for text in ids.tolist():
-        row: list[int] = []
-        for token in text:
-            row.append(token)
-            if len(row) % 4 == 3:
-                row.append(VOCABULARY)
-        rows.append(row)
-    whole = extended.model.get_decoder()(input_ids=torch.tensor(rows)).last_hidden_state
-    wanted = [i for i in range(len(rows[0])) if i % 4 != 2]
-    torch.testing.assert_close(output, whole[:, wanted], rtol=1e-9, atol=1e-9)
-
-
 @pytest.fixture
 def make_job(rows, tmp_path) -> Any:
     make = job_maker(rows, tmp_path)
@@ -274,9 +253,6 @@ def test_training_lowers_the_loss_and_leaves_a_stock_checkpoint_that_can_be_eval
     windows = PackedRows.open(job.rows).read(np.arange(4))[0]
     nll = window_nll(extended, windows, batch_tokens=256)
     assert nll.mean() < math.log(392)
-    found = generate(extended, windows, max_new_tokens=4, batch_tokens=256, chunk=5)
-    again = generate(extended, windows, max_new_tokens=4, batch_tokens=1 << 20)
-    np.testing.assert_array_equal(np.stack(found), np.stack(again))
 
 
 def test_what_cannot_be_extended_is_refused_before_the_model_is_touched():

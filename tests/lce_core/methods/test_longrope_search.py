@@ -121,7 +121,7 @@ def test_a_killed_search_continues(limit, whole, tmp_path):
     assert len(written.splitlines()) == expected.num_trials
 
 
-def test_a_continued_search_measures_no_loss_twice(whole: Any, tmp_path: Path) -> None:
+def test_a_continued_search_measures_no_loss_twice(whole, tmp_path):
     # A stored loss that no model would give shows that it is read, not measured.
     first = (whole[1] / "out" / TRIALS_FILE).read_text().splitlines()[0]
     (tmp_path / "progress").mkdir()
@@ -189,7 +189,7 @@ def follows_ntk(factors: list[float], critical: int, geometry: RopeGeometry) -> 
     return bool(np.allclose(factors[:critical], expected, rtol=1e-6))
 
 
-def test_critical_pairs_are_those_of_the_paper() -> None:
+def test_critical_pairs_are_those_of_the_paper():
     # Section 2.2 and figure 4 of arXiv:2502.20082: the theoretical and the real critical pair.
     phi3_mini = critical_pairs(RopeGeometry(96, 96, 32, 32, 1e4, 2048))
     llama3_8b = critical_pairs(RopeGeometry(128, 128, 32, 8, 5e5, 8192))

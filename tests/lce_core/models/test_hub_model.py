@@ -19,7 +19,6 @@ from tests.support.architectures import hub_model, random_model, save
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 QWEN: dict[str, Any] = {
     "architectures": ["Qwen2ForCausalLM"],
-    "attention_dropout": 0.0,
     "hidden_act": "silu",
     "hidden_size": 896,
     "intermediate_size": 4864,
@@ -29,7 +28,6 @@ QWEN: dict[str, Any] = {
     "num_attention_heads": 14,
     "num_hidden_layers": 24,
     "num_key_value_heads": 2,
-    "rms_norm_eps": 1e-06,
     "rope_theta": 1000000.0,
     "sliding_window": 32768,
     "tie_word_embeddings": True,
@@ -67,14 +65,11 @@ def test_a_published_configuration_gives_the_model_its_authors_describe(tmp_path
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"model_type": "mine"}, "'mine'; expected .*: rotary embedding and attention as in gemma, "),
     ({"model_type": "deepseek_v3", "kv_lora_rank": 512}, "caches a latent"),
-    ({"model_type": "llama4_text"}, "attend inside chunks"),
     ({"model_type": "gemma2", "sliding_window": 4096}, "sliding window, and scores have a soft"),
-    ({"model_type": ...}, "model_type: got nothing"),
     ({"model_type": "mistral", "sliding_window": 4096, "use_sliding_window": ...},
      "sliding_window: got 4096; .* full attention .* a Mistral from v0.2 on"),
     ({"model_type": "mistral", "sliding_window": ..., "use_sliding_window": ...},
      "sliding_window: got nothing; .*: full attention"),
-    ({"use_sliding_window": True}, "use_sliding_window: got True; .*: full attention"),
     ({"model_type": "llama", "use_sliding_window": ...}, "sliding_window: got 32768"),
     ({"layer_types": ["full_attention", "sliding_attention"]}, "layer_types"),
     ({"model_type": "gemma", "head_dim": 64, "use_bidirectional_attention": True},
@@ -83,13 +78,11 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"rope_parameters": {"rope_type": "proportional"}}, "rope_parameters: .* above 0"),
     ({"rope_parameters": {"full_attention": {"rope_type": "default"}}}, "one RoPE table for all"),
     ({"vision_config": {"depth": 32}}, "vision_config: .* a text-only model"),
-    ({"text_config": QWEN, "model_type": "llava"}, "text_config"),
     ({"is_encoder_decoder": True}, "applied: a decoder without encoder"),
     ({"auto_map": {"AutoModelForCausalLM": "m.M"}}, "such code is never run"),
     ({"quantization_config": {"bits": 4}}, "weights in floating point"),
     ({"architectures": ["Qwen2ForSequenceClassification"]}, "language-model head"),
     ({"original_max_position_embeddings": 4096}, "which is 4096; .*`trained_context: N`"),
-    ({"head_dim": 5}, "rope geometry: got rotary_dim 5"),
     ({"num_attention_heads": 15, "head_dim": 64}, "rope geometry: got 15 heads, 2 key-value"),
 ]  # fmt: skip
 
@@ -133,9 +126,7 @@ def test_a_configuration_that_is_none_is_refused(content, tmp_path):
     [
         ({}, "label: got neither a label nor a repository"),
         ({"repo": "a/b"}, "revision: got nothing"),
-        ({"revision": COMMIT}, "repo: got nothing"),
         ({"repo": "a/b", "revision": "main"}, "revision: got 'main'; expected the 40 hex digits"),
-        ({"repo": "a/b", "revision": COMMIT.upper()}, "40 hex digits"),
         ({"repo": "b", "revision": COMMIT}, "repo: got 'b'"),
         ({"label": "My-Model"}, "label: got 'My-Model'"),
     ],
@@ -165,19 +156,6 @@ def test_a_model_that_no_plan_resolved_knows_no_geometry_and_facts_are_never_wri
     facts = hub_model(written(tmp_path)).identity()["facts"]
     with pytest.raises(SpecError, match="base model mine: facts: got the key `facts` in a study"):
         parsed(label="mine", facts=facts).resolved(tmp_path)
-
-
-def test_another_model_in_the_folder_than_was_planned_is_refused(tmp_path):
-    for name in ("llama", "changed"):
-        (tmp_path / name).mkdir()
-    base = hub_model(save("llama", tmp_path / "llama"))
-    for key, given in (("rope_theta", 7e4), ("max_position_embeddings", 32)):
-        config = json.loads((tmp_path / "llama" / "config.json").read_text())
-        if key == "rope_theta":
-            config["rope_parameters"][key] = given
-        (tmp_path / "changed" / "config.json").write_text(json.dumps({**config, key: given}))
-        with pytest.raises(SpecError, match=r"expected .*, the value when the study was planned"):
-            base.load(tmp_path / "changed", torch.float32)
 
 
 RESOLVE = """
@@ -255,6 +233,3 @@ def test_published_weights_come_with_the_base_models_own_rotary_embedding(model_
     text = torch.arange(12)[None]
     assert torch.equal(loaded(text).logits, plain(text).logits)
     assert not torch.equal(scaled(text).logits, plain(text).logits)
-    random_model("qwen3").save_pretrained(tmp_path / "published")
-    with pytest.raises(SpecError, match=f"model_type: got 'qwen3'; expected '{model_type}'"):
-        base.load_published(tmp_path / "published", torch.float32)

@@ -161,7 +161,6 @@ def rope(whole: float, sliding: float) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("key", "value", "says"),
     [
-        ("sliding_window", 16, r"sliding_window: got 16; expected 8"),
         ("layer_types", ["full_attention"] * 6, r"layer_types: got \['full_attention'"),
         ("query_pre_attn_scalar", 64, r"query_pre_attn_scalar: got 64; expected 32"),
         ("rope_parameters", rope(5e5, 1e4), r"rope_theta: got 500000\.0; expected 1000000\.0"),

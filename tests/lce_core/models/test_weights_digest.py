@@ -32,7 +32,7 @@ def test_the_digest_is_of_names_and_whole_contents(folder):
     assert weights_digest(folder) == by_hand(folder)
 
 
-def test_weights_are_read_once_while_they_stay(folder, tmp_path, monkeypatch) -> None:
+def test_weights_are_read_once_while_they_stay(folder, tmp_path, monkeypatch):
     # The files are seconds old: let them count as old enough to be remembered.
     monkeypatch.setattr("lce_core.store.file_facts.TICK_SECONDS", -1e6)
     with opened(folder) as first, FileFacts(tmp_path).in_use():

@@ -1,7 +1,4 @@
-"""Labels of several tokens compared by likelihood: against whole texts passed without a cache.
-
-Models are random and float64, so a difference is a mistake and not rounding.
-"""
+"""Labels of several tokens by likelihood, against whole texts passed without a cache in float64."""
 
 from dataclasses import replace
 from typing import ClassVar

@@ -160,8 +160,6 @@ def test_key_prompts_and_tokenizers_that_cannot_be_written_down_are_built_each_t
     ("name", "parameters"),
     [
         ("ruler", {"num_samples": 2}),
-        ("needle", {"trials": 1, "haystack": "held_out"}),
-        ("long_eval", {"num_samples": 3}),
         ("one_ruler", {"num_samples": 2}),
     ],
 )

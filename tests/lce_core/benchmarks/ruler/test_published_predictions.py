@@ -38,5 +38,4 @@ def test_every_published_score_and_average_is_reproduced(test_data, task):
     assert len(rows) == 500
     scores = [match(task, row["pred"], row["needle"]) for row in rows]
     assert scores == [pytest.approx(float(row["score"]), abs=1e-12) for row in rows]
-    assert 100 * fmean(scores) == pytest.approx(AVERAGES[task], abs=0.05)
     assert round(100 * fmean(scores), 1) == round(AVERAGES[task], 1)
