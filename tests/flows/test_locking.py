@@ -18,7 +18,7 @@ SMOKE = (STUDIES / "smoke.yaml").read_text(encoding="utf-8")
 
 
 @pytest.fixture
-def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def study(tmp_path, monkeypatch) -> Path:
     monkeypatch.setenv("LCE_HOME", str(tmp_path / "home"))
     file = tmp_path / "mine.yaml"
     file.write_text(SMOKE, encoding="utf-8")
@@ -36,7 +36,7 @@ def note(study: Path) -> str | None:
     return compare_with_lock(compile_request(str(study), execution), Store(execution.home))
 
 
-def test_a_lock_is_written_checked_and_moved_ids_are_listed(study: Path) -> None:
+def test_a_lock_is_written_checked_and_moved_ids_are_listed(study):
     assert note(study) is None  # nothing is locked yet
     assert "ids (" in lce("lock", study)
     assert lock_file(str(study)) == study.with_name("study.lock")
@@ -57,7 +57,7 @@ def test_a_lock_is_written_checked_and_moved_ids_are_listed(study: Path) -> None
     assert "not a lock" in str(note(study))
 
 
-def test_the_lock_of_another_study_is_refused_and_stays(study: Path) -> None:
+def test_the_lock_of_another_study_is_refused_and_stays(study):
     lce("lock", study)
     lock = study.with_name("study.lock")
     before = lock.read_bytes()
@@ -74,7 +74,7 @@ def test_the_lock_of_another_study_is_refused_and_stays(study: Path) -> None:
     assert "ids are unchanged" in lce("lock", other, "--check")
 
 
-def test_a_store_keeps_what_is_locked(study: Path, tmp_path: Path) -> None:
+def test_a_store_keeps_what_is_locked(study, tmp_path):
     kept = tmp_path / "home" / "studies" / "smoke" / "study.lock"
     lce("lock", study)
     assert not kept.exists()  # there is no store yet, and a lock makes none

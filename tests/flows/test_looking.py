@@ -134,7 +134,7 @@ class Looked:
 
 
 @pytest.fixture(scope="module")
-def looked(tmp_path_factory: pytest.TempPathFactory, migrated: Path) -> Looked:
+def looked(tmp_path_factory, migrated) -> Looked:
     return Looked(tmp_path_factory.mktemp("looked"), migrated)
 
 
@@ -143,9 +143,7 @@ def recorded(home: Path) -> list[dict[str, Any]]:
     return [{name: value for name, value in one.items() if name != "at"} for one in found]
 
 
-def test_a_method_is_dropped_at_the_look_that_settles_it_and_the_catalog_says_so(
-    looked: Looked,
-) -> None:
+def test_a_method_is_dropped_at_the_look_that_settles_it_and_the_catalog_says_so(looked):
     home = looked.folder / "home"
     # The base model stays, because the comparison of ntk_aware is open.
     kept = [(name, seed) for name in ("none", "ntk_aware") for seed in (0, 1, 3)]
@@ -166,9 +164,7 @@ def test_a_method_is_dropped_at_the_look_that_settles_it_and_the_catalog_says_so
     ]
 
 
-def test_the_plan_shows_looks_and_why_cells_are_left_out(
-    looked: Looked, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_plan_shows_looks_and_why_cells_are_left_out(looked, capsys):
     found = planning.inspect_study(str(looked.file), looked.execution("home"))
     lines = list(status_view.status_lines(found, status_view._prices(found), {}, unicode=False))
     assert "pi: settled at look 1 (2 seeds)" in lines
@@ -179,7 +175,7 @@ def test_the_plan_shows_looks_and_why_cells_are_left_out(
     assert "looks at 2 and 3 seeds (levels 0.016, 0.034)" in shown
 
 
-def test_a_killed_run_is_resumed_with_the_same_decisions(looked: Looked) -> None:
+def test_a_killed_run_is_resumed_with_the_same_decisions(looked):
     execution = looked.copy("killed")
     home = execution.home
     # Killed before the first look: no outcome is recorded, and no cell of the last seed is done.
@@ -203,7 +199,7 @@ def test_a_killed_run_is_resumed_with_the_same_decisions(looked: Looked) -> None
 
 
 @pytest.mark.long
-def test_two_hosts_make_the_same_looks_as_one(looked: Looked, migrated: Path) -> None:
+def test_two_hosts_make_the_same_looks_as_one(looked, migrated):
     home = new_home(migrated, looked.folder / "shared")
     options = ("--data-folder", f"text={looked.folder / 'text'}", "--slots", "1")
     command = (str(looked.file), *options, "--plugins", str(looked.folder / "plugins"))
@@ -221,7 +217,7 @@ def test_two_hosts_make_the_same_looks_as_one(looked: Looked, migrated: Path) ->
     assert read(home, OUTCOMES) == read(single, OUTCOMES)
 
 
-def test_a_look_is_recorded_once(looked: Looked) -> None:
+def test_a_look_is_recorded_once(looked):
     execution = looked.copy("twice")
     plan = compile_request(str(looked.file), execution).plan.to_json()
     studies, before = Store(execution.home).studies, recorded(execution.home)
@@ -229,7 +225,7 @@ def test_a_look_is_recorded_once(looked: Looked) -> None:
     assert recorded(execution.home) == before
 
 
-def test_looks_at_other_expectations_do_not_count(looked: Looked) -> None:
+def test_looks_at_other_expectations_do_not_count(looked):
     execution = looked.copy("amended")
     try:
         looked.write(expects=EXPECTS[:1])
@@ -243,7 +239,7 @@ def test_looks_at_other_expectations_do_not_count(looked: Looked) -> None:
         looked.write()
 
 
-def test_a_selection_computes_what_it_names_and_tests_nothing(looked: Looked) -> None:
+def test_a_selection_computes_what_it_names_and_tests_nothing(looked):
     execution = looked.copy("selected")
     (execution.home / "studies" / "looked" / "looks.json").unlink()
     (work,) = preflight([str(looked.file)], execution, RunOptions(select="seed=1"))
@@ -251,7 +247,7 @@ def test_a_selection_computes_what_it_names_and_tests_nothing(looked: Looked) ->
     assert {cell.seed for cell in work.wanted.cells} == {1}
 
 
-def test_a_variant_is_settled_when_its_last_open_comparison_is(looked: Looked) -> None:
+def test_a_variant_is_settled_when_its_last_open_comparison_is(looked):
     plan = compile_request(str(looked.file), looked.execution("home")).plan.to_json()
     looks = Store(looked.folder / "home").studies.looks(plan)
     assert settled_methods(plan["expects"], looks) == {("toy_llama", "pi", True): 1}

@@ -15,12 +15,12 @@ from lce_core.errors import PrefectMovedError
 CONTEXT = HookContext(prefect.__version__, None, logging.getLogger)
 
 
-def test_only_names_without_a_slash_are_completed() -> None:
+def test_only_names_without_a_slash_are_completed():
     assert full_name("smoke") == "controlled-study/smoke"
     assert full_name("my-flow/mine") == "my-flow/mine"
 
 
-def test_setting_up_twice_wraps_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_setting_up_twice_wraps_once(monkeypatch):
     for client in (PrefectClient, SyncPrefectClient):
         original = client.read_deployment_by_name
         monkeypatch.setattr(client, "read_deployment_by_name", original)
@@ -31,9 +31,7 @@ def test_setting_up_twice_wraps_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert PrefectClient.read_deployment_by_name is wrapped
 
 
-def test_a_prefect_that_moved_its_client_is_named_with_the_form_that_works(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_prefect_that_moved_its_client_is_named_with_the_form_that_works(monkeypatch):
     def renamed(self: object, flow: str, deployment: str) -> None:
         pass
 

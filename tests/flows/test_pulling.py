@@ -9,7 +9,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -29,19 +28,17 @@ from tasks.work_queue import Claim
 
 
 @pytest.fixture
-def how(tmp_path: Path) -> Execution:
+def how(tmp_path) -> Execution:
     Store(tmp_path / "home").prepare()
     return make_execution({"home": tmp_path / "home", "device": "cpu", "slots": 1})
 
 
-def test_it_needs_no_prefect() -> None:
+def test_it_needs_no_prefect():
     code = "import sys, flows.pulling; raise SystemExit('prefect' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
-def test_what_others_hold_can_be_left_to_them(
-    how: Execution, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_others_hold_can_be_left_to_them(how, capsys):
     steps = compile_request("smoke", how).plan.steps.values()
     with ExitStack() as leases:
         for step in steps:
@@ -56,7 +53,7 @@ def test_what_others_hold_can_be_left_to_them(
 
 
 @pytest.mark.slow
-def test_cells_that_failed_before_end_it_as_they_end_a_run(how: Execution) -> None:
+def test_cells_that_failed_before_end_it_as_they_end_a_run(how):
     error = NonFiniteError("step 3", "loss nan", "a finite loss", "look")
     for step in compile_request("smoke", how).plan.steps.values():
         Store(how.home).failures.add(step, error, {})
@@ -72,7 +69,7 @@ class Full(io.StringIO):
         raise OSError(errno.ENOSPC, "No space left on device", text)
 
 
-def test_a_log_that_cannot_be_written_keeps_no_slot(how: Execution) -> None:
+def test_a_log_that_cannot_be_written_keeps_no_slot(how):
     run = RunContext(preflight(["smoke"], how, RunOptions()))
     lines, unit, ends = LogLines(Console(file=Full()), run.progress()), run.units[0], []
 
@@ -83,7 +80,7 @@ def test_a_log_that_cannot_be_written_keeps_no_slot(how: Execution) -> None:
     assert len(ends) == 1
 
 
-def test_a_signal_that_comes_while_its_flag_is_waited_for_ends_the_waiting() -> None:
+def test_a_signal_that_comes_while_its_flag_is_waited_for_ends_the_waiting():
     stop = Stop()
     before = signal.signal(signal.SIGALRM, lambda *_: stop.set())
     signal.setitimer(signal.ITIMER_REAL, 0.02)
@@ -106,7 +103,7 @@ cli.main()
 """
 
 
-def test_sigterm_ends_any_command_as_ctrl_c_does() -> None:
+def test_sigterm_ends_any_command_as_ctrl_c_does():
     ended = subprocess.run(
         [sys.executable, "-c", ASKED_TO_END, "wait"], capture_output=True, text=True
     )

@@ -37,13 +37,11 @@ WITH_DATA: dict[str, Any] = {
 
 
 @pytest.fixture
-def execution(tmp_path: Path) -> Execution:
+def execution(tmp_path) -> Execution:
     return make_execution({"home": tmp_path / "home", "device": "cpu"})
 
 
-def test_the_data_of_a_study_are_read_once_however_often_it_is_planned(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_data_of_a_study_are_read_once_however_often_it_is_planned(tmp_path, monkeypatch):
     monkeypatch.setattr("lce_core.store.file_facts.TICK_SECONDS", 0.02)
     data, file = tmp_path / "data", tmp_path / "study.yaml"
     (data / "text").mkdir(parents=True)
@@ -70,9 +68,7 @@ def test_the_data_of_a_study_are_read_once_however_often_it_is_planned(
     assert again == []
 
 
-def test_a_study_is_planned_with_the_file_and_folders_of_its_last_run(
-    tmp_path: Path, execution: Execution
-) -> None:
+def test_a_study_is_planned_with_the_file_and_folders_of_its_last_run(tmp_path, execution):
     text, file = tmp_path / "text", tmp_path / "own.yaml"
     (text / "code").mkdir(parents=True)
     (text / "code" / "a.txt").write_text("A rose is a rose.\n" * 50, encoding="utf-8")
@@ -92,7 +88,7 @@ def test_a_study_is_planned_with_the_file_and_folders_of_its_last_run(
     assert as_last_run("own", execution) == (str(file), execution)  # folders that exist no more
 
 
-def test_studies_of_one_command_share_their_data_folders(tmp_path: Path) -> None:
+def test_studies_of_one_command_share_their_data_folders(tmp_path):
     folders, files = {}, []
     smoke = {key: value for key, value in SMOKE.items() if key != "expects"}
     for name in ("one", "two"):

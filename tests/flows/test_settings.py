@@ -35,7 +35,7 @@ TWO_NODES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", ["accelerate.yaml", "accelerate.json"])
-def test_the_machines_of_a_file_share_a_training_run(tmp_path: Path, name: str) -> None:
+def test_the_machines_of_a_file_share_a_training_run(tmp_path, name):
     file = tmp_path / name
     config = ClusterConfig(**TWO_NODES)
     write = config.to_yaml_file if file.suffix == ".yaml" else config.to_json_file
@@ -50,7 +50,7 @@ def test_the_machines_of_a_file_share_a_training_run(tmp_path: Path, name: str) 
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path, monkeypatch) -> Path:
     monkeypatch.delenv(BROWSER, raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.chdir(tmp_path)
@@ -63,15 +63,13 @@ def install(folder: Path, name: str) -> Path:
     return path
 
 
-def test_the_first_of_the_usual_names_is_taken(folder: Path) -> None:
+def test_the_first_of_the_usual_names_is_taken(folder):
     for name in reversed(BROWSERS):
         path = install(folder, name)
         assert browser() == path
 
 
-def test_a_browser_that_is_named_goes_before_all_others(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_browser_that_is_named_goes_before_all_others(folder, monkeypatch):
     install(folder, "chromium")
     own = install(folder, "brave")
     for named in (str(own), "brave", "./brave"):
@@ -79,9 +77,7 @@ def test_a_browser_that_is_named_goes_before_all_others(
         assert browser() == own
 
 
-def test_without_one_the_message_says_what_to_do(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_one_the_message_says_what_to_do(folder, monkeypatch):
     (folder / "chromium").touch(mode=0o644)  # no program
     with pytest.raises(SpecError, match=r"no browser in \$PATH.*install the package chromium"):
         browser()

@@ -127,16 +127,14 @@ def one_line(path: Path, printed: str) -> bool:
 
 
 @pytest.fixture
-def prefect(tmp_path: Path) -> Path:
+def prefect(tmp_path) -> Path:
     (tmp_path / "prefect").mkdir()
     sqlite_file(prefect_database(tmp_path))
     return tmp_path
 
 
 @pytest.mark.parametrize("harm", [*SQLITE_HARM, empty_beside_its_log], ids=lambda one: one.__name__)
-def test_a_prefect_database_that_no_server_starts_with_is_set_aside(
-    prefect: Path, harm: Harm, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_prefect_database_that_no_server_starts_with_is_set_aside(prefect, harm, capsys):
     path = prefect_database(prefect)
     harm(path)
     before = content(path)
@@ -147,9 +145,7 @@ def test_a_prefect_database_that_no_server_starts_with_is_set_aside(
     assert one_line(path, capsys.readouterr().err)
 
 
-def test_side_files_move_with_their_database_and_two_of_one_second_keep_names_of_their_own(
-    prefect: Path,
-) -> None:
+def test_side_files_move_with_their_database_and_two_of_one_second_keep_names_of_their_own(prefect):
     path = prefect_database(prefect)
     garbage(path)
     for end in ("-wal", "-shm", "-journal"):
@@ -166,7 +162,7 @@ def test_side_files_move_with_their_database_and_two_of_one_second_keep_names_of
     assert b"second" in contents
 
 
-def test_an_older_prefect_database_and_an_empty_one_are_left_to_prefect(prefect: Path) -> None:
+def test_an_older_prefect_database_and_an_empty_one_are_left_to_prefect(prefect):
     assert prefect_damage(prefect) is None
     empty(prefect_database(prefect))
     assert prefect_damage(prefect) is None
@@ -175,9 +171,7 @@ def test_an_older_prefect_database_and_an_empty_one_are_left_to_prefect(prefect:
 
 
 @pytest.mark.parametrize("mode", ["delete", "wal"])
-def test_a_database_that_another_process_is_writing_to_is_left_alone(
-    prefect: Path, mode: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_database_that_another_process_is_writing_to_is_left_alone(prefect, mode, capsys):
     path = prefect_database(prefect)
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as writer:
         writer.execute(f"PRAGMA journal_mode = {mode}")
@@ -205,9 +199,7 @@ def test_a_database_out_of_reach_is_left_alone(
             assert prefect_damage(prefect) is None
 
 
-def test_a_runs_server_starts_with_a_new_database_in_the_place_of_a_damaged_one(
-    prefect: Path,
-) -> None:
+def test_a_runs_server_starts_with_a_new_database_in_the_place_of_a_damaged_one(prefect):
     garbage(prefect_database(prefect))
     server = TemporaryServer(prefect)
     try:
@@ -219,7 +211,7 @@ def test_a_runs_server_starts_with_a_new_database_in_the_place_of_a_damaged_one(
 
 
 @pytest.fixture(scope="module")
-def shown(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def shown(tmp_path_factory) -> Path:
     """A home with two studies, both in MLflow."""
     store = Store(tmp_path_factory.mktemp("shown") / "home")
     store.prepare()
@@ -230,7 +222,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def tracked(shown: Path, tmp_path: Path) -> Path:
+def tracked(shown, tmp_path) -> Path:
     return shutil.copytree(shown, tmp_path / "home")
 
 
@@ -242,9 +234,7 @@ def studies_in_mlflow(home: Path) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("harm", [*SQLITE_HARM, empty], ids=lambda one: one.__name__)
-def test_the_doctor_says_which_mlflow_database_cannot_be_used_and_changes_nothing(
-    tracked: Path, harm: Harm
-) -> None:
+def test_the_doctor_says_which_mlflow_database_cannot_be_used_and_changes_nothing(tracked, harm):
     path = tracking.database(tracked)
     assert doctor._mlflow_database(tracked).ok
     harm(path)
@@ -273,9 +263,7 @@ def test_an_mlflow_database_that_cannot_be_used_is_set_aside_and_made_again(
     assert tracking.damage(tracked) is None
 
 
-def test_a_run_sets_damaged_projections_aside_as_it_starts(
-    home: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_sets_damaged_projections_aside_as_it_starts(home, capsys):
     tracking.database(home).parent.mkdir()
     tracking.database(home).write_bytes(b"no database " * 1000)
     garbage(home / "catalog.duckdb")
@@ -288,16 +276,14 @@ def test_a_run_sets_damaged_projections_aside_as_it_starts(
 
 
 @pytest.mark.slow
-def test_a_run_brings_back_the_other_studies_of_a_damaged_mlflow_database(
-    tracked: Path,
-) -> None:
+def test_a_run_brings_back_the_other_studies_of_a_damaged_mlflow_database(tracked):
     a_folder(tracking.database(tracked))
     record(tracked, "small")
     assert studies_in_mlflow(tracked) == ["other", "small"]
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def built(tmp_path_factory) -> Path:
     store = Store(tmp_path_factory.mktemp("built") / "home")
     store.prepare()
     Study(store, seeds=(2,)).build()
@@ -306,7 +292,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def home(built: Path, tmp_path: Path) -> Path:
+def home(built, tmp_path) -> Path:
     shutil.copytree(built, tmp_path / "home")
     return tmp_path / "home"
 
@@ -335,9 +321,7 @@ DUCKDB_HARM: list[Harm] = [
 
 
 @pytest.mark.parametrize("harm", DUCKDB_HARM, ids=lambda one: one.__name__)
-def test_the_doctor_says_which_catalog_cannot_be_used_and_changes_nothing(
-    home: Path, harm: Harm
-) -> None:
+def test_the_doctor_says_which_catalog_cannot_be_used_and_changes_nothing(home, harm):
     path = home / "catalog.duckdb"
     assert doctor._catalog(home).ok
     harm(path)
@@ -357,9 +341,7 @@ def test_the_doctor_says_which_catalog_cannot_be_used_and_changes_nothing(
     ],
     ids=["before it is read", "by a rebuild", "by a run"],
 )
-def test_a_catalog_that_cannot_be_used_is_set_aside_and_made_again(
-    home: Path, harm: Harm, again: Callable[[Path], object], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_catalog_that_cannot_be_used_is_set_aside_and_made_again(home, harm, again, capsys):
     path = home / "catalog.duckdb"
     digest = logical_digest(path)
     harm(path)
@@ -371,7 +353,7 @@ def test_a_catalog_that_cannot_be_used_is_set_aside_and_made_again(
     assert damage(home) is None
 
 
-def test_a_catalog_without_its_note_or_open_for_writing_elsewhere_is_left_alone(home: Path) -> None:
+def test_a_catalog_without_its_note_or_open_for_writing_elsewhere_is_left_alone(home):
     path = home / "catalog.duckdb"
     path.touch()
     code = f"import duckdb; c = duckdb.connect({str(path)!r}); print(flush=True); input()"
@@ -388,7 +370,7 @@ def test_a_catalog_without_its_note_or_open_for_writing_elsewhere_is_left_alone(
     assert list(home.glob("*.set-aside-*")) == []
 
 
-def test_the_log_of_a_catalog_that_somebody_changed_moves_with_it(home: Path) -> None:
+def test_the_log_of_a_catalog_that_somebody_changed_moves_with_it(home):
     path, log = home / "catalog.duckdb", home / "catalog.duckdb.wal"
     log.write_bytes(b"of the file that was there")
     rebuild_catalog(home)
@@ -396,7 +378,7 @@ def test_the_log_of_a_catalog_that_somebody_changed_moves_with_it(home: Path) ->
     assert path.with_name(f"{kept(path).name}.wal").read_bytes() == b"of the file that was there"
 
 
-def test_without_a_store_a_damaged_catalog_stays_and_is_refused(tmp_path: Path) -> None:
+def test_without_a_store_a_damaged_catalog_stays_and_is_refused(tmp_path):
     path = tmp_path / "catalog.duckdb"
     garbage(path)
     mended(tmp_path)
@@ -410,9 +392,7 @@ def test_without_a_store_a_damaged_catalog_stays_and_is_refused(tmp_path: Path) 
     [["sql", "SELECT count(*) FROM cells"], ["claims", STUDY], ["report", STUDY]],
     ids=lambda one: one[0],
 )
-def test_commands_that_read_the_catalog_make_a_damaged_one_again(
-    home: Path, command: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_commands_that_read_the_catalog_make_a_damaged_one_again(home, command, monkeypatch):
     monkeypatch.setenv("LCE_HOME", str(home))
     garbage(home / "catalog.duckdb")
     ended = CliRunner().invoke(app, command)

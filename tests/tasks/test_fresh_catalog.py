@@ -35,7 +35,7 @@ class Polls(threading.Event):
 
 
 @pytest.fixture
-def home(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def home(tmp_path, tmp_path_factory) -> Path:
     store = sample_store(tmp_path_factory.getbasetemp())
     # The plan alone: all cells are to do, and the catalog is made in no time.
     shutil.copytree(store.home / "studies", tmp_path / "studies")
@@ -43,16 +43,14 @@ def home(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path
 
 
-def test_what_becomes_of_the_store_is_in_the_catalog_at_the_next_poll(home: Path) -> None:
+def test_what_becomes_of_the_store_is_in_the_catalog_at_the_next_poll(home):
     plan = home / "studies" / STUDY / "plan.json"
     plan.write_text(plan.read_text(encoding="utf-8").replace(STUDY, "other"), encoding="utf-8")
     keep_fresh(home, Polls(), QUICK)
     assert run_query(catalog_path(home), "SELECT DISTINCT study FROM studies")[1] == [("other",)]
 
 
-def test_a_home_without_a_catalog_gets_none_and_a_catalog_without_its_store_stays(
-    home: Path,
-) -> None:
+def test_a_home_without_a_catalog_gets_none_and_a_catalog_without_its_store_stays(home):
     keep_fresh(home / "none", Polls(), QUICK)
     assert not (home / "none").exists()
     shutil.rmtree(home / "studies")
@@ -61,7 +59,7 @@ def test_a_home_without_a_catalog_gets_none_and_a_catalog_without_its_store_stay
     assert catalog_path(home).read_bytes() == before
 
 
-def test_beside_a_run_the_first_catalog_comes_before_the_run_ends_and_grows(home: Path) -> None:
+def test_beside_a_run_the_first_catalog_comes_before_the_run_ends_and_grows(home):
     def num_done() -> int:
         count = "SELECT count(*) FROM cells WHERE status = 'done'"
         return int(run_query(catalog_path(home), count)[1][0][0])
@@ -75,16 +73,14 @@ def test_beside_a_run_the_first_catalog_comes_before_the_run_ends_and_grows(home
     assert num_done() > 0
 
 
-def test_a_damaged_catalog_is_made_again_while_the_run_goes_on(home: Path) -> None:
+def test_a_damaged_catalog_is_made_again_while_the_run_goes_on(home):
     catalog_path(home).write_bytes(b"no database" * 1000)
     keep_fresh(home, Polls(), QUICK)
     assert len(list(home.glob("catalog.duckdb.set-aside-*"))) == 1
     assert damage(home) is None
 
 
-def test_polling_and_building_take_a_small_share_of_the_time(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_polling_and_building_take_a_small_share_of_the_time(home, monkeypatch):
     now, builds = [0.0], iter((0.1, 2.0))
     monkeypatch.setattr("tasks.fresh_catalog.time.perf_counter", lambda: now[0])
 
@@ -97,7 +93,7 @@ def test_polling_and_building_take_a_small_share_of_the_time(
     assert polls.pauses == pytest.approx([30.0, 30.0, 2.0 / 0.03])
 
 
-def test_the_process_beside_a_short_run_ends_with_it_and_says_nothing(home: Path) -> None:
+def test_the_process_beside_a_short_run_ends_with_it_and_says_nothing(home):
     with catalog_kept_fresh(home):
         pass
     assert (home / "logs" / "live-results.log").read_text(encoding="utf-8") == ""

@@ -37,7 +37,7 @@ and numbers of their bars."""
 
 
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MlflowPages]:
+def pages(tmp_path_factory) -> Iterator[MlflowPages]:
     """The pages of a study whose UI runs."""
     home = tmp_path_factory.mktemp("pages")
     store = Store(home)
@@ -55,7 +55,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MlflowPages]:
 
 
 @pytest.fixture(scope="module")
-def browser(chrome: Any, pages: MlflowPages) -> Any:
+def browser(chrome, pages) -> Any:
     context = chrome.new_context()
     context.new_page().goto(login_link(pages.server, SECRET, "/version"))
     context.pages[0].wait_for_url(f"{pages.server}/version")
@@ -83,9 +83,7 @@ def drawn(browser: Any, address: str) -> dict[str, dict[str, Any]]:
         page.wait_for_timeout(200)
 
 
-def test_the_pages_draw_a_line_for_each_method_and_for_each_group_of_seeds(
-    pages: MlflowPages, browser: Any
-) -> None:
+def test_the_pages_draw_a_line_for_each_method_and_for_each_group_of_seeds(pages, browser):
     charts = drawn(browser, pages.methods)
     assert set(charts) == SCORES | {SUMMARY}
     for title in SCORES:
@@ -97,8 +95,8 @@ def test_the_pages_draw_a_line_for_each_method_and_for_each_group_of_seeds(
 
 
 def test_the_experiment_leads_to_both_folds_the_seeds_and_has_a_column_for_each_benchmark(
-    pages: MlflowPages, browser: Any
-) -> None:
+    pages, browser
+):
     page, requests = browser.new_page(), list[str]()
     page.on("request", lambda request: requests.append(request.url))
     page.set_viewport_size({"width": 1600, "height": 1400})

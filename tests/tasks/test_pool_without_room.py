@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -61,7 +60,7 @@ class Placed(Worker):
 
 
 @pytest.fixture
-def pool(tmp_path: Path) -> Iterator[Callable[[Room], Pool]]:
+def pool(tmp_path) -> Iterator[Callable[[Room], Pool]]:
     made: list[Pool] = []
 
     def make(room: Room) -> Pool:
@@ -94,9 +93,7 @@ class Running(threading.Thread):
         wait_until(lambda: "waiting for a node" in self.said)
 
 
-def test_a_unit_without_room_says_so_and_takes_over_the_worker_of_the_next_that_ends(
-    pool: Callable[[Room], Pool],
-) -> None:
+def test_a_unit_without_room_says_so_and_takes_over_the_worker_of_the_next_that_ends(pool):
     room = Room(1)
     cluster = pool(room)
     first = Running(cluster, 0)
@@ -117,7 +114,7 @@ def test_a_unit_without_room_says_so_and_takes_over_the_worker_of_the_next_that_
     assert (room.started, room.closed) == (3, 2)
 
 
-def test_idle_workers_end_where_another_needs_their_room(pool: Callable[[Room], Pool]) -> None:
+def test_idle_workers_end_where_another_needs_their_room(pool):
     room = Room(3)
     cluster = pool(room)
     room.go.release(3)

@@ -34,11 +34,11 @@ class Attempts:
 
 
 @pytest.fixture(autouse=True)
-def no_delay(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_delay(monkeypatch) -> None:
     monkeypatch.setattr(retries, "DELAY_SECONDS", [0.0, 0.0])
 
 
-def test_transient_failures_are_retried_beyond_the_last_delay() -> None:
+def test_transient_failures_are_retried_beyond_the_last_delay():
     compute = Attempts(failed("transient"), LOST, failed("out_of_memory"), LOST)
     assert with_retries(compute, 5, threading.Event()) == "done"
     assert compute.number == 5
@@ -53,9 +53,7 @@ def test_transient_failures_are_retried_beyond_the_last_delay() -> None:
     ],
     ids=["lost for good", "lost while the run is to stop", *PERMANENT],
 )
-def test_the_last_attempt_raises_and_permanent_failures_have_no_second(
-    error: Exception, is_to_stop: bool, attempts: int
-) -> None:
+def test_the_last_attempt_raises_and_permanent_failures_have_no_second(error, is_to_stop, attempts):
     compute, stop = Attempts(*[error] * 9), threading.Event()
     if is_to_stop:
         stop.set()

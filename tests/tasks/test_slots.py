@@ -26,9 +26,7 @@ EIGHT = [str(number) for number in range(8)]
         (4, {"slots": 8, "processes": 8}, (0, 4, 4)),
     ],
 )
-def test_how_many_at_a_time(
-    num_gpus: int, given: dict[str, int], slots: tuple[int, int, int]
-) -> None:
+def test_how_many_at_a_time(num_gpus, given, slots):
     found = slot_counts(Execution(home=Path(), **given), num_gpus)  # type: ignore[arg-type]
     assert (found.training, found.evaluation, found.places) == slots
 
@@ -39,7 +37,7 @@ def taken(slots: Slots, kind: str) -> Slot:
     return slot
 
 
-def test_one_training_run_takes_all_gpus_and_evaluation_one_each() -> None:
+def test_one_training_run_takes_all_gpus_and_evaluation_one_each():
     slots = Slots(SlotCounts(training=1, evaluation=8, places_per_training=8), EIGHT)
     training = taken(slots, "finetune")
     assert training.gpus == tuple(EIGHT)
@@ -58,7 +56,7 @@ def test_one_training_run_takes_all_gpus_and_evaluation_one_each() -> None:
     assert taken(slots, "finetune") == training
 
 
-def test_training_takes_aligned_groups_so_that_two_runs_fit_beside_each_other() -> None:
+def test_training_takes_aligned_groups_so_that_two_runs_fit_beside_each_other():
     slots = Slots(SlotCounts(training=2, evaluation=8, places_per_training=4), EIGHT)
     cell = taken(slots, "cell")
     first = taken(slots, "finetune")
@@ -70,7 +68,7 @@ def test_training_takes_aligned_groups_so_that_two_runs_fit_beside_each_other() 
     assert not slots.is_crowded_out("finetune")  # at its limit: no other kind is in its way
 
 
-def test_a_limit_of_one_kind_leaves_places_to_the_other() -> None:
+def test_a_limit_of_one_kind_leaves_places_to_the_other():
     slots = Slots(SlotCounts(training=1, evaluation=2, places_per_training=1), ())
     assert taken(slots, "finetune").places == (0,)
     assert slots.claim("finetune") is None
@@ -78,15 +76,13 @@ def test_a_limit_of_one_kind_leaves_places_to_the_other() -> None:
     assert slots.claim("cell") is None
 
 
-def test_a_worker_that_is_there_is_preferred_and_one_that_would_have_to_end_is_spared() -> None:
+def test_a_worker_that_is_there_is_preferred_and_one_that_would_have_to_end_is_spared():
     slots = Slots(SlotCounts(training=1, evaluation=4, places_per_training=2), EIGHT[:4])
     warm = [(0, 1), (3,)]
     assert [slots.claim("cell", warm).places for _ in range(4)] == [(3,), (2,), (0,), (1,)]  # type: ignore[union-attr]
 
 
-def test_a_pool_without_training_leaves_gpus_to_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pool_without_training_leaves_gpus_to_others(tmp_path, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3")
     monkeypatch.setattr("tasks.gpus.LEASE_FOLDER", tmp_path)
     asked = Execution(home=tmp_path, slots=3, processes=4)

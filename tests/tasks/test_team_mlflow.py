@@ -35,7 +35,7 @@ NOWHERE = "http://127.0.0.1:9"
 
 
 @pytest.fixture(scope="module")
-def team(tmp_path_factory: pytest.TempPathFactory, migrated: Path) -> Iterator[str]:
+def team(tmp_path_factory, migrated) -> Iterator[str]:
     """The address of the team's server."""
     folder = tmp_path_factory.mktemp("team")
     shutil.copytree(migrated / "mlflow", folder / "mlflow")
@@ -47,7 +47,7 @@ def team(tmp_path_factory: pytest.TempPathFactory, migrated: Path) -> Iterator[s
 
 
 @pytest.fixture(autouse=True)
-def _credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+def _credentials(monkeypatch) -> None:
     set_credentials(monkeypatch)
 
 
@@ -77,7 +77,7 @@ def runs(team: str, study: str) -> dict[tuple[str, str], Any]:
 
 
 @pytest.fixture(scope="module")
-def shown(team: str, tmp_path_factory: pytest.TempPathFactory) -> Store:
+def shown(team, tmp_path_factory) -> Store:
     """A store whose study is on the team's server."""
     with pytest.MonkeyPatch.context() as patch:
         set_credentials(patch)
@@ -88,7 +88,7 @@ def shown(team: str, tmp_path_factory: pytest.TempPathFactory) -> Store:
     return store
 
 
-def test_a_study_is_on_the_teams_server_and_not_in_the_store(team: str, shown: Store) -> None:
+def test_a_study_is_on_the_teams_server_and_not_in_the_store(team, shown):
     assert is_current(shown, "one", team)
     assert not is_current(shown, "one")
     assert not database(shown.home).exists()
@@ -104,9 +104,7 @@ def test_a_study_is_on_the_teams_server_and_not_in_the_store(team: str, shown: S
     assert study_pages(shown.home) == {"one": pages.methods}
 
 
-def test_runs_on_the_server_have_their_files_and_the_digests_of_their_data(
-    team: str, shown: Store, tmp_path: Path
-) -> None:
+def test_runs_on_the_server_have_their_files_and_the_digests_of_their_data(team, shown, tmp_path):
     from mlflow import MlflowClient
 
     found = runs(team, "one")
@@ -122,7 +120,7 @@ def test_runs_on_the_server_have_their_files_and_the_digests_of_their_data(
         assert [(tag.key, tag.value) for tag in one.tags] == [("mlflow.data.context", "evaluation")]
 
 
-def test_two_stores_change_only_their_own_runs(team: str, shown: Store, tmp_path: Path) -> None:
+def test_two_stores_change_only_their_own_runs(team, shown, tmp_path):
     before = {run.info.run_id for run in runs(team, "one").values()}
     second = store_at(tmp_path, "one")
     project(second, "one", team)
@@ -139,7 +137,7 @@ def test_two_stores_change_only_their_own_runs(team: str, shown: Store, tmp_path
     assert {run.info.run_id for run in runs(team, "one").values()} == before
 
 
-def test_a_training_run_is_shown_while_it_trains(team: str, tmp_path: Path) -> None:
+def test_a_training_run_is_shown_while_it_trains(team, tmp_path):
     store = Store(tmp_path)
     store.prepare()
     plan_study(store, study="live", run=False)
@@ -160,9 +158,7 @@ def test_a_training_run_is_shown_while_it_trains(team: str, tmp_path: Path) -> N
     assert len(runs(team, "live")) == 1  # a failed run stays
 
 
-def test_an_exported_model_is_registered_and_stays(
-    team: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_exported_model_is_registered_and_stays(team, tmp_path, monkeypatch):
     from mlflow import MlflowClient
     from mlflow.artifacts import download_artifacts
 
@@ -184,12 +180,8 @@ def test_an_exported_model_is_registered_and_stays(
 
 @pytest.mark.parametrize("down", [True, False])
 def test_a_server_that_does_not_answer_or_refuses_stops_no_run(
-    team: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    down: bool,
-) -> None:
+    team, tmp_path, monkeypatch, capsys, down
+):
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", "wrong")
     store_at(tmp_path, "down")
@@ -206,9 +198,7 @@ def test_a_server_that_does_not_answer_or_refuses_stops_no_run(
         _mlflow_server(tmp_path)
 
 
-def test_the_server_is_named_by_either_variable_and_is_not_that_of_lce_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_server_is_named_by_either_variable_and_is_not_that_of_lce_up(tmp_path, monkeypatch):
     assert mlflow_server(tmp_path) is None
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///a.db")
     assert mlflow_server(tmp_path) is None
@@ -235,9 +225,7 @@ def test_the_server_is_named_by_either_variable_and_is_not_that_of_lce_up(
         ("https://me:secret@mlflow.example.org", "an address without them"),
     ],
 )
-def test_a_wrong_address_ends_a_run_before_its_first_step(
-    tmp_path: Path, address: str, expected: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wrong_address_ends_a_run_before_its_first_step(tmp_path, address, expected, monkeypatch):
     monkeypatch.setenv("LCE_HOME", str(tmp_path))
     monkeypatch.setenv("LCE_MLFLOW_URI", address)
     error = CliRunner().invoke(app, ["run", "smoke"]).exception

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -53,12 +53,12 @@ def new_store(migrated: Path, home: Path) -> Store:
 
 
 @pytest.fixture
-def store(tmp_path: Path, migrated: Path) -> Store:
+def store(tmp_path, migrated) -> Store:
     return new_store(migrated, tmp_path / "my home")  # the blank has to survive URIs
 
 
 @pytest.fixture(scope="module")
-def shown(tmp_path_factory: pytest.TempPathFactory, migrated: Path) -> Path:
+def shown(tmp_path_factory, migrated) -> Path:
     store = new_store(migrated, tmp_path_factory.mktemp("shown"))
     plan_study(store)
     report = project(store, "small")
@@ -67,7 +67,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory, migrated: Path) -> Path:
 
 
 @pytest.fixture
-def projected(shown: Path, tmp_path: Path) -> Store:
+def projected(shown, tmp_path) -> Store:
     """A store whose study is in its MLflow."""
     home = shutil.copytree(shown, tmp_path / "my home")
     move_mlflow(shown, home)
@@ -76,7 +76,7 @@ def projected(shown: Path, tmp_path: Path) -> Store:
 
 
 @pytest.fixture(autouse=True)
-def _user_settings(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _user_settings(monkeypatch) -> Iterator[None]:
     """Variables of the user's that would send runs elsewhere if they were heeded."""
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
     monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "theirs")
@@ -116,9 +116,7 @@ def points(store: Store, run: Any, key: str) -> list[tuple[int, float]]:
     return [(point.step, point.value) for point in history]
 
 
-def test_a_method_is_a_run_with_means_and_intervals_and_its_seeds_are_folded_below(
-    store: Store,
-) -> None:
+def test_a_method_is_a_run_with_means_and_intervals_and_its_seeds_are_folded_below(store):
     plan_study(store, seeds=(0, 1, 5))
     project(store, "small")
     found = runs(store)
@@ -153,7 +151,7 @@ def test_a_method_is_a_run_with_means_and_intervals_and_its_seeds_are_folded_bel
     assert row["seeds"] == "3"
 
 
-def test_there_is_a_mean_only_where_every_planned_seed_has_a_value(projected: Store) -> None:
+def test_there_is_a_mean_only_where_every_planned_seed_has_a_value(projected):
     shutil.rmtree(projected.path(cell("none", 1, "passkey", 512, None)))
     project(projected, "small")
     method = runs(projected)["small/toy_llama/none"]
@@ -180,9 +178,7 @@ def _interrupt(client: Any, found: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("harm", [_orphan, _interrupt])
-def test_runs_that_were_deleted_cut_off_or_lost_their_parent_are_mended(
-    projected: Store, harm: Callable[[Any, dict[str, Any]], None]
-) -> None:
+def test_runs_that_were_deleted_cut_off_or_lost_their_parent_are_mended(projected, harm):
     from mlflow import MlflowClient
 
     digest = logical_digest(projected.home)
@@ -193,7 +189,7 @@ def test_runs_that_were_deleted_cut_off_or_lost_their_parent_are_mended(
     assert len(runs(projected)) == 6
 
 
-def test_runs_of_one_key_are_shown_once(projected: Store) -> None:
+def test_runs_of_one_key_are_shown_once(projected):
     from mlflow import MlflowClient
 
     client = MlflowClient(tracking_uri(projected.home))
@@ -205,7 +201,7 @@ def test_runs_of_one_key_are_shown_once(projected: Store) -> None:
     assert len(runs(projected)) == 6
 
 
-def test_pages_are_noted_for_whoever_links_to_them(projected: Store) -> None:
+def test_pages_are_noted_for_whoever_links_to_them(projected):
     home = projected.home
     pages = pages_of(home, "small")
     assert pages is not None
@@ -234,9 +230,7 @@ def test_pages_are_noted_for_whoever_links_to_them(projected: Store) -> None:
     assert pages_of(home, "small") == moved
 
 
-def test_a_run_is_a_row_at_a_seed_and_a_metric_has_the_length_as_its_step(
-    projected: Store,
-) -> None:
+def test_a_run_is_a_row_at_a_seed_and_a_metric_has_the_length_as_its_step(projected):
     from mlflow import MlflowClient
 
     run = runs(projected)["small/toy_llama/yarn-tuned/seed-1"]
@@ -258,9 +252,7 @@ def test_a_run_is_a_row_at_a_seed_and_a_metric_has_the_length_as_its_step(
     assert sorted(path.name for path in files) == ["cells.json", "training.json"]
 
 
-def test_projecting_twice_even_under_another_name_of_the_place_changes_nothing(
-    projected: Store,
-) -> None:
+def test_projecting_twice_even_under_another_name_of_the_place_changes_nothing(projected):
     ids = {run.info.run_id for run in runs(projected).values()}
     digest = logical_digest(projected.home)
     link = projected.home.with_name("link")
@@ -275,8 +267,8 @@ def test_projecting_twice_even_under_another_name_of_the_place_changes_nothing(
 
 @pytest.mark.parametrize("elsewhere", [None, shutil.move, shutil.copytree])
 def test_mlflow_is_made_again_equal_where_it_was_deleted_or_its_store_moved_or_was_copied(
-    projected: Store, elsewhere: Callable[[Path, Path], object] | None
-) -> None:
+    projected, elsewhere
+):
     digest, other = logical_digest(projected.home), projected
     if elsewhere is None:
         shutil.rmtree(projected.home / "mlflow")
@@ -292,7 +284,7 @@ def test_mlflow_is_made_again_equal_where_it_was_deleted_or_its_store_moved_or_w
     assert all(place.startswith(artifact_root(other.home).as_uri()) for place in places)
 
 
-def test_a_new_cell_rewrites_its_run_alone_and_the_old_run_is_really_gone(store: Store) -> None:
+def test_a_new_cell_rewrites_its_run_alone_and_the_old_run_is_really_gone(store):
     plan_study(store)
     removed = cell("none", 0, "passkey", 512, None)
     kept_aside = store.home / "aside"
@@ -313,9 +305,7 @@ def test_a_new_cell_rewrites_its_run_alone_and_the_old_run_is_really_gone(store:
     assert list(artifact_root(store.home).glob(f"*/{gone}")) == []
 
 
-def test_rows_that_left_the_study_leave_mlflow_and_not_that_of_another_study(
-    projected: Store,
-) -> None:
+def test_rows_that_left_the_study_leave_mlflow_and_not_that_of_another_study(projected):
     plan_study(projected, study="other", seeds=(0,))
     project(projected, "other")
     assert (len(runs(projected)), len(runs(projected, "other"))) == (6, 4)
@@ -326,7 +316,7 @@ def test_rows_that_left_the_study_leave_mlflow_and_not_that_of_another_study(
     assert (len(runs(projected)), len(runs(projected, "other"))) == (4, 4)
 
 
-def test_currency_follows_plan_records_and_database(projected: Store) -> None:
+def test_currency_follows_plan_records_and_database(projected):
     assert is_current(projected, "small")
     assert not is_current(projected, "another")
     plan_study(projected, benchmarks=("passkey", "needle"), run=False)
@@ -337,7 +327,7 @@ def test_currency_follows_plan_records_and_database(projected: Store) -> None:
     assert not is_current(projected, "small")
 
 
-def test_a_long_training_curve_is_thinned_and_keeps_its_ends(store: Store) -> None:
+def test_a_long_training_curve_is_thinned_and_keeps_its_ends(store):
     plan_study(store, seeds=(0,), curve_rows=2001)
     plan = read_plan(store, "small")
     assert plan is not None
@@ -350,7 +340,7 @@ def test_a_long_training_curve_is_thinned_and_keeps_its_ends(store: Store) -> No
     assert 20 < len(norms) <= MAX_TELEMETRY_POINTS + 1
 
 
-def test_asking_whether_a_large_study_is_current_loads_no_mlflow(store: Store) -> None:
+def test_asking_whether_a_large_study_is_current_loads_no_mlflow(store):
     plan_study(store, lengths=tuple(range(1, 501)), run=False)  # 2,000 cells
     code = (
         "import sys, pathlib; import tasks.tracking as t;"
@@ -363,7 +353,7 @@ def test_asking_whether_a_large_study_is_current_loads_no_mlflow(store: Store) -
 
 
 @pytest.mark.long
-def test_creating_the_database_survives_a_kill_and_a_race(tmp_path: Path) -> None:
+def test_creating_the_database_survives_a_kill_and_a_race(tmp_path):
     context = multiprocessing.get_context("spawn")
     killed, *racers = (context.Process(target=initialise, args=(tmp_path,)) for _ in range(3))
     killed.start()
@@ -410,7 +400,7 @@ def live_runs(store: Store) -> list[Any]:
     return [run for run in runs(store).values() if "lce.live" in run.data.tags]
 
 
-def test_a_trainers_steps_are_in_mlflow_before_it_has_ended(store: Store, tmp_path: Path) -> None:
+def test_a_trainers_steps_are_in_mlflow_before_it_has_ended(store, tmp_path):
     plan, step = live_plan(store)
     live, rows = LiveRuns(store, plan, least_seconds=0), tmp_path / "rows"
     rows.mkdir()
@@ -432,7 +422,7 @@ def test_a_trainers_steps_are_in_mlflow_before_it_has_ended(store: Store, tmp_pa
     assert entries[0]["peak_memory_bytes"] > 1 << 20
 
 
-def test_new_steps_are_added_and_a_rewritten_log_begins_a_run_anew(store: Store) -> None:
+def test_new_steps_are_added_and_a_rewritten_log_begins_a_run_anew(store):
     plan, step = live_plan(store)
     live, short = (LiveRuns(store, plan, least_seconds=seconds) for seconds in (0, 3600))
     assert live.update() == 0
@@ -454,9 +444,7 @@ def test_new_steps_are_added_and_a_rewritten_log_begins_a_run_anew(store: Store)
     assert len(live_runs(store)) == 1
 
 
-def test_a_live_run_goes_when_its_artifact_is_projected_and_stays_without_one(
-    store: Store,
-) -> None:
+def test_a_live_run_goes_when_its_artifact_is_projected_and_stays_without_one(store):
     plan, step = live_plan(store)
     live = LiveRuns(store, plan, least_seconds=0)
     log_of(store, step, range(5))
@@ -479,7 +467,7 @@ def test_a_live_run_goes_when_its_artifact_is_projected_and_stays_without_one(
     assert not is_current(store, "another")
 
 
-def test_a_process_beside_the_flow_shows_what_trains_and_ends_with_it(store: Store) -> None:
+def test_a_process_beside_the_flow_shows_what_trains_and_ends_with_it(store):
     _, step = live_plan(store)
     with shown_live(store.home, "small", least_seconds=0.2):
         log_of(store, step, range(5))

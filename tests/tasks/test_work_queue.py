@@ -6,7 +6,6 @@ import errno
 import itertools
 from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
 
@@ -36,14 +35,14 @@ TEXT = a_unit(cell("t", "perplexity"), cell("u", "perplexity"))
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
+def store(tmp_path) -> Store:
     store = Store(tmp_path / "home")
     store.prepare()
     return store
 
 
 @pytest.fixture
-def others(store: Store) -> Iterator[Others]:
+def others(store) -> Iterator[Others]:
     with ExitStack() as leases:
         yield Others(store, leases)
 
@@ -78,9 +77,7 @@ def take(found: WorkQueue, *, refuse: tuple[str, ...] = ()) -> tuple[str, list[s
     return taken.unit.name, [step.name for step in taken.unit.steps], taken.shared
 
 
-def test_what_nobody_holds_comes_before_the_rest_of_what_is_held(
-    store: Store, others: Others
-) -> None:
+def test_what_nobody_holds_comes_before_the_rest_of_what_is_held(store, others):
     others.hold(A)
     found = queue(store, ONE, TWO)
     assert take(found) == ("c", ["c", "d"], False)
@@ -90,9 +87,7 @@ def test_what_nobody_holds_comes_before_the_rest_of_what_is_held(
     assert [step.name for unit in found.waiting for step in unit.steps] == ["a"]
 
 
-def test_of_text_whose_windows_are_read_off_longer_ones_nothing_is_shared(
-    store: Store, others: Others
-) -> None:
+def test_of_text_whose_windows_are_read_off_longer_ones_nothing_is_shared(store, others):
     lease = others.hold(TEXT.steps[0])
     found = queue(store, TEXT)
     assert take(found) is None
@@ -101,7 +96,7 @@ def test_of_text_whose_windows_are_read_off_longer_ones_nothing_is_shared(
     assert take(found) == ("t", ["t", "u"], False)
 
 
-def test_what_others_finished_is_neither_taken_nor_waited_for(store: Store, others: Others) -> None:
+def test_what_others_finished_is_neither_taken_nor_waited_for(store, others):
     child = a_unit(cell("child", parent=A))
     found = queue(store, ONE, TWO, child)
     others.finish(A)
@@ -116,9 +111,7 @@ def test_what_others_finished_is_neither_taken_nor_waited_for(store: Store, othe
     assert found.waiting == []
 
 
-def test_what_others_found_impossible_is_given_up_and_what_may_pass_is_not(
-    store: Store, others: Others
-) -> None:
+def test_what_others_found_impossible_is_given_up_and_what_may_pass_is_not(store, others):
     others.fail(C, NonFiniteError("before", "nan", "a number", "look"))  # and is tried again
     found = queue(store, ONE, TWO)
     others.fail(A, NonFiniteError("step 3", "loss nan", "a finite loss", "look"))
@@ -136,9 +129,7 @@ def test_what_others_found_impossible_is_given_up_and_what_may_pass_is_not(
 
 
 @pytest.mark.parametrize("damaged", ["file", "record.json"])
-def test_an_artifact_that_was_damaged_before_is_no_work_of_others(
-    store: Store, others: Others, damaged: str
-) -> None:
+def test_an_artifact_that_was_damaged_before_is_no_work_of_others(store, others, damaged):
     others.finish(A)
     (store.path(A) / damaged).write_text("{")
     found = queue(store, ONE)
@@ -146,7 +137,7 @@ def test_an_artifact_that_was_damaged_before_is_no_work_of_others(
     assert take(found) == ("a", ["a", "b"], False)
 
 
-def test_a_folder_that_is_no_artifact_does_not_keep_a_step_from_being_taken(store: Store) -> None:
+def test_a_folder_that_is_no_artifact_does_not_keep_a_step_from_being_taken(store):
     found = queue(store, ONE)
     store.path(A).mkdir(parents=True)
     assert take(found) is None
@@ -154,9 +145,7 @@ def test_a_folder_that_is_no_artifact_does_not_keep_a_step_from_being_taken(stor
     assert take(found) == ("a", ["a", "b"], False)
 
 
-def test_steps_found_held_are_put_back_and_taken_once_they_are_free(
-    store: Store, others: Others
-) -> None:
+def test_steps_found_held_are_put_back_and_taken_once_they_are_free(store, others):
     found = queue(store, ONE)
     taken = found.claim(lambda unit: True)
     assert taken is not None
@@ -169,8 +158,8 @@ def test_steps_found_held_are_put_back_and_taken_once_they_are_free(
 
 
 def test_a_step_that_looks_free_here_and_held_elsewhere_is_tried_ever_less_often(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    store, monkeypatch
+):
     now = [100.0]
     monkeypatch.setattr("tasks.work_queue.time.monotonic", lambda: now[0])
     found, tried = queue(store, ONE), []
@@ -186,8 +175,8 @@ def test_a_step_that_looks_free_here_and_held_elsewhere_is_tried_ever_less_often
 
 
 def test_a_disk_on_which_no_lease_can_be_judged_is_left_to_the_worker_to_name(
-    store: Store, others: Others, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    store, others, monkeypatch
+):
     others.hold(A)
     found = queue(store, ONE)
 
@@ -209,8 +198,8 @@ def test_a_disk_on_which_no_lease_can_be_judged_is_left_to_the_worker_to_name(
     ],
 )
 def test_a_worker_leaves_a_unit_whose_next_step_is_held_unless_the_unit_is_shared(
-    statuses: list[str], shared: bool, num_asked: int
-) -> None:
+    statuses, shared, num_asked
+):
     asked, sent = iter(statuses), list[Event]()
     compute((A, B, C, D), lambda step: next(asked), sent.append, shared=shared)
     assert len(statuses) - len(list(asked)) == num_asked

@@ -57,7 +57,7 @@ def children() -> set[psutil.Process]:
 
 
 @pytest.fixture
-def execution(tmp_path: Path) -> Execution:
+def execution(tmp_path) -> Execution:
     library_text(tmp_path / "text")
     given = {"home": tmp_path, "slots": 1, "device": "cpu"}
     return make_execution({**given, "data_folders": {"text": tmp_path / "text"}})
@@ -97,14 +97,14 @@ def family() -> Iterator[tuple[str, dict[str, psutil.Process]]]:
 
 
 @pytest.mark.parametrize("victim", ["driver", "supervisor", "guard", "command"])
-def test_kill_9_leaves_no_descendant_even_in_sessions_of_their_own(victim: str) -> None:
+def test_kill_9_leaves_no_descendant_even_in_sessions_of_their_own(victim):
     with family() as (marker, roles):
         roles[victim].kill()
         wait_until(lambda: set(survivors(marker)) <= {roles["driver"]})
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux kills a child with its parent")
-def test_a_command_dies_with_supervisor_and_guard_killed_in_one_moment() -> None:
+def test_a_command_dies_with_supervisor_and_guard_killed_in_one_moment():
     with family() as (_, roles):
         for role in ("supervisor", "guard"):
             roles[role].suspend()  # neither sees the other one die
@@ -113,7 +113,7 @@ def test_a_command_dies_with_supervisor_and_guard_killed_in_one_moment() -> None
         wait_until(lambda: not lives(roles["command"]))
 
 
-def test_a_command_that_is_asked_to_end_ends_in_its_own_way_and_with_its_status() -> None:
+def test_a_command_that_is_asked_to_end_ends_in_its_own_way_and_with_its_status():
     said = "import signal, sys, time; signal.signal(15, lambda *_: sys.exit(5)); print(flush=True)"
     with subprocess.Popen(
         [sys.executable, "-m", "tasks.supervisor", sys.executable, "-c", f"{said}; time.sleep(99)"],
@@ -128,8 +128,8 @@ def test_a_command_that_is_asked_to_end_ends_in_its_own_way_and_with_its_status(
 
 @pytest.mark.slow
 def test_a_worker_computes_names_failures_and_is_replaced_when_it_dies(
-    execution: Execution, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    execution, tmp_path, monkeypatch
+):
     for name in ("tasks", "lce_core", "json"):  # workers run this code, whatever lies there
         (tmp_path / f"{name}.py").write_text("raise SystemExit('another')")
     monkeypatch.chdir(tmp_path)
@@ -158,9 +158,7 @@ def test_a_worker_computes_names_failures_and_is_replaced_when_it_dies(
 
 
 @pytest.mark.slow
-def test_a_worker_that_is_asked_to_end_gives_its_lease_back_and_blames_no_step(
-    execution: Execution, tmp_path: Path
-) -> None:
+def test_a_worker_that_is_asked_to_end_gives_its_lease_back_and_blames_no_step(execution, tmp_path):
     step = a_step("held_out", execution, tmp_path)
     text = next((tmp_path / "text").iterdir())
     text.unlink()
@@ -194,9 +192,7 @@ def test_a_worker_that_is_asked_to_end_gives_its_lease_back_and_blames_no_step(
         pool.close()
 
 
-def test_gpus_are_those_the_environment_names_leased_by_hardware_id(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_gpus_are_those_the_environment_names_leased_by_hardware_id(tmp_path, monkeypatch):
     fake = tmp_path / "nvidia-smi"
     fake.write_text("#!/bin/sh\necho '0, GPU-aaa'; echo '1, GPU-bbb'\n")
     fake.chmod(0o755)
@@ -211,9 +207,7 @@ def test_gpus_are_those_the_environment_names_leased_by_hardware_id(
     assert visible_gpus() == {}
 
 
-def test_runs_on_one_host_never_share_a_gpu_nor_wait_for_each_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_runs_on_one_host_never_share_a_gpu_nor_wait_for_each_others(tmp_path, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3,4")
     monkeypatch.setattr("tasks.gpus.LEASE_FOLDER", tmp_path)
     with leased_gpus(least=2, most=2) as first, leased_gpus(least=1, most=8) as second:
@@ -229,9 +223,7 @@ def test_runs_on_one_host_never_share_a_gpu_nor_wait_for_each_others(
         pass
 
 
-def test_gpus_that_others_use_are_waited_for_until_the_run_has_to_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_gpus_that_others_use_are_waited_for_until_the_run_has_to_end(tmp_path, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
     monkeypatch.setattr("tasks.gpus.LEASE_FOLDER", tmp_path)
     monkeypatch.setattr("tasks.gpus.WAIT_SECONDS", 30.0)
@@ -246,9 +238,7 @@ STEP = free_step("rows", "toy", {}, {})
 DONE = json.dumps({"event": "step", "fingerprint": STEP.fingerprint, "status": "computed"})
 
 
-def test_the_steps_that_a_worker_reported_before_it_died_are_done_and_others_are_lost(
-    tmp_path: Path,
-) -> None:
+def test_the_steps_that_a_worker_reported_before_it_died_are_done_and_others_are_lost(tmp_path):
     execution = make_execution({"home": tmp_path, "device": "cpu", "slots": 1})
     with Pool(execution).open() as pool:
 
@@ -274,8 +264,8 @@ def test_the_steps_that_a_worker_reported_before_it_died_are_done_and_others_are
 
 
 def test_workers_use_expandable_segments_unless_the_user_has_settings_of_torchs_allocator(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tmp_path, monkeypatch
+):
     names = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
     for name in names:
         monkeypatch.delenv(name, raising=False)

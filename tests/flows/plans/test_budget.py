@@ -27,7 +27,7 @@ STUDY = {**SMOKE, "methods": [*SMOKE["methods"], {"name": "pi", "tuned": True}],
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> Inspection:
+def found(tmp_path_factory) -> Inspection:
     return looked_up(tmp_path_factory.mktemp("budget"))
 
 
@@ -49,7 +49,7 @@ def places(blocks: tuple[Block, ...]) -> list[tuple[int, str, int]]:
     return [(block.seed, block.benchmark, block.eval_length) for block in blocks]
 
 
-def test_a_budget_is_a_positive_number_and_a_unit() -> None:
+def test_a_budget_is_a_positive_number_and_a_unit():
     for text, hours, unit in (("8gpuh", 8, "gpuh"), ("0.5 cpuh", 0.5, "cpuh"), (".25", 0.25, "h")):
         budget = Budget.parse(text)
         assert (budget.hours, budget.unit) == (hours, unit)
@@ -59,7 +59,7 @@ def test_a_budget_is_a_positive_number_and_a_unit() -> None:
             Budget.parse(text)
 
 
-def test_blocks_go_seed_by_seed_and_from_short_to_long(found: Inspection) -> None:
+def test_blocks_go_seed_by_seed_and_from_short_to_long(found):
     assert places(everything(found).taken) == [
         (seed, benchmark, length)
         for seed in (1, 0)
@@ -69,9 +69,7 @@ def test_blocks_go_seed_by_seed_and_from_short_to_long(found: Inspection) -> Non
 
 
 @given(share=st.floats(0.01, 1.2))
-def test_whole_blocks_are_taken_and_cost_no_more_than_allowed(
-    found: Inspection, share: float
-) -> None:
+def test_whole_blocks_are_taken_and_cost_no_more_than_allowed(found, share):
     whole = everything(found)
     try:
         part = chosen(found, f"{share * whole.hours:.15f}gpuh")
@@ -95,9 +93,7 @@ def test_whole_blocks_are_taken_and_cost_no_more_than_allowed(
     assert (again.taken, again.hours) == (part.taken, part.hours)
 
 
-def test_too_little_says_the_price_of_the_cheapest_block_which_then_pays_for_it(
-    found: Inspection,
-) -> None:
+def test_too_little_says_the_price_of_the_cheapest_block_which_then_pays_for_it(found):
     with pytest.raises(SpecError) as raised:
         chosen(found, "0.000000001gpuh")
     told = raised.value.expected
@@ -105,7 +101,7 @@ def test_too_little_says_the_price_of_the_cheapest_block_which_then_pays_for_it(
     assert chosen(found, told.split()[2].rstrip(",")).taken
 
 
-def test_what_is_done_costs_nothing_and_the_next_run_goes_on(tmp_path: Path) -> None:
+def test_what_is_done_costs_nothing_and_the_next_run_goes_on(tmp_path):
     before = looked_up(tmp_path)
     whole = everything(before)
     half = f"{0.6 * whole.hours:.15f}gpuh"
@@ -123,7 +119,7 @@ def test_what_is_done_costs_nothing_and_the_next_run_goes_on(tmp_path: Path) -> 
     assert len(second.plan.cells) == len(after.plan.cells)
 
 
-def test_hours_on_the_clock_are_shared_by_slots(found: Inspection) -> None:
+def test_hours_on_the_clock_are_shared_by_slots(found):
     workers, clock = chosen(found, "1000cpuh"), chosen(found, "1000h")
     assert clock.hours == pytest.approx(workers.hours / 2, rel=1e-6)
     assert (workers.device, everything(found).device) == ("cpu", "a100")
@@ -137,7 +133,7 @@ def test_hours_on_the_clock_are_shared_by_slots(found: Inspection) -> None:
     assert h100.hours < everything(found).hours
 
 
-def test_what_waits_for_data_is_in_no_block_and_said(tmp_path: Path) -> None:
+def test_what_waits_for_data_is_in_no_block_and_said(tmp_path):
     corpus = {"name": "jsonl_folder", "folder": "text", "domain_names": ["code"]}
     file = tmp_path / "study.yaml"
     file.write_text(yaml.safe_dump({**STUDY, "corpus": corpus}), encoding="utf-8")
@@ -147,7 +143,7 @@ def test_what_waits_for_data_is_in_no_block_and_said(tmp_path: Path) -> None:
     assert f"{len(found.plan.cells)} cells are not priced" in "\n".join(budgeted.lines())
 
 
-def test_what_is_left_out_is_said_in_80_columns(found: Inspection) -> None:
+def test_what_is_left_out_is_said_in_80_columns(found):
     part = chosen(found, f"{0.5 * everything(found).hours:.15f}gpuh")
     lines = list(part.lines())
     assert all(len(line) <= plan_view.WIDTH == 80 for line in lines)

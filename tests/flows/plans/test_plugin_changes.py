@@ -109,7 +109,7 @@ class Trial:
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Trial:
+def finished(tmp_path_factory) -> Trial:
     trial = Trial(tmp_path_factory.mktemp("finished"))
     trial.methods.mkdir(parents=True)
     for name, text in (
@@ -125,7 +125,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Trial:
 
 
 @pytest.fixture
-def trial(finished: Trial, tmp_path: Path) -> Trial:
+def trial(finished, tmp_path) -> Trial:
     copied_home(finished.folder / "home", tmp_path / "home")
     shutil.copytree(finished.folder / "plugins", tmp_path / "plugins")
     shutil.copytree(finished.folder / "text", tmp_path / "text")
@@ -140,7 +140,7 @@ COMMENT = ("_mine_numbers.py", "def divisor", "# Two.\ndef divisor")
 pytestmark = pytest.mark.slow
 
 
-def test_records_keep_the_digest_of_own_plugins_alone(finished: Trial) -> None:
+def test_records_keep_the_digest_of_own_plugins_alone(finished):
     for record in finished.records():
         uses_it = record.spec.get("method", {}).get("name") == "mine"
         assert list(record.plugins) == ["methods/mine"] * uses_it
@@ -150,7 +150,7 @@ def test_records_keep_the_digest_of_own_plugins_alone(finished: Trial) -> None:
     assert sum(bool(record.plugins) for record in finished.records()) == DEPENDENT
 
 
-def test_unchanged_plugins_in_another_folder_are_served(trial: Trial) -> None:
+def test_unchanged_plugins_in_another_folder_are_served(trial):
     found = trial.plan()
     assert {state.state for state in found.states.values()} == {"done"}
     assert found.plugin_lines() == []
@@ -159,7 +159,7 @@ def test_unchanged_plugins_in_another_folder_are_served(trial: Trial) -> None:
 @pytest.mark.parametrize(
     "change", [FORMULA, HELPERS, COMMENT], ids=["formula", "helper", "comment"]
 )
-def test_the_plan_names_a_changed_plugin(trial: Trial, change: tuple[str, str, str]) -> None:
+def test_the_plan_names_a_changed_plugin(trial, change):
     trial.change(*change)
     found = trial.plan()
     (line,) = found.plugin_lines()
@@ -169,7 +169,7 @@ def test_the_plan_names_a_changed_plugin(trial: Trial, change: tuple[str, str, s
     assert found.change_counts() == {"stale": 1, "done": 1}
 
 
-def test_runs_and_workers_refuse_a_changed_plugin_before_a_server_starts(trial: Trial) -> None:
+def test_runs_and_workers_refuse_a_changed_plugin_before_a_server_starts(trial):
     trial.change(*FORMULA)
     home = trial.folder / "home"
     options = ("--plugins", str(trial.folder / "plugins"))
@@ -195,13 +195,13 @@ def test_steps_below_a_changed_plugin_are_not_current_either(trial: Trial) -> No
     assert states[cell.parents["checkpoint"]].change == "stale"
 
 
-def test_cells_that_do_not_use_the_plugin_may_be_run(trial: Trial) -> None:
+def test_cells_that_do_not_use_the_plugin_may_be_run(trial):
     trial.change(*FORMULA)
     with plugins_removed_after():
         pull_studies([trial.study], trial.execution(), RunOptions("method=none"))
 
 
-def test_an_accepted_change_is_served_until_the_next_one(trial: Trial) -> None:
+def test_an_accepted_change_is_served_until_the_next_one(trial):
     trial.change(*COMMENT)
     assert trial.plan(accept_plugin_change=True).plugin_lines() == []
     assert trial.plan().plugin_lines() == []  # another process need not be told
@@ -213,7 +213,7 @@ def test_an_accepted_change_is_served_until_the_next_one(trial: Trial) -> None:
     assert trial.plan().plugin_lines() == []
 
 
-def test_a_raised_version_gives_new_steps(trial: Trial) -> None:
+def test_a_raised_version_gives_new_steps(trial):
     trial.change(*FORMULA)
     trial.change("mine.py", "VERSION = 1", "VERSION = 2")
     found = trial.plan()
@@ -223,7 +223,7 @@ def test_a_raised_version_gives_new_steps(trial: Trial) -> None:
     assert {state.state for state in trial.plan().states.values()} == {"done"}
 
 
-def test_records_without_a_digest_are_served_silently(trial: Trial) -> None:
+def test_records_without_a_digest_are_served_silently(trial):
     for folder, record in Store(trial.folder / "home").records():
         (folder / "record.json").unlink()  # a link to the finished study's
         record.model_copy(update={"plugins": {}}).write(folder)
@@ -231,7 +231,7 @@ def test_records_without_a_digest_are_served_silently(trial: Trial) -> None:
     assert trial.plan().plugin_lines() == []
 
 
-def test_a_helper_with_a_syntax_error_is_named_with_its_own_line(trial: Trial) -> None:
+def test_a_helper_with_a_syntax_error_is_named_with_its_own_line(trial):
     trial.change("_mine_deeper.py", "DIVISOR = 2.0", "OTHER = 1\nDIVISOR = = 2.0")
     with plugins_removed_after(), pytest.raises(SpecError, match="SyntaxError") as caught:
         inspect_study(trial.study, trial.execution())

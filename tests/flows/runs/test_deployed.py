@@ -12,7 +12,7 @@ from flows.runs.deployed import is_deployed
 from tests.support.ports import unused_port
 
 
-def test_the_run_at_hand_says_it() -> None:
+def test_the_run_at_hand_says_it():
     assert not is_deployed()  # outside of a flow
     nobody = {PREFECT_API_URL: f"http://127.0.0.1:{unused_port()}/api"}
     for deployment in (uuid4(), None):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import yaml
 
@@ -54,13 +52,13 @@ def finished(display: FirstSeedDisplay, told: Told, units: list[Unit], runner: R
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
+def store(tmp_path) -> Store:
     store = Store(tmp_path / "home")
     store.prepare()
     return store
 
 
-def test_the_table_comes_once_when_the_first_seeds_last_cell_has_ended(store: Store) -> None:
+def test_the_table_comes_once_when_the_first_seeds_last_cell_has_ended(store):
     plan, told = planned(1, 0), Told()
     store.studies.save_plan(plan.study.study, plan.to_json(), "test")
     units = units_to_do(plan, inspect(plan, store, {}))
@@ -86,7 +84,7 @@ def test_the_table_comes_once_when_the_first_seeds_last_cell_has_ended(store: St
 
 
 @pytest.mark.parametrize("seeds", [(0,), (0, 1)])
-def test_none_is_shown_where_it_would_not_be_early(store: Store, seeds: tuple[int, ...]) -> None:
+def test_none_is_shown_where_it_would_not_be_early(store, seeds):
     plan, told = planned(*seeds), Told()
     units = units_to_do(plan, inspect(plan, store, {}))
     if len(seeds) > 1:  # all but the last seed is done before

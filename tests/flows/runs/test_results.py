@@ -36,7 +36,7 @@ def table(
     return text.getvalue()
 
 
-def test_a_method_without_all_its_cells_has_no_number_and_is_never_the_best(tmp_path: Path) -> None:
+def test_a_method_without_all_its_cells_has_no_number_and_is_never_the_best(tmp_path):
     values = {
         ("none", "perplexity"): (5.0, 11.58), ("none", "needle"): (1.0, 0.456),
         ("pi", "perplexity"): (6.5, 120.0), ("pi", "needle"): (1.0, 0.75),
@@ -72,7 +72,7 @@ def test_a_method_without_all_its_cells_has_no_number_and_is_never_the_best(tmp_
     ]
 
 
-def test_the_reasons_of_cells_that_cannot_be_computed_follow_the_table(tmp_path: Path) -> None:
+def test_the_reasons_of_cells_that_cannot_be_computed_follow_the_table(tmp_path):
     cells = [
         Cell("none", True, seed, "perplexity", task, 128, status, 5.0)
         for task, status in (("code", "done"), ("prose", "unavailable"))
@@ -83,7 +83,7 @@ def test_the_reasons_of_cells_that_cannot_be_computed_follow_the_table(tmp_path:
     assert last == "unavailable: 2 cells of perplexity: beyond its reach"
 
 
-def test_one_seed_alone_has_its_own_numbers_and_no_best(tmp_path: Path) -> None:
+def test_one_seed_alone_has_its_own_numbers_and_no_best(tmp_path):
     cells = [
         Cell(method, True, seed, "perplexity", task, LENGTHS[0], status, value + seed)
         for method, status in (("none", "done"), ("pi", "done"), ("yarn", "failed"))
@@ -101,7 +101,7 @@ def test_one_seed_alone_has_its_own_numbers_and_no_best(tmp_path: Path) -> None:
     assert any(line.startswith("!: ") for line in lines)  # pi lacks a task of the others
 
 
-def test_the_table_keeps_80_columns_with_any_number_of_cells(tmp_path: Path) -> None:
+def test_the_table_keeps_80_columns_with_any_number_of_cells(tmp_path):
     axes = itertools.product(("needle", "passkey", "perplexity", "ruler"), LENGTHS, range(40))
     cells = [
         Cell("dynamic_ntk_aware", True, 0, benchmark, f"task_{number}", length, "done", 12345.6)
@@ -118,7 +118,7 @@ def test_the_table_keeps_80_columns_with_any_number_of_cells(tmp_path: Path) -> 
     assert text.count("1/41") == 1
 
 
-def test_a_benchmark_listed_twice_is_one_block_and_own_lengths_are_told(tmp_path: Path) -> None:
+def test_a_benchmark_listed_twice_is_one_block_and_own_lengths_are_told(tmp_path):
     cells = [Cell("none", True, 0, "needle", "needle", 128, "done", 0.5)]
     cells += [Cell("pi", True, 0, "needle", "needle", TARGET, "done", 0.25)]
     written(tmp_path, [cells])

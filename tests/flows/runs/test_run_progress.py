@@ -26,7 +26,7 @@ class Clock:
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+def clock(monkeypatch) -> Clock:
     clock = Clock()
     monkeypatch.setattr("tasks.progress_tracker.time.monotonic", clock)
     return clock
@@ -45,7 +45,7 @@ def step(name: str, **more: Any) -> dict[str, Any]:
     return {"event": "step", "fingerprint": name, "status": "computed", **more}
 
 
-def test_cells_count_as_they_finish_and_correct_the_time_left() -> None:
+def test_cells_count_as_they_finish_and_correct_the_time_left():
     tracker = ProgressTracker()
     run = progress(tracker)
     assert (str(run), run.time, run.done) == ("6 of 10 cells", "~4 min left", 0)
@@ -61,7 +61,7 @@ def test_cells_count_as_they_finish_and_correct_the_time_left() -> None:
     assert (str(run), run.time, run.done) == ("10 of 10 cells", "about 0 s left", 1)
 
 
-def test_what_a_running_step_says_of_itself_counts(clock: Clock) -> None:
+def test_what_a_running_step_says_of_itself_counts(clock):
     tracker = ProgressTracker()
     run = progress(tracker, seconds=100.0)
     told = {"event": "progress", "fingerprint": "a"}
@@ -78,16 +78,14 @@ def test_what_a_running_step_says_of_itself_counts(clock: Clock) -> None:
     assert tracker.running_steps() == {}
 
 
-def test_where_there_is_no_terminal_the_first_line_tells_the_prior(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_where_there_is_no_terminal_the_first_line_tells_the_prior(capsys):
     display = TerminalDisplay(progress(ProgressTracker()), Console())
     display.finish(UNIT)
     display.close()
     assert capsys.readouterr().out == "6 of 10 cells, ~4 min left\n"
 
 
-def test_in_a_terminal_of_80_columns_a_line_holds_all_of_it() -> None:
+def test_in_a_terminal_of_80_columns_a_line_holds_all_of_it():
     tracker = ProgressTracker()
     console = Console(force_terminal=True, width=80, record=True, height=10)
     display = TerminalDisplay(progress(tracker, num_cells=16200), console)

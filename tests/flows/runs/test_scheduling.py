@@ -127,12 +127,12 @@ def in_parts(host: Host, step: Step, *names: str) -> None:
 
 
 @pytest.fixture
-def host(tmp_path: Path) -> Host:
+def host(tmp_path) -> Host:
     return Host(tmp_path)
 
 
 @pytest.fixture
-def eight_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
+def eight_gpus(tmp_path, monkeypatch) -> Host:
     """A host of eight GPUs, all of them for one training run."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3,4,5,6,7")
     monkeypatch.setattr("tasks.gpus.LEASE_FOLDER", tmp_path)
@@ -147,7 +147,7 @@ def failed(*steps: Step, kind: str = "data") -> StepsFailedError:
     return StepsFailedError(steps[0].name, events)
 
 
-def test_parents_come_first_and_every_end_is_told(host: Host) -> None:
+def test_parents_come_first_and_every_end_is_told(host):
     parent = a_step("parent")
     child = a_step("child", text=parent)
     tally = host.run(a_unit(child), a_unit(parent), a_unit(a_step("other")))
@@ -156,7 +156,7 @@ def test_parents_come_first_and_every_end_is_told(host: Host) -> None:
     assert sorted(host.told.ended) == ["child", "other", "parent"]
 
 
-def test_a_failure_stops_what_depends_on_it_alone(host: Host) -> None:
+def test_a_failure_stops_what_depends_on_it_alone(host):
     bad, good = a_step("bad"), a_step("good")
     child = a_step("child", text=bad)
     grandchild = a_step("grandchild", text=child)
@@ -172,7 +172,7 @@ def test_a_failure_stops_what_depends_on_it_alone(host: Host) -> None:
     assert "child" not in host.began
 
 
-def test_a_full_disk_starts_nothing_more(host: Host) -> None:
+def test_a_full_disk_starts_nothing_more(host):
     steps = [a_step(name) for name in "abcd"]
     host.answers["a"] = failed(steps[0], kind="disk_full")
     host.until["b"] = lambda: "a" in host.ended
@@ -181,9 +181,7 @@ def test_a_full_disk_starts_nothing_more(host: Host) -> None:
     assert host.began == ["a", "b"]
 
 
-def test_a_disk_that_turns_read_only_between_units_ends_the_run_with_its_name(
-    host: Host, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_that_turns_read_only_between_units_ends_the_run_with_its_name(host, monkeypatch):
     def read_only(_: object) -> set[str]:
         raise OSError(errno.EROFS, "Read-only file system")
 
@@ -192,7 +190,7 @@ def test_a_disk_that_turns_read_only_between_units_ends_the_run_with_its_name(
         host.run(a_unit(a_step("one")), a_unit(a_step("two")))
 
 
-def test_work_that_others_hold_is_waited_for_last_and_taken_over_when_they_die(host: Host) -> None:
+def test_work_that_others_hold_is_waited_for_last_and_taken_over_when_they_die(host):
     held = a_step("held")
     lease = leased(host, held)
     rest = [a_step(name) for name in "abc"]
@@ -202,7 +200,7 @@ def test_work_that_others_hold_is_waited_for_last_and_taken_over_when_they_die(h
     assert host.began == ["a", "b", "c", "held"]
 
 
-def test_what_others_finish_is_not_begun(host: Host) -> None:
+def test_what_others_finish_is_not_begun(host):
     held = a_step("held")
     child = a_step("child", text=held)
 
@@ -219,7 +217,7 @@ def test_what_others_finish_is_not_begun(host: Host) -> None:
     assert sorted(host.told.ended) == ["child", "held"]
 
 
-def test_a_run_that_does_not_wait_ends_when_others_hold_the_rest(host: Host) -> None:
+def test_a_run_that_does_not_wait_ends_when_others_hold_the_rest(host):
     held = a_step("held")
     with leased(host, held):
         child = a_step("child", text=held)
@@ -228,7 +226,7 @@ def test_a_run_that_does_not_wait_ends_when_others_hold_the_rest(host: Host) -> 
     assert tally.held == ["held", "child"]
 
 
-def test_eight_gpus_train_one_model_and_evaluate_eight(eight_gpus: Host) -> None:
+def test_eight_gpus_train_one_model_and_evaluate_eight(eight_gpus):
     tuned = a_step("tuned", "finetune")
     cells = [a_step(f"cell-{n}", "cell", checkpoint=tuned) for n in range(8)]
     eight_gpus.until |= {cell.name: lambda: len(eight_gpus.began) == 9 for cell in cells}
@@ -237,7 +235,7 @@ def test_eight_gpus_train_one_model_and_evaluate_eight(eight_gpus: Host) -> None
     assert sorted(eight_gpus.slots[cell.name].gpus[0] for cell in cells) == list("01234567")
 
 
-def test_while_training_waits_for_gpus_only_what_ends_before_that_begins(eight_gpus: Host) -> None:
+def test_while_training_waits_for_gpus_only_what_ends_before_that_begins(eight_gpus):
     rows = a_step("rows", "rows")
     tuned, long = a_step("tuned", "finetune", rows=rows), a_step("long", "cell")
     short, late = (a_step(name, "cell", rows=rows) for name in ("short", "late"))
@@ -247,9 +245,7 @@ def test_while_training_waits_for_gpus_only_what_ends_before_that_begins(eight_g
     assert eight_gpus.began == ["long", "rows", "short", "tuned", "late"]
 
 
-def test_the_waiting_grows_while_nothing_changes(
-    host: Host, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_waiting_grows_while_nothing_changes(host, monkeypatch):
     held = a_step("held")
     lease = leased(host, held)
     waits = []
@@ -267,7 +263,7 @@ def test_the_waiting_grows_while_nothing_changes(
     assert host.began == ["held"]
 
 
-def test_slots_with_nothing_else_to_do_compute_parts_of_what_runs(host: Host) -> None:
+def test_slots_with_nothing_else_to_do_compute_parts_of_what_runs(host):
     long, other = a_step("long", "cell"), a_step("other", "cell")
     in_parts(host, long, "a", "b", "c")
     host.until["long"] = lambda: host.ended.count("long, helper 1") == 3
@@ -279,7 +275,7 @@ def test_slots_with_nothing_else_to_do_compute_parts_of_what_runs(host: Host) ->
     assert sorted(host.told.ended) == ["long", "other"]
 
 
-def test_no_more_slots_compute_parts_than_there_are_parts(host: Host) -> None:
+def test_no_more_slots_compute_parts_than_there_are_parts(host):
     host.how = host.how.model_copy(update={"slots": 5})
     long = a_step("long", "cell")
     in_parts(host, long, "a", "b", "c")
@@ -295,7 +291,7 @@ def test_no_more_slots_compute_parts_than_there_are_parts(host: Host) -> None:
     assert sorted(host.began) == ["long", "long, helper 1", "long, helper 2"]
 
 
-def test_two_steps_of_a_unit_are_assisted_at_once(host: Host) -> None:
+def test_two_steps_of_a_unit_are_assisted_at_once(host):
     host.how = host.how.model_copy(update={"slots": 3})
     one, two = a_step("one", "cell"), a_step("two", "cell")
     in_parts(host, one, "a")
@@ -309,7 +305,7 @@ def test_two_steps_of_a_unit_are_assisted_at_once(host: Host) -> None:
     assert host.store.parts(one).free() == host.store.parts(two).free() == []
 
 
-def test_parts_of_what_others_compute_are_computed_while_it_is_waited_for(host: Host) -> None:
+def test_parts_of_what_others_compute_are_computed_while_it_is_waited_for(host):
     held = a_step("held", "cell")
     in_parts(host, held, "a")
     lease = leased(host, held)
@@ -320,8 +316,8 @@ def test_parts_of_what_others_compute_are_computed_while_it_is_waited_for(host: 
 
 @pytest.mark.parametrize("result", [failed(a_step("long", "cell")), {"computed": 0, "held": []}])
 def test_who_cannot_compute_parts_fails_nothing_and_is_not_asked_at_once_again(
-    host: Host, result: UnitResult, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    host, result, monkeypatch
+):
     long = a_step("long", "cell")
     in_parts(host, long, "a")
     monkeypatch.setattr("flows.runs.scheduling.HELP_AGAIN_SECONDS", 600.0)
@@ -331,7 +327,7 @@ def test_who_cannot_compute_parts_fails_nothing_and_is_not_asked_at_once_again(
     assert host.began == ["long", "long, helper 1"]
 
 
-def test_gpus_that_training_waits_for_compute_no_parts(eight_gpus: Host) -> None:
+def test_gpus_that_training_waits_for_compute_no_parts(eight_gpus):
     long, rows = a_step("long", "cell"), a_step("rows", "rows")
     tuned = a_step("tuned", "finetune", rows=rows)
     eight_gpus.last["rows"] = lambda: in_parts(eight_gpus, long, "a")

@@ -10,7 +10,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
 
 import pytest
 
@@ -39,7 +38,7 @@ _NO_TEXT_IS_CUT = """() => [...document.querySelectorAll("svg.marks")].every(cha
 })"""
 
 
-def test_a_port_that_is_taken_is_refused_before_anything_starts(tmp_path: Path) -> None:
+def test_a_port_that_is_taken_is_refused_before_anything_starts(tmp_path):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -49,9 +48,7 @@ def test_a_port_that_is_taken_is_refused_before_anything_starts(tmp_path: Path) 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_that_is_no_catalog_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_that_is_no_catalog_is_refused(tmp_path, monkeypatch, capsys):
     file = tmp_path / "catalog.duckdb"
     file.write_text("no database")
     asked = ["app", "--port", "8501", "--catalog", str(file)]
@@ -62,7 +59,7 @@ def test_a_file_that_is_no_catalog_is_refused(
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def home(tmp_path_factory) -> Path:
     home = tmp_path_factory.mktemp("home")
     shutil.copytree(sample_store(tmp_path_factory.getbasetemp()).home, home, dirs_exist_ok=True)
     build_catalog(Store(home))
@@ -86,16 +83,14 @@ def serving(home: Path) -> Iterator[tuple[subprocess.Popen[str], str, str]]:
 
 
 @pytest.fixture(scope="module")
-def link(home: Path) -> Iterator[str]:
+def link(home) -> Iterator[str]:
     """The link to a dashboard that logs a browser in."""
     with serving(home) as (_, link, _):
         yield link
 
 
 @pytest.mark.long
-def test_every_page_is_drawn_without_complaint_or_a_request_elsewhere(
-    link: str, chrome: Any
-) -> None:
+def test_every_page_is_drawn_without_complaint_or_a_request_elsewhere(link, chrome):
     page = chrome.new_page(viewport={"width": 1280, "height": 900})
     requests: list[str] = []
     complaints: list[str] = []
@@ -132,9 +127,7 @@ def test_every_page_is_drawn_without_complaint_or_a_request_elsewhere(
 
 @pytest.mark.long
 @pytest.mark.parametrize(("scheme", "widths"), [("light", WIDTHS), ("dark", WIDTHS[-1:])])
-def test_axe_core_finds_no_serious_fault_on_any_page(
-    link: str, chrome: Any, scheme: Literal["light", "dark"], widths: tuple[int, ...]
-) -> None:
+def test_axe_core_finds_no_serious_fault_on_any_page(link, chrome, scheme, widths):
     page = chrome.new_page(color_scheme=scheme)
     page.set_default_timeout(1000 * WAIT_SECONDS)
     page.goto(link)
@@ -150,7 +143,7 @@ def test_axe_core_finds_no_serious_fault_on_any_page(
 
 
 @pytest.mark.long
-def test_an_interrupt_ends_it_and_what_keeps_its_catalog_fresh(home: Path) -> None:
+def test_an_interrupt_ends_it_and_what_keeps_its_catalog_fresh(home):
     with serving(home) as (process, _, marker):
         wait_until(lambda: len(survivors(marker)) == 2)
         process.send_signal(signal.SIGINT)

@@ -79,7 +79,7 @@ def outside(notes: Path) -> list[str]:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _can_be_isolated(tmp_path_factory: pytest.TempPathFactory) -> None:
+def _can_be_isolated(tmp_path_factory) -> None:
     if not all(map(shutil.which, ("unshare", "ip", "strace"))):
         pytest.skip("needs the programs unshare, ip and strace")
     folder = tmp_path_factory.mktemp("tried")
@@ -89,14 +89,14 @@ def _can_be_isolated(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def home(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("home")
     shutil.copytree(sample_store(tmp_path_factory.getbasetemp()).home, folder, dirs_exist_ok=True)
     build_catalog(Store(folder))
     return folder
 
 
-def test_an_attempt_to_call_out_is_noticed(tmp_path: Path) -> None:
+def test_an_attempt_to_call_out_is_noticed(tmp_path):
     code = "import socket; socket.socket(type=socket.SOCK_DGRAM).connect_ex(('192.0.2.1', 53))"
     command = traced(["/usr/bin/env", "python3", "-c", code], tmp_path / "notes")
     isolated(command, tmp_path, tmp_path)
@@ -104,7 +104,7 @@ def test_an_attempt_to_call_out_is_noticed(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_no_reading_command_calls_out(home: Path, tmp_path: Path) -> None:
+def test_no_reading_command_calls_out(home, tmp_path):
     commands = " && ".join(shlex.join([*LCE, *arguments]) for arguments in READING)
     done = isolated(traced(["sh", "-c", commands], tmp_path / "notes"), home, tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -112,7 +112,7 @@ def test_no_reading_command_calls_out(home: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_no_server_calls_out_from_its_start_to_its_end(home: Path, tmp_path: Path) -> None:
+def test_no_server_calls_out_from_its_start_to_its_end(home, tmp_path):
     lce = f"{LCE[0]} -c '{LCE[2]}'"
     ports = f"--port {unused_port()} --mlflow-port {unused_port()}"
     both = f"{lce} up {ports} && {lce} up && {lce} down"
@@ -122,9 +122,7 @@ def test_no_server_calls_out_from_its_start_to_its_end(home: Path, tmp_path: Pat
 
 
 @pytest.mark.long
-def test_the_dashboard_calls_nobody_while_its_pages_are_read(
-    home: Path, tmp_path: Path, chromium: str
-) -> None:
+def test_the_dashboard_calls_nobody_while_its_pages_are_read(home, tmp_path, chromium):
     serve = [*LCE, "dashboard", "--port", str(unused_port()), "--no-refresh"]
     # strace itself ignores SIGTERM while it traces.
     server = traced(["sh", "-c", 'echo $$ > pid; exec "$@"', "sh", *serve], tmp_path / "notes")
@@ -137,7 +135,7 @@ def test_the_dashboard_calls_nobody_while_its_pages_are_read(
 
 
 @pytest.mark.long
-def test_no_run_calls_out(migrated: Path, tmp_path: Path) -> None:
+def test_no_run_calls_out(migrated, tmp_path):
     home, text = new_home(migrated, tmp_path / "home"), tmp_path / "text"
     library_text(text)
     run = [*LCE, "run", write_study(tmp_path), "--data-folder", f"text={text}"]

@@ -31,7 +31,7 @@ from tests.support.studies import wait_until
 
 
 @pytest.fixture(autouse=True)
-def marker(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def marker(monkeypatch) -> Iterator[str]:
     """The mark of all processes that the test starts; none outlives the test by much."""
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
     marker = new_marker()
@@ -45,7 +45,7 @@ def require_gone(marker: str) -> None:
 
 
 @pytest.mark.long
-def test_two_runs_that_meet_a_new_database_both_get_a_server(tmp_path: Path) -> None:
+def test_two_runs_that_meet_a_new_database_both_get_a_server(tmp_path):
     with temporary_server(tmp_path) as one, temporary_server(tmp_path) as two:
         assert one.wait_ready() != two.wait_ready()
         assert one.answers()
@@ -69,26 +69,20 @@ def test_starting_returns_at_once_and_loads_no_prefect(tmp_path: Path) -> None:
     assert found == ["False", "False"]
 
 
-def test_a_server_that_cannot_start_shows_its_log(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_that_cannot_start_shows_its_log(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONHOME", str(tmp_path / "nowhere"))
     with temporary_server(tmp_path) as server, pytest.raises(ServiceError, match="Fatal Python"):
         server.wait_ready()
 
 
-def test_a_given_server_that_does_not_answer_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_given_server_that_does_not_answer_is_named(tmp_path, monkeypatch):
     url = f"http://127.0.0.1:{unused_port()}/api"
     monkeypatch.setenv("PREFECT_API_URL", url)
     with pytest.raises(ServiceError, match=f"PREFECT_API_URL: got {url}"):
         TemporaryServer(tmp_path).start()
 
 
-def test_a_taken_port_is_refused_with_its_holder_and_nothing_starts(
-    tmp_path: Path, marker: str
-) -> None:
+def test_a_taken_port_is_refused_with_its_holder_and_nothing_starts(tmp_path, marker):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -102,7 +96,7 @@ def test_a_taken_port_is_refused_with_its_holder_and_nothing_starts(
     assert survivors(marker) == []
 
 
-def test_an_unused_port_is_free_and_a_number_out_of_range_is_no_port() -> None:
+def test_an_unused_port_is_free_and_a_number_out_of_range_is_no_port():
     port = unused_port()
     require_free(port, "--port")
     assert "another user" in holder(port)
@@ -111,9 +105,7 @@ def test_an_unused_port_is_free_and_a_number_out_of_range_is_no_port() -> None:
             require_free(number, "--port")
 
 
-def test_of_the_users_settings_those_that_restrict_reach_our_servers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_the_users_settings_those_that_restrict_reach_our_servers(tmp_path, monkeypatch):
     monkeypatch.setenv("PREFECT_SERVER_DATABASE_CONNECTION_URL", "sqlite:////elsewhere.db")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://elsewhere")
     monkeypatch.setenv("PREFECT_SERVER_API_AUTH_STRING", "anybody:knows")
@@ -128,9 +120,7 @@ def test_of_the_users_settings_those_that_restrict_reach_our_servers(
     assert "127.0.0.1" in settings["NO_PROXY"]
 
 
-def test_a_state_file_of_a_dead_process_or_a_reused_pid_is_no_service(
-    tmp_path: Path, marker: str
-) -> None:
+def test_a_state_file_of_a_dead_process_or_a_reused_pid_is_no_service(tmp_path, marker):
     sleeper = launch(tmp_path, "sleeper", ["sleep", "600"], {})
     assert find(tmp_path, "sleeper") is not None
     state = tmp_path / "services" / "sleeper.json"
@@ -143,7 +133,7 @@ def test_a_state_file_of_a_dead_process_or_a_reused_pid_is_no_service(
     assert find(tmp_path, "sleeper") is None
 
 
-def test_down_finds_descendants_that_lost_their_parent(tmp_path: Path, marker: str) -> None:
+def test_down_finds_descendants_that_lost_their_parent(tmp_path, marker):
     launch(tmp_path, "worker", ["sh", "-c", "setsid sleep 600 &"], {})
     wait_until(lambda: not find(tmp_path, "worker"))
     (orphan,) = marked(tmp_path)
@@ -167,15 +157,15 @@ def test_down_finds_descendants_that_lost_their_parent(tmp_path: Path, marker: s
     ],
 )
 def test_the_printed_command_has_the_settings_that_its_folder_lacks(
-    folder: Path, port: int, settings: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    folder, port, settings, monkeypatch
+):
     monkeypatch.chdir(folder)
     server = Service("server", 1, 0.0, port, f"http://127.0.0.1:{port}/api", "log")
     printed = services.deployment_command(server)
     assert printed == f"{settings}prefect deployment run controlled-study"
 
 
-def test_a_file_system_that_fits_is_named_with_its_clock(tmp_path: Path) -> None:
+def test_a_file_system_that_fits_is_named_with_its_clock(tmp_path):
     check = doctor._file_system(tmp_path)
     assert check.ok
     assert "clock offset +0.0 s" in check.detail
@@ -183,9 +173,7 @@ def test_a_file_system_that_fits_is_named_with_its_clock(tmp_path: Path) -> None
     assert list(tmp_path.iterdir()) == []
 
 
-def test_one_that_does_not_is_refused_with_the_reason_and_the_way_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_that_does_not_is_refused_with_the_reason_and_the_way_out(tmp_path, monkeypatch):
     mount = Mount("lustre", frozenset({"localflock"}))
     monkeypatch.setattr(file_system, "mount_of", lambda folder: mount)
     check = doctor._file_system(tmp_path)

@@ -205,7 +205,7 @@ class Servers:
 
 
 @pytest.fixture(scope="module")
-def servers(migrated: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+def servers(migrated, tmp_path_factory) -> Iterator[Servers]:
     """Servers of a home that every user can enter; one study is in MLflow, one in the catalog."""
     home = new_home(migrated, Path(tempfile.mkdtemp(prefix="lce-home-")))
     home.chmod(0o755)
@@ -237,9 +237,7 @@ def servers(migrated: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         require_free(taken, name)
 
 
-def test_up_brings_servers_on_loopback_a_worker_and_all_deployments_and_only_once(
-    servers: Servers,
-) -> None:
+def test_up_brings_servers_on_loopback_a_worker_and_all_deployments_and_only_once(servers):
     for service in (servers.prefect, servers.mlflow):
         root = psutil.Process(service.pid)
         for process in (root, *root.children(recursive=True)):
@@ -263,7 +261,7 @@ def test_up_brings_servers_on_loopback_a_worker_and_all_deployments_and_only_onc
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
-def test_another_user_cannot_read_create_cancel_or_delete(servers: Servers) -> None:
+def test_another_user_cannot_read_create_cancel_or_delete(servers):
     late = {"type": "SCHEDULED", "state_details": {"scheduled_time": "2100-01-01T00:00:00Z"}}
     new_run = f"/deployments/{servers.deployment('smoke')}/create_flow_run"
     run = f"/flow_runs/{servers.ask(new_run, {'state': late})['id']}"
@@ -292,7 +290,7 @@ def test_another_user_cannot_read_create_cancel_or_delete(servers: Servers) -> N
     assert "small" in servers.experiments()  # with the secret
 
 
-def test_no_process_shows_a_secret_in_its_command_line(servers: Servers) -> None:
+def test_no_process_shows_a_secret_in_its_command_line(servers):
     assert min(map(len, servers.secrets.values())) > 40
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
@@ -301,9 +299,7 @@ def test_no_process_shows_a_secret_in_its_command_line(servers: Servers) -> None
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:{port}", "127.0.0.1"])
-def test_a_name_that_was_rebound_to_loopback_is_refused_even_with_the_secret(
-    servers: Servers, host: str
-) -> None:
+def test_a_name_that_was_rebound_to_loopback_is_refused_even_with_the_secret(servers, host):
     for url, secret in servers.secrets.items():
         name = host.format(port=url.rpartition(":")[2])
         headers = {"Host": name, "Authorization": authorization(secret)}
@@ -334,7 +330,7 @@ def evil() -> Iterator[tuple[str, list[str]]]:
 
 
 @pytest.fixture
-def page(chrome: Any) -> Iterator[Any]:
+def page(chrome) -> Iterator[Any]:
     """A page of a browser that nobody has logged in."""
     context = chrome.new_context()
     context.set_default_timeout(START_SECONDS * 1000)
@@ -343,8 +339,8 @@ def page(chrome: Any) -> Iterator[Any]:
 
 
 def test_a_page_of_another_origin_neither_reads_nor_writes_though_its_browser_has_logged_in(
-    servers: Servers, evil: tuple[str, list[str]], page: Any
-) -> None:
+    servers, evil, page
+):
     address, seen = evil
     page.goto(login_link(servers.root, servers.secrets[servers.root]))
     page.wait_for_url("**/dashboard*")
@@ -381,9 +377,7 @@ def test_a_page_of_another_origin_neither_reads_nor_writes_though_its_browser_ha
     assert not [secret for secret in servers.secrets.values() if secret in "".join(seen)]
 
 
-def test_the_link_of_lce_up_shows_the_deployments_under_both_names_of_loopback(
-    servers: Servers, page: Any
-) -> None:
+def test_the_link_of_lce_up_shows_the_deployments_under_both_names_of_loopback(servers, page):
     for name in ("127.0.0.1", "localhost"):
         link = services.address(servers.home, servers.prefect).replace("127.0.0.1", name)
         page.goto(link)
@@ -396,13 +390,13 @@ def test_the_link_of_lce_up_shows_the_deployments_under_both_names_of_loopback(
     assert "login" not in page.url
 
 
-def test_events_flow_over_websockets_with_the_secret_and_not_without(servers: Servers) -> None:
+def test_events_flow_over_websockets_with_the_secret_and_not_without(servers):
     assert servers.client(EVENTS) == ["heard", "refused"]
 
 
 def test_a_given_server_is_used_with_the_users_own_credentials_and_not_stopped(
-    servers: Servers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    servers, tmp_path, monkeypatch
+):
     url, secret = str(servers.prefect.url), servers.secrets[servers.root]
     monkeypatch.setenv("PREFECT_API_URL", url)
     for name, value in client_auth(secret).items():
@@ -426,7 +420,7 @@ def test_the_secret_goes_to_no_other_address(servers: Servers, evil: tuple[str, 
     assert not [headers for headers in seen if "uthorization" in headers]
 
 
-def test_job_variables_are_refused_when_a_run_is_asked_for(servers: Servers) -> None:
+def test_job_variables_are_refused_when_a_run_is_asked_for(servers):
     path = f"{servers.prefect.url}/deployments/{servers.deployment('smoke')}/create_flow_run"
     with pytest.raises(ServiceError, match=r"HTTP 422.*command.*was unexpected"):
         ask(
@@ -436,7 +430,7 @@ def test_job_variables_are_refused_when_a_run_is_asked_for(servers: Servers) -> 
         )
 
 
-def test_the_worker_runs_our_flow_only_and_no_command(servers: Servers, tmp_path: Path) -> None:
+def test_the_worker_runs_our_flow_only_and_no_command(servers, tmp_path):
     mark = tmp_path / "mark"
     (tmp_path / "foreign.py").write_text(
         f"from prefect import flow\n@flow\ndef touch(): open({str(mark)!r}, 'w')", "utf-8"

@@ -221,7 +221,7 @@ TRAININGS = {
 
 
 @pytest.fixture(scope="module")
-def planned(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], StudyPlan]:
+def planned(tmp_path_factory) -> Callable[[str], StudyPlan]:
     """The plan of a shipped study where all its data sets are there, as small stand-ins."""
 
     @functools.cache
@@ -237,9 +237,7 @@ def name_of(cell: PlannedCell) -> str:
 
 
 @pytest.mark.parametrize("study", TABLES)
-def test_a_study_asks_what_its_tables_print_and_nothing_else(
-    study: str, planned: Callable[[str], StudyPlan]
-) -> None:
+def test_a_study_asks_what_its_tables_print_and_nothing_else(study, planned):
     assert {cell.unavailable for cell in planned(study).cells} == {None}
     asked = [
         (name_of(cell), cell.benchmark, cell.task, cell.eval_length)
@@ -251,9 +249,7 @@ def test_a_study_asks_what_its_tables_print_and_nothing_else(
 
 
 @pytest.mark.parametrize("study", TRAININGS)
-def test_methods_are_trained_as_their_paper_says(
-    study: str, planned: Callable[[str], StudyPlan]
-) -> None:
+def test_methods_are_trained_as_their_paper_says(study, planned):
     plan = planned(study)
     ends = {name_of(c): c for c in plan.cells if c.checkpoint is not None}
     assert set(ends) == set(TRAININGS[study])
@@ -282,9 +278,7 @@ def test_methods_are_trained_as_their_paper_says(
             assert found == pytest.approx(trained.expected, rel=1e-6), name
 
 
-def test_the_row_that_two_tables_share_is_computed_once(
-    planned: Callable[[str], StudyPlan],
-) -> None:
+def test_the_row_that_two_tables_share_is_computed_once(planned):
     needles = [
         {
             cell.step.fingerprint
@@ -298,9 +292,7 @@ def test_the_row_that_two_tables_share_is_computed_once(
 
 
 @pytest.mark.parametrize("name", shipped_studies())
-def test_with_all_data_nothing_is_out_of_reach_but_for_a_method(
-    name: str, planned: Callable[[str], StudyPlan]
-) -> None:
+def test_with_all_data_nothing_is_out_of_reach_but_for_a_method(name, planned):
     plan = planned(name)
     assert plan.cells
     reasons = {cell.unavailable for cell in plan.cells if cell.unavailable}
@@ -309,7 +301,7 @@ def test_with_all_data_nothing_is_out_of_reach_but_for_a_method(
     ] == []
 
 
-def test_lceg_on_llama_has_every_cell_of_its_tables(planned: Callable[[str], StudyPlan]) -> None:
+def test_lceg_on_llama_has_every_cell_of_its_tables(planned):
     plan = planned("lceg-llama2-7b")
     others = ["ntk_frozen", "self_extend", "lm_infinite", "pi", "ntk_32k", "yarn", "clex"]
     others += ["longlora", "landmark", "ntk_64k"]
@@ -335,7 +327,7 @@ def test_lceg_on_llama_has_every_cell_of_its_tables(planned: Callable[[str], Stu
     assert trained == {(method, rows.get(method, 32 * K)) for method, _ in trained}
 
 
-def test_lceg_on_phi_has_every_cell_of_its_tables(planned: Callable[[str], StudyPlan]) -> None:
+def test_lceg_on_phi_has_every_cell_of_its_tables(planned):
     plan = planned("lceg-phi2")
     others = ["ntk_frozen", "self_extend", "pi", "ntk_32k", "clex", "ntk_64k"]
     expected = {  # Tables 5 and 6
@@ -346,9 +338,7 @@ def test_lceg_on_phi_has_every_cell_of_its_tables(planned: Callable[[str], Study
     assert {(c.method, c.benchmark, c.task, c.eval_length) for c in plan.cells} == expected
 
 
-def test_runs_of_lceg_take_the_steps_that_its_code_takes(
-    planned: Callable[[str], StudyPlan],
-) -> None:
+def test_runs_of_lceg_take_the_steps_that_its_code_takes(planned):
     plan = planned("lceg-llama2-7b")
     runs = {step.name: step.spec for step in plan.steps.values() if step.kind == "finetune"}
     found = {

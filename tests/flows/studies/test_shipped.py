@@ -39,7 +39,7 @@ def comment(name: str) -> str:
 
 
 @pytest.mark.parametrize("name", shipped_studies())
-def test_a_study_begins_with_the_data_it_reads_and_commands_that_run_it(name: str) -> None:
+def test_a_study_begins_with_the_data_it_reads_and_commands_that_run_it(name):
     study = load_study(study_path(name))
     read = {
         data_set.name
@@ -52,12 +52,12 @@ def test_a_study_begins_with_the_data_it_reads_and_commands_that_run_it(name: st
     assert set(re.findall(r"lce run ([\w-]+)", comment(name))) <= {name}
 
 
-def test_prefect_yaml_is_the_text_generated_from_the_studies() -> None:
+def test_prefect_yaml_is_the_text_generated_from_the_studies():
     written = (ROOT / "prefect.yaml").read_text(encoding="utf-8")
     assert written == prefect_yaml(), "run `python -m flows.servers.deployments > prefect.yaml`"
 
 
-def test_every_shipped_study_has_a_deployment_of_its_name_with_its_description() -> None:
+def test_every_shipped_study_has_a_deployment_of_its_name_with_its_description():
     listed = yaml.safe_load(prefect_yaml())["deployments"]
     of_study = [(entry["name"], entry["parameters"]["study"]) for entry in listed]
     assert of_study == [("controlled-study", "toy"), *((name, name) for name in shipped_studies())]
@@ -67,7 +67,7 @@ def test_every_shipped_study_has_a_deployment_of_its_name_with_its_description()
     assert "\n\nHypothesis: The pip" in smoke["description"]
 
 
-def test_the_documents_list_every_shipped_study() -> None:
+def test_the_documents_list_every_shipped_study():
     part = (ROOT / "docs" / "studies.md").read_text(encoding="utf-8")
     rows = part.partition("## Shipped studies")[2].partition("\n## ")[0]
     assert set(re.findall(r"^\| \[([\w-]+)\]", rows, flags=re.MULTILINE)) == set(shipped_studies())
@@ -78,12 +78,12 @@ def studies() -> list[StudySpec]:
     return [load_study(study_path(name)) for name in ("toy", "toy-beyond")]
 
 
-def test_every_method_is_in_a_toy_study(studies: list[StudySpec]) -> None:
+def test_every_method_is_in_a_toy_study(studies):
     run = {variant.method.plugin_name for study in studies for variant in study.methods}
     assert set(METHODS.names()) - run == METHODS_LEFT_OUT.keys()
 
 
-def test_every_benchmark_is_in_a_toy_study(studies: list[StudySpec]) -> None:
+def test_every_benchmark_is_in_a_toy_study(studies):
     run = {entry.benchmark.plugin_name for study in studies for entry in study.benchmarks}
     left_out = set(BENCHMARKS.names()) - run
     kinds = {name: BENCHMARKS.load(name).kind for name in left_out}

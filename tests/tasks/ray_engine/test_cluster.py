@@ -19,7 +19,7 @@ from tests.support.ports import unused_port
 from tests.support.repository import ROOT
 
 
-def test_an_engine_is_local_ray_or_ray_at_an_address(tmp_path: Path) -> None:
+def test_an_engine_is_local_ray_or_ray_at_an_address(tmp_path):
     for engine in ("local", "ray", "ray:head:6379"):
         assert Execution(home=Path(), engine=engine).engine == engine
     for engine in ("", "ray:", "ray:head", "ray://head:10001", "raya"):
@@ -27,28 +27,24 @@ def test_an_engine_is_local_ray_or_ray_at_an_address(tmp_path: Path) -> None:
             make_execution({"home": tmp_path, "engine": engine})
 
 
-def test_without_ray_a_run_says_how_to_install_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_ray_a_run_says_how_to_install_it(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ServiceError, match=r"without the package ray.*all nodes.*make install"):
         make_execution({"home": tmp_path, "engine": "ray"})
 
 
-def test_a_run_on_this_machine_loads_no_ray() -> None:
+def test_a_run_on_this_machine_loads_no_ray():
     code = "import sys, tasks.workers, flows.settings; raise SystemExit('ray' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
 
 
-def test_where_nothing_listens_a_run_says_so_at_once(tmp_path: Path) -> None:
+def test_where_nothing_listens_a_run_says_so_at_once(tmp_path):
     engine = f"ray:127.0.0.1:{unused_port()}"
     with pytest.raises(ServiceError, match=rf"no Ray cluster at {engine[4:]} .*refused.*ray start"):
         make_execution({"home": tmp_path, "engine": engine})
 
 
-def test_what_ray_remembers_of_a_cluster_that_is_gone_is_not_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_ray_remembers_of_a_cluster_that_is_gone_is_not_waited_for(tmp_path, monkeypatch):
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
     # Of clusters that run on this machine for others, it would take one.
@@ -69,15 +65,11 @@ def test_what_ray_remembers_of_a_cluster_that_is_gone_is_not_waited_for(
     ],
     ids=["evaluation", "training", "cpu"],
 )
-def test_an_actor_asks_for_the_gpus_and_threads_of_its_slot(
-    slot: Slot, asked: dict[str, int]
-) -> None:
+def test_an_actor_asks_for_the_gpus_and_threads_of_its_slot(slot, asked):
     assert cluster.needs_of(slot, Execution(home=Path(), threads=2)) == asked
 
 
-def test_an_actor_finds_this_code_and_the_hub_as_it_is_here(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_actor_finds_this_code_and_the_hub_as_it_is_here(monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setenv("SECRET", "none of theirs")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["/elsewhere", str(ROOT)]))
@@ -97,8 +89,6 @@ def test_an_actor_finds_this_code_and_the_hub_as_it_is_here(
         ((8, 8), {"slots": 4}, SlotCounts(4, 4, 1)),
     ],
 )
-def test_a_training_run_lies_within_one_node(
-    gpus: tuple[int, ...], given: dict[str, int], counts: SlotCounts
-) -> None:
+def test_a_training_run_lies_within_one_node(gpus, given, counts):
     found = Machines(gpus, cpus=64).slot_counts(Execution(home=Path(), **given))  # type: ignore[arg-type]
     assert found == counts
