@@ -1,7 +1,5 @@
 """`lce lock` as typed: where the lock goes, what a check prints, what a run says of it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

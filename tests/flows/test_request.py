@@ -1,7 +1,5 @@
 """What a command plans with: data that are read once, the last run's file and folders."""
 
-from __future__ import annotations
-
 import functools
 import gc
 import shutil

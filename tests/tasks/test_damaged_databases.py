@@ -1,7 +1,5 @@
 """A database that cannot be used is set aside and made again; any other is left alone."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import re
@@ -20,7 +18,6 @@ from catalog.build import refresh_catalog
 from catalog.queries import logical_digest
 from flows.servers import doctor
 from flows.servers.prefect_database import mend_prefect, prefect_damage, prefect_database
-from flows.servers.temporary_server import TemporaryServer
 from lce.cli import app
 from lce_core.errors import SpecError
 from lce_core.store.artifacts import Store
@@ -58,10 +55,6 @@ def sqlite_file(path: Path, revision: str = PREFECT_REVISION, rows: int = 2000) 
 
 def garbage(path: Path) -> None:
     path.write_bytes(b"no database " * 1000)
-
-
-def truncate(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
 def overwrite_the_middle(path: Path) -> None:
@@ -102,7 +95,6 @@ def empty_beside_its_log(path: Path) -> None:
 Harm = Callable[[Path], None]
 SQLITE_HARM: list[Harm] = [
     garbage,
-    truncate,
     overwrite_the_middle,
     a_folder,
     another_schema,
@@ -197,17 +189,6 @@ def test_a_database_out_of_reach_is_left_alone(
         with monkeypatch.context() as patch:
             patch.setattr(sqlite3, "connect", fail)
             assert prefect_damage(prefect) is None
-
-
-def test_a_runs_server_starts_with_a_new_database_in_the_place_of_a_damaged_one(prefect):
-    garbage(prefect_database(prefect))
-    server = TemporaryServer(prefect)
-    try:
-        server.start()
-    finally:
-        server.close()
-    assert kept(prefect_database(prefect)).read_bytes().startswith(b"no database")
-    assert prefect_damage(prefect) is None
 
 
 @pytest.fixture(scope="module")
@@ -311,7 +292,6 @@ def another_storage_version(path: Path) -> None:
 
 DUCKDB_HARM: list[Harm] = [
     garbage,
-    truncate,
     overwrite_the_middle,
     empty,
     a_folder,

@@ -1,7 +1,5 @@
 """A pool whose workers find less room than it has slots, as on a cluster that lost a node."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -20,8 +18,6 @@ ENDED: Event = {"event": "step", "fingerprint": STEP.fingerprint, "status": "com
 
 
 class Room:
-    """Places of a cluster, and the workers that have one."""
-
     def __init__(self, places: int) -> None:
         self.places, self.started, self.closed = places, 0, 0
         self.go = threading.Semaphore(0)
@@ -74,8 +70,6 @@ def pool(tmp_path) -> Iterator[Callable[[Room], Pool]]:
 
 
 class Running(threading.Thread):
-    """A unit of one step on a slot."""
-
     def __init__(self, pool: Pool, *places: int) -> None:
         super().__init__(daemon=True)
         self.pool, self.slot = pool, Slot(places)

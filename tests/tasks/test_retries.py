@@ -1,7 +1,5 @@
 """Retries without Prefect: transient failures, as often as an execution allows."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

@@ -1,7 +1,5 @@
 """MLflow as a team has it: a real server, over HTTP, that wants a password."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Whether a flow run is a deployment's is known without a server, which may have died."""
 
-from __future__ import annotations
-
 from uuid import uuid4
 
 from prefect.client.schemas.objects import FlowRun

@@ -1,7 +1,5 @@
 """The first seed's table, from cells that are really computed, unit by unit, as a run ends them."""
 
-from __future__ import annotations
-
 import pytest
 import yaml
 
@@ -18,8 +16,6 @@ from tests.support.studies import SMOKE, wait_until
 
 
 class Told(Display):
-    """What a display was told."""
-
     def __init__(self) -> None:
         self.finished: list[str] = []
         self.texts: list[str] = []

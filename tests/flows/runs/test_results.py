@@ -1,9 +1,6 @@
 """The table of `lce run` says where cells are missing, and marks the best only among the others."""
 
-from __future__ import annotations
-
 import io
-import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -99,46 +96,3 @@ def test_one_seed_alone_has_its_own_numbers_and_no_best(tmp_path):
     ]  # fmt: skip
     assert "best" not in text
     assert any(line.startswith("!: ") for line in lines)  # pi lacks a task of the others
-
-
-def test_the_table_keeps_80_columns_with_any_number_of_cells(tmp_path):
-    axes = itertools.product(("needle", "passkey", "perplexity", "ruler"), LENGTHS, range(40))
-    cells = [
-        Cell("dynamic_ntk_aware", True, 0, benchmark, f"task_{number}", length, "done", 12345.6)
-        for benchmark, length, number in axes
-    ]
-    cells += [
-        Cell("none", True, c.seed, c.benchmark, c.task, c.eval_length, "failed") for c in cells
-    ]
-    written(tmp_path, [[*cells, Cell("none", True, 1, "needle", "needle", TARGET, "done")]])
-    benchmarks = ("needle", "passkey", "perplexity", "ruler")
-    text = table(tmp_path, ["none", "dynamic_ntk_aware"], *benchmarks)
-    assert max(map(len, text.splitlines())) <= 80
-    assert text.count("0/40") == 7
-    assert text.count("1/41") == 1
-
-
-def test_a_benchmark_listed_twice_is_one_block_and_own_lengths_are_told(tmp_path):
-    cells = [Cell("none", True, 0, "needle", "needle", 128, "done", 0.5)]
-    cells += [Cell("pi", True, 0, "needle", "needle", TARGET, "done", 0.25)]
-    written(tmp_path, [cells])
-    pi = {"name": "pi", "target_context": 1024}
-    own = {"name": "yarn", "tuned": True, "target_context": 512, "train_length": 256}
-    text = table(
-        tmp_path,
-        ["none", pi, own],
-        {"name": "needle", "profile": "tiny", "lengths": [TARGET], "methods": ["pi"]},
-        {"name": "needle", "profile": "tiny", "lengths": [128], "methods": ["none"]},
-    )
-    lines = [line.rstrip() for line in text.splitlines()]
-    assert lines[1:6] == [
-        "            needle",
-        "method         128   512",
-        "none          0.50     -",
-        "pi               -  0.25",
-        "yarn tuned       -     -",
-    ]
-    assert lines[-2:] == [
-        "pi: extended to 1024 tokens",
-        "yarn tuned: extended to 512 tokens, trained on rows of 256 tokens",
-    ]

@@ -1,8 +1,5 @@
 """How far a run is, told from the events that workers send."""
 
-from __future__ import annotations
-
-import re
 from typing import Any
 
 import pytest
@@ -17,8 +14,6 @@ from tasks.progress_tracker import ProgressTracker
 
 
 class Clock:
-    """Stands for `time.monotonic`."""
-
     now = 0.0
 
     def __call__(self) -> float:
@@ -83,16 +78,3 @@ def test_where_there_is_no_terminal_the_first_line_tells_the_prior(capsys):
     display.finish(UNIT)
     display.close()
     assert capsys.readouterr().out == "6 of 10 cells, ~4 min left\n"
-
-
-def test_in_a_terminal_of_80_columns_a_line_holds_all_of_it():
-    tracker = ProgressTracker()
-    console = Console(force_terminal=True, width=80, record=True, height=10)
-    display = TerminalDisplay(progress(tracker, num_cells=16200), console)
-    console.print(display._view())
-    display.finish(UNIT)
-    display.close()
-    lines = [line.rstrip() for line in console.export_text().splitlines()]
-    (line,) = [line for line in lines if "16,196 of 16,200 cells" in line][:1]
-    assert re.search(r"of 16,200 cells [━╸╺ ]{10,} 0% 0:00:0\d ~4 min left", line)
-    assert len(line) <= 80

@@ -1,7 +1,5 @@
 """`lce dashboard` as users have it: refusals, its pages in a browser, and how it ends."""
 
-from __future__ import annotations
-
 import contextlib
 import shutil
 import signal
@@ -25,7 +23,6 @@ from tests.support.processes import marked, new_marker, survivors
 from tests.support.studies import start, wait_until
 
 WAIT_SECONDS = 300.0
-"""Protects from hanging: the browser and the server may share one slow core with other tests."""
 PAGES = ("Scores", "Answers", "Method against method", "Papers", "SQL", "Matrix", "Findings")
 WIDTHS = (400, 800, 1280)
 # The box of a turned title begins up to 3 px before its letters.

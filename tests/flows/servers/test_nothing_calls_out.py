@@ -1,10 +1,6 @@
-"""No command and no server tries to reach anything beyond this machine.
-
-Strategy: run them in a network namespace that has loopback only, and let strace record every
-address that they or their children try to connect or send to.
+"""No command or server tries to reach anything beyond this machine: strace records the addresses
+that it and its children try, in a network namespace that has loopback only.
 """
-
-from __future__ import annotations
 
 import re
 import shlex
@@ -60,7 +56,6 @@ with sync_playwright() as playwright:
 
 
 def isolated(command: list[str], home: Path, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run a command in a network namespace that has loopback only."""
     alone = ["unshare", "-n", "sh", "-c", 'ip link set lo up && exec "$@"', "sh", *command]
     return subprocess.run(
         alone, env=environment(home), cwd=folder, capture_output=True, text=True, check=False

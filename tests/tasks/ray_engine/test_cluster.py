@@ -1,7 +1,5 @@
 """What a run asks of Ray, where no cluster is needed to see it."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -59,11 +57,10 @@ def test_what_ray_remembers_of_a_cluster_that_is_gone_is_not_waited_for(tmp_path
 @pytest.mark.parametrize(
     ("slot", "asked"),
     [
-        (Slot((3,), ("3",)), {"num_gpus": 1, "num_cpus": 2}),
         (Slot((0, 1, 2, 3), ("0", "1", "2", "3")), {"num_gpus": 4, "num_cpus": 8}),
         (Slot((1,)), {"num_gpus": 0, "num_cpus": 2}),
     ],
-    ids=["evaluation", "training", "cpu"],
+    ids=["training", "cpu"],
 )
 def test_an_actor_asks_for_the_gpus_and_threads_of_its_slot(slot, asked):
     assert cluster.needs_of(slot, Execution(home=Path(), threads=2)) == asked
@@ -82,7 +79,6 @@ def test_an_actor_finds_this_code_and_the_hub_as_it_is_here(monkeypatch):
 @pytest.mark.parametrize(
     ("gpus", "given", "counts"),
     [
-        ((8, 8), {"slots": 16, "processes": 8}, SlotCounts(2, 16, 8)),
         ((6, 6), {"slots": 12, "processes": 4}, SlotCounts(2, 12, 4)),
         ((1, 1, 0), {"slots": 2}, SlotCounts(2, 2, 1)),
         ((0, 0), {"slots": 5}, SlotCounts(5, 5, 1)),
