@@ -61,8 +61,6 @@ def test_cells_that_failed_before_end_it_as_they_end_a_run(how):
 
 
 class Full(io.StringIO):
-    """A log on a disk that is full."""
-
     def write(self, text: str) -> int:
         raise OSError(errno.ENOSPC, "No space left on device", text)
 

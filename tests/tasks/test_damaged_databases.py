@@ -7,7 +7,6 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
@@ -23,13 +22,7 @@ from lce_core.errors import SpecError
 from lce_core.store.artifacts import Store
 from tasks import tracking
 from tasks.mending import damage, mend_projections, mended
-from tasks.projections import (
-    rebuild_catalog,
-    rebuild_mlflow,
-    record,
-    refresh,
-    restore_mlflow,
-)
+from tasks.projections import rebuild_catalog, rebuild_mlflow, record, refresh, restore_mlflow
 from tasks.questions import answer
 from tests.support.catalogs.sample_store import STUDY, Study
 from tests.support.tracked_studies import plan_study
@@ -92,14 +85,7 @@ def empty_beside_its_log(path: Path) -> None:
     path.with_name(f"{path.name}-wal").write_bytes(b"what was not written back yet")
 
 
-Harm = Callable[[Path], None]
-SQLITE_HARM: list[Harm] = [
-    garbage,
-    overwrite_the_middle,
-    a_folder,
-    another_schema,
-    a_newer_revision,
-]
+SQLITE_HARM = [garbage, overwrite_the_middle, a_folder, another_schema, a_newer_revision]
 
 
 def kept(path: Path) -> Path:
@@ -137,7 +123,7 @@ def test_a_prefect_database_that_no_server_starts_with_is_set_aside(prefect, har
     assert one_line(path, capsys.readouterr().err)
 
 
-def test_side_files_move_with_their_database_and_two_of_one_second_keep_names_of_their_own(prefect):
+def test_side_files_move_with_their_database_and_a_second_one_gets_its_own_name(prefect):
     path = prefect_database(prefect)
     garbage(path)
     for end in ("-wal", "-shm", "-journal"):
@@ -175,9 +161,7 @@ def test_a_database_that_another_process_is_writing_to_is_left_alone(prefect, mo
     assert capsys.readouterr().err == ""
 
 
-def test_a_database_out_of_reach_is_left_alone(
-    prefect: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_database_out_of_reach_is_left_alone(prefect, monkeypatch):
     # SQLite's codes for what is no damage: the disk, permissions, memory, and a log to roll back.
     for code in ("CANTOPEN", "READONLY", "FULL", "IOERR", "PERM", "BUSY", "NOMEM"):
         error = sqlite3.OperationalError(code)
@@ -193,7 +177,6 @@ def test_a_database_out_of_reach_is_left_alone(
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory) -> Path:
-    """A home with two studies, both in MLflow."""
     store = Store(tmp_path_factory.mktemp("shown") / "home")
     store.prepare()
     plan_study(store)
@@ -230,8 +213,8 @@ def test_the_doctor_says_which_mlflow_database_cannot_be_used_and_changes_nothin
 
 @pytest.mark.slow
 def test_an_mlflow_database_that_cannot_be_used_is_set_aside_and_made_again(
-    tracked: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
-) -> None:
+    tracked, capsys, caplog
+):
     # lce sets this level before it imports MLflow; an earlier test may have imported it first.
     caplog.set_level(logging.WARNING, "mlflow")
     path = tracking.database(tracked)
@@ -290,17 +273,11 @@ def another_storage_version(path: Path) -> None:
     path.write_bytes(content)
 
 
-DUCKDB_HARM: list[Harm] = [
-    garbage,
-    overwrite_the_middle,
-    empty,
-    a_folder,
-    another_duckdb_file,
-    another_storage_version,
-]
-
-
-@pytest.mark.parametrize("harm", DUCKDB_HARM, ids=lambda one: one.__name__)
+@pytest.mark.parametrize(
+    "harm",
+    [garbage, overwrite_the_middle, empty, a_folder, another_duckdb_file, another_storage_version],
+    ids=lambda one: one.__name__,
+)
 def test_the_doctor_says_which_catalog_cannot_be_used_and_changes_nothing(home, harm):
     path = home / "catalog.duckdb"
     assert doctor._catalog(home).ok

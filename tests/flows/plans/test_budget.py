@@ -1,4 +1,4 @@
-"""What a budget pays for: whole blocks over all methods, the same ones each time, never too dear."""
+"""What a budget pays for: whole blocks over all methods, never too dear."""
 
 from pathlib import Path
 from typing import Any

@@ -20,7 +20,6 @@ TINY = {"profile": "tiny", "lengths": LENGTHS}
 def table(
     home: Path, methods: list[Any], *benchmarks: Any, seeds: int = 1, seed: int | None = None
 ) -> str:
-    """What is printed into a file for a study of this name in the home's catalog."""
     study = SMOKE | {
         "study": "study-0",
         "methods": methods,
@@ -67,17 +66,6 @@ def test_a_method_without_all_its_cells_has_no_number_and_is_never_the_best(tmp_
         "tuned: fine-tuned at the target context. Others: frozen.",
         "~: approximate attention.",
     ]
-
-
-def test_the_reasons_of_cells_that_cannot_be_computed_follow_the_table(tmp_path):
-    cells = [
-        Cell("none", True, seed, "perplexity", task, 128, status, 5.0)
-        for task, status in (("code", "done"), ("prose", "unavailable"))
-        for seed in (0, 1)
-    ]
-    written(tmp_path, [cells])
-    *_, last = table(tmp_path, ["none"], "perplexity", seeds=2).splitlines()
-    assert last == "unavailable: 2 cells of perplexity: beyond its reach"
 
 
 def test_one_seed_alone_has_its_own_numbers_and_no_best(tmp_path):

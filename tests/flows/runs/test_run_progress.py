@@ -3,9 +3,7 @@
 from typing import Any
 
 import pytest
-from rich.console import Console
 
-from flows.runs.display import TerminalDisplay
 from flows.runs.run_progress import RunProgress
 from lce_core.store.steps import Step
 from lce_core.study.pricing.time_left import Predicted
@@ -71,10 +69,3 @@ def test_what_a_running_step_says_of_itself_counts(clock):
     assert tracker.running_steps()["b"].done == 0.75
     tracker.finish("evaluate")
     assert tracker.running_steps() == {}
-
-
-def test_where_there_is_no_terminal_the_first_line_tells_the_prior(capsys):
-    display = TerminalDisplay(progress(ProgressTracker()), Console())
-    display.finish(UNIT)
-    display.close()
-    assert capsys.readouterr().out == "6 of 10 cells, ~4 min left\n"

@@ -189,15 +189,6 @@ def test_work_that_others_hold_is_waited_for_last_and_taken_over_when_they_die(h
     assert host.began == ["a", "b", "c", "held"]
 
 
-def test_a_run_that_does_not_wait_ends_when_others_hold_the_rest(host):
-    held = a_step("held")
-    with leased(host, held):
-        child = a_step("child", text=held)
-        tally = host.run(a_unit(held), a_unit(child), a_unit(a_step("a")), waits=False)
-    assert host.began == ["a"]
-    assert tally.held == ["held", "child"]
-
-
 def test_while_training_waits_for_gpus_only_what_ends_before_that_begins(eight_gpus):
     rows = a_step("rows", "rows")
     tuned, long = a_step("tuned", "finetune", rows=rows), a_step("long", "cell")
@@ -218,22 +209,6 @@ def test_slots_with_nothing_else_to_do_compute_parts_of_what_runs(host):
     assert host.store.parts(long).free() == []
     assert host.slots["long, helper 1"] != host.slots["long"]
     assert sorted(host.told.ended) == ["long", "other"]
-
-
-def test_no_more_slots_compute_parts_than_there_are_parts(host):
-    host.how = host.how.model_copy(update={"slots": 5})
-    long = a_step("long", "cell")
-    in_parts(host, long, "a", "b", "c")
-    host.until |= {
-        "long": lambda: "long, helper 2" in host.ended,
-        "long, helper 1": lambda: "long, helper 2" in host.began,
-        "long, helper 2": lambda: "long, helper 1" in host.ended,
-    }
-    lease = host.store.parts(long).lease("c")
-    assert lease is not None
-    with lease:
-        host.run(a_unit(long))
-    assert sorted(host.began) == ["long", "long, helper 1", "long, helper 2"]
 
 
 def test_parts_of_what_others_compute_are_computed_while_it_is_waited_for(host):

@@ -65,7 +65,6 @@ def home(tmp_path_factory) -> Path:
 
 @contextlib.contextmanager
 def serving(home: Path) -> Iterator[tuple[subprocess.Popen[str], str, str]]:
-    """Run the command; yield its process, the link that it prints, and its processes' mark."""
     marker, port = new_marker(), unused_port()
     process = start(home, "dashboard", "--port", str(port), env=marked(home, marker))
     try:
@@ -81,7 +80,6 @@ def serving(home: Path) -> Iterator[tuple[subprocess.Popen[str], str, str]]:
 
 @pytest.fixture(scope="module")
 def link(home) -> Iterator[str]:
-    """The link to a dashboard that logs a browser in."""
     with serving(home) as (_, link, _):
         yield link
 

@@ -63,12 +63,10 @@ def isolated(command: list[str], home: Path, folder: Path) -> subprocess.Complet
 
 
 def traced(command: list[str], notes: Path) -> list[str]:
-    """Return a command that writes to `notes` which addresses `command` tries to reach."""
     return ["strace", "-f", "--seccomp-bpf", "-e", TRACE, "-o", str(notes), *command]
 
 
 def outside(notes: Path) -> list[str]:
-    """Return the addresses beyond loopback."""
     found = ADDRESS.findall(notes.read_text(encoding="utf-8", errors="replace"))
     return sorted({it for it in found if not it.startswith("127.") and it != "::1"})
 

@@ -185,7 +185,6 @@ class Servers:
         return [one["name"] for one in found["experiments"]]
 
     def client(self, code: str, *arguments: str) -> list[str]:
-        """Return the lines that a program prints whose Prefect client has the secret."""
         settings = client_settings(self.home, str(self.prefect.url), self.secrets[self.root])
         done = subprocess.run(
             [sys.executable, "-c", code, *arguments],
@@ -320,7 +319,6 @@ def evil() -> Iterator[tuple[str, list[str]]]:
 
 @pytest.fixture
 def page(chrome) -> Iterator[Any]:
-    """A page of a browser that nobody has logged in."""
     context = chrome.new_context()
     context.set_default_timeout(START_SECONDS * 1000)
     yield context.new_page()
@@ -398,7 +396,7 @@ def test_a_given_server_is_used_with_the_users_own_credentials_and_not_stopped(
     assert answers(f"{url}/health", secret)
 
 
-def test_the_secret_goes_to_no_other_address(servers: Servers, evil: tuple[str, list[str]]) -> None:
+def test_the_secret_goes_to_no_other_address(servers, evil):
     # That server knows no secret, and the home's is asked for at its own address only.
     address, seen = evil
     settings = environment(servers.home, PREFECT_API_URL=f"{address}/api")

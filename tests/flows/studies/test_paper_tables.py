@@ -45,8 +45,6 @@ def upto(last: int, step: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Asked:
-    """A rectangle of cells that a table or figure prints."""
-
     place: str
     benchmark: str
     tasks: tuple[str, ...]
@@ -159,7 +157,6 @@ class Trained:
 
 
 def divisor(method: Method, geometry: RopeGeometry, lengths: ContextLengths) -> float:
-    """What the slowest frequency of the base model is divided by."""
     table = method.rope_table(geometry, lengths)
     return float(geometry.inv_freq()[-1] / table.inv_freq[..., -1])
 
