@@ -38,8 +38,6 @@ def test_the_machines_of_a_file_share_a_training_run(tmp_path):
     execution = make_execution({"accelerate_config": file, "device": "cpu"})
     assert (execution.processes, execution.training_processes) == (8, 16)
     assert execution.training_slots == 1
-    recorded = execution.model_dump(mode="json")["accelerate_config"]
-    assert recorded["main_process_ip"] == "10.0.0.1"
     assert make_execution(execution.model_dump()) == execution
     assert joined_machine(file, 1).machine_rank == 1
 

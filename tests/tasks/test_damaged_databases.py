@@ -29,21 +29,6 @@ from tests.support.tracked_studies import plan_study
 
 PREFECT_REVISION = "b75d279ba985"
 """Of one of Prefect's first migrations: the server brings such a database up to date."""
-LINE = (
-    r"lce: {path} cannot be used: it is .+\. lce renamed it to {name}\.set-aside-\S+ and"
-    r" creates a new one\.\n"
-)
-
-
-def sqlite_file(path: Path, revision: str = PREFECT_REVISION, rows: int = 2000) -> None:
-    with contextlib.closing(sqlite3.connect(path)) as database:
-        database.execute("CREATE TABLE alembic_version (version_num TEXT)")
-        database.execute("INSERT INTO alembic_version VALUES (?)", [revision])
-        database.execute("CREATE TABLE flow_run (name TEXT)")
-        database.executemany(
-            "INSERT INTO flow_run VALUES (?)", [(f"{n}" * 20,) for n in range(rows)]
-        )
-        database.commit()
 
 
 def garbage(path: Path) -> None:
@@ -100,14 +85,23 @@ def content(path: Path) -> object:
 
 
 def one_line(path: Path, printed: str) -> bool:
-    pattern = LINE.format(path=re.escape(str(path)), name=re.escape(path.name))
-    return re.fullmatch(pattern, printed) is not None
+    renamed = rf"renamed it to {re.escape(path.name)}\.set-aside-\S+ and creates a new one\.\n"
+    return (
+        re.fullmatch(rf"lce: {re.escape(str(path))} cannot be used: .+{renamed}", printed)
+        is not None
+    )
 
 
 @pytest.fixture
 def prefect(tmp_path) -> Path:
     (tmp_path / "prefect").mkdir()
-    sqlite_file(prefect_database(tmp_path))
+    with contextlib.closing(sqlite3.connect(prefect_database(tmp_path))) as database:
+        database.execute("CREATE TABLE alembic_version (version_num TEXT)")
+        database.execute("INSERT INTO alembic_version VALUES (?)", [PREFECT_REVISION])
+        database.execute("CREATE TABLE flow_run (name TEXT)")
+        rows = [(f"{n}" * 20,) for n in range(2000)]
+        database.executemany("INSERT INTO flow_run VALUES (?)", rows)
+        database.commit()
     return tmp_path
 
 

@@ -33,29 +33,19 @@ DRAWN = """charts => charts.map(chart => ({
 and numbers of their bars."""
 
 
-@pytest.fixture(scope="module")
-def pages(tmp_path_factory) -> Iterator[MlflowPages]:
-    home = tmp_path_factory.mktemp("pages")
-    store = Store(home)
+@pytest.fixture
+def pages(tmp_path) -> Iterator[MlflowPages]:
+    store = Store(tmp_path)
     store.prepare()
-    rows = tuple((f"method_{number:02}", False) for number in range(NUM_METHODS))
-    plan_study(store, rows=rows)
+    plan_study(store, rows=tuple((f"method_{number:02}", False) for number in range(NUM_METHODS)))
     project(store, "small")
-    with guarded_mlflow(home, SECRET, {}) as address:
-        (home / "services").mkdir()
-        write_json(home / "services" / "mlflow.json", {"url": address})
-        noted = pages_of(home, "small")
+    with guarded_mlflow(tmp_path, SECRET, {}) as address:
+        (tmp_path / "services").mkdir()
+        write_json(tmp_path / "services" / "mlflow.json", {"url": address})
+        noted = pages_of(tmp_path, "small")
         assert noted is not None
         assert noted.server == address
         yield noted
-
-
-@pytest.fixture(scope="module")
-def browser(chrome, pages) -> Any:
-    context = chrome.new_context()
-    context.new_page().goto(login_link(pages.server, SECRET, "/version"))
-    context.pages[0].wait_for_url(f"{pages.server}/version")
-    return context
 
 
 def drawn(browser: Any, address: str) -> dict[str, dict[str, Any]]:
@@ -79,7 +69,10 @@ def drawn(browser: Any, address: str) -> dict[str, dict[str, Any]]:
         page.wait_for_timeout(200)
 
 
-def test_the_pages_draw_a_line_for_each_method_and_for_each_group_of_seeds(pages, browser):
+def test_the_pages_draw_a_line_for_each_method_and_for_each_group_of_seeds(pages, chrome):
+    browser = chrome.new_context()
+    browser.new_page().goto(login_link(pages.server, SECRET, "/version"))
+    browser.pages[0].wait_for_url(f"{pages.server}/version")
     requests: list[str] = []
     browser.on("request", lambda request: requests.append(request.url))
     charts = drawn(browser, pages.methods)

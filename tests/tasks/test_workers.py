@@ -15,7 +15,7 @@ import pytest
 
 from flows.runs.scheduling import Stop
 from flows.settings import make_execution
-from lce_core.errors import RunEndedError, SpecError, WorkerLostError
+from lce_core.errors import SpecError, WorkerLostError
 from lce_core.execution import Execution
 from lce_core.store.steps import Step
 from lce_core.study.plan import compile_study
@@ -152,41 +152,6 @@ def test_a_worker_computes_names_failures_and_is_replaced_when_it_dies(
     finally:
         pool.close()
     assert not children() - others
-
-
-@pytest.mark.slow
-def test_a_worker_that_is_asked_to_end_gives_its_lease_back_and_blames_no_step(execution, tmp_path):
-    step = a_step("held_out", execution, tmp_path)
-    text = next((tmp_path / "text").iterdir())
-    text.unlink()
-    os.mkfifo(text)  # which nobody writes to: the step waits for ever
-    pool, ended = Pool(execution).open(), []
-    slot = taken(pool, step.kind)
-
-    def run() -> None:
-        with pytest.raises(RunEndedError) as raised:
-            pool.run(slot, [step], lambda event: None)
-        ended.append(raised.value.got)
-
-    waiting = threading.Thread(target=run)
-    waiting.start()
-    leases = execution.home / "leases"
-    try:
-        wait_until(lambda: list(leases.glob("*.json")))
-        for process in children():  # as Slurm does, to every process of a job
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.terminate()
-        waiting.join(1)
-        assert waiting.is_alive()  # when it ends is for this process to say
-        assert list(leases.glob("*.json"))
-        pool.close()
-        waiting.join()
-        assert ended == ["a run that has ended"]
-        assert list(leases.glob("*.json")) == []
-        assert list((execution.home / "failures").glob("*")) == []
-        assert list((execution.home / "artifacts").glob("*/.attempt*")) == []
-    finally:
-        pool.close()
 
 
 def test_gpus_are_those_the_environment_names_leased_by_hardware_id(tmp_path, monkeypatch):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from flows.runs.display import Display
 from flows.runs.scheduling import RunSummary, Scheduler, UnitResult
 from flows.settings import make_execution
 from lce_core.errors import StepsFailedError, StoreError
@@ -23,21 +24,12 @@ from tests.support.free_steps import free_step, write_file
 from tests.support.studies import wait_until
 
 
-class Told:
+class Told(Display):
     def __init__(self) -> None:
         self.ended: list[str] = []
 
     def finish(self, unit: Unit) -> None:
         self.ended += [step.name for step in unit.steps]
-
-    def refresh(self) -> None:
-        pass
-
-    def show(self, text: str) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
 
 
 def a_step(name: str, kind: str = "held_out", **parents: Step) -> Step:
