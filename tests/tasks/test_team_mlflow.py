@@ -184,10 +184,9 @@ def test_the_server_is_named_by_either_variable_and_is_not_that_of_lce_up(tmp_pa
     (tmp_path / "services").mkdir()
     write_json(tmp_path / "services" / "mlflow.json", {"url": "http://127.0.0.1:5123"})
     monkeypatch.delenv("LCE_MLFLOW_URI")
-    for own in ("http://127.0.0.1:5000", "http://127.0.0.1:5123"):
-        monkeypatch.setenv("MLFLOW_TRACKING_URI", own)
-        assert mlflow_server(tmp_path) is None
-        assert mlflow_environment(tmp_path) == {}
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:5123")
+    assert mlflow_server(tmp_path) is None
+    assert mlflow_environment(tmp_path) == {}
 
 
 @pytest.mark.parametrize(

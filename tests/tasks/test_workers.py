@@ -229,7 +229,6 @@ def test_workers_use_expandable_segments_unless_the_user_sets_the_allocator(tmp_
     names = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
     for name in names:
         monkeypatch.delenv(name, raising=False)
-
     expected = {names[0]: "expandable_segments:True"}
     execution = Execution(home=tmp_path)
     assert _environment(SLOT, execution, ()).items() >= expected.items()

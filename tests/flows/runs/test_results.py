@@ -14,17 +14,14 @@ from tests.support.catalogs.holed_catalog import TARGET, Cell, written
 from tests.support.studies import SMOKE
 
 LENGTHS = [128, TARGET]
-TINY = {"profile": "tiny", "lengths": LENGTHS}
 
 
-def table(
-    home: Path, methods: list[Any], *benchmarks: Any, seeds: int = 1, seed: int | None = None
-) -> str:
+def table(home: Path, methods: list[Any], *benchmarks: str, seed: int | None = None) -> str:
     study = SMOKE | {
         "study": "study-0",
         "methods": methods,
-        "benchmarks": [b if isinstance(b, dict) else {"name": b, **TINY} for b in benchmarks],
-        "seeds": list(range(seeds)),
+        "benchmarks": [{"name": b, "profile": "tiny", "lengths": LENGTHS} for b in benchmarks],
+        "seeds": [0, 1],
     }
     text = io.StringIO()
     plan = StudyPlan(parse_study(json.dumps(study), "test"), {}, ())
@@ -50,7 +47,7 @@ def test_a_method_without_all_its_cells_has_no_number_and_is_never_the_best(tmp_
     ]  # fmt: skip
     written(tmp_path, [cells])
     methods = ["none", {"name": "pi", "tuned": True}, "yarn"]
-    lines = table(tmp_path, methods, "perplexity", "needle", seeds=2).splitlines()
+    lines = table(tmp_path, methods, "perplexity", "needle").splitlines()
     assert [line.rstrip() for line in lines] == [
         "study-0: mean over 2 seeds; trained context 128; target context 256",
         "          perplexity         needle",
@@ -76,7 +73,7 @@ def test_one_seed_alone_has_its_own_numbers_and_no_best(tmp_path):
         for seed in (0, 1)
     ]
     written(tmp_path, [cells])
-    text = table(tmp_path, ["none", "pi", "yarn"], "perplexity", seeds=2, seed=1)
+    text = table(tmp_path, ["none", "pi", "yarn"], "perplexity", seed=1)
     lines = [line.rstrip() for line in text.splitlines()]
     assert lines[0] == "study-0: seed 1, one of 2; trained context 128; target context 256"
     assert [line.split()[:2] for line in lines[3:6]] == [

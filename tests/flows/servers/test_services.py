@@ -13,8 +13,6 @@ from flows.servers.daemons import environment, find, launch, marked
 from flows.servers.ports import require_free
 from flows.servers.temporary_server import TemporaryServer, temporary_server
 from lce_core.errors import ServiceError, SpecError
-from lce_core.store import file_system
-from lce_core.store.file_system import Mount
 from tests.support.ports import unused_port
 from tests.support.processes import MARK, new_marker, survivors
 from tests.support.studies import wait_until
@@ -110,12 +108,3 @@ def test_down_finds_descendants_that_lost_their_parent(tmp_path, marker):
     assert str(orphan.pid) in check.detail
     assert services.down(tmp_path) == []
     assert survivors(marker) == []
-
-
-def test_one_that_does_not_is_refused_with_the_reason_and_the_way_out(tmp_path, monkeypatch):
-    mount = Mount("lustre", frozenset({"localflock"}))
-    monkeypatch.setattr(file_system, "mount_of", lambda folder: mount)
-    check = doctor._file_system(tmp_path)
-    assert not check.ok
-    assert "within one host only (Lustre mounted with localflock)" in check.detail
-    assert "Lustre with flock" in check.remedy

@@ -42,18 +42,6 @@ def test_where_nothing_listens_a_run_says_so_at_once(tmp_path):
         make_execution({"home": tmp_path, "engine": engine})
 
 
-def test_what_ray_remembers_of_a_cluster_that_is_gone_is_not_waited_for(tmp_path, monkeypatch):
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
-    # Of clusters that run on this machine for others, it would take one.
-    monkeypatch.setattr("ray._private.services.find_gcs_addresses", set)
-    port = unused_port()
-    (tmp_path / "ray").mkdir()
-    (tmp_path / "ray" / "ray_current_cluster").write_text(f"127.0.0.1:{port}", encoding="utf-8")
-    with pytest.raises(ServiceError, match=rf"--engine ray: got no Ray cluster at .*:{port} "):
-        make_execution({"home": tmp_path, "engine": "ray"})
-
-
 @pytest.mark.parametrize(
     ("slot", "asked"),
     [
