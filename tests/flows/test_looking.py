@@ -1,8 +1,7 @@
-"""A study with looks drops a settled method, and every later command knows it from the store.
+"""A study with looks drops a settled method, and later commands know it from the store.
 
-Strategy: workers compute a tiny study of a plug-in benchmark that scripts which share of prompts a
-method answers right: pi nearly all, the base model and ntk_aware one in ten. Its state in the
-middle of a look is made by removing files, as a killed process leaves it.
+In the tiny study pi answers nearly all prompts right, the others one in ten. Removing files makes
+the state that a killed process leaves.
 """
 
 import json
@@ -17,7 +16,7 @@ from flows.pulling import pull_studies
 from flows.request import compile_request
 from flows.settings import make_execution
 from flows.work import RunOptions, preflight
-from lce.views import plan_view, planning, status_view
+from lce.views import planning
 from lce_core.execution import Execution
 from lce_core.store.artifacts import Store
 from lce_core.study.looks import settled_methods
@@ -99,8 +98,6 @@ OUTCOMES = (
 
 
 class Looked:
-    """The tiny study, computed once."""
-
     def __init__(self, folder: Path, migrated: Path) -> None:
         plugins = folder / "plugins" / "benchmarks"
         plugins.mkdir(parents=True)
@@ -146,7 +143,6 @@ def test_a_method_is_dropped_at_the_look_that_settles_it_and_the_catalog_says_so
     # The base model stays, because the comparison of ntk_aware is open.
     kept = [(name, seed) for name in ("none", "ntk_aware") for seed in (0, 1, 3)]
     assert read(home, DONE) == sorted([*kept, ("pi", 0), ("pi", 3)])
-    assert read(home, "SELECT DISTINCT kind FROM cells") == [("understanding",)]
     ntk, pi = read(home, OUTCOMES)
     assert ntk[:5] == ("ntk_aware", "undecided", 2, 3, None)
     assert pi[:5] == ("pi", "confirmed", 1, 2, 2)
@@ -160,17 +156,6 @@ def test_a_method_is_dropped_at_the_look_that_settles_it_and_the_catalog_says_so
         [("ntk_aware", "undecided"), ("pi", "confirmed")],
         [("ntk_aware", "undecided")],
     ]
-
-
-def test_the_plan_shows_looks_and_why_cells_are_left_out(looked, capsys):
-    found = planning.inspect_study(str(looked.file), looked.execution("home"))
-    lines = list(status_view.status_lines(found, status_view._prices(found), {}, unicode=False))
-    assert "pi: settled at look 1 (2 seeds)" in lines
-    assert found.change_counts() == {"done": 8, "unavailable": 1}
-    plan_view.show(found, every_cell=False)
-    shown = capsys.readouterr().out
-    assert "x 1 cell pi on guesses: settled at look 1 (2 seeds)" in shown
-    assert "looks at 2 and 3 seeds (levels 0.016, 0.034)" in shown
 
 
 def test_a_killed_run_is_resumed_with_the_same_decisions(looked):
@@ -205,9 +190,9 @@ def test_two_hosts_make_the_same_looks_as_one(looked, migrated):
     outputs = [host.communicate()[0] for host in hosts]
     assert [host.returncode for host in hosts] == [0, 0], outputs
     first, second = "look 1 after 2 seeds: 1 of 2", "look 2 after 3 seeds: 1 of 2"
-    assert [(first in output, second in output) for output in outputs] == [(True, True)] * 2, (
-        outputs
-    )
+    for output in outputs:
+        assert first in output
+        assert second in output
     single = looked.folder / "home"
     assert recorded(home) == recorded(single)
     assert sum(map(computed, outputs)) == len(list(Store(single).records()))

@@ -7,15 +7,10 @@ import pytest
 from prefect.client.orchestration import PrefectClient, SyncPrefectClient
 from prefect.plugins import HookContext
 
-from flows.prefect_plugin import full_name, is_active, setup_environment
+from flows.prefect_plugin import is_active, setup_environment
 from lce_core.errors import PrefectMovedError
 
 CONTEXT = HookContext(prefect.__version__, None, logging.getLogger)
-
-
-def test_only_names_without_a_slash_are_completed():
-    assert full_name("smoke") == "controlled-study/smoke"
-    assert full_name("my-flow/mine") == "my-flow/mine"
 
 
 def test_setting_up_twice_wraps_once(monkeypatch):

@@ -61,8 +61,6 @@ def test_cells_that_failed_before_end_it_as_they_end_a_run(how):
 
 
 class Full(io.StringIO):
-    """A log on a disk that is full."""
-
     def write(self, text: str) -> int:
         raise OSError(errno.ENOSPC, "No space left on device", text)
 
@@ -88,22 +86,3 @@ def test_a_signal_that_comes_while_its_flag_is_waited_for_ends_the_waiting():
         signal.signal(signal.SIGALRM, before)
     assert stop.is_over
     assert not Stop().wait(0.05)
-
-
-ASKED_TO_END = """
-import os, signal, time
-from lce import cli
-@cli.app.command()
-def wait():
-    os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(600)
-cli.main()
-"""
-
-
-def test_sigterm_ends_any_command_as_ctrl_c_does():
-    ended = subprocess.run(
-        [sys.executable, "-c", ASKED_TO_END, "wait"], capture_output=True, text=True
-    )
-    assert ended.returncode == 130, ended.stderr
-    assert "Traceback" not in ended.stderr

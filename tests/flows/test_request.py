@@ -31,7 +31,6 @@ WITH_DATA: dict[str, Any] = {
         {"name": "short_context", "lengths": [4096]},
     ],
 }
-"""Its data sets are read for their digests and for what a cell of theirs costs."""
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from accelerate.commands.config.config_args import ClusterConfig
 
-from flows.settings import BROWSER, BROWSERS, browser, joined_machine, make_execution
+from flows.settings import BROWSER, browser, joined_machine, make_execution
 from lce_core.errors import SpecError
 
 TWO_NODES: dict[str, Any] = {
@@ -32,17 +32,12 @@ TWO_NODES: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", ["accelerate.yaml", "accelerate.json"])
-def test_the_machines_of_a_file_share_a_training_run(tmp_path, name):
-    file = tmp_path / name
-    config = ClusterConfig(**TWO_NODES)
-    write = config.to_yaml_file if file.suffix == ".yaml" else config.to_json_file
-    write(file)
+def test_the_machines_of_a_file_share_a_training_run(tmp_path):
+    file = tmp_path / "accelerate.json"
+    ClusterConfig(**TWO_NODES).to_json_file(file)
     execution = make_execution({"accelerate_config": file, "device": "cpu"})
     assert (execution.processes, execution.training_processes) == (8, 16)
     assert execution.training_slots == 1
-    recorded = execution.model_dump(mode="json")["accelerate_config"]
-    assert recorded["main_process_ip"] == "10.0.0.1"
     assert make_execution(execution.model_dump()) == execution
     assert joined_machine(file, 1).machine_rank == 1
 
@@ -59,12 +54,6 @@ def install(folder: Path, name: str) -> Path:
     path = folder / name
     path.touch(mode=0o755)
     return path
-
-
-def test_the_first_of_the_usual_names_is_taken(folder):
-    for name in reversed(BROWSERS):
-        path = install(folder, name)
-        assert browser() == path
 
 
 def test_a_browser_that_is_named_goes_before_all_others(folder, monkeypatch):

@@ -1,7 +1,7 @@
 """A pool whose workers find less room than it has slots, as on a cluster that lost a node."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -18,13 +18,11 @@ ENDED: Event = {"event": "step", "fingerprint": STEP.fingerprint, "status": "com
 
 
 class Room:
-    """Places of a cluster, and the workers that have one."""
-
     def __init__(self, places: int) -> None:
         self.places, self.started, self.closed = places, 0, 0
         self.go = threading.Semaphore(0)
 
-    def worker(self, slot: Slot, execution: Execution) -> Worker:
+    def worker(self, slot: Slot) -> Worker:
         self.started += 1
         return Placed(self, len(slot.places))
 
@@ -58,22 +56,12 @@ class Placed(Worker):
 
 
 @pytest.fixture
-def pool(tmp_path) -> Iterator[Callable[[Room], Pool]]:
-    made: list[Pool] = []
-
-    def make(room: Room) -> Pool:
-        made.append(Pool(Execution(home=tmp_path, slots=4, device="cpu")).open())
-        made[0]._start = lambda slot: room.worker(slot, made[0].execution)
-        return made[0]
-
-    yield make
-    for one in made:
-        one.close()
+def cluster(tmp_path) -> Iterator[Pool]:
+    with Pool(Execution(home=tmp_path, slots=4, device="cpu")).open() as pool:
+        yield pool
 
 
 class Running(threading.Thread):
-    """A unit of one step on a slot."""
-
     def __init__(self, pool: Pool, *places: int) -> None:
         super().__init__(daemon=True)
         self.pool, self.slot = pool, Slot(places)
@@ -91,9 +79,9 @@ class Running(threading.Thread):
         wait_until(lambda: "waiting for a node" in self.said)
 
 
-def test_a_unit_without_room_says_so_and_takes_over_the_worker_of_the_next_that_ends(pool):
+def test_a_unit_without_room_says_so_and_takes_over_the_worker_of_the_next_that_ends(cluster):
     room = Room(1)
-    cluster = pool(room)
+    cluster._start = room.worker
     first = Running(cluster, 0)
     wait_until(lambda: not room.places)
     second = Running(cluster, 1)
@@ -112,9 +100,9 @@ def test_a_unit_without_room_says_so_and_takes_over_the_worker_of_the_next_that_
     assert (room.started, room.closed) == (3, 2)
 
 
-def test_idle_workers_end_where_another_needs_their_room(pool):
+def test_idle_workers_end_where_another_needs_their_room(cluster):
     room = Room(3)
-    cluster = pool(room)
+    cluster._start = room.worker
     room.go.release(3)
     for place in (0, 1):
         Running(cluster, place).join()

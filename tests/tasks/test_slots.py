@@ -14,12 +14,10 @@ EIGHT = [str(number) for number in range(8)]
 @pytest.mark.parametrize(
     ("num_gpus", "given", "slots"),
     [
-        (0, {"slots": 4}, (4, 4, 4)),
         (0, {"slots": 4, "training_slots": 1}, (1, 4, 4)),
         (0, {"slots": 1, "evaluation_slots": 3}, (1, 3, 3)),
         (8, {"slots": 8, "processes": 4}, (2, 8, 8)),
-        (8, {"slots": 8, "processes": 3}, (2, 8, 8)),
-        (8, {"slots": 2, "processes": 4}, (2, 2, 8)),
+        (8, {"slots": 2, "processes": 3}, (2, 2, 8)),
         (8, {"slots": 8, "training_slots": 1, "processes": 2}, (1, 8, 8)),
         (4, {"slots": 8, "processes": 8}, (0, 4, 4)),
     ],
@@ -64,14 +62,6 @@ def test_training_takes_aligned_groups_so_that_two_runs_fit_beside_each_other():
     slots.release(cell)
     assert taken(slots, "finetune").places == (0, 1, 2, 3)
     assert not slots.is_crowded_out("finetune")  # at its limit: no other kind is in its way
-
-
-def test_a_limit_of_one_kind_leaves_places_to_the_other():
-    slots = Slots(SlotCounts(training=1, evaluation=2, places_per_training=1), ())
-    assert taken(slots, "finetune").places == (0,)
-    assert slots.claim("finetune") is None
-    assert taken(slots, "cell").places == (1,)
-    assert slots.claim("cell") is None
 
 
 def test_a_worker_that_is_there_is_preferred_and_one_that_would_have_to_end_is_spared():

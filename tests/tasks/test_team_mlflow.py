@@ -20,7 +20,6 @@ from lce_core.store.records import write_json
 from tasks import projections
 from tasks.tracking import TeamServer, database, is_current, project
 from tasks.tracking.destinations import STORE
-from tasks.tracking.live import LiveRuns
 from tasks.tracking.registry import register
 from tasks.tracking.study_content import read_plan
 from tests.support.guarded_mlflow import guarded_mlflow
@@ -34,7 +33,6 @@ NOWHERE = "http://127.0.0.1:9"
 
 @pytest.fixture(scope="module")
 def team(tmp_path_factory, migrated) -> Iterator[str]:
-    """The address of the team's server."""
     folder = tmp_path_factory.mktemp("team")
     shutil.copytree(migrated / "mlflow", folder / "mlflow")
     move_mlflow(migrated, folder)
@@ -64,7 +62,6 @@ def store_at(folder: Path, study: str) -> Store:
 
 
 def runs(team: str, study: str) -> dict[tuple[str, str], Any]:
-    """Runs of a study on the team's server, by key and store."""
     from mlflow import MlflowClient
 
     client = MlflowClient(team)
@@ -76,7 +73,6 @@ def runs(team: str, study: str) -> dict[tuple[str, str], Any]:
 
 @pytest.fixture(scope="module")
 def shown(team, tmp_path_factory) -> Store:
-    """A store whose study is on the team's server."""
     with pytest.MonkeyPatch.context() as patch:
         set_credentials(patch)
         store = store_at(tmp_path_factory.mktemp("shown"), "one")
@@ -135,27 +131,6 @@ def test_two_stores_change_only_their_own_runs(team, shown, tmp_path):
     assert {run.info.run_id for run in runs(team, "one").values()} == before
 
 
-def test_a_training_run_is_shown_while_it_trains(team, tmp_path):
-    store = Store(tmp_path)
-    store.prepare()
-    plan_study(store, study="live", run=False)
-    plan = read_plan(store, "live")
-    assert plan is not None
-    (training, _) = plan["trainings"]
-    log = store.home / "progress" / training["checkpoint"] / "loss.jsonl"
-    log.parent.mkdir(parents=True)
-    log.write_text('{"step": 1, "loss": 2.0}\n', encoding="utf-8")
-    live = LiveRuns(store, plan, 0.0, team)
-    assert live.update() == 1
-    (run,) = runs(team, "live").values()
-    assert run.info.status == "RUNNING"
-    live.close()
-    (run,) = runs(team, "live").values()
-    assert run.info.status == "FAILED"
-    project(store, "live", team)
-    assert len(runs(team, "live")) == 1  # a failed run stays
-
-
 def test_an_exported_model_is_registered_and_stays(team, tmp_path, monkeypatch):
     from mlflow import MlflowClient
     from mlflow.artifacts import download_artifacts
@@ -209,10 +184,9 @@ def test_the_server_is_named_by_either_variable_and_is_not_that_of_lce_up(tmp_pa
     (tmp_path / "services").mkdir()
     write_json(tmp_path / "services" / "mlflow.json", {"url": "http://127.0.0.1:5123"})
     monkeypatch.delenv("LCE_MLFLOW_URI")
-    for own in ("http://127.0.0.1:5000", "http://127.0.0.1:5123"):
-        monkeypatch.setenv("MLFLOW_TRACKING_URI", own)
-        assert mlflow_server(tmp_path) is None
-        assert mlflow_environment(tmp_path) == {}
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:5123")
+    assert mlflow_server(tmp_path) is None
+    assert mlflow_environment(tmp_path) == {}
 
 
 @pytest.mark.parametrize(

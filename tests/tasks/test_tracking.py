@@ -5,8 +5,6 @@ import json
 import multiprocessing
 import os
 import shutil
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,8 +17,7 @@ from flows.servers.services import study_pages
 from lce_core.access import login_link, server_secret
 from lce_core.store.artifacts import Store
 from lce_core.store.steps import Step
-from lce_core.training import run as training
-from lce_core.training.loss_log import LOG, read_entries
+from lce_core.training.loss_log import LOG
 from tasks.tracking import (
     artifact_root,
     database,
@@ -34,10 +31,8 @@ from tasks.tracking.database import QUIET
 from tasks.tracking.live import LiveRuns, shown_live
 from tasks.tracking.seed_content import MAX_CURVE_POINTS, MAX_TELEMETRY_POINTS
 from tasks.tracking.study_content import read_plan, run_contents
-from tests.support.repository import ROOT
 from tests.support.studies import move_mlflow, wait_until
 from tests.support.tracked_studies import cell, finetune, plan_study
-from tests.support.training_jobs import job_maker, packed_rows
 
 pytestmark = pytest.mark.slow
 
@@ -66,7 +61,6 @@ def shown(tmp_path_factory, migrated) -> Path:
 
 @pytest.fixture
 def projected(shown, tmp_path) -> Store:
-    """A store whose study is in its MLflow."""
     home = shutil.copytree(shown, tmp_path / "my home")
     move_mlflow(shown, home)
     assert project(Store(home), "small").kept == 6  # it notes the copied files
@@ -95,13 +89,13 @@ def runs(store: Store, study: str = "small") -> dict[str, Any]:
 
     client = MlflowClient(tracking_uri(store.home))
     experiment = client.get_experiment_by_name(study)
-    assert experiment is not None
+    if experiment is None:
+        return {}
     found = client.search_runs([experiment.experiment_id], "", ViewType.ALL)
     return {run.data.tags["lce.run_key"]: run for run in found}
 
 
 def parents(found: dict[str, Any]) -> dict[str, str | None]:
-    """Keys of runs to those of the runs that they are folded below."""
     keys = {run.info.run_id: key for key, run in found.items()}
     named = {key: run.data.tags.get("mlflow.parentRunId") for key, run in found.items()}
     return {key: keys[parent] if parent else None for key, parent in named.items()}
@@ -118,15 +112,9 @@ def test_a_method_is_a_run_with_means_and_intervals_and_its_seeds_are_folded_bel
     plan_study(store, seeds=(0, 1, 5))
     project(store, "small")
     found = runs(store)
-    assert parents(found) == {
-        "small/toy_llama/none": None,
-        **{f"small/toy_llama/none/seed-{seed}": "small/toy_llama/none" for seed in (0, 1, 5)},
-        "small/toy_llama/yarn-tuned": None,
-        **{
-            f"small/toy_llama/yarn-tuned/seed-{seed}": "small/toy_llama/yarn-tuned"
-            for seed in (0, 1, 5)
-        },
-    }
+    rows = ("small/toy_llama/none", "small/toy_llama/yarn-tuned")
+    expected = {f"{row}/seed-{seed}": row for row in rows for seed in (0, 1, 5)}
+    assert parents(found) == {**expected, **dict.fromkeys(rows)}
     method = found["small/toy_llama/yarn-tuned"]
     assert method.data.params["seeds"] == "0, 1, 5"
     assert method.data.params["method.scale"] == "4.0"
@@ -216,36 +204,23 @@ def test_pages_are_noted_for_whoever_links_to_them(projected):
     path = pages.methods.removeprefix(pages.server)
     secret = server_secret(home, "mlflow")
     assert study_pages(home) == {"small": login_link(pages.server, secret, path)}
-    running = home / "services" / "mlflow.json"
-    running.write_text('{"url": "http://127.0.0.1:5005"}', encoding="utf-8")
-    moved = pages_of(home, "small")
-    assert moved is not None
-    assert moved.seeds.startswith(f"http://127.0.0.1:5005/#/experiments/{experiment}/runs?")
     (home / "mlflow" / "pages.json").write_text("half a f", encoding="utf-8")
     assert pages_of(home, "small") is None
     assert not is_current(projected, "small")
     project(projected, "small")
-    assert pages_of(home, "small") == moved
+    assert pages_of(home, "small") == pages
 
 
 def test_a_run_is_a_row_at_a_seed_and_a_metric_has_the_length_as_its_step(projected):
-    from mlflow import MlflowClient
-
     run = runs(projected)["small/toy_llama/yarn-tuned/seed-1"]
     assert run.data.params["method"] == "yarn"
     assert run.data.params["row"] == "yarn-tuned"
-    assert run.data.params["method.scale"] == "4.0"
-    history = MlflowClient(tracking_uri(projected.home)).get_metric_history(
-        run.info.run_id, "passkey/single"
-    )
-    assert [(point.step, point.value) for point in history] == [(128, 1128.0), (512, 1512.0)]
+    assert points(projected, run, "passkey/single") == [(128, 1128.0), (512, 1512.0)]
     assert run.data.metrics["summary/passkey_at_target"] == 1512.0
     assert not [key for key in run.data.metrics if key.startswith("seed_interval")]
-    assert run.data.metrics["train/loss"] == 1.0
     assert run.data.metrics["train/grad_norm"] == 2.0
     assert "train/mfu" not in run.data.metrics
     assert run.info.status == "FINISHED"
-    assert run.info.end_time == max(point.timestamp for point in history)
     files = artifact_root(projected.home).glob(f"*/{run.info.run_id}/artifacts/*")
     assert sorted(path.name for path in files) == ["cells.json", "training.json"]
 
@@ -316,7 +291,6 @@ def test_rows_that_left_the_study_leave_mlflow_and_not_that_of_another_study(pro
 
 def test_currency_follows_plan_records_and_database(projected):
     assert is_current(projected, "small")
-    assert not is_current(projected, "another")
     plan_study(projected, benchmarks=("passkey", "needle"), run=False)
     assert not is_current(projected, "small")
     cells = plan_study(projected)
@@ -330,24 +304,13 @@ def test_a_long_training_curve_is_thinned_and_keeps_its_ends(store):
     plan = read_plan(store, "small")
     assert plan is not None
     tuned = run_contents(store, plan)[-1]
-    steps = [metric.step for metric in tuned.metrics if metric.key == "train/loss"]
-    assert (steps[0], steps[-1]) == (1, 2001)
-    assert 100 < len(steps) <= MAX_CURVE_POINTS + 1
-    norms = [metric.step for metric in tuned.metrics if metric.key == "train/grad_norm"]
-    assert (norms[0], norms[-1]) == (1, 2001)
-    assert 20 < len(norms) <= MAX_TELEMETRY_POINTS + 1
-
-
-def test_asking_whether_a_large_study_is_current_loads_no_mlflow(store):
-    plan_study(store, lengths=tuple(range(1, 501)), run=False)  # 2,000 cells
-    code = (
-        "import sys, pathlib; import tasks.tracking as t;"
-        " from lce_core.store.artifacts import Store;"
-        " s = Store(pathlib.Path(sys.argv[1])); t.is_current(s, 'small');"
-        " sys.exit('mlflow' in sys.modules)"
-    )
-    command = [sys.executable, "-c", code, str(store.home)]
-    assert subprocess.run(command, cwd=ROOT).returncode == 0
+    for key, least, most in (
+        ("train/loss", 100, MAX_CURVE_POINTS),
+        ("train/grad_norm", 20, MAX_TELEMETRY_POINTS),
+    ):
+        steps = [metric.step for metric in tuned.metrics if metric.key == key]
+        assert (steps[0], steps[-1]) == (1, 2001)
+        assert least < len(steps) <= most + 1
 
 
 @pytest.mark.long
@@ -368,11 +331,7 @@ def test_creating_the_database_survives_a_kill_and_a_race(tmp_path):
     assert logical_digest(tmp_path)
 
 
-# Training in progress
-
-
 def live_plan(store: Store) -> tuple[dict[str, Any], Step]:
-    """A planned study of which nothing is computed, and one of its training runs."""
     plan_study(store, seeds=(0,), run=False)
     plan = read_plan(store, "small")
     assert plan is not None
@@ -380,44 +339,14 @@ def live_plan(store: Store) -> tuple[dict[str, Any], Step]:
 
 
 def log_of(store: Store, step: Step, numbers: range, loss: float = 5.0) -> None:
-    """Writes a loss log as a trainer does."""
     rows = [{"step": n + 1, "loss": loss / (n + 1), "grad_norm": 2.0, "mfu": None} for n in numbers]
     folder = store.home / "progress" / step.id
     folder.mkdir(parents=True, exist_ok=True)
     (folder / LOG).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 
-def is_shown(store: Store) -> bool:
-    from mlflow import MlflowClient
-
-    client = MlflowClient(tracking_uri(store.home))
-    return client.get_experiment_by_name("small") is not None and bool(live_runs(store))
-
-
 def live_runs(store: Store) -> list[Any]:
     return [run for run in runs(store).values() if "lce.live" in run.data.tags]
-
-
-def test_a_trainers_steps_are_in_mlflow_before_it_has_ended(store, tmp_path):
-    plan, step = live_plan(store)
-    live, rows = LiveRuns(store, plan, least_seconds=0), tmp_path / "rows"
-    rows.mkdir()
-    make = job_maker(packed_rows(rows), tmp_path)
-    job = make(num_steps=3, resume=store.home / "progress" / step.id)
-    seen: list[int] = []
-
-    def report(entry: dict[str, Any]) -> None:
-        assert not (job.out / "model").exists()
-        seen.append(live.update())
-
-    training.run(job, report)
-    assert sum(seen) == 3
-    (run,) = live_runs(store)
-    entries = read_entries(job.out / LOG)
-    for key in ("loss", "grad_norm", "learning_rate", "tokens_per_second", "peak_memory_bytes"):
-        assert points(store, run, f"train/{key}") == [(one["step"], one[key]) for one in entries]
-    assert run.info.status == "RUNNING"
-    assert entries[0]["peak_memory_bytes"] > 1 << 20
 
 
 def test_new_steps_are_added_and_a_rewritten_log_begins_a_run_anew(store):
@@ -462,14 +391,13 @@ def test_a_live_run_goes_when_its_artifact_is_projected_and_stays_without_one(st
     assert ended.info.status == "FINISHED"
     project(store, "small")
     assert live_runs(store) == []
-    assert not is_current(store, "another")
 
 
 def test_a_process_beside_the_flow_shows_what_trains_and_ends_with_it(store):
     _, step = live_plan(store)
     with shown_live(store.home, "small", least_seconds=0.2):
         log_of(store, step, range(5))
-        wait_until(lambda: is_shown(store))
+        wait_until(lambda: live_runs(store))
     (run,) = live_runs(store)
     assert len(points(store, run, "train/loss")) == 5
     assert run.info.status == "FAILED"  # it never became an artifact

@@ -16,8 +16,6 @@ from tests.support.studies import SMOKE, wait_until
 
 
 class Told(Display):
-    """What a display was told."""
-
     def __init__(self) -> None:
         self.finished: list[str] = []
         self.texts: list[str] = []

@@ -1,42 +1,20 @@
 """How far a run is, told from the events that workers send."""
 
-import re
 from typing import Any
 
-import pytest
-from rich.console import Console
-
-from flows.runs.display import TerminalDisplay
 from flows.runs.run_progress import RunProgress
 from lce_core.store.steps import Step
 from lce_core.study.pricing.time_left import Predicted
 from lce_core.study.units import Unit
 from tasks.progress_tracker import ProgressTracker
 
-
-class Clock:
-    """Stands for `time.monotonic`."""
-
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock(monkeypatch) -> Clock:
-    clock = Clock()
-    monkeypatch.setattr("tasks.progress_tracker.time.monotonic", clock)
-    return clock
-
-
 CELLS = tuple(Step("cell", name, {}, {}, {}, name) for name in ("a", "b", "c", "d"))
 UNIT = Unit("evaluate", "cell", CELLS)
 
 
-def progress(tracker: ProgressTracker, num_cells: int = 10, seconds: float = 60.0) -> RunProgress:
+def progress(tracker: ProgressTracker, seconds: float = 60.0) -> RunProgress:
     predicted = {step.fingerprint: Predicted(seconds, ("cell",)) for step in CELLS}
-    return RunProgress([UNIT], predicted, num_cells, 1, tracker)
+    return RunProgress([UNIT], predicted, 10, 1, tracker)
 
 
 def step(name: str, **more: Any) -> dict[str, Any]:
@@ -59,12 +37,14 @@ def test_cells_count_as_they_finish_and_correct_the_time_left():
     assert (str(run), run.time, run.done) == ("10 of 10 cells", "about 0 s left", 1)
 
 
-def test_what_a_running_step_says_of_itself_counts(clock):
+def test_what_a_running_step_says_of_itself_counts(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("tasks.progress_tracker.time.monotonic", lambda: now[0])
     tracker = ProgressTracker()
     run = progress(tracker, seconds=100.0)
     told = {"event": "progress", "fingerprint": "a"}
     tracker.publish("evaluate", {**told, "done": 0, "total": 4})
-    clock.now = 80.0
+    now[0] = 80.0
     assert run.time == "~5 min left"  # 20 s of it and three times 100 s
     tracker.publish("evaluate", {**told, "done": 1, "total": 4})
     assert run.time == "~9 min left"  # 240 s more of it
@@ -74,23 +54,3 @@ def test_what_a_running_step_says_of_itself_counts(clock):
     assert tracker.running_steps()["b"].done == 0.75
     tracker.finish("evaluate")
     assert tracker.running_steps() == {}
-
-
-def test_where_there_is_no_terminal_the_first_line_tells_the_prior(capsys):
-    display = TerminalDisplay(progress(ProgressTracker()), Console())
-    display.finish(UNIT)
-    display.close()
-    assert capsys.readouterr().out == "6 of 10 cells, ~4 min left\n"
-
-
-def test_in_a_terminal_of_80_columns_a_line_holds_all_of_it():
-    tracker = ProgressTracker()
-    console = Console(force_terminal=True, width=80, record=True, height=10)
-    display = TerminalDisplay(progress(tracker, num_cells=16200), console)
-    console.print(display._view())
-    display.finish(UNIT)
-    display.close()
-    lines = [line.rstrip() for line in console.export_text().splitlines()]
-    (line,) = [line for line in lines if "16,196 of 16,200 cells" in line][:1]
-    assert re.search(r"of 16,200 cells [━╸╺ ]{10,} 0% 0:00:0\d ~4 min left", line)
-    assert len(line) <= 80

@@ -1,7 +1,4 @@
-"""The pull loop: order, failures, others that hold work, and GPUs that training waits for.
-
-Units end as the test says; slots, leases and artifacts are real ones.
-"""
+"""The pull loop over units that end as a test says; slots, leases and artifacts are real."""
 
 import errno
 import threading
@@ -12,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from flows.runs.display import Display
 from flows.runs.scheduling import RunSummary, Scheduler, UnitResult
 from flows.settings import make_execution
 from lce_core.errors import StepsFailedError, StoreError
@@ -26,23 +24,12 @@ from tests.support.free_steps import free_step, write_file
 from tests.support.studies import wait_until
 
 
-class Told:
-    """What a display was told: the names of steps that ended."""
-
+class Told(Display):
     def __init__(self) -> None:
         self.ended: list[str] = []
 
     def finish(self, unit: Unit) -> None:
         self.ended += [step.name for step in unit.steps]
-
-    def refresh(self) -> None:
-        """Advance the clock by half a second."""
-
-    def show(self, text: str) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
 
 
 def a_step(name: str, kind: str = "held_out", **parents: Step) -> Step:
@@ -61,7 +48,6 @@ class Host:
         self.store.prepare()
         self.how = make_execution({"home": home, "slots": 2, "device": "cpu", **execution})
         self.predicted: dict[str, float] = {}
-        """Seconds that steps would take."""
         self.until: dict[str, Callable[[], bool]] = {}
         """What a unit waits for before it ends."""
         self.last: dict[str, Callable[[], object]] = {}
@@ -111,14 +97,12 @@ class Host:
 
 
 def leased(host: Host, step: Step) -> Lease:
-    """What another process has that computes the step."""
     lease = Lease.acquire(host.store.home / "leases", step.id)
     assert lease is not None
     return lease
 
 
 def in_parts(host: Host, step: Step, *names: str) -> None:
-    """Somebody who computes the step asks for its parts."""
     parts = host.store.parts(step)
     parts.open()
     parts.ask({"parts": {name: [] for name in names}})
@@ -131,7 +115,6 @@ def host(tmp_path) -> Host:
 
 @pytest.fixture
 def eight_gpus(tmp_path, monkeypatch) -> Host:
-    """A host of eight GPUs, all of them for one training run."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3,4,5,6,7")
     monkeypatch.setattr("tasks.gpus.LEASE_FOLDER", tmp_path)
     return Host(tmp_path / "home", slots=None, device="auto", processes=8)
@@ -198,41 +181,6 @@ def test_work_that_others_hold_is_waited_for_last_and_taken_over_when_they_die(h
     assert host.began == ["a", "b", "c", "held"]
 
 
-def test_what_others_finish_is_not_begun(host):
-    held = a_step("held")
-    child = a_step("child", text=held)
-
-    def finish() -> None:
-        with other:
-            attempt = host.store.home / "artifacts" / held.folder
-            attempt.parent.mkdir(exist_ok=True)
-        host.store.ensure(held, write_file, {})
-
-    other = leased(host, held)
-    threading.Timer(0.1, finish).start()
-    host.run(a_unit(held), a_unit(child))
-    assert host.began in (["child"], ["held", "child"])  # a moment lay between lease and artifact
-    assert sorted(host.told.ended) == ["child", "held"]
-
-
-def test_a_run_that_does_not_wait_ends_when_others_hold_the_rest(host):
-    held = a_step("held")
-    with leased(host, held):
-        child = a_step("child", text=held)
-        tally = host.run(a_unit(held), a_unit(child), a_unit(a_step("a")), waits=False)
-    assert host.began == ["a"]
-    assert tally.held == ["held", "child"]
-
-
-def test_eight_gpus_train_one_model_and_evaluate_eight(eight_gpus):
-    tuned = a_step("tuned", "finetune")
-    cells = [a_step(f"cell-{n}", "cell", checkpoint=tuned) for n in range(8)]
-    eight_gpus.until |= {cell.name: lambda: len(eight_gpus.began) == 9 for cell in cells}
-    eight_gpus.run(a_unit(tuned), *map(a_unit, cells))
-    assert len(eight_gpus.slots["tuned"].gpus) == 8
-    assert sorted(eight_gpus.slots[cell.name].gpus[0] for cell in cells) == list("01234567")
-
-
 def test_while_training_waits_for_gpus_only_what_ends_before_that_begins(eight_gpus):
     rows = a_step("rows", "rows")
     tuned, long = a_step("tuned", "finetune", rows=rows), a_step("long", "cell")
@@ -241,24 +189,6 @@ def test_while_training_waits_for_gpus_only_what_ends_before_that_begins(eight_g
     eight_gpus.until["long"] = lambda: "short" in eight_gpus.ended
     eight_gpus.run(*map(a_unit, (long, rows, tuned, short, late)))
     assert eight_gpus.began == ["long", "rows", "short", "tuned", "late"]
-
-
-def test_the_waiting_grows_while_nothing_changes(host, monkeypatch):
-    held = a_step("held")
-    lease = leased(host, held)
-    waits = []
-    real = Scheduler._wait_for_others
-
-    def noted(run: Any, seconds: float) -> float:
-        waits.append(seconds)
-        if len(waits) == 4:
-            lease.release()
-        return real(run, seconds)
-
-    monkeypatch.setattr(Scheduler, "_wait_for_others", noted)
-    host.run(a_unit(held))
-    assert waits[:4] == sorted(set(waits[:4]))
-    assert host.began == ["held"]
 
 
 def test_slots_with_nothing_else_to_do_compute_parts_of_what_runs(host):
@@ -271,36 +201,6 @@ def test_slots_with_nothing_else_to_do_compute_parts_of_what_runs(host):
     assert host.store.parts(long).free() == []
     assert host.slots["long, helper 1"] != host.slots["long"]
     assert sorted(host.told.ended) == ["long", "other"]
-
-
-def test_no_more_slots_compute_parts_than_there_are_parts(host):
-    host.how = host.how.model_copy(update={"slots": 5})
-    long = a_step("long", "cell")
-    in_parts(host, long, "a", "b", "c")
-    host.until |= {
-        "long": lambda: "long, helper 2" in host.ended,
-        "long, helper 1": lambda: "long, helper 2" in host.began,
-        "long, helper 2": lambda: "long, helper 1" in host.ended,
-    }
-    lease = host.store.parts(long).lease("c")
-    assert lease is not None
-    with lease:
-        host.run(a_unit(long))
-    assert sorted(host.began) == ["long", "long, helper 1", "long, helper 2"]
-
-
-def test_two_steps_of_a_unit_are_assisted_at_once(host):
-    host.how = host.how.model_copy(update={"slots": 3})
-    one, two = a_step("one", "cell"), a_step("two", "cell")
-    in_parts(host, one, "a")
-    in_parts(host, two, "b")
-    host.until |= {
-        "one": lambda: len(host.ended) == 2,
-        "one, helper 1": lambda: "one, helper 2" in host.began,
-    }
-    host.run(a_unit(one, two))
-    assert host.began == ["one", "one, helper 1", "one, helper 2"]
-    assert host.store.parts(one).free() == host.store.parts(two).free() == []
 
 
 def test_parts_of_what_others_compute_are_computed_while_it_is_waited_for(host):

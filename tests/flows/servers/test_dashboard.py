@@ -23,7 +23,6 @@ from tests.support.processes import marked, new_marker, survivors
 from tests.support.studies import start, wait_until
 
 WAIT_SECONDS = 300.0
-"""Protects from hanging: the browser and the server may share one slow core with other tests."""
 PAGES = ("Scores", "Answers", "Method against method", "Papers", "SQL", "Matrix", "Findings")
 WIDTHS = (400, 800, 1280)
 # The box of a turned title begins up to 3 px before its letters.
@@ -66,7 +65,6 @@ def home(tmp_path_factory) -> Path:
 
 @contextlib.contextmanager
 def serving(home: Path) -> Iterator[tuple[subprocess.Popen[str], str, str]]:
-    """Run the command; yield its process, the link that it prints, and its processes' mark."""
     marker, port = new_marker(), unused_port()
     process = start(home, "dashboard", "--port", str(port), env=marked(home, marker))
     try:
@@ -82,7 +80,6 @@ def serving(home: Path) -> Iterator[tuple[subprocess.Popen[str], str, str]]:
 
 @pytest.fixture(scope="module")
 def link(home) -> Iterator[str]:
-    """The link to a dashboard that logs a browser in."""
     with serving(home) as (_, link, _):
         yield link
 

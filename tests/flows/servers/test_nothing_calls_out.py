@@ -1,7 +1,5 @@
-"""No command and no server tries to reach anything beyond this machine.
-
-Strategy: run them in a network namespace that has loopback only, and let strace record every
-address that they or their children try to connect or send to.
+"""No command or server tries to reach anything beyond this machine: strace records the addresses
+that it and its children try, in a network namespace that has loopback only.
 """
 
 import re
@@ -58,7 +56,6 @@ with sync_playwright() as playwright:
 
 
 def isolated(command: list[str], home: Path, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run a command in a network namespace that has loopback only."""
     alone = ["unshare", "-n", "sh", "-c", 'ip link set lo up && exec "$@"', "sh", *command]
     return subprocess.run(
         alone, env=environment(home), cwd=folder, capture_output=True, text=True, check=False
@@ -66,12 +63,10 @@ def isolated(command: list[str], home: Path, folder: Path) -> subprocess.Complet
 
 
 def traced(command: list[str], notes: Path) -> list[str]:
-    """Return a command that writes to `notes` which addresses `command` tries to reach."""
     return ["strace", "-f", "--seccomp-bpf", "-e", TRACE, "-o", str(notes), *command]
 
 
 def outside(notes: Path) -> list[str]:
-    """Return the addresses beyond loopback."""
     found = ADDRESS.findall(notes.read_text(encoding="utf-8", errors="replace"))
     return sorted({it for it in found if not it.startswith("127.") and it != "::1"})
 

@@ -1,30 +1,20 @@
-"""Servers of a run, ports and background processes: what starts, what is refused, what is left.
-
-What must be gone is looked for by the mark its processes carry, not by what we were told. Servers
-that are killed and come back, or do not, are in `tests/faults/test_server.py`.
-"""
+"""Servers of a run, ports and background processes: what starts, what is refused, what is left."""
 
 import json
 import os
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import psutil
 import pytest
 
 from flows.servers import doctor, services
-from flows.servers.daemons import Service, environment, find, launch, marked
-from flows.servers.ports import holder, require_free
+from flows.servers.daemons import environment, find, launch, marked
+from flows.servers.ports import require_free
 from flows.servers.temporary_server import TemporaryServer, temporary_server
 from lce_core.errors import ServiceError, SpecError
-from lce_core.store import file_system
-from lce_core.store.file_system import Mount
 from tests.support.ports import unused_port
 from tests.support.processes import MARK, new_marker, survivors
-from tests.support.repository import ROOT
 from tests.support.studies import wait_until
 
 
@@ -35,10 +25,6 @@ def marker(monkeypatch) -> Iterator[str]:
     marker = new_marker()
     monkeypatch.setenv(MARK, marker)
     yield marker
-    require_gone(marker)
-
-
-def require_gone(marker: str) -> None:
     wait_until(lambda: not survivors(marker))
 
 
@@ -49,22 +35,6 @@ def test_two_runs_that_meet_a_new_database_both_get_a_server(tmp_path):
         assert one.answers()
         assert two.answers()
         assert one.secret != two.secret
-
-
-@pytest.mark.slow
-def test_starting_returns_at_once_and_loads_no_prefect(tmp_path: Path) -> None:
-    # At once: before the server, which takes seconds on any machine, can have answered.
-    code = (
-        "import sys, pathlib\n"
-        "from flows.servers.temporary_server import temporary_server\n"
-        "with temporary_server(pathlib.Path(sys.argv[1])) as server:\n"
-        "    print(server.url, server.answers(), 'prefect' in sys.modules)"
-    )
-    command = [sys.executable, "-c", code, str(tmp_path)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    url, *found = done.stdout.split()
-    assert url.startswith("http://127.0.0.1:"), done.stderr
-    assert found == ["False", "False"]
 
 
 def test_a_server_that_cannot_start_shows_its_log(tmp_path, monkeypatch):
@@ -95,9 +65,7 @@ def test_a_taken_port_is_refused_with_its_holder_and_nothing_starts(tmp_path, ma
 
 
 def test_an_unused_port_is_free_and_a_number_out_of_range_is_no_port():
-    port = unused_port()
-    require_free(port, "--port")
-    assert "another user" in holder(port)
+    require_free(unused_port(), "--port")
     for number in (0, 65536):
         with pytest.raises(SpecError, match="from 1 to 65535"):
             require_free(number, "--port")
@@ -126,7 +94,7 @@ def test_a_state_file_of_a_dead_process_or_a_reused_pid_is_no_service(tmp_path, 
     state.write_text(json.dumps({**content, "started": content["started"] - 60}))
     assert find(tmp_path, "sleeper") is None
     psutil.Process(sleeper.pid).kill()
-    require_gone(marker)
+    wait_until(lambda: not survivors(marker))
     state.write_text(json.dumps(content))
     assert find(tmp_path, "sleeper") is None
 
@@ -140,41 +108,3 @@ def test_down_finds_descendants_that_lost_their_parent(tmp_path, marker):
     assert str(orphan.pid) in check.detail
     assert services.down(tmp_path) == []
     assert survivors(marker) == []
-
-
-@pytest.mark.parametrize(
-    ("folder", "port", "settings"),
-    [
-        (ROOT, 4200, ""),
-        (ROOT, 4271, "PREFECT_API_URL=http://127.0.0.1:4271/api "),
-        (
-            Path("/"),
-            4200,
-            "PREFECT_PLUGINS_ENABLED=true PREFECT_API_URL=http://127.0.0.1:4200/api ",
-        ),
-    ],
-)
-def test_the_printed_command_has_the_settings_that_its_folder_lacks(
-    folder, port, settings, monkeypatch
-):
-    monkeypatch.chdir(folder)
-    server = Service("server", 1, 0.0, port, f"http://127.0.0.1:{port}/api", "log")
-    printed = services.deployment_command(server)
-    assert printed == f"{settings}prefect deployment run controlled-study"
-
-
-def test_a_file_system_that_fits_is_named_with_its_clock(tmp_path):
-    check = doctor._file_system(tmp_path)
-    assert check.ok
-    assert "clock offset +0.0 s" in check.detail
-    assert doctor._file_system(tmp_path / "none").ok
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_one_that_does_not_is_refused_with_the_reason_and_the_way_out(tmp_path, monkeypatch):
-    mount = Mount("lustre", frozenset({"localflock"}))
-    monkeypatch.setattr(file_system, "mount_of", lambda folder: mount)
-    check = doctor._file_system(tmp_path)
-    assert not check.ok
-    assert "within one host only (Lustre mounted with localflock)" in check.detail
-    assert "Lustre with flock" in check.remedy

@@ -1,7 +1,6 @@
 """The servers of `lce up` and `lce dashboard` answer the user who started them, and nobody else.
 
-Strategy: one real home with every server and the worker. Intruders are real too: a process of
-another user, a page of another origin in Chromium, a request with the Host of DNS rebinding.
+Servers and intruders are real: another user's process, another origin's page, DNS rebinding.
 """
 
 import contextlib
@@ -145,19 +144,15 @@ with get_client(sync_client=True) as client:
 
 @dataclass(frozen=True)
 class Servers:
-    """All servers of one home."""
-
     home: Path
     prefect: Service
     mlflow: Service
     worker: Service
     dashboard: str
     link: str
-    """What `lce dashboard` printed: it logs a browser in."""
 
     @property
     def secrets(self) -> dict[str, str]:
-        """Secrets by the address of their server."""
         return {
             self.root: server_secret(self.home, "prefect"),
             str(self.mlflow.url): server_secret(self.home, "mlflow"),
@@ -190,7 +185,6 @@ class Servers:
         return [one["name"] for one in found["experiments"]]
 
     def client(self, code: str, *arguments: str) -> list[str]:
-        """Return the lines that a program prints whose Prefect client has the secret."""
         settings = client_settings(self.home, str(self.prefect.url), self.secrets[self.root])
         done = subprocess.run(
             [sys.executable, "-c", code, *arguments],
@@ -245,7 +239,6 @@ def test_up_brings_servers_on_loopback_a_worker_and_all_deployments_and_only_onc
                 assert bound <= {"127.0.0.1"}, process.cmdline()
     deployments = {one["name"]: one for one in servers.ask("/deployments/filter", {})}
     assert set(deployments) == {"controlled-study", *shipped_studies()}
-    assert deployments["controlled-study"]["parameters"] == {"study": "toy"}
     schema = deployments["smoke"]["parameter_openapi_schema"]["properties"]
     assert set(schema) == set(inspect.signature(controlled_study.fn).parameters)
     again = services.up(servers.home, {})
@@ -253,9 +246,6 @@ def test_up_brings_servers_on_loopback_a_worker_and_all_deployments_and_only_onc
         one.pid for one in (servers.prefect, servers.mlflow, servers.worker)
     ]
     assert all(service.already for service in again)
-    checks = {check.name: check for check in services.doctor(servers.home)}
-    assert checks["services"].ok
-    assert checks["orphan processes"].ok
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
@@ -329,7 +319,6 @@ def evil() -> Iterator[tuple[str, list[str]]]:
 
 @pytest.fixture
 def page(chrome) -> Iterator[Any]:
-    """A page of a browser that nobody has logged in."""
     context = chrome.new_context()
     context.set_default_timeout(START_SECONDS * 1000)
     yield context.new_page()
@@ -407,7 +396,7 @@ def test_a_given_server_is_used_with_the_users_own_credentials_and_not_stopped(
     assert answers(f"{url}/health", secret)
 
 
-def test_the_secret_goes_to_no_other_address(servers: Servers, evil: tuple[str, list[str]]) -> None:
+def test_the_secret_goes_to_no_other_address(servers, evil):
     # That server knows no secret, and the home's is asked for at its own address only.
     address, seen = evil
     settings = environment(servers.home, PREFECT_API_URL=f"{address}/api")
@@ -420,12 +409,9 @@ def test_the_secret_goes_to_no_other_address(servers: Servers, evil: tuple[str, 
 
 def test_job_variables_are_refused_when_a_run_is_asked_for(servers):
     path = f"{servers.prefect.url}/deployments/{servers.deployment('smoke')}/create_flow_run"
+    body = {"job_variables": {"command": "touch /tmp/mark"}}
     with pytest.raises(ServiceError, match=r"HTTP 422.*command.*was unexpected"):
-        ask(
-            path,
-            {"job_variables": {"command": "touch /tmp/mark"}},
-            secret=servers.secrets[servers.root],
-        )
+        ask(path, body, secret=servers.secrets[servers.root])
 
 
 def test_the_worker_runs_our_flow_only_and_no_command(servers, tmp_path):

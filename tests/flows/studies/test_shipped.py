@@ -1,11 +1,8 @@
-"""What stands around the shipped studies: their comments, prefect.yaml, the docs; and what no toy
-study runs.
-"""
+"""The comments, deployments and documents of shipped studies; and what no toy study runs."""
 
 import re
 
 import pytest
-import yaml
 
 from flows.servers.deployments import prefect_yaml
 from flows.settings import shipped_studies, study_path
@@ -15,8 +12,6 @@ from lce_core.study.spec import StudySpec
 from lce_core.study.study_file import load_study
 from tests.support.repository import ROOT
 
-METHODS_LEFT_OUT: dict[str, str] = {}
-"""Shipped methods that no toy study runs: the reason."""
 NEEDS_DATA = "reads a data set from a folder"
 BENCHMARKS_LEFT_OUT = {
     "longbench": ("understanding", NEEDS_DATA),
@@ -30,7 +25,6 @@ BENCHMARKS_LEFT_OUT = {
 
 
 def comment(name: str) -> str:
-    """The lines before the first key, as one."""
     lines = study_path(name).read_text(encoding="utf-8").splitlines()
     end = next(index for index, line in enumerate(lines) if not line.startswith("#"))
     return " ".join(line.removeprefix("#").removesuffix("\\").strip() for line in lines[:end])
@@ -55,16 +49,6 @@ def test_prefect_yaml_is_the_text_generated_from_the_studies():
     assert written == prefect_yaml(), "run `python -m flows.servers.deployments > prefect.yaml`"
 
 
-def test_every_shipped_study_has_a_deployment_of_its_name_with_its_description():
-    listed = yaml.safe_load(prefect_yaml())["deployments"]
-    of_study = [(entry["name"], entry["parameters"]["study"]) for entry in listed]
-    assert of_study == [("controlled-study", "toy"), *((name, name) for name in shipped_studies())]
-    tags = {entry["name"]: entry["tags"] for entry in listed}
-    assert (tags["smoke"], tags["lceg-phi2"]) == (["study"], ["study", "gpu"])
-    (smoke,) = (entry for entry in listed if entry["name"] == "smoke")
-    assert "\n\nHypothesis: The pip" in smoke["description"]
-
-
 def test_the_documents_list_every_shipped_study():
     part = (ROOT / "docs" / "studies.md").read_text(encoding="utf-8")
     rows = part.partition("## Shipped studies")[2].partition("\n## ")[0]
@@ -78,7 +62,7 @@ def studies() -> list[StudySpec]:
 
 def test_every_method_is_in_a_toy_study(studies):
     run = {variant.method.plugin_name for study in studies for variant in study.methods}
-    assert set(METHODS.names()) - run == METHODS_LEFT_OUT.keys()
+    assert set(METHODS.names()) - run == set()
 
 
 def test_every_benchmark_is_in_a_toy_study(studies):

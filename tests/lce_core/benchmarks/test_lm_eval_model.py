@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from lce_core.benchmarks.short_context.lm_eval_model import ExtendedLM
-from lce_core.errors import SpecError, UnavailableError
+from lce_core.errors import NonFiniteError, SpecError, UnavailableError
 from tests.support.cells import TOY
 from tests.support.data.short_context_rows import WORDS, instances, toy_request
 
@@ -37,6 +37,15 @@ def test_log_likelihoods_are_those_of_the_stock_model_text_by_text(batch_tokens)
         assert is_greedy == expected_greedy
 
 
+@pytest.mark.parametrize("method", ["dynamic_yarn", "self_extend", "landmark"])
+def test_a_score_does_not_depend_on_what_is_asked_with_it(method):
+    texts = [(" ".join(WORDS * n), f" {WORDS[n]}") for n in (1, 5, 3, 5, 2)]
+    lm = ExtendedLM(toy_request(method=method), new_tokens=8)
+    together = lm.loglikelihood(instances("loglikelihood", texts))
+    alone = [lm.loglikelihood(instances("loglikelihood", [text]))[0] for text in reversed(texts)]
+    np.testing.assert_allclose(together, alone[::-1], atol=1e-4)
+
+
 def test_generated_answers_are_greedy_up_to_the_stop_string():
     stock, request = TOY.initialise(2).eval(), toy_request()
     contexts = ["the ship", "rain fell on seven", "why"]
@@ -63,3 +72,11 @@ def test_requests_that_the_model_cannot_answer_are_refused():
         lm.loglikelihood(instances("loglikelihood", [("a", "b" * 30)]))
     with pytest.raises(SpecError, match="at least 1 token of each"):
         lm.loglikelihood(instances("loglikelihood", [("a", "")]))
+
+
+def test_logits_that_are_not_finite_are_refused():
+    request = toy_request()
+    with torch.no_grad():
+        request.model.model.get_output_embeddings().weight[0] = torch.nan
+    with pytest.raises(NonFiniteError, match="got NaN or infinite logits"):
+        ExtendedLM(request, new_tokens=8).loglikelihood(instances("loglikelihood", [("aaa", "b")]))

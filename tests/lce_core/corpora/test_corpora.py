@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from lce_core.corpora import CORPORA, Corpus, Split
 from lce_core.corpora._files import split_of
+from lce_core.corpora.local_text import docstrings
 from lce_core.errors import DataError, SpecError, UnavailableError
 
 LOCAL = CORPORA.parse({"name": "local_text"}, "test")
@@ -116,6 +117,19 @@ def test_local_text_is_the_standard_library_with_docstrings_in_their_files_split
     assert docs
     for name in docs:
         assert local[name][0] == local[name.removesuffix(":docs")][0]
+
+
+def test_docstrings_are_laid_out_under_their_dotted_names():
+    source = (
+        '"""A module."""\nclass C:\n    def f(self, x=1):\n        """Does f.\n\n        More.\n'
+        '        """\n    async def g(self):\n        "Does g."\n'
+    )
+    expected = (
+        "a.b\n---\nA module.\n\na.b.C.f(self, x=1)\n------------------\nDoes f.\n\nMore.\n\n"
+        "a.b.C.g(self)\n-------------\nDoes g."
+    )
+    assert docstrings(source, "a/b.py") == expected
+    assert docstrings("def broken(:", "a.py") == ""
 
 
 def test_a_text_folder_also_reads_markdown_unchanged(folder):
@@ -221,7 +235,7 @@ def test_a_folder_that_is_missing_or_empty_or_not_utf8_is_refused(ask, tmp_path)
 
 
 @pytest.mark.parametrize("name", ["x.jsonl", "x.txt"])
-def test_an_unreadable_file_is_named(name, tmp_path):
+def test_an_unreadable_file_is_named(name, tmp_path) -> None:
     # A link to itself cannot be opened by anyone, root included.
     (tmp_path / name).symlink_to(tmp_path / name)
     for ask in ASKS:

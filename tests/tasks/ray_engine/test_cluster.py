@@ -42,26 +42,13 @@ def test_where_nothing_listens_a_run_says_so_at_once(tmp_path):
         make_execution({"home": tmp_path, "engine": engine})
 
 
-def test_what_ray_remembers_of_a_cluster_that_is_gone_is_not_waited_for(tmp_path, monkeypatch):
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
-    # Of clusters that run on this machine for others, it would take one.
-    monkeypatch.setattr("ray._private.services.find_gcs_addresses", set)
-    port = unused_port()
-    (tmp_path / "ray").mkdir()
-    (tmp_path / "ray" / "ray_current_cluster").write_text(f"127.0.0.1:{port}", encoding="utf-8")
-    with pytest.raises(ServiceError, match=rf"--engine ray: got no Ray cluster at .*:{port} "):
-        make_execution({"home": tmp_path, "engine": "ray"})
-
-
 @pytest.mark.parametrize(
     ("slot", "asked"),
     [
-        (Slot((3,), ("3",)), {"num_gpus": 1, "num_cpus": 2}),
         (Slot((0, 1, 2, 3), ("0", "1", "2", "3")), {"num_gpus": 4, "num_cpus": 8}),
         (Slot((1,)), {"num_gpus": 0, "num_cpus": 2}),
     ],
-    ids=["evaluation", "training", "cpu"],
+    ids=["training", "cpu"],
 )
 def test_an_actor_asks_for_the_gpus_and_threads_of_its_slot(slot, asked):
     assert cluster.needs_of(slot, Execution(home=Path(), threads=2)) == asked
@@ -80,7 +67,6 @@ def test_an_actor_finds_this_code_and_the_hub_as_it_is_here(monkeypatch):
 @pytest.mark.parametrize(
     ("gpus", "given", "counts"),
     [
-        ((8, 8), {"slots": 16, "processes": 8}, SlotCounts(2, 16, 8)),
         ((6, 6), {"slots": 12, "processes": 4}, SlotCounts(2, 12, 4)),
         ((1, 1, 0), {"slots": 2}, SlotCounts(2, 2, 1)),
         ((0, 0), {"slots": 5}, SlotCounts(5, 5, 1)),

@@ -69,6 +69,11 @@ def test_prompts_are_the_published_templates_with_input_and_context_in_place():
         assert text.count("CONTEXT {input}") == 1
         asks_nothing = ("gov_report", "multi_news", "passage_count", "lcc")
         assert text.count("INPUT") == (0 if task.name in asks_nothing else 1)
+    assert TASKS["narrativeqa"].prompt.count(" asconcisely ") == 2
+    assert TASKS["trec"].question("C", "I").endswith("examples of questions.\n\nC\nI")
+    assert TASKS["passage_count"].prompt.endswith("The final answer is: ")
+    assert TASKS["repobench-p"].question("C", "I").endswith("below. \nCINext line of code:\n")
+    assert "\n\n Answer the question based on the above article" in TASKS["qasper"].prompt
 
 
 @given(st.integers(2, 120), st.text(alphabet="Harbou ré\n.", min_size=1, max_size=200))
@@ -94,6 +99,16 @@ def test_a_cut_prompt_keeps_both_ends_and_a_short_one_all(bpe, tmp_path_factory,
         assert start >= min(1, half) or not text[0].isascii()
 
 
+@pytest.mark.parametrize(("profile", "room"), [("faithful", 900), ("clean", 900 - 64)])
+def test_only_clean_keeps_room_for_the_answer(profile, room, folder):
+    request = _request("multifieldqa_en", 900, folder)
+    for number, prompt in enumerate(_benchmark(profile=profile).prompts(request)):
+        assert len(prompt.ids) == room
+        text = request.tokenizer.decode(prompt.ids)
+        assert text.startswith("Read the following text and answer briefly.\n\nHarbour")
+        assert text.endswith(f"Question: Which boat number {number} is it?\nAnswer:")
+
+
 def test_rows_about_one_document_form_a_cluster(folder):
     request = _request("trec", 120, folder)
     result = _benchmark(profile="faithful").evaluate(request)
@@ -103,6 +118,13 @@ def test_rows_about_one_document_form_a_cluster(folder):
     assert result.scores[0].num_samples == 6
     spread = _benchmark(num_samples=3).rows(request)
     assert [row.given for row in spread] == [f"Which boat number {n} is it?" for n in (0, 2, 4)]
+
+
+def test_lengths_without_room_are_unavailable_with_the_minimum():
+    reason = _benchmark().unavailable(TOY, "qmsum", 512)
+    assert "at least 544" in str(reason)
+    assert _benchmark().unavailable(TOY, "qmsum", 544) is None
+    assert _benchmark(profile="faithful").unavailable(TOY, "qmsum", 32) is None
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,7 @@
-"""LongBench's scores: published predictions with their scores as oracle, metrics written out."""
+"""LongBench's scores: published predictions with their scores as oracle, metrics written out.
+
+What LCEG's rule changes is pinned with the values that its script gives for the same predictions.
+"""
 
 import json
 from pathlib import Path
@@ -13,6 +16,9 @@ from lce_core.benchmarks.longbench._tasks import TASKS
 from lce_core.benchmarks.longbench.metrics import (
     class_share,
     code_similarity,
+    first_line,
+    has_complete_code_line,
+    has_complete_line,
     number_share,
     rouge_l,
     token_f1,
@@ -155,3 +161,14 @@ _WORDS = st.lists(st.sampled_from(["a", "b", "c", "d.", "e", ". "]), max_size=12
 @given(_WORDS, _WORDS)
 def test_rouge_l_is_the_union_of_longest_common_subsequences(left, right):
     assert rouge_l(left, right) == pytest.approx(_rouge_by_hand(left, right), abs=1e-9)
+
+
+_ANSWERS = st.text(alphabet="a`#/\n ", max_size=20)
+
+
+@given(_ANSWERS, _ANSWERS)
+def test_text_after_a_complete_line_changes_no_score(begun, more):
+    if has_complete_line(begun):
+        assert first_line(begun + more) == first_line(begun)
+    if has_complete_code_line(begun):
+        assert code_similarity(begun + more, "a a") == code_similarity(begun, "a a")

@@ -21,6 +21,6 @@ def test_a_word_counts_as_often_as_both_sides_have_it(prediction, reference, com
     ("prediction", "reference", "score"),
     [("abc", "abcd", 0.86), ("abcdefgh", "abcdefghijk", 0.84), ("a", "abc", 0.5), ("xy", "ab", 0)],
 )
-def test_edit_similarity_is_a_whole_number_of_hundredths(prediction, reference, score):
+def test_edit_similarity_is_a_whole_number_of_hundredths(prediction, reference, score) -> None:
     # fuzzywuzzy rounds 100 * 2 M / T: 6 / 7 is 86, 16 / 19 is 84.
     assert code_similarity(prediction, reference) == score

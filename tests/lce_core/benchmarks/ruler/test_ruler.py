@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import pytest
@@ -13,6 +14,8 @@ from hypothesis import strategies as st
 from lce_core.benchmarks.ruler import TASKS, new_tokens
 from lce_core.benchmarks.ruler._fwe import counts
 from lce_core.benchmarks.ruler._haystack import split_sentences
+from lce_core.benchmarks.ruler._niah import NIAH
+from lce_core.benchmarks.ruler._vocabulary import draw_item, pair, plain_words, word_list
 from lce_core.contracts.toy_text import STORY, Streams
 from lce_core.errors import DataError, UnavailableError
 from lce_core.evaluation.metrics import string_match_all, string_match_part
@@ -48,6 +51,24 @@ def test_string_matches_are_shares_of_substrings(answer, references, in_all, in_
     assert string_match_part(answer, references) == in_part
 
 
+@pytest.mark.parametrize("task", NIAH)
+def test_needles_state_each_reference_once_for_the_keys_that_are_asked(task, folders):
+    kind = NIAH[task]
+    for prompt in prompts_of(request_for(task, 3000, folders)):
+        context, question = text_of(prompt).rsplit("What ", 1)
+        found = re.findall(r"One of the special magic \w+ for (\S+) is: (\S+?)\.", context)
+        asked = re.split(r", and |, ", question.split(" for ")[1].split(" mentioned")[0])
+        values = [value for key, value in found if key in asked]
+        assert sorted(values) == sorted(prompt.references)
+        assert len(prompt.references) == kind.num_queries * kind.num_values
+        wide = kind.haystack == "needles"
+        assert (len(found) > 5) if wide else len(found) == kind.num_keys * kind.num_values
+        assert question.endswith(" is" if len(values) == 1 else " are")
+        if len(values) == 1:
+            at = context.index(values[0]) / len(context) * 100
+            assert abs(at - (prompt.depth or 0)) < 15
+
+
 def test_the_references_of_cwe_and_fwe_are_the_most_frequent_words(folders):
     for prompt in prompts_of(request_for("cwe", 12000, folders)):
         listed = text_of(prompt).rsplit("most often.\n", 1)[1].split("\nQuestion")[0]
@@ -61,11 +82,16 @@ def test_the_references_of_cwe_and_fwe_are_the_most_frequent_words(folders):
     assert counts(1000, 5) == [607, 151, 67, 37, 24]  # 1000 * 6 / (pi rank)^2 by hand
 
 
-def test_questions_about_one_article_form_a_cluster(folders):
+def test_documents_hold_the_answer_at_the_recorded_depth(folders):
     for prompt in prompts_of(request_for("qa_1", 1600, folders)):
+        shown = re.findall(r"Document \d+:\n(.*)", text_of(prompt))
+        gold = [at for at, text in enumerate(shown) if prompt.references[0] in text]
+        assert [100 * at / (len(shown) - 1) for at in gold] == pytest.approx([prompt.depth])
         assert str(prompt.cluster).startswith("Article")
     for prompt in prompts_of(request_for("qa_2", 1600, folders)):
         row = str(prompt.references[0]).split()[1]
+        own = re.findall(rf"Document \d+:\nTown {row}-(\d)", text_of(prompt))
+        assert sorted(own) == [str(part) for part in range(10)]
         assert prompt.cluster == f"Town {row}-3"
 
 
@@ -87,6 +113,23 @@ def test_faithful_asks_the_first_questions_and_clean_any_but_the_same_at_all_len
     assert len({one[5] for one in asked("clean", 900)}) > 2
 
 
+def test_data_sets_give_at_most_as_many_samples_as_questions(folders):
+    assert len(prompts_of(request_for("qa_2", 1600, folders), num_samples=500)) == 8
+
+
+def test_pairs_are_numbered_in_the_order_of_all_pairs_sorted():
+    hyphened = [word for word in word_list("adjective") if "-" in word]
+    first = sorted({word.split("-")[0] for word in hyphened} & {*word_list("adjective")})
+    assert first == ["blue", "high", "old", "teeny", "wide"]  # whose pairs stand among others
+    before = sum(word < "blue" for word in word_list("adjective")) * 6782
+    family = sorted(f"{one}-{noun}" for one in ("blue", "blue-eyed") for noun in word_list("noun"))
+    assert [pair(before + number) for number in range(len(family))] == family
+    places = [0, 6781, 6782, before - 1, before + len(family), 6782 * 910 - 1]
+    found = [pair(place) for place in places]
+    assert found == sorted(found)
+    assert (found[0], found[-1]) == ("Early-ATM", "zonked-zucchini")
+
+
 def test_sentences_end_at_marks_and_not_at_abbreviations():
     text = (
         'He met Mr. Hall. "Why?" she said. J. Smith paid 3.5 p.m. rates (really!) Then, e.g. Ann'
@@ -100,6 +143,15 @@ def test_sentences_end_at_marks_and_not_at_abbreviations():
         "Then, e.g. Ann left.",
     ]
     assert " ".join(sentences) == text
+
+
+def test_words_and_numbers_are_those_of_the_locked_wonderwords():
+    sizes = [len(word_list(kind)) for kind in ("noun", "adjective", "verb")]
+    assert sizes == [6782, 910, 1041]  # of 6782, 912 and 1042 lines
+    assert len(plain_words()) == 8166
+    rng = Random(0)
+    assert re.fullmatch(r"[1-9]\d{6}", draw_item("numbers", rng))
+    assert re.fullmatch(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-.{17}", draw_item("uuids", rng))
 
 
 def test_tasks_ask_for_the_data_they_read_and_for_no_other(folders, tmp_path):
