@@ -1,7 +1,4 @@
-"""Data sets on the hub: a cache laid out as the hub client does, and a hub that is a closed port.
-
-Nothing is mocked; the client's own cache look-up finds the files.
-"""
+"""Data sets on the hub: a cache laid out as the hub client does, and a hub at a closed port."""
 
 import json
 import os

@@ -1,8 +1,4 @@
-"""Geometry and tables against exact values, and what is refused.
-
-The bounds of the methods' tables are integers that other code computed in float64; the counts of
-negative sums are those of arXiv:2405.14591, table 4.
-"""
+"""Tables against integers of other code; counts are those of arXiv:2405.14591, table 4."""
 
 import numpy as np
 import pytest

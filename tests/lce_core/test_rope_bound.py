@@ -1,8 +1,4 @@
-"""B_m and L_theta against sums written out, integers of other code, and the paper's figures.
-
-The figures are those of arXiv:2405.14591, table 2; the integers were computed in float64 by an
-independent program.
-"""
+"""Sums written out, integers of an independent program, and arXiv:2405.14591, table 2."""
 
 import math
 
@@ -54,12 +50,6 @@ def test_the_first_negative_sum_of_each_dimension_is_the_known_integer(dim, limi
     assert first_negative(frequencies_of(1e4, dim)) == limit
 
 
-def test_the_sums_start_with_the_known_values():
-    expected = [64, 62.093684, 57.381861, 52.186228, 48.58603, 47.185012]
-    found = discrimination(frequencies_of(1e4, 128), np.arange(6))
-    np.testing.assert_allclose(found, expected, rtol=1e-7)
-
-
 PUBLISHED = {
     1_000: (4.3e3, 4.3e3, 1_077),
     2_000: (1.6e4, 1.6e4, 2_724),
@@ -103,13 +93,6 @@ def test_no_smaller_base_of_the_grid_is_admissible_and_no_larger_one_fails_from_
         assert not good[-1]
     else:
         assert found.every_from == min(base for base in bases if base > failing[-1])
-
-
-def test_the_grid_holds_each_base_of_its_digits_once_and_nothing_at_or_below_one():
-    assert len(grid(2)) == 17 * 90 - 1
-    assert grid(2)[:2] == [1.1, 1.2]
-    assert grid(2)[-1] == 9.9e16
-    assert grid(3)[0] == 1.01
 
 
 @given(base=BASES, dim=DIMS, length=st.integers(0, 5000))

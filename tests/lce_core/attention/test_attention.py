@@ -1,7 +1,4 @@
-"""Kernels against dense float64 attention written from the definitions, over shapes and offsets.
-
-The oracle rotates by relative positions; the kernels rotate queries and keys by absolute ones.
-"""
+"""Kernels against dense float64 attention by relative positions, over shapes and offsets."""
 
 import math
 from collections.abc import Callable

@@ -1,8 +1,4 @@
-"""Every attention scheme on each device and in each dtype, against float64 written out on the CPU.
-
-Oracles get the very inputs, so what is compared is what a kernel loses. Schemes that are trained
-are compared by their gradients too; the others refuse to record any.
-"""
+"""Schemes and their gradients on each device, against float64 on the CPU over the same inputs."""
 
 import importlib
 import math

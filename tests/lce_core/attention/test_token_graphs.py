@@ -1,8 +1,4 @@
-"""Passes of one token that are recorded and replayed, against the same passes as they come.
-
-Both sides run the same kernels, so equal means equal. On the CPU a recorder repeats operations as
-CUDA graphs repeat kernels (`tests.support.recorded_operations`); marked gpu, it is CUDA's own.
-"""
+"""Recorded and replayed passes of one token against plain ones, bit for bit."""
 
 from collections.abc import Iterator
 

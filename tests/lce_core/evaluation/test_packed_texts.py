@@ -1,8 +1,4 @@
-"""Texts side by side in one cache: states and answers against each text by itself.
-
-Models are random and float64, of every shape that attention knows, so that what differs is a
-mistake and not rounding; texts are drawn so that some begin, equal or follow others.
-"""
+"""Texts side by side in one cache: states and answers against each text by itself."""
 
 from itertools import pairwise
 

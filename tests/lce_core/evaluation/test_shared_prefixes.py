@@ -1,7 +1,4 @@
-"""Prompts that begin alike: the order against brute force over all orders, answers against none.
-
-Models are random and float64, so that equal answers are equal whatever the chunks were.
-"""
+"""Prompts that begin alike: the order against brute force over all orders, answers against none."""
 
 from itertools import permutations
 

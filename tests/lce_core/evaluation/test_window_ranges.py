@@ -1,8 +1,4 @@
-"""A long cell in ranges: the same bits as in one go, whoever scores them and however often it dies.
-
-The oracle is the same cell without ranges, whose windows pass in one call. What scores is counted
-by the tokens that pass.
-"""
+"""A long cell in ranges: the same bits as in one go, whoever scores them, however often it dies."""
 
 import threading
 from collections.abc import Iterator
