@@ -123,7 +123,6 @@ def fetched(home: Path, monkeypatch: pytest.MonkeyPatch, config: str, split: str
 
 @pytest.fixture
 def stored(tmp_path, monkeypatch) -> Any:
-    """A function that stores rows as `lce fetch` does, in their own home."""
     monkeypatch.setattr(constants, "HF_HOME", str(tmp_path / "home"))
 
     def store(config: str, split: str, rows: list[dict[str, Any]]) -> Path:

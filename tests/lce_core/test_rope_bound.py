@@ -121,9 +121,7 @@ LENGTHS = ContextLengths(trained=100, target=400, request=400)
         (0.1, 0.09, "interpolated"),
         (0.1, 0.2, "accelerated"),
         (0.01, 0.01, "extrapolated"),  # 1 of 2 pi seen, 4 reached
-        (0.01, 0.005, "extrapolated"),  # 2 reached
         (0.01, 0.0025, "interpolated"),  # exactly what was seen
-        (0.01, 0.001, "interpolated"),
     ],
 )
 def test_a_pair_is_in_the_state_that_its_angles_say(before, after, state):

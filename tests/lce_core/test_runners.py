@@ -47,7 +47,6 @@ VERSION = 1
 
 @pytest.fixture
 def fetched(tmp_path, monkeypatch) -> Iterator[Store]:
-    """A store whose folder of models holds the tiny one, and no index from here on."""
     index, plugins = tmp_path / "index", tmp_path / "plugins"
     index.mkdir()
     plugins.mkdir()
@@ -65,7 +64,6 @@ def fetched(tmp_path, monkeypatch) -> Iterator[Store]:
 
 
 def steps_of_one_cell(text: Path) -> tuple[Step, Step]:
-    """Held-out text and a perplexity cell of the fetched model."""
     library_text(text)
     study = SMOKE | {
         "corpus": {"name": "jsonl_folder", "domain_names": ["code"], "held_out_percent": 30},

@@ -56,15 +56,6 @@ def ensure(store: Store, text: Path, *wanted: Step) -> list[str]:
     return [runner.ensure(step) for step in wanted]
 
 
-def test_all_seeds_and_lengths_are_cut_from_one_step_of_tokens(text):
-    found = steps(text)
-    (tokens,) = found["tokens"]
-    assert len(found["rows"]) == 2
-    for step in (*found["rows"], *found["held_out"]):
-        assert step.parents == {"tokens": tokens.fingerprint}
-    assert tokens.parents == {}
-
-
 def test_the_shards_follow_the_text_and_what_is_read_of_it(text):
     first = steps(text)["tokens"][0].fingerprint
     assert steps(text, num_documents=50)["tokens"][0].fingerprint != first

@@ -70,7 +70,6 @@ def environment(**own: str) -> dict[str, str]:
 
 
 def on_terminal(code: str, argument: str, **own: str) -> str:
-    """What a process sends to the terminal that it runs on, carriage returns of lines removed."""
     ours, its = os.openpty()
     process = subprocess.Popen(
         [sys.executable, "-c", code, argument],

@@ -45,7 +45,6 @@ def package(monkeypatch) -> flash_functions.Package:
 
 @pytest.fixture
 def flash3(monkeypatch) -> Iterator[list[str]]:
-    """Log what becomes of FlashAttention-3, of which torch's registry gets a stub."""
     log: list[str] = []
 
     class Handle:

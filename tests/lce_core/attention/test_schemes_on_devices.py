@@ -75,7 +75,6 @@ def table(pairs: int, per_head: bool) -> RopeTable:
 def computed(
     scheme: Any, parts: States, rope: RopeTable, scaling: float, cuts: tuple[int, ...] = ()
 ) -> torch.Tensor:
-    """The scheme's own kernel, for all queries or for consecutive ones over a growing cache."""
     module, _, name = scheme.kernel.partition(":")
     kernel: Callable[..., torch.Tensor] = getattr(importlib.import_module(module), name)
     query, key, value = parts
@@ -88,7 +87,6 @@ def computed(
 
 
 def expected(scheme: Any, parts: States, rope: RopeTable, scaling: float) -> torch.Tensor:
-    """Dense attention over the distances that define the scheme."""
     if not isinstance(scheme, ShiftedSparse):
         return dense(*parts, rope.inv_freq, scheme.distance, scaling)
     halves = zip(*(part.chunk(2, dim=1) for part in parts), strict=True)
@@ -138,7 +136,6 @@ def at(place: Place, parts: States) -> States:
 
 
 def assert_near(found: torch.Tensor, wanted: torch.Tensor, tolerance: float) -> None:
-    """Within a tolerance of the largest number, or of one."""
     assert bool(torch.isfinite(found).all())
     scale = max(1.0, float(wanted.abs().max()))
     assert float((found.cpu().double() - wanted).abs().max()) <= tolerance * scale

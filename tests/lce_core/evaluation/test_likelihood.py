@@ -71,15 +71,6 @@ def test_hits_are_the_tokens_that_full_logits_hold_for_likeliest(batch_tokens):
     np.testing.assert_array_equal(ended.nll, whole.nll)
 
 
-def test_unsigned_ids_of_the_store_and_views_are_accepted():
-    _, extended = _pair()
-    stream = _windows(1, 100)[0].astype(np.uint32)
-    view = np.lib.stride_tricks.sliding_window_view(stream, 32)[::16]
-    found = window_nll(extended, view, batch_tokens=64)
-    again = window_nll(extended, view.astype(np.int64), batch_tokens=64)
-    np.testing.assert_array_equal(found, again)
-
-
 def test_windows_without_a_token_to_score_are_refused():
     _, extended = _pair()
     with pytest.raises(SpecError, match="at least 2 tokens"):

@@ -45,7 +45,6 @@ def test_frequencies_that_follow_the_length_forbid_it(method):
 
 @pytest.fixture
 def passed(monkeypatch) -> list[int]:
-    """Number of tokens of every pass."""
     sizes: list[int] = []
 
     def counting(model: Any, windows: Any, **options: Any) -> Any:

@@ -26,7 +26,6 @@ STRIDED = {"profile": "clean", "stride": 64, "last": 32}
 
 @pytest.fixture
 def parts(tmp_path, monkeypatch) -> Parts:
-    """Where a cell has 7 ranges or so."""
     monkeypatch.setattr(window_ranges, "NUM_RANGES", 7)
     monkeypatch.setattr(window_ranges, "WAIT_SECONDS", 0.01)
     Store(tmp_path).prepare()
@@ -57,7 +56,6 @@ def evaluated(cell: CellRequest, name: str = "perplexity", **parameters: Any) ->
 
 
 def the_same(one: CellResult, other: CellResult) -> bool:
-    """Return True if two results agree in every bit."""
     arrays = one.arrays.keys() == other.arrays.keys() and all(
         one.arrays[name].tobytes() == other.arrays[name].tobytes() for name in one.arrays
     )
