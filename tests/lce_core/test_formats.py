@@ -1,7 +1,5 @@
 """Numbers keep the digits that readers need, and their unit."""
 
-import pytest
-
 from lce_core import formats
 
 
@@ -17,16 +15,3 @@ def test_a_value_in_a_sentence_has_the_decimals_of_its_interval():
     assert formats.estimate(0.012, 0.004, 0.02) == "0.012 [0.004 to 0.020]"
     assert formats.estimate(1.5, None, None) == "1.50"
     assert formats.difference(0.0124, -0.003, 0.0271) == "+0.012 [-0.003, +0.027]"
-
-
-@pytest.mark.parametrize(
-    ("number", "text"), [(950, "950"), (65_536, "65.5k"), (2**20, "1.05M"), (3e9, "3B")]
-)
-def test_counts_have_three_digits_and_a_suffix(number, text):
-    assert formats.count(number) == text
-
-
-def test_sizes_have_binary_units():
-    assert [formats.size(one) for one in (512, 1 << 20, 1536 << 20)] == [
-        "512 B", "1 MiB", "1.5 GiB",
-    ]  # fmt: skip

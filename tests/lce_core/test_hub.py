@@ -1,7 +1,4 @@
-"""Data sets on the hub: a cache laid out as the hub client does, and a hub that is a closed port.
-
-Nothing is mocked; the client's own cache look-up finds the files.
-"""
+"""Data sets on the hub: a cache laid out as the hub client does, and a hub at a closed port."""
 
 import json
 import os
@@ -70,7 +67,6 @@ def cached(home: Path, kind: str, name: str, files: list[str], text: str = "{}")
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory) -> dict[str, Any]:
-    """What was found in the cache, or the error, by the name of a repository."""
     home = tmp_path_factory.mktemp("home")
     cached(home, "datasets", "whole", ["dev.json"])
     for name, files in (("part", ["dev.json"]), ("listed", ["dev.json", "test.json"])):

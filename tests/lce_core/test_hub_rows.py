@@ -1,7 +1,4 @@
-"""Rows of a data set on a hub on loopback, fetched with `datasets`, are those that were written.
-
-Readers of fetched rows must find what they find in the authors' files.
-"""
+"""Rows from a hub on loopback, and readers of fetched rows against those of the authors' files."""
 
 import json
 import os
@@ -16,17 +13,14 @@ import pyarrow.parquet as pq
 import pytest
 from huggingface_hub import constants
 
-from flows.request import compile_request
 from flows.settings import DATA_FOLDER, named_folders
 from lce_core.benchmarks._data import DataSet, Table
 from lce_core.benchmarks._essays import ESSAYS, essays
 from lce_core.benchmarks.longbench import _rows as longbench
 from lce_core.benchmarks.ruler import _documents as documents
-from lce_core.benchmarks.ruler_v2 import _questions
 from lce_core.benchmarks.short_context import data as short_context
 from lce_core.corpora import CORPORA
 from lce_core.errors import SpecError, UnavailableError
-from lce_core.execution import Execution
 from lce_core.hub import RowsAddress, rows_address
 from tests.support.data.fixture_data import fixture_folders
 from tests.support.data.short_context_rows import made_up, subjects
@@ -129,7 +123,6 @@ def fetched(home: Path, monkeypatch: pytest.MonkeyPatch, config: str, split: str
 
 @pytest.fixture
 def stored(tmp_path, monkeypatch) -> Any:
-    """A function that stores rows as `lce fetch` does, in their own home."""
     monkeypatch.setattr(constants, "HF_HOME", str(tmp_path / "home"))
 
     def store(config: str, split: str, rows: list[dict[str, Any]]) -> Path:
@@ -225,31 +218,6 @@ def test_a_folder_corpus_reads_fetched_rows(stored):
     assert len(corpus.digest(folders)) == 64
 
 
-def test_a_plan_names_the_command_that_fetches_missing_rows(stored, tmp_path):
-    study = tmp_path / "study.yaml"
-    study.write_text(
-        """
-study: rows
-hypothesis: none
-target_context: 256
-train_tokens: 8192
-corpus: local_text
-base_models: [toy_llama]
-methods: [none]
-benchmarks: [{name: perplexity_documents, lengths: [256], data_sets: [pg19], domains: []}]
-seeds: [0]
-""",
-        encoding="utf-8",
-    )
-    folders = {"pg19": Path(f"{SET}:books:test")}
-    execution = Execution(home=tmp_path / "home", data_folders=folders)
-    (cell,) = compile_request(str(study), execution).plan.cells
-    assert f"run `lce fetch {SET}:books:test` while connected to the hub" in str(cell.unavailable)
-    stored("books", "test", [{"text": "word " * 400}])
-    (cell,) = compile_request(str(study), execution).plan.cells
-    assert cell.unavailable is None
-
-
 def test_a_fetched_task_of_longbench_is_the_file_with_these_rows(stored, tmp_path):
     task = "qasper"
     folder = fixture_folders([longbench.data_set(task)], tmp_path)
@@ -265,30 +233,6 @@ def test_a_fetched_task_of_longbench_is_the_file_with_these_rows(stored, tmp_pat
         longbench.longbench_rows("trec", place, 4)
     with pytest.raises(UnavailableError, match="got configuration 'trec'; expected"):
         longbench.longbench_rows(task, {"longbench": Path(f"{SET}:trec")}, 4)
-
-
-@pytest.mark.data
-def test_rows_of_squad_are_the_authors_file(stored, test_data):
-    folder = test_data / "xquad"
-    articles = json.loads((folder / "xquad.en.json").read_text(encoding="utf-8"))["data"]
-    rows = [
-        {
-            "id": question["id"],
-            "title": article["title"],
-            "context": paragraph["context"],
-            "question": question["question"],
-            "answers": {
-                "text": [answer["text"] for answer in question["answers"]],
-                "answer_start": [answer["answer_start"] for answer in question["answers"]],
-            },
-        }
-        for article in articles
-        for paragraph in article["paragraphs"]
-        for question in paragraph["qas"]
-    ]
-    place = {"xquad": stored("xquad.en", "validation", rows)}
-    expected = documents.read_squad({"xquad": folder}, documents.XQUAD)
-    assert documents.read_squad(place, documents.XQUAD) == expected
 
 
 def test_questions_without_an_answer_are_left_out_of_squads_rows(stored):
@@ -340,19 +284,6 @@ def test_rows_of_short_tasks_are_those_of_the_hubs_files(task, stored, tmp_path)
     found = short_context.request_bytes(task, place)
     assert found == short_context.request_bytes(task, folders)
     assert (found is not None) == (task == "piqa")
-
-
-def test_questions_of_all_subjects_are_rows_of_two_splits(stored, monkeypatch):
-    splits: tuple[Any, ...] = ("test", "auxiliary_train")
-    monkeypatch.setattr(_questions, "NUM_ROWS", dict.fromkeys(splits, 2))
-    for split in splits:
-        row = {"question": f"In {split}?", "choices": ["a", "b", "c", "d"], "answer": 2}
-        stored("all", split, [row, row])
-    for split in splits:
-        found = _questions.read_mmlu({"mmlu_all": Path(SET)}, split)
-        assert [(one.text, one.letter) for one in found] == [
-            (f"In {split}? A. a B. b C. c D. d", "C")
-        ] * 2
 
 
 def test_the_subjects_of_mmlu_are_those_of_the_harness():

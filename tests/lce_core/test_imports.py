@@ -1,7 +1,4 @@
-"""What is read and planned without computing loads none of the heavy libraries.
-
-Every command starts with these imports; torch alone takes seconds.
-"""
+"""What is read and planned without computing loads none of the heavy libraries."""
 
 import subprocess
 import sys

@@ -1,8 +1,4 @@
-"""Geometry and tables against exact values, and what is refused.
-
-The bounds of the methods' tables are integers that other code computed in float64; the counts of
-negative sums are those of arXiv:2405.14591, table 4.
-"""
+"""Tables against integers of other code; counts are those of arXiv:2405.14591, table 4."""
 
 import numpy as np
 import pytest
@@ -38,12 +34,9 @@ def geometry(rotary_dim: int = 128, theta: float = 1e4) -> RopeGeometry:
         ("yarn", {}, 32768, 8886),
         ("yarn", {"ramp": "paper"}, 32768, 9767),
         ("ntk_by_parts", {}, 32768, 9767),
-        ("dynamic_pi", {}, 4096, 1707),
         ("dynamic_pi", {}, 32768, 13649),
         ("dynamic_ntk_aware", {}, 32768, 5732),
         ("dynamic_yarn", {}, 32768, 8886),
-        ("abf_single_stage", {"base": 1e6}, 32768, 27115),
-        ("abf_single_stage", {"base": 2e6}, 32768, 48415),
         ("abf_single_stage", {}, 32768, 82999),
         ("small_base", {}, 32768, 171),
         ("rope_base_method_1", {}, 32768, 82999),

@@ -1,8 +1,4 @@
-"""B_m and L_theta against sums written out, integers of other code, and the paper's figures.
-
-The figures are those of arXiv:2405.14591, table 2; the integers were computed in float64 by an
-independent program.
-"""
+"""Sums written out, integers of an independent program, and arXiv:2405.14591, table 2."""
 
 import math
 
@@ -54,12 +50,6 @@ def test_the_first_negative_sum_of_each_dimension_is_the_known_integer(dim, limi
     assert first_negative(frequencies_of(1e4, dim)) == limit
 
 
-def test_the_sums_start_with_the_known_values():
-    expected = [64, 62.093684, 57.381861, 52.186228, 48.58603, 47.185012]
-    found = discrimination(frequencies_of(1e4, 128), np.arange(6))
-    np.testing.assert_allclose(found, expected, rtol=1e-7)
-
-
 PUBLISHED = {
     1_000: (4.3e3, 4.3e3, 1_077),
     2_000: (1.6e4, 1.6e4, 2_724),
@@ -105,13 +95,6 @@ def test_no_smaller_base_of_the_grid_is_admissible_and_no_larger_one_fails_from_
         assert found.every_from == min(base for base in bases if base > failing[-1])
 
 
-def test_the_grid_holds_each_base_of_its_digits_once_and_nothing_at_or_below_one():
-    assert len(grid(2)) == 17 * 90 - 1
-    assert grid(2)[:2] == [1.1, 1.2]
-    assert grid(2)[-1] == 9.9e16
-    assert grid(3)[0] == 1.01
-
-
 @given(base=BASES, dim=DIMS, length=st.integers(0, 5000))
 def test_runs_by_angle_addition_are_the_sums_written_out(base, dim, length):
     runs = list(discrimination_runs(frequencies_of(base, dim), length))
@@ -138,9 +121,7 @@ LENGTHS = ContextLengths(trained=100, target=400, request=400)
         (0.1, 0.09, "interpolated"),
         (0.1, 0.2, "accelerated"),
         (0.01, 0.01, "extrapolated"),  # 1 of 2 pi seen, 4 reached
-        (0.01, 0.005, "extrapolated"),  # 2 reached
         (0.01, 0.0025, "interpolated"),  # exactly what was seen
-        (0.01, 0.001, "interpolated"),
     ],
 )
 def test_a_pair_is_in_the_state_that_its_angles_say(before, after, state):

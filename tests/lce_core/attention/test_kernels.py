@@ -1,9 +1,4 @@
-"""The kernels of models without attention schemes: which one runs, and that all of them agree.
-
-The flash-attn package, FlashAttention-3 and torch's `varlen_attn` run on a GPU only. Tests on the
-CPU replace them by functions of the same signature with dense attention inside, and marked `gpu`
-the real ones are compared.
-"""
+"""Kernels of models without schemes: on the CPU dense stand-ins run, marked `gpu` the real ones."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -16,7 +11,6 @@ import pytest
 import torch
 from torch.nn.attention import SDPBackend, _registry, current_flash_attention_impl, sdpa_kernel
 from torch.nn.attention import varlen as torch_varlen
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from lce_core.attention import causal, flash
 from lce_core.attention import stock as functions
@@ -31,7 +25,7 @@ from lce_core.extension.extending import extend
 from lce_core.models import LanguageModel
 from lce_core.training.recomputation import enable
 from tests.support import flash_functions
-from tests.support.extended_models import method, over_bases
+from tests.support.extended_models import method
 from tests.support.recorded_operations import OperationRecorder
 
 CUDA, META = torch.device("cuda"), torch.device("meta")
@@ -51,7 +45,6 @@ def package(monkeypatch) -> flash_functions.Package:
 
 @pytest.fixture
 def flash3(monkeypatch) -> Iterator[list[str]]:
-    """Log what becomes of FlashAttention-3, of which torch's registry gets a stub."""
     log: list[str] = []
 
     class Handle:
@@ -84,9 +77,6 @@ def runs(model: Any, base: LanguageModel, kernel: str, **how: Any) -> ExtendedMo
     return extended
 
 
-# The flash-attn package
-
-
 @over_shapes
 def test_the_package_aligns_the_last_query_with_the_last_key(num_queries, num_keys, package):
     states = draw(num_queries, num_keys)
@@ -102,20 +92,6 @@ def test_the_package_gets_states_of_one_dtype(package):
     query, key, value = draw(9, 9)
     found = functions.attend_package(query, key, value.float(), 0.3)
     assert (found.dtype, package.calls) == (torch.float32, [(9, 9)])
-
-
-@over_bases
-def test_the_package_computes_whole_texts_pieces_and_single_tokens(base, package):
-    model = runs(stock(base), base, "flash_attention_2")
-    with torch.no_grad():
-        cache = model.new_cache(40)
-        pieces = [
-            model.hidden_states(piece, cache) for piece in tokens(40).split((20, 19, 1), dim=1)
-        ]
-        whole = stock(base).model(tokens(40)).last_hidden_state
-    torch.testing.assert_close(torch.cat(pieces, dim=1), whole, rtol=1e-4, atol=1e-4)
-    layers = model.model.config.num_hidden_layers
-    assert package.calls == [(20, 20)] * layers + [(19, 39)] * layers + [(1, 40)] * layers
 
 
 def test_token_graphs_packed_texts_and_mixed_lengths_work_with_the_package(package):
@@ -137,36 +113,6 @@ def test_token_graphs_packed_texts_and_mixed_lengths_work_with_the_package(packa
     for answer, *others in zip(expected, packed, mixed, replayed, strict=True):
         for another in others:
             np.testing.assert_array_equal(answer, another)
-
-
-class Waits(TorchDispatchMode):
-    """Count the values that are read from a device."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.number = 0
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        self.number += func.name() in ("aten::_local_scalar_dense", "aten::nonzero")
-        return func(*args, **(kwargs or {}))
-
-
-def test_layers_do_not_wait_for_the_gpu(package):
-    """transformers looks for packed documents in each layer, and waits for what it finds."""
-    found = []
-    for layers in (1, 3):
-        model = runs(stock(BASES[0], layers=layers), BASES[0], "flash_attention_2")
-        model.hidden_states(tokens(20))
-        with Waits() as waits:
-            model.hidden_states(tokens(20))
-        found.append(waits.number)
-    assert found[0] == found[1]
-    assert package.calls
-
-
-# All of them in training
 
 
 @pytest.mark.parametrize("kernel", ["flash_attention_2", "torch_flash", "flash3"])
@@ -216,9 +162,6 @@ def test_compiled_layers_are_one_graph(kernel, package):
         layer.compile(backend="aot_eager", fullgraph=True)
     torch.testing.assert_close(model.hidden_states(tokens(40)), expected)
     torch.compiler.reset()
-
-
-# Choice
 
 
 def test_a_gpu_runs_what_it_has(monkeypatch):
@@ -274,9 +217,6 @@ def test_the_kernel_that_ran_is_recorded(flash3, tokens_of_a_text):
         assert part.lse.shape == states[0].shape[:3]
 
 
-# Plans of cuDNN
-
-
 @pytest.fixture
 def asked(monkeypatch) -> list[tuple[str, int]]:
     """Log which backend computes whole texts, and their lengths; 8 tokens are a known shape."""
@@ -322,9 +262,6 @@ def test_training_rows_keep_one_plan(asked):
     model = runs(stock(BASES[0]).train(), BASES[0], "sdpa", training=True)
     model.hidden_states(tokens(11)).sum().backward()
     assert set(asked) == {("sdpa", 11)}
-
-
-# torch's public function
 
 
 @over_shapes

@@ -1,8 +1,4 @@
-"""How much memory a layer's attention takes beside inputs and outputs.
-
-Torch's allocator measures it at a 128th of 131,072 tokens, with budgets that are as much smaller.
-Cut into heads, outputs are the same.
-"""
+"""Memory of a layer's attention, measured by torch's allocator at a 128th of 131,072 tokens."""
 
 from collections.abc import Callable, Iterator
 from typing import Any

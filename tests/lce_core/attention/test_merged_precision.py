@@ -1,7 +1,4 @@
-"""Parts in bfloat16 are mixed in float32: the sum of two parts is rounded once, at the end.
-
-The oracle mixes the same parts in float64; shares rounded to bfloat16 miss it by several roundings.
-"""
+"""Parts in bfloat16 are merged in float32 and rounded once; the oracle merges in float64."""
 
 import torch
 

@@ -1,8 +1,4 @@
-"""Every attention scheme on each device and in each dtype, against float64 written out on the CPU.
-
-Oracles get the very inputs, so what is compared is what a kernel loses. Schemes that are trained
-are compared by their gradients too; the others refuse to record any.
-"""
+"""Schemes and their gradients on each device, against float64 on the CPU over the same inputs."""
 
 import importlib
 import math
@@ -79,7 +75,6 @@ def table(pairs: int, per_head: bool) -> RopeTable:
 def computed(
     scheme: Any, parts: States, rope: RopeTable, scaling: float, cuts: tuple[int, ...] = ()
 ) -> torch.Tensor:
-    """The scheme's own kernel, for all queries or for consecutive ones over a growing cache."""
     module, _, name = scheme.kernel.partition(":")
     kernel: Callable[..., torch.Tensor] = getattr(importlib.import_module(module), name)
     query, key, value = parts
@@ -92,7 +87,6 @@ def computed(
 
 
 def expected(scheme: Any, parts: States, rope: RopeTable, scaling: float) -> torch.Tensor:
-    """Dense attention over the distances that define the scheme."""
     if not isinstance(scheme, ShiftedSparse):
         return dense(*parts, rope.inv_freq, scheme.distance, scaling)
     halves = zip(*(part.chunk(2, dim=1) for part in parts), strict=True)
@@ -142,7 +136,6 @@ def at(place: Place, parts: States) -> States:
 
 
 def assert_near(found: torch.Tensor, wanted: torch.Tensor, tolerance: float) -> None:
-    """Within a tolerance of the largest number, or of one."""
     assert bool(torch.isfinite(found).all())
     scale = max(1.0, float(wanted.abs().max()))
     assert float((found.cpu().double() - wanted).abs().max()) <= tolerance * scale

@@ -1,7 +1,4 @@
-"""Texts in pieces under torch's own attention: no mask is written out, and nothing changes.
-
-The other side is stock transformers, in one pass or with its own masks; models are float64.
-"""
+"""Texts in pieces without masks, against stock transformers in one pass or with its masks."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,8 +1,4 @@
-"""Passes of one token that are recorded and replayed, against the same passes as they come.
-
-Both sides run the same kernels, so equal means equal. On the CPU a recorder repeats operations as
-CUDA graphs repeat kernels (`tests.support.recorded_operations`); marked gpu, it is CUDA's own.
-"""
+"""Recorded and replayed passes of one token against plain ones, bit for bit."""
 
 from collections.abc import Iterator
 
@@ -31,19 +27,14 @@ def _inference() -> Iterator[None]:
         yield
 
 
-def recorder_of(device: torch.device) -> Recorder:
-    return CudaRecorder(device) if device.type == "cuda" else OperationRecorder()
-
-
 def pair(
     base: LanguageModel, name: str, place: Place | None = None
 ) -> tuple[ExtendedModel, ExtendedModel, Recorder]:
-    """The same model twice: as it comes, and recorded."""
     device, dtype = (place.device, place.dtype) if place else (torch.device("cpu"), torch.float64)
     plain, recorded = (
         extend(stock(base).to(device, dtype), base, method(name), target=TARGET) for _ in range(2)
     )
-    recorder = recorder_of(device)
+    recorder: Recorder = CudaRecorder(device) if device.type == "cuda" else OperationRecorder()
     recorded.replay_tokens(recorder)
     return plain, recorded, recorder
 

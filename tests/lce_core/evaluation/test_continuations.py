@@ -1,9 +1,4 @@
-"""Choices scored on shared prefixes, against a whole forward pass per choice without a cache.
-
-The oracle is the model's forward pass over one text in the request of that text's length, for every
-method of the registry. Models are random. They are float64 where a difference would be a mistake,
-and float32 where the tolerance of the benchmarks is tested.
-"""
+"""Choices scored on shared prefixes, against a whole forward pass per choice without a cache."""
 
 from typing import Any
 

@@ -1,7 +1,4 @@
-"""Greedy decoding against transformers' generate and against decoding without a cache.
-
-Batches, chunks and early stops are varied; the results must not follow them.
-"""
+"""Greedy decoding against transformers' generate and against decoding without a cache."""
 
 import numpy as np
 import pytest

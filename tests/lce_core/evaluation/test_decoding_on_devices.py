@@ -1,9 +1,4 @@
-"""Greedy decoding over a cache chooses, on each device, what a pass without a cache holds for best.
-
-On tiny random models, for every kernel and every way to rotate. The oracle never sees a cache: it
-reads prompt and answer at once, in the same dtype, and may prefer another token by no more than
-rounding.
-"""
+"""Cached greedy decoding on each device chooses what a pass without a cache prefers."""
 
 import numpy as np
 import pytest

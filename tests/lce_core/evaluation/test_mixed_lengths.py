@@ -1,7 +1,4 @@
-"""Prompts of several lengths in one batch, against each by itself.
-
-Models are random and float64: what differs is a mistake and not rounding.
-"""
+"""Prompts of several lengths in one batch, against each by itself."""
 
 from itertools import pairwise
 from typing import Any

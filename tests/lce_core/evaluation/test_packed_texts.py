@@ -1,8 +1,4 @@
-"""Texts side by side in one cache: states and answers against each text by itself.
-
-Models are random and float64, of every shape that attention knows, so that what differs is a
-mistake and not rounding; texts are drawn so that some begin, equal or follow others.
-"""
+"""Texts side by side in one cache: states and answers against each text by itself."""
 
 from itertools import pairwise
 
@@ -33,11 +29,6 @@ MADE = [extend(stock(base), base, method("yarn"), target=TARGET) for base in BAS
 texts = st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=9), min_size=1, max_size=7)
 
 
-def in_order(prompts: list[list[int]]) -> list[np.ndarray]:
-    found = [np.array(prompt, dtype=np.int64) for prompt in prompts]
-    return [found[index] for index in sharing_order(found)]
-
-
 def alone(model: ExtendedModel, text: np.ndarray) -> torch.Tensor:
     return model.hidden_states(torch.from_numpy(text[None]))[0, -1]
 
@@ -50,7 +41,8 @@ def alone(model: ExtendedModel, text: np.ndarray) -> torch.Tensor:
 @given(prompts=texts, held=st.integers(0, 8), following=st.lists(st.integers(0, 2), min_size=9))
 @torch.no_grad()
 def test_states_are_those_of_each_text_by_itself(model, packed, chunk, prompts, held, following):
-    found = in_order(prompts)
+    found = [np.array(prompt, dtype=np.int64) for prompt in prompts]
+    found = [found[index] for index in sharing_order(found)]
     model.begin_request(12)
     cache, held = DynamicCache(), min(held, len(found[0]) - 1)
     if held:

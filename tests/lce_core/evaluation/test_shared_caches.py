@@ -1,7 +1,4 @@
-"""Texts that share a cache, against each by itself: two small cases.
-
-Models are random and float64: what differs is a mistake and not rounding.
-"""
+"""Texts that share a cache, against each by itself: two small cases."""
 
 import numpy as np
 import pytest

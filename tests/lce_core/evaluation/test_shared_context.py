@@ -1,8 +1,4 @@
-"""Questions on a shared context, against each question's whole text passed without a cache.
-
-The oracle is transformers' own loss-free forward pass, one text at a time, for every method of the
-registry. Models are random and float64: a difference is a mistake and not rounding.
-"""
+"""Questions on a shared context, against each question's whole text passed without a cache."""
 
 import numpy as np
 import pytest

@@ -1,7 +1,4 @@
-"""Losses computed once: read off longer windows, shared between cells, stored with a cell.
-
-The oracle is the same cell with an empty cache; passes of the model are counted.
-"""
+"""Losses computed once and shared, against the same cell with an empty cache."""
 
 import math
 from dataclasses import replace
@@ -16,7 +13,6 @@ from lce_core.contracts.toy_text import streams
 from lce_core.errors import UnavailableError
 from lce_core.evaluation.likelihood import window_scores
 from lce_core.evaluation.loss_cache import LossCache, TokenScores
-from lce_core.evaluation.passes import counted
 from lce_core.extension.extending import extend
 from lce_core.methods import METHODS
 from tests.support.cells import TOY, benchmark, request, values
@@ -49,7 +45,6 @@ def test_frequencies_that_follow_the_length_forbid_it(method):
 
 @pytest.fixture
 def passed(monkeypatch) -> list[int]:
-    """Number of tokens of every pass."""
     sizes: list[int] = []
 
     def counting(model: Any, windows: Any, **options: Any) -> Any:
@@ -113,28 +108,6 @@ def test_a_full_cache_forgets_its_oldest_pass():
     assert cache.find(text, 0, 51, never) is None
     assert cache.find(text, 7, 81, never) is not None
     assert cache.find(("other", None), 7, 81, never) is None
-
-
-def test_text_after_text_a_memory_of_one_text_saves_as_much_as_one_of_all():
-    asked = benchmark("perplexity", profile="clean", stride=64, last=32)
-    cell = request(asked, 256, held_out=streams(3000))
-
-    def passed(order: list[tuple[str, int]], limit_bytes: int) -> int:
-        cache = LossCache(limit_bytes)
-        with counted(cell.model) as found:
-            for task, length in order:
-                asked.evaluate(replace(cell, task=task, eval_length=length, losses=cache))
-        return found.tokens
-
-    lengths, texts = (256, 192, 128), ("code", "prose")
-    by_text = [(text, length) for text in texts for length in lengths]
-    by_length = [(text, length) for length in lengths for text in texts]
-    one_text = 43 * 256 * 5 + 10_000  # windows of the longest, 4 bytes and 1 a token
-    assert passed(by_text, one_text) == passed(by_text, 1 << 30) == passed(by_length, 1 << 30)
-    assert passed(by_length, one_text) > 1.3 * passed(by_text, one_text)
-
-
-# Stored losses
 
 
 def _stored(result: CellResult) -> list[NDArray[np.float64]]:

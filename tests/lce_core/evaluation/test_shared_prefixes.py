@@ -1,7 +1,4 @@
-"""Prompts that begin alike: the order against brute force over all orders, answers against none.
-
-Models are random and float64, so that equal answers are equal whatever the chunks were.
-"""
+"""Prompts that begin alike: the order against brute force over all orders, answers against none."""
 
 from itertools import permutations
 
@@ -14,10 +11,6 @@ from lce_core.evaluation.shared_prefixes import num_distinct_tokens, sharing_ord
 from tests.support.toy_models import num_tokens, passes_of, toy
 
 texts = st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=5), min_size=1, max_size=6)
-
-
-def arrays(prompts: list[list[int]]) -> list[np.ndarray]:
-    return [np.array(prompt, dtype=np.int64) for prompt in prompts]
 
 
 def needle_grid(lengths: list[int]) -> list[np.ndarray]:
@@ -33,7 +26,7 @@ def needle_grid(lengths: list[int]) -> list[np.ndarray]:
 
 @given(texts)
 def test_no_order_processes_fewer_tokens_and_the_order_is_lexicographic(prompts):
-    found = arrays(prompts)
+    found = [np.array(prompt, dtype=np.int64) for prompt in prompts]
     order = sharing_order(found)
     assert [prompts[index] for index in order] == sorted(prompts)
     nodes = {tuple(prompt[:end]) for prompt in prompts for end in range(1, len(prompt) + 1)}

@@ -1,8 +1,4 @@
-"""A long cell in ranges: the same bits as in one go, whoever scores them and however often it dies.
-
-The oracle is the same cell without ranges, whose windows pass in one call. What scores is counted
-by the tokens that pass.
-"""
+"""A long cell in ranges: the same bits as in one go, whoever scores them, however often it dies."""
 
 import threading
 from collections.abc import Iterator
@@ -30,7 +26,6 @@ STRIDED = {"profile": "clean", "stride": 64, "last": 32}
 
 @pytest.fixture
 def parts(tmp_path, monkeypatch) -> Parts:
-    """Where a cell has 7 ranges or so."""
     monkeypatch.setattr(window_ranges, "NUM_RANGES", 7)
     monkeypatch.setattr(window_ranges, "WAIT_SECONDS", 0.01)
     Store(tmp_path).prepare()
@@ -61,7 +56,6 @@ def evaluated(cell: CellRequest, name: str = "perplexity", **parameters: Any) ->
 
 
 def the_same(one: CellResult, other: CellResult) -> bool:
-    """Return True if two results agree in every bit."""
     arrays = one.arrays.keys() == other.arrays.keys() and all(
         one.arrays[name].tobytes() == other.arrays[name].tobytes() for name in one.arrays
     )

@@ -1,8 +1,4 @@
-"""Every architecture that `hub_model` takes: extended models against stock transformers.
-
-The other side is transformers' own model with that scaling, or its layers with dense attention
-written from the definitions over unrotated queries and keys.
-"""
+"""Every architecture of `hub_model` against stock transformers and dense attention."""
 
 import json
 import shutil
@@ -52,9 +48,6 @@ def test_every_architecture_has_a_tiny_model() -> None:
 
 def of_kind(kind: str, ids: torch.Tensor, **rope: Any) -> torch.Tensor:
     return in_float64(random_model(kind, rope=rope))(ids).logits
-
-
-# What config.json says
 
 
 @over_architectures
@@ -107,9 +100,6 @@ def test_a_token_is_multiplied_with_the_weights_of_all_linear_layers(kind, folde
     assert stored_parameters(base.shape, base.geometry) == stored
 
 
-# Against stock transformers
-
-
 @over_architectures
 def test_no_extension_equals_the_stock_model(kind, folders):
     ids = tokens(40)
@@ -159,9 +149,6 @@ def test_stock_transformers_computes_what_was_exported(kind, name, folders, tmp_
     agree(logits(folders[kind], chosen, ids), stock_logits(tmp_path / "out", ids))
 
 
-# Against dense attention
-
-
 @over_architectures
 @pytest.mark.parametrize(
     ("chosen", "distance"),
@@ -190,9 +177,6 @@ def test_a_base_per_head_equals_dense_attention(kind, folders):
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
 
 
-# Precision of the rotation in bf16
-
-
 @over_architectures
 def test_the_stock_rotation_is_transformers_own_and_fp32_is_nearer_to_exact(kind, folders):
     ids = tokens(TARGET, batch=8)
@@ -208,8 +192,6 @@ def test_the_stock_rotation_is_transformers_own_and_fp32_is_nearer_to_exact(kind
     else:
         assert torch.equal(fp32, expected)
 
-
-# Training
 
 METHODS_OF_TRAINING = [method("landmark", block=4, top_k=2), method("longlora"), method("yarn")]
 

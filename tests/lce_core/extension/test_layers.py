@@ -143,17 +143,6 @@ def test_layers_that_gradients_cannot_pass_are_refused_in_training():
         logits(model, tokens(8))
 
 
-def test_equal_layers_keep_stock_attention():
-    class Same(Mixed):
-        def layer(self, *_: object) -> LayerAttention:
-            return LayerAttention(RopeTable(BASES[0].geometry.inv_freq()))
-
-    model = extend(stock(Tiny(), layers=4), Tiny(), Same(), target=TARGET)
-    model.begin_request(8)
-    assert model.packs
-    assert {layer.self_attn.lce_scheme for layer in model.model.model.layers} == {None}
-
-
 def test_learned_frequencies_are_the_same_in_all_layers():
     class Learning(Mixed):
         rotary: ClassVar[str | None] = "lce_core.extension.continuous_rotary:ContinuousRotary"

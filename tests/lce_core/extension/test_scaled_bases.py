@@ -1,8 +1,4 @@
-"""Base models whose RoPE is scaled already, against stock transformers with that scaling.
-
-The other side is transformers' own rotary module: with its own frequencies for no method, and with
-these frequencies changed by a formula written here for methods.
-"""
+"""Base models with scaled RoPE against stock transformers, its frequencies changed by a formula."""
 
 import json
 import math

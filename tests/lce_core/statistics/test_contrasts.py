@@ -111,12 +111,6 @@ def test_an_adjusted_interval_includes_zero_unless_its_p_value_is_small(family):
             assert (adjusted.p_holm > 0.05) <= (adjusted.low <= 0 <= adjusted.high)
 
 
-def test_an_adjusted_interval_of_many_has_bonferronis_level():
-    family = [Contrast(0.0, 50, 1.0) for _ in range(10)]
-    (low, high) = family[0].interval(0.005)
-    assert all((one.low, one.high) == (low, high) for one in adjust(family))
-
-
 def mean_square(values: np.ndarray, *factors: np.ndarray) -> tuple[float, int]:
     """Residual mean square and its degrees of freedom, by least squares on indicator columns."""
     design = np.column_stack([factor == level for factor in factors for level in set(factor)])

@@ -14,7 +14,6 @@ tables = st.lists(
 
 
 def answers(*right: int, of: int = 100) -> dict[int, list[float]]:
-    """Return scores by length with the given numbers of right answers."""
     return {n: [1.0] * k + [0.0] * (of - k) for n, k in zip(LENGTHS, right, strict=False)}
 
 

@@ -1,6 +1,5 @@
 """Power: sums over all outcomes, printed values, the approximation of others, and simulation."""
 
-import itertools
 import math
 
 import numpy as np
@@ -12,10 +11,8 @@ from scipy import stats
 from lce_core.statistics.contrasts import Contrast, skewness
 from lce_core.statistics.mcnemar import exact_mcnemar
 from lce_core.statistics.power import (
-    approximate_power,
     detectable_effect,
     detectable_share,
-    fewest,
     mcnemar_power,
     mean_power,
 )
@@ -103,13 +100,6 @@ def test_agreement_on_every_prompt_is_not_taken_for_certainty():
     assert Contrast(0.0, 100).detectable() is None
 
 
-def test_compared_means_could_show_their_effect_times_their_spread():
-    effect = detectable_effect(30, alpha=0.01)
-    seen = Contrast(0.5, 30, cluster_error=0.2).detectable(0.01)
-    assert seen == pytest.approx(effect * 0.2 * math.sqrt(30))
-    assert Contrast(0.5, 7, cluster_error=0.2).detectable(0.01) is None
-
-
 def test_an_undecided_comparison_needs_the_documents_that_are_printed() -> None:
     # G*Power 3.1 manual, as above: d 0.5 needs 34 pairs.
     for number in (6, 12):
@@ -168,19 +158,6 @@ def test_studies_of_the_number_that_is_needed_decide_in_four_of_five():
     between(decided(found), runs, 0.7, 0.9)
     crossed = Contrast(0.5, 60, 0.3, 0.0, 0.2, 12, num_seeds=3, is_crossed=True)
     assert crossed.num_needed(alpha) is None, "no number of seeds replaces prompts"
-
-
-def test_the_approximate_power_is_that_of_the_noncentral_t():
-    for freedom, shift, alpha in itertools.product((3, 60), (0.5, 4.0), (0.05, 0.001)):
-        expected = stats.nct.sf(stats.t.isf(alpha / 2, freedom), freedom, shift)
-        assert approximate_power(shift, freedom, alpha) == pytest.approx(expected, abs=0.03)
-
-
-@given(st.integers(2, 12_000), st.integers(2, 12_000))
-def test_the_fewest_is_the_first_that_suffices(first, enough):
-    expected = max(first, enough)
-    found = fewest(lambda number: number >= enough, first)
-    assert found == (expected if expected <= 10_000 else None)
 
 
 def test_five_prompts_or_documents_can_show_no_difference_at_all() -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from lce_core.statistics.contrasts import Contrast, adjust
-from lce_core.statistics.spending import look_levels, looks_in_words
+from lce_core.statistics.spending import look_levels
 
 looks = st.lists(st.integers(2, 100), min_size=1, max_size=8, unique=True).map(sorted)
 
@@ -24,8 +24,6 @@ def test_levels_add_up_to_what_may_be_spent(after):
 
 def test_a_single_look_has_the_whole_level():
     assert look_levels([3]) == pytest.approx([0.05])
-    assert looks_in_words([3]) == "3 seeds (levels 0.05)"
-    assert looks_in_words([2, 4, 6]) == "2, 4 and 6 seeds (levels 0.00069, 0.016, 0.034)"
 
 
 @pytest.mark.parametrize("after", [[2, 4, 6], [3, 6], [1, 2, 3, 4, 5, 6]])
