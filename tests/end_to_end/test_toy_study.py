@@ -1,7 +1,7 @@
 """The toy study shows the papers' effects on its first seed; `make study` runs all of it.
 
-The variants and benchmarks that show them run through `lce run`; thresholds lie far from the measured values (see
-docs/performance.md), so that another Python's library text passes too.
+The variants and benchmarks that show them run through `lce run`. Thresholds lie far from the
+measured values (docs/performance.md), so that another Python's library text passes too.
 """
 
 from pathlib import Path
