@@ -1,7 +1,12 @@
-"""Savings and memory budgets change nothing: bit for bit in bf16, token for token in float32."""
+"""Savings and memory budgets change nothing: bit for bit in bf16, token for token in float32.
+
+In bf16 what passes through the decoder is recorded and compared, since other kernels than this
+machine's round otherwise; the answers are compared as well. Models are random.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -14,9 +19,11 @@ from hypothesis import strategies as st
 from lce_core.contracts.tiny_models import VOCABULARY
 from lce_core.evaluation import passes
 from lce_core.evaluation.decoding import generate
+from lce_core.evaluation.loss_cache import LossCache
 from lce_core.extension.extended_model import ExtendedModel
+from tests.support.cells import benchmark, request
 from tests.support.losses import window_nll
-from tests.support.toy_models import tiny
+from tests.support.toy_models import tiny, toy
 
 BUDGETS = (12, 1 << 20)
 Pass = tuple[tuple[tuple[int, ...], ...], int]
@@ -118,6 +125,20 @@ def test_in_bf16_a_window_passes_by_itself_and_reads_nothing_off(method):
     assert model(method, torch.float32).begins_alike(20, 40)
 
 
+@pytest.mark.parametrize(
+    ("name", "size"), [("perplexity", {"max_tokens": 1000}), ("long_eval", {"num_samples": 4})]
+)
+def test_in_bf16_a_cell_follows_neither_the_budget_nor_the_cells_before_it(name, size):
+    asked = benchmark(name, profile="tiny", **size)
+    cell = replace(request(asked, 130), model=toy("yarn", torch.bfloat16))
+    cells = [replace(cell, batch_tokens=budget, losses=LossCache()) for budget in (64, 1 << 20)]
+    losses = LossCache()
+    asked.evaluate(replace(cell, eval_length=260, losses=losses))
+    results = [asked.evaluate(one) for one in (*cells, replace(cell, losses=losses))]
+    for other in results[1:]:
+        assert (other.scores, other.samples) == (results[0].scores, results[0].samples)
+
+
 @pytest.mark.parametrize("method", ["none", "yarn", "self_extend"])
 def test_in_float32_answers_are_token_equal_with_and_without_savings(method):
     asked, prompts = model(method, torch.float32), prompts_that_begin_alike()
@@ -125,3 +146,9 @@ def test_in_float32_answers_are_token_equal_with_and_without_savings(method):
     for budget in BUDGETS:
         for share in (True, False):
             assert answers(asked, prompts, batch_tokens=budget, share_prefixes=share) == expected
+
+
+def test_the_record_says_what_passed_together():
+    assert passes.shape_of_passes(model("none"), 512) == {"texts": 1, "piece_tokens": 1024}
+    whole = passes.shape_of_passes(model("none", torch.float32), 512)
+    assert whole == {"batch_tokens": 512, "piece_tokens": 4096}

@@ -1,4 +1,8 @@
-"""Precision of the rotation, against float64 and figures of LCEG's software once simulated."""
+"""In which precision queries, keys and positions are rotated: float32, stock, and LCEG's bf16.
+
+The other side is rotation in float64 by complex numbers, stock transformers, or what a simulation
+of LCEG's training software once gave.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -85,6 +89,21 @@ def test_keys_of_every_method_are_rotated_exactly_and_rounded_once(name: str) ->
     assert keys.dtype == torch.bfloat16
     # Products of other shapes round a few projections differently.
     assert float((keys == expected).double().mean()) > 0.99
+
+
+def test_a_float32_model_keeps_the_arithmetic_of_transformers():
+    generator = torch.Generator().manual_seed(1)
+    query, key = torch.randn(2, 1, 2, 30, 8, generator=generator)
+    rotary = RequestRotary(8, identity=False)
+    rotary.begin(RopeTable(BASES[0].geometry.inv_freq()), 30)
+    cos, sin = rotary(query, torch.arange(30)[None])
+    found = modeling_llama.apply_rotary_pos_emb(query, key, cos, sin)
+    for states, output in zip((query, key), found, strict=True):
+        half = torch.cat((-states[..., 4:], states[..., :4]), dim=-1)
+        assert torch.equal(output, states * cos[:, None] + half * sin[:, None])
+
+
+# Training on positions rounded to bf16
 
 
 def off_by_a_tenth(inv_freq: np.ndarray, kind: Any) -> tuple[float, float]:
