@@ -1,7 +1,6 @@
 """Files of a home that became something else, modes of files, and what is left over."""
 
 import errno
-import hashlib
 import json
 import os
 import stat
@@ -85,15 +84,6 @@ def test_what_is_known_of_files_is_written_over_anything(store, odd, monkeypatch
     with opened(text) as seen:
         assert FileFacts(store.home).sha256(text) == facts.sha256(text)
     assert seen == []
-
-
-@pytest.mark.parametrize("content", [b"[]", b"[" * 100_000])
-def test_known_files_of_another_type_are_forgotten(store, content):
-    known = hashlib.sha256(content).hexdigest().encode() + b"\n" + content
-    (store.home / "cache" / "files").write_bytes(known)
-    text = store.home / "text"
-    text.write_text("text", encoding="utf-8")
-    assert FileFacts(store.home).sha256(text) == sha256_file(text)
 
 
 @pytest.mark.parametrize("odd", ["a FIFO", "a loop of links"])

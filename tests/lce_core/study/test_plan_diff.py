@@ -85,14 +85,6 @@ def test_what_is_planned_no_more_is_orphaned_with_what_is_gone(text, store):
     assert {(orphan.differs, orphan.now) for orphan in found.orphans} == {
         (("eval_length 256 is no longer in the study",), None)
     }
-    methods = [
-        {**one, "group": 1} if one["name"] == "self_extend" else one for one in SMOKE["methods"]
-    ]
-    after = planned(text, methods=methods)
-    beyond = [cell for cell in after.cells if cell.step is None]
-    assert beyond
-    reasons = {reason for orphan in diff(after, store).orphans for reason in orphan.differs}
-    assert {cell.unavailable for cell in beyond} <= reasons
 
 
 def test_ids_of_earlier_plans_stay_known_while_the_store_holds_them(text, store):

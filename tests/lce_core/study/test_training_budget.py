@@ -1,6 +1,5 @@
 """`match: flops`: every tuned method gets the same training FLOPs, in whole optimizer steps."""
 
-import math
 import re
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from lce_core.store.records import Record
 from lce_core.store.steps import Step
 from lce_core.study.plan import StudyPlan
 from lce_core.study.step_kinds import step_cost
-from lce_core.study.training_budget import steps_for_flops
 from tests.lce_core.study.computing import new_runner
 from tests.support.extended_models import WITH_DEFAULTS
 from tests.support.studies import TINY, compiled
@@ -80,23 +78,6 @@ def test_each_trainable_method_gets_the_budget_within_half_a_step(library, name,
     [cell] = plan.cells
     assert cell.train_flops == pytest.approx(spent)
     assert cell.train_tokens == STEP * sum(run.spec["num_steps"] for run in runs(plan))
-
-
-@given(
-    num_steps=st.floats(1, 1e6),
-    parts=st.lists(st.tuples(st.floats(0.05, 1), st.floats(1, 50)), min_size=1, max_size=4),
-)
-def test_stages_share_tokens_and_meet_the_budget(num_steps, parts):
-    total = sum(share for share, _ in parts)
-    shares, costs = [share / total for share, _ in parts], [cost for _, cost in parts]
-    budget = num_steps * sum(map(float.__mul__, shares, costs))
-    counts = steps_for_flops(budget, shares[:-1], costs)
-    assert min(counts) >= 1
-    for share, count in zip(shares[:-1], counts[:-1], strict=True):
-        assert count == 1 or abs(count - share * num_steps) <= 0.500001
-    if counts[-1] > 1:
-        spent = sum(count * cost for count, cost in zip(counts, costs, strict=True))
-        assert math.isclose(spent, budget, rel_tol=1e-9, abs_tol=costs[-1] * 0.500001)
 
 
 def test_cheaper_methods_train_on_more_tokens_by_numbers_computed_by_hand(library):
