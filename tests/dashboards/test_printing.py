@@ -121,13 +121,15 @@ def test_the_pdf_has_the_pages_content_on_a4(home: Path) -> None:
     assert {formats.score(value) for (value,) in rows} <= set(" ".join(texts).split())
 
 
-def test_the_command_starts_the_browser_of_the_environment(home: Path) -> None:
+def test_the_command_starts_the_browser_of_the_environment(
+    home: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     command = ["report", STUDY, "--format", "pdf", "--out", str(home / "own.pdf")]
     answer = CliRunner().invoke(
         app, command, env={"LCE_HOME": str(home), "LCE_CHROMIUM": "/bin/false"}
     )
-    assert isinstance(answer.exception, ServiceError)
-    assert str(answer.exception).startswith("/bin/false: got exit code 1;")
+    assert answer.exit_code == 3
+    assert capfd.readouterr().err.startswith("lce: /bin/false: got exit code 1;")
     assert not (home / "own.pdf").exists()
 
 

@@ -67,7 +67,9 @@ def test_a_shell_completes_studies() -> None:
         "_LCE_COMPLETE": "complete_bash", "COMP_WORDS": "lce run toy-b", "COMP_CWORD": "2",
     }  # fmt: skip
     command = [sys.executable, "-c", program]
-    assert subprocess.check_output(command, env=os.environ | asked, text=True) == "toy-beyond"
+    assert subprocess.check_output(command, env=os.environ | asked, text=True).split() == [
+        "toy-beyond"
+    ]
 
 
 def test_lists_are_printed_as_json() -> None:

@@ -65,7 +65,7 @@ def test_the_base_model_by_itself_extrapolates_the_pairs_that_never_turned() -> 
     assert {pair["state"] for pair in head["pairs"]} == {"unchanged"}
 
 
-@pytest.mark.parametrize("method", ["yarn", "drope", "dca", "dynamic_pi"])
+@pytest.mark.parametrize("method", ["yarn", "dca", "dynamic_pi"])
 def test_every_method_is_shown_in_80_columns(method: str) -> None:
     said = asked("inspect", method, "--target", "32768")
     assert max(map(len, said.splitlines())) <= 80
@@ -82,9 +82,6 @@ def test_pairs_without_rotation_are_named_and_have_no_wavelength(tmp_path: Path)
     said = asked("inspect", "hard_clip", "--target", "32768", "--out", str(picture))
     assert len(re.findall(r" inf +inf .* no rotation", said)) == 20
     assert picture.read_text("utf-8").count('<circle class="dot') == 44
-    # Without any rotation, every sum of cosines is the number of pairs.
-    said = asked("inspect", "p_rope", "--set", "p=0.0")
-    assert "p_rope: L_theta > 16,777,216; B_m < 0 at 0 of 32,769 distances" in said
 
 
 def test_parameters_are_given_as_in_a_study() -> None:

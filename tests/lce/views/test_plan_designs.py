@@ -147,7 +147,7 @@ def test_no_design_has_more_books_or_rows_than_the_data_set(tmp_path: Path) -> N
     for folder in folders.values():
         folder.mkdir()
     for number in range(7):
-        (folders["pg19"] / f"{number}.txt").write_text("Once upon a time. " * 9000)
+        (folders["pg19"] / f"{number}.txt").write_text("Once upon a time. " * 3000)
     (folders["longbench"] / "trec.jsonl").write_text("")
     (folders["longbench"] / "subset.json").write_text('{"trec.jsonl": 80}')
     books = {"name": "perplexity_documents", "profile": "fast", "domains": [], "lengths": [8192]}
