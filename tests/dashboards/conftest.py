@@ -1,8 +1,5 @@
 """The made-up study's store, catalog and report, written once for all processes; only read them."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,20 +16,20 @@ def _fill(folder: Path) -> None:
 
 
 @pytest.fixture(scope="session")
-def sample(made_once: Callable[[str, Callable[[Path], None]], Path]) -> Path:
+def sample(made_once) -> Path:
     return made_once("sample", _fill)
 
 
 @pytest.fixture(scope="session")
-def store(sample: Path) -> Store:
+def store(sample) -> Store:
     return Store(sample / "sample-store")
 
 
 @pytest.fixture(scope="session")
-def catalog(sample: Path) -> Path:
+def catalog(sample) -> Path:
     return sample / "catalog.duckdb"
 
 
 @pytest.fixture(scope="session")
-def report(sample: Path) -> Path:
+def report(sample) -> Path:
     return sample / "sample.html"

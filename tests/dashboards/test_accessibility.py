@@ -14,7 +14,7 @@ from tests.support.accessibility import faults
 from tests.support.catalogs.sample_store import STUDY
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    pass
 
 pytestmark = pytest.mark.long
 
@@ -31,7 +31,7 @@ SPOIL = """() => {
 
 
 @pytest.fixture(scope="module")
-def linked(catalog: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def linked(catalog, tmp_path_factory) -> Path:
     """The report with its links to MLflow."""
     folder = tmp_path_factory.mktemp("linked")
     note_pages(folder, STUDY, "7", {})
@@ -41,7 +41,7 @@ def linked(catalog: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_report_has_no_serious_fault(chrome: Browser, linked: Path, scheme: str) -> None:
+def test_the_report_has_no_serious_fault(chrome, linked, scheme):
     page = chrome.new_page(color_scheme=scheme)  # type: ignore[arg-type]
     page.goto(linked.as_uri())
     page.eval_on_selector_all("details", "all => all.forEach(one => one.open = true)")
@@ -50,7 +50,7 @@ def test_the_report_has_no_serious_fault(chrome: Browser, linked: Path, scheme: 
         assert faults(page) == [], f"{width} px"
 
 
-def test_axe_finds_a_planted_fault(chrome: Browser, linked: Path) -> None:
+def test_axe_finds_a_planted_fault(chrome, linked):
     page = chrome.new_page()
     page.goto(linked.as_uri())
     page.evaluate(SPOIL)

@@ -1,7 +1,5 @@
 """Whiskers over length span the interval, or the range of the seeds where none is known."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -36,7 +34,7 @@ def whiskers(shown: str) -> list[tuple[float, ...]]:
     return [tuple(map(float, found)) for found in re.findall(facts, shown)]
 
 
-def test_with_one_seed_whiskers_are_the_interval_over_prompts(tmp_path: Path) -> None:
+def test_with_one_seed_whiskers_are_the_interval_over_prompts(tmp_path):
     shown = section(tmp_path / "catalog.duckdb", seeds=1)
     half = stats.t.isf(0.025, 5) * 0.1 / 5**0.5
     assert whiskers(shown)[0] == pytest.approx((0.25, 0.25 - half, 0.25 + half), abs=1e-4)
@@ -46,7 +44,7 @@ def test_with_one_seed_whiskers_are_the_interval_over_prompts(tmp_path: Path) ->
     assert ">length (tokens), log scale<" in shown
 
 
-def test_with_several_seeds_whiskers_are_the_interval_within_the_unit(tmp_path: Path) -> None:
+def test_with_several_seeds_whiskers_are_the_interval_within_the_unit(tmp_path):
     path = tmp_path / "catalog.duckdb"
     shown = section(path, seeds=2)
     _, ((low, high),) = run_query(
@@ -62,7 +60,7 @@ def test_with_several_seeds_whiskers_are_the_interval_within_the_unit(tmp_path: 
     assert "(2 seeds, 0.2500 to 0.5000; 6 documents or prompts per seed)" in tooltip
 
 
-def test_without_an_interval_whiskers_are_the_range_of_the_seeds() -> None:
+def test_without_an_interval_whiskers_are_the_range_of_the_seeds():
     point = Point(128, 0.375, 0.25, 0.5, 2)
     assert point.whisker == (0.25, 0.5)
     assert replace(point, interval=(0.1, 0.6)).whisker == (0.1, 0.6)

@@ -3,8 +3,6 @@
 Every number of a sentence is looked up in the views, every "is better than" in the verdicts.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -73,13 +71,13 @@ def cells(*, seeds: tuple[int, ...] = SEEDS, windows: int = WINDOWS) -> Iterator
 
 
 @pytest.fixture(scope="module")
-def catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def catalog(tmp_path_factory) -> Path:
     path = tmp_path_factory.mktemp("claimed") / "catalog.duckdb"
     return written(path, [*cells()], expects=EXPECTS)
 
 
 @pytest.fixture(scope="module")
-def found(catalog: Path) -> list[Claim]:
+def found(catalog) -> list[Claim]:
     return claimed(catalog)
 
 
@@ -112,9 +110,7 @@ def best_of(found: list[Claim], benchmark: str) -> Claim:
     return claim
 
 
-def test_every_pair_is_claimed_once_and_better_only_if_the_verdict_is_better(
-    catalog, found
-) -> None:
+def test_every_pair_is_claimed_once_and_better_only_if_the_verdict_is_better(catalog, found):
     pairs = [claim for claim in found if claim.topic in ("base", "pair")]
     assert len(pairs) == 4 * 15
     for claim in pairs:
@@ -133,7 +129,7 @@ def test_every_pair_is_claimed_once_and_better_only_if_the_verdict_is_better(
         assert claim.text.isascii()
 
 
-def test_a_significant_difference_is_stated_with_its_numbers(found) -> None:
+def test_a_significant_difference_is_stated_with_its_numbers(found):
     claim = one(found, "yarn tuned", "yarn", "perplexity")
     gap, low, high = (f"{abs(x):.2f}" for x in (claim.difference, claim.high, claim.low))
     assert claim.text.endswith(
@@ -143,7 +139,7 @@ def test_a_significant_difference_is_stated_with_its_numbers(found) -> None:
     assert 0 < float(low) < float(gap) < float(high)
 
 
-def test_without_a_significant_difference_the_detectable_one_is_stated(found) -> None:
+def test_without_a_significant_difference_the_detectable_one_is_stated(found):
     claim = one(found, "lm_infinite", "none", "passkey")
     gap, low, high = (f"{x:.2f}" for x in (claim.difference, claim.low, claim.high))
     assert claim.text.startswith("at 512 tokens (4 times the trained context), no significant ")
@@ -161,7 +157,7 @@ def test_without_a_significant_difference_the_detectable_one_is_stated(found) ->
     assert one(found, "yarn", "none", "passkey", 128).text.startswith("at 128 tokens, ")
 
 
-def test_too_few_samples_are_stated_whatever_the_difference(tmp_path: Path) -> None:
+def test_too_few_samples_are_stated_whatever_the_difference(tmp_path):
     comparison = compared(0, "YaRN is better.", TUNED_YARN, "perplexity", 512)
     few = tmp_path / "catalog.duckdb"
     (entry,) = expected(few, cells(seeds=(0,), windows=3), comparison)
@@ -175,9 +171,7 @@ def test_too_few_samples_are_stated_whatever_the_difference(tmp_path: Path) -> N
     )
 
 
-def test_prompts_of_one_training_run_show_a_difference_of_these_checkpoints_only(
-    tmp_path: Path,
-) -> None:
+def test_prompts_of_one_training_run_show_a_difference_of_these_checkpoints_only(tmp_path):
     """Both runs of a method differ from the base model, but too unevenly to expect a third to."""
     uneven = [
         replace(cell, scores=[1.0] * right + [0.0] * (PROMPTS - right), value=right / PROMPTS)
@@ -199,7 +193,7 @@ def test_prompts_of_one_training_run_show_a_difference_of_these_checkpoints_only
     assert " mean over 60 independent samples" in of_prompts.text
 
 
-def test_with_several_base_models_each_sentence_names_its_own() -> None:
+def test_with_several_base_models_each_sentence_names_its_own():
     first = Claim("best", "better", "at 512 tokens, yarn is best", "llama", "passkey", 512,
                   method="yarn", frozen=True, num_samples=20, at_target=True)  # fmt: skip
     other = replace(first, base_model="phi")
@@ -210,7 +204,7 @@ def test_with_several_base_models_each_sentence_names_its_own() -> None:
     ]
 
 
-def test_the_best_method_is_compared_with_all_others(catalog, found) -> None:
+def test_the_best_method_is_compared_with_all_others(catalog, found):
     best = best_of(found, "perplexity")
     assert best.text.endswith(
         f" ({best.value:.2f}) of 6 methods, the same as yarn tuned on every sample: better than"
@@ -225,7 +219,7 @@ def test_the_best_method_is_compared_with_all_others(catalog, found) -> None:
     assert re.search(r" 128 tokens \[128 to 128\]: .* at least 0\.8\d .* up to 512 ", base.text)
 
 
-def test_a_method_better_than_all_others_states_the_closest_and_the_margin(tmp_path: Path) -> None:
+def test_a_method_better_than_all_others_states_the_closest_and_the_margin(tmp_path):
     apart = [cell for cell in cells() if (cell.method, cell.frozen) != ("pi", False)]
     catalog = written(tmp_path / "catalog.duckdb", apart)
     best = best_of(claimed(catalog), "perplexity")
@@ -257,9 +251,7 @@ def test_a_method_better_than_all_others_states_the_closest_and_the_margin(tmp_p
     ],
     ids=["all equal", "many equal"],
 )  # fmt: skip
-def test_of_equal_methods_none_is_called_best_and_all_are_counted(
-    tmp_path: Path, right: dict[str, float], sentence: str
-) -> None:
+def test_of_equal_methods_none_is_called_best_and_all_are_counted(tmp_path, right, sentence):
     cells = [
         Answered(method, True, 0, "passkey", "single", 512, [share] * 40, share)
         for method, share in right.items()
@@ -268,7 +260,7 @@ def test_of_equal_methods_none_is_called_best_and_all_are_counted(
     assert best_of(found, "passkey").text.endswith(sentence)
 
 
-def test_a_method_with_an_equal_mean_is_named(tmp_path: Path) -> None:
+def test_a_method_with_an_equal_mean_is_named(tmp_path):
     turned = []
     for cell in cells(seeds=(0,)):
         if cell.benchmark == "passkey" and cell.frozen and cell.method in ("yarn", "none"):
@@ -281,7 +273,7 @@ def test_a_method_with_an_equal_mean_is_named(tmp_path: Path) -> None:
     )
 
 
-def test_the_headline_has_perplexity_another_benchmark_and_their_correlation(found) -> None:
+def test_the_headline_has_perplexity_another_benchmark_and_their_correlation(found):
     chosen = headline(found)
     assert [(c.topic, c.benchmark, c.eval_length) for c in chosen] == [
         ("best", "perplexity", 512), ("best", "passkey", 512), ("order", "passkey", 512),
@@ -294,9 +286,7 @@ def expected(path: Path, cells: Iterable[Answered], *comparisons: dict[str, Any]
         return expectations(connection, "s")
 
 
-def test_each_comparison_of_an_expectation_has_its_outcome_and_its_claim(
-    catalog: Path, found
-) -> None:
+def test_each_comparison_of_an_expectation_has_its_outcome_and_its_claim(catalog, found):
     with open_catalog(catalog) as connection:
         loss, passkeys, absent = expectations(connection, "s")
     assert (loss.base_model, loss.text) == ("toy_llama", "Tuned YaRN has the lower perplexity.")
@@ -324,7 +314,7 @@ Command = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+def command(monkeypatch, capsys) -> Command:
     """Run `lce claims` in this process; return its exit code, output and errors."""
 
     def run(catalog: Path, *options: str) -> tuple[int, str, str]:
@@ -334,9 +324,7 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
     return run
 
 
-def test_the_command_counts_published_claims_over_all_studies(
-    tmp_path: Path, command: Command
-) -> None:
+def test_the_command_counts_published_claims_over_all_studies(tmp_path, command):
     claim = {"entry": 9, "text": "t", "claim": "LCEG: perplexity predicts", "expected": "predicts",
              "base_model": "toy_llama", "benchmark": "passkey", "eval_length": 512}  # fmt: skip
     expects = [EXPECTS[0] | {"claim": "LCEG: tuned methods work"}, *EXPECTS[1:], claim]
@@ -360,7 +348,7 @@ def test_the_command_counts_published_claims_over_all_studies(
     assert [row["num_confirmed"] for row in found] == [int(order.outcome == "confirmed"), 1]
 
 
-def test_an_expectation_that_was_added_after_results_says_so(tmp_path: Path) -> None:
+def test_an_expectation_that_was_added_after_results_says_so(tmp_path):
     registered = registrations((0, EXPECTS[:1]), (7, EXPECTS))
     path = written(tmp_path / "c.duckdb", [*cells()], expects=EXPECTS, registered=registered)
     with open_catalog(path) as connection:
@@ -373,7 +361,7 @@ def test_an_expectation_that_was_added_after_results_says_so(tmp_path: Path) -> 
     )
 
 
-def test_the_looks_of_a_registration_are_named_with_the_methods_that_they_settled() -> None:
+def test_the_looks_of_a_registration_are_named_with_the_methods_that_they_settled():
     version = {"registered_at": datetime(2026, 1, 2), "results_before": 0, "sha256": "1"}
     settled = [{"method": "yarn", "frozen": False, "num_seeds": 3}]
     assert in_words([version | {"looks": [3, 6]}], settled).endswith(
@@ -381,7 +369,7 @@ def test_the_looks_of_a_registration_are_named_with_the_methods_that_they_settle
     )
 
 
-def test_an_expectation_is_about_the_mean_over_tasks(tmp_path: Path) -> None:
+def test_an_expectation_is_about_the_mean_over_tasks(tmp_path):
     right = {("none", "a"): 20, ("yarn", "a"): 1, ("none", "b"): 0, ("yarn", "b"): 58}
     cells = [
         Answered(name, True, 0, "ruler", task, 512, [1.0] * n + [0.0] * (60 - n), n / 60)
@@ -394,9 +382,7 @@ def test_an_expectation_is_about_the_mean_over_tasks(tmp_path: Path) -> None:
     assert ": its accuracy on ruler (a, b) is higher by " in only.finding
 
 
-def test_seeds_that_disagree_leave_an_expectation_undecided(
-    tmp_path: Path,
-) -> None:
+def test_seeds_that_disagree_leave_an_expectation_undecided(tmp_path):
     changed = [
         replace(cell, scores=[0.0] * 57 + [1.0] * 3, value=0.05)
         if (cell.method, cell.frozen, cell.seed, cell.benchmark) == ("yarn", False, 1, "passkey")
@@ -409,7 +395,7 @@ def test_seeds_that_disagree_leave_an_expectation_undecided(
     assert re.search(r"; about [\d,]+ training seeds would show", entry.comparisons[0].finding)
 
 
-def test_an_undecided_margin_says_how_many_samples_would_decide(tmp_path: Path) -> None:
+def test_an_undecided_margin_says_how_many_samples_would_decide(tmp_path):
     comparison = compared(
         0, "YaRN loses little.", YARN, "perplexity", 512, "not worse", ("dynamic_yarn", True), 0.001
     )
@@ -429,7 +415,7 @@ def test_an_undecided_margin_says_how_many_samples_would_decide(tmp_path: Path) 
     )
 
 
-def test_a_missing_study_and_an_older_catalog_raise_spec_errors(catalog, tmp_path: Path) -> None:
+def test_a_missing_study_and_an_older_catalog_raise_spec_errors(catalog, tmp_path):
     with open_catalog(catalog) as connection, pytest.raises(SpecError, match="study of the"):
         claims(connection, "t")
     older = tmp_path / "catalog.duckdb"
@@ -440,9 +426,7 @@ def test_a_missing_study_and_an_older_catalog_raise_spec_errors(catalog, tmp_pat
         claimed(older)
 
 
-def test_the_command_prints_the_claims_in_lines_of_eighty_columns(
-    catalog, found, command: Command
-) -> None:
+def test_the_command_prints_the_claims_in_lines_of_eighty_columns(catalog, found, command):
     code, shown, _ = command(catalog, "--study", "s")
     assert code == 0
     assert all(len(line) <= 80 for line in shown.splitlines())
@@ -459,9 +443,7 @@ def test_the_command_prints_the_claims_in_lines_of_eighty_columns(
     assert "yarn" in error
 
 
-def test_options_select_claims_of_a_pair_benchmark_and_length(
-    catalog, found, command: Command
-) -> None:
+def test_options_select_claims_of_a_pair_benchmark_and_length(catalog, found, command):
     place = ("--study", "s", "--against", "none", "--benchmark", "perplexity", "--length", "512")
     claim = one(found, "yarn tuned", "none", "perplexity")
     for tuned in ("yarn tuned", "yarn-tuned"):

@@ -1,7 +1,5 @@
 """Colours are distinguishable and have enough contrast on light and dark pages."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import re
@@ -42,14 +40,14 @@ def contrast(one: str, other: str) -> float:
     return (high + 0.05) / (low + 0.05)
 
 
-def test_lightness_rises_or_falls_through_the_scale_of_heat_maps() -> None:
+def test_lightness_rises_or_falls_through_the_scale_of_heat_maps():
     for name, colours in schemes().items():
         steps = [luminance(colours[step]) for step in STEPS]
         rises = [b > a for a, b in itertools.pairwise(steps)]
         assert set(rises) == {name == "dark"}
 
 
-def test_numbers_lines_and_text_have_contrast() -> None:
+def test_numbers_lines_and_text_have_contrast():
     for name, colours in schemes().items():
         for number, step in enumerate(STEPS):
             ink = colours["strong-ink" if number >= 7 else "ink"]
@@ -60,19 +58,19 @@ def test_numbers_lines_and_text_have_contrast() -> None:
             assert contrast(colours[words], colours["page"]) >= 4.5, (name, words)
 
 
-def test_listed_methods_exist_in_their_family() -> None:
+def test_listed_methods_exist_in_their_family():
     for family, methods in PLACES.items():
         assert {METHODS.load(name).family for name in methods} == {family}
 
 
-def test_methods_contrast_with_the_page() -> None:
+def test_methods_contrast_with_the_page():
     pages = {name: colours["page"] for name, colours in schemes().items()}
     for method, look in looks(every_method()).items():
         assert contrast(look.light, pages["light"]) >= 3, method
         assert contrast(look.dark, pages["dark"]) >= 3, method
 
 
-def test_every_method_has_its_own_colour_and_neighbours_differ_clearly() -> None:
+def test_every_method_has_its_own_colour_and_neighbours_differ_clearly():
     found = looks(every_method())
     assert len({look.light for look in found.values()}) == len(found)
     assert len(SHAPES) == NUM_SHAPES
@@ -83,7 +81,7 @@ def test_every_method_has_its_own_colour_and_neighbours_differ_clearly() -> None
             assert distance(found[one].light, found[other].light) > 50, (one, other)
 
 
-def test_a_listed_method_looks_the_same_in_every_study_and_labels_take_free_places() -> None:
+def test_a_listed_method_looks_the_same_in_every_study_and_labels_take_free_places():
     alone = looks({"yarn": "interpolation"})["yarn"]
     study = {"none": "none", "yarn_8": "interpolation", "yarn": "interpolation", "own": None}
     found = looks(study)

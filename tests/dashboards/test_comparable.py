@@ -1,7 +1,5 @@
 """Means over different tasks never share a column."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from dashboards.comparable import comparable
@@ -19,7 +17,7 @@ SCORES = [
 ]
 
 
-def test_a_benchmark_is_split_by_task_if_methods_have_different_tasks() -> None:
+def test_a_benchmark_is_split_by_task_if_methods_have_different_tasks():
     means = [row("none", task_set="both"), row("pi", task_set="code")]
     other = row("none", benchmark="ruler", task_set="one")
     found = comparable([*means, other], SCORES)
@@ -31,7 +29,7 @@ def test_a_benchmark_is_split_by_task_if_methods_have_different_tasks() -> None:
     ]
 
 
-def test_no_value_is_best_if_methods_have_different_seeds() -> None:
+def test_no_value_is_best_if_methods_have_different_seeds():
     means = [row("none", task_set="both"), row("pi", task_set="code")]
     for seed, is_best in ((0, True), (1, False)):
         scores = [

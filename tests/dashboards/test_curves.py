@@ -7,7 +7,6 @@ Vega's view.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,7 +14,7 @@ import pytest
 from tests.support.accessibility import faults
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Page
 
 pytestmark = pytest.mark.slow
 
@@ -23,7 +22,7 @@ FIGURE = '[data-figure="perplexity: stdlib"]'
 
 
 @pytest.fixture
-def page(chrome: Browser, report: Path) -> Iterator[Page]:
+def page(chrome, report) -> Iterator[Page]:
     page = chrome.new_page(viewport={"width": 1280, "height": 900})
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))
@@ -59,7 +58,7 @@ def bright(page: Page) -> set[str]:
     return set(page.eval_on_selector_all(f"{FIGURE} .mark-symbol path", script))
 
 
-def test_the_chart_has_every_mark_and_tooltip_of_the_panels(page: Page) -> None:
+def test_the_chart_has_every_mark_and_tooltip_of_the_panels(page):
     panels = page.eval_on_selector_all(
         f"{FIGURE} .panels [data-value]",
         "all => all.map(m => [m.dataset.method + (m.dataset.frozen === 'true' ? '' : ' tuned'),"
@@ -78,9 +77,7 @@ def test_the_chart_has_every_mark_and_tooltip_of_the_panels(page: Page) -> None:
     assert not page.is_visible(f"{FIGURE} .drawing")
 
 
-def test_vega_loads_after_the_page_and_one_chart_is_drawn_out_of_sight(
-    chrome: Browser, report: Path
-) -> None:
+def test_vega_loads_after_the_page_and_one_chart_is_drawn_out_of_sight(chrome, report):
     page = chrome.new_page()
     page.add_init_script("window.requestIdleCallback = act => (window.idle ??= []).push(act)")
     page.goto(report.as_uri())
@@ -96,7 +93,7 @@ def test_vega_loads_after_the_page_and_one_chart_is_drawn_out_of_sight(
     page.close()
 
 
-def test_buttons_and_the_wheel_with_control_zoom_and_drags_move(page: Page) -> None:
+def test_buttons_and_the_wheel_with_control_zoom_and_drags_move(page):
     opened(page)
     whole = domains(page)
     page.click(f"{FIGURE} >> text=Zoom in")
@@ -128,7 +125,7 @@ def test_buttons_and_the_wheel_with_control_zoom_and_drags_move(page: Page) -> N
     assert moved[0][1] < zoomed[0][1]
 
 
-def test_several_methods_are_highlighted_and_kept_in_the_address(page: Page) -> None:
+def test_several_methods_are_highlighted_and_kept_in_the_address(page):
     opened(page)
     everything = bright(page)
     methods = ["pi tuned", "yarn tuned"]
@@ -153,7 +150,7 @@ def test_several_methods_are_highlighted_and_kept_in_the_address(page: Page) -> 
     assert "lit" not in page.url
 
 
-def test_links_to_sections_keep_the_choice(page: Page) -> None:
+def test_links_to_sections_keep_the_choice(page):
     page.select_option("#picker", "yarn tuned")
     page.click(".menu summary")
     page.click('nav a[href="#cost"]')
@@ -164,7 +161,7 @@ def test_links_to_sections_keep_the_choice(page: Page) -> None:
     assert 0 <= top < 900
 
 
-def test_the_chart_has_no_serious_fault_and_print_shows_the_panels(page: Page) -> None:
+def test_the_chart_has_no_serious_fault_and_print_shows_the_panels(page):
     opened(page)
     page.click(f'{FIGURE} button.key >> text="yarn tuned"')
     for scheme in ("light", "dark"):

@@ -1,7 +1,5 @@
 """The report defines methods, benchmarks and profiles, and shows answers of each benchmark."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace
@@ -27,7 +25,7 @@ LABELS = {"none": "none", "yarn_paper": "yarn", "rerope": "rerope"}
 
 
 @pytest.fixture(scope="module")
-def catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def catalog(tmp_path_factory) -> Path:
     cells = [
         Answered(label, True, seed, "passkey", "single", length, [1.0, 0.0] * 4, 0.5,
                  extra={"method_name": name})
@@ -65,7 +63,7 @@ def cells_of(section: str) -> list[list[str]]:
     ]
 
 
-def test_each_method_and_benchmark_has_a_line_and_a_link(catalog: Path) -> None:
+def test_each_method_and_benchmark_has_a_line_and_a_link(catalog):
     found = cells_of(about.section(contents_of(catalog)))
     assert found == [
         ["<code>none</code>", "No extension.", "", "no paper"],
@@ -78,7 +76,7 @@ def test_each_method_and_benchmark_has_a_line_and_a_link(catalog: Path) -> None:
     ]  # fmt: skip
 
 
-def test_five_answers_are_wrong_and_right_in_turn(catalog: Path) -> None:
+def test_five_answers_are_wrong_and_right_in_turn(catalog):
     section = answers.section(contents_of(catalog))
     assert re.findall("<h3[^>]*>(.*?)</h3>", section) == ["passkey, 512 tokens"]
     rows = cells_of(section)
@@ -101,19 +99,19 @@ def test_five_answers_are_wrong_and_right_in_turn(catalog: Path) -> None:
         assert found == [(re.sub("<[^>]+>", "", name), 512, float(score))]
 
 
-def test_a_score_table_states_the_number_of_prompts(catalog: Path) -> None:
+def test_a_score_table_states_the_number_of_prompts(catalog):
     section = tasks.section(contents_of(catalog))
     assert re.findall(r"<small>(.*?)</small>", section) == ["n = 8"] * 3
 
 
-def test_without_definitions_a_note_says_where_they_are(tmp_path: Path) -> None:
+def test_without_definitions_a_note_says_where_they_are(tmp_path):
     cells = [Answered("none", True, 0, "passkey", "single", 512, [1.0], 1.0)]
     contents = contents_of(written(tmp_path / "catalog.duckdb", cells))
     assert answers.section(contents) == ""
     assert "<code>lce benchmarks --markdown</code>" in about.section(contents)
 
 
-def test_settings_name_the_methods_that_a_training_run_belongs_to(catalog: Path) -> None:
+def test_settings_name_the_methods_that_a_training_run_belongs_to(catalog):
     contents = contents_of(catalog)
     assert training.section(contents) == ""
     methods = [{"method": name, "frozen": True} for name in ("none", "yarn_paper")]

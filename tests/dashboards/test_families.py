@@ -1,7 +1,5 @@
 """Every variant is in one panel, and no panel has more than six lines."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,9 +11,7 @@ members = st.lists(
 
 
 @given(members, st.sets(st.integers(0, 31)))
-def test_each_shown_variant_is_in_one_panel_of_at_most_six(
-    known: list[Variant], left_out: set[int]
-) -> None:
+def test_each_shown_variant_is_in_one_panel_of_at_most_six(known, left_out):
     shown = [one for number, one in enumerate(known) if number not in left_out]
     family = Family("base", "Change of base", tuple(known))
     found = panels([family], shown)
@@ -26,7 +22,7 @@ def test_each_shown_variant_is_in_one_panel_of_at_most_six(
     assert len({part.title for part in found}) == len(found)
 
 
-def test_a_large_family_is_split_into_frozen_and_tuned() -> None:
+def test_a_large_family_is_split_into_frozen_and_tuned():
     known = tuple(Variant(name, frozen) for name in "abcd" for frozen in (True, False))
     found = panels([Family("base", "Base", known)], known)
     assert [part.title for part in found] == ["Base, frozen", "Base, tuned"]

@@ -1,7 +1,5 @@
 """Heat maps never mix means over different tasks in a column; the papers section has a table."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -14,7 +12,7 @@ def contents_of(tmp_path: Path, cells: list[Cell]) -> Contents:
     return read_contents(written(tmp_path, [cells]), "study-0").of("toy_llama")
 
 
-def test_means_over_different_tasks_have_separate_columns(tmp_path: Path) -> None:
+def test_means_over_different_tasks_have_separate_columns(tmp_path):
     cells = [
         Cell(method, True, 0, "perplexity", task, TARGET, "done", 4.0)
         for method, tasks in (("none", 2), ("pi", 1), ("yarn", 2))
@@ -25,7 +23,7 @@ def test_means_over_different_tasks_have_separate_columns(tmp_path: Path) -> Non
     assert blocks == {"perplexity: code", "perplexity: books"}
 
 
-def test_a_benchmark_with_many_tasks_has_one_figure_of_the_mean(tmp_path: Path) -> None:
+def test_a_benchmark_with_many_tasks_has_one_figure_of_the_mean(tmp_path):
     cells = [
         Cell(method, True, 0, "ruler", f"task_{task}", length, "done", task / 8)
         for method in ("none", "pi")
@@ -40,7 +38,7 @@ def test_a_benchmark_with_many_tasks_has_one_figure_of_the_mean(tmp_path: Path) 
     assert {float(mark) for mark in marks} == {0.25}
 
 
-def test_the_papers_section_has_a_table_or_says_that_no_score_matches(tmp_path: Path) -> None:
+def test_the_papers_section_has_a_table_or_says_that_no_score_matches(tmp_path):
     contents = contents_of(tmp_path, [Cell("pi", True, 0, "ruler", "qa", TARGET, "done", 0.5)])
     assert "<table" not in (none := papers.section(contents))
     assert "No paper reports a score" in none
@@ -56,7 +54,7 @@ def test_the_papers_section_has_a_table_or_says_that_no_score_matches(tmp_path: 
     assert papers.section(contents).count('data-save="csv"') == 2
 
 
-def test_won_counts_equal_tasks_beyond_the_trained_context(tmp_path: Path) -> None:
+def test_won_counts_equal_tasks_beyond_the_trained_context(tmp_path):
     losses = {"none": (3.0, 9.0), "pi": (4.0, 5.0), "yarn": (5.0, 5.0)}  # at 128 and the target
     found = {"none": 0.1, "pi": 0.9, "yarn": 0.8}
     cells = [
@@ -75,7 +73,7 @@ def test_won_counts_equal_tasks_beyond_the_trained_context(tmp_path: Path) -> No
     }  # fmt: skip
 
 
-def test_colours_show_the_distance_from_the_best_of_the_column(tmp_path: Path) -> None:
+def test_colours_show_the_distance_from_the_best_of_the_column(tmp_path):
     values = {"none": 4.0, "pi": 4.0 * 1.5**0.5, "yarn": 6.0, "clex": 60.0}
     cells = [
         Cell(method, True, 0, "perplexity", "code", TARGET, "done", value)

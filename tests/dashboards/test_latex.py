@@ -1,7 +1,5 @@
 """LaTeX tables contain the means of the catalog, and foreign text cannot break them."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -14,7 +12,7 @@ from tests.support.catalogs.holed_catalog import TARGET, Cell, written
 
 
 @pytest.fixture(scope="module")
-def latex(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+def latex(tmp_path_factory) -> tuple[Path, str]:
     """The catalog and its tables."""
     folder = tmp_path_factory.mktemp("latex")
     values = {("none", True): 9.0, ("pi", False): 5.5, ("own_100%", True): 7.0}
@@ -31,7 +29,7 @@ def latex(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     )
 
 
-def test_every_mean_is_in_its_row_and_column(latex: tuple[Path, str]) -> None:
+def test_every_mean_is_in_its_row_and_column(latex):
     catalog, text = latex
     shown = {}
     for line in text.splitlines():
@@ -46,14 +44,14 @@ def test_every_mean_is_in_its_row_and_column(latex: tuple[Path, str]) -> None:
     assert len(shown) == 4
 
 
-def test_the_best_of_a_column_is_bold(latex: tuple[Path, str]) -> None:
+def test_the_best_of_a_column_is_bold(latex):
     _, text = latex
     (row,) = (line for line in text.splitlines() if "textbf" in line)
     assert row.strip().startswith("pi tuned & \\textbf{5.625}")
     assert row.count("textbf") == 2
 
 
-def test_environments_are_closed_and_lines_end(latex: tuple[Path, str]) -> None:
+def test_environments_are_closed_and_lines_end(latex):
     _, text = latex
     assert re.findall(r"\\begin{(\w+)}", text) == ["table", "tabular"]
     assert re.findall(r"\\end{(\w+)}", text) == ["tabular", "table"]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Page
 
 pytestmark = pytest.mark.slow
 
@@ -33,7 +32,7 @@ BROKEN = """names => names.flatMap(name => {
 
 
 @pytest.fixture(scope="module", params=[400, 800, 1280])
-def page(request: pytest.FixtureRequest, chrome: Browser, report: Path) -> Page:
+def page(request, chrome, report) -> Page:
     """The page at one width, with all details open."""
     page = chrome.new_page(viewport={"width": request.param, "height": 900})
     page.goto(report.as_uri())
@@ -41,18 +40,18 @@ def page(request: pytest.FixtureRequest, chrome: Browser, report: Path) -> Page:
     return page
 
 
-def test_the_page_scrolls_only_down(page: Page) -> None:
+def test_the_page_scrolls_only_down(page):
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-def test_paper_is_wide_enough_for_every_table(chrome: Browser, report: Path) -> None:
+def test_paper_is_wide_enough_for_every_table(chrome, report):
     page = chrome.new_page(viewport={"width": 703, "height": 900})  # A4 without its margins
     page.goto(report.as_uri())
     page.emulate_media(media="print")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-def test_a_menu_in_one_row_reaches_every_section(page: Page) -> None:
+def test_a_menu_in_one_row_reaches_every_section(page):
     assert page.evaluate("document.querySelector('div.bar').offsetHeight") < 60
     page.click(".menu summary")
     links = page.locator("nav a")
@@ -71,7 +70,7 @@ def test_a_menu_in_one_row_reaches_every_section(page: Page) -> None:
     assert page.url.endswith(targets[-1] or "")
 
 
-def test_every_column_of_answers_is_visible(page: Page) -> None:
+def test_every_column_of_answers_is_visible(page):
     for table in (".leaders", ".samples", ".two"):
         cells = f"{table} tbody :is(th, td)"
         assert page.locator(cells).count() > 5
@@ -85,13 +84,13 @@ def test_every_column_of_answers_is_visible(page: Page) -> None:
             assert {f'"{name}"' for name in names} == set(shown)
 
 
-def test_names_of_methods_are_unbroken_and_have_lines_between_rows(page: Page) -> None:
+def test_names_of_methods_are_unbroken_and_have_lines_between_rows(page):
     assert page.eval_on_selector_all("tbody th code", BROKEN) == []
     style = "all => all.map(th => getComputedStyle(th).borderTopWidth)"
     assert set(page.eval_on_selector_all(".scores tbody th", style)) == {"1px"}
 
 
-def test_heat_maps_link_to_the_answers_of_their_benchmarks(page: Page) -> None:
+def test_heat_maps_link_to_the_answers_of_their_benchmarks(page):
     links = page.locator("#glance figcaption a")
     assert links.all_inner_texts() == ["needle", "passkey"]
     for link in links.all():

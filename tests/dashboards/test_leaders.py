@@ -3,8 +3,6 @@
 Two of the planted methods are names of one computation.
 """
 
-from __future__ import annotations
-
 import re
 from html import unescape
 from pathlib import Path
@@ -34,7 +32,7 @@ LOSS = {"none": 1.0, "pi": 0.7, "ntk_32k": 0.4, "ntk_64k": 0.4, "yarn": 0.41}
 
 
 @pytest.fixture(scope="module")
-def catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def catalog(tmp_path_factory) -> Path:
     cells = [
         Answered(
             method, True, 0, benchmark, "single", length, [1.0] * right + [0.0] * (40 - right),
@@ -76,7 +74,7 @@ def shown(catalog: Path) -> list[list[str]]:
     ]
 
 
-def test_each_length_beyond_the_trained_context_has_a_row_per_benchmark(catalog: Path) -> None:
+def test_each_length_beyond_the_trained_context_has_a_row_per_benchmark(catalog):
     assert [row[:2] for row in shown(catalog)] == [
         ["256 (2x)", "needle"],
         ["256 (2x)", "passkey"],
@@ -86,7 +84,7 @@ def test_each_length_beyond_the_trained_context_has_a_row_per_benchmark(catalog:
     ]
 
 
-def test_a_row_names_the_best_group_the_next_method_and_its_gap(catalog: Path) -> None:
+def test_a_row_names_the_best_group_the_next_method_and_its_gap(catalog):
     def compared(benchmark: str, length: int, other: str) -> dict[str, Any]:
         columns, rows = run_query(
             catalog,
@@ -114,7 +112,7 @@ def test_a_row_names_the_best_group_the_next_method_and_its_gap(catalog: Path) -
     assert gap == f"{interval} {formats.p_value(other['p_holm'])}, exploratory"
 
 
-def test_the_first_sentence_says_where_one_method_is_better_than_all_others(catalog: Path) -> None:
+def test_the_first_sentence_says_where_one_method_is_better_than_all_others(catalog):
     contents = contents_of(catalog)
     with open_catalog(catalog) as connection:
         found = claims(connection, "s")
@@ -124,7 +122,7 @@ def test_the_first_sentence_says_where_one_method_is_better_than_all_others(cata
     assert "<code>" not in leaders.section(contents, others).partition(".")[0]
 
 
-def test_only_methods_with_equal_losses_are_the_same_computation(catalog: Path) -> None:
+def test_only_methods_with_equal_losses_are_the_same_computation(catalog):
     contents = contents_of(catalog)
     assert duplicates(contents) == {Variant("ntk_64k", True): Variant("ntk_32k", True)}
     marked = '<code>ntk_64k</code> <span class="same">= <code>ntk_32k</code></span>'
@@ -132,7 +130,7 @@ def test_only_methods_with_equal_losses_are_the_same_computation(catalog: Path) 
         assert marked in section
 
 
-def test_more_names_than_a_cell_holds_are_collapsed() -> None:
+def test_more_names_than_a_cell_holds_are_collapsed():
     several = [Variant(f"m{number}", True) for number in range(5)]
     assert leaders.names(several[:3], {}) == "<code>m0</code>, <code>m1</code>, <code>m2</code>"
     assert "2 more</summary> <code>m3</code>, <code>m4</code>" in leaders.names(several, {})
@@ -141,7 +139,7 @@ def test_more_names_than_a_cell_holds_are_collapsed() -> None:
     assert "2 more</summary> <code>m3</code> = <code>m4</code>" in leaders.names(several, same)
 
 
-def test_without_a_comparison_there_is_no_section(tmp_path: Path) -> None:
+def test_without_a_comparison_there_is_no_section(tmp_path):
     alone = [Answered("none", True, 0, "passkey", "single", 512, [1.0, 0.0], 0.5)]
     catalog = written(tmp_path / "catalog.duckdb", alone)
     assert leaders.section(contents_of(catalog), []) == ""

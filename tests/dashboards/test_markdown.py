@@ -1,7 +1,5 @@
 """Tables, CSV and pictures of the Markdown report show the content of the catalog."""
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import re
@@ -32,12 +30,12 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def folder(catalog: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(catalog, tmp_path_factory) -> Path:
     return write_markdown(catalog, STUDY, tmp_path_factory.mktemp("md") / "report").parent
 
 
 @pytest.fixture(scope="module")
-def page(folder: Path) -> str:
+def page(folder) -> str:
     return (folder / "README.md").read_text(encoding="utf-8")
 
 
@@ -68,7 +66,7 @@ def label(row: dict[str, Any]) -> str:
     return row["method"] + " tuned" * (not row["frozen"])
 
 
-def test_each_value_and_interval_is_in_the_table_of_its_task(catalog: Path, page: str) -> None:
+def test_each_value_and_interval_is_in_the_table_of_its_task(catalog, page):
     shown = tables(page)
     seen = 0
     for row in rows(catalog, f"FROM score_by_length WHERE study = '{STUDY}'"):
@@ -85,23 +83,21 @@ def test_each_value_and_interval_is_in_the_table_of_its_task(catalog: Path, page
     assert seen > 10
 
 
-def test_explanations_are_those_of_the_html_page(page: str, report: Path) -> None:
+def test_explanations_are_those_of_the_html_page(page, report):
     html = unescape(report.read_text(encoding="utf-8"))
     for note in (EXPLAINED, OUTCOMES):
         assert note in page
         assert note in html
 
 
-def test_a_prediction_of_orders_explains_kendalls_tau(catalog: Path) -> None:
+def test_a_prediction_of_orders_explains_kendalls_tau(catalog):
     contents = read_contents(catalog, STUDY)
     assert CORRELATION not in expectations_section.caption(contents, [])
     orders = replace(contents, expectations=[{"expected": "predicts"}])
     assert CORRELATION in expectations_section.caption(orders, [])
 
 
-def test_nll_differences_from_the_base_model_are_on_the_same_positions(
-    catalog: Path, page: str
-) -> None:
+def test_nll_differences_from_the_base_model_are_on_the_same_positions(catalog, page):
     found = rows(catalog, GAINS)
     written = tables(page)
     assert {row["eval_length"] for row in found} == {512, 1024}
@@ -116,9 +112,7 @@ def test_nll_differences_from_the_base_model_are_on_the_same_positions(
         assert line[BANDS[row["band"]]].split(" ")[0] == f"{row['gain']:+.3f}"
 
 
-def test_verdicts_within_the_trained_context_are_those_of_the_catalog(
-    catalog: Path, page: str
-) -> None:
+def test_verdicts_within_the_trained_context_are_those_of_the_catalog(catalog, page):
     table = page.split(f"### {TITLE}\n")[1].split("\n\n")[1]
     lines = [line.split("|")[1:-1] for line in table.splitlines()]
     heads, *found = ([field.strip() for field in line] for line in lines)
@@ -137,9 +131,7 @@ def test_verdicts_within_the_trained_context_are_those_of_the_catalog(
         assert text.endswith(f", {words[row['outcome']]}")
 
 
-def test_unfinished_cells_and_an_unknown_trained_context_are_no_error(
-    tmp_path: Path,
-) -> None:
+def test_unfinished_cells_and_an_unknown_trained_context_are_no_error(tmp_path):
     """No score is bold beside scores on other prompts; done cells determine the direction."""
     asked = {"none": ([], "tiny"), "pi": ([1.0, 0.0], "clean"), "yarn": ([1.0, 1.0], "tiny")}
     cells = [
@@ -154,9 +146,7 @@ def test_unfinished_cells_and_an_unknown_trained_context_are_no_error(
     assert "**" not in page
 
 
-def test_every_score_is_in_the_csv_whose_digest_the_page_states(
-    catalog: Path, folder: Path, page: str
-) -> None:
+def test_every_score_is_in_the_csv_whose_digest_the_page_states(catalog, folder, page):
     with (folder / "scores.csv").open(encoding="utf-8", newline="") as file:
         kept = [(row["cell"], row["metric"], float(row["value"])) for row in csv.DictReader(file)]
     sql = f"SELECT cell, metric, value FROM scores WHERE study = '{STUDY}'"
@@ -165,9 +155,7 @@ def test_every_score_is_in_the_csv_whose_digest_the_page_states(
     assert digest in page
 
 
-def test_findings_and_outcomes_of_expectations_precede_the_pictures(
-    catalog: Path, page: str
-) -> None:
+def test_findings_and_outcomes_of_expectations_precede_the_pictures(catalog, page):
     with open_catalog(catalog) as connection:
         found, expected = claims(connection, STUDY), expectations(connection, STUDY)
     head, first, lines = re.split(r"### Best at each length|### Expectations", page)[:3]
@@ -186,9 +174,7 @@ def test_findings_and_outcomes_of_expectations_precede_the_pictures(
     ]
 
 
-def test_the_page_links_pictures_of_every_method_and_number(
-    catalog: Path, folder: Path, page: str
-) -> None:
+def test_the_page_links_pictures_of_every_method_and_number(catalog, folder, page):
     named = set(re.findall(r"]\(([^)]+\.svg)\)", page))
     assert named == {path.name for path in folder.glob("*.svg")}
     (model,) = {row["base_model"] for row in rows(catalog, "FROM studies")}
@@ -204,15 +190,13 @@ def test_the_page_links_pictures_of_every_method_and_number(
         assert shown & set(texts)
 
 
-def test_the_same_catalog_gives_the_same_bytes(catalog: Path, folder: Path, tmp_path: Path) -> None:
+def test_the_same_catalog_gives_the_same_bytes(catalog, folder, tmp_path):
     again = write_markdown(catalog, STUDY, tmp_path / "again").parent
     for file in sorted(folder.iterdir()):
         assert (again / file.name).read_bytes() == file.read_bytes()
 
 
-def test_an_unknown_study_and_an_unwritable_folder_are_errors(
-    catalog: Path, tmp_path: Path
-) -> None:
+def test_an_unknown_study_and_an_unwritable_folder_are_errors(catalog, tmp_path):
     with pytest.raises(SpecError, match="a study of"):
         write_markdown(catalog, "sampel", tmp_path)
     (tmp_path / "file").touch()
@@ -220,7 +204,7 @@ def test_an_unknown_study_and_an_unwritable_folder_are_errors(
         write_markdown(catalog, STUDY, tmp_path / "file" / "report")
 
 
-def test_a_study_with_one_seed_has_intervals_over_samples(tmp_path: Path) -> None:
+def test_a_study_with_one_seed_has_intervals_over_samples(tmp_path):
     store = Store(tmp_path / "store")
     store.prepare()
     Study(store, seeds=(0,)).build()

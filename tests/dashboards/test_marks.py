@@ -3,8 +3,6 @@
 One task is better, one worse and one the same.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -40,7 +38,7 @@ def catalog_of(path: Path, prompts: int) -> Path:
 
 
 @pytest.fixture(scope="module")
-def catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def catalog(tmp_path_factory) -> Path:
     return catalog_of(tmp_path_factory.mktemp("marks") / "catalog.duckdb", 60)
 
 
@@ -48,7 +46,7 @@ def html(catalog: Path) -> str:
     return tasks.section(read_contents(catalog, "s").of(BASE_MODEL))
 
 
-def test_a_task_has_its_mark_in_the_reports_table(catalog: Path) -> None:
+def test_a_task_has_its_mark_in_the_reports_table(catalog):
     shown = html(catalog)
     found = {}
     for method, body in re.findall(r'<tr data-method="(\w+)"[^>]*>(.*?)</tr>', shown):
@@ -61,7 +59,7 @@ def test_a_task_has_its_mark_in_the_reports_table(catalog: Path) -> None:
     assert shown.startswith(f"<p>{LEGEND} ")
 
 
-def test_a_task_has_the_same_mark_in_markdown(catalog: Path, tmp_path: Path) -> None:
+def test_a_task_has_the_same_mark_in_markdown(catalog, tmp_path):
     page = write_markdown(catalog, "s", tmp_path / "report").read_text("utf-8")
     assert page.count(LEGEND) == 1
     for task in RIGHT["none", True]:
@@ -74,7 +72,7 @@ def test_a_task_has_the_same_mark_in_markdown(catalog: Path, tmp_path: Path) -> 
         assert not any(mark in block.replace(line, "") for mark in MARKS.values())
 
 
-def test_the_mean_of_a_benchmark_has_its_own_mark_in_latex(catalog: Path, tmp_path: Path) -> None:
+def test_the_mean_of_a_benchmark_has_its_own_mark_in_latex(catalog, tmp_path):
     text = write_latex(catalog, "s", tmp_path / "tables.tex").read_text("utf-8")
     ruler, passkey = text.split(r"\begin{table}")[1:]
     if "passkey" in ruler.split("\n")[2]:
@@ -86,9 +84,7 @@ def test_the_mean_of_a_benchmark_has_its_own_mark_in_latex(catalog: Path, tmp_pa
     assert "$^{+}$ better" in passkey
 
 
-def test_without_a_significant_difference_there_is_neither_mark_nor_legend(
-    tmp_path: Path,
-) -> None:
+def test_without_a_significant_difference_there_is_neither_mark_nor_legend(tmp_path):
     few = catalog_of(tmp_path / "catalog.duckdb", 2)
     page = write_markdown(few, "s", tmp_path / "report").read_text("utf-8")
     text = write_latex(few, "s", tmp_path / "tables.tex").read_text("utf-8")

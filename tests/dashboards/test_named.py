@@ -3,8 +3,6 @@
 The hypothesis names two of five methods, an expectation two others.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any
@@ -41,7 +39,7 @@ def catalog_of(folder: Path, *expects: dict[str, Any]) -> Path:
 
 
 @pytest.fixture(scope="module")
-def catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def catalog(tmp_path_factory) -> Path:
     return catalog_of(tmp_path_factory.mktemp("named"), expected())
 
 
@@ -49,7 +47,7 @@ def contents_of(catalog: Path) -> Contents:
     return read_contents(catalog, "s").of(BASE_MODEL)
 
 
-def test_every_named_method_is_compared_with_every_other(catalog: Path) -> None:
+def test_every_named_method_is_compared_with_every_other(catalog):
     section = named.section(contents_of(catalog))
     # An expectation names passkey only.
     assert re.findall(r"<summary><b>(.*?)</b>", section) == ["passkey, 512 tokens"]
@@ -75,13 +73,13 @@ def test_every_named_method_is_compared_with_every_other(catalog: Path) -> None:
     assert len(found) == 12
 
 
-def test_without_expectations_the_hypothesis_names_the_methods(tmp_path: Path) -> None:
+def test_without_expectations_the_hypothesis_names_the_methods(tmp_path):
     contents = contents_of(catalog_of(tmp_path))
     assert [one.label for one in named.named(contents)] == ["pi", "self_extend"]
     assert named.section(contents).count("<summary>") == 2
 
 
-def test_sentences_have_names_of_methods_in_code_type(catalog: Path) -> None:
+def test_sentences_have_names_of_methods_in_code_type(catalog):
     variants = named.named(contents_of(catalog))
     shown = names_as_code("yarn & self_extend beat pi; pip and the-pi do not", variants)
     assert shown == (

@@ -3,8 +3,6 @@
 No benchmark of this catalog is shipped.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -20,7 +18,7 @@ METHODS = {"none": 0.0, "pi": 0.25, "yarn": 0.75}
 
 
 @pytest.fixture(scope="module")
-def catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def catalog(tmp_path_factory) -> Path:
     cells = []
     for method, share in METHODS.items():
         for length in (128, 512, 1024):
@@ -39,11 +37,11 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def contents(catalog: Path) -> Contents:
+def contents(catalog) -> Contents:
     return read_contents(catalog, "s").of("toy_llama")
 
 
-def test_the_overview_has_their_means_at_the_target_context(catalog: Path) -> None:
+def test_the_overview_has_their_means_at_the_target_context(catalog):
     columns = "method, value_by_benchmark, longest_length"
     _, rows = run_query(catalog, f"SELECT {columns} FROM overview")
     for method, means, longest in rows:
@@ -53,7 +51,7 @@ def test_the_overview_has_their_means_at_the_target_context(catalog: Path) -> No
         assert (means, longest) == (own | longer, 1024)
 
 
-def test_any_perplexity_orders_the_methods(catalog: Path) -> None:
+def test_any_perplexity_orders_the_methods(catalog):
     _, rows = run_query(
         catalog,
         "SELECT DISTINCT benchmark, kendall FROM perplexity_agreement WHERE eval_length = 512",
@@ -63,7 +61,7 @@ def test_any_perplexity_orders_the_methods(catalog: Path) -> None:
     assert {name for (name,) in points} == dict(rows).keys()
 
 
-def test_each_kind_has_a_heat_map_and_a_share_of_comparisons_won(contents: Contents) -> None:
+def test_each_kind_has_a_heat_map_and_a_share_of_comparisons_won(contents):
     shown = glance.section(contents)
     assert re.findall(r'data-block="([^"]+)"', shown)
     kinds = ["perplexity", "retrieval", "reasoning", "learning"]
@@ -74,13 +72,13 @@ def test_each_kind_has_a_heat_map_and_a_share_of_comparisons_won(contents: Conte
         assert [won[measure, method] for method in METHODS] == [0.0, 0.5, 1.0]
 
 
-def test_only_depths_on_a_grid_of_whole_per_cents_have_a_picture(contents: Contents) -> None:
+def test_only_depths_on_a_grid_of_whole_per_cents_have_a_picture(contents):
     assert {row["benchmark"] for row in contents.depths} == {"first_number"}
     assert {row["depth"] for row in contents.depths} == {0.0, 25.0, 50.0, 75.0, 100.0}
     assert "Needles by length and depth" in depths.section(contents)
 
 
-def test_the_headline_names_the_best_at_text_and_at_another_kind(catalog: Path) -> None:
+def test_the_headline_names_the_best_at_text_and_at_another_kind(catalog):
     with open_catalog(catalog) as connection:
         found = claims(connection, "s")
     kinds = ["text", "retrieval", "reasoning", "learning"]

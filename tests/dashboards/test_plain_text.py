@@ -1,7 +1,5 @@
 """Foreign text in Markdown is shown literally by a CommonMark reader with tables."""
 
-from __future__ import annotations
-
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -58,7 +56,7 @@ def literally(text: str) -> None:
     assert shown.text.split() == ["a", *as_read(text).split()]
 
 
-def test_attacks_are_shown_literally() -> None:
+def test_attacks_are_shown_literally():
     for text in ATTACKS:
         literally(text)
         # Bare text that GitHub turns into links.
@@ -66,19 +64,19 @@ def test_attacks_are_shown_literally() -> None:
 
 
 @given(ACTIVE | st.text())
-def test_any_text_in_a_list_item_is_shown_literally(text: str) -> None:
+def test_any_text_in_a_list_item_is_shown_literally(text):
     literally(text)
 
 
 @given(ACTIVE | st.text())
-def test_any_text_in_a_table_stays_in_its_cell(text: str) -> None:
+def test_any_text_in_a_table_stays_in_its_cell(text):
     page = f"| method | why |\n|---|---|\n| yarn | {plain(text)} |\n| pi | b |\n"
     shown = Shown(READER.render(page))
     assert shown.tags == ["table", "thead", *["tr", "th", "th"], "tbody", *["tr", "td", "td"] * 2]
     assert shown.text.split() == ["method", "why", "yarn", *as_read(text).split(), "pi", "b"]
 
 
-def test_claims_stay_readable_in_the_markdown_source() -> None:
+def test_claims_stay_readable_in_the_markdown_source():
     for text in (
         "yarn tuned is better than pi on needle_2: higher by 0.12 [-0.05 to 0.19]; p_Holm = 0.02.",
         "a score of 0.12 [0.05, 0.19]",
@@ -88,14 +86,14 @@ def test_claims_stay_readable_in_the_markdown_source() -> None:
 
 
 @given(st.text(min_size=1))
-def test_file_names_stay_in_the_folder(text: str) -> None:
+def test_file_names_stay_in_the_folder(text):
     name = file_name(text, 512)
     assert set(name) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")
     assert Path(name).name == name
 
 
 @pytest.mark.slow
-def test_reports_of_a_foreign_hypothesis_and_task_show_text(tmp_path: Path) -> None:
+def test_reports_of_a_foreign_hypothesis_and_task_show_text(tmp_path):
     task = (
         "<img src=http://example.org/x onerror=alert(1)> | [x](javascript:y) \\input{/etc/passwd}"
     )

@@ -1,7 +1,5 @@
 """The PDF has the content of the page, and a failing browser changes no file."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 import shutil
@@ -18,7 +16,6 @@ from dashboards.printing import print_page
 from lce.cli import app
 from lce_core import formats
 from lce_core.errors import ServiceError, SpecError
-from lce_core.store.artifacts import Store
 from tests.support.catalogs.sample_store import STUDY
 from tests.support.studies import lce, wait_until
 
@@ -44,7 +41,7 @@ def program(folder: Path, *lines: str) -> Path:
         (["kill -SEGV $$"], "exit code -11"),
     ],
 )
-def test_a_failed_browser_keeps_the_earlier_pdf(tmp_path: Path, lines: list[str], got: str) -> None:
+def test_a_failed_browser_keeps_the_earlier_pdf(tmp_path, lines, got):
     out = tmp_path / "reports" / "toy.pdf"
     out.parent.mkdir()
     out.write_bytes(b"earlier")
@@ -56,7 +53,7 @@ def test_a_failed_browser_keeps_the_earlier_pdf(tmp_path: Path, lines: list[str]
     assert list(out.parent.iterdir()) == [out]
 
 
-def test_the_error_names_a_program_that_does_not_start(tmp_path: Path) -> None:
+def test_the_error_names_a_program_that_does_not_start(tmp_path):
     browser = tmp_path / "browser"
     browser.write_bytes(b"\x7fELF of another machine")
     browser.chmod(0o755)
@@ -65,7 +62,7 @@ def test_the_error_names_a_program_that_does_not_start(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [browser]
 
 
-def test_a_browser_that_hangs_is_killed_with_its_child_processes(tmp_path: Path) -> None:
+def test_a_browser_that_hangs_is_killed_with_its_child_processes(tmp_path):
     browser = program(tmp_path, f"sleep 600 & echo $! > {tmp_path / 'child'}", "wait")
     # Slow machines need a while to start the program, whose child the test looks for.
     with pytest.raises(ServiceError, match=r"got a browser that was still running after 5 s"):
@@ -77,7 +74,7 @@ def test_a_browser_that_hangs_is_killed_with_its_child_processes(tmp_path: Path)
     assert list((tmp_path / "out").iterdir()) == []
 
 
-def test_an_unwritable_path_is_an_error_before_the_browser_starts(tmp_path: Path) -> None:
+def test_an_unwritable_path_is_an_error_before_the_browser_starts(tmp_path):
     (tmp_path / "file").touch()
     browser = program(tmp_path, f"touch {tmp_path / 'started'}")
     with pytest.raises(SpecError, match="choose another"):
@@ -86,7 +83,7 @@ def test_an_unwritable_path_is_an_error_before_the_browser_starts(tmp_path: Path
 
 
 @pytest.fixture(scope="module")
-def home(store: Store, catalog: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def home(store, catalog, tmp_path_factory) -> Path:
     home = tmp_path_factory.mktemp("home")
     shutil.copytree(store.home, home, dirs_exist_ok=True)
     shutil.copy(catalog, home)
@@ -95,7 +92,7 @@ def home(store: Store, catalog: Path, tmp_path_factory: pytest.TempPathFactory) 
 
 @pytest.mark.long
 @pytest.mark.browser
-def test_the_pdf_has_the_pages_content_on_a4(home: Path) -> None:
+def test_the_pdf_has_the_pages_content_on_a4(home):
     import pypdfium2
 
     out = home / "reports" / f"{STUDY}.pdf"
@@ -121,9 +118,7 @@ def test_the_pdf_has_the_pages_content_on_a4(home: Path) -> None:
     assert {formats.score(value) for (value,) in rows} <= set(" ".join(texts).split())
 
 
-def test_the_command_starts_the_browser_of_the_environment(
-    home: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_starts_the_browser_of_the_environment(home, capfd):
     command = ["report", STUDY, "--format", "pdf", "--out", str(home / "own.pdf")]
     answer = CliRunner().invoke(
         app, command, env={"LCE_HOME": str(home), "LCE_CHROMIUM": "/bin/false"}

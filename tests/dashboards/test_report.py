@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 
-def test_the_same_catalog_gives_the_same_bytes(catalog: Path, report: Path, tmp_path: Path) -> None:
+def test_the_same_catalog_gives_the_same_bytes(catalog, report, tmp_path):
     again = write_report(catalog, STUDY, tmp_path / "reports" / "again.html")
     assert again.read_bytes() == report.read_bytes()
     assert list(again.parent.iterdir()) == [again]
 
 
-def test_the_report_links_the_runs_in_mlflow(catalog: Path, tmp_path: Path) -> None:
+def test_the_report_links_the_runs_in_mlflow(catalog, tmp_path):
     copied = Path(shutil.copy(catalog, tmp_path))
     contents = read_contents(copied, STUDY)
     keys = {
@@ -68,7 +68,7 @@ def test_the_page_references_no_other_file_or_host(report: Path) -> None:
     assert re.findall(r"https?:|//[a-z]|@import|url\(", text) == []
 
 
-def test_every_reason_for_a_missing_result_is_shown(catalog: Path, report: Path) -> None:
+def test_every_reason_for_a_missing_result_is_shown(catalog, report):
     text = report.read_text(encoding="utf-8")
     _, rows = run_query(catalog, "SELECT DISTINCT status, reason FROM missing_cells")
     for status, reason in rows:
@@ -76,9 +76,7 @@ def test_every_reason_for_a_missing_result_is_shown(catalog: Path, report: Path)
         assert reason.replace("<", "&lt;").replace(">", "&gt;") in text
 
 
-def test_an_unknown_study_and_an_unwritable_folder_are_errors(
-    catalog: Path, tmp_path: Path
-) -> None:
+def test_an_unknown_study_and_an_unwritable_folder_are_errors(catalog, tmp_path):
     with pytest.raises(SpecError, match="write 'sample'"):
         write_report(catalog, "sampel", tmp_path / "report.html")
     assert list(tmp_path.iterdir()) == []
@@ -87,9 +85,7 @@ def test_an_unknown_study_and_an_unwritable_folder_are_errors(
         write_report(catalog, STUDY, tmp_path / "file" / "report.html")
 
 
-def test_a_study_that_has_not_run_yet_has_a_report_without_figures(
-    store: Store, tmp_path: Path
-) -> None:
+def test_a_study_that_has_not_run_yet_has_a_report_without_figures(store, tmp_path):
     planned = Store(tmp_path / "home")
     planned.prepare()
     shutil.copytree(store.home / "studies", planned.home / "studies", dirs_exist_ok=True)
@@ -144,13 +140,13 @@ def open_report(chrome: Browser, report: Path) -> Opened:
 
 
 @pytest.fixture(scope="module")
-def opened(chrome: Browser, report: Path) -> Opened:
+def opened(chrome, report) -> Opened:
     """The report in a page that tests only read."""
     return open_report(chrome, report)
 
 
 @pytest.fixture
-def used(chrome: Browser, report: Path) -> Iterator[Opened]:
+def used(chrome, report) -> Iterator[Opened]:
     """The report in a page of its own, for a test that changes it."""
     opened = open_report(chrome, report)
     yield opened
@@ -171,9 +167,7 @@ def close(found: set[tuple[Any, ...]], expected: set[tuple[Any, ...]]) -> bool:
     return rounded(found) == rounded(expected) != set()
 
 
-def test_the_first_screen_has_the_hypothesis_its_outcome_and_the_best_methods(
-    catalog: Path, opened: Opened
-) -> None:
+def test_the_first_screen_has_the_hypothesis_its_outcome_and_the_best_methods(catalog, opened):
     top = opened.page.inner_text("header")
     assert "Methods with exact attention keep retrieval & perplexity <beyond> 4x." in top
     assert re.search(r"Registered 20\d\d-.* UTC after \d+ results \(sha256 \w{12}\)\.", top)
@@ -183,7 +177,7 @@ def test_the_first_screen_has_the_hypothesis_its_outcome_and_the_best_methods(
     assert (opened.page.locator(".leaders").bounding_box() or {})["y"] < 900
 
 
-def test_each_expectation_lists_its_outcomes(catalog: Path, opened: Opened) -> None:
+def test_each_expectation_lists_its_outcomes(catalog, opened):
     with open_catalog(catalog) as connection:
         expected = expectations(connection, STUDY)
     assert len(expected) == 2
@@ -194,7 +188,7 @@ def test_each_expectation_lists_its_outcomes(catalog: Path, opened: Opened) -> N
         assert items == [one.text for one in entry.comparisons]
 
 
-def test_every_panel_draws_marks_inside_its_frame(opened: Opened) -> None:
+def test_every_panel_draws_marks_inside_its_frame(opened):
     script = """charts => charts.map(chart => {
         const frame = chart.getBoundingClientRect();
         const inside = part => {
@@ -244,13 +238,11 @@ PLOTTED = [
 
 
 @pytest.mark.parametrize(("figure", "facts", "sql"), PLOTTED)
-def test_a_figure_plots_the_means_of_the_catalog(
-    opened: Opened, catalog: Path, figure: str, facts: tuple[str, ...], sql: str
-) -> None:
+def test_a_figure_plots_the_means_of_the_catalog(opened, catalog, figure, facts, sql):
     assert close(opened.plotted(figure, *facts), rows_of(catalog, sql))
 
 
-def test_only_methods_with_all_their_cells_are_framed_as_best(opened: Opened) -> None:
+def test_only_methods_with_all_their_cells_are_framed_as_best(opened):
     script = "fields => fields.map(f => [f.dataset.block, +f.dataset.x, f.dataset.method])"
     framed = opened.page.eval_on_selector_all("g.field.best", script)
     # One of three seeds of ntk_32k has needle 1.0 and perplexity 3.5; two seeds of yarn have 0.8.
@@ -264,7 +256,7 @@ def test_only_methods_with_all_their_cells_are_framed_as_best(opened: Opened) ->
     assert absent == "-"
 
 
-def test_shares_won_are_those_of_the_catalog(opened: Opened, catalog: Path) -> None:
+def test_shares_won_are_those_of_the_catalog(opened, catalog):
     standing = read_contents(catalog, STUDY).of("toy_llama").standing
     for measure in ("perplexity", "retrieval"):
         rows = select(standing, measure=measure)
@@ -274,9 +266,7 @@ def test_shares_won_are_those_of_the_catalog(opened: Opened, catalog: Path) -> N
         assert close({_row(dot, ("value",)) for dot in dots}, expected)
 
 
-def test_nll_differences_from_the_base_model_are_on_the_same_positions(
-    opened: Opened, catalog: Path
-) -> None:
+def test_nll_differences_from_the_base_model_are_on_the_same_positions(opened, catalog):
     gained = f"SELECT method, frozen, band, gain FROM ({GAINS}) WHERE eval_length = 512"
     expected = rows_of(catalog, gained)
     title = "nll by position, 512 tokens against the base model"
@@ -304,7 +294,7 @@ def test_nll_differences_from_the_base_model_are_on_the_same_positions(
     assert set(best) == {min(row[3] for row in found if row[2] == one) for one in range(3)}
 
 
-def test_scatters_pair_the_two_scores_of_a_method(opened: Opened, catalog: Path) -> None:
+def test_scatters_pair_the_two_scores_of_a_method(opened, catalog):
     sql = """
         SELECT p.method, p.frozen, p.value, d.value
         FROM benchmark_by_length p JOIN benchmark_by_length d USING (method, frozen, eval_length)
@@ -317,7 +307,7 @@ def test_scatters_pair_the_two_scores_of_a_method(opened: Opened, catalog: Path)
     assert close(found, rows_of(catalog, sql.format(at)))
 
 
-def test_costs_of_training_are_sums_over_seeds(catalog: Path, tmp_path: Path) -> None:
+def test_costs_of_training_are_sums_over_seeds(catalog, tmp_path):
     copied = shutil.copy(catalog, tmp_path / "catalog.duckdb")
     with duckdb.connect(copied) as connection:
         connection.execute("UPDATE store.cell SET train_tokens = 1000 WHERE NOT frozen")
@@ -332,7 +322,7 @@ def test_costs_of_training_are_sums_over_seeds(catalog: Path, tmp_path: Path) ->
     assert {tokens for _, tokens in found} != {1000}  # more than one seed
 
 
-def test_tables_by_task_show_all_means(opened: Opened, catalog: Path) -> None:
+def test_tables_by_task_show_all_means(opened, catalog):
     cells = opened.data("table.scores td[data-value]")
     found = {(cell["task"], int(cell["length"]), float(cell["value"])) for cell in cells}
     sql = "SELECT task, eval_length, value FROM score_by_length WHERE value IS NOT NULL"
@@ -340,9 +330,7 @@ def test_tables_by_task_show_all_means(opened: Opened, catalog: Path) -> None:
 
 
 @pytest.mark.parametrize(("first", "second"), [("yarn tuned", "pi"), ("pi", "yarn tuned")])
-def test_two_methods_are_compared_on_every_benchmark_and_length(
-    first: str, second: str, used: Opened, catalog: Path
-) -> None:
+def test_two_methods_are_compared_on_every_benchmark_and_length(first, second, used, catalog):
     def variant(label: str) -> str:
         name, _, tuned = label.partition(" ")
         return f"'{name}' AND {'NOT ' * bool(tuned)}"
@@ -375,7 +363,7 @@ def test_two_methods_are_compared_on_every_benchmark_and_length(
     assert text == "Both are the same method."
 
 
-def test_the_first_pair_is_one_that_the_study_expects(opened: Opened, catalog: Path) -> None:
+def test_the_first_pair_is_one_that_the_study_expects(opened, catalog):
     expected = run_query(
         catalog,
         "SELECT variant_label(method, frozen), variant_label(other_method, other_frozen)"
@@ -385,9 +373,7 @@ def test_the_first_pair_is_one_that_the_study_expects(opened: Opened, catalog: P
     assert chosen == [*expected[0]]
 
 
-def test_pointing_highlights_a_method_in_all_panels_and_shows_the_tooltip_of_a_mark(
-    used: Opened,
-) -> None:
+def test_pointing_highlights_a_method_in_all_panels_and_shows_the_tooltip_of_a_mark(used):
     everything = used.series("map(s => s.dataset.method + s.dataset.frozen)")
     dimmed = (
         "filter(s => s.classList.contains('dim')).map(s => s.dataset.method + s.dataset.frozen)"
@@ -407,7 +393,7 @@ def test_pointing_highlights_a_method_in_all_panels_and_shows_the_tooltip_of_a_m
     assert not used.page.is_visible("#tooltip")
 
 
-def test_a_click_on_a_header_sorts_the_table_also_by_keyboard(used: Opened) -> None:
+def test_a_click_on_a_header_sorts_the_table_also_by_keyboard(used):
     used.page.eval_on_selector_all("details.task", "all => all.forEach(one => one.open = true)")
     table = used.page.locator("table.scores").first
     head = table.locator("thead tr").last.locator("th").nth(1)
@@ -432,7 +418,7 @@ def test_a_click_on_a_header_sorts_the_table_also_by_keyboard(used: Opened) -> N
     assert len(before) < len(names)
 
 
-def test_names_and_headers_stay_visible_when_a_table_scrolls(used: Opened) -> None:
+def test_names_and_headers_stay_visible_when_a_table_scrolls(used):
     used.page.eval_on_selector_all("details", "all => all.forEach(one => one.open = true)")
     used.page.set_viewport_size({"width": 400, "height": 900})
     scrolled = used.page.eval_on_selector_all(
@@ -464,7 +450,7 @@ def test_names_and_headers_stay_visible_when_a_table_scrolls(used: Opened) -> No
     assert abs(gap) < 3
 
 
-def test_figures_are_saved_as_csv_and_svg(used: Opened, tmp_path: Path) -> None:
+def test_figures_are_saved_as_csv_and_svg(used, tmp_path):
     figure = '[data-figure="needle: needle"]'
     for kind in ("csv", "svg"):
         with used.page.expect_download() as saved:
@@ -495,7 +481,7 @@ def test_figures_are_saved_as_csv_and_svg(used: Opened, tmp_path: Path) -> None:
     assert len(marks) == len(used.data(f"{figure} svg [data-value]")) > 0
 
 
-def test_the_page_sends_no_request_and_logs_no_error(opened: Opened, report: Path) -> None:
+def test_the_page_sends_no_request_and_logs_no_error(opened, report):
     assert {url for url in opened.requests if not url.startswith("blob:")} <= {
         report.as_uri(), "data:,",
     }  # fmt: skip

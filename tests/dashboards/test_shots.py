@@ -1,7 +1,5 @@
 """The many-shot chart shows the catalog's values at the right positions."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator
@@ -57,7 +55,7 @@ def planted() -> Iterator[Answered]:
 
 
 @pytest.fixture(scope="module")
-def catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def catalog(tmp_path_factory) -> Path:
     return written(tmp_path_factory.mktemp("shots") / "catalog.duckdb", list(planted()))
 
 
@@ -66,7 +64,7 @@ def of(catalog: Path) -> Contents:
 
 
 @pytest.fixture(scope="module")
-def pictures(catalog: Path) -> list[ET.Element]:
+def pictures(catalog) -> list[ET.Element]:
     section = shots.section(of(catalog))
     return [ET.fromstring(found) for found in re.findall(r"<svg.*?</svg>", section, re.DOTALL)]
 
@@ -99,7 +97,7 @@ def shown(pictures: list[ET.Element], *facts: str) -> set[tuple[Any, ...]]:
     }
 
 
-def test_every_mark_is_the_mean_of_all_planted_answers(pictures: list[ET.Element]) -> None:
+def test_every_mark_is_the_mean_of_all_planted_answers(pictures):
     answers: dict[tuple[Any, ...], list[float]] = {}
     for one in planted():
         answers.setdefault((one.method, one.frozen, int(one.task[6:])), []).extend(one.scores)
@@ -111,9 +109,7 @@ def test_every_mark_is_the_mean_of_all_planted_answers(pictures: list[ET.Element
     assert shown(pictures, "x", "value") == whole
 
 
-def test_whiskers_are_the_interval_for_other_seeds_and_prompts_within_the_unit(
-    catalog: Path, pictures: list[ET.Element]
-) -> None:
+def test_whiskers_are_the_interval_for_other_seeds_and_prompts_within_the_unit(catalog, pictures):
     rows = asked(
         catalog,
         "SELECT method, frozen, regexp_extract(task, '\\d+')::BIGINT, greatest(0, ci_low),"
@@ -127,7 +123,7 @@ def test_whiskers_are_the_interval_for_other_seeds_and_prompts_within_the_unit(
     assert len(drawn) == sum(mark["data-lowest"] != mark["data-highest"] for mark in facts)
 
 
-def test_marks_and_chance_are_at_the_positions_of_their_numbers(pictures: list[ET.Element]) -> None:
+def test_marks_and_chance_are_at_the_positions_of_their_numbers(pictures):
     for picture in pictures:
         found = marks([picture], "value")
         values = [float(mark["data-value"]) for mark, _, _ in found]
@@ -144,7 +140,7 @@ def test_marks_and_chance_are_at_the_positions_of_their_numbers(pictures: list[E
         assert "chance" in [part.text for part in picture.iter()]
 
 
-def test_a_cross_shows_the_mean_of_the_finished_seeds(pictures: list[ET.Element]) -> None:
+def test_a_cross_shows_the_mean_of_the_finished_seeds(pictures):
     (cross, _, _) = marks(pictures, "value-of-done")[0]
     others = [
         answer
@@ -157,7 +153,7 @@ def test_a_cross_shows_the_mean_of_the_finished_seeds(pictures: list[ET.Element]
     assert "2 of 3 seeds" in cross["data-tooltip"]
 
 
-def test_the_table_holds_what_the_marks_show(catalog: Path, pictures: list[ET.Element]) -> None:
+def test_the_table_holds_what_the_marks_show(catalog, pictures):
     section = shots.section(of(catalog))
     heads = re.findall(r'<th scope="col"[^>]*>([^<]+)</th>', section)
     assert heads[0] == "method (accuracy by examples)"
@@ -176,7 +172,7 @@ def test_the_table_holds_what_the_marks_show(catalog: Path, pictures: list[ET.El
     assert f"one of {len(CLASSES)} classes" in section
 
 
-def test_with_one_seed_the_interval_is_over_prompts(tmp_path: Path) -> None:
+def test_with_one_seed_the_interval_is_over_prompts(tmp_path):
     answers = [1.0, 0.0, 0.0, 0.0] * (2 * QUESTIONS)  # eight orders
     cells = [cell("pi", True, 0, count, answers, profile="tiny") for count in (10, 25)]
     section = shots.section(of(written(tmp_path / "catalog.duckdb", cells)))
@@ -190,12 +186,12 @@ def test_with_one_seed_the_interval_is_over_prompts(tmp_path: Path) -> None:
     assert "hance" not in drawn
 
 
-def test_one_number_of_examples_has_no_figure(tmp_path: Path) -> None:
+def test_one_number_of_examples_has_no_figure(tmp_path):
     alone = [cell("pi", True, 0, 10, [1.0, 0.0], profile="tiny")]
     assert shots.section(of(written(tmp_path / "catalog.duckdb", alone))) == ""
 
 
-def test_markdown_has_the_picture(catalog: Path, tmp_path: Path) -> None:
+def test_markdown_has_the_picture(catalog, tmp_path):
     page = write_markdown(catalog, "s", tmp_path / "report")
     (name,) = re.findall(r"!\[many-shot[^\]]*512 tokens\]\(([^)]+)\)", page.read_text("utf-8"))
     parts = list(ET.parse(page.with_name(name)).iter())
@@ -212,9 +208,7 @@ drawn_rows = st.lists(
 
 
 @given(drawn_rows)
-def test_each_method_is_at_its_own_lengths_with_every_control(
-    drawn: list[tuple[str, bool, int, int]],
-) -> None:
+def test_each_method_is_at_its_own_lengths_with_every_control(drawn):
     names = ("method", "frozen", "eval_length", "shots")
     rows = [{**dict(zip(names, one, strict=True)), "value_of_done": 0.5} for one in drawn]
     methods = [row for row in rows if row["method"] != "none"]

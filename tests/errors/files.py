@@ -1,7 +1,5 @@
 """Files that provocations need."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.support.errors.provocations import Place

@@ -1,7 +1,5 @@
 """Provocations of attention schemes and extended models."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 from unittest import mock
 

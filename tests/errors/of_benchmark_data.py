@@ -1,7 +1,5 @@
 """Provocations of the data that benchmarks read."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from lce_core.benchmarks._data import DataSet

@@ -1,7 +1,5 @@
 """Provocations of the catalog and the dashboards."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import duckdb

@@ -1,7 +1,5 @@
 """Provocations of exported and of published checkpoints."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

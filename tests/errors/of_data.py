@@ -1,7 +1,5 @@
 """Provocations of packed text and corpora."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from lce_core.corpora import CORPORA, StreamedCorpus, local_text

@@ -1,7 +1,5 @@
 """Provocations of flows."""
 
-from __future__ import annotations
-
 import contextlib
 import http.server
 import io

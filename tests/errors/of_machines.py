@@ -1,7 +1,5 @@
 """Provocations of training runs on several machines."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import yaml

@@ -1,7 +1,5 @@
 """Provocations of methods and rotary tables."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from lce_core.errors import SpecError

@@ -1,7 +1,5 @@
 """Provocations of base models."""
 
-from __future__ import annotations
-
 import torch
 
 from lce_core.errors import DataError, SpecError, UnavailableError

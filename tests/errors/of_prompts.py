@@ -1,7 +1,5 @@
 """Provocations of prompts that cannot be built again."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from lce_core.errors import DataError, SpecError

@@ -1,7 +1,5 @@
 """Provocations of the short-context suite."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Provocations of hub, devices, store and runners."""
 
-from __future__ import annotations
-
 import errno
 import os
 from pathlib import Path

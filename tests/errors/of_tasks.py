@@ -1,7 +1,5 @@
 """Provocations of tasks."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from flows.settings import make_execution

@@ -1,7 +1,5 @@
 """Provocations of evaluation and training."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The Python interface, on a made-up store, and one real run through it."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -29,7 +27,7 @@ from tests.support.repository import ROOT
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def home(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("home")
     build_catalog(sample_store(tmp_path_factory.getbasetemp()), folder / "catalog.duckdb")
     return folder
@@ -41,7 +39,7 @@ def called(home: Path, *arguments: object) -> Result:
 
 
 @pytest.fixture
-def results(home: Path) -> Iterator[lce.Results]:
+def results(home) -> Iterator[lce.Results]:
     with lce.open(home) as opened:
         yield opened
 
@@ -50,7 +48,7 @@ def rows(home: Path, query: str) -> list[tuple[Any, ...]]:
     return run_query(home / "catalog.duckdb", query)[1]
 
 
-def test_tables_are_those_of_the_catalog(home: Path, results: lce.Results) -> None:
+def test_tables_are_those_of_the_catalog(home, results):
     scores = results.scores(STUDY).df()
     expected = rows(home, "SELECT cell, metric, value FROM scores ORDER BY ALL")
     assert sorted(zip(scores.cell, scores.metric, scores.value, strict=True)) == expected
@@ -61,15 +59,13 @@ def test_tables_are_those_of_the_catalog(home: Path, results: lce.Results) -> No
     assert results.paper().columns == [name for name, *_ in rows(home, "DESCRIBE paper_comparison")]
 
 
-def test_claims_have_the_sentences_that_the_command_prints(
-    home: Path, results: lce.Results
-) -> None:
+def test_claims_have_the_sentences_that_the_command_prints(home, results):
     with open_catalog(home / "catalog.duckdb") as connection:
         texts = [claim.text for claim in claims(connection, STUDY)]
     assert results.claims(STUDY).df().text.tolist() == texts != []
 
 
-def test_differences_are_the_rows_that_the_command_prints(tmp_path: Path) -> None:
+def test_differences_are_the_rows_that_the_command_prints(tmp_path):
     cells = [
         Answered(method, True, 0, "perplexity", "docs", 256, [1.0], 2.0)
         for method in ("none", "yarn", "pi")
@@ -87,7 +83,7 @@ def test_differences_are_the_rows_that_the_command_prints(tmp_path: Path) -> Non
             a.diff(b, "t")
 
 
-def test_sql_joins_data_frames_of_any_caller_and_takes_parameters(results: lce.Results) -> None:
+def test_sql_joins_data_frames_of_any_caller_and_takes_parameters(results):
     mine = pd.DataFrame({"method": ["yarn", "unknown"], "note": ["mine", "not joined"]})
 
     def joined() -> list[tuple[Any, ...]]:
@@ -101,17 +97,17 @@ def test_sql_joins_data_frames_of_any_caller_and_takes_parameters(results: lce.R
     assert joined() == [("yarn", "mine")]
 
 
-def test_the_catalog_is_read_only(results: lce.Results) -> None:
+def test_the_catalog_is_read_only(results):
     with pytest.raises(duckdb.Error, match="read-only"):
         results.sql("DELETE FROM store.cell")
 
 
-def test_a_home_without_results_says_what_to_run(tmp_path: Path) -> None:
+def test_a_home_without_results_says_what_to_run(tmp_path):
     with pytest.raises(SpecError, match="lce run STUDY"):
         lce.open(tmp_path)
 
 
-def test_every_view_is_written_as_parquet(home: Path, tmp_path: Path) -> None:
+def test_every_view_is_written_as_parquet(home, tmp_path):
     told = called(home, "catalog", "--parquet", tmp_path / "tables")
     assert told.exit_code == 0
     views = rows(
@@ -123,7 +119,7 @@ def test_every_view_is_written_as_parquet(home: Path, tmp_path: Path) -> None:
     assert scores.num_rows == len(rows(home, "FROM scores"))
 
 
-def test_a_query_is_written_to_a_file_with_its_types(home: Path, tmp_path: Path) -> None:
+def test_a_query_is_written_to_a_file_with_its_types(home, tmp_path):
     query = "SELECT 1 AS n, 0.1 AS x, 'a' AS t, NULL AS nothing, [1, 2] AS parts"
     files = {form: tmp_path / f"found.{form}" for form in ("parquet", "csv", "json")}
     for form, file in files.items():
@@ -140,16 +136,14 @@ def test_a_query_is_written_to_a_file_with_its_types(home: Path, tmp_path: Path)
     assert "--out" in str(told.exception)
 
 
-def test_a_failed_run_raises_with_its_last_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_failed_run_raises_with_its_last_line(tmp_path, capsys):
     with pytest.raises(ProcessFailedError, match="exit code 2"):
         lce.run("no-such-study", home=tmp_path)
     assert "no-such-study" in capsys.readouterr().out
 
 
 @pytest.mark.long
-def test_a_run_returns_its_results(finished: Path, text: tuple[str, str], tmp_path: Path) -> None:
+def test_a_run_returns_its_results(finished, text, tmp_path):
     from tests.support.studies import copied_home, write_study
 
     name, _, folder = text[1].partition("=")
@@ -170,13 +164,13 @@ def executed(codes: Iterable[str], home: Path, monkeypatch: pytest.MonkeyPatch) 
     return names
 
 
-def test_the_code_of_the_page_runs(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_code_of_the_page_runs(home, monkeypatch):
     page = (ROOT / "docs" / "python.md").read_text(encoding="utf-8").replace('"lce-home"', "")
     codes = re.findall(r"^```py\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL)
     executed(codes, home, monkeypatch)
 
 
-def test_the_notebook_runs(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_notebook_runs(home, monkeypatch):
     notebook = json.loads((ROOT / "examples" / "results.ipynb").read_text(encoding="utf-8"))
     cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
     assert all(cell["outputs"] == [] for cell in cells)  # outputs would grow stale

@@ -1,14 +1,11 @@
 """Help, version, completion and JSON output, as a shell user or a script meets them."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex
 import subprocess
 import sys
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,7 +28,7 @@ def output(*arguments: str) -> str:
     return answer.output
 
 
-def test_help_lists_every_command_under_its_task_and_fits_80_columns() -> None:
+def test_help_lists_every_command_under_its_task_and_fits_80_columns():
     text = output("-h")
     for group in GROUPS:
         assert f" {group} " in text
@@ -41,7 +38,7 @@ def test_help_lists_every_command_under_its_task_and_fits_80_columns() -> None:
     assert "…" not in text
 
 
-def test_the_example_of_a_command_is_in_its_help_and_can_be_parsed() -> None:
+def test_the_example_of_a_command_is_in_its_help_and_can_be_parsed():
     group: Any = typer.main.get_command(app)
     for example in EXAMPLES:
         _, name, *arguments = shlex.split(example)
@@ -51,7 +48,7 @@ def test_the_example_of_a_command_is_in_its_help_and_can_be_parsed() -> None:
         group.commands[name].make_context(name, list(arguments))
 
 
-def test_the_version_is_that_of_the_package() -> None:
+def test_the_version_is_that_of_the_package():
     assert output("--version") == f"lce {version('lce')}\n"
 
 
@@ -61,7 +58,7 @@ def test_the_command_runs_as_a_module(module):
     assert subprocess.check_output(command, text=True) == output("--version")
 
 
-def test_a_shell_completes_studies() -> None:
+def test_a_shell_completes_studies():
     program = "import sys; sys.argv[0] = 'lce'; from lce.cli import main; main()"
     asked = {
         "_LCE_COMPLETE": "complete_bash", "COMP_WORDS": "lce run toy-b", "COMP_CWORD": "2",
@@ -72,7 +69,7 @@ def test_a_shell_completes_studies() -> None:
     ]
 
 
-def test_lists_are_printed_as_json() -> None:
+def test_lists_are_printed_as_json():
     for command, column, names in (
         ("methods", "method", METHODS.names),
         ("benchmarks", "benchmark", BENCHMARKS.names),
@@ -84,9 +81,7 @@ def test_lists_are_printed_as_json() -> None:
         assert [row[column] for row in printed] == list(names())
 
 
-def test_the_status_of_a_study_is_printed_as_json(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_status_of_a_study_is_printed_as_json(tmp_path, monkeypatch):
     monkeypatch.setenv("LCE_HOME", str(tmp_path))
     printed = json.loads(output("status", "smoke", "--json"))
     assert printed["study"] == "smoke"
@@ -95,7 +90,7 @@ def test_the_status_of_a_study_is_printed_as_json(
     assert printed["running"] == printed["failed"] == []
 
 
-def test_a_variant_given_as_a_method_names_the_axis_that_takes_it(tmp_path: Path) -> None:
+def test_a_variant_given_as_a_method_names_the_axis_that_takes_it(tmp_path):
     told = CliRunner().invoke(
         app, ["plan", "toy", "--select", "method=yarn-tuned"], env={"LCE_HOME": str(tmp_path)}
     )

@@ -1,7 +1,5 @@
 """What a command tells the shell when it ends with an error."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest
@@ -29,7 +27,7 @@ CODES = {
 """As the README has them; 3 is what no change of the request cures."""
 
 
-def test_every_class_of_error_has_its_exit_code() -> None:
+def test_every_class_of_error_has_its_exit_code():
     parts = ("where", "this", "that", "do it", "")
     found = {}
     for name in (kind for kind in vars(errors) if kind.endswith("Error") and kind != "LceError"):
@@ -39,9 +37,7 @@ def test_every_class_of_error_has_its_exit_code() -> None:
     assert found == CODES
 
 
-def test_an_error_ends_the_command_with_its_message_and_code(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_error_ends_the_command_with_its_message_and_code(monkeypatch, capsys):
     error = StudyIncompleteError("toy", {"train-yarn": "non_finite: loss nan"}, 0)
 
     def fail(*, as_json: bool) -> None:

@@ -4,8 +4,6 @@ Streamlit's test runner runs the pages in this process on a real catalog with do
 and unavailable cells.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys
@@ -71,13 +69,13 @@ def drawn(app: AppTest) -> list[dict[str, Any]]:
     return found
 
 
-def test_a_page_names_the_study_and_the_time_of_its_catalog(catalog: Path) -> None:
+def test_a_page_names_the_study_and_the_time_of_its_catalog(catalog):
     app = shown(opened(catalog, "printed"))
     assert app.header[0].value == f"printed: {STUDY}, toy_llama"
     assert any(caption.value.startswith("Catalog of ") for caption in app.sidebar.caption)
 
 
-def test_the_sidebar_links_to_mlflow_if_it_has_the_study(catalog: Path, tmp_path: Path) -> None:
+def test_the_sidebar_links_to_mlflow_if_it_has_the_study(catalog, tmp_path):
     assert opened(catalog, "questions").sidebar.get("link_button") == []
     beside = tmp_path / "catalog.duckdb"
     shutil.copy(catalog, beside)
@@ -89,7 +87,7 @@ def test_the_sidebar_links_to_mlflow_if_it_has_the_study(catalog: Path, tmp_path
     ]
 
 
-def test_the_matrix_counts_every_cell_and_gives_every_reason_literally(catalog: Path) -> None:
+def test_the_matrix_counts_every_cell_and_gives_every_reason_literally(catalog):
     app = shown(opened(catalog, "matrix"))
     ((cells, done),) = asked(catalog, "SELECT count(*), count(*) FILTER (status='done') FROM cells")
     assert f"{done:,} of {cells:,} cells done" in app.get("progress")[0].proto.text
@@ -115,9 +113,7 @@ def test_the_matrix_counts_every_cell_and_gives_every_reason_literally(catalog: 
     assert any("<beyond>" in text.value for text in app.text)  # the hypothesis, as it was written
 
 
-def test_findings_have_every_mean_a_link_to_its_answers_and_the_best_methods(
-    catalog: Path,
-) -> None:
+def test_findings_have_every_mean_a_link_to_its_answers_and_the_best_methods(catalog):
     app = shown(opened(catalog, "findings"))
     assert app.get("progress") != []  # cells are missing
     means = next(table.value for table in app.dataframe if "answers" in table.value.columns)
@@ -142,8 +138,8 @@ def test_findings_have_every_mean_a_link_to_its_answers_and_the_best_methods(
 
 
 def test_the_first_chart_has_complete_points_of_perplexity_and_hollow_marks_of_frozen_methods(
-    catalog: Path,
-) -> None:
+    catalog,
+):
     app = shown(opened(catalog, "explorer"))
     points = {(point["variant"], point["eval_length"]): point["y"] for point in drawn(app)}
     rows = asked(
@@ -161,7 +157,7 @@ def test_the_first_chart_has_complete_points_of_perplexity_and_hollow_marks_of_f
     assert hollow != set(labels)
 
 
-def test_scores_have_panels_by_family_and_by_label_with_any_colour(tmp_path: Path) -> None:
+def test_scores_have_panels_by_family_and_by_label_with_any_colour(tmp_path):
     cells = [
         Answered(method, True, seed, "passkey", "single", length, [1.0, 0.0], 0.5,
                  extra={"family": family})
@@ -176,7 +172,7 @@ def test_scores_have_panels_by_family_and_by_label_with_any_colour(tmp_path: Pat
     assert "Base model" in [text.value for text in app.text]
 
 
-def test_answers_of_a_method_are_those_of_its_cells(catalog: Path) -> None:
+def test_answers_of_a_method_are_those_of_its_cells(catalog):
     app = shown(opened(catalog, "answers"))
     app = shown(app.selectbox(key="method").set_value("ntk_32k tuned").run())
     app = shown(app.selectbox(key="length").set_value(512).run())
@@ -192,7 +188,7 @@ def test_answers_of_a_method_are_those_of_its_cells(catalog: Path) -> None:
     assert sorted(map(tuple, table[columns].values.tolist())) == rows
 
 
-def test_depths_that_differ_by_prompt_are_ranges(tmp_path: Path) -> None:
+def test_depths_that_differ_by_prompt_are_ranges(tmp_path):
     right = [float(number % 3 == 0) for number in range(60)]
     cells = [
         Answered("none", True, seed, "passkey", "single", 512, right, sum(right) / 60)
@@ -214,7 +210,7 @@ def test_depths_that_differ_by_prompt_are_ranges(tmp_path: Path) -> None:
     assert sorted(app.dataframe[0].value["sample"]) == sorted(2 * [*range(54, 60)])
 
 
-def test_comparisons_are_those_of_the_catalog(catalog: Path) -> None:
+def test_comparisons_are_those_of_the_catalog(catalog):
     app = shown(opened(catalog, "against"))
     app = shown(app.selectbox(key="method").set_value("yarn tuned").run())
     app = shown(app.selectbox(key="against").set_value("none").run())
@@ -229,9 +225,7 @@ def test_comparisons_are_those_of_the_catalog(catalog: Path) -> None:
     assert sorted(map(tuple, table[columns].values.tolist())) == rows
 
 
-def test_the_query_box_shows_the_first_rows_and_refuses_statements_that_write(
-    catalog: Path,
-) -> None:
+def test_the_query_box_shows_the_first_rows_and_refuses_statements_that_write(catalog):
     app = shown(opened(catalog, "questions"))
     app.text_area[0].set_value("SELECT range AS n, [1] AS n FROM range(1000000)")
     app = shown(app.button[0].click().run())
@@ -247,9 +241,7 @@ def test_the_query_box_shows_the_first_rows_and_refuses_statements_that_write(
     assert catalog.read_bytes() == before
 
 
-def test_a_page_follows_a_catalog_that_appears_is_replaced_and_disappears(
-    catalog: Path, tmp_path: Path
-) -> None:
+def test_a_page_follows_a_catalog_that_appears_is_replaced_and_disappears(catalog, tmp_path):
     place = tmp_path / "shown.duckdb"
     app = shown(opened(place, "matrix"))
     assert "no study yet" in app.info[0].value
@@ -268,7 +260,7 @@ def test_a_page_follows_a_catalog_that_appears_is_replaced_and_disappears(
     assert "lce rebuild catalog" in app.info[0].value
 
 
-def test_an_older_catalog_says_how_to_rebuild_it(tmp_path: Path) -> None:
+def test_an_older_catalog_says_how_to_rebuild_it(tmp_path):
     file = tmp_path / "catalog.duckdb"
     with duckdb.connect(str(file)) as connection:
         connection.execute(

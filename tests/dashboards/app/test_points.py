@@ -1,7 +1,5 @@
 """Points with any axes are means of the catalog; incomplete ones are not drawn."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 from pathlib import Path
@@ -47,7 +45,7 @@ def drawn(found: Points, *by: str) -> dict[tuple[object, ...], float]:
 
 
 @pytest.mark.parametrize("hole", [False, True])
-def test_points_are_the_means_of_the_views_and_no_others(tmp_path: Path, hole: bool) -> None:
+def test_points_are_the_means_of_the_views_and_no_others(tmp_path, hole):
     catalog, rows = read(tmp_path, cells(hole=hole))
     for view, by in (
         ("benchmarks", ("variant", "eval_length")),
@@ -63,7 +61,7 @@ def test_points_are_the_means_of_the_views_and_no_others(tmp_path: Path, hole: b
         assert len(found.gaps) == len(said) - len(known) == hole
 
 
-def test_an_unfinished_cell_has_its_methods_family(tmp_path: Path) -> None:
+def test_an_unfinished_cell_has_its_methods_family(tmp_path):
     holed = [
         replace(one, extra={"family": "static"} if len(one.scores) else {})
         for one in cells(hole=True) if one.method == "yarn"
@@ -75,7 +73,7 @@ def test_an_unfinished_cell_has_its_methods_family(tmp_path: Path) -> None:
     assert [gap["eval_length"] for gap in found.gaps] == [512]
 
 
-def test_no_line_crosses_a_gap() -> None:
+def test_no_line_crosses_a_gap():
     found = Points(
         [{"variant": name, "eval_length": at, "y": 1.0, "num_cells": 1}
          for name, at in (("pi", 128), ("pi", 512), ("yarn", 128), ("yarn", 512))],
@@ -86,16 +84,14 @@ def test_no_line_crosses_a_gap() -> None:
     assert runs == {("pi", 128): 0, ("pi", 512): 1, ("yarn", 128): 0, ("yarn", 512): 0}
 
 
-def test_means_over_different_lengths_are_uneven(tmp_path: Path) -> None:
+def test_means_over_different_lengths_are_uneven(tmp_path):
     everything = cells(hole=False)
     _, rows = read(tmp_path, [one for one in everything if one.method == "none" or one.seed == 0])
     assert points(rows, ("variant",), perplexity(rows)).uneven
     assert not points(rows, ("variant", "seed"), perplexity(rows)).uneven
 
 
-def test_measures_against_another_are_those_of_the_same_cells_if_both_are_known(
-    tmp_path: Path,
-) -> None:
+def test_measures_against_another_are_those_of_the_same_cells_if_both_are_known(tmp_path):
     timed = [
         replace(one, extra={"seconds": 10.0 if one.benchmark == "needle" else 1000.0})
         for one in cells(hole=True)

@@ -29,11 +29,11 @@ from tests.support.ports import listens, unused_port
 from tests.support.studies import start, wait_until
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    pass
 
 
 @pytest.fixture(scope="module")
-def study(made_once: Callable[[str, Callable[[Path], None]], Path]) -> AskedStudy:
+def study(made_once) -> AskedStudy:
     return AskedStudy.of(made_once)
 
 
@@ -65,9 +65,7 @@ def opened(home: Path) -> AppTest:
 
 
 @pytest.mark.slow
-def test_the_page_shows_the_decoders_input_and_refuses_a_prompt_that_differs(
-    study: AskedStudy, tmp_path: Path
-) -> None:
+def test_the_page_shows_the_decoders_input_and_refuses_a_prompt_that_differs(study, tmp_path):
     app = opened(study.home)
     (box,) = [html.proto.body for html in app.get("html") if "<pre" in html.proto.body]
     written = re.sub(r"</?mark>", "", box.partition(">")[2].removesuffix("</pre>"))
@@ -92,9 +90,7 @@ def test_the_page_shows_the_decoders_input_and_refuses_a_prompt_that_differs(
 
 
 @pytest.mark.long
-def test_clicking_an_answer_shows_its_prompt_with_the_answer_marked(
-    study: AskedStudy, tmp_path: Path, chrome: Browser
-) -> None:
+def test_clicking_an_answer_shows_its_prompt_with_the_answer_marked(study, tmp_path, chrome):
     shutil.copytree(study.home, tmp_path / "home")
     port = unused_port()
     server = start(tmp_path / "home", "dashboard", "--port", str(port), "--no-refresh")
@@ -136,7 +132,7 @@ class LeftError(Exception):
 
 
 @pytest.fixture
-def pid(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[], str]:
+def pid(monkeypatch, tmp_path) -> Callable[[], str]:
     """Replace Python by a program that takes long; return its id, or "" before its start."""
     program = tmp_path / "slow"
     program.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 600\n", encoding="utf-8")
@@ -147,7 +143,7 @@ def pid(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[], str]:
     return lambda: file.read_text(encoding="utf-8").strip() if file.is_file() else ""
 
 
-def test_leaving_the_page_kills_the_process(tmp_path: Path, pid: Callable[[], str]) -> None:
+def test_leaving_the_page_kills_the_process(tmp_path, pid):
     def leave(_: float) -> None:
         if pid():
             raise LeftError
@@ -157,9 +153,7 @@ def test_leaving_the_page_kills_the_process(tmp_path: Path, pid: Callable[[], st
     assert not psutil.pid_exists(int(pid()))
 
 
-def test_a_process_that_takes_too_long_is_killed_and_the_command_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pid: Callable[[], str]
-) -> None:
+def test_a_process_that_takes_too_long_is_killed_and_the_command_named(tmp_path, monkeypatch, pid):
     def late(_: float) -> None:
         if pid():
             monkeypatch.setattr(prompts, "MOST_SECONDS", 0)
@@ -170,9 +164,7 @@ def test_a_process_that_takes_too_long_is_killed_and_the_command_named(
     assert not psutil.pid_exists(int(pid()))
 
 
-def test_a_process_that_fails_silently_is_reported_with_its_exit_code(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_that_fails_silently_is_reported_with_its_exit_code(tmp_path, monkeypatch):
     monkeypatch.setattr(prompts.sys, "executable", "/bin/false")
     assert build_prompts(tmp_path, "0" * 12, 0, lambda _: None).reason.endswith("exit code 1")
 
@@ -181,9 +173,7 @@ TEXTS = st.text(alphabet="ab <>&*_`\x1b\n", min_size=0, max_size=40)
 
 
 @given(st.lists(TEXTS, min_size=1, max_size=4), st.integers(0, 4), st.sampled_from((1, 700)))
-def test_an_excerpt_is_the_escaped_text_with_the_size_of_each_gap(
-    parts: list[str], num_places: int, times: int
-) -> None:
+def test_an_excerpt_is_the_escaped_text_with_the_size_of_each_gap(parts, num_places, times):
     needle, places, text = "<b>x</b>", [], ""
     for number, part in enumerate(parts):
         text += part * times
@@ -202,7 +192,7 @@ def test_an_excerpt_is_the_escaped_text_with_the_size_of_each_gap(
     assert (gaps == []) == (len(kept) == 1)
 
 
-def test_a_long_text_is_shortened_to_start_marks_and_end() -> None:
+def test_a_long_text_is_shortened_to_start_marks_and_end():
     length = 10 * WHOLE
     assert shown(length, [(20_000, 20_010), (20_400, 20_410)]) == [
         (0, BEGINNING),

@@ -1,7 +1,5 @@
 """`lce diff`, on made-up catalogs."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -31,7 +29,7 @@ def diff(*arguments: object) -> Result:
     return CliRunner().invoke(app, ["diff", *map(str, arguments)])
 
 
-def test_homes_with_equal_scores_end_with_0(tmp_path: Path) -> None:
+def test_homes_with_equal_scores_end_with_0(tmp_path):
     a, b = home(tmp_path / "a", CELLS), home(tmp_path / "b", CELLS)
     found = diff(a, b / "catalog.duckdb", "--study", "s")
     assert found.exit_code == 0
@@ -39,7 +37,7 @@ def test_homes_with_equal_scores_end_with_0(tmp_path: Path) -> None:
     assert diff(a, b, "--json").output == "[]\n"
 
 
-def test_other_values_and_cells_of_one_side_end_with_1(tmp_path: Path) -> None:
+def test_other_values_and_cells_of_one_side_end_with_1(tmp_path):
     tuned = CELLS[-1]
     a = home(tmp_path / "a", CELLS)
     b = home(
@@ -58,7 +56,7 @@ def test_other_values_and_cells_of_one_side_end_with_1(tmp_path: Path) -> None:
     assert (only_b["variant"], only_b["a"]) == ("pi-tuned", None)
 
 
-def test_a_value_that_changed_under_the_same_id_is_told(tmp_path: Path) -> None:
+def test_a_value_that_changed_under_the_same_id_is_told(tmp_path):
     a = home(tmp_path / "a", CELLS)
     b = home(tmp_path / "b", [replace(CELLS[0], value=0.5), *CELLS[1:]])
     (row,) = json.loads(diff(a, b, "--json").output)
@@ -66,7 +64,7 @@ def test_a_value_that_changed_under_the_same_id_is_told(tmp_path: Path) -> None:
     assert row["cell_a"] == row["cell_b"]
 
 
-def test_a_benchmark_that_a_study_has_twice_is_compared_entry_by_entry(tmp_path: Path) -> None:
+def test_a_benchmark_that_a_study_has_twice_is_compared_entry_by_entry(tmp_path):
     twice = [CELLS[0], replace(CELLS[0], value=1.0)]
     a = home(tmp_path / "a", twice)
     b = home(tmp_path / "b", [replace(CELLS[0], value=2.0), twice[1]])
@@ -74,7 +72,7 @@ def test_a_benchmark_that_a_study_has_twice_is_compared_entry_by_entry(tmp_path:
     assert (row["a"], row["b"]) == (256.0, 2.0)
 
 
-def test_the_output_fits_a_screen_unless_all_is_given(tmp_path: Path) -> None:
+def test_the_output_fits_a_screen_unless_all_is_given(tmp_path):
     a = home(tmp_path / "a", CELLS)
     b = home(tmp_path / "b", [replace(cell, value=cell.value + 1) for cell in CELLS])
     found = diff(a, b)
@@ -87,7 +85,7 @@ def test_the_output_fits_a_screen_unless_all_is_given(tmp_path: Path) -> None:
     assert "more" not in everything
 
 
-def test_nothing_to_compare_is_refused(tmp_path: Path) -> None:
+def test_nothing_to_compare_is_refused(tmp_path):
     empty = home(tmp_path / "empty", [replace(CELLS[0], scores=[])])
     full = home(tmp_path / "full", CELLS)
     for arguments, message in (

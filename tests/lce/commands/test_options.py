@@ -1,9 +1,5 @@
 """Options of a machine reach every command that asks for them, in one form."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 import typer
 from typer.testing import CliRunner
@@ -14,11 +10,11 @@ from lce_core.execution import Execution
 
 
 @pytest.fixture(autouse=True)
-def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _home(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("LCE_HOME", str(tmp_path / "home"))
 
 
-def test_each_option_reaches_its_field(tmp_path: Path) -> None:
+def test_each_option_reaches_its_field(tmp_path):
     file = tmp_path / "machine.yaml"
     file.write_text("processes: 2\nslots: 5\n", encoding="utf-8")
     for name in ("weights", "more", "books", "own"):
@@ -47,13 +43,13 @@ def test_each_option_reaches_its_field(tmp_path: Path) -> None:
     assert how.plugin_folders == (tmp_path / "own",)
 
 
-def test_a_command_has_only_the_options_it_asks_for() -> None:
+def test_a_command_has_only_the_options_it_asks_for():
     app = typer.Typer()
     app.command()(with_execution(*FOLDERS)(lambda: None))
     assert CliRunner().invoke(app, ["--slots", "2"]).exit_code == 2
 
 
-def test_options_count_where_the_command_does_not_look_at_them() -> None:
+def test_options_count_where_the_command_does_not_look_at_them():
     app = typer.Typer()
     app.command()(with_execution("plugins")(lambda: None))
     assert CliRunner().invoke(app, []).exit_code == 0

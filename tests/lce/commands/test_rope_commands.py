@@ -1,13 +1,10 @@
 """`lce rope` as a user calls it; wavelengths, turns and bounds are recomputed by hand."""
 
-from __future__ import annotations
-
 import json
 import math
 import re
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,7 +26,7 @@ def data(*arguments: str) -> Any:
     return json.loads(asked(*arguments, "--json"))
 
 
-def test_bounds_and_bases_are_the_known_integers() -> None:
+def test_bounds_and_bases_are_the_known_integers():
     assert "L_theta = 27,114 tokens" in asked("bound", "--base", "1e6", "--dim", "128")
     found = data("bound", "--base", "1e6")
     assert found == {"base": 1e6, "dim": 128, "length": 27114, "searched": 1 << 24}
@@ -38,7 +35,7 @@ def test_bounds_and_bases_are_the_known_integers() -> None:
     assert found == expected
 
 
-def test_pairs_of_a_method_are_shown_with_wavelengths_turns_and_state() -> None:
+def test_pairs_of_a_method_are_shown_with_wavelengths_turns_and_state():
     found = data("inspect", "yarn", "--model", "llama2_7b", "--target", "32768")
     assert (found["trained_tokens"], found["request_tokens"]) == (4096, 32768)
     assert found["attention_factor"] == pytest.approx(0.1 * math.log(8) + 1)
@@ -57,7 +54,7 @@ def test_pairs_of_a_method_are_shown_with_wavelengths_turns_and_state() -> None:
     assert pairs[63]["turns_request"] == pytest.approx(32768 / (8 * LLAMA[63]))
 
 
-def test_the_base_model_by_itself_extrapolates_the_pairs_that_never_turned() -> None:
+def test_the_base_model_by_itself_extrapolates_the_pairs_that_never_turned():
     (head,) = data("inspect", "none", "--target", "32768")["heads"]
     states = [pair["state"] for pair in head["pairs"]]
     assert states == ["extrapolated" if wave > 4096 else "unchanged" for wave in LLAMA]
@@ -66,13 +63,13 @@ def test_the_base_model_by_itself_extrapolates_the_pairs_that_never_turned() -> 
 
 
 @pytest.mark.parametrize("method", ["yarn", "dca", "dynamic_pi"])
-def test_every_method_is_shown_in_80_columns(method: str) -> None:
+def test_every_method_is_shown_in_80_columns(method):
     said = asked("inspect", method, "--target", "32768")
     assert max(map(len, said.splitlines())) <= 80
     assert "L_theta" in said
 
 
-def test_pairs_without_rotation_are_named_and_have_no_wavelength(tmp_path: Path) -> None:
+def test_pairs_without_rotation_are_named_and_have_no_wavelength(tmp_path):
     (head,) = data("inspect", "hard_clip", "--target", "32768")["heads"]
     clipped = [pair for pair in head["pairs"] if pair["state"] == "no rotation"]
     assert [pair["pair"] for pair in clipped] == list(range(44, 64))
@@ -84,7 +81,7 @@ def test_pairs_without_rotation_are_named_and_have_no_wavelength(tmp_path: Path)
     assert picture.read_text("utf-8").count('<circle class="dot') == 44
 
 
-def test_parameters_are_given_as_in_a_study() -> None:
+def test_parameters_are_given_as_in_a_study():
     found = data("inspect", "pi", "--set", "scale=2.5", "--target", "8192")
     assert found["method"]["scale"] == 2.5
     (head,) = found["heads"]
@@ -92,7 +89,7 @@ def test_parameters_are_given_as_in_a_study() -> None:
     assert ratios == pytest.approx([2.5] * 64)
 
 
-def test_a_method_that_changes_attention_alone_says_so() -> None:
+def test_a_method_that_changes_attention_alone_says_so():
     said = asked("inspect", "self_extend", "--target", "32768")
     assert "window 1024, group 64" in said
     assert "extrapolated" not in said
@@ -101,7 +98,7 @@ def test_a_method_that_changes_attention_alone_says_so() -> None:
     assert found["attention"] == "GroupedNeighbour"
 
 
-def test_a_method_with_a_base_per_head_is_shown_head_by_head() -> None:
+def test_a_method_with_a_base_per_head_is_shown_head_by_head():
     said = asked("inspect", "harpe", "--target", "131072")
     lines = [line.split() for line in said.splitlines() if re.match(r" *\d+  ", line)]
     limits = [int(line[3].replace(",", "")) for line in lines]
@@ -109,8 +106,8 @@ def test_a_method_with_a_base_per_head_is_shown_head_by_head() -> None:
 
 
 def test_the_picture_has_a_wavelength_for_each_head_their_least_margin_and_what_extrapolates(
-    tmp_path: Path,
-) -> None:
+    tmp_path,
+):
     def drawn(*arguments: str) -> str:
         file = tmp_path / "made" / "one.svg"
         asked("inspect", *arguments, "--out", str(file))
@@ -127,7 +124,7 @@ def test_the_picture_has_a_wavelength_for_each_head_their_least_margin_and_what_
     assert 'class="method"' not in drawn("self_extend", "--target", "32768")
 
 
-def test_asking_loads_no_torch() -> None:
+def test_asking_loads_no_torch():
     program = (
         "import sys; sys.argv = ['lce', 'rope', 'inspect', 'yarn', '--json']\n"
         "from lce.cli import app\n"

@@ -1,10 +1,5 @@
 """`lce gc` as typed: what it lists, what it then removes."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
-import pytest
 from typer.testing import CliRunner
 
 from lce.cli import app
@@ -17,9 +12,7 @@ def write(attempt: Attempt) -> dict[str, object]:
     return {}
 
 
-def test_a_dry_run_lists_and_removes_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_dry_run_lists_and_removes_nothing(tmp_path, monkeypatch):
     monkeypatch.setenv("LCE_HOME", str(tmp_path))
     store = Store(tmp_path)
     store.prepare()

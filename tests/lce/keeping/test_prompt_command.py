@@ -1,10 +1,6 @@
 """`lce prompt`: the text alone on standard output, what it is on standard error, or all as JSON."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -15,7 +11,7 @@ from tests.support.asked_cells import LENGTH, AskedStudy
 
 
 @pytest.fixture(scope="module")
-def study(made_once: Callable[[str, Callable[[Path], None]], Path]) -> AskedStudy:
+def study(made_once) -> AskedStudy:
     return AskedStudy.of(made_once)
 
 
@@ -23,7 +19,7 @@ def asked(study: AskedStudy, *arguments: str) -> Result:
     return CliRunner().invoke(app, ["prompt", *arguments], env={"LCE_HOME": str(study.home)})
 
 
-def test_the_text_stands_alone_so_that_it_can_be_piped(study: AskedStudy) -> None:
+def test_the_text_stands_alone_so_that_it_can_be_piped(study):
     cell = study.cell("passkey")
     found = asked(study, cell, "1")
     assert found.exit_code == 0, found.output
@@ -33,7 +29,7 @@ def test_the_text_stands_alone_so_that_it_can_be_piped(study: AskedStudy) -> Non
     assert " a right answer 2 times" in found.stderr
 
 
-def test_json_has_the_ids_and_where_the_answer_stands(study: AskedStudy) -> None:
+def test_json_has_the_ids_and_where_the_answer_stands(study):
     cell = study.cell("needle")
     found = json.loads(asked(study, cell, "9", "--json").stdout)
     (prompt,) = found["prompts"]
@@ -43,7 +39,7 @@ def test_json_has_the_ids_and_where_the_answer_stands(study: AskedStudy) -> None
     assert prompt["text"][first:last] == found["sample"]["reference"]
 
 
-def test_a_cell_that_is_not_there_is_refused(study: AskedStudy) -> None:
+def test_a_cell_that_is_not_there_is_refused(study):
     found = asked(study, "123456789abc", "0")
     assert isinstance(found.exception, SpecError)
     assert found.stdout == ""

@@ -1,7 +1,5 @@
 """`lce verify --files` over a real store: what it prints, and its exit code."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from typer.testing import CliRunner, Result
@@ -22,7 +20,7 @@ def asked(home: Path, *arguments: str) -> Result:
     return CliRunner().invoke(cli.app, ["verify", *arguments], env={"LCE_HOME": str(home)})
 
 
-def test_a_damaged_artifact_is_named_with_what_to_do_and_exits_with_1(tmp_path: Path) -> None:
+def test_a_damaged_artifact_is_named_with_what_to_do_and_exits_with_1(tmp_path):
     store = Store(tmp_path / "home")
     assert "0 artifacts read" in asked(store.home, "--files").stdout
     assert not store.home.exists()

@@ -3,8 +3,6 @@
 The examples of CONTRIBUTING are checked in tests/test_documentation.py, by the same command.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,7 +24,7 @@ PI = (ROOT / "lce_core" / "methods" / "pi.py").read_text(encoding="utf-8")
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
+def folder(tmp_path) -> Iterator[Path]:
     """A folder of plug-ins, which takes part no longer than its test."""
     with plugins_removed_after():
         yield tmp_path / "plugins"
@@ -43,7 +41,7 @@ def check(*arguments: str | Path) -> Result:
     return CliRunner().invoke(app, ["check", *map(str, arguments)])
 
 
-def test_a_fault_is_named_by_its_check_and_the_others_go_on(folder: Path) -> None:
+def test_a_fault_is_named_by_its_check_and_the_others_go_on(folder):
     assert PI.count("geometry.inv_freq() / self") == 1
     faulty = PI.replace("geometry.inv_freq() / self", "1.01 * geometry.inv_freq() / self")
     write(folder, "methods/faulty_pi.py", faulty)
@@ -67,14 +65,14 @@ def test_a_fault_is_named_by_its_check_and_the_others_go_on(folder: Path) -> Non
     ],
     ids=["syntax", "part missing", "mark"],
 )
-def test_a_file_that_cannot_be_loaded_is_one_finding(folder: Path, content: str, said: str) -> None:
+def test_a_file_that_cannot_be_loaded_is_one_finding(folder, content, said):
     done = check(write(folder, "methods/broken_one.py", content))
     assert done.exit_code == 1
     assert done.stdout.count("FAIL") == done.stdout.count("FAIL loading: ") == 1
     assert said in done.stdout
 
 
-def test_code_that_raises_is_a_finding_with_its_line(folder: Path) -> None:
+def test_code_that_raises_is_a_finding_with_its_line(folder):
     raising = PI.replace("return RopeTable(", "1 / 0\n        return RopeTable(")
     assert raising != PI
     done = check(write(folder, "methods/raising_pi.py", raising))
@@ -82,7 +80,7 @@ def test_code_that_raises_is_a_finding_with_its_line(folder: Path) -> None:
     assert "ZeroDivisionError: division by zero (raising_pi.py, line" in done.stdout
 
 
-def test_corpora_and_base_models_are_checked_too(folder: Path) -> None:
+def test_corpora_and_base_models_are_checked_too(folder):
     for place, name in (("corpora", "jsonl_folder"), ("models", "toy_llama")):
         shutil.copy(
             ROOT / "lce_core" / place / f"{name}.py",
@@ -94,7 +92,7 @@ def test_corpora_and_base_models_are_checked_too(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_benchmark_reads_its_data_from_the_folders_given(folder: Path, tmp_path: Path) -> None:
+def test_a_benchmark_reads_its_data_from_the_folders_given(folder, tmp_path):
     shutil.copytree(ROOT / "lce_core" / "benchmarks" / "many_shot", folder / "benchmarks" / "shots")
     for file in (folder / "benchmarks" / "shots").glob("*.py"):
         moved = file.read_text("utf-8").replace("benchmarks.many_shot", "benchmarks.shots")
@@ -109,7 +107,7 @@ def test_a_benchmark_reads_its_data_from_the_folders_given(folder: Path, tmp_pat
     assert done.exit_code == 0, done.stdout
 
 
-def test_a_path_may_be_a_file_a_folder_of_one_plug_in_or_of_many(folder: Path) -> None:
+def test_a_path_may_be_a_file_a_folder_of_one_plug_in_or_of_many(folder):
     file = write(folder, "methods/one.py", "")
     write(folder, "methods/_private.py", "")
     init = write(folder, "benchmarks/two/__init__.py", "")
@@ -119,9 +117,7 @@ def test_a_path_may_be_a_file_a_folder_of_one_plug_in_or_of_many(folder: Path) -
     assert plugin_files(folder) == [one, two]
 
 
-def test_a_file_with_the_name_of_a_shipped_plug_in_is_refused_and_takes_no_part(
-    folder: Path,
-) -> None:
+def test_a_file_with_the_name_of_a_shipped_plug_in_is_refused_and_takes_no_part(folder):
     write(folder, "methods/yarn.py", PI)
     with pytest.raises(SpecError, match="'yarn', the name of another plug-in"):
         add_plugin_folders((folder,))

@@ -1,7 +1,5 @@
 """The generated page of methods says what each one costs; expected values are counted by hand."""
 
-from __future__ import annotations
-
 import pytest
 
 from lce.plugins.documents import methods_markdown
@@ -17,11 +15,11 @@ def costs() -> dict[str, dict[str, str]]:
     return {row[0].split("`")[1]: dict(zip(columns, row, strict=True)) for row in table}
 
 
-def test_every_method_has_a_row(costs: dict[str, dict[str, str]]) -> None:
+def test_every_method_has_a_row(costs):
     assert list(costs) == METHODS.names()
 
 
-def test_costs_are_those_of_the_keys_that_queries_read(costs: dict[str, dict[str, str]]) -> None:
+def test_costs_are_those_of_the_keys_that_queries_read(costs):
     length, window = 32768, 4096 + 10  # LM-Infinite sees 4,096 near and 10 first tokens
     seen = sum(min(query + 1, window) for query in range(length))
     full = length * (length + 1) / 2

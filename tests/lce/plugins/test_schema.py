@@ -1,7 +1,5 @@
 """`lce schema` accepts every shipped study and refuses what no study may contain."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable
@@ -29,9 +27,7 @@ def errors(validator: Draft202012Validator, study: Any) -> list[str]:
     return [f"{error.json_path}: {error.message}" for error in validator.iter_errors(study)]
 
 
-def test_shipped_studies_and_the_first_of_the_docs_are_valid(
-    validator: Draft202012Validator,
-) -> None:
+def test_shipped_studies_and_the_first_of_the_docs_are_valid(validator):
     page = (ROOT / "docs" / "studies.md").read_text(encoding="utf-8")
     (first, *_) = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
     shipped = (study_path(name).read_text(encoding="utf-8") for name in shipped_studies())
@@ -39,7 +35,7 @@ def test_shipped_studies_and_the_first_of_the_docs_are_valid(
         assert errors(validator, yaml.safe_load(text)) == [], text
 
 
-def test_a_study_of_own_plugins_is_valid_with_their_folder(validator: Draft202012Validator) -> None:
+def test_a_study_of_own_plugins_is_valid_with_their_folder(validator):
     folder = ROOT / "examples" / "plugins"
     study = yaml.safe_load((folder / "study.yaml").read_text(encoding="utf-8"))
     assert errors(validator, study) != []
@@ -48,7 +44,7 @@ def test_a_study_of_own_plugins_is_valid_with_their_folder(validator: Draft20201
     assert errors(Draft202012Validator(json.loads(printed)), study) == []
 
 
-def test_a_wrong_key_or_name_is_refused_where_it_stands(validator: Draft202012Validator) -> None:
+def test_a_wrong_key_or_name_is_refused_where_it_stands(validator):
     text = study_path("smoke").read_text(encoding="utf-8")
     changes: list[tuple[str, Callable[[dict[str, Any]], object]]] = [
         ("$", lambda study: study.update(sedes=[0])),
@@ -68,7 +64,7 @@ def test_a_wrong_key_or_name_is_refused_where_it_stands(validator: Draft202012Va
         assert any(error.startswith(f"{place}:") for error in found), found
 
 
-def test_the_schema_describes_a_methods_parameters(validator: Draft202012Validator) -> None:
+def test_the_schema_describes_a_methods_parameters(validator):
     entries = validator.schema["properties"]["methods"]["items"]["oneOf"]
     (yarn,) = (one for one in entries if one.get("properties", {}).get("name") == {"const": "yarn"})
     assert {"scale", "label", "tuned"} <= set(yarn["properties"])

@@ -1,7 +1,5 @@
 """`lce plan --power`: costs and text of designs with other numbers of seeds and prompts."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path
@@ -61,7 +59,7 @@ def priced(plan: StudyPlan) -> Prices:
     return Prices(plan, from_data_sheet(DEVICE_TYPES["h100"]))
 
 
-def test_the_cost_of_a_number_of_seeds_is_that_of_a_plan_with_these_seeds(tmp_path: Path) -> None:
+def test_the_cost_of_a_number_of_seeds_is_that_of_a_plan_with_these_seeds(tmp_path):
     plan = planned(tmp_path)
     costs = Costs(plan, priced(plan))
     for number in (1, 5):
@@ -78,7 +76,7 @@ def test_the_cost_of_a_number_of_seeds_is_that_of_a_plan_with_these_seeds(tmp_pa
     assert costs.unit == "H100-hours"
 
 
-def test_each_benchmark_with_its_predictions_is_a_group(tmp_path: Path) -> None:
+def test_each_benchmark_with_its_predictions_is_a_group(tmp_path):
     trained, frozen, margin = groups(planned(tmp_path))
     # Two comparisons about YaRN (4,096 and 8,192 tokens), one of losses, one with a margin.
     assert {one.alpha for one in (trained, frozen, margin)} == {0.05 / 4}
@@ -93,9 +91,7 @@ def test_each_benchmark_with_its_predictions_is_a_group(tmp_path: Path) -> None:
     }
 
 
-def test_the_cheapest_design_detects_the_difference_and_no_cheaper_one_does(
-    tmp_path: Path,
-) -> None:
+def test_the_cheapest_design_detects_the_difference_and_no_cheaper_one_does(tmp_path):
     plan = planned(tmp_path)
     costs, (one, *_) = Costs(plan, priced(plan)), groups(plan)
     seeds, times = cheapest(one, costs, 0.2, 1.0)
@@ -107,7 +103,7 @@ def test_the_cheapest_design_detects_the_difference_and_no_cheaper_one_does(
     assert cheapest(one, costs, 1e-4, 1.0) is None
 
 
-def test_options_need_a_unit_that_the_study_has(tmp_path: Path) -> None:
+def test_options_need_a_unit_that_the_study_has(tmp_path):
     for wrong in ("0.05", "0 accuracy", "5 %"):
         with pytest.raises(SpecError, match="--detect: got"):
             Options.of(wrong, 1.0)
@@ -118,7 +114,7 @@ def test_options_need_a_unit_that_the_study_has(tmp_path: Path) -> None:
         list(lines(plan, priced(plan), Options.of("0.5 sd", 1.0)))
 
 
-def test_text_and_json_have_the_same_numbers_in_80_columns(tmp_path: Path, monkeypatch) -> None:
+def test_text_and_json_have_the_same_numbers_in_80_columns(tmp_path, monkeypatch):
     plan = planned(tmp_path)
     shown = [*lines(plan, priced(plan), Options())]
     assert max(map(len, shown)) <= 80
@@ -142,7 +138,7 @@ def test_text_and_json_have_the_same_numbers_in_80_columns(tmp_path: Path, monke
     assert cheap["seeds"] > 1
 
 
-def test_no_design_has_more_books_or_rows_than_the_data_set(tmp_path: Path) -> None:
+def test_no_design_has_more_books_or_rows_than_the_data_set(tmp_path):
     folders = {name: tmp_path / name for name in ("pg19", "longbench")}
     for folder in folders.values():
         folder.mkdir()

@@ -1,7 +1,5 @@
 """`lce plan --power`: counts of samples against the windows and prompts of benchmarks."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -42,7 +40,7 @@ def planned(tmp_path: Path, *benchmarks: dict[str, Any], **changes: Any) -> Stud
     return compile_request(str(file), execution).plan
 
 
-def test_seeds_multiply_prompts_that_they_draw_and_not_text_that_they_share(tmp_path) -> None:
+def test_seeds_multiply_prompts_that_they_draw_and_not_text_that_they_share(tmp_path):
     plan = planned(
         tmp_path,
         {"name": "passkey", "lengths": [4096], "num_samples": 40},
@@ -57,7 +55,7 @@ def test_seeds_multiply_prompts_that_they_draw_and_not_text_that_they_share(tmp_
     assert perplexity.difference_of_family == detectable_effect(16, alpha=0.05 / 2)
 
 
-def test_a_selection_sees_what_its_own_cells_can_show(tmp_path) -> None:
+def test_a_selection_sees_what_its_own_cells_can_show(tmp_path):
     entry = {"name": "passkey", "lengths": [4096], "num_samples": 40}
     other = {"name": "passkey", "lengths": [4096], "num_samples": 40, "methods": ["none", "pi"]}
     plan = planned(tmp_path, entry)
@@ -69,7 +67,7 @@ def test_a_selection_sees_what_its_own_cells_can_show(tmp_path) -> None:
     assert (found.num_samples, found.num_comparisons) == (120, 1)
 
 
-def test_the_mean_over_tasks_of_unequal_number_counts_as_its_variance_says(tmp_path) -> None:
+def test_the_mean_over_tasks_of_unequal_number_counts_as_its_variance_says(tmp_path):
     books = {"name": "perplexity_documents", "profile": "faithful", "lengths": [4096]}
     plan = planned(tmp_path, {**books, "domains": [], "data_sets": ["pg19", "govreport"]})
     (one,) = visible_differences(plan)
@@ -79,7 +77,7 @@ def test_the_mean_over_tasks_of_unequal_number_counts_as_its_variance_says(tmp_p
 
 
 @pytest.mark.parametrize("profile", ["faithful", "clean", "fast"])
-def test_windows_side_by_side_are_the_blocks_that_perplexity_resamples(profile: str) -> None:
+def test_windows_side_by_side_are_the_blocks_that_perplexity_resamples(profile):
     benchmark = BENCHMARKS.parse({"name": "perplexity", "profile": profile}, "test")
     length, stream = 2048, np.zeros(65536, dtype=np.uint32)
     stride = length if profile == "fast" else 256
@@ -89,7 +87,7 @@ def test_windows_side_by_side_are_the_blocks_that_perplexity_resamples(profile: 
 
 
 @pytest.mark.slow
-def test_a_shipped_study_is_told_what_it_can_see(tmp_path: Path) -> None:
+def test_a_shipped_study_is_told_what_it_can_see(tmp_path):
     execution = make_execution({"home": tmp_path / "home", "device": "cpu", "slots": 1})
     plan = compile_request("lceg-llama2-7b", execution).plan
     found = list(visible_differences(plan))
@@ -101,7 +99,7 @@ def test_a_shipped_study_is_told_what_it_can_see(tmp_path: Path) -> None:
             assert one.difference_of_family >= one.difference
 
 
-def test_the_command_adds_it_to_text_and_json(tmp_path: Path, monkeypatch) -> None:
+def test_the_command_adds_it_to_text_and_json(tmp_path, monkeypatch):
     planned(tmp_path, {"name": "passkey", "lengths": [4096], "num_samples": 40})
     monkeypatch.setenv("LCE_HOME", str(tmp_path / "home"))
     command = ["plan", str(tmp_path / "study.yaml")]

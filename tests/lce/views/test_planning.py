@@ -1,7 +1,5 @@
 """What `lce plan` and `lce status` say: prices without data are those that the data then give."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +52,7 @@ def found(tmp_path: Path, study: dict[str, Any] | str, **folders: Path) -> Inspe
 
 
 @pytest.fixture
-def text(tmp_path: Path) -> Path:
+def text(tmp_path) -> Path:
     folder = tmp_path / "text"
     folder.mkdir()
     (folder / "a.jsonl").write_text('{"text": "one"}\n', encoding="utf-8")
@@ -62,7 +60,7 @@ def text(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def essays(tmp_path: Path) -> Path:
+def essays(tmp_path) -> Path:
     folder = tmp_path / "essays"
     folder.mkdir()
     (folder / "a.txt").write_text("What I have learnt. " * 50, encoding="utf-8")
@@ -72,11 +70,8 @@ def essays(tmp_path: Path) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize("study", ["toy", "smollm2-quick", "lceg-llama2-7b"])
 def test_a_shipped_study_has_a_price_before_its_data_are_here_in_80_columns(
-    tmp_path: Path,
-    study: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    tmp_path, study, monkeypatch, capsys
+):
     monkeypatch.setenv("COLUMNS", "80")
     inspection = found(tmp_path, study)
     for device in ("a100", "cpu"):
@@ -100,9 +95,7 @@ def test_a_shipped_study_has_a_price_before_its_data_are_here_in_80_columns(
     assert not (tmp_path / "home").exists()
 
 
-def test_prices_without_the_corpus_are_those_with_it(
-    tmp_path: Path, text: Path, essays: Path
-) -> None:
+def test_prices_without_the_corpus_are_those_with_it(tmp_path, text, essays):
     bare, whole = found(tmp_path, LLAMA), found(tmp_path, LLAMA, text=text, essays=essays)
     before, after = (as_json(one, "h100") for one in (bare, whole))
     assert before["to_do"]["tokens"] == 0
@@ -126,7 +119,7 @@ def test_prices_without_the_corpus_are_those_with_it(
     assert needles[0]["tokens"] == pytest.approx(needles[1]["tokens"], rel=0.15)
 
 
-def test_only_the_cells_whose_data_are_absent_are_estimated(tmp_path: Path, text: Path) -> None:
+def test_only_the_cells_whose_data_are_absent_are_estimated(tmp_path, text):
     told = as_json(found(tmp_path, LLAMA, text=text), "h100")
     states = {cell["benchmark"]: (cell["state"], cell["estimated"]) for cell in told["cells"]}
     assert states == {
@@ -142,7 +135,7 @@ def test_only_the_cells_whose_data_are_absent_are_estimated(tmp_path: Path, text
     assert told["expected"]["estimated"] is True
 
 
-def test_a_cell_that_cannot_be_for_another_reason_has_no_price(tmp_path: Path) -> None:
+def test_a_cell_that_cannot_be_for_another_reason_has_no_price(tmp_path):
     methods = [{"name": "self_extend", "window": 1024, "group": 2}]
     told = as_json(found(tmp_path, {**LLAMA, "methods": methods}))
     far = [cell for cell in told["cells"] if cell["eval_length"] == 8192]
@@ -150,7 +143,7 @@ def test_a_cell_that_cannot_be_for_another_reason_has_no_price(tmp_path: Path) -
     assert "exceeds the" in far[0]["reason"]
 
 
-def test_hours_are_those_of_the_device_that_is_asked_for(tmp_path: Path) -> None:
+def test_hours_are_those_of_the_device_that_is_asked_for(tmp_path):
     inspection = found(tmp_path, LLAMA)
     told = {name: as_json(inspection, name) for name in (*DEVICE_TYPES, "cpu")}
     hours = [told[name]["expected"]["hours"] for name in ("h200", "h100", "a100", "cpu")]
@@ -163,7 +156,7 @@ def test_hours_are_those_of_the_device_that_is_asked_for(tmp_path: Path) -> None
         as_json(inspection, "a10")
 
 
-def test_totals_are_the_sums_of_their_parts(tmp_path: Path, text: Path) -> None:
+def test_totals_are_the_sums_of_their_parts(tmp_path, text):
     told = as_json(found(tmp_path, LLAMA, text=text), "a100")
     for total, estimated in (("to_do", False), ("expected", True)):
         parts = [one for one in told["cells"] + told["steps"] if one["estimated"] is estimated]
@@ -171,9 +164,7 @@ def test_totals_are_the_sums_of_their_parts(tmp_path: Path, text: Path) -> None:
             assert told[total][key] == pytest.approx(sum(part[key] for part in parts))
 
 
-def test_what_differs_is_told_in_groups_of_80_columns(
-    tmp_path: Path, text: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_differs_is_told_in_groups_of_80_columns(tmp_path, text, capsys):
     before = found(tmp_path, LLAMA, text=text)
     before.store.studies.save_plan("mine", before.plan.to_json(), "study.yaml")
     for step in before.plan.steps.values():
@@ -197,7 +188,7 @@ def test_what_differs_is_told_in_groups_of_80_columns(
     assert {one["axes"]["eval_length"] for one in told["orphaned"]} == {8192}
 
 
-def test_weights_that_must_be_fetched_are_named_and_priced(tmp_path: Path, text: Path) -> None:
+def test_weights_that_must_be_fetched_are_named_and_priced(tmp_path, text):
     study = {**LLAMA, "base_models": ["smollm2_135m_q4"], "methods": ["none"]}
     told = as_json(found(tmp_path, study, text=text))
     passkey = told["cells"][0]
@@ -206,7 +197,7 @@ def test_weights_that_must_be_fetched_are_named_and_priced(tmp_path: Path, text:
     assert passkey["flops"] > 0
 
 
-def test_an_unknown_gpu_is_priced_as_a_known_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_gpu_is_priced_as_a_known_one(monkeypatch):
     execution = Execution(home=Path("home"))
     monkeypatch.setattr("tasks.machines.visible_gpus", lambda: {"0": "GPU-1"})
     monkeypatch.setattr("tasks.machines.gpu_name", lambda: "NVIDIA H200")

@@ -1,7 +1,5 @@
 """`lce status` and `lce watch` over real stores: the grid, who runs what, when watching ends."""
 
-from __future__ import annotations
-
 import io
 import os
 import socket
@@ -29,14 +27,14 @@ EXECUTION = {"threads": 1, "device": "cpu"}
 
 
 @pytest.fixture
-def found(tmp_path: Path) -> Inspection:
+def found(tmp_path) -> Inspection:
     inspection = looked_up(tmp_path, SMOKE)
     inspection.store.prepare()
     return inspection
 
 
 @pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+def quick(monkeypatch) -> None:
     """Poll without waiting."""
     for name in ("REFRESH_SECONDS", "STUCK_SECONDS", "_REST_PER_POLL"):
         monkeypatch.setattr(status_view, name, 0.01)
@@ -74,7 +72,7 @@ def grid(found: Inspection) -> list[str]:
     return list(grid_lines(found, found.running(), 80, ASCII))
 
 
-def test_the_grid_has_a_sign_for_each_state(found: Inspection) -> None:
+def test_the_grid_has_a_sign_for_each_state(found):
     others = [step for step in found.plan.steps.values() if step.kind != "cell"]
     compute(found, [*others, cell(found, "none", "perplexity", 128)])
     failed = cell(found, "self_extend", "passkey", 256)
@@ -91,7 +89,7 @@ def test_the_grid_has_a_sign_for_each_state(found: Inspection) -> None:
     ]
 
 
-def test_a_sign_stands_for_all_seeds_and_tasks_that_can_be(tmp_path: Path) -> None:
+def test_a_sign_stands_for_all_seeds_and_tasks_that_can_be(tmp_path):
     methods = [{"name": "none"}, {"name": "self_extend", "window": 64, "group": 1}]
     found = looked_up(tmp_path, {**SMOKE, "seeds": [0, 1], "methods": methods})
     found.store.prepare()
@@ -103,7 +101,7 @@ def test_a_sign_stands_for_all_seeds_and_tasks_that_can_be(tmp_path: Path) -> No
     assert lines[-1].split("  ")[0] == "+ in part"
 
 
-def test_a_benchmark_with_more_lengths_than_fit_is_continued_below(tmp_path: Path) -> None:
+def test_a_benchmark_with_more_lengths_than_fit_is_continued_below(tmp_path):
     lengths = list(range(100, 256, 5))
     benchmarks = [{"name": "passkey", "profile": "tiny", "lengths": lengths, "num_samples": 2}]
     lines = grid(looked_up(tmp_path, {**SMOKE, "benchmarks": benchmarks}))
@@ -114,7 +112,7 @@ def test_a_benchmark_with_more_lengths_than_fit_is_continued_below(tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_a_shipped_grid_fits_80_columns_with_every_method_and_benchmark(tmp_path: Path) -> None:
+def test_a_shipped_grid_fits_80_columns_with_every_method_and_benchmark(tmp_path):
     found = looked_up(tmp_path, "lceg-llama2-7b")
     lines = grid(found)
     assert all(len(line) <= 80 for line in lines)
@@ -124,9 +122,7 @@ def test_a_shipped_grid_fits_80_columns_with_every_method_and_benchmark(tmp_path
         assert one.benchmark in text
 
 
-def test_status_says_who_computes_what_since_when(
-    found: Inspection, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_status_says_who_computes_what_since_when(found, capsys):
     step = next(iter(found.plan.steps.values()))
     with leased(found, step):
         show_status(found.again())
@@ -139,9 +135,7 @@ def test_status_says_who_computes_what_since_when(
     assert "running" not in capsys.readouterr().out
 
 
-def test_a_step_that_is_done_does_not_run_though_its_lease_is_still_held(
-    found: Inspection, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_step_that_is_done_does_not_run_though_its_lease_is_still_held(found, capsys):
     steps = list(found.plan.steps.values())
     compute(found, steps)
     with leased(found, steps[-1]):
@@ -151,7 +145,7 @@ def test_a_step_that_is_done_does_not_run_though_its_lease_is_still_held(
     assert not any("running" in line for line in told)
 
 
-def test_watching_ends_with_the_study_and_prints_what_moved(found: Inspection, quick: None) -> None:
+def test_watching_ends_with_the_study_and_prints_what_moved(found, quick):
     text = io.StringIO()
     steps = list(found.plan.steps.values())
 
@@ -172,9 +166,7 @@ def test_watching_ends_with_the_study_and_prints_what_moved(found: Inspection, q
     assert lines[-1] in {"# done", "● done"}
 
 
-def test_watching_ends_when_only_failures_are_left_and_says_so(
-    found: Inspection, quick: None
-) -> None:
+def test_watching_ends_when_only_failures_are_left_and_says_so(found, quick):
     steps = list(found.plan.steps.values())
     tuned = next(step for step in steps if step.kind == "finetune")
     after = [s for s in steps if tuned.fingerprint in s.parents.values()]
@@ -185,9 +177,7 @@ def test_watching_ends_when_only_failures_are_left_and_says_so(
     assert "out of luck" in text.getvalue()
 
 
-def test_a_live_view_leaves_the_terminal_with_the_last_status(
-    found: Inspection, quick: None
-) -> None:
+def test_a_live_view_leaves_the_terminal_with_the_last_status(found, quick):
     compute(found, list(found.plan.steps.values()))
     text = io.StringIO()
     assert watch(found, Console(file=text, width=80, height=5, force_terminal=True))

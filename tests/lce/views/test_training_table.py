@@ -1,7 +1,5 @@
 """The printed table of training budgets has the numbers that are computed by hand."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any
@@ -40,7 +38,7 @@ def attention(length: int) -> int:
     return 3 * 4 * 2 * 96 * length // 2
 
 
-def test_it_shows_tokens_flops_and_how_well_they_match(library: Path) -> None:
+def test_it_shows_tokens_flops_and_how_well_they_match(library):
     full, short = PER_TOKEN + attention(512), PER_TOKEN + attention(128)
     steps = round(10 * full / short)
     assert steps == 13
@@ -52,7 +50,7 @@ def test_it_shows_tokens_flops_and_how_well_they_match(library: Path) -> None:
     ]
 
 
-def test_equal_tokens_are_shown_only_if_their_flops_differ(library: Path) -> None:
+def test_equal_tokens_are_shown_only_if_their_flops_differ(library):
     shown = rows(library)
     assert shown[0] == ["trained method", "training tokens", "FLOPs"]
     assert [row[1] for row in shown[1:]] == ["20.5k", "20.5k"]
