@@ -32,7 +32,7 @@ from tests.support.studies import (
     wait_until,
 )
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.slow
 
 BENCHMARK = '''
 """Prompts of which a method answers a fixed share right."""
@@ -138,6 +138,7 @@ def recorded(home: Path) -> list[dict[str, Any]]:
     return [{name: value for name, value in one.items() if name != "at"} for one in found]
 
 
+@pytest.mark.long
 def test_a_method_is_dropped_at_the_look_that_settles_it_and_the_catalog_says_so(looked):
     home = looked.folder / "home"
     # The base model stays, because the comparison of ntk_aware is open.
@@ -158,6 +159,7 @@ def test_a_method_is_dropped_at_the_look_that_settles_it_and_the_catalog_says_so
     ]
 
 
+@pytest.mark.long
 def test_a_killed_run_is_resumed_with_the_same_decisions(looked):
     execution = looked.copy("killed")
     home = execution.home

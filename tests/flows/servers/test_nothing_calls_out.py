@@ -96,7 +96,7 @@ def test_an_attempt_to_call_out_is_noticed(tmp_path):
     assert outside(tmp_path / "notes") == ["192.0.2.1"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_no_reading_command_calls_out(home, tmp_path):
     commands = " && ".join(shlex.join([*LCE, *arguments]) for arguments in READING)
     done = isolated(traced(["sh", "-c", commands], tmp_path / "notes"), home, tmp_path)
