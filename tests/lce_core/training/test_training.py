@@ -205,7 +205,6 @@ def test_workers_end_when_their_driver_is_killed(make_job):
 
 
 @pytest.mark.long
-@pytest.mark.timeout(120)
 def test_workers_end_when_their_launcher_is_killed(make_job):
     job = make_job(num_steps=1_000_000, processes=2)
     family: list[int] = []

@@ -87,7 +87,6 @@ def test_copies_with_bf16_states_are_refused(make_job):
 
 
 @pytest.mark.long
-@pytest.mark.timeout(900)
 def test_bf16_states_reach_the_loss_of_fp32_states_within_the_noise_of_seeds(make_job):
     def reached(training: dict[str, Any], seed: int) -> float:
         job = make_job(training, num_steps=150, seed=seed)
