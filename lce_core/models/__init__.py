@@ -130,7 +130,7 @@ class LanguageModel(Plugin):
     shape: ClassVar[ModelShape]
     hub: ClassVar[HubAddress | None] = None
     """Hub repository of the weights; None if the weights come from elsewhere."""
-    licence: ClassVar[str]
+    licence: ClassVar[str] = "not stated"
     is_fetched: ClassVar[bool] = False
     """True if `lce fetch` must download the model before it can be loaded."""
     reads_config: ClassVar[bool] = False

@@ -17,7 +17,7 @@ EIGHT = [str(number) for number in range(8)]
         (0, {"slots": 4, "training_slots": 1}, (1, 4, 4)),
         (0, {"slots": 1, "evaluation_slots": 3}, (1, 3, 3)),
         (8, {"slots": 8, "processes": 4}, (2, 8, 8)),
-        (8, {"slots": 2, "processes": 3}, (2, 2, 8)),
+        (8, {"slots": 2, "processes": 3}, (2, 2, 6)),
         (8, {"slots": 8, "training_slots": 1, "processes": 2}, (1, 8, 8)),
         (4, {"slots": 8, "processes": 8}, (0, 4, 4)),
     ],
