@@ -25,7 +25,7 @@ import typer
 from flows.process_end import ProcessEnd
 from flows.terminal import say
 from lce.commands.computing import join, run, worker
-from lce.commands.keeping import export, gc, lock, verify
+from lce.commands.keeping import export, gc, lock, pack, verify
 from lce.commands.planning import plan, status, watch
 from lce.commands.plugins import (
     benchmarks,
@@ -76,6 +76,7 @@ GROUPS: dict[str, dict[Callable[..., Any], str]] = {
         verify: "lce verify toy --sample 5%",
         gc: "lce gc --dry-run",
         export: "lce export toy yarn-s0 --select variant=yarn-tuned,seed=0",
+        pack: "lce pack toy --out parcels",
     },
     "Servers": {
         up: "lce up --port 4200",
