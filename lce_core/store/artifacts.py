@@ -176,7 +176,14 @@ class Store:
         return find(self.home / "artifacts", fingerprint, kind)
 
     def record(self, step: Step, listing: Listing | None = None) -> Record | None:
-        """Return the step's record if its artifact exists and no file is damaged, else None."""
+        """Return the step's record if its artifact has all files and none is damaged, else None."""
+        record = self.result(step, listing)
+        if record is None or record.has_weights_elsewhere(self.path(step, listing)):
+            return None
+        return record
+
+    def result(self, step: Step, listing: Listing | None = None) -> Record | None:
+        """Return what `record` returns, even if the weights of a training run are elsewhere."""
         folder = self.path(step, listing)
         try:
             record = Record.read(folder)
@@ -187,18 +194,24 @@ class Store:
         return record if self.is_intact(folder, record) else None
 
     def has_finished(self, fingerprint: str) -> bool:
-        """Return True if the store holds an undamaged artifact with this fingerprint or id."""
+        """Return True if the store has an undamaged artifact with this fingerprint or id.
+
+        An artifact whose weights are elsewhere does not count, because a run may be training them
+        again.
+        """
         folder = self.find(fingerprint)
         if folder is None:
             return False
         try:
-            return self.is_intact(folder, Record.read(folder))
+            record = Record.read(folder)
         except (OSError, ValueError):
             return False
+        return not record.has_weights_elsewhere(folder) and self.is_intact(folder, record)
 
     def is_intact(self, folder: Path, record: Record) -> bool:
-        """Return True if every file in `folder` has the size and sha256 in the record."""
-        return all(self._is_intact(folder / name, entry) for name, entry in record.files.items())
+        """Return True if every file of `Record.files_in` has the size and sha256 in the record."""
+        files = record.files_in(folder).items()
+        return all(self._is_intact(folder / name, entry) for name, entry in files)
 
     def records(self) -> Iterator[tuple[Path, Record]]:
         """Yield every artifact's folder and record, sorted by path.
