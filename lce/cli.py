@@ -25,7 +25,7 @@ import typer
 from flows.process_end import ProcessEnd
 from flows.terminal import say
 from lce.commands.computing import join, run, worker
-from lce.commands.keeping import export, gc, lock, verify
+from lce.commands.keeping import export, gc, import_, lock, verify
 from lce.commands.planning import plan, status, watch
 from lce.commands.plugins import (
     benchmarks,
@@ -75,6 +75,7 @@ GROUPS: dict[str, dict[Callable[..., Any], str]] = {
         lock: "lce lock toy --file toy.lock",
         verify: "lce verify toy --sample 5%",
         gc: "lce gc --dry-run",
+        import_: "lce import toy.results-0001.tar toy.results-0002.tar",
         export: "lce export toy yarn-s0 --select variant=yarn-tuned,seed=0",
     },
     "Servers": {
@@ -109,7 +110,8 @@ app = typer.Typer(
 )
 for group, members in GROUPS.items():
     for command, example in members.items():
-        app.command(rich_help_panel=group, epilog=f"Example: {example}")(command)
+        name = command.__name__.rstrip("_")  # `import` is a keyword of Python
+        app.command(name, rich_help_panel=group, epilog=f"Example: {example}")(command)
 for commands, (name, group) in SUBCOMMANDS.items():
     app.add_typer(commands, name=name, rich_help_panel=group)
 

@@ -31,8 +31,8 @@ class StepState:
     reason: str
     holds: Literal["new", "stale", "failed"] = "new"
     """Detail of the state "missing": "stale" if the store has only an outdated or damaged artifact,
-    or one without its weights; "failed" if the last attempt failed and the next run retries the step;
-    else "new"."""
+    or one without its weights; "failed" if the last attempt failed and the next run retries the
+    step; else "new"."""
     differs: tuple[str, ...] = ()
     """Settings that differ from the most similar finished step, as "setting: old -> new". Only
     steps with the same method, seed, length and so on are compared; empty if there is none."""
