@@ -102,7 +102,7 @@ def verify_files(home: Path) -> bool:
     console.print(f"{found.num_artifacts:,} artifacts read, {amount}: ", end="")
     console.print(f"{len(found.damage):,} damaged" if found.damage else "none damaged")
     if found.damage:
-        console.print("`lce run STUDY` recomputes the damaged artifacts of a study")
+        console.print("`lce run STUDY` recomputes damaged cells and what missing cells need")
         if catalog_path(home).is_file():
             # The catalog notices changed files by size and time, which damage may leave unchanged.
             rebuild_catalog(home)
