@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from lce_core.errors import SpecError, did_you_mean
 from lce_core.execution import Execution
 from lce_core.store.artifacts import Store
 from lce_core.study.plan import PlannedCell, StudyPlan
+from lce_core.study.progress import StepState
 from lce_core.study.variants import variant_label, variant_name
 
 AXES = ("base_model", "method", "variant", "frozen", "seed", "benchmark", "task", "eval_length")
@@ -62,9 +65,18 @@ def require_work(plan: StudyPlan, where: str) -> None:
         )
 
 
-def require_models(plan: StudyPlan, execution: Execution) -> None:
-    """Raise SpecError if a base model's weights are missing; the error names the command."""
-    for name in models_to_fetch(plan, execution):
+def require_models(plan: StudyPlan, states: Mapping[str, StepState], execution: Execution) -> None:
+    """Raise SpecError if the weights of a base model are missing that the run needs.
+
+    A model is not needed if all its cells are done, for example because they were imported.
+    """
+    needed = {
+        cell.base_model
+        for cell in plan.cells
+        if cell.base_model not in plan.known_models
+        or (cell.step and states[cell.step.fingerprint].state == "missing")
+    }
+    for name in filter(needed.__contains__, models_to_fetch(plan, execution)):
         raise SpecError(
             f"base model {name}",
             f"no weights in {Store(execution.home).models}",

@@ -151,13 +151,13 @@ def _checked(request: Request, options: RunOptions, store: Store) -> Work:
     execution = request.execution
     wanted, look = select_cells(request.plan, options.select), None
     require_work(request.plan, request.where)
-    require_models(request.plan, execution)
     check_plugin_changes(wanted, execution, accept=options.accept_plugin_change)
     if (looks := request.plan.study.looks) and not options.select and not options.budget:
         look = next_look(looks, store.studies.looks(request.plan.to_json()))
         wanted = up_to_look(wanted, look) if look else wanted
     folders = folders_of(execution.model_dump(mode="json"))
     states = inspect(wanted, store, folders, retry_failed=options.retry_failed)
+    require_models(wanted, states, execution)
     chosen: Iterable[str] = ()
     if options.budget:
         blocks = within_budget(wanted, states, execution, options.budget)

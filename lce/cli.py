@@ -25,7 +25,7 @@ import typer
 from flows.process_end import ProcessEnd
 from flows.terminal import say
 from lce.commands.computing import join, run, worker
-from lce.commands.keeping import export, gc, lock, pack, verify
+from lce.commands.keeping import export, gc, import_, lock, pack, verify
 from lce.commands.planning import plan, status, watch
 from lce.commands.plugins import (
     benchmarks,
@@ -77,6 +77,7 @@ GROUPS: dict[str, dict[Callable[..., Any], str]] = {
         gc: "lce gc --dry-run",
         export: "lce export toy yarn-s0 --select variant=yarn-tuned,seed=0",
         pack: "lce pack toy --out parcels",
+        import_: "lce import results/*.tar.gz",
     },
     "Servers": {
         up: "lce up --port 4200",
@@ -110,7 +111,8 @@ app = typer.Typer(
 )
 for group, members in GROUPS.items():
     for command, example in members.items():
-        app.command(rich_help_panel=group, epilog=f"Example: {example}")(command)
+        name = command.__name__.rstrip("_")  # `import` is a keyword of Python
+        app.command(name, rich_help_panel=group, epilog=f"Example: {example}")(command)
 for commands, (name, group) in SUBCOMMANDS.items():
     app.add_typer(commands, name=name, rich_help_panel=group)
 

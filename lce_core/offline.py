@@ -40,7 +40,7 @@ from lce_core.store.failures import RETRIED
 from lce_core.store.identity import ID_DIGITS, sha256_file
 from lce_core.store.odd_files import read_file
 from lce_core.store.parcels import FORMAT, MANIFEST
-from lce_core.store.records import Record
+from lce_core.store.records import WEIGHTS, Record
 from lce_core.store.steps import Step
 from lce_core.store.sweeping import sweep
 
@@ -49,7 +49,6 @@ PACK = "pack.json"
 _WRITE_SECONDS = 60.0
 _GRACE_SECONDS = 15.0
 """Time in which workers may release their leases after the deadline, before they are killed."""
-_WEIGHTS = "model"
 
 
 @dataclass(frozen=True)
@@ -479,7 +478,7 @@ class Parcels:
         found = (path for path in sorted(folder.rglob("*")) if path.is_file())
         if self._weights:
             return list(found)
-        return [path for path in found if path.relative_to(folder).parts[0] != _WEIGHTS]
+        return [path for path in found if path.relative_to(folder).parts[0] != WEIGHTS]
 
     def _write(self, artifacts: list[Path], notes: Sequence[Path] = ()) -> None:
         manifest = self._pack.manifest

@@ -72,7 +72,7 @@ class WorkQueue:
         """Number of ready units of which the last `claim` found steps held by other processes."""
         self._store, self._folders = store, folders
         listing = store.listing()
-        # A step with an artifact is in the queue only if the artifact is damaged.
+        # A step with an artifact is in the queue only if the artifact is damaged or lacks weights.
         self._damaged = {
             step.fingerprint
             for unit in units
@@ -234,7 +234,11 @@ class WorkQueue:
         # Another process committed the artifact moments ago by one rename, so skip the check of its
         # digests, which takes long for gigabytes of weights.
         try:
-            return Record.read(self._store.path(step, listing)).fingerprint == step.fingerprint
+            folder = self._store.path(step, listing)
+            record = Record.read(folder)
+            # `lce import` adds trainings without their weights, from which no cell can be computed.
+            is_whole = not record.has_weights_elsewhere(folder)
+            return record.fingerprint == step.fingerprint and is_whole
         except (OSError, ValueError):
             return False
 

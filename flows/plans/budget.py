@@ -26,7 +26,7 @@ from lce_core.errors import SpecError
 from lce_core.execution import Execution
 from lce_core.study.plan import PlannedCell, StudyPlan
 from lce_core.study.pricing.device_types import DEVICE_TYPES
-from lce_core.study.progress import StepState
+from lce_core.study.progress import StepState, needed_steps
 from lce_core.terminal import WIDTH
 
 Unit = Literal["gpuh", "cpuh", "h"]
@@ -229,15 +229,14 @@ class _BlockCosts:
         return self._prices.total(self._plan.steps[fingerprint] for fingerprint in missing)
 
     def _costs(self, block: Block) -> dict[str, float]:
-        """Return the price of each missing step that the block needs, by fingerprint.
+        """Return the price of each step that a run of the block computes, by fingerprint.
 
         The price is in the budget's unit. The steps include the training of the block's methods.
         """
         if id(block) not in self._cache:
             part = self._plan.with_cells(block.cells)
-            steps = [
-                s for s in part.steps.values() if self._states[s.fingerprint].state == "missing"
-            ]
+            needed = needed_steps(part, self._states)
+            steps = [step for name, step in part.steps.items() if name in needed]
             alone, execution = self._prices.alone(part), self._execution
             if self._is_wall_clock:
                 predicted = alone.predicted(steps, execution.training_processes)

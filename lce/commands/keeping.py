@@ -1,4 +1,4 @@
-"""Commands for stored results: `lce lock`, `verify`, `gc`, `export`, `pack`."""
+"""Commands for stored results: `lce lock`, `verify`, `gc`, `export`, `pack`, `import`."""
 
 from __future__ import annotations
 
@@ -65,6 +65,20 @@ def verify(
         else verify_study(study, how, sample=sample, seed=seed, select=select, tolerance=tolerance)
     )
     if not sound:
+        raise typer.Exit(1)
+
+
+def import_(
+    parcels: Annotated[
+        list[Path],
+        typer.Argument(metavar="PARCEL...", help="Result parcels, such as toy.results-0001.tar."),
+    ],
+) -> None:
+    """Add results that other machines computed to this home; exit with 1 if any is refused."""
+    from flows.settings import home
+    from lce.keeping.importing import import_parcels
+
+    if not import_parcels(home(), parcels):
         raise typer.Exit(1)
 
 

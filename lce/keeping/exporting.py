@@ -16,7 +16,7 @@ from lce_core.models import LanguageModel
 from lce_core.recipe import Precision
 from lce_core.store.artifacts import Store
 from lce_core.store.file_facts import FileFacts
-from lce_core.store.records import Record
+from lce_core.store.records import WEIGHTS, Record
 from lce_core.store.steps import Step
 from lce_core.study.plan import PlannedCell, StudyPlan
 from lce_core.study.published import published_folder
@@ -136,14 +136,9 @@ def _subject(plan: StudyPlan, cell: PlannedCell, store: Store, execution: Execut
         folder = _own_weights(spec.base_model, store, execution)
     else:
         record = store.record(cell.checkpoint)
+        folder = store.path(cell.checkpoint) / WEIGHTS
         if record is None:
-            raise SpecError(
-                f"{cell.checkpoint.kind} {cell.checkpoint.name}",
-                "no undamaged checkpoint in the store",
-                "a variant whose training is finished",
-                f"train it with `lce run {plan.study.study}`",
-            )
-        folder = store.path(cell.checkpoint) / "model"
+            raise _without_checkpoint(plan, cell, cell.checkpoint, store)
     return Subject(
         study=plan.study.study,
         variant=variant,
@@ -153,6 +148,30 @@ def _subject(plan: StudyPlan, cell: PlannedCell, store: Store, execution: Execut
         weights=folder,
         training=record,
         digest=spec.published or spec.weights,
+    )
+
+
+def _without_checkpoint(
+    plan: StudyPlan, cell: PlannedCell, checkpoint: Step, store: Store
+) -> SpecError:
+    assert cell.step is not None
+    folder, remedy = store.path(checkpoint), f"train it with `lce run {plan.study.study}`"
+    if store.record(cell.step):  # a run trains only what a missing cell needs
+        remedy = (
+            f"copy {folder} from the home that trained it; to train it here, delete"
+            f" {store.path(cell.step)}, a result that needs it, and run"
+            f" `lce run {plan.study.study}`"
+        )
+    is_elsewhere = store.result(checkpoint) is not None
+    return SpecError(
+        f"{checkpoint.kind} {checkpoint.name}",
+        "a finished training whose weights are elsewhere"
+        if is_elsewhere
+        else "no undamaged checkpoint in the store",
+        f"its weights in {folder / WEIGHTS}"
+        if is_elsewhere
+        else "a variant whose training is finished",
+        remedy,
     )
 
 

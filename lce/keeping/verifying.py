@@ -24,6 +24,7 @@ from lce_core.store.integrity import reread
 from lce_core.store.records import Record
 from lce_core.store.steps import Step
 from lce_core.store.verification import Verification, compare, keep, not_computed, sampled
+from lce_core.study.plan import StudyPlan
 from tasks.projections import rebuild_catalog, refresh
 from tasks.questions import catalog_path
 from tasks.verification import compute_again, home_aside
@@ -44,11 +45,14 @@ def verify_study(
     """
     plan = select_cells(compile_request(study, execution).plan, select)
     store, console = Store(execution.home), Terminal(highlight=False)
-    done = _done(store, [cell.step for cell in plan.cells if cell.step])
+    done = _done(store, [cell.step for cell in plan.cells if cell.step], plan)
     drawn = sampled(list(done), lambda one: one, sample, seed)
     if not drawn:
         raise SpecError(
-            study, "no done cell", "a study with finished cells", "compute it first with `lce run`"
+            study,
+            "no done cell whose inputs are here",
+            "finished cells with the weights and texts that they read",
+            "compute the study with `lce run`, or verify it in the home that has its weights",
         )
     console.print(f"{plan.study.study}: {len(drawn):,} of {len(done):,} done cells are recomputed")
     found, begun = [], time.monotonic()
@@ -98,18 +102,20 @@ def verify_files(home: Path) -> bool:
     console.print(f"{found.num_artifacts:,} artifacts read, {amount}: ", end="")
     console.print(f"{len(found.damage):,} damaged" if found.damage else "none damaged")
     if found.damage:
-        console.print("`lce run STUDY` recomputes the damaged artifacts of a study")
+        console.print("`lce run STUDY` recomputes damaged cells and what missing cells need")
         if catalog_path(home).is_file():
             # The catalog notices changed files by size and time, which damage may leave unchanged.
             rebuild_catalog(home)
     return not found.damage
 
 
-def _done(store: Store, steps: Sequence[Step]) -> dict[str, tuple[Step, Record]]:
-    """Return those of `steps` that are finished, with their records, by fingerprint."""
+def _done(store: Store, steps: Sequence[Step], plan: StudyPlan) -> dict[str, tuple[Step, Record]]:
+    """Return the finished steps whose inputs are here, with their records, by fingerprint."""
     listing, found = store.listing(), {}
+    parents = {one for step in steps for one in step.parents.values()}
+    absent = {one for one in parents if not store.record(plan.steps[one], listing)}
     for step in {step.fingerprint: step for step in steps}.values():
-        if record := store.record(step, listing):
+        if absent.isdisjoint(step.parents.values()) and (record := store.record(step, listing)):
             found[step.fingerprint] = (step, record)
     store.file_facts.save()
     return found

@@ -105,7 +105,7 @@ def _groups(found: Inspection) -> dict[Group, list[Mapping[str, Any]]]:
     """Group steps by the reason of their state; return the axes (method, seed, ...) of each step.
 
     Included are cells that are not done, unless their only reason is "new", other steps that are
-    stale or failed, and orphaned artifacts.
+    failed or that a run computes again, and orphaned artifacts.
     """
     groups: dict[Group, list[Mapping[str, Any]]] = {}
 
@@ -116,9 +116,10 @@ def _groups(found: Inspection) -> dict[Group, list[Mapping[str, Any]]]:
         state = found.cell_state(cell)
         if state.change != "done" and state.reason != "new":
             add(SIGNS[state.change], CellSpec.kind, state.reason, vars(cell))
+    to_do = {step.fingerprint for step in found.to_do()}
     for step in found.beside_cells():
         state = found.states[step.fingerprint]
-        if state.change in ("stale", "failed"):
+        if state.state == "failed" or (state.holds != "new" and step.fingerprint in to_do):
             add(SIGNS[state.change], step.kind, state.reason, step.axes)
     for orphan in found.orphans:
         add(ORPHANED, orphan.kind, in_short(orphan.differs), orphan.axes)

@@ -20,7 +20,7 @@ from lce_core.store.steps import Step
 from lce_core.study.looks import without_settled
 from lce_core.study.plan import PlannedCell, StudyPlan
 from lce_core.study.plan_diff import Orphan, compare
-from lce_core.study.progress import Change, StepState, inspect
+from lce_core.study.progress import Change, StepState, inspect, needed_steps
 from lce_core.study.reachable import ids_before
 
 
@@ -69,9 +69,9 @@ class Inspection:
         return {steps[name]: who for name, who in held.items() if name in steps}
 
     def to_do(self) -> Iterator[Step]:
-        """Yield the missing steps, which a run would compute."""
-        steps = self.plan.steps.values()
-        return (step for step in steps if self.states[step.fingerprint].state == "missing")
+        """Yield the steps that a run would compute, parents before children."""
+        needed = needed_steps(self.plan, self.states)
+        return (step for name, step in self.plan.steps.items() if name in needed)
 
     def expected_only(self) -> Iterator[Step]:
         """Yield the steps that this machine cannot compute because it lacks their input data."""

@@ -11,6 +11,9 @@
     home/studies/<study>/                           the last plan, its study file's path, the lock,
                                                     and ids that only earlier plans named
     home/prompts/<fingerprint>.safetensors          prompts that are slow to build
+    home/importing/                                 a parcel that `lce import` is checking
+    home/imported/<parcel>/<kind>/<name>-<fingerprint12>/
+                                                    results of parcels that differ from the store's
     home/verifications/                             comparisons of recomputed cells
     home/models/<name>/                             base models downloaded by `lce fetch`
     home/cache/files                                cached facts about files, such as digests
@@ -18,8 +21,8 @@
 
 <fingerprint12> is a step's id: the first 12 hex digits of its fingerprint. A step is done if its
 artifact has a record and every file has the size and sha256 that the record states.
-Only `Store.ensure` adds artifacts. It checks the record, acquires the lease, checks the record
-again, computes in an attempt folder, calls fsync and renames the folder.
+Only `Store.ensure` and `Store.adopt` add artifacts. `ensure` checks the record, acquires the lease,
+checks the record again, computes in an attempt folder, calls fsync and renames the folder.
 """
 
 from __future__ import annotations
@@ -39,7 +42,7 @@ from lce_core.errors import SpecError
 from lce_core.store.failure_notes import FailureNotes
 from lce_core.store.failures import classify, disk_full
 from lce_core.store.file_facts import FileFacts
-from lce_core.store.identity import sha256_file
+from lce_core.store.identity import ID_DIGITS, sha256_file
 from lce_core.store.lease import Lease
 from lce_core.store.listing import Listing, find
 from lce_core.store.modes import follow_folder
@@ -176,7 +179,14 @@ class Store:
         return find(self.home / "artifacts", fingerprint, kind)
 
     def record(self, step: Step, listing: Listing | None = None) -> Record | None:
-        """Return the step's record if its artifact exists and no file is damaged, else None."""
+        """Return the step's record if its artifact has all files and none is damaged, else None."""
+        record = self.result(step, listing)
+        if record is None or record.has_weights_elsewhere(self.path(step, listing)):
+            return None
+        return record
+
+    def result(self, step: Step, listing: Listing | None = None) -> Record | None:
+        """Return what `record` returns, even if the weights of a training run are elsewhere."""
         folder = self.path(step, listing)
         try:
             record = Record.read(folder)
@@ -187,18 +197,24 @@ class Store:
         return record if self.is_intact(folder, record) else None
 
     def has_finished(self, fingerprint: str) -> bool:
-        """Return True if the store holds an undamaged artifact with this fingerprint or id."""
+        """Return True if the store has an undamaged artifact with this fingerprint or id.
+
+        An artifact whose weights are elsewhere does not count, because a run may be training them
+        again.
+        """
         folder = self.find(fingerprint)
         if folder is None:
             return False
         try:
-            return self.is_intact(folder, Record.read(folder))
+            record = Record.read(folder)
         except (OSError, ValueError):
             return False
+        return not record.has_weights_elsewhere(folder) and self.is_intact(folder, record)
 
     def is_intact(self, folder: Path, record: Record) -> bool:
-        """Return True if every file in `folder` has the size and sha256 in the record."""
-        return all(self._is_intact(folder / name, entry) for name, entry in record.files.items())
+        """Return True if every file of `Record.files_in` has the size and sha256 in the record."""
+        files = record.files_in(folder).items()
+        return all(self._is_intact(folder / name, entry) for name, entry in files)
 
     def records(self) -> Iterator[tuple[Path, Record]]:
         """Yield every artifact's folder and record, sorted by path.
@@ -264,6 +280,52 @@ class Store:
                 return Outcome(record, "existing")
             return Outcome(self._compute(step, run, lease, execution), "computed")
 
+    def adopt(self, folder: Path, record: Record) -> Record | None:
+        """Move an artifact that another home computed into this store.
+
+        An undamaged artifact of the step stays, also if its weights are elsewhere.
+
+        Args:
+          folder: The artifact's folder, on the file system of this store. The caller has checked
+            that its files are those of the record.
+          record: The artifact's record.
+
+        Returns:
+          The record of the artifact that the store has now: `record`, or an earlier one. None if
+          another live process is computing the step.
+
+        Raises:
+          LeaseLostError: if another process took over the lease meanwhile.
+          OSError: if a file cannot be written.
+        """
+        if held := self._undamaged(record):
+            return held
+        lease = Lease.acquire(self.home / "leases", record.fingerprint[:ID_DIGITS])
+        if lease is None:
+            return None
+        with lease:
+            if held := self._undamaged(record):
+                return held
+            named = self.home / "artifacts" / record.kind / folder.name
+            make_folder(named.parent)
+            follow_folder(folder)
+            for path in folder.rglob("*"):
+                sync(path)
+            final = self.find(record.fingerprint, record.kind) or named
+            _commit(folder, final, lease)
+        self.failures.forget(record.fingerprint[:ID_DIGITS])
+        return record
+
+    def _undamaged(self, wanted: Record) -> Record | None:
+        folder = self.find(wanted.fingerprint, wanted.kind)
+        try:
+            record = Record.read(folder) if folder else None
+        except (OSError, ValueError):
+            return None
+        if folder is None or record is None or record.fingerprint != wanted.fingerprint:
+            return None
+        return record if self.is_intact(folder, record) else None
+
     def _remove_attempts(self, step: Step) -> None:
         # The caller holds the step's lease, so no process writes into these folders.
         for folder in self.path(step).parent.glob(f"{ATTEMPT}{step.id}-*"):
@@ -307,12 +369,7 @@ class Store:
                 plugins=dict(attempt.plugins),
             )
             record.write(folder)
-            sync(folder)
-            lease.require()
-            if os.path.lexists(final):  # `record` found it damaged, so move it away
-                final.rename(final.parent / f"{ATTEMPT}damaged-{uuid.uuid4().hex[:8]}")
-            folder.rename(final)
-            sync(final.parent)
+            _commit(folder, final, lease)
         except BaseException as error:
             shutil.rmtree(folder, ignore_errors=True)
             if isinstance(error, Exception):  # KeyboardInterrupt is not a failure of the step
@@ -339,6 +396,15 @@ def _unwritable(home: Path, got: str) -> SpecError:
         "a folder that can be created and written to",
         "set LCE_HOME to a writable folder",
     )
+
+
+def _commit(folder: Path, final: Path, lease: Lease) -> None:
+    sync(folder)
+    lease.require()
+    if os.path.lexists(final):  # the caller found it damaged, so move it away
+        final.rename(final.parent / f"{ATTEMPT}damaged-{uuid.uuid4().hex[:8]}")
+    folder.rename(final)
+    sync(final.parent)
 
 
 def _seal(folder: Path, known: Mapping[str, str]) -> dict[str, FileEntry]:

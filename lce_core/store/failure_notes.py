@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import traceback
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -86,6 +87,18 @@ class FailureNotes:
                 "at": datetime.now(UTC).isoformat(timespec="milliseconds"),
             },
         )
+
+    def adopt(self, step_id: str, file: Path) -> bool:
+        """Copy a failure file of another home, unless the step has one; return False if invalid."""
+        try:
+            note = read_mapping(file)
+        except (OSError, ValueError):
+            return False
+        if not _is_note(note):
+            return False
+        if not os.path.lexists(self._file(step_id)):
+            write_json(self._file(step_id), note)
+        return True
 
     def forget(self, step_id: str) -> None:
         with contextlib.suppress(IsADirectoryError):  # not created by lce

@@ -30,7 +30,7 @@ def what_is_wrong(folder: Path) -> str | None:
     """Return the first fault of an artifact as a phrase such as "weights.bin is missing".
 
     Check the record, and that every file exists and has the recorded size; do not read the files.
-    Return None if the artifact has no such fault.
+    Absent weights are no fault (`Record.files_in`). Return None if the artifact has no such fault.
     """
     try:
         record = Record.read(folder)
@@ -38,7 +38,7 @@ def what_is_wrong(folder: Path) -> str | None:
         return "its record.json was changed after it was written"
     except (OSError, ValueError):
         return "its record.json cannot be read"
-    for name, entry in record.files.items():
+    for name, entry in record.files_in(folder).items():
         try:
             size = (folder / name).stat().st_size
         except OSError:
@@ -79,7 +79,7 @@ def reread(store: Store, report: Callable[[int, int], None]) -> Reread:
 def _reread(
     store: Store, folder: Path, found: Reread, total: int, report: Callable[[int, int], None]
 ) -> str | None:
-    for name, entry in Record.read(folder).files.items():
+    for name, entry in Record.read(folder).files_in(folder).items():
         try:
             sha256 = store.file_facts.sha256(folder / name, fresh=True)
         except OSError as error:
@@ -93,6 +93,6 @@ def _reread(
 
 def _size(folder: Path) -> int:
     try:
-        return sum(entry.bytes for entry in Record.read(folder).files.values())
+        return sum(entry.bytes for entry in Record.read(folder).files_in(folder).values())
     except (OSError, ValueError):
         return 0

@@ -23,6 +23,8 @@ from lce_core.store.odd_files import read_file, write_file
 RECORD = "record.json"
 COMMIT = "commit.json"
 """File that `lce pack` writes beside this module, because a packed copy is no git checkout."""
+WEIGHTS = "model"
+"""Folder of an artifact with the weights of a training run. No other step has such a folder."""
 FORMAT = 1
 _SEAL = "seal"
 
@@ -133,6 +135,21 @@ class Record(BaseModel):
             return cls.model_validate(content)
         except RecursionError:
             raise ValueError(f"{RECORD} is nested too deeply") from None
+
+    def files_in(self, folder: Path) -> dict[str, FileEntry]:
+        """Return the files that the artifact in `folder` must have to be undamaged.
+
+        If the whole folder of weights is absent, its files are left out: a user deleted hundreds of
+        gigabytes, or left them on the machine that trained. Losses and facts of the training stay.
+        """
+        weights = {name for name in self.files if name.startswith(f"{WEIGHTS}/")}
+        if not weights or os.path.lexists(folder / WEIGHTS):
+            return self.files
+        return {name: entry for name, entry in self.files.items() if name not in weights}
+
+    def has_weights_elsewhere(self, folder: Path) -> bool:
+        """Return True if the artifact in `folder` has trained weights, but not in this folder."""
+        return len(self.files_in(folder)) < len(self.files)
 
     def write(self, folder: Path) -> None:
         """Write `folder`/record.json with the digest of its content, atomically by rename."""

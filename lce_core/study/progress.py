@@ -17,6 +17,7 @@ from lce_core.study.states import State
 
 Change = Literal["new", "done", "stale", "failed", "unavailable"]
 
+_WEIGHTS_ELSEWHERE = "its weights are elsewhere: they were deleted here or not copied to this home"
 _FOR_GOOD = "non_finite"
 """Failure class (a loss or score became NaN) that later runs retry only with --retry-failed, since
 the same computation would give NaN again."""
@@ -30,7 +31,8 @@ class StepState:
     reason: str
     holds: Literal["new", "stale", "failed"] = "new"
     """Detail of the state "missing": "stale" if the store has only an outdated or damaged artifact,
-    "failed" if the last attempt failed and the next run retries the step, else "new"."""
+    or one without its weights; "failed" if the last attempt failed and the next run retries the
+    step; else "new"."""
     differs: tuple[str, ...] = ()
     """Settings that differ from the most similar finished step, as "setting: old -> new". Only
     steps with the same method, seed, length and so on are compared; empty if there is none."""
@@ -66,20 +68,53 @@ def inspect(
     """
     states: dict[str, StepState] = {}
     listing, accepted = store.listing(), AcceptedCode(store.home)
+    without_weights: set[str] = set()
     for step in plan.steps.values():
-        record = store.record(step, listing)
+        record = store.result(step, listing)
         doubts = _changes(record, step, accepted) if record and record.plugins else frozenset()
         doubts = doubts.union(*(states[one].plugin_changes for one in step.parents.values()))
-        if record and not doubts:
-            states[step.fingerprint] = StepState("done", "")
-        elif record:
+        if record and doubts:
             reason = "; ".join(sorted(map(str, doubts)))
             states[step.fingerprint] = StepState("missing", reason, "stale", plugin_changes=doubts)
+        elif record and not record.has_weights_elsewhere(store.path(step, listing)):
+            states[step.fingerprint] = StepState("done", "")
         else:
-            state = _unfinished(step, store, listing, states, folders, retry_failed)
+            what = _WEIGHTS_ELSEWHERE if record else "its artifact is damaged"
+            without_weights |= {step.fingerprint} if record else set()
+            state = _unfinished(step, store, listing, states, folders, retry_failed, what)
             states[step.fingerprint] = replace(state, plugin_changes=doubts)
+    for fingerprint in without_weights - needed_steps(plan, states):
+        states[fingerprint] = StepState("done", _WEIGHTS_ELSEWHERE)
     store.file_facts.save()
     return states
+
+
+def needed_steps(plan: StudyPlan, states: Mapping[str, StepState]) -> set[str]:
+    """Return the fingerprints of the steps that a run computes.
+
+    These are the missing cells, and the missing steps whose results they read. If all cells that
+    read a step are done, the step is not needed: nobody computes deleted weights or rows again for
+    nothing.
+    """
+    needed: set[str] = set()
+    waiting = [cell.step.fingerprint for cell in plan.cells if cell.step]
+    while waiting:
+        fingerprint = waiting.pop()
+        step = plan.steps.get(fingerprint)
+        if step and fingerprint not in needed and states[fingerprint].state == "missing":
+            needed.add(fingerprint)
+            waiting += inputs_of(step)
+    return needed
+
+
+def inputs_of(step: Step) -> list[str]:
+    """Return the fingerprints of the steps that must be done before a step starts.
+
+    A trial of `tune` also waits for the validation text that scores it, so that no trial trains if
+    there is none.
+    """
+    text = step.axes.get("validation")
+    return [*step.parents.values(), *([text] if text else [])]
 
 
 def given_up(failure: Mapping[str, Any], folders: Mapping[str, str]) -> StepState | None:
@@ -122,7 +157,9 @@ def _unfinished(
     states: dict[str, StepState],
     folders: Mapping[str, str],
     retry_failed: bool,
+    what: str,
 ) -> StepState:
+    """Return the state of a step that is not done; `what` is the fault of its artifact."""
     for role, parent in step.parents.items():
         if states[parent].state == "failed":
             return StepState("failed", f"its {role} {parent[:12]} failed: {states[parent].reason}")
@@ -134,5 +171,5 @@ def _unfinished(
             "missing", f"failed before ({failure['class']}: {failure['message']})", "failed"
         )
     if store.path(step, listing).exists():
-        return StepState("missing", "its artifact is damaged", "stale")
+        return StepState("missing", what, "stale")
     return StepState("missing", "new")

@@ -17,7 +17,7 @@ from typing import Any
 
 from lce_core.store.steps import Step
 from lce_core.study.plan import StudyPlan
-from lce_core.study.progress import StepState
+from lce_core.study.progress import StepState, inputs_of, needed_steps
 from lce_core.study.step_kinds import BaseSpec, ChoiceSpec, kind_named
 
 _TRIALS = -1
@@ -37,14 +37,8 @@ class Unit:
 
     @cached_property
     def needs(self) -> frozenset[str]:
-        """Fingerprints of the steps that must be done before this unit starts.
-
-        A trial of `tune` also waits for the validation text that scores it, so that no trial trains
-        if there is none.
-        """
-        texts = (step.axes.get("validation") for step in self.steps)
-        parents = (parent for step in self.steps for parent in step.parents.values())
-        return frozenset(filter(None, (*parents, *texts)))
+        """Fingerprints of the steps that must be done before this unit starts."""
+        return frozenset(one for step in self.steps for one in inputs_of(step))
 
     @property
     def is_divisible(self) -> bool:
@@ -58,7 +52,7 @@ class Unit:
 
 
 def units_to_do(plan: StudyPlan, states: Mapping[str, StepState]) -> list[Unit]:
-    """Group the missing steps of a plan into units, in the order in which the units should start.
+    """Group the steps that a run computes into units, in the order in which they should start.
 
     Data steps and base models come first, because other steps wait for them. Then come the trials
     of `tune` and the choices among them, for the same reason. Then come all units of the first
@@ -66,8 +60,9 @@ def units_to_do(plan: StudyPlan, states: Mapping[str, StepState]) -> list[Unit]:
     Within a seed, kinds follow `StepSpec.order`, so that parents precede children.
     """
     groups: dict[tuple[object, ...], list[Step]] = {}
+    needed = needed_steps(plan, states)
     for step in plan.steps.values():
-        if states[step.fingerprint].state == "missing":
+        if step.fingerprint in needed:
             groups.setdefault((step.kind, *kind_named(step.kind).unit(step)), []).append(step)
     units = [_unit(steps) for steps in groups.values()]
     seed = _first_seeds(plan)

@@ -59,7 +59,7 @@ def _read(store: Store, planned: Iterable[Mapping[str, Any]]) -> Iterable[Finish
             record = Record.read(folder)
         except (OSError, ValueError):
             continue
-        sizes = ((folder / name, entry.bytes) for name, entry in record.files.items())
+        sizes = ((folder / name, entry.bytes) for name, entry in record.files_in(folder).items())
         if record.fingerprint == step["fingerprint"] and all(_has(*pair) for pair in sizes):
             yield FinishedStep(step, folder, record)
 

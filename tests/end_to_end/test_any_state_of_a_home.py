@@ -139,10 +139,16 @@ def test_no_state_of_a_home_stops_any_command_or_its_mending(
     disturbed(number, commands, finished, text, cell, tmp_path)
 
 
+def lose_checkpoint(home: Path) -> None:
+    """Removes the checkpoint, and a cell, which alone makes a run train it again."""
+    shutil.rmtree(home / "artifacts" / "finetune")
+    shutil.rmtree(next((home / "artifacts" / "cell").glob("*-yarn-tuned-*")))
+
+
 @pytest.mark.long
 def test_a_run_with_its_server_ends_in_a_sentence_too(finished, text, tmp_path):
     study, home = write_study(tmp_path), copied_home(finished, tmp_path / "home")
-    shutil.rmtree(home / "artifacts" / "finetune")  # a run without missing steps starts no server
+    lose_checkpoint(home)  # a run without missing steps starts no server
     for place, change in (("logs", "empty"), ("artifacts/cell", "a FIFO")):
         CHANGES[change](home / place)
         printed = lce(home, "run", study, *text, status=3)
@@ -163,6 +169,6 @@ def test_a_run_with_its_server_replaces_what_it_cannot_use(finished, text, tmp_p
         ("prefect", "a folder"),
     ):
         CHANGES[change](home / place)
-    shutil.rmtree(home / "artifacts" / "finetune")  # only training writes to both logs
+    lose_checkpoint(home)  # only training writes to both logs
     lce(home, "run", study, *text)
     assert scores(home) == scores(finished)

@@ -11,7 +11,7 @@ import pytest
 
 from catalog.queries import logical_digest, run_query
 from tasks import tracking
-from tests.support.studies import TINY, computed, lce, scores, write_study
+from tests.support.studies import TINY, TINY_STEPS, computed, lce, scores, write_study
 
 pytestmark = pytest.mark.slow
 
@@ -80,11 +80,48 @@ def test_damage_is_noticed_and_only_that_is_redone(home, text, tmp_path, finishe
     content[-1] ^= 1
     weights.unlink()  # a link to the finished store's file
     weights.write_bytes(content)
-    incomplete, lost, *_ = sorted((home / "artifacts" / "cell").iterdir())
+    incomplete = next((home / "artifacts" / "cell").glob("*-none-*"))
     (incomplete / "samples.parquet").unlink()
-    shutil.rmtree(lost)
-    assert computed(lce(home, "worker", write_study(tmp_path), *text)) == 3
+    study = write_study(tmp_path)
+    assert computed(lce(home, "worker", study, *text)) == 1  # no missing cell reads the weights
+    shutil.rmtree(next((home / "artifacts" / "cell").glob("*-yarn-tuned-*")))
+    assert computed(lce(home, "worker", study, *text)) == 2
     assert scores(home) == scores(finished)
+
+
+def test_inputs_that_are_gone_are_computed_again_only_for_a_missing_cell(
+    home, text, tmp_path, finished
+):
+    study, artifacts = write_study(tmp_path), home / "artifacts"
+    for kind in ("base", "finetune", "rows"):
+        shutil.rmtree(artifacts / kind)
+    shown = json.loads(lce(home, "plan", study, *text, "--json"))
+    assert shown["to_do"]["hours"] == 0
+    status = json.loads(lce(home, "status", study, *text, "--json"))
+    assert (status["seconds_left"], status["cells"]) == (0.0, {"done": 12})
+    lce(home, "watch", study, *text)
+    assert computed(lce(home, "worker", study, *text)) == 0
+    shutil.rmtree(next((artifacts / "cell").glob("*-none-*")))
+    # The cell, the base model and its rows; neither the fine-tuned checkpoint nor its rows.
+    assert computed(lce(home, "worker", study, *text)) == 3
+    assert not (artifacts / "finetune").exists()
+    assert scores(home) == scores(finished)
+
+
+def test_a_part_of_the_weights_is_damage_and_none_is_not(home, text, tmp_path):
+    folder = next((home / "artifacts" / "finetune").iterdir()) / "model"
+    (folder / "config.json").unlink()
+    assert "model/config.json is missing" in lce(home, "verify", "--files", status=1)
+    shutil.rmtree(folder)
+    assert "none damaged" in lce(home, "verify", "--files")
+    lce(home, "rebuild", "catalog")
+    query = "SELECT intact, count(*) FROM artifacts GROUP BY ALL"
+    assert run_query(home / "catalog.duckdb", query)[1] == [(True, TINY_STEPS)]
+    (losses,) = run_query(home / "catalog.duckdb", "SELECT count(*) > 0 FROM trainings")[1]
+    assert losses == (True,)
+    study = write_study(tmp_path)
+    verified = lce(home, "verify", study, "--sample", "100%", *text)
+    assert "8 of 8 done cells are recomputed" in verified  # those of yarn need the weights
 
 
 def test_another_file_of_the_same_study_name_is_pointed_out(home, text, tmp_path):

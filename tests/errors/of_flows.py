@@ -6,6 +6,7 @@ import io
 import os
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import yaml
@@ -109,7 +110,10 @@ def _(place: Place) -> None:
     plan = smoke()
     model = MODELS.parse({"name": "smollm2_135m_q4"}, "base_models[0]")
     study = plan.study.model_copy(update={"base_models": (model,)})
-    require_models(StudyPlan(study, {}, ()), Execution(home=place.folder))
+    cell = replace(plan.cells[0], base_model="smollm2_135m_q4")
+    assert cell.step
+    states = {cell.step.fingerprint: StepState("missing", "new")}
+    require_models(StudyPlan(study, {}, (cell,)), states, Execution(home=place.folder))
 
 
 @provokes(SpecError, "--port: got 80")

@@ -362,7 +362,7 @@ def test_units_hold_one_model_at_one_length_or_its_text_and_parents_start_first(
     assert blocked == [u for u in units if u.kind in ("finetune", "cell")]
 
 
-def test_weights_of_which_no_cell_can_be_evaluated_are_a_unit_all_the_same(store):
+def test_weights_of_which_no_cell_can_be_evaluated_are_not_trained(store):
     needle = {"name": "needle", "profile": "clean", "lengths": [512]}  # its essays are not here
     benchmarks = [
         {**needle, "methods": ["pi-tuned"]},
@@ -371,8 +371,9 @@ def test_weights_of_which_no_cell_can_be_evaluated_are_a_unit_all_the_same(store
     plan = planned(methods=[{"name": "pi", "tuned": True}, "yarn"], benchmarks=benchmarks)
     assert {cell.method for cell in plan.cells if cell.unavailable} == {"pi"}
     units = units_to_do(plan, inspect(plan, store, {}))
-    assert sum(unit.kind == "finetune" for unit in units) == 1
-    assert sum(len(unit.steps) for unit in units) == len(plan.steps)
+    kinds = Counter(step.kind for unit in units for step in unit.steps)
+    evaluated = sum(cell.step is not None for cell in plan.cells)
+    assert kinds == {"rows": 1, "held_out": 1, "base": 1, "cell": evaluated}
 
 
 def test_a_selection_keeps_ancestors_and_refuses_what_is_not_there():

@@ -21,7 +21,7 @@ from lce_core.errors import DataError, SpecError
 from lce_core.store.artifacts import Store
 from lce_core.store.records import Record
 from lce_core.study.plan import StudyPlan
-from lce_core.study.progress import StepState
+from lce_core.study.progress import StepState, needed_steps
 from lce_core.study.units import dependents, units_to_do
 from tests.lce_core.study.computing import new_runner
 from tests.support.studies import TINY, compiled
@@ -196,6 +196,13 @@ def test_trials_wait_for_the_validation_text_and_fall_with_it(library):
     common = [unit for unit in units if unit.name.endswith("pi-tuned-s0")]
     assert [unit.kind for unit in common] == ["finetune"]
     assert not dependents(common, {text})
+    # The text is no parent of a trial, but the trial waits for it.
+    trial = next(s for s in plan.steps.values() if "_trial" in s.name and s.kind == "finetune")
+    alone = replace(plan, cells=(replace(plan.cells[0], step=trial),))
+    states = {name: StepState("missing", "") for name in plan.steps}
+    assert needed_steps(alone, states) >= {trial.fingerprint, text, *trial.parents.values()}
+    states[trial.fingerprint] = StepState("done", "")
+    assert needed_steps(alone, states) == set()
 
 
 @pytest.mark.slow

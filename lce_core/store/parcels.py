@@ -1,0 +1,194 @@
+"""Read result parcels: tar files that bring artifacts from another machine into this store.
+
+A parcel NAME.results-0001.tar starts with the member `parcel.json`, which names the study and the
+digest of its plan. Then follow members `artifacts/<kind>/<folder>/<file>` and
+`failures/<id>.json`, which have the form of the store's own files; trainings lack their weights.
+Members below `logs/` are ignored. A parcel may come from an untrusted machine or be cut short, so
+`extract` checks every name before it writes a file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+import tarfile
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from lzma import LZMAError
+from pathlib import Path
+
+from lce_core.errors import DataError
+from lce_core.store.identity import ID_DIGITS, sha256_file
+from lce_core.store.integrity import what_is_wrong
+from lce_core.store.odd_files import open_file
+from lce_core.store.records import RECORD, Record
+
+MANIFEST = "parcel.json"
+FORMAT = 1
+_MAX_MANIFEST_BYTES = 1 << 20
+_ID = f"[0-9a-f]{{{ID_DIGITS}}}"
+# A leading dot would give an artifact the name of an unfinished attempt.
+_ARTIFACT = re.compile(rf"artifacts/[a-z][a-z_]*/[^./][^/]*-{_ID}/.+")
+_FAILURE = re.compile(rf"failures/{_ID}\.json")
+_IGNORED = "logs/"
+_STUDY = re.compile(r"[a-z0-9][a-z0-9-]*")
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """A result parcel, as its manifest describes it."""
+
+    path: Path
+    study: str
+    plan: str
+    """`plan_digest` of the plan for which the results were computed."""
+
+    @property
+    def stem(self) -> str:
+        """File name without ".tar" and the suffix of a compression."""
+        return self.path.name.partition(".tar")[0]
+
+    @classmethod
+    def open(cls, path: Path) -> Parcel:
+        """Read the manifest of a parcel.
+
+        Raises:
+          DataError: if the file is not a result parcel of this format.
+        """
+        with _reading(path) as tar:
+            first = tar.next()
+            if first is None or first.name != MANIFEST or not first.isreg():
+                raise _refusal(path, f"a first member {first.name if first else '(none)'!r}")
+            file = tar.extractfile(first)
+            assert file is not None, "regular files have content"
+            written = file.read(_MAX_MANIFEST_BYTES)
+        try:
+            content = json.loads(written)
+            if content["format"] != FORMAT:
+                raise _refusal(path, f"parcels of format {content['format']!r}")
+            study, plan = str(content["study"]), str(content["plan"])
+        except (ValueError, RecursionError, LookupError, TypeError):
+            raise _refusal(path, f"a {MANIFEST} without format, study and plan") from None
+        if not _STUDY.fullmatch(study):  # it becomes part of a path
+            raise _refusal(path, f"a {MANIFEST} with the study {study!r}")
+        return cls(path, study, plan)
+
+    def step_ids(self) -> set[str]:
+        """Return the ids of the steps whose artifacts are in the parcel."""
+        with _reading(self.path) as tar:
+            names = [name for _, name in _members(self.path, tar)]
+        return {name.split("/")[2][-ID_DIGITS:] for name in names if _ARTIFACT.fullmatch(name)}
+
+    def extract(self, folder: Path) -> None:
+        """Write the parcel's artifacts and failures below `folder`, which must be new.
+
+        Raises:
+          DataError: if a member is not a regular file in one of the parcel's folders, occurs twice,
+            or the file is cut short.
+          OSError: if a file cannot be written.
+        """
+        with _reading(self.path) as tar:
+            for member, name in _members(self.path, tar):
+                if name.startswith(_IGNORED):
+                    continue
+                place = folder / name
+                try:
+                    place.parent.mkdir(parents=True, exist_ok=True)
+                    written = place.open("xb")
+                except (FileExistsError, NotADirectoryError):
+                    raise _refusal(self.path, f"{name!r}, whose path occurs twice") from None
+                content = tar.extractfile(member)
+                assert content is not None, "regular files have content"
+                with written:
+                    shutil.copyfileobj(content, written, 1 << 20)
+
+
+def plan_digest(step_ids: Iterable[str]) -> str:
+    """Return the digest that a parcel and a plan share if the plan has exactly these steps."""
+    return hashlib.sha256("\n".join(sorted(step_ids)).encode()).hexdigest()
+
+
+def fault_of(folder: Path, kind: str) -> str | None:
+    """Return why an extracted artifact must not be imported; None if it is what its record says.
+
+    Unlike `what_is_wrong`, read every byte, and compare the record with the folder's name, too.
+    """
+    if wrong := what_is_wrong(folder):
+        return wrong
+    record = Record.read(folder)
+    if (kind, folder.name) != (record.kind, f"{record.name}-{record.fingerprint[:ID_DIGITS]}"):
+        return f"its record is that of {record.kind} {record.name}-{record.fingerprint[:ID_DIGITS]}"
+    files = record.files_in(folder)
+    for name, entry in files.items():
+        if sha256_file(folder / name) != entry.sha256:
+            return f"the content of {name} is not what its record says"
+    present = {one.relative_to(folder).as_posix() for one in folder.rglob("*") if one.is_file()}
+    if unknown := sorted(present - {RECORD, *files}):
+        return f"its record does not list {unknown[0]}"
+    return None
+
+
+def differing_results(here: Record, other: Record) -> Mapping[str, tuple[object, object]]:
+    """Return the results in which two computations of one step differ, as (here, other).
+
+    Compare the scores of a cell, the last loss of a training, and all results of other steps.
+    Times and other facts of the machine may differ.
+    """
+    mine, others = _results(here), _results(other)
+    names = [name for name in {**mine, **others} if mine.get(name) != others.get(name)]
+    return {name: (mine.get(name), others.get(name)) for name in names}
+
+
+def _results(record: Record) -> Mapping[str, object]:
+    if "scores" in record.result:
+        return {score["metric"]: score["value"] for score in record.result["scores"]}
+    return {"loss": record.result["loss"]} if "loss" in record.result else record.result
+
+
+def _refusal(path: Path, got: str) -> DataError:
+    return DataError(
+        f"parcel {path.name}",
+        got,
+        "a complete result parcel, with regular files in artifacts/, failures/ and logs/",
+        "copy the parcel again from the machine that wrote it; nothing of it was imported",
+    )
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[tarfile.TarFile]:
+    try:
+        with open_file(path) as file, tarfile.open(fileobj=file, mode="r:*") as tar:
+            yield tar
+    except (tarfile.TarError, EOFError, zlib.error, LZMAError) as error:
+        why = str(error).partition("\n")[0]
+        raise _refusal(path, f"a tar file that ends early or is damaged ({why})") from None
+    except OSError as error:
+        # gzip and bz2 report damage as an OSError without a number; others are errors of the disk.
+        if error.errno is not None and str(error.filename) != str(path):
+            raise
+        raise _refusal(path, f"a file that cannot be read ({error.strerror or error})") from None
+
+
+def _members(path: Path, tar: tarfile.TarFile) -> Iterator[tuple[tarfile.TarInfo, str]]:
+    """Yield the members after the manifest, with names that are safe to use as paths."""
+    for member in tar:
+        name = member.name
+        if name == MANIFEST:
+            continue
+        if not member.isreg():
+            raise _refusal(path, f"{name!r}, which is not a regular file")
+        is_known = name.startswith(_IGNORED) or any(
+            pattern.fullmatch(name) for pattern in (_ARTIFACT, _FAILURE)
+        )
+        if not is_known or {"", ".", ".."} & set(name.split("/")) or "\0" in name:
+            raise _refusal(path, f"{name!r}, a path outside the folders of a parcel")
+        yield member, name
+    # tarfile takes a missing or damaged header for the end, so look for the mark of the end.
+    assert tar.fileobj is not None
+    tar.fileobj.seek(tar.offset)
+    if tar.fileobj.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
+        raise _refusal(path, "a tar file that ends early or is damaged (no mark of its end)")
