@@ -7,6 +7,7 @@
 # make format     corrects lint errors and formats all files
 # make docs       builds the site of docs/ in build/site and checks every link
 # make perf       repeats the measurements of docs/performance.md
+# make gpu-pack   packs smollm2-tuned for a GPU machine without network; make gpu-import takes its results
 # make install    installs the locked packages into .venv
 # make lock       adds new dependencies of pyproject.toml to requirements.txt (needs uv)
 # make clean      removes .venv and caches of tools; results in lce-home stay
@@ -38,7 +39,7 @@ CUDA := torch|triton|cuda-[a-z]+|nvidia-[a-z0-9-]+
 lines = awk -v names="^($(2))==" '/^[a-z]/ {on = ($$0 ~ names) $(1) 1} on' requirements.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help install study test test-long test-random check format docs perf lock clean
+.PHONY: help install study test test-long test-random check format docs perf gpu-pack gpu-import lock clean
 .NOTPARALLEL:
 
 help:
@@ -87,6 +88,20 @@ PERF := study attention evaluation decoding prompts planning orchestration scale
   long_cell first_view data training_step launches updates predictions inference
 perf: $(VENV)/installed
 	@set -e; for name in $(PERF); do echo "perf/$$name.py"; $(BIN)/python perf/$$name.py; done
+
+# The tuned study of a published model for a GPU machine without network (docs/gpus.md).
+GPU_DATA ?= gpu-data
+GPU_PARCELS ?= build/gpu-parcels
+GPU_HAS ?= pyarrow scipy psutil threadpoolctl filelock packaging requests
+gpu-pack: $(VENV)/installed
+	$(BIN)/lce fetch smollm2_135m_q4
+	rm -rf $(GPU_PARCELS)
+	$(BIN)/lce pack smollm2-tuned --out $(GPU_PARCELS) $(addprefix --has ,$(GPU_HAS)) \
+	  $(foreach name,pg19 proof_pile essays,--data-folder $(name)=$(GPU_DATA)/$(name))
+
+gpu-import: $(VENV)/installed
+	$(BIN)/lce import $(GPU_PARCELS)/results/*.tar.gz
+	$(BIN)/lce report smollm2-tuned --format md
 
 # One lock for Python 3.11 to 3.13 on every system. uv keeps the locked versions unless UV_ARGS changes that.
 lock:

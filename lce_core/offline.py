@@ -321,10 +321,13 @@ def _work(
     threading.Thread(target=_end_at, args=(deadline,), daemon=True).start()
 
     import torch  # only now, so that it sees the variables
+    from transformers.utils import logging
 
     from lce_core.runners import Runner
     from lce_core.study.plugin_folders import add_plugin_folders
 
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
     torch.set_num_threads(chosen.threads)
     execution = pack.execution(home, chosen)
     add_plugin_folders(execution.plugin_folders)
@@ -335,7 +338,9 @@ def _work(
     while waiting := [unit for unit in waiting if not worker.is_settled(unit)]:
         # Each unit goes to one worker as long as there are enough of them.
         for shared in (False, True):
-            entry = next(filter(None, (worker.tried(unit, shared=shared) for unit in waiting)), None)
+            entry = next(
+                filter(None, (worker.tried(unit, shared=shared) for unit in waiting)), None
+            )
             if entry:
                 log.write(json.dumps(entry) + "\n")
                 break

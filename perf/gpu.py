@@ -2,7 +2,7 @@
 
 The sections, the most important first: the tests marked `gpu`; decoding with CUDA graphs; training
 of Llama-2-7B with random weights at 32k and 64k tokens; attention kernels, updates of the states
-and compiled layers; prefill and decoding of each method; then the study smollm2-tuned. Each section
+and compiled layers; prefill and decoding of each method. Each section
 is a process with a share of the time, to which it can add what earlier sections left over, but no
 share of a later one. The results so far are written after each section. What cannot run here is
 skipped with its reason; a section that crashes or hangs makes the exit code 1.
@@ -87,9 +87,7 @@ def main() -> int:
     ended: list[Ended] = []
     with tempfile.TemporaryDirectory(prefix="lce-gpu-") as folder:
         chosen = options.sections
-        planned = [
-            one for one in sections(options, Path(folder)) if not chosen or one.name in chosen
-        ]
+        planned = [one for one in sections(options) if not chosen or one.name in chosen]
         shares = [section.seconds for section in planned]
         for number, section in enumerate(planned):
             left = options.seconds - (time.monotonic() - begun)
@@ -115,16 +113,15 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=530.0, help="time limit of the command")
     parser.add_argument("--commit", help="commit of the code, if it is not a git checkout")
     parser.add_argument("--sections", nargs="+", help="run only these sections")
-    parser.add_argument("--study-home", type=Path, help="LCE_HOME with a fetched smollm2_135m_q4")
     parser.add_argument("--dry-run", action="store_true", help="a tiny shape on any machine")
     options = parser.parse_args(arguments)
-    names = [section.name for section in sections(options, Path())]
+    names = [section.name for section in sections(options)]
     if unknown := set(options.sections or ()).difference(names):
         parser.error(f"no section {', '.join(sorted(unknown))}; sections: {', '.join(names)}")
     return options
 
 
-def sections(options: argparse.Namespace, folder: Path) -> list[Section]:
+def sections(options: argparse.Namespace) -> list[Section]:
     """Return all sections, the most important first."""
     dry = options.dry_run
     given = ["--shape", "tiny" if dry else "Llama-2-7B", "--rows", "{rows}", "--seconds", "{left}"]
@@ -136,7 +133,6 @@ def sections(options: argparse.Namespace, folder: Path) -> list[Section]:
     tests = _python("-m", "pytest", "-m", "gpu", "-q", "-p", "no:cacheprovider", ROOT / "tests")
     training, inference = "gpu_training.py", "gpu_inference.py"
     graphs = ("token-graphs", "--methods", *_METHODS[:5:2])
-    home = (options.study_home or folder / "lce-home").resolve()
     return [
         Section("tests", tests, 100),
         # After few tokens, launching kernels, which graphs avoid, takes longer than reading keys.
@@ -152,10 +148,8 @@ def sections(options: argparse.Namespace, folder: Path) -> list[Section]:
         Section(
             "inference",
             measuring(inference, "speed", "--methods", *_METHODS, lengths=[16384, 32768]),
-            124,
+            125,
         ),
-        # The study mostly runs in the time that the other sections leave over.
-        Section("smollm2-tuned", _python(HERE / "gpu_study.py", "--home", home, *given), 1),
     ]
 
 

@@ -67,17 +67,6 @@ TABLES: Mapping[str, tuple[str, Columns]] = {
             ("kernel", "kernel", ""),
         ),
     ),
-    "study": ("smollm2-tuned", (("cells", "finished cells", "d"),)),
-    "study run": (
-        "Training runs of smollm2-tuned",
-        (
-            ("step", "training run", ""),
-            ("steps", "steps", "d"),
-            ("tokens_per_second", "tokens/s", ".0f"),
-            ("mfu", "MFU", ".1%"),
-            ("peak_memory_gib", "peak GiB", ".1f"),
-        ),
-    ),
 }
 """Title and columns of the table for each kind of row, in the order of the page."""
 

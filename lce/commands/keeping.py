@@ -147,7 +147,5 @@ def pack(
     """Pack the study's missing steps for a machine with GPUs and without network."""
     from lce.keeping.packing import pack_study
 
-    for line in pack_study(
-        study, how, out, parcel=parcel, python=python, has=has, select=select
-    ):
+    for line in pack_study(study, how, out, parcel=parcel, python=python, has=has, select=select):
         say(line)

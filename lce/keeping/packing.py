@@ -10,8 +10,8 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext, suppress
 from importlib.metadata import PackageNotFoundError, requires, version
 from io import RawIOBase
 from pathlib import Path
@@ -22,7 +22,6 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import lce_core
-from flows.selection import require_models
 from flows.work import RunOptions, Work, preflight
 from lce_core.corpora.local_text import LocalText
 from lce_core.errors import SpecError, UnavailableError
@@ -50,12 +49,12 @@ _PLATFORMS = tuple(
     f"manylinux{name}_x86_64" for name in ("_2_28", "_2_27", "_2_17", "2014", "2010", "1")
 )
 
+_INSTALL = "     python3 -m pip install -q --no-index --no-deps --target site wheels/*.whl\n"
 README = """\
 Study {study}, packed by `lce pack`: {units} units of work, {cells} cells.
 1. Put all files {name}.* into one folder of the machine, and in it run:
      sha256sum -c {name}.sha256 && cat {name}.tar.* | tar xz && cd {name}
-     python3 -m pip install -q --no-index --no-deps --target site wheels/*.whl
-2. PYTHONPATH=code:site python3 -m lce_core.offline . --seconds 540 --trainers 3 --workers 8
+{install}2. PYTHONPATH=code:site python3 -m lce_core.offline . --trainers 3 --workers 8 --seconds 540
    Repeat it until all steps are done; a call that was stopped continues.
 3. Copy results/ back and run: lce import results/*.tar.gz
 """
@@ -93,9 +92,13 @@ def pack_study(
     size = _bytes(parcel)
     (work,) = preflight([study], execution, RunOptions(select))
     name = work.request.plan.study.study
-    require_models(work.wanted, execution)
     if not work.units:
-        raise SpecError(study, "no missing step", "a study that is not done", "nothing is to do")
+        raise SpecError(
+            study,
+            "no missing step",
+            "a study that is not done",
+            f"read its results with `lce report {study}`",
+        )
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out, prefix=".packing-") as staging:
         folder = Path(staging) / name
@@ -104,6 +107,7 @@ def pack_study(
         about = README.format(
             study=name,
             name=name,
+            install=_INSTALL if any((folder / "wheels").iterdir()) else "",
             units=len(work.units),
             cells=sum(step.kind == "cell" for unit in work.units for step in unit.steps),
         )
@@ -274,8 +278,10 @@ def _versions(package: str) -> str:
     return ""
 
 
-def _download(packages: Iterable[str], python: str, target: Path) -> None:
+def _download(packages: Sequence[str], python: str, target: Path) -> None:
     target.mkdir()
+    if not packages:
+        return
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:"]
     command += ["--quiet", "--disable-pip-version-check", "--no-input", "--dest", str(target)]
     command += ["--python-version", python, "--implementation", "cp"]
@@ -328,7 +334,7 @@ def _parcels(folder: Path, out: Path, size: int) -> list[Path]:
             entry.uid = entry.gid = entry.mtime = 0
             entry.uname = entry.gname = ""
             entry.mode = 0o755 if path.is_dir() else 0o644
-            with path.open("rb") if path.is_file() else suppress() as opened:
+            with path.open("rb") if path.is_file() else nullcontext() as opened:
                 tar.addfile(entry, opened)
     lines = (f"{_sha256(part)}  {part.name}\n" for part in parts.paths)
     (out / f"{folder.name}.sha256").write_text("".join(lines))

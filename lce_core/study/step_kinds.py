@@ -76,6 +76,8 @@ class Tokenizer(Section):
 
 
 class TextSpec(StepSpec):
+    """Text of a corpus as tokens, whole or cut into rows or held-out text."""
+
     corpus: SomeCorpus
     digest: str | None
     """String that identifies the corpus's text (`Corpus.digest`). None if the text is missing on

@@ -99,6 +99,9 @@ class Trainer:
 
     def __init__(self, job: TrainingJob, device: torch.device) -> None:
         self.job, self.training = job, job.training
+        if device.type == "cuda" and job.compile_layers:
+            # After graphs of eight methods torch would silently stop to compile in this process.
+            torch.compiler.reset()
         self.rows = open_rows(job)
         self.micro_rows = job.micro_rows
         # All processes run the same number of passes, so count those of process 0.

@@ -35,13 +35,14 @@ sys.meta_path[sys.meta_path.index(PathFinder)] = Finder
 """
 
 
-def bare_environment(folder: Path) -> dict[str, str]:
-    """Return the environment variables of a Python process that finds only `PRESENT`.
+def bare_environment(folder: Path, more: tuple[str, ...] = ()) -> dict[str, str]:
+    """Return the environment variables of a Python process that finds only `PRESENT` and `more`.
 
     Args:
       folder: empty folder that receives the module which hides the other packages.
+      more: further packages that it finds.
     """
-    code = _HIDE.format(names=sorted(_hidden_modules()))
+    code = _HIDE.format(names=sorted(_hidden_modules((*PRESENT, *more))))
     # Python imports sitecustomize at its start.
     (folder / "sitecustomize.py").write_text(code, encoding="utf-8")
     environment = os.environ | {
@@ -53,8 +54,8 @@ def bare_environment(folder: Path) -> dict[str, str]:
     return environment
 
 
-def _hidden_modules() -> set[str]:
-    needed, waiting = set(), [canonicalize_name(name) for name in PRESENT]
+def _hidden_modules(present: tuple[str, ...]) -> set[str]:
+    needed, waiting = set(), [canonicalize_name(name) for name in present]
     while waiting:
         name = waiting.pop()
         if name in needed:

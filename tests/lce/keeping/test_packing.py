@@ -1,0 +1,154 @@
+"""`lce pack` and `lce_core.offline`: a study is computed where little is installed, and comes back.
+
+Strategy: the finished small study is what this machine computes. A home that only has its plan
+packs it; processes that find no Prefect, MLflow or DuckDB compute it, are killed and continue; the
+home imports the results.
+"""
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lce_core.corpora.local_text import LocalText
+from tests.support.bare_gpu_machine import bare_environment
+from tests.support.repository import ROOT
+from tests.support.studies import (
+    TINY_STEPS,
+    computed,
+    copied_home,
+    lce,
+    scores,
+    wait_until,
+    write_study,
+)
+
+pytestmark = pytest.mark.slow
+THERE = (
+    *("pydantic", "pyarrow", "scipy", "threadpoolctl", "psutil", "filelock", "packaging"),
+    *("wonderwords", "typing-extensions"),
+)
+HAS = tuple(word for name in THERE for word in ("--has", name))
+VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+@pytest.fixture(scope="module")
+def packed(finished, text, tmp_path_factory):
+    """A home with the plan alone, and the unpacked parcels of 100 kB and more of its study."""
+    folder = tmp_path_factory.mktemp("packed")
+    home = copied_home(finished, folder / "home")
+    shutil.rmtree(home / "artifacts")
+    (home / "catalog.duckdb").unlink()
+    study = write_study(folder)
+    options = ("--python", VERSION, "--parcel", "1MB", *HAS)
+    told = lce(home, "pack", study, "--out", str(folder / "parcels"), *text, *options)
+    assert "14 units of work" in told
+    parcels = sorted((folder / "parcels").glob("tiny.tar.*"))
+    assert len(parcels) > 0
+    assert all(one.stat().st_size <= 10**6 for one in parcels)
+    command = "sha256sum --quiet -c tiny.sha256 && cat tiny.tar.* | tar xz"
+    subprocess.run(["sh", "-c", command], cwd=folder / "parcels", check=True)
+    return home, folder / "parcels" / "tiny"
+
+
+def offline(folder: Path, work: Path, *options: str, **how) -> subprocess.Popen:
+    work.mkdir(exist_ok=True)
+    environment = bare_environment(work, ("threadpoolctl", "scipy", "wonderwords"))
+    environment["PYTHONPATH"] = f"{work}:{folder / 'code'}"
+    command = [sys.executable, "-m", "lce_core.offline", str(folder), *options]
+    return subprocess.Popen(command, env=environment, text=True, **how)
+
+
+def said(folder: Path, work: Path, *options: str) -> tuple[int, str]:
+    process = offline(folder, work, *options, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    told, _ = process.communicate()
+    return process.returncode, told
+
+
+@pytest.mark.long
+def test_a_study_is_computed_elsewhere_killed_continued_and_imported(
+    packed, finished, text, tmp_path
+):
+    home, folder = copied_home(packed[0], tmp_path / "home"), packed[1]
+    elsewhere, cpu = tmp_path / "elsewhere", ("--device", "cpu", "--workers", "2")
+    cells = elsewhere / "artifacts" / "cell"
+    where = ("--home", str(elsewhere), *cpu)
+    first = offline(folder, tmp_path / "bare", *where)
+    wait_until(lambda: cells.is_dir() and any(cells.glob("[!.]*")))
+    first.send_signal(signal.SIGKILL)
+    first.wait()
+    status, told = said(folder, tmp_path / "bare", *where, "--out", str(tmp_path / "results"))
+    assert status == 0, told
+    assert f"{TINY_STEPS} of {TINY_STEPS} steps and 12 of 12 cells done" in told
+    logs = "".join(log.read_text() for log in elsewhere.glob("offline-*.jsonl")).splitlines()
+    names = [name for line in logs for name in json.loads(line)["computed"]]
+    assert len(names) == len(set(names))
+    parcels = map(str, sorted((tmp_path / "results").iterdir()))
+    assert "0 refused" in lce(home, "import", *parcels)
+    assert scores(home) == scores(finished)
+    assert computed(lce(home, "run", write_study(tmp_path), *text)) == 0
+
+
+def test_a_call_without_time_ends_and_writes_what_is_there(packed, tmp_path):
+    _, folder = packed
+    where = ("--home", str(tmp_path / "elsewhere"), "--device", "cpu", "--seconds", "0.1")
+    status, told = said(folder, tmp_path / "bare", *where)
+    assert status == 0, told
+    assert f"0 of {TINY_STEPS} steps" in told
+    assert not list((tmp_path / "elsewhere" / "leases").glob("*.json"))
+
+
+def test_nothing_in_the_parcels_names_this_machine(packed):
+    home, folder = packed
+    found = [path for path in folder.rglob("*") if path.is_file()]
+    for secret in (str(home.parent), str(Path.home()), str(ROOT)):
+        assert [path.name for path in found if secret.encode() in path.read_bytes()] == []
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "expected"),
+    [
+        (lambda pack: pack.update(python="3.9"), 3, "Python 3.9, for which the study was packed"),
+        (lambda pack: pack["needs"].update(torch=">=99"), 3, "package torch: got version"),
+        (lambda pack: pack["needs"].update(absent=">=1"), 3, "package absent: got version none"),
+        (lambda pack: pack["files"].update({"data/lost": "00"}), 3, "missing or changed"),
+        (lambda pack: pack.pop("files"), 2, "no readable pack.json"),
+        (lambda pack: None, 3, "torch sees no CUDA device"),
+    ],
+)
+def test_a_pack_or_machine_that_does_not_fit_is_refused(packed, tmp_path, change, status, expected):
+    folder = tmp_path / "tiny"
+    shutil.copytree(packed[1], folder)
+    content = json.loads((folder / "pack.json").read_text())
+    change(content)
+    (folder / "pack.json").write_text(json.dumps(content))
+    ended, told = said(folder, tmp_path / "bare")
+    assert ended == status
+    assert expected in told
+    assert len(told.splitlines()) == 1
+    assert not (folder / "home" / "artifacts").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (("--parcel", "small"), "a size such as 60MB or 2GB"),
+        (("--data-folder", f"pg19=hub:a/b@{40 * '0'}"), "because the other one has no network"),
+    ],
+)
+def test_what_cannot_travel_is_refused(packed, text, tmp_path, options, expected):
+    given = ("pack", write_study(tmp_path), "--out", str(tmp_path / "out"), *text, *HAS)
+    assert expected in lce(packed[0], *given, *options, status=2)
+    assert not list((tmp_path / "out").glob("*"))
+
+
+def test_exported_text_of_the_library_is_the_text_itself(tmp_path):
+    corpus = LocalText()
+    corpus.export(tmp_path)
+    for split in ("train", "held_out"):
+        exported = corpus.documents(split, {"local_text": tmp_path})
+        assert list(exported) == list(corpus.documents(split, {}))
