@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import numpy as np
@@ -43,9 +43,6 @@ from tests.support.accessibility import faults
 from tests.support.cells import benchmark, request
 from tests.support.plugin_copies import plugins_removed_after
 from tests.support.repository import ROOT
-
-if TYPE_CHECKING:
-    pass
 
 DOCUMENTS = {
     path: path.read_text(encoding="utf-8")

@@ -119,7 +119,7 @@ def folders(test_data, tmp_path_factory) -> dict[str, Path]:
 @pytest.fixture(scope="module")
 def finished(folders, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("trial")
-    lce(folder / "home", "run", trial(folder), *named(folders))
+    lce(folder / "home", "worker", trial(folder), *named(folders))
     return folder / "home" / "catalog.duckdb"
 
 

@@ -35,14 +35,14 @@ WHERE metric IN ('perplexity', 'accuracy', 'strict_accuracy') ORDER BY ALL
 """
 
 
-def test_two_kinds_of_model_run_and_the_second_time_nothing_is_computed(server, text, tmp_path):
+def test_two_kinds_of_model_run_and_the_second_time_nothing_is_computed(text, tmp_path):
     home, study = tmp_path / "home", write_study(tmp_path, STUDY)
     ends = tokenizer_with(bos=None, eos="<query-7>")  # as Qwen's: no token begins a text
     save("qwen3", tmp_path / "a", ends, max_position_embeddings=64)
     save("stablelm", tmp_path / "b", max_position_embeddings=64)
     named = [f"--model-folder={name}={tmp_path / place}" for name, place in
              (("grouped", "a"), ("partial", "b"))]  # fmt: skip
-    first = lce(home, "run", study, *text, *named, server=server)
+    first = lce(home, "worker", study, *text, *named)
     # Rows, held-out text, a checkpoint and three times three cells, for each of two models.
     assert computed(first) == 2 * (3 + 9)
     rows = run_query(home / "catalog.duckdb", SCORES)[1]

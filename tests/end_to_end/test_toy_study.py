@@ -25,14 +25,19 @@ LOSSES = """
 
 VARIANTS = (
     *("none", "pi", "lm_infinite", "streaming_llm", "self_extend", "pi-tuned", "ntk_32k-tuned"),
-    *("yarn-tuned", "clex-tuned", "abf_single_stage-tuned", "abf_multi_stage-tuned"),
+    *("yarn-tuned", "clex-tuned", "abf_multi_stage-tuned"),
     *("harpe-tuned", "small_base-tuned", "landmark-tuned"),
 )
 BENCHMARKS = ("perplexity", "passkey", "needle")
+LENGTHS = (128, 512, 1024)
 SELECTED = ",".join(
-    ["seed=0", *map("variant={}".format, VARIANTS), *map("benchmark={}".format, BENCHMARKS)]
-)
-TASKS, LENGTHS = 4, 4
+    f"{axis}={value}"
+    for axis, values in (
+        ("seed", [0]), ("variant", VARIANTS), ("benchmark", BENCHMARKS), ("eval_length", LENGTHS),
+    )
+    for value in values
+)  # fmt: skip
+TASKS = 4
 """Perplexity has two domains."""
 
 Table = dict[str, dict[int, float]]
@@ -65,12 +70,12 @@ def passkey(means) -> Table:
 
 def test_every_selected_cell_is_done(home):
     (done,) = run_query(home / "catalog.duckdb", "FROM cells WHERE status = 'done'")[1:]
-    assert len(done) == len(VARIANTS) * TASKS * LENGTHS
+    assert len(done) == len(VARIANTS) * TASKS * len(LENGTHS)
 
 
 def test_the_base_collapses_beyond_its_context(perplexity, passkey):
     base = perplexity["none"]
-    assert base[128] < base[256] < base[512] < base[1024]
+    assert base[128] < base[512] < base[1024]
     assert base[1024] > 2.5 * base[128]
     assert passkey["none"][128] > 0.95
     assert passkey["none"][512] < 0.7
@@ -103,7 +108,7 @@ def test_landmarks_keep_perplexity_at_any_length(perplexity):
     assert perplexity["landmark-tuned"][1024] < 0.6 * perplexity["none"][1024]
 
 
-@pytest.mark.parametrize("method", ["clex", "harpe", "abf_single_stage", "abf_multi_stage"])
+@pytest.mark.parametrize("method", ["clex", "harpe", "abf_multi_stage"])
 def test_tuned_larger_bases_and_learned_frequencies_reach_beyond_the_target(
     perplexity, passkey, method
 ):

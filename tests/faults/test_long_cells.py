@@ -1,6 +1,6 @@
 """A long cell over running text: killed in the middle, and shared by slots and hosts.
 
-Strategy: a cell of 2,000 overlapping windows is computed once by one worker in one go, then in
+Strategy: a cell of 1,000 overlapping windows is computed once by one worker in one go, then in
 ranges by two slots that are killed, and to its end by two hosts. What was committed before the kill
 is marked by the seconds that it says it took, which end up in the record.
 """
@@ -40,7 +40,7 @@ STUDY: dict[str, Any] = TINY | {
         {
             "name": "perplexity",
             "profile": "clean",
-            "stride": 8,
+            "stride": 16,
             "last": 32,
             "lengths": [256],
             "domains": ["code"],

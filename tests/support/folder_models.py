@@ -6,11 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from torch import nn
 from transformers import AttentionInterface, AttentionMaskInterface, AutoModelForCausalLM
 
 from lce_core.data.packing import pack_rows
+from lce_core.export.folder import export
+from lce_core.export.stock_form import Subject
 from lce_core.extension.extending import extend
 from lce_core.methods import METHODS, Method
 from lce_core.models import LanguageModel
@@ -19,7 +22,7 @@ from lce_core.recipe import Upsampling
 from lce_core.rope import RopeTable
 from lce_core.training.run import run
 from tests.support.architectures import VOCABULARY, hub_model, in_float64, in_pieces
-from tests.support.oracles.dense_attention import dense
+from tests.support.oracles.dense_attention import dense, grouped_distance, lambda_distance
 from tests.support.training_jobs import Words, job_maker, silent
 
 TARGET = 64
@@ -29,6 +32,16 @@ Distance = Callable[[int, int], Any]
 def method(name: str, **parameters: Any) -> Method:
     """The method with these parameters; without any, with its defaults."""
     return METHODS.parse({"name": name, **parameters}, "test")
+
+
+over_schemes = pytest.mark.parametrize(
+    ("chosen", "distance"),
+    [
+        (method("self_extend", window=8, group=4), grouped_distance(8, 4)),
+        (method("lm_infinite", window=8, num_global=3), lambda_distance(8, 3)),
+    ],
+    ids=["self_extend", "lm_infinite"],
+)
 
 
 def tokens(length: int, batch: int = 2) -> torch.Tensor:
@@ -68,6 +81,12 @@ def agree(found: torch.Tensor, expected: torch.Tensor) -> None:
 def stock_logits(folder: Path, ids: torch.Tensor) -> torch.Tensor:
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64)
     return in_float64(model)(ids).logits[..., :VOCABULARY]
+
+
+def exported(folder: Path, chosen: Method, out: Path) -> Path:
+    """Export the folder's model with the method."""
+    export(Subject("study", "variant", hub_model(folder), chosen, TARGET, folder), out)
+    return out
 
 
 class Unrotated(nn.Module):

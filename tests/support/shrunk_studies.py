@@ -175,6 +175,7 @@ _PLUGIN = '''"""A shipped base model, narrower, shallower, with a context of {co
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from typing import ClassVar
 
 from lce_core.models import MODELS, HubAddress, ModelShape
@@ -209,6 +210,15 @@ class Tiny(_LARGE):
         config = super().config()
         config.bos_token_id, config.eos_token_id = 1, 2
         return config
+
+    def tokenizer(self, folder):
+        """The folder's tokenizer, read once for hundreds of cells."""
+        return _tokenizer(folder)
+
+
+@cache
+def _tokenizer(folder):
+    return _LARGE().tokenizer(folder)
 
 
 MODEL = Tiny

@@ -52,7 +52,6 @@ def plan_study(
     store: Store,
     benchmarks: tuple[str, ...] = ("passkey",),
     seeds: tuple[int, ...] = (0, 1),
-    lengths: tuple[int, ...] = LENGTHS,
     study: str = "small",
     run: bool = True,
     curve_rows: int = 5,
@@ -72,7 +71,7 @@ def plan_study(
                 if run:
                     store.ensure(parent, compute, {})
             for benchmark in benchmarks:
-                for length in lengths:
+                for length in LENGTHS:
                     step = cell(method, seed, benchmark, length, parent)
                     cells.append(step)
                     axes = {"method": method, "frozen": not tuned, "seed": seed}

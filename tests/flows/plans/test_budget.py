@@ -73,7 +73,9 @@ def test_whole_blocks_are_taken_and_cost_no_more_than_allowed(found, share):
     assert part.hours <= budget
     prices = prices_of(part.plan, found.states, found.execution, "a100")
     todo = [s for p, s in part.plan.steps.items() if found.states[p].state == "missing"]
-    assert prices.total(todo).seconds / 3600 <= part.hours * (1 + 1e-9)
+    least = prices.total(todo).seconds / 3600
+    # Blocks share forward passes, which are paid again, and training, which is most and paid once.
+    assert least <= part.hours * (1 + 1e-9) <= 1.2 * least
     assert sorted(places(part.taken + part.left_out)) == sorted(places(whole.taken))
     # Over all methods, with all that they need.
     taken = set(places(part.taken))

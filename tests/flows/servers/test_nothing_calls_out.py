@@ -15,7 +15,7 @@ from catalog.build import build_catalog
 from lce_core.store.artifacts import Store
 from tests.support.catalogs.sample_store import STUDY, sample_store
 from tests.support.ports import unused_port
-from tests.support.studies import LCE, environment, library_text, new_home, write_study
+from tests.support.studies import LCE, TINY, environment, new_home, write_study
 
 TRACE = "trace=connect,sendto,sendmsg,sendmmsg"
 ADDRESS = re.compile(r'(?:inet_addr\("|inet_pton\(AF_INET6, ")([^"]+)"')
@@ -26,6 +26,8 @@ READING = (
     ("report", STUDY),
     ("claims", STUDY),
 )
+FEW = {key: [TINY[key][0], TINY[key][-1]] for key in ("methods", "benchmarks")}
+"""A frozen and a trained method; text and prompts."""
 VISIT = """
 import sys, time
 from pathlib import Path
@@ -128,10 +130,10 @@ def test_the_dashboard_calls_nobody_while_its_pages_are_read(home, tmp_path, chr
 
 
 @pytest.mark.long
-def test_no_run_calls_out(migrated, tmp_path):
-    home, text = new_home(migrated, tmp_path / "home"), tmp_path / "text"
-    library_text(text)
-    run = [*LCE, "run", write_study(tmp_path), "--data-folder", f"text={text}"]
+def test_no_run_calls_out(migrated, library, tmp_path):
+    home = new_home(migrated, tmp_path / "home")
+    study = write_study(tmp_path, base_models=[{"name": "toy_llama", "steps": 2}], **FEW)
+    run = [*LCE, "run", study, "--data-folder", f"text={library}"]
     done = isolated(traced(run, tmp_path / "notes"), home, tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert outside(tmp_path / "notes") == []

@@ -12,8 +12,6 @@ from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from lce_core.errors import SpecError
-from lce_core.export.folder import export
-from lce_core.export.stock_form import Subject
 from lce_core.extension.extending import extend
 from lce_core.models import LanguageModel
 from lce_core.rope import RopeGeometry, RopeTable
@@ -25,13 +23,14 @@ from tests.support.folder_models import (
     agree,
     causal,
     dense_logits,
+    exported,
     logits,
     method,
+    over_schemes,
     stock_logits,
     tokens,
     trained,
 )
-from tests.support.oracles.dense_attention import grouped_distance, lambda_distance
 
 over_architectures = pytest.mark.parametrize("kind", OWN)
 
@@ -134,30 +133,21 @@ def test_yarn_equals_a_stock_yarn_model(kind, folders):
 @over_architectures
 @pytest.mark.parametrize("name", ["pi", "yarn"])
 def test_stock_transformers_computes_what_was_exported(kind, name, folders, tmp_path):
-    base, chosen, source = hub_model(folders[kind]), method(name), folders[kind]
+    chosen, source = method(name), folders[kind]
     if kind == "mixtral":  # whose published file states no width of heads
         source = Path(shutil.copytree(source, tmp_path / "source"))
         config = json.loads((source / "config.json").read_text())
         (source / "config.json").write_text(json.dumps({**config, "head_dim": None}))
-    subject = Subject("study", "variant", base, chosen, TARGET, source)
     if name == "yarn" and kind in ("phi", "stablelm"):
         with pytest.raises(SpecError, match="multiplies only the rotated elements"):
-            export(subject, tmp_path / "out")
+            exported(source, chosen, tmp_path / "out")
         return
-    export(subject, tmp_path / "out")
-    ids = tokens(TARGET)
-    agree(logits(folders[kind], chosen, ids), stock_logits(tmp_path / "out", ids))
+    ids, out = tokens(TARGET), exported(source, chosen, tmp_path / "out")
+    agree(logits(folders[kind], chosen, ids), stock_logits(out, ids))
 
 
 @over_architectures
-@pytest.mark.parametrize(
-    ("chosen", "distance"),
-    [
-        (method("self_extend", window=8, group=4), grouped_distance(8, 4)),
-        (method("lm_infinite", window=8, num_global=3), lambda_distance(8, 3)),
-    ],
-    ids=["self_extend", "lm_infinite"],
-)
+@over_schemes
 def test_schemes_equal_dense_attention_in_that_architecture(kind, chosen, distance, folders):
     ids, table = tokens(30), RopeTable(hub_model(folders[kind]).geometry.inv_freq())
     expected = dense_logits(folders[kind], ids, lambda _: (table, distance))

@@ -22,8 +22,6 @@ from lce_core.attention.schemes import FullCausal, ShiftedSparse, SlidingWindow
 from lce_core.attention.shifted_sparse import attend as attend_shifted
 from lce_core.attention.sliding import sliding_window
 from lce_core.errors import SpecError
-from lce_core.export.folder import export
-from lce_core.export.stock_form import Subject
 from lce_core.extension.extending import extend
 from lce_core.methods import METHODS
 from lce_core.models import LanguageModel
@@ -35,6 +33,7 @@ from tests.support.folder_models import (
     agree,
     causal,
     dense_logits,
+    exported,
     logits,
     method,
     saved,
@@ -315,16 +314,13 @@ def test_training_changes_the_sinks_and_writes_a_stock_checkpoint(folders, tmp_p
 
 @pytest.mark.parametrize("kind", ROPES)
 def test_stock_transformers_computes_what_was_exported(kind, folders, tmp_path):
-    base, ids, chosen = hub_model(folders[kind]), tokens(TARGET), method("none")
-    export(Subject("study", "variant", base, chosen, TARGET, folders[kind]), tmp_path / "out")
-    agree(logits(folders[kind], chosen, ids), stock_logits(tmp_path / "out", ids))
+    ids, out = tokens(TARGET), exported(folders[kind], method("none"), tmp_path / "out")
+    agree(logits(folders[kind], method("none"), ids), stock_logits(out, ids))
 
 
 def test_two_tables_are_not_exported(folders, tmp_path):
-    folder = folders["plain"]
-    subject = Subject("study", "variant", hub_model(folder), method("pi"), TARGET, folder)
     with pytest.raises(SpecError, match="one table for all layers"):
-        export(subject, tmp_path / "out")
+        exported(folders["plain"], method("pi"), tmp_path / "out")
 
 
 PUBLISHED = {

@@ -10,13 +10,19 @@ import pytest
 import torch
 
 from lce_core.errors import DataError, SpecError
-from lce_core.export.folder import export
-from lce_core.export.stock_form import Subject
 from lce_core.extension.extending import extend
 from lce_core.rope import ContextLengths, RopeGeometry, Scaling
 from tests.support.architectures import TRAINED, hub_model, in_float64, in_pieces, random_model
 from tests.support.architectures import save as save_model
-from tests.support.folder_models import TARGET, agree, logits, method, stock_logits, tokens
+from tests.support.folder_models import (
+    TARGET,
+    agree,
+    exported,
+    logits,
+    method,
+    stock_logits,
+    tokens,
+)
 
 BEFORE = 8
 FACTORS = [1.0, 1.25, 1.5, 2.0]
@@ -120,10 +126,9 @@ def test_yarn_on_a_linearly_scaled_model_counts_rotations_of_its_frequencies():
 )
 def test_stock_transformers_computes_what_was_exported(kind, name, tmp_path):
     folder = saved("llama", SCALINGS[kind], tmp_path / "model")
-    base, ids = hub_model(folder), tokens(TARGET)
     chosen = method(name, **({"beta_fast": 1.0, "beta_slow": 0.1} if name == "yarn" else {}))
-    export(Subject("study", "variant", base, chosen, TARGET, folder), tmp_path / "out")
-    agree(logits(folder, chosen, ids), stock_logits(tmp_path / "out", ids))
+    ids, out = tokens(TARGET), exported(folder, chosen, tmp_path / "out")
+    agree(logits(folder, chosen, ids), stock_logits(out, ids))
 
 
 TWO_TABLES = SCALINGS["longrope"] | {"long_factor": [2.0, 3.0, 4.0, 8.0]}

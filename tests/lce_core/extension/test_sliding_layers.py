@@ -8,8 +8,6 @@ import pytest
 import torch
 
 from lce_core.errors import SpecError
-from lce_core.export.folder import export
-from lce_core.export.stock_form import Subject
 from lce_core.extension.extending import extend
 from lce_core.rope import RopeTable
 from lce_core.study.cost import forward_flops, matmul_parameters
@@ -19,13 +17,14 @@ from tests.support.folder_models import (
     TARGET,
     agree,
     dense_logits,
+    exported,
     logits,
     method,
+    over_schemes,
     saved,
     stock_logits,
     tokens,
 )
-from tests.support.oracles.dense_attention import grouped_distance, lambda_distance
 
 WINDOW = GEMMA3["sliding_window"]
 # Pieces and single tokens, both before and beyond the window's end.
@@ -65,14 +64,7 @@ def within(query: int, key: int) -> int | None:
     return query - key if 0 <= query - key < WINDOW else None
 
 
-@pytest.mark.parametrize(
-    ("chosen", "distance"),
-    [
-        (method("self_extend", window=8, group=4), grouped_distance(8, 4)),
-        (method("lm_infinite", window=8, num_global=3), lambda_distance(8, 3)),
-    ],
-    ids=["self_extend", "lm_infinite"],
-)
+@over_schemes
 def test_a_scheme_acts_on_the_full_layers_alone(chosen, distance, folder):
     geometry, ids = hub_model(folder).geometry, tokens(30)
     full = RopeTable(geometry.inv_freq()), distance
@@ -85,9 +77,8 @@ def test_a_scheme_acts_on_the_full_layers_alone(chosen, distance, folder):
 
 @pytest.mark.parametrize("name", ["none", "yarn"])
 def test_stock_transformers_computes_what_was_exported(name, folder, tmp_path):
-    base, ids, chosen = hub_model(folder), tokens(TARGET), method(name)
-    export(Subject("study", "variant", base, chosen, TARGET, folder), tmp_path / "out")
-    agree(logits(folder, chosen, ids), stock_logits(tmp_path / "out", ids))
+    ids, out = tokens(TARGET), exported(folder, method(name), tmp_path / "out")
+    agree(logits(folder, method(name), ids), stock_logits(out, ids))
 
 
 def test_published_configurations_are_read_in_old_and_new_form(folder, tmp_path):
