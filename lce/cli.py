@@ -25,7 +25,7 @@ import typer
 from flows.process_end import ProcessEnd
 from flows.terminal import say
 from lce.commands.computing import join, run, worker
-from lce.commands.keeping import export, gc, import_, lock, verify
+from lce.commands.keeping import export, gc, import_, lock, pack, verify
 from lce.commands.planning import plan, status, watch
 from lce.commands.plugins import (
     benchmarks,
@@ -75,8 +75,9 @@ GROUPS: dict[str, dict[Callable[..., Any], str]] = {
         lock: "lce lock toy --file toy.lock",
         verify: "lce verify toy --sample 5%",
         gc: "lce gc --dry-run",
-        import_: "lce import toy.results-0001.tar toy.results-0002.tar",
         export: "lce export toy yarn-s0 --select variant=yarn-tuned,seed=0",
+        pack: "lce pack toy --out parcels",
+        import_: "lce import results/*.tar.gz",
     },
     "Servers": {
         up: "lce up --port 4200",

@@ -84,7 +84,7 @@ class Execution(BaseModel):
     compile_layers: bool = True
     """Compile each decoder layer and the update of bf16 states with torch.compile when training on
     CUDA. gradient_checkpointing: offload compiles no layer."""
-    token_graphs: bool = False
+    token_graphs: bool = True
     """When a model generates text on CUDA, run each token's forward pass, except attention, as a
     CUDA graph."""
     checkpoint_seconds: float = Field(default=60.0, gt=0)

