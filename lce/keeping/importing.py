@@ -88,14 +88,14 @@ def _planned(parcel: Parcel, store: Store) -> frozenset[str]:
             f"the plan of {parcel.study} in {store.home}",
             f"an unreadable plan ({error})",
             "the plan for which the parcel was computed",
-            "plan the study again with `lce run` or a new packing",
+            "plan the study again with `lce run`",
         ) from None
     if plan is None:
         raise SpecError(
             where,
             f"results of study {parcel.study}, which {store.home} has not planned",
             "a home with the plan for which the parcel was computed",
-            "set LCE_HOME to the home in which the study was packed",
+            "set LCE_HOME to the home in which `lce pack` packed the study",
         )
     ids = frozenset(plan["steps"])
     if plan_digest(ids) != parcel.plan:
@@ -105,7 +105,7 @@ def _planned(parcel: Parcel, store: Store) -> frozenset[str]:
             f"results of another plan of study {parcel.study}: {len(found - ids):,} of the parcel's"
             f" {len(found):,} steps are not in the plan of {store.home}, which has {len(ids):,}",
             "the plan for which the parcel was computed",
-            "pack the study again and compute that, or plan the study file as it was packed",
+            "pack the study again with `lce pack`, or plan the study file as it was packed",
         )
     return ids
 

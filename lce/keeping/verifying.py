@@ -50,8 +50,8 @@ def verify_study(
     if not drawn:
         raise SpecError(
             study,
-            "no done cell whose inputs are here",
-            "finished cells with the weights and texts that they read",
+            "no done cell whose weights are here",
+            "a study with finished cells and the weights that they read",
             "compute the study with `lce run`, or verify it in the home that has its weights",
         )
     console.print(f"{plan.study.study}: {len(drawn):,} of {len(done):,} done cells are recomputed")
@@ -110,12 +110,19 @@ def verify_files(home: Path) -> bool:
 
 
 def _done(store: Store, steps: Sequence[Step], plan: StudyPlan) -> dict[str, tuple[Step, Record]]:
-    """Return the finished steps whose inputs are here, with their records, by fingerprint."""
+    """Return the finished steps with their records, by fingerprint.
+
+    Steps whose weights are elsewhere are left out, because nothing here can recompute them.
+    """
     listing, found = store.listing(), {}
-    parents = {one for step in steps for one in step.parents.values()}
-    absent = {one for one in parents if not store.record(plan.steps[one], listing)}
+    inputs = {one: plan.steps[one] for step in steps for one in step.parents.values()}
+    elsewhere = {
+        fingerprint
+        for fingerprint, step in inputs.items()
+        if store.result(step, listing) and not store.record(step, listing)
+    }
     for step in {step.fingerprint: step for step in steps}.values():
-        if absent.isdisjoint(step.parents.values()) and (record := store.record(step, listing)):
+        if elsewhere.isdisjoint(step.parents.values()) and (record := store.record(step, listing)):
             found[step.fingerprint] = (step, record)
     store.file_facts.save()
     return found

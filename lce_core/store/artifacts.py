@@ -283,7 +283,7 @@ class Store:
     def adopt(self, folder: Path, record: Record) -> Record | None:
         """Move an artifact that another home computed into this store.
 
-        An undamaged artifact of the step stays, also if its weights are elsewhere.
+        An undamaged artifact of the step stays, unless only `folder` has its weights.
 
         Args:
           folder: The artifact's folder, on the file system of this store. The caller has checked
@@ -298,13 +298,13 @@ class Store:
           LeaseLostError: if another process took over the lease meanwhile.
           OSError: if a file cannot be written.
         """
-        if held := self._undamaged(record):
+        if held := self._rival(folder, record):
             return held
         lease = Lease.acquire(self.home / "leases", record.fingerprint[:ID_DIGITS])
         if lease is None:
             return None
         with lease:
-            if held := self._undamaged(record):
+            if held := self._rival(folder, record):
                 return held
             named = self.home / "artifacts" / record.kind / folder.name
             make_folder(named.parent)
@@ -316,15 +316,22 @@ class Store:
         self.failures.forget(record.fingerprint[:ID_DIGITS])
         return record
 
-    def _undamaged(self, wanted: Record) -> Record | None:
-        folder = self.find(wanted.fingerprint, wanted.kind)
+    def _rival(self, folder: Path, record: Record) -> Record | None:
+        """Return the record of the artifact that `folder` must not replace; None without one."""
+        there = self.find(record.fingerprint, record.kind)
         try:
-            record = Record.read(folder) if folder else None
+            held = Record.read(there) if there else None
         except (OSError, ValueError):
             return None
-        if folder is None or record is None or record.fingerprint != wanted.fingerprint:
+        if there is None or held is None or held.fingerprint != record.fingerprint:
             return None
-        return record if self.is_intact(folder, record) else None
+        if not self.is_intact(there, held):
+            return None
+        brings_weights = held.has_weights_elsewhere(there) and not record.has_weights_elsewhere(
+            folder
+        )
+        # Weights of another training of the step would not be those of the results in this store.
+        return None if brings_weights and held.files == record.files else held
 
     def _remove_attempts(self, step: Step) -> None:
         # The caller holds the step's lease, so no process writes into these folders.

@@ -2,7 +2,7 @@
 
 A parcel NAME.results-0001.tar starts with the member `parcel.json`, which names the study and the
 digest of its plan. Then follow members `artifacts/<kind>/<folder>/<file>` and
-`failures/<id>.json`, which have the form of the store's own files; trainings lack their weights.
+`failures/<id>.json`, which have the form of the store's own files; trainings may lack weights.
 Members below `logs/` are ignored. A parcel may come from an untrusted machine or be cut short, so
 `extract` checks every name before it writes a file.
 """
