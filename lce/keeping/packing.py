@@ -17,7 +17,6 @@ from io import RawIOBase
 from pathlib import Path
 from typing import Any
 
-from packaging.markers import default_environment
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -54,7 +53,8 @@ README = """\
 Study {study}, packed by `lce pack`: {units} units of work, {cells} cells.
 1. Put all files {name}.* into one folder of the machine, and in it run:
      sha256sum -c {name}.sha256 && cat {name}.tar.* | tar xz && cd {name}
-{install}2. PYTHONPATH=code:site python3 -m lce_core.offline . --trainers 3 --workers 8 --seconds 540
+{install}\
+2. PYTHONPATH=code:site python3 -m lce_core.offline . --trainers 3 --workers 8 --seconds 540
    Repeat it until all steps are done; a call that was stopped continues.
 3. Copy results/ back and run: lce import results/*.tar.gz
 """
@@ -250,8 +250,7 @@ def _copy(source: Path, target: Path) -> None:
 
 def _closure(names: Iterable[str], python: str) -> set[str]:
     """Return the packages and all that they need, by canonical names, without extras."""
-    environment = {**default_environment(), "python_version": python, "extra": ""}
-    environment["python_full_version"] = f"{python}.0"
+    environment = {"python_version": python, "python_full_version": f"{python}.0", "extra": ""}
     found: set[str] = set()
     waiting = [canonicalize_name(name) for name in names]
     while waiting:
@@ -328,7 +327,7 @@ class _Parts(RawIOBase):
 def _parcels(folder: Path, out: Path, size: int) -> list[Path]:
     """Write `folder` as one tar file in parts, and a file with their digests for sha256sum."""
     parts = _Parts(out / f"{folder.name}.tar", size)
-    with tarfile.open(fileobj=parts, mode="w|gz", bufsize=1 << 20) as tar:  # type: ignore[call-overload]
+    with tarfile.open(fileobj=parts, mode="w|gz", bufsize=1 << 20) as tar:
         for path in _members(folder):
             entry = tar.gettarinfo(path, path.relative_to(folder.parent).as_posix())
             entry.uid = entry.gid = entry.mtime = 0
