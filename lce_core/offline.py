@@ -281,7 +281,7 @@ def _standing(pack: Pack, store: Store) -> str:
 
 
 def _gpus(device: str) -> list[str]:
-    """Return the numbers of the GPUs to use, or [""] for the CPU.
+    """Return the names of the GPUs to use for CUDA_VISIBLE_DEVICES, or [""] for the CPU.
 
     Raises:
       SpecError: if a GPU is wanted and there is none.
@@ -298,7 +298,8 @@ def _gpus(device: str) -> list[str]:
             "a machine with a GPU and a CUDA build of torch",
             "go to such a machine, or compute slowly with `--device cpu`",
         )
-    return [str(gpu) for gpu in range(number)]
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")  # noqa: TID251 - a batch system sets it
+    return visible.split(",")[:number] if visible else [str(gpu) for gpu in range(number)]
 
 
 def _work(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from lce_core import runners
+from lce_core import devices, offline, runners
 from lce_core.attention.token_graphs import CudaRecorder
 from lce_core.devices import (
     count_accelerators,
@@ -199,3 +199,11 @@ def test_the_page_lists_every_file_with_code_for_gpus_alone():
     assert found == written.keys()
     for proofs in written.values():
         assert all((ROOT / name).is_file() for name in proofs.replace("`", "").split(", "))
+
+
+def test_a_packed_study_uses_the_gpus_that_a_batch_system_gave(monkeypatch):
+    monkeypatch.setattr(devices, "count_accelerators", lambda: 2)
+    for visible, expected in (("", ["0", "1"]), ("3,GPU-5", ["3", "GPU-5"])):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+        assert offline._gpus("cuda") == expected
+    assert offline._gpus("cpu") == [""]
