@@ -177,7 +177,8 @@ def _require_package(name: str, versions: str) -> None:
             f"package {name}",
             f"version {found}",
             versions or "any version",
-            f"install it, or pack again without `--has {name}`",
+            "install such a version; a package that was named with --has can also travel, if you"
+            " pack again without it",
         )
 
 
@@ -191,7 +192,7 @@ def main() -> int:
     try:
         return _computed(chosen)
     except SpecError as error:
-        code, message = 2 if error.where in ("FOLDER", str(chosen.folder)) else 3, str(error)
+        code, message = 2 if error.where == str(chosen.folder.absolute()) else 3, str(error)
     except LceError as error:
         code, message = 3, str(error)
     sys.stderr.write(f"lce offline: {message}\n")

@@ -2,10 +2,10 @@
 
 The sections, the most important first: the tests marked `gpu`; decoding with CUDA graphs; training
 of Llama-2-7B with random weights at 32k and 64k tokens; attention kernels, updates of the states
-and compiled layers; prefill and decoding of each method. Each section
-is a process with a share of the time, to which it can add what earlier sections left over, but no
-share of a later one. The results so far are written after each section. What cannot run here is
-skipped with its reason; a section that crashes or hangs makes the exit code 1.
+and compiled layers; prefill and decoding of each method. Each section is a process with a share of
+the time, to which it can add what earlier sections left over, but no share of a later one. The
+results so far are written after each section. What cannot run here is skipped with its reason; a
+section that crashes or hangs makes the exit code 1.
 
     python perf/gpu.py [--out FOLDER] [--seconds 530] [--commit HASH] [--sections NAME ...]
     python perf/gpu.py --dry-run     # run every section with a tiny model on any machine

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import shutil
@@ -10,7 +9,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext, suppress
 from importlib.metadata import PackageNotFoundError, requires, version
 from io import RawIOBase
@@ -88,7 +87,9 @@ def pack_study(
       UnavailableError: if the package index lacks a wheel.
     """
     if out.exists() and any(out.iterdir()):
-        raise SpecError(f"--out {out}", "a folder with files", "a new or empty folder", "name one")
+        raise SpecError(
+            f"--out {out}", "a folder with files", "a new or empty folder", "name another"
+        )
     size = _bytes(parcel)
     (work,) = preflight([study], execution, RunOptions(select))
     name = work.request.plan.study.study
@@ -328,23 +329,13 @@ def _parcels(folder: Path, out: Path, size: int) -> list[Path]:
     """Write `folder` as one tar file in parts, and a file with their digests for sha256sum."""
     parts = _Parts(out / f"{folder.name}.tar", size)
     with tarfile.open(fileobj=parts, mode="w|gz", bufsize=1 << 20) as tar:
-        for path in _members(folder):
+        for path in (folder, *sorted(folder.rglob("*"))):
             entry = tar.gettarinfo(path, path.relative_to(folder.parent).as_posix())
             entry.uid = entry.gid = entry.mtime = 0
             entry.uname = entry.gname = ""
             entry.mode = 0o755 if path.is_dir() else 0o644
             with path.open("rb") if path.is_file() else nullcontext() as opened:
                 tar.addfile(entry, opened)
-    lines = (f"{_sha256(part)}  {part.name}\n" for part in parts.paths)
+    lines = (f"{sha256_file(part)}  {part.name}\n" for part in parts.paths)
     (out / f"{folder.name}.sha256").write_text("".join(lines))
     return parts.paths
-
-
-def _members(folder: Path) -> Iterator[Path]:
-    yield folder
-    yield from (path for path in sorted(folder.rglob("*")) if path.is_file() or path.is_dir())
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()
