@@ -27,7 +27,7 @@ from tasks.questions import read
 
 _COLUMNS = (
     *("base_model", "method", "frozen", "other_method", "other_frozen", "benchmark"),
-    *("eval_length", "expected", "margin", "outcome", "look", "num_seeds", "level", "p_holm"),
+    *("eval_length", "expected", "margin", "outcome", "look", "num_seeds", "level", "p_adjusted"),
 )
 # A study's name is kebab-case, so it needs no quoting.
 _TESTED = (

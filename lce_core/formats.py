@@ -57,11 +57,11 @@ def difference(value: float, low: float | None, high: float | None) -> str:
     return f"{value:+.3f} [{low:+.3f}, {high:+.3f}]"
 
 
-def p_value(p_holm: float) -> str:
+def p_value(p_adjusted: float) -> str:
     """Format a p-value that Holm's procedure has adjusted: "p_Holm = 0.012"."""
-    if p_holm < 0.001:
+    if p_adjusted < 0.001:
         return "p_Holm < 0.001"
-    return f"p_Holm = {p_holm:.3f}".rstrip("0").rstrip(".")
+    return f"p_Holm = {p_adjusted:.3f}".rstrip("0").rstrip(".")
 
 
 def three_digits(number: float) -> str:

@@ -133,7 +133,7 @@ def false_differences(draw: Draw, num_studies: int) -> float:
     """Return the share of null studies with at least one significant difference."""
     rng = np.random.default_rng(0)
     found = (paired_differences(draw(rng), {}) for _ in range(num_studies))
-    return float(np.mean([any(row["p_holm"] <= 0.05 for row in rows) for rows in found]))
+    return float(np.mean([any(row["p_adjusted"] <= 0.05 for row in rows) for rows in found]))
 
 
 def coverage(draw: Draw, difference: float, num_studies: int) -> float:
@@ -290,7 +290,7 @@ def shares_with_claims(draw: Draw, after: tuple[int, ...], num_studies: int) -> 
             rows = [row for row in found if row["family"] == PRIMARY]
             is_last = [row["method"] == methods[-1][0] for row in rows]
             for kept, values in (
-                (spent, np.array([row["p_holm"] for row in rows])),
+                (spent, np.array([row["p_adjusted"] for row in rows])),
                 (naive, holm([row["p_value"] for row in rows])),
             ):
                 kept.append([bool(np.any(values[is_last] <= 0.05)), bool(np.any(values <= 0.05))])

@@ -24,8 +24,8 @@ def perplexity_agreements(cells: list[Cell]) -> Iterator[dict[str, Any]]:
         rows = list(_rows(of_model))
         known = [row for row in rows if row["p_value"] is not None]
         adjusted = holm([row["p_value"] for row in known]).tolist() if known else []
-        for row, p_holm in zip(known, adjusted, strict=True):
-            row["p_holm"] = p_holm
+        for row, p_adjusted in zip(known, adjusted, strict=True):
+            row["p_adjusted"] = p_adjusted
         yield from rows
 
 
@@ -101,5 +101,5 @@ def _agreement(found: RankAgreement) -> dict[str, Any]:
         "kendall_low": found.kendall.low,
         "kendall_high": found.kendall.high,
         "p_value": found.p_value,
-        "p_holm": None,
+        "p_adjusted": None,
     }

@@ -307,13 +307,13 @@ def _adjusted(
         alpha = look.level / max(1, number) if found is None else found.alpha
         later = alpha * look.last_level / look.level
         scaled = partial(_in_metric, one)
-        is_open = found is not None and found.p_holm > ALPHA
+        is_open = found is not None and found.p_adjusted > ALPHA
         row = {
             **one.row,
             "ci_low": scaled(low),
             "ci_high": scaled(high),
             "p_value": one.contrast.p_value(),
-            "p_holm": 1.0 if found is None else found.p_holm,
+            "p_adjusted": 1.0 if found is None else found.p_adjusted,
             "family": name,
             "num_comparisons": number,
             "smallest_detectable": scaled(one.contrast.detectable(alpha)),

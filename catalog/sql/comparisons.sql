@@ -30,7 +30,7 @@ CREATE TABLE compared.paired_difference (
     highest DOUBLE NOT NULL,
     generalises_to VARCHAR NOT NULL,
     p_value DOUBLE NOT NULL,
-    p_holm DOUBLE NOT NULL,
+    p_adjusted DOUBLE NOT NULL,
     family VARCHAR NOT NULL,
     num_comparisons BIGINT NOT NULL,
     num_clusters BIGINT NOT NULL,
@@ -101,10 +101,10 @@ SELECT
     ci_low,
     ci_high,
     p_value,
-    p_holm,
+    p_adjusted,
     CASE
         WHEN num_better + num_worse = 0 THEN 'the same'
-        WHEN p_holm <= 0.05 THEN
+        WHEN p_adjusted <= 0.05 THEN
             CASE WHEN (difference > 0) = higher_is_better THEN 'better' ELSE 'worse' END
         WHEN ci_low IS NULL OR smallest_detectable IS NULL THEN 'too few'
         ELSE 'no difference found'
@@ -158,16 +158,16 @@ COMMENT ON COLUMN paired_difference.ci_high IS
     'Upper bound of the simultaneous 95 % interval of the difference; NULL like ci_low.';
 COMMENT ON COLUMN paired_difference.p_value IS
     'Two-sided p-value of this comparison alone, for the hypothesis of no difference.';
-COMMENT ON COLUMN paired_difference.p_holm IS
+COMMENT ON COLUMN paired_difference.p_adjusted IS
     'P-value after the correction for looks (p_value * 0.05 / level) and Holm''s correction for all comparisons in the set (column family). Comparisons of the same scores count once.';
 COMMENT ON COLUMN paired_difference.verdict IS
-    'better or worse (p_holm up to 0.05), the same (equal on every document), no difference found (not significant) or too few (too few documents or prompts for any significant difference).';
+    'better or worse (p_adjusted up to 0.05), the same (equal on every document), no difference found (not significant) or too few (too few documents or prompts for any significant difference).';
 COMMENT ON COLUMN paired_difference.smallest_detectable IS
     'Smallest true difference that the test detects with 80 % power at the level of this comparison in Holm''s procedure (column level over num_comparisons or, if it is undecided, over the number of undecided comparisons); NULL if none is detectable or all differences are 0.';
 COMMENT ON COLUMN paired_difference.num_needed IS
     'For an undecided comparison: the number of training seeds (if generalises_to is training seeds) or else of independent documents or prompts with which the test detects a true difference of this size with 80 % power. NULL for other comparisons, above 10,000, or if the spread is unknown.';
 COMMENT ON COLUMN paired_difference.family IS
-    'Set of comparisons that p_holm is corrected for: primary (all that the study file predicted before its first result), short context (those with the base model within its trained context, which every study makes) or exploratory (all others of the study and base model).';
+    'Set of comparisons that p_adjusted is corrected for: primary (all that the study file predicted before its first result), short context (those with the base model within its trained context, which every study makes) or exploratory (all others of the study and base model).';
 COMMENT ON COLUMN paired_difference.num_comparisons IS
     'Number of comparisons in the set (column family) that differ in their scores.';
 COMMENT ON COLUMN paired_difference.num_clusters IS
@@ -236,7 +236,7 @@ CREATE TABLE compared.perplexity_agreement (
     kendall_low DOUBLE,
     kendall_high DOUBLE,
     p_value DOUBLE,
-    p_holm DOUBLE
+    p_adjusted DOUBLE
 );
 COMMENT ON TABLE compared.perplexity_agreement IS
     'Rank correlations of perplexity and downstream scores.';
@@ -264,7 +264,7 @@ COMMENT ON COLUMN perplexity_agreement.kendall_high IS
     'Upper bound of the approximate 95 % interval of kendall over families of methods; NULL with fewer than five methods or four families.';
 COMMENT ON COLUMN perplexity_agreement.p_value IS
     'Two-sided p-value, for the hypothesis of unrelated orders, by Kendall''s test or, if larger, a jackknife over families of methods; NULL if all perplexities or all scores are equal, or with fewer than four families.';
-COMMENT ON COLUMN perplexity_agreement.p_holm IS
+COMMENT ON COLUMN perplexity_agreement.p_adjusted IS
     'P-value after Holm''s correction for all rows of the study and base model.';
 
 CREATE VIEW registrations AS
@@ -321,8 +321,8 @@ SELECT
     CASE
         WHEN l.settled_as IS NOT NULL THEN l.settled_as
         WHEN e.expected = 'predicts' THEN CASE
-            WHEN o.p_holm IS NULL OR o.kendall_low IS NULL THEN 'not measured'
-            WHEN o.p_holm > 0.05 OR o.kendall_low * o.kendall_high <= 0 THEN 'undecided'
+            WHEN o.p_adjusted IS NULL OR o.kendall_low IS NULL THEN 'not measured'
+            WHEN o.p_adjusted > 0.05 OR o.kendall_low * o.kendall_high <= 0 THEN 'undecided'
             WHEN o.kendall > 0 THEN 'confirmed'
             ELSE 'contradicted'
         END
@@ -345,7 +345,7 @@ SELECT
     d.ci_low,
     d.ci_high,
     d.other_value,
-    coalesce(d.p_holm, o.p_holm) AS p_holm,
+    coalesce(d.p_adjusted, o.p_adjusted) AS p_adjusted,
     d.verdict,
     d.tasks,
     d.family,
@@ -456,14 +456,14 @@ COMMENT ON COLUMN expectations.ci_high IS
     'Upper bound of the difference''s 95 % interval, as in paired_difference.';
 COMMENT ON COLUMN expectations.other_value IS
     'Mean of the other method, as in paired_difference; NULL if not measured.';
-COMMENT ON COLUMN expectations.p_holm IS
+COMMENT ON COLUMN expectations.p_adjusted IS
     'P-value after Holm''s correction for all comparisons in the family; NULL if not measured.';
 COMMENT ON COLUMN expectations.verdict IS
     'Verdict of the comparison, as in paired_difference; NULL if not measured.';
 COMMENT ON COLUMN expectations.tasks IS
     'Tasks that both methods have, separated by commas; NULL if not measured.';
 COMMENT ON COLUMN expectations.family IS
-    'Comparisons that p_holm is corrected for, as in paired_difference; NULL if not measured.';
+    'Comparisons that p_adjusted is corrected for, as in paired_difference; NULL if not measured.';
 COMMENT ON COLUMN expectations.is_ratio IS
     'True if the margin is a fraction of the other method''s score; NULL if not measured.';
 COMMENT ON COLUMN expectations.generalises_to IS

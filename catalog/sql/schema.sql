@@ -105,7 +105,7 @@ CREATE TABLE history.look (
     look BIGINT NOT NULL,
     num_seeds BIGINT NOT NULL,
     level DOUBLE NOT NULL,
-    p_holm DOUBLE NOT NULL,
+    p_adjusted DOUBLE NOT NULL,
     outcome VARCHAR NOT NULL
 );
 COMMENT ON TABLE history.look IS

@@ -50,9 +50,9 @@ class Claim:
     value: float | None = None
     """Score or effective length (tokens) of the first method; Kendall's correlation for topic
     `order`."""
-    p_holm: float | None = None
+    p_adjusted: float | None = None
     family: str | None = None
-    """Comparisons that `p_holm` is corrected for: primary (predicted by the study file), short
+    """Comparisons that `p_adjusted` is corrected for: primary (predicted by the study file), short
     context (with the base model within its trained context) or exploratory."""
     tied: tuple[str, ...] = ()
     """Topic `best`: labels of all other methods that have the same score."""

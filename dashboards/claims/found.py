@@ -152,12 +152,12 @@ def _lengths(views: Views) -> Iterator[Claim]:
 
 def _orders(views: Views) -> Iterator[Claim]:
     for row in views.orders:
-        if row["kendall_low"] is None or row["p_holm"] is None:
+        if row["kendall_low"] is None or row["p_adjusted"] is None:
             continue  # too few methods, or all have equal scores
         who = "methods" if row["methods"] == "all" else "methods with exact attention"
         where = wording.at(row["eval_length"], views.trained(row["base_model"]))
         sign = "better" if row["kendall"] > 0 else "worse"
-        is_order = row["p_holm"] <= 0.05 and row["kendall_low"] * row["kendall_high"] > 0
+        is_order = row["p_adjusted"] <= 0.05 and row["kendall_low"] * row["kendall_high"] > 0
         relation = (
             f"methods with a lower perplexity have {sign} scores"
             if is_order
@@ -168,12 +168,12 @@ def _orders(views: Views) -> Iterator[Claim]:
             "order" if is_order else "no order found",
             f"{where}, {relation} on {row['benchmark']}: Kendall's tau ="
             f" {formats.estimate(row['kendall'], row['kendall_low'], row['kendall_high'])}"
-            f" over {row['num_methods']} {who}; {formats.p_value(row['p_holm'])}",
+            f" over {row['num_methods']} {who}; {formats.p_value(row['p_adjusted'])}",
             row["base_model"],
             row["benchmark"],
             row["eval_length"],
             value=row["kendall"],
             low=row["kendall_low"],
             high=row["kendall_high"],
-            p_holm=row["p_holm"],
+            p_adjusted=row["p_adjusted"],
         )

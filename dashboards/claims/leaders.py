@@ -86,7 +86,7 @@ def _strongest(rows: Sequence[Row], leader: tuple[str, bool]) -> list[Row]:
     for row in rows:
         name = other(row)
         if first(row) in same and name not in {leader, *same}:
-            own[name] = min(own[name], row, key=lambda one: (one["p_holm"] is None, one["p_holm"]))
+            own[name] = min(own[name], row, key=lambda one: (one["p_adjusted"] is None, one["p_adjusted"]))
     return list(own.values())
 
 
@@ -105,7 +105,7 @@ def _next(worse: Sequence[Row]) -> dict[str, Any]:
         "difference": worse[0]["difference"],
         "low": worse[0]["ci_low"],
         "high": worse[0]["ci_high"],
-        "p_holm": worse[0]["p_holm"],
+        "p_adjusted": worse[0]["p_adjusted"],
         "family": worse[0]["family"],
     }
 
@@ -171,5 +171,5 @@ def _better_than_all(rows: Sequence[Row]) -> str:
     if len(rows) == 1:
         whom, closest_one = name, ""
     margin = f"{wording.gap(closest)}{closest_one}{wording.restricted(closest)}"
-    p_holm = formats.p_value(closest["p_holm"])
-    return f"better than {whom}; {margin}, {wording.averaged(closest)}; {p_holm}"
+    p_adjusted = formats.p_value(closest["p_adjusted"])
+    return f"better than {whom}; {margin}, {wording.averaged(closest)}; {p_adjusted}"

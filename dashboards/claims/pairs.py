@@ -54,7 +54,7 @@ def _pair(row: Row, trained: int | None, several: bool) -> Claim:
         low=row["ci_low"],
         high=row["ci_high"],
         value=row["value"],
-        p_holm=row["p_holm"],
+        p_adjusted=row["p_adjusted"],
         family=row["family"],
         num_samples=row["num_clusters"],
         num_seeds=row["num_seeds"],
@@ -69,7 +69,7 @@ def _said(row: Row, several: bool) -> str:
     what, gap, samples = wording.measured(row, several), wording.gap(row), row["num_clusters"]
     limit = row["smallest_detectable"]
     detectable = "" if limit is None else f"; {wording.detectable(limit, row)}"
-    evidence = f"{wording.averaged(row)}; {formats.p_value(row['p_holm'])}"
+    evidence = f"{wording.averaged(row)}; {formats.p_value(row['p_adjusted'])}"
     found = wording.needed(row) if row["difference"] else ""
     needed = f"; {found} would show this difference (80 % power)" if found else ""
     if row["verdict"] == "better":

@@ -133,7 +133,7 @@ def names(
 
 
 def _next(one: Claim) -> str:
-    if one.other_method is None or one.difference is None or one.p_holm is None:
+    if one.other_method is None or one.difference is None or one.p_adjusted is None:
         return "<td>no method is significantly worse</td><td></td>"
     # A claim's interval belongs to the signed difference; the gap is positive.
     low, high = sorted((abs(one.low or 0.0), abs(one.high or 0.0)))
@@ -141,7 +141,7 @@ def _next(one: Claim) -> str:
     shown = formats.estimate(gap, low, high) if one.low is not None else formats.rounded(gap)
     return (
         f"<td>{code(Variant(one.other_method, bool(one.other_frozen)).label)}</td>"
-        f'<td class="lead" data-value="{gap!r}">{shown}<br>{formats.p_value(one.p_holm)},'
+        f'<td class="lead" data-value="{gap!r}">{shown}<br>{formats.p_value(one.p_adjusted)},'
         f" {SET_NAMES.get(one.family or '', one.family)}</td>"
     )
 

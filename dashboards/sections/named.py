@@ -117,8 +117,8 @@ def _cell(pairs: Pairs, one: Variant, second: Variant) -> str:
     if row["verdict"] in MARKS:
         mark = f' <span role="img" aria-label="{row["verdict"]}">{MARKS[row["verdict"]]}</span>'
     about = f"{one.label} minus {second.label}"
-    if row["p_holm"] is not None:
-        about += f": {formats.p_value(row['p_holm'])}"
+    if row["p_adjusted"] is not None:
+        about += f": {formats.p_value(row['p_adjusted'])}"
     return (
         f'<td data-value="{row["difference"]!r}" data-tooltip="{escape(about)}">{number}{mark}'
         f"<br><small>{interval}</small></td>"

@@ -102,14 +102,14 @@ def _column(row: Row, with_profile: bool) -> tuple[str, str]:
 
 def _texts(row: Mapping[str, Any]) -> list[str | None]:
     ends = (row["difference"], row["ci_low"], row["ci_high"])
-    p_holm = row["p_holm"]
+    p_adjusted = row["p_adjusted"]
     return [
         formats.score(row["value"]),
         formats.score(row["other_value"]),
         *(None if end is None else f"{end:+z.3f}" for end in ends),
         ""
-        if p_holm is None
-        else formats.p_value(p_holm).removeprefix("p_Holm ").removeprefix("= "),
+        if p_adjusted is None
+        else formats.p_value(p_adjusted).removeprefix("p_Holm ").removeprefix("= "),
         row["verdict"],
     ]
 

@@ -242,9 +242,9 @@ class Contrast:
 class Adjusted:
     """A contrast within its family of comparisons."""
 
-    p_holm: float
+    p_adjusted: float
     low: float | None
-    """Lower bound of the simultaneous 95 % interval; it includes 0 if and only if `p_holm` is above
+    """Lower bound of the simultaneous 95 % interval; it includes 0 if and only if `p_adjusted` is above
     0.05. None, like `high`, if there are too few clusters."""
     high: float | None
     alpha: float
@@ -274,19 +274,19 @@ def adjust(
         min(1.0, one.p_value() * (ALPHA / level)) for one, level in zip(family, levels, strict=True)
     ]
     adjusted = holm([*raw, *[1.0] * num_untested]).tolist()
-    size, num_undecided = len(adjusted), sum(p_holm > ALPHA for p_holm in adjusted)
+    size, num_undecided = len(adjusted), sum(p_adjusted > ALPHA for p_adjusted in adjusted)
     found = []
-    for one, level, p_holm in zip(family, levels, adjusted, strict=False):
-        decided = p_holm <= ALPHA
+    for one, level, p_adjusted in zip(family, levels, adjusted, strict=False):
+        decided = p_adjusted <= ALPHA
         alpha = level / (size if decided or not num_undecided else num_undecided)
         bounds = one.interval(alpha)
         if bounds is None:
-            found.append(Adjusted(p_holm, None, None, alpha))
+            found.append(Adjusted(p_adjusted, None, None, alpha))
             continue
         low, high = bounds
         if decided:  # Holm's later steps are less strict than alpha / number: then 0 is the bound.
             low, high = (max(low, 0.0), high) if one.value > 0 else (low, min(high, 0.0))
-        found.append(Adjusted(p_holm, low, high, alpha))
+        found.append(Adjusted(p_adjusted, low, high, alpha))
     return found
 
 

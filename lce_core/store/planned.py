@@ -60,7 +60,7 @@ _TESTED = {
     **{name: kind for name, kind in _COMPARISON.items() if name not in ("entry", "text")},
     "outcome": str,
     **dict.fromkeys(("look", "num_seeds"), int),
-    **dict.fromkeys(("level", "p_holm"), float),
+    **dict.fromkeys(("level", "p_adjusted"), float),
 }
 _PLAN = {
     "study": str,

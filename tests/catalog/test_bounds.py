@@ -16,7 +16,7 @@ NAMES = {
     "spearman": (-1.0, 1.0),
     "kendall": (-1.0, 1.0),
     "p_value": (0.0, 1.0),
-    "p_holm": (0.0, 1.0),
+    "p_adjusted": (0.0, 1.0),
     "level": (0.0, 1.0),
 }
 """Range of every column whose name begins so."""

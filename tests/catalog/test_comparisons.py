@@ -244,7 +244,7 @@ def test_holm_covers_all_comparisons_of_a_study_that_it_did_not_predict(tmp_path
         highest = 0.0
         for place, row in enumerate(sorted(rows.values(), key=lambda one: one["p_value"])):
             highest = max(highest, min(1.0, row["p_value"] * (len(rows) - place)))
-            assert row["p_holm"] == pytest.approx(highest)
+            assert row["p_adjusted"] == pytest.approx(highest)
             assert row["num_comparisons"] == len(rows)
     (outcome,) = {row["outcome"] for row in ask(path, "FROM expectations")}
     assert outcome == "undecided"
@@ -327,13 +327,13 @@ def test_a_comparison_is_tested_at_the_last_look_that_both_methods_have_finished
         assert found[name]["level"] == pytest.approx(level)
         assert found[name]["family"] == "primary"
     raised = sorted(row["p_value"] * 0.05 / row["level"] for row in (found["pi"], found["yarn"]))
-    corrected = sorted(found[name]["p_holm"] for name in ("pi", "yarn"))
+    corrected = sorted(found[name]["p_adjusted"] for name in ("pi", "yarn"))
     assert corrected == pytest.approx([2 * raised[0], max(2 * raised[0], raised[1])])
 
     pi = {name: value for name, value in expects[0].items() if name not in ("entry", "text")}
     settled = {
         "study": "s", "tested_at": registered[0]["registered_at"], **pi, "look": 1,
-        "num_seeds": 2, "level": first, "p_holm": 0.001, "outcome": "confirmed",
+        "num_seeds": 2, "level": first, "p_adjusted": 0.001, "outcome": "confirmed",
     }  # fmt: skip
     path = written(tmp_path / "settled.duckdb", unfinished, tested=[settled], **options)
     assert against_none(path)["pi"]["look_seeds"] == 2
@@ -358,7 +358,7 @@ def test_an_early_look_says_how_many_seeds_would_decide_at_the_level_of_the_last
         tmp_path / "c.duckdb", cells, expects=expects, registered=registered, looks=[3, 60]
     )
     found = against_none(path)["pi"]
-    assert (found["look"], found["p_holm"] > 0.05) == (1, True)
+    assert (found["look"], found["p_adjusted"] > 0.05) == (1, True)
     gap, spread = np.mean([*gains.values()]), np.std([*gains.values()], ddof=1)
 
     def power(number: int) -> float:
@@ -427,7 +427,7 @@ def test_both_rows_of_a_pair_mirror_each_other(catalog):
         assert (one["num_better"], one["value"]) == (other["num_worse"], other["other_value"])
     # These two have the same answers; the study still says what it could have seen.
     row = keyed[512, "twin", "yarn"]
-    assert (row["verdict"], row["difference"], row["p_holm"]) == ("the same", 0.0, 1.0)
+    assert (row["verdict"], row["difference"], row["p_adjusted"]) == ("the same", 0.0, 1.0)
     assert row["smallest_detectable"] > 0
 
 
@@ -600,7 +600,7 @@ def test_a_published_claim_about_perplexity_is_tested_by_the_order_of_methods(tm
     (row,), _ = orders(path, benchmark="perplexity_documents", expects=[claim, longer])
     found, absent = ask(path, "FROM expectations")
     # Seven methods in the same order: two-sided p of Kendall's tau = 2 / 7!
-    assert found["p_holm"] == row["p_holm"] == pytest.approx(2 / 5040)
+    assert found["p_adjusted"] == row["p_adjusted"] == pytest.approx(2 / 5040)
     assert (found["outcome"], found["method"], absent["outcome"]) == (
         "confirmed", None, "not measured",
     )  # fmt: skip
@@ -612,13 +612,13 @@ def test_a_published_claim_about_perplexity_is_tested_by_the_order_of_methods(tm
     # Four of the seven have exact attention, too few for an interval: all methods decide.
     few = tmp_path / "few.duckdb"
     orders(few, exact=False, expects=[claim])
-    assert ask(few, "FROM expectations")[0]["p_holm"] == pytest.approx(4 / 5040)  # Holm, 2 rows
+    assert ask(few, "FROM expectations")[0]["p_adjusted"] == pytest.approx(4 / 5040)  # Holm, 2 rows
 
 
 def test_an_order_of_methods_needs_no_base_model_and_is_of_the_points_that_are_shown(tmp_path):
     (row,), points = orders(tmp_path / "all.duckdb")
     assert (row["methods"], row["num_methods"], points) == ("all", 7, 7)
-    assert row["p_holm"] == row["p_value"]  # of exact methods alone it is the same comparison
+    assert row["p_adjusted"] == row["p_value"]  # of exact methods alone it is the same comparison
     (row,), points = orders(tmp_path / "missing.duckdb", missing="none")
     assert (row["num_methods"], points) == (6, 6)
     assert row["kendall"] == pytest.approx(1.0)

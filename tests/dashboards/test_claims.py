@@ -121,7 +121,7 @@ def test_every_pair_is_claimed_once_and_better_only_if_the_verdict_is_better(cat
             f" AND frozen = {claim.frozen} AND other_method = '{claim.other_method}'"
             f" AND other_frozen = {claim.other_frozen}",
         )
-        shown = ("difference", "p_holm", "smallest_detectable", "num_seeds", "verdict")
+        shown = ("difference", "p_adjusted", "smallest_detectable", "num_seeds", "verdict")
         assert [getattr(claim, name) for name in shown] == [row[name] for name in shown]
         assert (claim.low, claim.high) == (row["ci_low"], row["ci_high"])
         is_better = " is better than " in claim.text
@@ -145,7 +145,7 @@ def test_without_a_significant_difference_the_detectable_one_is_stated(found):
     assert claim.text.startswith("at 512 tokens (4 times the trained context), no significant ")
     assert claim.text.endswith(
         f" higher by {gap} [{low} to {high}], mean over 2 training seeds and 120 independent"
-        f" samples; p_Holm = {claim.p_holm:.2f}; smallest detectable difference:"
+        f" samples; p_Holm = {claim.p_adjusted:.2f}; smallest detectable difference:"
         f" {claim.smallest_detectable:.3f}; about {claim.num_needed} training seeds would show this"
         " difference (80 % power)"
     )
@@ -233,7 +233,7 @@ def test_a_method_better_than_all_others_states_the_closest_and_the_margin(tmp_p
     assert best.text.endswith(
         f" of 5 methods: better than all others; lower by {by:.2f} [{low:.2f} to {high:.2f}] than"
         " the closest, lm_infinite, mean over 2 training seeds and 20 independent samples; p_Holm ="
-        f" {gap['p_holm']:.3f}"
+        f" {gap['p_adjusted']:.3f}"
     )
     two = [cell for cell in apart if cell.method in ("none", "lm_infinite")]
     best = best_of(claimed(written(tmp_path / "two.duckdb", two)), "perplexity")

@@ -103,13 +103,13 @@ def test_a_row_names_the_best_group_the_next_method_and_its_gap(catalog):
     base = compared("passkey", 256, "none")
     assert base["verdict"] == "better"
     interval = formats.estimate(base["difference"], base["ci_low"], base["ci_high"])
-    assert gap == f"{interval} {formats.p_value(base['p_holm'])}, exploratory"
+    assert gap == f"{interval} {formats.p_value(base['p_adjusted'])}, exploratory"
     # A lower loss is better; the gap is positive all the same.
     _, best, alike, _, after, gap, _ = rows["perplexity", 512]
     assert (best, alike, after) == ("ntk_32k = ntk_64k", "", "yarn")
     other = compared("perplexity", 512, "yarn")
     interval = formats.estimate(-other["difference"], -other["ci_high"], -other["ci_low"])
-    assert gap == f"{interval} {formats.p_value(other['p_holm'])}, exploratory"
+    assert gap == f"{interval} {formats.p_value(other['p_adjusted'])}, exploratory"
 
 
 def test_the_first_sentence_says_where_one_method_is_better_than_all_others(catalog):

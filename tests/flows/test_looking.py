@@ -92,7 +92,7 @@ STUDY: dict[str, Any] = SMOKE | {
 }
 DONE = "SELECT method, seed FROM cells WHERE status = 'done' ORDER BY ALL"
 OUTCOMES = (
-    "SELECT method, outcome, look, num_seeds, settled_seeds, p_holm FROM expectations"
+    "SELECT method, outcome, look, num_seeds, settled_seeds, p_adjusted FROM expectations"
     " ORDER BY method"
 )
 

@@ -9,7 +9,7 @@ SELECT
     difference,
     ci_low,
     ci_high,
-    p_holm,
+    p_adjusted,
     outcome
 FROM expectations
 WHERE study = $study

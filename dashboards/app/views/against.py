@@ -70,7 +70,7 @@ def page(chosen: Chosen) -> None:
     heads = {
         "benchmark": "benchmark", "task": "task", "eval_length": "length", "other": "against",
         "value": "value", "other_value": "other value", "difference": "difference",
-        "ci_low": "low", "ci_high": "high", "p_holm": "p (Holm)", "verdict": "verdict",
+        "ci_low": "low", "ci_high": "high", "p_adjusted": "p (Holm)", "verdict": "verdict",
         "smallest_detectable": "smallest detectable", "num_clusters": "independent samples",
         "num_seeds": "seeds", "generalises_to": "generalises to",
     }  # fmt: skip
@@ -86,7 +86,7 @@ def _chart(rows: list[Row]) -> alt.LayerChart | alt.FacetChart:
     parts = [(_other(row), row["task"] or "mean", f"{row['eval_length']:,}") for row in rows]
     # Label lines only by what differs; the pickers show the common values.
     differ = [number for number in range(3) if len({part[number] for part in parts}) > 1] or [0]
-    shown = ("difference", "ci_low", "ci_high", "p_holm", "verdict", "generalises_to")
+    shown = ("difference", "ci_low", "ci_high", "p_adjusted", "verdict", "generalises_to")
     lines = [
         {"where": ", ".join(part[number] for number in differ), **{key: row[key] for key in shown}}
         for part, row in zip(parts, rows, strict=True)
@@ -104,7 +104,7 @@ def _chart(rows: list[Row]) -> alt.LayerChart | alt.FacetChart:
             alt.Tooltip("difference:Q", format=".4~g"),
             alt.Tooltip("ci_low:Q", format=".4~g"),
             alt.Tooltip("ci_high:Q", format=".4~g"),
-            alt.Tooltip("p_holm:Q", format=".2~g"),
+            alt.Tooltip("p_adjusted:Q", format=".2~g"),
             "verdict:N",
             "generalises_to:N",
         ],

@@ -21,7 +21,7 @@ _SCORES = {
 _BEST = {
     "length": "length", "benchmark": "benchmark", "best": "best", "value": "score",
     "next": "next method", "lead": "the best leads it by", "low": "low", "high": "high",
-    "p_holm": "p_Holm", "smallest_detectable": "smallest detectable",
+    "p_adjusted": "p_Holm", "smallest_detectable": "smallest detectable",
 }  # fmt: skip
 
 
@@ -60,7 +60,7 @@ def _best(chosen: Chosen) -> None:
             "next": one.other_method and Variant(one.other_method, bool(one.other_frozen)).label,
             "lead": None if one.difference is None else abs(one.difference),
             **dict(zip(("low", "high"), _gap(one), strict=True)),
-            "p_holm": one.p_holm if one.other_method else None,
+            "p_adjusted": one.p_adjusted if one.other_method else None,
             "smallest_detectable": one.smallest_detectable,
         }
         for claims in found.values()

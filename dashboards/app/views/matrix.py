@@ -49,7 +49,7 @@ def _expectations(chosen: Chosen) -> None:
     heads = {
         "text": "expectation", "benchmark": "benchmark", "eval_length": "length",
         "variant": "method", "other_variant": "compared with", "difference": "difference",
-        "ci_low": "low", "ci_high": "high", "p_holm": "p_Holm", "outcome": "outcome",
+        "ci_low": "low", "ci_high": "high", "p_adjusted": "p_Holm", "outcome": "outcome",
     }  # fmt: skip
     if found := chosen.rows("expectations"):
         table(found, heads, "expectations")

@@ -104,11 +104,11 @@ def test_an_adjusted_interval_includes_zero_unless_its_p_value_is_small(family):
     assume(all(abs(one.p_value() - 0.05) > 1e-6 for one in family))
     found = adjust(family)
     for one, adjusted in zip(family, found, strict=True):
-        assert one.p_value() <= adjusted.p_holm
+        assert one.p_value() <= adjusted.p_adjusted
         if adjusted.low is not None:
             assert adjusted.low <= one.value <= adjusted.high
-            assert (adjusted.low < 0 < adjusted.high) <= (adjusted.p_holm > 0.05)
-            assert (adjusted.p_holm > 0.05) <= (adjusted.low <= 0 <= adjusted.high)
+            assert (adjusted.low < 0 < adjusted.high) <= (adjusted.p_adjusted > 0.05)
+            assert (adjusted.p_adjusted > 0.05) <= (adjusted.low <= 0 <= adjusted.high)
 
 
 def mean_square(values: np.ndarray, *factors: np.ndarray) -> tuple[float, int]:

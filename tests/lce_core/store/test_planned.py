@@ -60,7 +60,7 @@ def test_a_damaged_file_proves_nothing_and_is_replaced(tmp_path, content):
 def test_only_looks_at_the_plans_own_expectations_count(tmp_path):
     plan = {**PLAN, "expects": [COMPARISON], "looks": [2, 3]}
     tested = {**COMPARISON, "outcome": "confirmed", "look": 1, "num_seeds": 2}
-    record_look(tmp_path, plan, 1, [{**tested, "level": 0.016, "p_holm": 0.01}])
+    record_look(tmp_path, plan, 1, [{**tested, "level": 0.016, "p_adjusted": 0.01}])
     (only,) = looks(tmp_path, plan)
     assert (only["look"], only["seeds"]) == (1, 2)
     assert only["comparisons"][0]["outcome"] == "confirmed"
