@@ -17,14 +17,17 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from catalog.comparisons.depths import retrieval_by_depth
 from catalog.comparisons.lengths import effective_lengths
 from catalog.comparisons.orders import perplexity_agreements
 from catalog.comparisons.pairs import (
+    EXPLORATORY,
     PRIMARY,
     SHORT_CONTEXT,
+    Key,
     Looks,
     Predicted,
     Prediction,
@@ -49,7 +52,8 @@ def fill_comparisons(connection: duckdb.DuckDBPyConnection) -> None:
     import pyarrow as pa
 
     cells = read_cells(connection)
-    tables = {name: rows_of(cells) for name, rows_of in _TABLES.items()}
+    default = [cell for cell in cells if cell.is_default]
+    tables = {name: rows_of(default) for name, rows_of in _TABLES.items()}
     pairs = list(paired_differences(cells, _predicted(connection), _looks(connection)))
     tables["margin"] = itertools.chain.from_iterable(row.pop("margins") for row in pairs)
     tables["paired_difference"] = iter(pairs)
@@ -65,18 +69,22 @@ def fill_comparisons(connection: duckdb.DuckDBPyConnection) -> None:
 def _predicted(connection: duckdb.DuckDBPyConnection) -> Predicted:
     """Return all expected comparisons; amendments, written after a result, are exploratory."""
     rows = connection.execute(
-        "SELECT study, base_model, benchmark, eval_length, method, frozen, other_method,"
-        " other_frozen, expected, margin, entry IS NULL, coalesce(results_before, 0) > 0"
-        " FROM expectations WHERE method IS NOT NULL"
+        "SELECT study, base_model, benchmark, eval_length, metric, method, frozen, other_method,"
+        " other_frozen, expected, margin, entry IS NULL, rank, weight, is_registered"
+        " FROM expectations WHERE method IS NOT NULL ORDER BY is_registered DESC, rank"
     ).fetchall()
-    found: dict[Any, Prediction] = {}
-    for *where, method, frozen, other, other_frozen, expected, margin, is_default, is_late in rows:
-        methods = frozenset([(method, frozen), (other, other_frozen)])
-        one = found.setdefault((*where, methods), Prediction())
-        if not is_late:
-            one.family = SHORT_CONTEXT if is_default else PRIMARY
+    found: dict[Key, Prediction] = {}
+    for row in rows:
+        (*where, method, frozen, other, other_frozen, expected, margin), rest = row[:11], row[11:]
+        is_default, rank, weight, is_registered = rest
+        key: Any = (*where, frozenset([(method, frozen), (other, other_frozen)]))
+        family = EXPLORATORY
+        if is_registered:
+            family = SHORT_CONTEXT if is_default else PRIMARY
+        one = found.setdefault(key, Prediction(family, rank or 0, weight))
         if margin is not None:
-            one.margins.append(((method, frozen), expected, margin))
+            margins = (*one.margins, ((method, frozen), expected, margin))
+            found[key] = replace(one, margins=margins)
     return found
 
 
@@ -86,7 +94,7 @@ def _looks(connection: duckdb.DuckDBPyConnection) -> dict[str, Looks]:
     found = {study: Looks(tuple(looks), {}) for study, looks in studies if looks}
     settled: dict[str, dict[Any, list[int | None]]] = {study: {} for study in found}
     for study, *place, method, frozen, other_method, other_frozen, num_seeds in connection.execute(
-        "SELECT study, base_model, benchmark, eval_length, method, frozen, other_method,"
+        "SELECT study, base_model, benchmark, eval_length, metric, method, frozen, other_method,"
         " other_frozen, settled_seeds FROM expectations"
     ).fetchall():
         key = (study, *place, frozenset([(method, frozen), (other_method, other_frozen)]))

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from catalog.comparisons.samples import Cell, Method
-from lce_core.statistics.contrasts import Contrast, SeedVariances, seed_variances, skewness
+from lce_core.statistics.contrasts import Contrast, skewness
+from lce_core.statistics.sign_flips import Differences
 
 Part = tuple[str, int]
 """Task and seed of a cell."""
@@ -36,6 +37,8 @@ class AlignedScores:
     clusters: NDArray[np.int64]
     """Index of the document that each prompt was built from, shape (n,); one per prompt if
     prompts share no documents."""
+    names: list[tuple[Any, ...]]
+    """Name of each document, by its index in `clusters`."""
     scores: Numbers
     """Score of each prompt and method, shape (n, m)."""
 
@@ -52,20 +55,14 @@ class AlignedScores:
 
     @cached_property
     def influence(self) -> Numbers:
-        """Each prompt's first-order contribution to its method's mean, shape (n, m).
-
-        The contributions of a method average to 0.
-        """
+        """How far each prompt lies from its part's mean, to first order, shape (n, m)."""
         added = np.empty_like(self.scores)
-        sizes = np.bincount(self.parts)
         for number, row in enumerate(self.cells):
             rows = self.parts == number
             scores = self.scores[rows]
             if row[0].aggregation == "mean of powers":
                 scores = np.exp(scores - self.values[number])  # the mean's logarithm has slope 1
-            added[rows] = (scores - scores.mean(axis=0)) * (
-                len(self.parts) / (len(self.cells) * sizes[number])
-            )
+            added[rows] = scores - scores.mean(axis=0)
         return added
 
     @cached_property
@@ -93,89 +90,96 @@ class AlignedScores:
         ]
 
     @cached_property
-    def trained(self) -> list[int]:
-        """Methods that were trained once per seed, each set of equal scores once."""
-        return [
-            number
-            for number, runs in enumerate(self.runs)
-            if len(set(runs)) == len(runs) > 1 and self.originals[number] == number
-        ]
-
-    @cached_property
-    def variances(self) -> list[tuple[list[int], SeedVariances]]:
-        """Groups of methods of `trained`, with how much their scores vary between seeds.
-
-        Each group but the last evaluates the same checkpoints, so that its variances omit what
-        these have in common. The last group contains all methods.
-        """
-        runs = [self.runs[method] for method in self.trained]
-        groups = [[m for m in self.trained if self.runs[m] == one] for one in dict.fromkeys(runs)]
-        found = [(group, seed_variances(self.by_seed[:, group])) for group in groups]
-        return [*found, (self.trained, seed_variances(self.by_seed[:, self.trained], runs))]
+    def weights(self) -> Numbers:
+        """Share of each prompt in the mean over parts, shape (n,)."""
+        sizes = np.bincount(self.parts)
+        return np.asarray(1 / (len(sizes) * sizes[self.parts]), dtype=np.float64)
 
     @cached_property
     def by_cluster(self) -> Numbers:
-        """Each cluster's contribution to its method's mean, shape (clusters, m).
+        """Each cluster's contribution to its method's mean, shape (clusters, m); they add up to it.
 
-        A cluster's contributions average to 0; its prompts in several seeds are one observation.
-        The contributions are scaled up because each part's mean was estimated: their mean square is
-        the variance of a cluster.
+        A cluster's prompts in several seeds are one observation.
         """
-        scale = np.ones(len(self.parts))
-        for number in range(len(self.cells)):
-            mine = self.parts == number
-            size = len(np.unique(self.clusters[mine]))
-            scale[mine] = math.sqrt(size / max(1, size - 1))
-        return self._summed(self.influence * scale[:, None], self.clusters)
+        added = (self.values[self.parts] + self.influence) * self.weights[:, None]
+        return _summed(added, self.clusters, len(self.names))
 
     @cached_property
     def by_seed_and_cluster(self) -> Numbers | None:
-        """`by_cluster` of each seed, shape (seeds, clusters, m).
+        """What each cluster adds to its method's mean in each seed, shape (seeds, clusters, m).
 
         None if seeds have prompts of their own: their variance is part of that between seeds.
         """
-        of_prompts, found = self.seeds[self.parts], []
-        number = int(self.clusters.max()) + 1
+        of_prompts, found, number = self.seeds[self.parts], [], len(self.names)
         for seed in np.unique(self.seeds):
             mine = of_prompts == seed
             if len(np.unique(self.clusters[mine])) < number:
                 return None
-            share = len(self.seeds) * mine.sum() / ((self.seeds == seed).sum() * len(self.parts))
-            found.append(self._summed(self.influence[mine], self.clusters[mine]) * share)
+            share = len(self.by_seed) * number
+            added = self.influence[mine] * self.weights[mine, None] * share
+            found.append(_summed(added, self.clusters[mine], number))
         return np.stack(found)
 
-    def _summed(self, added: Numbers, clusters: NDArray[np.int64]) -> Numbers:
-        # Sort before adding: a floating-point sum depends on its order.
-        sums = np.empty((int(clusters.max()) + 1, added.shape[1]))
-        for method, own in enumerate(added.T):
-            order = np.argsort(own, kind="stable")
-            sums[:, method] = np.bincount(clusters[order], weights=own[order], minlength=len(sums))
-        return sums * len(sums) / len(added)
+    @cached_property
+    def strata(self) -> NDArray[np.int64]:
+        """Index of each cluster's task, shape (clusters,)."""
+        tasks: dict[str, int] = {}
+        numbers = [tasks.setdefault(row[0].task, len(tasks)) for row in self.cells]
+        found = np.empty(len(self.names), dtype=np.int64)
+        found[self.clusters] = np.array(numbers)[self.parts]
+        return found
+
+    def is_trained(self, first: int, second: int) -> bool:
+        """Return True if one of the methods was trained once per seed, in two seeds or more."""
+        return any(len({*self.runs[one]}) == len(self.runs[one]) > 1 for one in (first, second))
 
     def contrast(self, first: int, second: int) -> Contrast:
-        """Return the difference of two methods with its uncertainty."""
+        """Return the difference of two methods for other training seeds.
+
+        Without two training runs of a method, or any difference between seeds, it is
+        `on_checkpoints`.
+        """
+        here = self.on_checkpoints(first, second)
+        if not self.is_trained(first, second):
+            return here
         gaps = self.by_seed[:, first] - self.by_seed[:, second]
-        value = _without_rounding(float(gaps.mean()), float(np.abs(self.values).max()))
-        number = int(self.clusters.max()) + 1
-        seed_error, freedom = self._seed_error(first, second)
-        if not seed_error:
-            added = self.by_cluster[:, first] - self.by_cluster[:, second]
-            spread = math.sqrt(float((added**2).mean()) / number)
-            return Contrast(
-                value,
-                number,
-                _without_rounding(spread, float(np.abs(self.scores).max())),
-                skewness(added),
-                discordant=self._discordant(first, second),
-            )
+        error = _without_rounding(
+            float(gaps.std(ddof=1)), float(np.abs(self.values).max())
+        ) / math.sqrt(len(gaps))
+        is_crossed = self.by_seed_and_cluster is not None
+        if not is_crossed:
+            # Seeds differ at least as much as their prompts do.
+            error = max(error, here.error_of_prompts)
+        if not error:
+            return here
+        return Contrast(
+            here.value,
+            here.num_clusters,
+            self._added_error(first, second),
+            seed_error=error,
+            seed_freedom=len(gaps) - 1,
+            num_seeds=len(gaps),
+            is_crossed=is_crossed,
+        )
+
+    def on_checkpoints(self, first: int, second: int) -> Contrast:
+        """Return the difference of two methods for other prompts on the same checkpoints."""
+        differences = Differences(
+            self.names,
+            self.by_cluster[:, first] - self.by_cluster[:, second],
+            np.asarray(np.bincount(self.clusters, weights=self.weights), dtype=np.float64),
+            self.strata,
+        )
+        value = _without_rounding(differences.value, float(np.abs(self.values).max()))
+        error = _without_rounding(differences.error, float(np.abs(self.scores).max()))
         return Contrast(
             value,
-            number,
-            self._added_error(first, second),
-            seed_error=seed_error,
-            seed_freedom=freedom,
-            num_seeds=len(self.by_seed),
-            is_crossed=self.by_seed_and_cluster is not None,
+            len(self.names),
+            error,
+            skewness(differences.residuals),
+            cluster_freedom=differences.freedom,
+            differences=differences,
+            discordant=self._discordant(first, second),
         )
 
     def apart(self, first: int, second: int) -> Numbers:
@@ -183,27 +187,6 @@ class AlignedScores:
         gaps = np.bincount(self.clusters, weights=self.scores[:, first] - self.scores[:, second])
         scale = max(float(np.abs(self.scores).max()), 1e-300)
         return np.round(gaps / np.bincount(self.clusters) / scale, 12)
-
-    def _seed_error(self, first: int, second: int) -> tuple[float, float]:
-        """Return standard error and degrees of freedom from training seeds; (0, inf) without.
-
-        Of the groups that contain both methods, the one with more degrees of freedom applies. It
-        follows from the study's design, not from its scores. For methods that evaluate the same
-        checkpoints the whole study's variances are too large rather than too small.
-        """
-        pair = [self.originals[method] for method in (first, second)]
-        trained = [method for method in pair if method in self.trained]
-        if not trained:
-            return 0.0, math.inf
-        if len(trained) == 1:
-            methods, found = self.variances[-1]
-            variances, freedom = found.alone, found.alone_freedom
-        else:
-            groups = [one for one in self.variances if {*trained} <= {*one[0]}]
-            methods, found = max(groups, key=lambda one: one[1].paired_freedom)
-            variances, freedom = found.paired, found.paired_freedom
-        variance = sum(float(variances[methods.index(method)]) for method in trained)
-        return math.sqrt(variance / len(self.by_seed)), freedom
 
     def _added_error(self, first: int, second: int) -> float:
         """Return the standard error from prompts beyond what the spread of the seeds contains."""
@@ -266,6 +249,7 @@ def _together(rows: list[list[Cell]]) -> AlignedScores:
         np.array([row[0].seed for row in rows]),
         np.repeat(np.arange(len(rows)), [len(row[0].scored.scores) for row in rows]),  # type: ignore[union-attr]
         np.array([numbers.setdefault(name, len(numbers)) for name in names], dtype=np.int64),
+        [(rows[0][0].benchmark, *name) for name in numbers],
         np.concatenate([_columns(row) for row in rows]),
     )
 
@@ -277,3 +261,13 @@ def _columns(row: list[Cell]) -> Numbers:
 def _without_rounding(value: float, scale: float) -> float:
     """Return the value, or 0 if it is a rounding error of numbers of this size."""
     return 0.0 if abs(value) < 1e-12 * scale else value
+
+
+def _summed(added: Numbers, clusters: NDArray[np.int64], number: int) -> Numbers:
+    """Add up the rows of each cluster, shape (clusters, m)."""
+    # Sort before adding: a floating-point sum depends on its order.
+    sums = np.empty((number, added.shape[1]))
+    for method, own in enumerate(added.T):
+        order = np.argsort(own, kind="stable")
+        sums[:, method] = np.bincount(clusters[order], weights=own[order], minlength=number)
+    return sums

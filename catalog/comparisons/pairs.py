@@ -2,22 +2,28 @@
 
 A comparison covers one benchmark at one length, over the tasks and seeds planned for both methods;
 all of these cells must be done. For a benchmark with several tasks, each task is also compared on
-its own, but only with the base model: all pairs on all tasks would be ten times as many
-comparisons, and the correction for multiple tests would hide more differences.
+its own, but only with the base model. Perplexities are compared by their logarithms: training seeds
+change a perplexity by a factor.
 
-A difference generalises to other training seeds if at least one method was trained once per seed,
-and otherwise to other prompts on these checkpoints (`lce_core.statistics.contrasts`). Perplexities
-are compared by their logarithms: training seeds change a perplexity by a factor.
+If a method was trained once per seed, the comparison generalises to other training seeds; a second
+test, `on_checkpoints`, only to other prompts. With a single training run the second is all there
+is, and `generalises_to` says so.
 
-Each study and base model has three families of comparisons, each corrected for its size by Holm's
-procedure: those that the study file predicted (`expects`) before the study's first result, those
-with the base model within its trained context that every study makes, and all others, which are
-exploratory.
+Each study and base model has three families of comparisons:
+
+  primary        those that the study file predicted (`expects`) before the study's first result.
+                 Its entries are tested in their order, each at 0.05 as long as all earlier ones are
+                 decided; with weights, each at its share of 0.05 and what decided ones pass on
+  short context  those with the base model within its trained context that every study makes
+  exploratory    all others: few of the findings are false, but any one may be
 
 A study with `looks` tests each comparison over the seeds of the last look that both methods have
 finished, at the level of this look. A comparison that a look has settled keeps the seeds of that
 look. The levels are valid whatever decides at which look a comparison is tested. They therefore
 also cover exploratory comparisons with methods that were dropped early.
+
+Source: Maurer, Hothorn and Lehmacher 1995 (fixed sequence); Wiens 2003 (Pharmaceutical Statistics
+2, 211-215: with weights).
 """
 
 from __future__ import annotations
@@ -25,8 +31,8 @@ from __future__ import annotations
 import bisect
 import math
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
-from functools import cached_property, partial
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import combinations
 from typing import Any
 
@@ -34,31 +40,38 @@ import numpy as np
 
 from catalog.comparisons.aligned import AlignedScores, Part, aligned
 from catalog.comparisons.samples import BASE, Cell, Method, grouped
-from lce_core.statistics.contrasts import Contrast, adjust
+from lce_core.statistics.contrasts import Adjusted, Contrast, adjust, explore
 from lce_core.statistics.power import ALPHA
 from lce_core.statistics.spending import look_levels
 
 PRIMARY, SHORT_CONTEXT, EXPLORATORY = "primary", "short context", "exploratory"
-"""Families of comparisons: those that the study file predicts, those with the base model within its
-trained context that every study makes, and all others."""
+SEEDS, ONE_RUN, PROMPTS = "training seeds", "one training run", "prompts"
+"""What a comparison generalises to: other training seeds; other prompts on the checkpoints of a
+single training run; or other prompts, where neither method was trained."""
 
 Row = dict[str, Any]
 Pair = tuple[Method, Method]
-Key = tuple[str, str, str, int, frozenset[Method]]
-"""Study, base model, benchmark, length in tokens and the two methods of a comparison."""
+Key = tuple[str, str, str, int, str | None, frozenset[Method]]
+"""Study, base model, benchmark, length in tokens, metric (None: the default one) and the two
+methods of a comparison."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Prediction:
-    """A study's predictions about two methods on one benchmark at one length."""
+    """A study's prediction about two methods on one benchmark at one length."""
 
     family: str = EXPLORATORY
-    margins: list[tuple[Method, str, float]] = field(default_factory=list)
+    rank: int = 0
+    """Place of the entry in the registered order of the primary family."""
+    weight: float | None = None
+    """Share of 0.05 of the entry; None for a fixed sequence."""
+    margins: tuple[tuple[Method, str, float], ...] = ()
     """One tuple per prediction with a margin: the method that is compared with the other one, the
     relation ("not worse" or "equal") and the margin."""
 
 
 Predicted = Mapping[Key, Prediction]
+_SCALES = {"accuracy": 1.0, "percent": 100.0}
 _NOTHING = Prediction()
 
 
@@ -111,26 +124,45 @@ def paired_differences(
         own, seeds = (looks or {}).get(where[0]), list(dict.fromkeys(c.seed for c in of_model))
         found = [
             compared
-            for group in grouped(of_model, lambda c: (c.benchmark, c.profile, c.eval_length))
+            for group in grouped(
+                of_model, lambda c: (c.benchmark, c.profile, c.eval_length, c.is_default, c.metric)
+            )
             for parts, is_whole, pairs in _comparisons(group, own, seeds)
             for compared in _compare(group, parts, is_whole, pairs)
         ]
-        families: dict[str, list[_Compared]] = {}
-        for one in found:
-            families.setdefault(_prediction(one, predicted).family, []).append(one)
+        # Other metrics than the default one are compared only where the study predicts it.
+        found = [
+            replace(one, prediction=_prediction(one, predicted))
+            for one in found
+            if one.row["is_default"] or _prediction(one, predicted) is not _NOTHING
+        ]
         tested = {one.key for one in found}
-        untested = [
-            prediction.family
+        missing = [
+            prediction
             for key, prediction in predicted.items()
             if key[:2] == where and key not in tested
         ]
-        for name, family in families.items():
-            # With looks, Holm's correction also counts comparisons without a result, because others
-            # may be settled before these are computed.
-            num_untested = untested.count(name) if own and name != EXPLORATORY else 0
-            for one, row, alpha in _adjusted(name, family, own, num_untested):
-                margins = _prediction(one, predicted).margins
-                yield {**row, "margins": [_margin(one, alpha, *each) for each in margins]}
+        yield from _rows(found, missing, own)
+
+
+def _rows(
+    found: Sequence[_Compared], missing: Sequence[Prediction], looks: Looks | None
+) -> Iterator[Row]:
+    """Yield the rows of a study and base model, corrected within their families."""
+    has_seeds = any(one.row["generalises_to"] == SEEDS for one in found)
+    main = _corrected(found, missing, looks)
+    here = [replace(one, contrast=one.on_checkpoints) for one in found] if has_seeds else []
+    second = _corrected(here, missing, looks) if here else [None] * len(found)
+    for one, result, checkpoints in zip(found, main, second, strict=True):
+        row = _row(one, result, looks)
+        is_known = checkpoints is not None and row["generalises_to"] == SEEDS
+        other = _intervals(one, checkpoints if is_known else None)
+        yield {
+            **row,
+            "checkpoints_p": checkpoints.p_value if is_known and checkpoints else None,
+            "checkpoints_low": other[0],
+            "checkpoints_high": other[1],
+        }
 
 
 def _comparisons(
@@ -154,7 +186,8 @@ def _comparisons(
         over = frozenset(planned[first] & planned[second])
         if looks:
             both = done.get(first, set()) & done.get(second, set())
-            most = looks.settled.get((*where, frozenset(pair)))
+            metric = None if cells[0].is_default else cells[0].metric
+            most = looks.settled.get((*where, metric, frozenset(pair)))
             over = frozenset(looks.parts(over, both, seeds, most))
         found.setdefault((over, True), []).append(pair)
         tasks = dict.fromkeys(task for task, _ in sorted(over))
@@ -171,6 +204,8 @@ class _Compared:
 
     row: Row
     contrast: Contrast
+    on_checkpoints: Contrast
+    """The difference for other prompts, whatever `contrast` generalises to."""
     num_seeds: int
     """Number of the study's seeds that the comparison covers."""
     is_whole: bool
@@ -181,13 +216,18 @@ class _Compared:
     """True if the comparison that `same_as` stands for has the opposite sign."""
     is_ratio: bool
     """True if `contrast` is of logarithms."""
+    prediction: Prediction = _NOTHING
+
+    @property
+    def methods(self) -> list[Method]:
+        row = self.row
+        return [(row["method"], row["frozen"]), (row["other_method"], row["other_frozen"])]
 
     @property
     def key(self) -> Key:
         row = self.row
-        methods = [(row["method"], row["frozen"]), (row["other_method"], row["other_frozen"])]
         where = row["study"], row["base_model"], row["benchmark"], row["eval_length"]
-        return *where, frozenset(methods)
+        return *where, None if row["is_default"] else row["metric"], frozenset(self.methods)
 
     @property
     def is_same(self) -> bool:
@@ -198,13 +238,7 @@ class _Compared:
 def _compare(
     cells: Sequence[Cell], parts: frozenset[Part], is_whole: bool, pairs: list[Pair]
 ) -> Iterator[_Compared]:
-    planned: dict[Method, set[Part]] = {}
-    for cell in cells:
-        planned.setdefault(cell.method, set()).add(cell.part)
-    # Pool the variances of all methods with these parts, even of those that a look compares
-    # over more seeds.
-    with_all = (method for method, own in planned.items() if parts <= own)
-    methods = list(dict.fromkeys((*(method for pair in pairs for method in pair), *with_all)))
+    methods = list(dict.fromkeys(method for pair in pairs for method in pair))
     tasks = list(dict.fromkeys(one.task for one in cells if one.task in dict(parts)))
     for known in aligned(cells, sorted(parts), methods):
         place = {method: number for number, method in enumerate(known.methods)}
@@ -239,7 +273,13 @@ def _compared(known: AlignedScores, same: Row, is_whole: bool, one: int, other: 
         "difference": value - other_value if contrast.value else 0.0,
         "lowest": float(seeds.min()),
         "highest": float(seeds.max()),
-        "generalises_to": "training seeds" if contrast.seed_error else "prompts",
+        "generalises_to": (
+            SEEDS
+            if known.is_trained(one, other)
+            else PROMPTS
+            if cell.method[1] and against.method[1]
+            else ONE_RUN
+        ),
         "num_clusters": contrast.num_clusters,
         "num_samples": len(known.scores) * num_runs // len(seeds),
         "num_seeds": num_runs,
@@ -250,6 +290,7 @@ def _compared(known: AlignedScores, same: Row, is_whole: bool, one: int, other: 
     return _Compared(
         row,
         contrast,
+        known.on_checkpoints(one, other),
         len(seeds),
         is_whole,
         (known, *sorted(originals)),
@@ -270,6 +311,7 @@ def _shared_columns(known: AlignedScores, tasks: list[str]) -> Row:
         "profile": cell.profile,
         "eval_length": cell.eval_length,
         "metric": cell.metric,
+        "is_default": cell.is_default,
         "unit": cell.unit,
         "higher_is_better": cell.higher_is_better,
     }
@@ -279,73 +321,198 @@ def _prediction(one: _Compared, predicted: Predicted) -> Prediction:
     return predicted.get(one.key, _NOTHING) if one.is_whole else _NOTHING
 
 
+@dataclass(frozen=True)
+class _Result:
+    """A comparison within its family."""
+
+    p_value: float
+    adjusted: Adjusted | None
+    """None if both methods have the same scores."""
+    num_comparisons: int
+    blocked_by: int | None = None
+    """Rank of the undecided entry that stands before this one in the order; None if none does."""
+
+
+def _corrected(
+    found: Sequence[_Compared], missing: Sequence[Prediction], looks: Looks | None
+) -> list[_Result]:
+    """Correct comparisons within their families, in the order of `found`."""
+    results: dict[int, _Result] = {}
+    members: dict[tuple[str, int], list[int]] = {}
+    weights: dict[int, float | None] = {}
+    for one in missing:
+        if one.family != EXPLORATORY:
+            members.setdefault((one.family, one.rank), [])
+            weights.setdefault(one.rank, one.weight)
+    for number, compared in enumerate(found):
+        prediction = compared.prediction
+        members.setdefault((prediction.family, prediction.rank), []).append(number)
+        if prediction.family == PRIMARY:
+            weights.setdefault(prediction.rank, prediction.weight)
+    has_weights = any(weight is not None for weight in weights.values())
+    blocking: tuple[float, int] | None = None
+    carried = 0.0 if has_weights else ALPHA
+    for (family, rank), numbers in sorted(members.items()):
+        own = [found[number] for number in numbers]
+        if family == EXPLORATORY:
+            results.update(zip(numbers, _explored(own, looks), strict=True))
+            continue
+        # With looks, the correction also counts comparisons without a result, because others may be
+        # settled before these are computed.
+        untested = sum((one.family, one.rank) == (family, rank) for one in missing)
+        level = ALPHA
+        if family == PRIMARY:
+            level = carried + (ALPHA * (weights[rank] or 0.0) if has_weights else 0.0)
+        entry = _adjusted(own, looks, level or ALPHA, untested if looks else 0)
+        if family == PRIMARY:
+            if not level and blocking:
+                entry = [
+                    replace(one, p_value=max(one.p_value, blocking[0]), blocked_by=blocking[1])
+                    for one in entry
+                ]
+            holds = not untested and all(map(_is_decided, own, entry))
+            carried = level if holds else 0.0
+            if not holds and level:
+                blocking = max([1.0 if untested else 0.0, *(one.p_value for one in entry)]), rank
+        results.update(zip(numbers, entry, strict=True))
+    return [results[number] for number in range(len(found))]
+
+
 def _adjusted(
-    name: str, family: Sequence[_Compared], looks: Looks | None, num_untested: int
-) -> Iterator[tuple[_Compared, Row, float]]:
-    """Yield the rows of a family with corrected p-values and simultaneous intervals.
+    family: Sequence[_Compared], looks: Looks | None, alpha: float, num_untested: int
+) -> list[_Result]:
+    """Correct one family, in which equal comparisons count once."""
+    distinct = _distinct(family)
+    corrected = adjust(
+        [one for one, _ in distinct.values()],
+        alpha,
+        [_look_of(one, looks).level for _, one in distinct.values()],
+        num_untested,
+    )
+    return _results(family, dict(zip(distinct, corrected, strict=True)), num_untested)
 
-    The last element of each tuple is the probability of error with which further seeds or prompts
-    would be tested (at the last look, if the study has looks). Comparisons of the same scores count
-    once, and methods with equal scores are not compared.
-    """
-    distinct: dict[tuple[Any, ...], Contrast] = {}
-    tested: dict[tuple[Any, ...], _Look] = {}
+
+def _explored(family: Sequence[_Compared], looks: Looks | None) -> list[_Result]:
+    distinct = _distinct(family)
+    corrected = explore(
+        [one for one, _ in distinct.values()],
+        [_look_of(one, looks).level for _, one in distinct.values()],
+    )
+    return _results(family, dict(zip(distinct, corrected, strict=True)), 0)
+
+
+def _distinct(family: Sequence[_Compared]) -> dict[Any, tuple[Contrast, _Compared]]:
+    found: dict[Any, tuple[Contrast, _Compared]] = {}
     for one in family:
-        tested.setdefault(one.same_as, _look_of(one, looks))
         if not one.is_same:
-            distinct.setdefault(one.same_as, -one.contrast if one.is_mirrored else one.contrast)
-    levels = [tested[same].level for same in distinct]
-    corrected = adjust(list(distinct.values()), levels, num_untested)
-    adjusted = dict(zip(distinct, corrected, strict=True))
-    number = len(distinct) + num_untested
+            contrast = -one.contrast if one.is_mirrored else one.contrast
+            found.setdefault(one.same_as, (contrast, one))
+    return found
+
+
+def _results(
+    family: Sequence[_Compared], corrected: Mapping[Any, Adjusted], num_untested: int
+) -> list[_Result]:
+    results = []
     for one in family:
-        found = adjusted.get(one.same_as)
-        low, high = (None, None) if found is None else (found.low, found.high)
-        if low is not None and high is not None and one.is_mirrored:
-            low, high = -high, -low
-        look = tested[one.same_as]
-        alpha = look.level / max(1, number) if found is None else found.alpha
-        later = alpha * look.last_level / look.level
-        scaled = partial(_in_metric, one)
-        is_open = found is not None and found.p_adjusted > ALPHA
-        row = {
-            **one.row,
-            "ci_low": scaled(low),
-            "ci_high": scaled(high),
-            "p_value": one.contrast.p_value(),
-            "p_adjusted": 1.0 if found is None else found.p_adjusted,
-            "family": name,
-            "num_comparisons": number,
-            "smallest_detectable": scaled(one.contrast.detectable(alpha)),
-            "num_needed": one.contrast.num_needed(later) if is_open else None,
-            "look": look.number,
-            "look_seeds": look.num_seeds,
-            "level": look.level,
-        }
-        yield one, row, later
+        found = None if one.is_same else corrected[one.same_as]
+        if found is not None and one.is_mirrored:
+            low = None if found.high is None else -found.high
+            high = None if found.low is None else -found.low
+            found = replace(found, low=low, high=high)
+        p_value = 1.0 if found is None else found.p_value
+        results.append(_Result(p_value, found, len(corrected) + num_untested))
+    return results
 
 
-def _margin(one: _Compared, alpha: float, method: Method, expected: str, margin: float) -> Row:
+def _is_decided(one: _Compared, result: _Result) -> bool:
+    """Return True if an entry's comparison lets the next entry of the order be tested."""
+    if one.prediction.margins:
+        return all(
+            _margin_outcome(one, result, *it) != "undecided" for it in one.prediction.margins
+        )
+    return result.p_value <= ALPHA
+
+
+def _row(one: _Compared, result: _Result, looks: Looks | None) -> Row:
+    """Return a row of `compared.paired_difference`, with rows of `compared.margin` as `margins`."""
+    look, found = _look_of(one, looks), result.adjusted
+    alpha = look.level / max(1, result.num_comparisons) if found is None else found.alpha
+    later = alpha * look.last_level / look.level
+    is_open = found is not None and result.p_value > ALPHA
+    low, high = _intervals(one, result)
+    return {
+        **one.row,
+        "ci_low": low,
+        "ci_high": high,
+        "p_value": one.contrast.p_value(),
+        "p_adjusted": result.p_value,
+        "family": one.prediction.family,
+        "num_comparisons": result.num_comparisons,
+        "rank": one.prediction.rank if one.prediction.family == PRIMARY else None,
+        "blocked_by": result.blocked_by,
+        "skewness": one.contrast.skewness,
+        "smallest_detectable": _within_scale(one, one.contrast.detectable(alpha)),
+        "num_needed": one.contrast.num_needed(later) if is_open else None,
+        "look": look.number,
+        "look_seeds": look.num_seeds,
+        "level": look.level,
+        "margins": [_margin(one, result, later, *each) for each in one.prediction.margins],
+    }
+
+
+def _intervals(one: _Compared, result: _Result | None) -> tuple[float | None, float | None]:
+    if result is None or result.adjusted is None:
+        return None, None
+    return _in_metric(one, result.adjusted.low), _in_metric(one, result.adjusted.high)
+
+
+def _gain(one: _Compared, method: Method) -> Contrast:
+    """Return the contrast with a positive value if `method` is better."""
+    is_first = method == one.methods[0]
+    return one.contrast if is_first == one.row["higher_is_better"] else -one.contrast
+
+
+def _limit(one: _Compared, margin: float) -> float:
+    return math.log1p(margin) if one.is_ratio else margin
+
+
+def _margin_outcome(
+    one: _Compared, result: _Result, method: Method, expected: str, margin: float
+) -> str:
+    """Return "confirmed" if the interval lies within the margin, "contradicted" if beyond."""
+    if one.is_same:
+        return "confirmed"
+    found, limit = result.adjusted, _limit(one, margin)
+    if found is None or found.low is None or found.high is None or result.blocked_by is not None:
+        return "undecided"
+    is_up = (method == one.methods[0]) == one.row["higher_is_better"]
+    low, high = (found.low, found.high) if is_up else (-found.high, -found.low)
+    if low > -limit and (expected == "not worse" or high < limit):
+        return "confirmed"
+    is_beyond = high < -limit or (expected == "equal" and low > limit)
+    return "contradicted" if is_beyond else "undecided"
+
+
+def _margin(
+    one: _Compared, result: _Result, alpha: float, method: Method, expected: str, margin: float
+) -> Row:
     """Return a row of `compared.margin`."""
-    row = one.row
-    methods = [(row["method"], row["frozen"]), (row["other_method"], row["other_frozen"])]
-    other = methods[methods.index(method) - 1]
-    is_first = method == methods[0]
-    # Positive if `method` is better.
-    gain = one.contrast if is_first == row["higher_is_better"] else -one.contrast
-    limit = math.log1p(margin) if one.is_ratio else margin
+    other = one.methods[one.methods.index(method) - 1]
+    gain, limit = _gain(one, method), _limit(one, margin)
     bounds = [-limit]
     if expected == "equal":
         bounds = [-limit, limit] if abs(gain.value) < limit else [math.copysign(limit, gain.value)]
-    where = ("study", "base_model", "benchmark", "profile", "eval_length")
+    where = ("study", "base_model", "benchmark", "profile", "eval_length", "metric")
     return {
-        **{key: row[key] for key in where},
+        **{key: one.row[key] for key in where},
         "method": method[0],
         "frozen": method[1],
         "other_method": other[0],
         "other_frozen": other[1],
         "expected": expected,
         "margin": margin,
+        "outcome": _margin_outcome(one, result, method, expected, margin),
         "num_needed": gain.num_needed(alpha, bounds),
     }
 
@@ -367,6 +534,19 @@ def _look_of(one: _Compared, looks: Looks | None) -> _Look:
         return _Look()
     place = min(bisect.bisect_left(looks.after, one.num_seeds), len(looks.after) - 1)
     return _Look(looks.levels[place], place + 1, looks.after[place], looks.levels[-1])
+
+
+def _within_scale(one: _Compared, size: float | None) -> float | None:
+    """Return a detectable difference in the metric; None beyond what the metric can show.
+
+    An accuracy differs by at most 1. A perplexity twice the other's counts as diverged, not as a
+    difference of methods.
+    """
+    if size is None or size > (
+        math.log(2) if one.is_ratio else _SCALES.get(one.row["unit"], math.inf)
+    ):
+        return None
+    return _in_metric(one, size)
 
 
 def _in_metric(one: _Compared, difference: float | None) -> float | None:

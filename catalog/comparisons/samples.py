@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -36,16 +36,22 @@ _CELLS = """
         s.metric, s.value, s.unit, s.higher_is_better, t.trained_context,
         coalesce(json_extract(a.spec, '$.seed') IS NOT NULL, true) AS seeded
     FROM store.cell c
-    LEFT JOIN store.score s ON s.cell = c.cell AND s.is_default AND c.status = 'done'
+    LEFT JOIN store.score s ON s.cell = c.cell AND c.status = 'done'
+        AND CASE WHEN $metric IS NULL THEN s.is_default ELSE s.metric = $metric END
     LEFT JOIN store.artifact a ON a.artifact = c.cell
     LEFT JOIN store.study t ON t.study = c.study AND t.base_model = c.base_model
+    WHERE $metric IS NULL OR (c.study, c.benchmark) IN (
+        SELECT (study, benchmark) FROM expectations WHERE metric = $metric
+    )
     ORDER BY c.study, c.position
 """
 _SAMPLES = """
-    SELECT cell, sample, score, cluster FROM store.sample
-    WHERE score IS NOT NULL
+    SELECT cell, sample, {column} AS score, cluster FROM store.sample
+    WHERE {column} IS NOT NULL
     ORDER BY cell, sample
 """
+METRIC_COLUMNS = {"margin": "margin", "nll": "nll"}
+"""Columns of `store.sample` with the scores of metrics other than the default one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,6 +97,8 @@ class Cell:
     aggregation: Aggregation | None
     """Rule by which `value` follows from the scores of its samples; None if unknown or without
     scores."""
+    is_default: bool = True
+    """True if `metric` is the benchmark's default metric."""
 
     @property
     def part(self) -> tuple[str, int]:
@@ -112,11 +120,21 @@ class Cell:
 
 
 def read_cells(connection: duckdb.DuckDBPyConnection) -> list[Cell]:
-    """Return all planned cells in the order of their studies' plans."""
-    scored = _sample_scores(connection)
-    found = connection.execute(_CELLS)
-    names = [column[0] for column in found.description or ()]
-    return [_cell(dict(zip(names, row, strict=True)), scored) for row in found.fetchall()]
+    """Return all planned cells in the order of their studies' plans, with the default metric.
+
+    Cells whose other metrics an expectation names follow, once per metric.
+    """
+    named = connection.execute("SELECT DISTINCT metric FROM expectations ORDER BY metric")
+    metrics = [metric for (metric,) in named.fetchall() if metric in METRIC_COLUMNS]
+    cells = []
+    for metric in (None, *metrics):
+        scored = _sample_scores(connection, METRIC_COLUMNS.get(metric or "", "score"))
+        found = connection.execute(_CELLS, {"metric": metric})
+        names = [column[0] for column in found.description or ()]
+        for row in found.fetchall():
+            cell = _cell(dict(zip(names, row, strict=True)), scored)
+            cells.append(cell if metric is None else replace(cell, metric=metric, is_default=False))
+    return cells
 
 
 def grouped(cells: Iterable[Cell], key: Callable[[Cell], Any]) -> list[list[Cell]]:
@@ -127,8 +145,8 @@ def grouped(cells: Iterable[Cell], key: Callable[[Cell], Any]) -> list[list[Cell
     return list(groups.values())
 
 
-def _sample_scores(connection: duckdb.DuckDBPyConnection) -> dict[str, SampleScores]:
-    found = connection.execute(_SAMPLES).fetchnumpy()
+def _sample_scores(connection: duckdb.DuckDBPyConnection, column: str) -> dict[str, SampleScores]:
+    found = connection.execute(_SAMPLES.format(column=column)).fetchnumpy()
     cells = np.asarray(found["cell"], dtype=object)
     if not cells.size:
         return {}

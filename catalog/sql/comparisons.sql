@@ -13,6 +13,7 @@ CREATE TABLE compared.paired_difference (
     profile VARCHAR,
     eval_length BIGINT NOT NULL,
     metric VARCHAR,
+    is_default BOOLEAN NOT NULL,
     unit VARCHAR,
     higher_is_better BOOLEAN NOT NULL,
     method VARCHAR NOT NULL,
@@ -31,8 +32,14 @@ CREATE TABLE compared.paired_difference (
     generalises_to VARCHAR NOT NULL,
     p_value DOUBLE NOT NULL,
     p_adjusted DOUBLE NOT NULL,
+    checkpoints_p DOUBLE,
+    checkpoints_low DOUBLE,
+    checkpoints_high DOUBLE,
     family VARCHAR NOT NULL,
+    rank BIGINT,
+    blocked_by BIGINT,
     num_comparisons BIGINT NOT NULL,
+    skewness DOUBLE NOT NULL,
     num_clusters BIGINT NOT NULL,
     num_samples BIGINT NOT NULL,
     num_seeds BIGINT NOT NULL,
@@ -53,18 +60,23 @@ CREATE TABLE compared.margin (
     benchmark VARCHAR NOT NULL,
     profile VARCHAR,
     eval_length BIGINT NOT NULL,
+    metric VARCHAR,
     method VARCHAR NOT NULL,
     frozen BOOLEAN NOT NULL,
     other_method VARCHAR NOT NULL,
     other_frozen BOOLEAN NOT NULL,
     expected VARCHAR NOT NULL,
     margin DOUBLE NOT NULL,
+    outcome VARCHAR NOT NULL,
     num_needed BIGINT
 );
 COMMENT ON TABLE compared.margin IS
-    'Predictions with a margin, with the number of training seeds or documents that would decide them.';
+    'Predictions with a margin: outcome, and number of training seeds or documents that would decide it.';
 
-CREATE VIEW paired_difference AS
+CREATE MACRO compared.direction(difference, higher_is_better) AS
+    CASE WHEN (difference > 0) = higher_is_better THEN 'better' ELSE 'worse' END;
+
+CREATE VIEW compared.either_way AS
 WITH both_ways AS (
     FROM compared.paired_difference
     UNION ALL BY NAME
@@ -82,6 +94,9 @@ WITH both_ways AS (
         0 - difference AS difference,
         0 - ci_high AS ci_low,
         0 - ci_low AS ci_high,
+        0 - checkpoints_high AS checkpoints_low,
+        0 - checkpoints_low AS checkpoints_high,
+        0 - skewness AS skewness,
         0 - highest AS lowest,
         0 - lowest AS highest
     )
@@ -104,19 +119,28 @@ SELECT
     p_adjusted,
     CASE
         WHEN num_better + num_worse = 0 THEN 'the same'
-        WHEN p_adjusted <= 0.05 THEN
-            CASE WHEN (difference > 0) = higher_is_better THEN 'better' ELSE 'worse' END
+        WHEN p_adjusted <= 0.05 THEN compared.direction(difference, higher_is_better)
         WHEN ci_low IS NULL OR smallest_detectable IS NULL THEN 'too few'
-        ELSE 'no difference found'
+        ELSE 'undecided'
     END AS verdict,
+    CASE
+        WHEN checkpoints_p <= 0.05 THEN compared.direction(difference, higher_is_better)
+        WHEN checkpoints_p IS NOT NULL THEN 'undecided'
+    END AS verdict_on_checkpoints,
+    checkpoints_p,
+    checkpoints_low,
+    checkpoints_high,
     smallest_detectable,
     num_needed,
     generalises_to,
     family,
+    rank,
+    blocked_by,
     num_comparisons,
     num_clusters,
     num_samples,
     num_seeds,
+    skewness,
     lowest,
     highest,
     num_better,
@@ -124,6 +148,7 @@ SELECT
     value,
     other_value,
     metric,
+    is_default,
     unit,
     higher_is_better,
     exact_attention,
@@ -137,7 +162,10 @@ SELECT
     OR NOT bool_or(task IS NULL) OVER (PARTITION BY study, base_model, benchmark) AS is_all_tasks,
     variant_name(method, frozen) AS variant,
     variant_name(other_method, other_frozen) AS other_variant
-FROM both_ways
+FROM both_ways;
+
+CREATE VIEW paired_difference AS
+SELECT * EXCLUDE (is_default) FROM compared.either_way WHERE is_default
 ORDER BY study, base_model, benchmark, eval_length, tasks, method, frozen, other_method, other_frozen;
 
 COMMENT ON VIEW paired_difference IS
@@ -153,23 +181,37 @@ COMMENT ON COLUMN paired_difference.is_all_tasks IS
 COMMENT ON COLUMN paired_difference.difference IS
     'value minus other_value: difference of the two methods'' means, in the unit.';
 COMMENT ON COLUMN paired_difference.ci_low IS
-    'Lower bound of the simultaneous 95 % interval of the difference: all intervals of a set of comparisons (column family) contain their true difference in 95 % of studies. NULL with too few documents or prompts for this level, or if the methods have equal scores.';
+    'Lower bound of the 95 % interval of the difference. In the families primary and short context all intervals of an entry hold together in 95 % of studies; an exploratory interval holds alone. NULL with too few documents or prompts, or if the methods have equal scores.';
 COMMENT ON COLUMN paired_difference.ci_high IS
-    'Upper bound of the simultaneous 95 % interval of the difference; NULL like ci_low.';
+    'Upper bound of the 95 % interval of the difference, like ci_low.';
 COMMENT ON COLUMN paired_difference.p_value IS
     'Two-sided p-value of this comparison alone, for the hypothesis of no difference.';
 COMMENT ON COLUMN paired_difference.p_adjusted IS
-    'P-value after the correction for looks (p_value * 0.05 / level) and Holm''s correction for all comparisons in the set (column family). Comparisons of the same scores count once.';
+    'P-value after the correction for looks (p_value * 0.05 / level) and for the family: over documents a joint test of all comparisons of an entry by sign flips (Westfall and Young), over training seeds Holm''s, for exploratory ones Benjamini and Hochberg''s q. In the family primary it is at least that of the first undecided entry before.';
 COMMENT ON COLUMN paired_difference.verdict IS
-    'better or worse (p_adjusted up to 0.05), the same (equal on every document), no difference found (not significant) or too few (too few documents or prompts for any significant difference).';
+    'better or worse (p_adjusted up to 0.05), the same (equal on every document), too few (the seeds, documents or prompts could not decide even the largest possible difference) or undecided.';
+COMMENT ON COLUMN paired_difference.verdict_on_checkpoints IS
+    'Verdict of the second test, for other prompts on these checkpoints; NULL unless generalises_to is training seeds.';
+COMMENT ON COLUMN paired_difference.checkpoints_p IS
+    'P-value of the second test, corrected like p_adjusted; NULL unless generalises_to is training seeds.';
+COMMENT ON COLUMN paired_difference.checkpoints_low IS
+    'Lower bound of the 95 % interval of the second test.';
+COMMENT ON COLUMN paired_difference.checkpoints_high IS
+    'Upper bound of the 95 % interval of the second test.';
 COMMENT ON COLUMN paired_difference.smallest_detectable IS
-    'Smallest true difference that the test detects with 80 % power at the level of this comparison in Holm''s procedure (column level over num_comparisons or, if it is undecided, over the number of undecided comparisons); NULL if none is detectable or all differences are 0.';
+    'Smallest true difference that the test detects with 80 % power at the level of its interval; NULL if none up to an accuracy of 1 or twice the perplexity is detectable, or all differences are 0.';
 COMMENT ON COLUMN paired_difference.num_needed IS
     'For an undecided comparison: the number of training seeds (if generalises_to is training seeds) or else of independent documents or prompts with which the test detects a true difference of this size with 80 % power. NULL for other comparisons, above 10,000, or if the spread is unknown.';
 COMMENT ON COLUMN paired_difference.family IS
-    'Set of comparisons that p_adjusted is corrected for: primary (all that the study file predicted before its first result), short context (those with the base model within its trained context, which every study makes) or exploratory (all others of the study and base model).';
+    'Set of comparisons that p_adjusted is corrected for: primary (one registered entry of expects after the other), short context (those with the base model within its trained context, which every study makes) or exploratory (all others of the study and base model).';
+COMMENT ON COLUMN paired_difference.rank IS
+    'Index of the registered entry in the family primary, counted from 0; NULL in other families.';
+COMMENT ON COLUMN paired_difference.blocked_by IS
+    'Index of the undecided entry because of which this one is not tested; NULL if it is.';
+COMMENT ON COLUMN paired_difference.skewness IS
+    'Skewness of the documents'' differences. Beyond 1 with fewer than 40 documents the test finds false differences in up to 24 % of studies instead of 5 %.';
 COMMENT ON COLUMN paired_difference.num_comparisons IS
-    'Number of comparisons in the set (column family) that differ in their scores.';
+    'Number of comparisons that are corrected together and differ in their scores.';
 COMMENT ON COLUMN paired_difference.num_clusters IS
     'Number of independent observations: all samples of one document, or of one prompt in all seeds, count as one.';
 COMMENT ON COLUMN paired_difference.num_samples IS
@@ -199,14 +241,7 @@ COMMENT ON COLUMN paired_difference.other_exact_attention IS
     'True if every token attends to all earlier tokens with the other method.';
 COMMENT ON COLUMN paired_difference.tasks IS 'Tasks that both methods have, separated by commas.';
 COMMENT ON COLUMN paired_difference.generalises_to IS
-    'What p-value and interval generalise to: training seeds (and prompts, if all seeds answer the same ones), or prompts answered by these checkpoints.';
-
--- Largest disadvantage and advantage within a margin. A perplexity may be higher by the fraction
--- `margin`, and lower by the same factor.
-CREATE MACRO worse_by(margin, unit, other) AS
-    CASE WHEN unit = 'perplexity' THEN margin * other ELSE margin END;
-CREATE MACRO better_by(margin, unit, other) AS
-    CASE WHEN unit = 'perplexity' THEN margin * other / (1 + margin) ELSE margin END;
+    'What p-value and interval generalise to: training seeds (and prompts, if all seeds answer the same ones); one training run (other prompts, for these weights only); or prompts, if neither method was trained.';
 
 CREATE VIEW same_computation AS
 SELECT study, base_model, method, frozen, other_method, other_frozen, variant, other_variant
@@ -221,6 +256,24 @@ COMMENT ON VIEW same_computation IS
 COMMENT ON COLUMN same_computation.other_method IS 'Label of the second method.';
 COMMENT ON COLUMN same_computation.other_frozen IS
     'True if the second method is applied without fine-tuning, false if the model was fine-tuned with it.';
+
+CREATE TABLE compared.prediction (
+    study VARCHAR NOT NULL,
+    base_model VARCHAR NOT NULL,
+    benchmark VARCHAR NOT NULL,
+    eval_length BIGINT NOT NULL,
+    metric VARCHAR,
+    among VARCHAR[],
+    tau DOUBLE,
+    ci_low DOUBLE,
+    ci_high DOUBLE,
+    p_adjusted DOUBLE,
+    num_methods BIGINT NOT NULL,
+    num_clusters BIGINT NOT NULL,
+    outcome VARCHAR NOT NULL
+);
+COMMENT ON TABLE compared.prediction IS
+    'Expectations that perplexity predicts a benchmark: Kendall''s tau over methods within each document, and its mean over documents.';
 
 CREATE TABLE compared.perplexity_agreement (
     study VARCHAR NOT NULL,
@@ -284,25 +337,45 @@ COMMENT ON COLUMN registrations.looks IS
     'Numbers of seeds after which the study tests the comparisons; NULL if it tests them only after all seeds.';
 COMMENT ON COLUMN registrations.sha256 IS 'Digest of hypothesis, expectations and looks.';
 
+-- What an expectation says, without its words and its place in the order.
+CREATE MACRO compared.identity(e) AS row(
+    e.study, e.base_model, e.benchmark, e.eval_length, e.metric, e.method, e.frozen, e.other_method,
+    e.other_frozen, e.expected, e.margin, e.among
+);
+
 CREATE VIEW expectations AS
-WITH registered AS (
+WITH known AS (
+    SELECT *, compared.identity(h) AS identity FROM history.registration h WHERE expected IS NOT NULL
+),
+versions AS (SELECT DISTINCT study, version, results_before FROM history.registration),
+registered AS (
+    -- The design that counts: the last version that was registered before the first result.
+    SELECT known.*
+    FROM known
+    JOIN (SELECT study, max(version) AS version FROM versions WHERE results_before = 0 GROUP BY study)
+    USING (study, version)
+),
+seen AS (
     SELECT
-        study, base_model, method, frozen, other_method, other_frozen, benchmark, eval_length,
-        expected, margin, looks,
-        min(registered_at) AS registered_at,
-        min_by(results_before, version) AS results_before
-    FROM history.registration
+        identity, looks, min(registered_at) AS registered_at,
+        min_by(results_before, version) AS results_before, max(version) AS last_version
+    FROM known
     GROUP BY ALL
 ),
-measured AS (
-    -- Simultaneous intervals decide about margins, so that all conclusions of a family hold
-    -- together. `low` and `high` bound the advantage of the method; perplexities are compared by
-    -- their ratio.
+planned AS (SELECT *, compared.identity(e) AS identity, rowid AS position FROM store.expectation e),
+listed AS (
+    FROM planned
+    UNION ALL BY NAME
+    -- A withdrawn expectation stays in its family and in every list.
     SELECT
-        *,
-        CASE WHEN higher_is_better THEN ci_low ELSE 0 - ci_high END AS low,
-        CASE WHEN higher_is_better THEN ci_high ELSE 0 - ci_low END AS high
-    FROM paired_difference
+        r.* EXCLUDE (version, registered_at, sha256, results_before, hypothesis, looks),
+        1000000 + row_number() OVER (ORDER BY r.entry) AS position,
+        coalesce(v.results_before, 0) AS withdrawn_after
+    FROM registered r
+    JOIN seen USING (identity)
+    LEFT JOIN versions v ON v.study = r.study AND v.version = seen.last_version + 1
+    WHERE r.study IN (SELECT study FROM store.study)
+        AND r.identity NOT IN (SELECT identity FROM planned)
 )
 SELECT
     e.study,
@@ -320,35 +393,28 @@ SELECT
     e.eval_length,
     CASE
         WHEN l.settled_as IS NOT NULL THEN l.settled_as
-        WHEN e.expected = 'predicts' THEN CASE
-            WHEN o.p_adjusted IS NULL OR o.kendall_low IS NULL THEN 'not measured'
-            WHEN o.p_adjusted > 0.05 OR o.kendall_low * o.kendall_high <= 0 THEN 'undecided'
-            WHEN o.kendall > 0 THEN 'confirmed'
-            ELSE 'contradicted'
-        END
+        WHEN e.expected = 'predicts' THEN coalesce(o.outcome, 'not measured')
         WHEN d.verdict IS NULL THEN 'not measured'
-        WHEN e.margin IS NOT NULL THEN CASE
-            WHEN d.verdict = 'the same' THEN 'confirmed'
-            WHEN d.low > 0 - worse_by(e.margin, d.unit, d.other_value)
-                AND (e.expected = 'not worse' OR d.high < better_by(e.margin, d.unit, d.other_value))
-                THEN 'confirmed'
-            WHEN d.high < 0 - worse_by(e.margin, d.unit, d.other_value)
-                OR (e.expected = 'equal' AND d.low > better_by(e.margin, d.unit, d.other_value))
-                THEN 'contradicted'
-            ELSE 'undecided'
-        END
+        WHEN d.generalises_to = 'one training run'
+            AND (d.verdict IN ('better', 'worse', 'the same') OR m.outcome <> 'undecided')
+            THEN 'on one training run'
+        WHEN e.margin IS NOT NULL AND m.outcome <> 'undecided' THEN m.outcome
+        WHEN d.verdict = 'too few' THEN 'too few'
+        WHEN e.margin IS NOT NULL THEN 'undecided'
         WHEN d.verdict = e.expected THEN 'confirmed'
         WHEN d.verdict IN ('better', 'worse') THEN 'contradicted'
         ELSE 'undecided'
     END AS outcome,
-    d.difference,
-    d.ci_low,
-    d.ci_high,
+    coalesce(d.difference, o.tau) AS difference,
+    coalesce(d.ci_low, o.ci_low) AS ci_low,
+    coalesce(d.ci_high, o.ci_high) AS ci_high,
     d.other_value,
     coalesce(d.p_adjusted, o.p_adjusted) AS p_adjusted,
     d.verdict,
+    d.verdict_on_checkpoints,
     d.tasks,
     d.family,
+    coalesce(e.metric, d.metric) AS metric,
     d.unit = 'perplexity' AS is_ratio,
     d.generalises_to,
     CASE
@@ -356,53 +422,63 @@ SELECT
         WHEN e.margin IS NULL THEN d.num_needed
         ELSE m.num_needed
     END AS num_needed,
-    r.registered_at,
-    r.results_before,
+    r.entry AS rank,
+    r.weight,
+    d.blocked_by,
+    r.study IS NOT NULL AS is_registered,
+    e.withdrawn_after,
+    e.among,
+    f.registered_at,
+    f.results_before,
     d.look,
     d.level,
     d.look_seeds AS num_seeds,
     l.num_seeds AS settled_seeds,
     l.tested_at AS settled_at
-FROM store.expectation e
+FROM listed e
 LEFT JOIN (SELECT DISTINCT study, looks FROM store.study) s ON s.study = e.study
 LEFT JOIN registered r
-    ON r.study = e.study AND r.base_model = e.base_model AND r.benchmark = e.benchmark
-    AND r.eval_length = e.eval_length AND r.expected = e.expected
-    AND (r.method, r.frozen, r.other_method, r.other_frozen, r.margin)
-        IS NOT DISTINCT FROM (e.method, e.frozen, e.other_method, e.other_frozen, e.margin)
-    AND r.looks IS NOT DISTINCT FROM s.looks
+    ON r.identity = e.identity AND r.looks IS NOT DISTINCT FROM s.looks
+LEFT JOIN seen f ON f.identity = e.identity AND f.looks IS NOT DISTINCT FROM s.looks
 LEFT JOIN (
     SELECT * EXCLUDE (outcome), outcome AS settled_as FROM history.look
-    WHERE outcome IN ('confirmed', 'contradicted')
+    WHERE outcome NOT IN ('undecided', 'too few', 'not measured')
 ) l
     ON l.study = e.study AND l.base_model = e.base_model AND l.method = e.method
     AND l.frozen = e.frozen AND l.other_method = e.other_method
     AND l.other_frozen = e.other_frozen AND l.benchmark = e.benchmark
     AND l.eval_length = e.eval_length AND l.expected = e.expected
-    AND l.margin IS NOT DISTINCT FROM e.margin
-LEFT JOIN measured d
+    AND l.margin IS NOT DISTINCT FROM e.margin AND l.metric IS NOT DISTINCT FROM e.metric
+LEFT JOIN compared.either_way d
     ON d.study = e.study AND d.base_model = e.base_model AND d.method = e.method
     AND d.frozen = e.frozen AND d.other_method = e.other_method
     AND d.other_frozen = e.other_frozen AND d.benchmark = e.benchmark
     AND d.eval_length = e.eval_length
+    AND CASE WHEN e.metric IS NULL THEN d.is_default ELSE d.metric = e.metric END
 LEFT JOIN (SELECT DISTINCT * FROM compared.margin) m
     ON m.study = d.study AND m.base_model = d.base_model AND m.benchmark = d.benchmark
     AND m.profile IS NOT DISTINCT FROM d.profile AND m.eval_length = d.eval_length
+    AND m.metric IS NOT DISTINCT FROM d.metric
     AND m.method = d.method AND m.frozen = d.frozen AND m.other_method = d.other_method
     AND m.other_frozen = d.other_frozen AND m.expected = e.expected AND m.margin = e.margin
-LEFT JOIN (
-    -- Approximate attention can have a low perplexity without reading the context, so the methods
-    -- with exact attention decide if there are enough of them.
-    SELECT * FROM compared.perplexity_agreement
-    QUALIFY methods = max_by(methods, methods = 'exact attention' AND kendall_low IS NOT NULL)
-        OVER (PARTITION BY study, base_model, benchmark, eval_length)
-) o
+LEFT JOIN compared.prediction o
     ON e.expected = 'predicts' AND o.study = e.study AND o.base_model = e.base_model
     AND o.benchmark = e.benchmark AND o.eval_length = e.eval_length
+    AND o.metric IS NOT DISTINCT FROM e.metric AND o.among IS NOT DISTINCT FROM e.among
 -- Several tasks count as their mean; the comparisons of single tasks with the base model do not.
 QUALIFY d.tasks IS NULL OR len(string_split(d.tasks, ', ')) = max(len(string_split(d.tasks, ', ')))
-    OVER (PARTITION BY e.rowid, d.profile)
-ORDER BY e.rowid;
+    OVER (PARTITION BY e.study, e.position, d.profile)
+ORDER BY e.position;
+
+CREATE VIEW amendments AS FROM history.amendment ORDER BY study, amended_at, change;
+
+COMMENT ON VIEW amendments IS
+    'Changes of a study''s design after its first result: seeds, methods, benchmarks, lengths, numbers of samples and expectations that were added or dropped.';
+COMMENT ON COLUMN amendments.amended_at IS
+    'Time at which a run first saw the changed study (UTC).';
+COMMENT ON COLUMN amendments.results_before IS
+    'Number of the study''s cells that were done at that time.';
+COMMENT ON COLUMN amendments.change IS 'Change in words.';
 
 CREATE VIEW claims AS
 SELECT
@@ -412,7 +488,8 @@ SELECT
     count(*) AS num_comparisons,
     count(*) FILTER (outcome = 'confirmed') AS num_confirmed,
     count(*) FILTER (outcome = 'contradicted') AS num_contradicted,
-    count(*) FILTER (outcome = 'undecided') AS num_undecided,
+    count(*) FILTER (outcome = 'on one training run') AS num_on_one_run,
+    count(*) FILTER (outcome IN ('undecided', 'too few')) AS num_undecided,
     count(*) FILTER (outcome = 'not measured') AS num_not_measured
 FROM expectations
 WHERE claim IS NOT NULL
@@ -427,7 +504,10 @@ COMMENT ON COLUMN claims.num_comparisons IS
 COMMENT ON COLUMN claims.num_confirmed IS 'Number of comparisons with the outcome confirmed.';
 COMMENT ON COLUMN claims.num_contradicted IS
     'Number of comparisons with the outcome contradicted.';
-COMMENT ON COLUMN claims.num_undecided IS 'Number of comparisons with the outcome undecided.';
+COMMENT ON COLUMN claims.num_on_one_run IS
+    'Number of comparisons that were decided on one training run only: no finding about the methods.';
+COMMENT ON COLUMN claims.num_undecided IS
+    'Number of comparisons with the outcome undecided or too few.';
 COMMENT ON COLUMN claims.num_not_measured IS
     'Number of comparisons with the outcome not measured.';
 
@@ -439,7 +519,7 @@ COMMENT ON COLUMN expectations.text IS 'Expectation in words.';
 COMMENT ON COLUMN expectations.claim IS
     'Published claim that the expectation tests; NULL if the study names none.';
 COMMENT ON COLUMN expectations.expected IS
-    'What is expected of the method: better or worse than the other, not worse by more than the margin, or equal within the margin. predicts means that perplexity orders the methods as the benchmark does (see perplexity_agreement); the columns of methods are then NULL.';
+    'What is expected of the method: better or worse than the other, not worse by more than the margin, or equal within the margin. predicts means that perplexity orders the methods as the benchmark does ; the columns of methods are then NULL, and difference is the mean of Kendall''s tau over documents.';
 COMMENT ON COLUMN expectations.margin IS
     'Margin in the unit of the difference, or as a fraction of the other method''s perplexity; NULL for better, worse and predicts.';
 COMMENT ON COLUMN expectations.other_method IS
@@ -447,7 +527,7 @@ COMMENT ON COLUMN expectations.other_method IS
 COMMENT ON COLUMN expectations.other_frozen IS
     'True if the other method is applied without fine-tuning, false if the model was fine-tuned with it.';
 COMMENT ON COLUMN expectations.outcome IS
-    'For better and worse: confirmed or contradicted by the verdict. With a margin: confirmed if the interval lies within the margin, contradicted if beyond. Otherwise undecided, or not measured without a verdict.';
+    'confirmed or contradicted: for better and worse by the verdict, with a margin if the interval lies within or beyond it. on one training run: decided, but only for these weights. too few: no difference could have been decided. Otherwise undecided, or not measured.';
 COMMENT ON COLUMN expectations.difference IS
     'Mean of the method minus mean of the other, as in paired_difference; NULL if not measured.';
 COMMENT ON COLUMN expectations.ci_low IS
@@ -457,7 +537,7 @@ COMMENT ON COLUMN expectations.ci_high IS
 COMMENT ON COLUMN expectations.other_value IS
     'Mean of the other method, as in paired_difference; NULL if not measured.';
 COMMENT ON COLUMN expectations.p_adjusted IS
-    'P-value after Holm''s correction for all comparisons in the family; NULL if not measured.';
+    'P-value as in paired_difference; NULL if not measured.';
 COMMENT ON COLUMN expectations.verdict IS
     'Verdict of the comparison, as in paired_difference; NULL if not measured.';
 COMMENT ON COLUMN expectations.tasks IS
@@ -470,6 +550,22 @@ COMMENT ON COLUMN expectations.generalises_to IS
     'What the comparison generalises to, as in paired_difference; NULL if not measured.';
 COMMENT ON COLUMN expectations.num_needed IS
     'For the outcome undecided: the number of training seeds or documents (see generalises_to) that would decide the expectation with 80 % power if the true difference equals the measured one. NULL for other outcomes, above 10,000, or if the spread is unknown.';
+COMMENT ON COLUMN expectations.metric IS
+    'Metric of the benchmark that is compared; NULL if not measured.';
+COMMENT ON COLUMN expectations.rank IS
+    'Index of the entry in the registered order, counted from 0; NULL for amendments and for the comparisons that every study makes.';
+COMMENT ON COLUMN expectations.weight IS
+    'Share of 0.05 with which the entry is tested; NULL in a fixed sequence.';
+COMMENT ON COLUMN expectations.blocked_by IS
+    'Index of the undecided entry because of which this one is not tested; NULL if it is.';
+COMMENT ON COLUMN expectations.is_registered IS
+    'True if the expectation was registered before the study''s first result; others are exploratory.';
+COMMENT ON COLUMN expectations.withdrawn_after IS
+    'Number of the study''s results when the expectation was removed from the study file; NULL if it is there.';
+COMMENT ON COLUMN expectations.among IS
+    'Variants over which perplexity predicts the benchmark; NULL for all with exact attention.';
+COMMENT ON COLUMN expectations.verdict_on_checkpoints IS
+    'Verdict for other prompts on these checkpoints, as in paired_difference.';
 COMMENT ON COLUMN expectations.registered_at IS
     'Time at which a run first saw this expectation (UTC); NULL if unknown.';
 COMMENT ON COLUMN expectations.results_before IS

@@ -58,7 +58,10 @@ CREATE TABLE store.expectation (
     other_method VARCHAR,
     other_frozen BOOLEAN,
     benchmark VARCHAR NOT NULL,
-    eval_length BIGINT NOT NULL
+    eval_length BIGINT NOT NULL,
+    metric VARCHAR,
+    weight DOUBLE,
+    among VARCHAR[]
 );
 COMMENT ON TABLE store.expectation IS
     'Comparisons that studies predict, one row per pair of methods, length and base model. Rows without methods are about the rank agreement of perplexity and the benchmark; entry is NULL for comparisons with the base model within its trained context, which every study makes.';
@@ -85,10 +88,22 @@ CREATE TABLE history.registration (
     other_method VARCHAR,
     other_frozen BOOLEAN,
     benchmark VARCHAR,
-    eval_length BIGINT
+    eval_length BIGINT,
+    metric VARCHAR,
+    weight DOUBLE,
+    among VARCHAR[]
 );
 COMMENT ON TABLE history.registration IS
     'Versions of a study''s hypothesis and expectations, one row per version and comparison.';
+
+CREATE TABLE history.amendment (
+    study VARCHAR NOT NULL,
+    amended_at TIMESTAMP NOT NULL,
+    results_before BIGINT NOT NULL,
+    change VARCHAR NOT NULL
+);
+COMMENT ON TABLE history.amendment IS
+    'Changes of a study''s design after its first result, one row per change.';
 
 CREATE TABLE history.look (
     study VARCHAR NOT NULL,
@@ -102,6 +117,7 @@ CREATE TABLE history.look (
     other_frozen BOOLEAN NOT NULL,
     benchmark VARCHAR NOT NULL,
     eval_length BIGINT NOT NULL,
+    metric VARCHAR,
     look BIGINT NOT NULL,
     num_seeds BIGINT NOT NULL,
     level DOUBLE NOT NULL,

@@ -4,19 +4,21 @@ A difference generalises to what its scores sample. If the methods were trained 
 is other training seeds (and other prompts, if all seeds answered the same ones); otherwise only
 other prompts, or documents if prompts share them: clusters.
 
-`Contrast` holds one difference with the standard error of either source, and `adjust` corrects a
-family of them for multiple comparisons. `seed_variances` estimates how much training seeds vary.
+`Contrast` holds one difference with the standard error of either source, `adjust` corrects a
+registered family of them for multiple comparisons, and `explore` any number of others. The spread
+over seeds is always that of the two methods compared: variances pooled over methods give up to 43 %
+of null studies a false difference where methods vary unequally, or react alike to a seed.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import optimize, special
+from scipy import optimize, special, stats
 
 from lce_core.statistics.holm import holm
 from lce_core.statistics.mcnemar import exact_mcnemar
@@ -28,6 +30,7 @@ from lce_core.statistics.power import (
     detectable_shift,
     fewest,
 )
+from lce_core.statistics.sign_flips import Differences, critical_value, step_down
 
 FEWEST_CLUSTERS = 6
 """Minimum number of clusters for a 95 % interval: all of five clusters lie on one side of the true
@@ -35,8 +38,6 @@ mean in 6 % of studies."""
 _LOG_SMALLEST = -100.0
 """Smallest base-10 logarithm of a p-value; smaller ones are reported as this. Beyond 1e-120 some of
 scipy's t quantiles are NaN (scipy 1.17)."""
-
-Numbers = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -65,41 +66,41 @@ class Contrast:
     """Number of training seeds."""
     is_crossed: bool = False
     """True if the runs of all seeds answered the same clusters, so that these need to suffice."""
+    cluster_freedom: float | None = None
+    """Degrees of freedom of `cluster_error`; None: one less than there are clusters."""
+    differences: Differences | None = field(default=None, compare=False)
+    """Differences by cluster, with which `adjust` tests a family jointly if `seed_error` is 0."""
     discordant: tuple[int, int] | None = None
     """Number of prompts that only the first method, and that only the second method answers right.
     None unless prompts are independent and scores are 0 or 1."""
 
     def p_value(self, hypothesis: float = 0.0) -> float:
-        """Return the two-sided p-value of the hypothesis that the true difference is this one.
-
-        Over clusters alone it is at least 2^(1 - clusters), the smallest p-value of a sign-flip
-        test: with five clusters all signs agree by chance in 6 % of studies.
-        """
-        gap, floor = abs(self.value - hypothesis), 2.0 ** (1 - self.num_clusters)
+        """Return the two-sided p-value of the hypothesis that the true difference is this one."""
+        gap = abs(self.value - hypothesis)
         if self.seed_error:
-            return max(self._two_part_p(gap), floor if self._lacks_clusters() else 0.0)
+            return 1.0 if self._lacks_clusters() else self._two_part_p(gap)
         if self.discordant is not None:
             centre, error = self._agresti_min()
             normal = 2 * float(special.ndtr(-abs(centre - hypothesis) / error))
             exact = exact_mcnemar(*self.discordant) if hypothesis == 0 else 0.0
-            return max(normal, exact, floor)
-        if not self.cluster_error:
-            return 1.0 if gap == 0 else floor
+            return max(normal, exact)
+        if not self.cluster_error:  # equal on all clusters: the sign test's p-value
+            return 1.0 if gap == 0 else 2.0 ** (1 - self.num_clusters)
         student = (self.value - hypothesis) / self.cluster_error
         larger = min(abs(student), abs(self._hall(student)))
-        return max(2 * float(special.stdtr(self.num_clusters - 1, -larger)), floor)
+        return 2 * float(special.stdtr(self.freedom, -larger))
 
     def interval(self, alpha: float = ALPHA) -> tuple[float, float] | None:
         """Return the differences whose p-value is above `alpha`: an interval of level 1 - alpha.
 
-        Returns None if there are too few clusters for this level (see `p_value`).
+        Returns None below `FEWEST_CLUSTERS` clusters, unless seeds have prompts of their own.
         """
         if self.seed_error:
             if self._lacks_clusters():
                 return None
             half = self._half(alpha)
             return self.value - half, self.value + half
-        if 2.0 ** (1 - self.num_clusters) > alpha:
+        if self.num_clusters < FEWEST_CLUSTERS:
             return None
         if self.discordant is not None:
             centre, error = self._agresti_min()
@@ -108,7 +109,7 @@ class Contrast:
             if exact_mcnemar(*self.discordant) > alpha:
                 low, high = min(low, 0.0), max(high, 0.0)
             return max(low, -1.0), min(high, 1.0)
-        quantile = -float(special.stdtrit(self.num_clusters - 1, alpha / 2))
+        quantile = -float(special.stdtrit(self.freedom, alpha / 2))
         upper = max(quantile, self._inverse_hall(quantile))
         lower = min(-quantile, self._inverse_hall(-quantile))
         return self.value - self.cluster_error * upper, self.value - self.cluster_error * lower
@@ -135,9 +136,9 @@ class Contrast:
             if seeds is None or prompts is None:
                 return None
             return math.hypot(seeds * self.seed_error, prompts * self.cluster_error)
-        if 2.0 ** (1 - self.num_clusters) > alpha:
+        if self.num_clusters < FEWEST_CLUSTERS:
             return None
-        shift = detectable_shift(self.num_clusters - 1, alpha)
+        shift = detectable_shift(round(self.freedom, 1), alpha)
         if shift is None or (self.discordant is None and not self.cluster_error):
             return None
         if self.discordant is None:
@@ -165,7 +166,7 @@ class Contrast:
 
         def suffices(number: int) -> bool:
             error, freedom = self._planned(number)
-            if not self.seed_error and 2.0 ** (1 - number) > alpha:
+            if not self.seed_error and number < FEWEST_CLUSTERS:
                 return False
             found = [
                 approximate_power(gap / error, freedom, alpha) if error else float(gap > 0)
@@ -192,8 +193,28 @@ class Contrast:
 
     def __neg__(self) -> Contrast:
         """Return the difference of the two methods in the other order."""
-        swapped = None if self.discordant is None else (self.discordant[1], self.discordant[0])
-        return replace(self, value=-self.value, skewness=-self.skewness, discordant=swapped)
+        return replace(
+            self,
+            value=-self.value,
+            skewness=-self.skewness,
+            differences=None if self.differences is None else -self.differences,
+            discordant=None if self.discordant is None else self.discordant[::-1],
+        )
+
+    @property
+    def freedom(self) -> float:
+        """Degrees of freedom of `cluster_error`."""
+        return self.num_clusters - 1 if self.cluster_freedom is None else self.cluster_freedom
+
+    @property
+    def error_of_prompts(self) -> float:
+        """Standard error over clusters; positive even if all prompts are answered alike."""
+        return self.cluster_error if self.discordant is None else self._agresti_min()[1]
+
+    @property
+    def is_joint(self) -> bool:
+        """True if `adjust` tests the contrast jointly with others, by its clusters."""
+        return self.differences is not None and not self.seed_error
 
     def _lacks_clusters(self) -> bool:
         return self.is_crossed and self.num_clusters < FEWEST_CLUSTERS
@@ -242,24 +263,32 @@ class Contrast:
 class Adjusted:
     """A contrast within its family of comparisons."""
 
-    p_adjusted: float
+    p_value: float
+    """P-value corrected for the size of the family; up to 0.05 it counts as a difference."""
     low: float | None
-    """Lower bound of the simultaneous 95 % interval; it includes 0 if and only if `p_adjusted` is above
-    0.05. None, like `high`, if there are too few clusters."""
+    """Lower bound of the 95 % interval, simultaneous in a family of `adjust`; it then includes 0
+    if and only if `p_value` is above 0.05. None, like `high`, if there are too few clusters."""
     high: float | None
     alpha: float
     """Probability of error of this interval alone."""
 
 
 def adjust(
-    family: Sequence[Contrast], levels: Sequence[float] | None = None, num_untested: int = 0
+    family: Sequence[Contrast],
+    alpha: float = ALPHA,
+    levels: Sequence[float] | None = None,
+    num_untested: int = 0,
 ) -> list[Adjusted]:
-    """Correct a family of comparisons for their number, by Holm's procedure.
+    """Correct a family of comparisons for their number.
 
-    In at least 95 % of studies all intervals of the family include their true difference.
+    In at least 1 - `alpha` of studies all intervals of the family include their true difference.
+    Comparisons over documents are tested jointly (`sign_flips`), those over training seeds by
+    Holm's procedure, because two to five seeds do not show how comparisons depend on each other.
+    If the family has both, each kind has its share of `alpha`.
 
     Args:
       family: the comparisons.
+      alpha: probability of any false finding in the family.
       levels: level of the look at which each comparison is tested (`spending.look_levels`); 0.05
         for all in a study without looks.
       num_untested: number of comparisons of the family that have no result yet.
@@ -267,88 +296,83 @@ def adjust(
     Source: Holm 1979 (Scandinavian Journal of Statistics 6, 65-70); Strassburger and Bretz 2008
     (Statistics in Medicine 27, 4914-4927: intervals that agree with it).
     """
-    if not family:
+    looks = [1.0] * len(family) if levels is None else [level / ALPHA for level in levels]
+    joint = [number for number, one in enumerate(family) if one.is_joint]
+    others = [number for number, one in enumerate(family) if not one.is_joint]
+    size = len(family) + num_untested
+    found: dict[int, Adjusted] = {}
+    if joint:
+        share = alpha * len(joint) / size
+        differences = [one for it in joint if (one := family[it].differences)]
+        p_values = step_down(differences)
+        for it, p_value, limit in zip(
+            joint, p_values, _critical(differences, p_values, share), strict=True
+        ):
+            level = share * looks[it]
+            each = min(level, 2 * float(special.stdtr(family[it].freedom, -limit)) * looks[it])
+            found[it] = _adjusted(family[it], min(1.0, p_value * ALPHA / level), each)
+    if others:
+        share = alpha * (size - len(joint)) / size
+        raw = [min(1.0, family[it].p_value() * ALPHA / (share * looks[it])) for it in others]
+        p_values = holm([*raw, *[1.0] * num_untested]).tolist()
+        num_undecided = sum(p_value > ALPHA for p_value in p_values)
+        for it, p_value in zip(others, p_values, strict=False):
+            among = len(p_values) if p_value <= ALPHA or not num_undecided else num_undecided
+            found[it] = _adjusted(family[it], p_value, share * looks[it] / among)
+    return [found[number] for number in range(len(family))]
+
+
+def explore(comparisons: Sequence[Contrast], levels: Sequence[float]) -> list[Adjusted]:
+    """Correct comparisons that nobody predicted so that few of the reported findings are false.
+
+    Of the comparisons with a p-value up to 0.05, at most 5 % are false on average over studies.
+    Intervals are those of each comparison alone.
+
+    Source: Benjamini and Hochberg 1995 (Journal of the Royal Statistical Society B 57, 289-300).
+    """
+    if not comparisons:
         return []
-    levels = levels or [ALPHA] * len(family)
     raw = [
-        min(1.0, one.p_value() * (ALPHA / level)) for one, level in zip(family, levels, strict=True)
+        min(1.0, one.p_value() * ALPHA / level)
+        for one, level in zip(comparisons, levels, strict=True)
     ]
-    adjusted = holm([*raw, *[1.0] * num_untested]).tolist()
-    size, num_undecided = len(adjusted), sum(p_adjusted > ALPHA for p_adjusted in adjusted)
+    corrected = stats.false_discovery_control(raw).tolist()
     found = []
-    for one, level, p_adjusted in zip(family, levels, adjusted, strict=False):
-        decided = p_adjusted <= ALPHA
-        alpha = level / (size if decided or not num_undecided else num_undecided)
-        bounds = one.interval(alpha)
-        if bounds is None:
-            found.append(Adjusted(p_adjusted, None, None, alpha))
-            continue
-        low, high = bounds
-        if decided:  # Holm's later steps are less strict than alpha / number: then 0 is the bound.
-            low, high = (max(low, 0.0), high) if one.value > 0 else (low, min(high, 0.0))
-        found.append(Adjusted(p_adjusted, low, high, alpha))
+    for one, p_value, level in zip(comparisons, corrected, levels, strict=True):
+        low, high = one.interval(level) or (None, None)
+        found.append(Adjusted(p_value, low, high, level))
     return found
 
 
-@dataclass(frozen=True)
-class SeedVariances:
-    """Variance between the training runs of each method that was trained once per seed."""
+def _critical(
+    family: Sequence[Differences], p_values: Sequence[float], alpha: float
+) -> list[float]:
+    """Return by how many standard errors simultaneous intervals extend, for each difference.
 
-    paired: Numbers
-    """Variance of each method without the part that all methods of a seed share, shape (methods,).
-    It applies to a difference of two methods that were trained with the same seeds."""
-    paired_freedom: float
-    alone: Numbers
-    """Whole variance of each method, for a difference from a method with a single run."""
-    alone_freedom: float
-
-
-def seed_variances(values: Numbers, runs: Sequence[Hashable] | None = None) -> SeedVariances:
-    """Estimate how much each method's score varies between training seeds.
-
-    Three seeds alone say little about a method's variance, so the variances of all methods are
-    pooled. A method that varies more than the pool keeps its own estimate: with the pooled variance
-    alone, one method of 27 with four times the standard deviation gives a false difference in 23 %
-    of studies, and with this rule in 6 % (`perf/inference.py`).
-
-    Args:
-      values: score of each training run, shape (seeds, methods); at least two seeds. Methods with
-        equal scores are counted once, so leave the others out.
-      runs: name of each method's training runs. Methods with equal names evaluate the same
-        checkpoints, so together they have the weight and the degrees of freedom of one method.
-
-    Source: Searle, Casella and McCulloch 1992, Variance Components, chapter 4; Satterthwaite 1946
-    (Biometrics Bulletin 2, 110-114: degrees of freedom of a sum of two variances).
+    As the test steps down, the intervals of undecided differences allow for these only.
     """
-    num_seeds, num_methods = values.shape
-    assert num_seeds > 1, values.shape
-    names: list[Hashable] = [*(range(num_methods) if runs is None else runs)]
-    num_runs = len(set(names))
-    weights = np.array([1 / names.count(name) for name in names]) / num_runs
-    around = values - values.mean(axis=0)
-    own = (around**2).sum(axis=0) / (num_seeds - 1)
-    if num_runs == 1:
-        own = np.maximum(own, own @ weights)
-        return SeedVariances(own, num_seeds - 1, own, num_seeds - 1)
-    shared = around @ weights
-    rest = around - shared[:, None]
-    freedom = (num_runs - 1) * (num_seeds - 1)
-    single = (rest**2).sum(axis=0) / (num_seeds - 1) * num_runs / (num_runs - 1)
-    pooled = float(single @ weights)
-    # The whole variance of a run is that of its method and that of its seed.
-    of_seed = num_runs * float((shared**2).sum()) / (num_seeds - 1)
-    parts = (num_runs - 1) / num_runs * pooled, of_seed / num_runs
-    whole = sum(parts)
-    spread = parts[0] ** 2 / freedom + parts[1] ** 2 / (num_seeds - 1)
-    return SeedVariances(
-        np.maximum(pooled, single),
-        freedom,
-        np.maximum(whole, own),
-        whole**2 / spread if spread else freedom,
-    )
+    undecided = [number for number, p_value in enumerate(p_values) if p_value > alpha]
+    whole = critical_value(family, alpha)
+    rest = critical_value([family[it] for it in undecided], alpha) if undecided else whole
+    return [rest if number in undecided else whole for number in range(len(family))]
 
 
-def skewness(values: Numbers) -> float:
+def _adjusted(one: Contrast, p_value: float, alpha: float) -> Adjusted:
+    """Return a contrast with the interval of level 1 - alpha, so that it agrees with `p_value`."""
+    bounds = one.interval(alpha)
+    if bounds is None:
+        return Adjusted(p_value, None, None, alpha)
+    low, high = bounds
+    if p_value > ALPHA:
+        low, high = min(low, 0.0), max(high, 0.0)
+    elif one.value > 0:
+        low = max(low, 0.0)
+    else:
+        high = min(high, 0.0)
+    return Adjusted(p_value, low, high, alpha)
+
+
+def skewness(values: NDArray[np.float64]) -> float:
     """Return the sample skewness of values (n,), corrected for small n; 0 for constant values."""
     around, number = values - values.mean(), values.size
     square = float((around**2).mean())
