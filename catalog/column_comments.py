@@ -61,6 +61,10 @@ SHARED = {
     " bootstrap resamples together; NULL if the sample is independent.",
     "margin": "Log-probability of the right answer minus the mean log-probability of wrong"
     " answers, in nats; NULL if the benchmark does not compare them.",
+    "nll": "Mean negative log-likelihood in nats of the tokens of the text that the prompt asks"
+    " about; NULL if the benchmark does not compute it, and in results of earlier versions.",
+    "nll_beyond": "The same for the text's tokens at or after a position that the benchmark's"
+    " parameter names, such as the trained context; NULL without this parameter.",
     "prompt_end": "Last 200 characters of the prompt; NULL without a prompt, and in results of"
     " earlier versions. `lce prompt` prints the whole prompt.",
     "depth": "Position of the needle, in per cent of the context: 0 is the start, 100 the end.",

@@ -223,7 +223,9 @@ CREATE TABLE store.sample (
     score DOUBLE,
     cluster VARCHAR,
     margin DOUBLE,
-    prompt_end VARCHAR
+    prompt_end VARCHAR,
+    nll DOUBLE,
+    nll_beyond DOUBLE
 );
 COMMENT ON TABLE store.sample IS 'Scored prompts and text windows of done cells.';
 

@@ -72,6 +72,11 @@ class Sample:
     margin: float | None = None
     """Log-probability of the right answer minus the mean log-probability of wrong answers, in nats;
     None if the benchmark does not compute it."""
+    nll: float | None = None
+    """Mean NLL in nats of the tokens of the text that the prompt asks about; None if the benchmark
+    does not compute it. Questions about the same text have equal values."""
+    nll_beyond: float | None = None
+    """The same for the text's tokens at or after a position, such as the trained context."""
     prompt_end: str | None = None
     """Last characters of the prompt; None without a prompt. `PromptBenchmark.with_ends` sets it."""
 

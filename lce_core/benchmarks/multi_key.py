@@ -16,6 +16,10 @@ Metrics:
   nll       mean negative log-likelihood in nats of the text's tokens, without the inserted
             sentences and the token after each, from the same forward pass; `token_nll` contains
             the mean by position
+  nll_beyond  nll of the tokens at or after the position `nll_beyond`, such as the trained context.
+            Omitted without this parameter, and at lengths that end before the position
+
+A sample has the nll and nll_beyond of its text, so that comparisons can pair texts.
 
 In the profiles `clean` and `fast` keys are numbers of five digits. `tiny` is for base models with
 key tokens: a key is a single token of a family, and a question is the query token of this family.
@@ -28,7 +32,7 @@ the same documents.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from typing import ClassVar, Literal
@@ -244,6 +248,9 @@ class MultiKey(PromptBenchmark):
     """Number of keys per context. There is one question per key."""
     num_absent: int = Field(default=4, gt=0)
     """Number of wrong keys, absent from the text, with which `margin` compares the right key."""
+    nll_beyond: int | None = Field(default=None, gt=0)
+    """First position in tokens that the metric `nll_beyond` includes, such as the base model's
+    trained context. None omits the metric."""
 
     @property
     def form(self) -> ContextForm:
@@ -316,15 +323,22 @@ class MultiKey(PromptBenchmark):
             request.report(index + 1, len(groups))
         clusters = [sample.cluster for sample in samples]
         margins = [sample.margin for sample in samples if sample.margin is not None]
-        means = np.asarray(np.nanmean(losses, axis=1, dtype=np.float64)).tolist()
         seen = ~np.isnan(losses)
         totals = np.where(seen, losses, 0.0).sum(axis=0, dtype=np.float64)
-        own = [group[0].document for group in groups]
+        documents = [group[0].document for group in groups]
+        means = self._text_means(losses)
+        samples = [
+            replace(sample, **{metric: values[text] for metric, values in means.items()})
+            for sample, text in zip(samples, _texts_of(groups), strict=True)
+        ]
         return CellResult(
             scores=(
                 score("accuracy", mean_score(samples), higher_is_better=True),
                 score("margin", mean_estimate(margins, clusters), higher_is_better=True),
-                score("nll", mean_estimate(means, own), higher_is_better=False),
+                *(
+                    score(metric, mean_estimate(values, documents), higher_is_better=False)
+                    for metric, values in means.items()
+                ),
             ),
             samples=self.with_ends(request, prompts, samples),
             token_nll=bin_means(totals, seen.sum(axis=0), DEFAULT_SPAN),
@@ -332,6 +346,21 @@ class MultiKey(PromptBenchmark):
             prompts_sha256=prompts_sha256(prompts),
             arrays={"nll": losses.astype(np.float16)},
         )
+
+    def _text_means(self, losses: NDArray[np.float32]) -> dict[str, list[float]]:
+        """Return the metrics `nll` and `nll_beyond`, by name, with one mean in nats per text.
+
+        Args:
+          losses: NLL in nats of each token; NaN where excluded (texts, positions).
+        """
+        starts = {"nll": 0}
+        beyond = losses[:, self.nll_beyond :]
+        if self.nll_beyond is not None and not np.isnan(beyond).all(axis=1).any():
+            starts["nll_beyond"] = self.nll_beyond
+        return {
+            metric: np.asarray(np.nanmean(losses[:, start:], axis=1, dtype=np.float64)).tolist()
+            for metric, start in starts.items()
+        }
 
     def _asked(
         self, request: CellRequest, prompts: Sequence[KeyPrompt], first: int
@@ -490,6 +519,11 @@ class MultiKey(PromptBenchmark):
                 tuple(inserted),
                 fact.absent,
             )
+
+
+def _texts_of(groups: Sequence[Sequence[KeyPrompt]]) -> list[int]:
+    """Return the index of each prompt's text, for all prompts in order."""
+    return [index for index, group in enumerate(groups) for _ in group]
 
 
 def _ids(request: CellRequest, text: str) -> TokenIds:

@@ -20,10 +20,12 @@ SAMPLES = pa.schema(
         "cluster": pa.string(),
         "margin": pa.float64(),
         "prompt_end": pa.string(),
+        "nll": pa.float64(),
+        "nll_beyond": pa.float64(),
     }
 )
 """Schema of `SAMPLES_FILE`: one row per scored prompt (`lce_core.benchmarks.Sample`)."""
-ADDED = frozenset({"prompt_end"})
+ADDED = frozenset({"prompt_end", "nll", "nll_beyond"})
 """Columns that results of earlier versions lack."""
 
 TOKEN_NLL_FILE = "token_nll.parquet"

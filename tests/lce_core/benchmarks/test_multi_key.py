@@ -105,6 +105,27 @@ def test_margins_and_losses_are_those_of_whole_passes(method):
     assert len(result.samples) == 12
 
 
+def test_nll_beyond_averages_the_losses_from_a_position_on_and_changes_no_other_number():
+    benchmark, cell = multi_key(profile="tiny", num_contexts=3, nll_beyond=200), request()
+    result = benchmark.evaluate(cell)
+    losses = result.arrays["nll"].astype(np.float64)
+    scores = {score.metric: score for score in result.scores}
+    for metric, start in (("nll", 0), ("nll_beyond", 200)):
+        means = np.nanmean(losses[:, start:], axis=1)
+        assert scores[metric].value == pytest.approx(means.mean(), abs=1e-3)
+        assert [getattr(sample, metric) for sample in result.samples] == pytest.approx(
+            np.repeat(means, 6), abs=1e-3
+        )
+    assert not scores["nll_beyond"].higher_is_better
+    assert scores["nll_beyond"].value != scores["nll"].value
+    without = multi_key(profile="tiny", num_contexts=3).evaluate(cell)
+    assert without.scores == tuple(one for one in result.scores if one.metric != "nll_beyond")
+    assert without.samples == tuple(replace(one, nll_beyond=None) for one in result.samples)
+    # A length that ends before the position has no such tokens.
+    short = multi_key(profile="tiny", num_contexts=3, nll_beyond=300).evaluate(cell)
+    assert short.scores == without.scores
+
+
 def test_more_keys_than_the_model_has_families_are_refused():
     with pytest.raises(UnavailableError, match="at most 8 keys and 15 absent keys"):
         multi_key(profile="tiny", num_keys=9).prompts(request())
