@@ -25,6 +25,7 @@ from lce_core.methods import METHODS
 from lce_core.store.artifacts import Store
 from lce_core.store.cell_tables import ADDED, SAMPLES, SAMPLES_FILE, TOKEN_NLL, TOKEN_NLL_FILE
 from lce_core.store.identity import ID_DIGITS, canonical_json, fingerprint
+from lce_core.store.planned import amendments
 from lce_core.store.verification import kept
 
 Row = dict[str, Any]
@@ -144,7 +145,7 @@ def extract(store: Store) -> dict[str, pa.Table]:
             for plugin in plan.get("plugins", ())
         ),
         "expectation": _table(
-            {"study": plan["study"], "claim": None, **comparison}
+            {"study": plan["study"], **_OPTIONAL, **comparison}
             for plan in plans
             for comparison in plan["expects"]
         ),
@@ -160,6 +161,10 @@ def extract(store: Store) -> dict[str, pa.Table]:
     return {name: table for name, table in tables.items() if table.num_rows}
 
 
+_OPTIONAL = {"claim": None, "metric": None, "weight": None, "among": None}
+"""Keys of a comparison that a plan leaves out if they are not set."""
+
+
 def history(store: Store) -> dict[str, pa.Table]:
     """Return the rows of the tables in schema `history`, by table name.
 
@@ -167,12 +172,26 @@ def history(store: Store) -> dict[str, pa.Table]:
     comparison are NULL.
     """
     tested = (
-        {"study": study, "tested_at": _utc(look["at"]), **comparison}
+        {"study": study, "tested_at": _utc(look["at"]), "metric": None, **comparison}
         for study, looks in store.studies.latest_looks().items()
         for look in looks
         for comparison in look["comparisons"]
     )
-    return {"registration": _registrations(store), "look": _table(tested)}
+    amended = (
+        {
+            "study": study,
+            "amended_at": _utc(version["at"]),
+            "results_before": version["results_before"],
+            "change": change,
+        }
+        for study, versions in store.studies.registrations().items()
+        for version, change in amendments(versions)
+    )
+    return {
+        "registration": _registrations(store),
+        "look": _table(tested),
+        "amendment": _table(amended),
+    }
 
 
 def _registrations(store: Store) -> pa.Table:
@@ -184,7 +203,7 @@ def _registrations(store: Store) -> pa.Table:
             "sha256": one["sha256"],
             "results_before": one["results_before"],
             "hypothesis": one["hypothesis"],
-            "claim": None,
+            **_OPTIONAL,
             "looks": one.get("looks"),
             **comparison,
         }

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from catalog.comparisons.depths import retrieval_by_depth
 from catalog.comparisons.lengths import effective_lengths
-from catalog.comparisons.orders import perplexity_agreements
+from catalog.comparisons.orders import Predicts, perplexity_agreements, predictions
 from catalog.comparisons.pairs import (
     EXPLORATORY,
     PRIMARY,
@@ -57,6 +57,7 @@ def fill_comparisons(connection: duckdb.DuckDBPyConnection) -> None:
     pairs = list(paired_differences(cells, _predicted(connection), _looks(connection)))
     tables["margin"] = itertools.chain.from_iterable(row.pop("margins") for row in pairs)
     tables["paired_difference"] = iter(pairs)
+    tables["prediction"] = predictions(cells, _predicts(connection))
     tables["nll_difference"] = position_differences(connection)
     tables["retrieval_by_depth"] = retrieval_by_depth(connection)
     for name, found in tables.items():
@@ -86,6 +87,31 @@ def _predicted(connection: duckdb.DuckDBPyConnection) -> Predicted:
             margins = (*one.margins, ((method, frozen), expected, margin))
             found[key] = replace(one, margins=margins)
     return found
+
+
+def _predicts(connection: duckdb.DuckDBPyConnection) -> list[Predicts]:
+    """Return the expected rank agreements of perplexity and a benchmark."""
+    rows = connection.execute(
+        "SELECT study, base_model, benchmark, eval_length, metric, among, is_registered"
+        " FROM expectations WHERE expected = 'predicts'"
+    ).fetchall()
+    variants = connection.execute(
+        "SELECT DISTINCT variant_name(method, frozen), method, frozen FROM store.cell"
+    ).fetchall()
+    of_name = {name: (method, frozen) for name, method, frozen in variants}
+    return [
+        Predicts(
+            study,
+            base_model,
+            benchmark,
+            eval_length,
+            metric,
+            None if among is None else tuple(of_name.get(name, (name, True)) for name in among),
+            is_registered,
+            among,
+        )
+        for study, base_model, benchmark, eval_length, metric, among, is_registered in rows
+    ]
 
 
 def _looks(connection: duckdb.DuckDBPyConnection) -> dict[str, Looks]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -70,7 +71,9 @@ def _done(own: list[Cell]) -> dict[int, list[Cell]]:
 def _nolima(by_length: Mapping[int, list[Cell]]) -> Threshold | None:
     """Return the threshold of the rule `nolima`; None without a base score above 0."""
     found = [
-        Threshold(_all_scores(own), length, NOLIMA, clusters=_all_clusters(own))
+        Threshold(
+            _all_scores(own), length, NOLIMA, clusters=_all_clusters(own), seeds=_all_seeds(own)
+        )
         for length, own in by_length.items()
         if length <= (own[0].trained_context or 0)
     ]
@@ -90,12 +93,15 @@ def _kept(base: Sequence[Cell]) -> Threshold | None:
     there = [one for one in within if one.eval_length == longest]
     if not there or any(one.aggregation is None for one in there):
         return None
-    first, scores, clusters = there[0], _all_scores(there), _all_clusters(there)
+    first, scores = there[0], _all_scores(there)
+    threshold = partial(
+        Threshold, scores, longest, clusters=_all_clusters(there), seeds=_all_seeds(there)
+    )
     if first.higher_is_better:
-        return Threshold(scores, longest, KEPT, clusters=clusters) if scores.mean() > 0 else None
+        return threshold(factor=KEPT) if scores.mean() > 0 else None
     if first.unit == "nats" or first.aggregation == "power of mean":
-        return Threshold(scores, longest, shift=math.log(LOST), clusters=clusters)
-    return Threshold(scores, longest, LOST, clusters=clusters)
+        return threshold(shift=math.log(LOST))
+    return threshold(factor=LOST)
 
 
 def _row(
@@ -107,6 +113,7 @@ def _row(
         {length: _all_scores(own) for length, own in by_length.items()},
         threshold,
         clusters={length: _all_clusters(own) for length, own in by_length.items()},
+        seeds={length: _all_seeds(own) for length, own in by_length.items()},
         higher_is_better=first.higher_is_better,
     )
     value = threshold.value if isinstance(threshold, Threshold) else threshold
@@ -134,6 +141,10 @@ def _row(
 
 def _all_scores(cells: Sequence[Cell]) -> Any:
     return np.concatenate([_scores(cell) for cell in cells])
+
+
+def _all_seeds(cells: Sequence[Cell]) -> list[int]:
+    return [cell.seed for cell in cells for _ in _scores(cell)]
 
 
 def _all_clusters(cells: Sequence[Cell]) -> list[tuple[Any, ...]]:

@@ -1,15 +1,32 @@
-"""Rank agreement between perplexity and downstream scores, as in LCEG's Figure 4."""
+"""Rank agreement between perplexity and downstream scores, as in LCEG's Figure 4.
+
+`perplexity_agreements` describes every benchmark and length, over methods as a sample of methods.
+`predictions` tests what a study registered (`predicts`), over other documents for these methods:
+Kendall's tau over the methods within each document, and its mean over documents.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.stats import kendalltau
 
 from catalog.comparisons.samples import Cell, Method, grouped
+from lce_core.statistics.contrasts import (
+    FEWEST_CLUSTERS,
+    Adjusted,
+    Contrast,
+    adjust,
+    explore,
+    skewness,
+)
 from lce_core.statistics.holm import holm
+from lce_core.statistics.power import ALPHA
 from lce_core.statistics.rank_agreement import RankAgreement, perplexity_agreement
+from lce_core.statistics.sign_flips import Differences
 
 FEWEST = 3
 """Minimum number of methods for a rank correlation."""
@@ -59,6 +76,138 @@ def _rows(cells: list[Cell]) -> Iterator[dict[str, Any]]:
             if not all(kind[one][0] for one in methods):
                 columns = _agreement(found.exact_methods)
                 yield {**_named(of_benchmark), "methods": "exact attention", **columns}
+
+
+@dataclass(frozen=True)
+class Predicts:
+    """An entry of `expects` with `predicts`, at one length."""
+
+    study: str
+    base_model: str
+    benchmark: str
+    eval_length: int
+    metric: str | None
+    among: tuple[Method, ...] | None
+    """Methods that perplexity orders; None: those with exact attention, or all if these are fewer
+    than `FEWEST`."""
+    is_registered: bool
+    named: Any = None
+    """`among` as the study file names it."""
+
+
+def predictions(cells: list[Cell], asked: Sequence[Predicts]) -> Iterator[dict[str, Any]]:
+    """Yield rows of `compared.prediction`; the registered ones of a study are one family.
+
+    With the losses of the same documents at hand (a benchmark that measures both), each document
+    has its own order of losses; otherwise all have that of the mean losses.
+    """
+    by_family: dict[Any, list[tuple[Predicts, Contrast, int]]] = {}
+    for one in asked:
+        found = _within_documents(cells, one)
+        if found is not None:
+            key = one.study, one.base_model, one.is_registered
+            by_family.setdefault(key, []).append((one, *found))
+    for (_, _, is_registered), family in by_family.items():
+        contrasts = [contrast for _, contrast, _ in family]
+        corrected = (
+            adjust(contrasts) if is_registered else explore(contrasts, [ALPHA] * len(contrasts))
+        )
+        for (one, contrast, number), adjusted in zip(family, corrected, strict=True):
+            yield {
+                "study": one.study,
+                "base_model": one.base_model,
+                "benchmark": one.benchmark,
+                "eval_length": one.eval_length,
+                "metric": one.metric,
+                "among": one.named,
+                "tau": contrast.value,
+                "ci_low": None if adjusted.low is None else max(-1.0, adjusted.low),
+                "ci_high": None if adjusted.high is None else min(1.0, adjusted.high),
+                "p_adjusted": adjusted.p_value,
+                "num_methods": number,
+                "num_clusters": contrast.num_clusters,
+                "outcome": _outcome(contrast, adjusted),
+            }
+
+
+def _outcome(contrast: Contrast, adjusted: Adjusted) -> str:
+    if contrast.num_clusters < FEWEST_CLUSTERS:
+        return "too few"
+    if adjusted.p_value > ALPHA:
+        return "undecided"
+    return "confirmed" if contrast.value > 0 else "contradicted"
+
+
+def _within_documents(cells: list[Cell], one: Predicts) -> tuple[Contrast, int] | None:
+    """Return the mean of tau over documents, and the number of methods; None if not measured."""
+    there = [
+        cell
+        for cell in cells
+        if (cell.study, cell.base_model, cell.eval_length)
+        == (one.study, one.base_model, one.eval_length)
+    ]
+    scores = [
+        cell
+        for cell in there
+        if cell.benchmark == one.benchmark
+        and (cell.is_default if one.metric is None else cell.metric == one.metric)
+    ]
+    texts = {cell.benchmark for cell in there if cell.unit == "perplexity"}
+    losses = [cell for cell in there if cell.benchmark == min(texts, default=None)]
+    up = 1 if any(cell.higher_is_better for cell in scores) else -1
+    found = _by_document(scores)
+    mean_losses = _means([cell for cell in losses if cell.is_default])
+    own_losses = _by_document([cell for cell in losses if cell.is_default])
+    methods = [method for method in found if method in mean_losses]
+    exact = {cell.method for cell in scores if cell.exact_attention}
+    if one.among is not None:
+        if not {*one.among} <= {*methods}:
+            return None
+        methods = list(one.among)
+    elif len([method for method in methods if method in exact]) >= FEWEST:
+        methods = [method for method in methods if method in exact]
+    if len(methods) < FEWEST:
+        return None
+    documents = sorted(set.intersection(*({*found[method]} for method in methods)), key=repr)
+    taus = []
+    for document in documents:
+        loss = [own_losses.get(method, {}).get(document, mean_losses[method]) for method in methods]
+        values = [up * found[method][document] for method in methods]
+        # Equal scores of all methods say nothing about the order: no correlation.
+        tied = len({*loss}) == 1 or len({*values}) == 1
+        taus.append(0.0 if tied else float(-kendalltau(loss, values).statistic))
+    if not taus:
+        return None
+    number = len(taus)
+    differences = Differences(
+        [(one.benchmark, *name) for name in documents],
+        np.array(taus) / number,
+        np.full(number, 1 / number),
+        np.zeros(number, dtype=np.int64),
+    )
+    contrast = Contrast(
+        differences.value,
+        number,
+        differences.error,
+        skewness(differences.residuals),
+        differences=differences,
+    )
+    return contrast, len(methods)
+
+
+def _by_document(cells: Sequence[Cell]) -> dict[Method, dict[Any, float]]:
+    """Return each method's mean score of each document over its cells, all of which are done."""
+    found: dict[Method, dict[Any, float]] = {}
+    for own in grouped(cells, lambda c: c.method):
+        if any(cell.scored is None for cell in own):
+            continue
+        scores: dict[Any, list[float]] = {}
+        for cell in own:
+            assert cell.scored is not None
+            for name, score in zip(cell.clusters(), cell.scored.scores.tolist(), strict=True):
+                scores.setdefault(name, []).append(score)
+        found[own[0].method] = {name: float(np.mean(values)) for name, values in scores.items()}
+    return found
 
 
 def _means(planned: Sequence[Cell]) -> dict[Method, float]:

@@ -50,8 +50,8 @@ _SAMPLES = """
     WHERE {column} IS NOT NULL
     ORDER BY cell, sample
 """
-METRIC_COLUMNS = {"margin": "margin", "nll": "nll"}
-"""Columns of `store.sample` with the scores of metrics other than the default one."""
+_OTHER_METRICS = ("margin", "nll", "nll_beyond")
+"""Metrics other than the default one that `store.sample` has columns for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,10 +125,10 @@ def read_cells(connection: duckdb.DuckDBPyConnection) -> list[Cell]:
     Cells whose other metrics an expectation names follow, once per metric.
     """
     named = connection.execute("SELECT DISTINCT metric FROM expectations ORDER BY metric")
-    metrics = [metric for (metric,) in named.fetchall() if metric in METRIC_COLUMNS]
+    metrics = [metric for (metric,) in named.fetchall() if metric in _OTHER_METRICS]
     cells = []
     for metric in (None, *metrics):
-        scored = _sample_scores(connection, METRIC_COLUMNS.get(metric or "", "score"))
+        scored = _sample_scores(connection, metric or "score")
         found = connection.execute(_CELLS, {"metric": metric})
         names = [column[0] for column in found.description or ()]
         for row in found.fetchall():

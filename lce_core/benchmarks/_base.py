@@ -159,6 +159,8 @@ class Benchmark(Plugin):
     """True if the study's seed decides which samples are drawn."""
     default_metric: ClassVar[str]
     """Metric for tables and comparisons that show one metric per benchmark."""
+    sample_metrics: ClassVar[tuple[str, ...]] = ()
+    """Other metrics, in nats, that expectations can name: columns of `Sample` with these names."""
     forms: ClassVar[Mapping[Profile, Form]]
     """The profiles that the benchmark offers, with their settings."""
     fills_length: ClassVar[bool] = False

@@ -234,6 +234,7 @@ class MultiKey(PromptBenchmark):
     prompt_class: ClassVar[type[Prompt]] = KeyPrompt
     data_on_demand: ClassVar[tuple[DataSet, ...]] = tuple(DATA_SETS.values())
     conversation: ClassVar[bool] = False
+    sample_metrics: ClassVar[tuple[str, ...]] = ("margin", "nll", "nll_beyond")
     """True asks each question after the model's own answers to the earlier ones (`multi_turn`)."""
     drawn_as: ClassVar[str] = "multi_key"
     """Name that seeds documents and keys. Both benchmarks use it, so that they ask for the same."""

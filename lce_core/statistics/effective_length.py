@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from lce_core.statistics._checks import finite
 from lce_core.statistics.clustered import clustered_mean
 from lce_core.statistics.estimates import Estimate
+from lce_core.statistics.quantiles import student_quantile
 
 LEVEL = 0.95
 NONE = 0
@@ -49,6 +50,8 @@ class Threshold:
     shift: float = 0.0
     clusters: Sequence[Hashable] | None = None
     """Document of each score; None makes every score its own cluster."""
+    seeds: Sequence[int] | None = None
+    """Training seed of each score; None: one training run."""
 
     @property
     def value(self) -> float:
@@ -59,6 +62,7 @@ class Threshold:
         length: int,
         values: NDArray[np.float64],
         clusters: Sequence[Hashable] | None,
+        seeds: Sequence[int] | None,
         level: float,
     ) -> Estimate:
         """Return the mean of `values` minus the threshold, with an interval of this level.
@@ -69,10 +73,10 @@ class Threshold:
         Source: Zou and Donner 2008 (Statistics in Medicine 27, 1693-1702).
         """
         if length == self.length and values.size == self.scores.size:
-            same = clustered_mean(values - self.factor * self.scores, clusters, level=level)
+            same = _mean(values - self.factor * self.scores, clusters, seeds, level)
             return _minus(same, self.shift)
-        mean = clustered_mean(values, clusters, level=level)
-        base = clustered_mean(self.scores, self.clusters, level=level)
+        mean = _mean(values, clusters, seeds, level)
+        base = _mean(self.scores, self.clusters, self.seeds, level)
         margin = mean.value - self.value
         if mean.low is None or mean.high is None or base.low is None or base.high is None:
             return Estimate(margin, None, None, values.size)
@@ -86,6 +90,7 @@ def effective_length(
     threshold: float | Threshold,
     *,
     clusters: Mapping[int, Sequence[Hashable]] | None = None,
+    seeds: Mapping[int, Sequence[int]] | None = None,
     higher_is_better: bool = True,
 ) -> EffectiveLength:
     """Return the longest length up to which every mean reaches `threshold`, with 95 % bounds.
@@ -103,6 +108,7 @@ def effective_length(
       threshold: in the unit of the scores. A number counts as known, such as RULER's 0.856 (the
         score of Llama-2-7B at 4k); a `Threshold` is as uncertain as the base model's score.
       clusters: document of each score, by length; None makes every score its own cluster.
+      seeds: training seed of each score, by length; None: one training run.
       higher_is_better: False for losses, whose mean must not exceed the threshold.
 
     Source: Hsieh et al. 2024 (arXiv:2404.06654, section 4: effective length); Hsu and Berger 1999
@@ -116,7 +122,10 @@ def effective_length(
     for length in lengths:
         values = finite(f"scores at {length} tokens", scores[length])
         named = None if clusters is None else clusters[length]
-        mean, wide = (_margin(threshold, length, values, named, level) for level in (LEVEL, strict))
+        runs = None if seeds is None else seeds[length]
+        mean, wide = (
+            _margin(threshold, length, values, named, runs, level) for level in (LEVEL, strict)
+        )
         worst, best = (mean.low, wide.high) if higher_is_better else (mean.high, wide.low)
         sign = 1 if higher_is_better else -1
         reached.append(sign * mean.value >= 0)
@@ -135,13 +144,31 @@ def _margin(
     length: int,
     values: NDArray[np.float64],
     clusters: Sequence[Hashable] | None,
+    seeds: Sequence[int] | None,
     level: float,
 ) -> Estimate:
     """Return the mean of `values` minus the threshold, with an interval of this level."""
     if isinstance(threshold, Threshold):
-        return threshold.margin(length, values, clusters, level)
-    mean = clustered_mean(values, clusters, level=level)
-    return _minus(mean, threshold)
+        return threshold.margin(length, values, clusters, seeds, level)
+    return _minus(_mean(values, clusters, seeds, level), threshold)
+
+
+def _mean(
+    values: NDArray[np.float64],
+    clusters: Sequence[Hashable] | None,
+    seeds: Sequence[int] | None,
+    level: float,
+) -> Estimate:
+    """Return a mean with the wider of two intervals: over documents and over training seeds."""
+    found = clustered_mean(values, clusters, level=level)
+    runs = np.unique([] if seeds is None else seeds)
+    if len(runs) < 2 or found.low is None or found.high is None:
+        return found
+    means = np.array([values[np.asarray(seeds) == run].mean() for run in runs])
+    error = float(means.std(ddof=1)) / math.sqrt(len(runs))
+    half = student_quantile((1 + level) / 2, len(runs) - 1) * error
+    low, high = min(found.low, found.value - half), max(found.high, found.value + half)
+    return Estimate(found.value, low, high, values.size)
 
 
 def _minus(mean: Estimate, number: float) -> Estimate:

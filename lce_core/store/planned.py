@@ -4,9 +4,9 @@ A new plan replaces the previous one. earlier.json lists the ids of steps that o
 contain and whose artifacts are still in the store. `lce plan` reads it to explain which steps
 replaced them. `lce gc` keeps their artifacts only if input data of the last plan was missing.
 
-expectations.json lists each version of a study's hypothesis and expectations, with the time and the
-number of results at which a run first saw this version. Expectations of a version without results
-were written before the study could show anything; all later ones are amendments.
+expectations.json lists each version of a study's hypothesis, expectations and design (seeds,
+methods, benchmarks with lengths and settings), with the time and the number of results at which a
+run first saw this version. The last version without results counts; later ones are amendments.
 
 looks.json lists the looks of a study with `looks`: time, look, version of the expectations, and the
 outcome of each comparison. Only looks at the plan's own version count.
@@ -15,11 +15,13 @@ outcome of each comparison. Only looks at the plan's own version count.
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from lce_core.errors import SpecError
 from lce_core.store.identity import ID_DIGITS, fingerprint
 from lce_core.store.odd_files import read_mapping
 from lce_core.store.records import write_json
@@ -28,6 +30,7 @@ PLAN = "plan.json"
 EARLIER = "earlier.json"
 EXPECTATIONS = "expectations.json"
 LOOKS = "looks.json"
+_DAMAGED = "expectations.damaged.json"
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError)
 """Exceptions that a missing or damaged plan.json or earlier.json can cause."""
 
@@ -110,14 +113,30 @@ def register(folder: Path, plan: Mapping[str, Any], held: Collection[str]) -> No
       folder: The study's folder, home/studies/<study>.
       plan: The output of `StudyPlan.to_json`.
       held: Ids of the steps whose artifacts are in the store.
+
+    Raises:
+      SpecError: if the file registers another study.
     """
     found = registrations(folder)
+    if not found and (folder / EXPECTATIONS).exists():
+        # Results without a readable registration: all expectations are amendments.
+        (folder / EXPECTATIONS).replace(folder / _DAMAGED)
+    others = {one["study"] for one in found if one.get("study") not in (None, plan["study"])}
+    if others:
+        raise SpecError(
+            str(folder / EXPECTATIONS),
+            f"the registration of the study {', '.join(sorted(others))}",
+            f"that of {plan['study']}",
+            "move the file away; what is registered after results counts as amended",
+        )
     content, digest = _registered(plan)
-    if found and found[-1]["sha256"] == digest:
+    design = plan.get("design")
+    if found and (found[-1]["sha256"], found[-1].get("design")) == (digest, design):
         return
     results = {cell["cell"] for cell in plan["cells"]}.intersection(held)
     now = datetime.now(UTC).isoformat(timespec="seconds")
     new = {"at": now, "sha256": digest, "results_before": len(results), **content}
+    new |= {"study": plan["study"], **({"design": design} if design else {})}
     write_json(folder / EXPECTATIONS, {"registrations": [*found, new]})
 
 
@@ -125,6 +144,35 @@ def _registered(plan: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
     """Return the registered part of a plan (hypothesis, expectations, looks), and its digest."""
     content = {key: plan[key] for key in ("hypothesis", "expects", "looks") if key in plan}
     return content, fingerprint(content)
+
+
+def amendments(versions: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], str]]:
+    """Yield each change after the first result: the version that made it, and the change in words.
+
+    Args:
+      versions: A study's registrations, oldest first.
+    """
+    for before, after in itertools.pairwise(versions):
+        if not after["results_before"]:
+            continue
+        for words, old, new in (
+            ("expectation withdrawn", before, after),
+            ("expectation added", after, before),
+        ):
+            texts = {one["text"] for one in new["expects"]}
+            yield from (
+                (after, f"{words}: {text}")
+                for text in dict.fromkeys(
+                    one["text"] for one in old["expects"] if one["entry"] is not None
+                )
+                if text not in texts
+            )
+        if not (old_design := before.get("design")) or not (new_design := after.get("design")):
+            continue
+        for part in new_design:
+            was, is_now = old_design.get(part, ()), new_design[part]
+            yield from ((after, f"{part} {one} dropped") for one in was if one not in is_now)
+            yield from ((after, f"{part} {one} added") for one in is_now if one not in was)
 
 
 def looks(folder: Path, plan: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -165,7 +213,9 @@ def record_look(
         return
     now = datetime.now(UTC).isoformat(timespec="seconds")
     new = {"at": now, "sha256": digest, "look": look, "seeds": plan["looks"][look - 1]}
-    kept = [{name: one[name] for name in _TESTED} for one in comparisons]
+    kept = [
+        {name: one[name] for name in (*_TESTED, "metric") if name in one} for one in comparisons
+    ]
     write_json(folder / LOOKS, {"looks": [*found, {**new, "comparisons": kept}]})
 
 

@@ -96,7 +96,16 @@ class StudyFolders:
         Lone surrogates are replaced, as in `plans`.
         """
         found = sorted(self._folder.glob(f"*/{EXPECTATIONS}"))
-        return {file.parent.name: writable(registrations(file.parent)) for file in found}
+        return {
+            file.parent.name: writable(
+                [
+                    one
+                    for one in registrations(file.parent)
+                    if one.get("study", file.parent.name) == file.parent.name
+                ]
+            )
+            for file in found
+        }
 
     def looks(self, plan: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Return the looks at a plan's expectations that runs have recorded, oldest first."""

@@ -3,7 +3,8 @@
 Each entry of `expects` in a study file names one variant (a method, tuned or not), the variants
 that it should score better than, worse than, not worse than or equal to, a benchmark and lengths.
 `comparisons` expands the entries into pairs of variants at one length. An entry with `predicts:
-perplexity` instead concerns all variants: those with a lower perplexity should have better scores.
+perplexity` instead concerns several variants: those with a lower perplexity should have better
+scores. The catalog tests the entries in their order, each only while all earlier ones are decided.
 `in_trained_context` adds the comparisons with the base model that every study makes. The plan
 contains all of these comparisons; the catalog tests each of them.
 
@@ -65,8 +66,16 @@ class Expectation(Section):
     within: str | None = Field(default=None, max_length=_MAX_NAME)
     """Margin of `not_worse` and `equal` with its unit: "0.02 accuracy", "0.01 nats", or, for
     perplexities, "2 %" of the other variant's."""
+    among: tuple[VariantName, ...] = Field(default=(), max_length=MAX_ENTRIES)
+    """Names of the variants that `predicts` orders. Defaults to those with exact attention."""
     benchmark: str = Field(max_length=_MAX_NAME)
     """Name of the benchmark. The comparison uses the mean score of its tasks."""
+    metric: str | None = Field(default=None, max_length=_MAX_NAME)
+    """Metric of the benchmark, such as "margin". Defaults to the benchmark's default metric."""
+    weight: float | None = Field(default=None, ge=0, le=1)
+    """Share of 0.05 with which the entry is tested; a decided entry passes its share on to the
+    next. All entries but those with `predicts` have a weight, and they add up to 1, or none has:
+    then the first has all."""
     lengths: tuple[int, ...] | None = Field(default=None, min_length=1, max_length=MAX_ENTRIES)
     """Evaluated lengths in tokens. Defaults to all lengths at which both variants are evaluated."""
     base_model: str | None = Field(default=None, max_length=_MAX_NAME)
@@ -97,6 +106,11 @@ class Expectation(Section):
                 f" entry has `{given[0]}`",
                 f"write `{others}: [METHOD]`" if others else f"remove `{unused[0]}`",
             )
+        if self.among and not self.predicts:
+            raise SpecError(
+                "among", ", ".join(self.among), "no `among` except in entries with `predicts`",
+                f"remove it, or name the methods in `{others}`",
+            )  # fmt: skip
         if self.subject in self.others:
             raise SpecError(
                 others,
@@ -191,6 +205,7 @@ def comparisons(
     evaluated: Evaluated,
     base_models: Sequence[str],
     units: Mapping[str, str],
+    metrics: Mapping[str, Sequence[str]],
 ) -> Iterator[dict[str, Any]]:
     """Expand a study's expectations: one comparison per pair of variants, length and base model.
 
@@ -202,16 +217,19 @@ def comparisons(
       evaluated: The lengths and tasks that the study evaluates.
       base_models: Names of the study's base models.
       units: Unit of each benchmark's default metric, by name.
+      metrics: Names of each benchmark's other metrics that can be compared; all are in nats.
 
     Yields:
-      Mappings with the keys entry (index in `expects`), text, claim (if the entry has one),
-      base_model, method, frozen, expected (a `Direction`), margin (see `Expectation.margin`),
-      other_method, other_frozen, benchmark and eval_length.
+      Mappings with the keys entry (index in `expects`), text, claim, metric, weight and among (if
+      the entry has them), base_model, method, frozen, expected (a `Direction`), margin (see
+      `Expectation.margin`), other_method, other_frozen, benchmark and eval_length.
 
     Raises:
-      SpecError: if an entry names a variant, benchmark, length or base model that is not in the
-        study, or a length at which one of the two variants is not evaluated.
+      SpecError: if an entry names a variant, benchmark, metric, length or base model that is not in
+        the study, a length at which one of the two variants is not evaluated, or a comparison that
+        an earlier entry names.
     """
+    named_by: dict[tuple[object, ...], int] = {}
     for index, entry in enumerate(expects):
         where = f"expects[{index}]"
         by_variant = evaluated[_named(f"{where}.benchmark", entry.benchmark, evaluated)]
@@ -220,7 +238,20 @@ def comparisons(
         for name in () if entry.predicts else (entry.subject, *entry.others):
             key = entry.key if name == entry.subject else "to" if entry.equal else "than"
             _named(f"{where}.{key}", name, variants)
-        margin = entry.margin(where, units[entry.benchmark])
+        for number, name in enumerate(entry.among):
+            _named(f"{where}.among[{number}]", name, variants)
+        unit = units[entry.benchmark]
+        if entry.metric is not None:
+            known = metrics.get(entry.benchmark, ())
+            if entry.metric not in known:
+                raise SpecError(
+                    f"{where}.metric", entry.metric,
+                    f"a metric of {entry.benchmark} that can be compared: "
+                    f"{', '.join(known) or 'none but the default one'}",
+                    "choose one of these, or remove `metric` for the default metric",
+                )  # fmt: skip
+            unit = "nats"
+        margin = entry.margin(where, unit)
         named = [entry.base_model] if entry.base_model else base_models
         for other in entry.others or (None,):
             lengths = (
@@ -231,10 +262,13 @@ def comparisons(
             subject = (None, None) if other is None else variants[entry.subject]
             against = (None, None) if other is None else variants[other]
             for length, base_model in itertools.product(lengths, named):
-                yield {
+                found = {
                     "entry": index,
                     "text": entry.text(variants),
                     **({"claim": entry.claim} if entry.claim else {}),
+                    **({"metric": entry.metric} if entry.metric else {}),
+                    **({} if entry.weight is None else {"weight": entry.weight}),
+                    **({"among": list(entry.among)} if entry.among else {}),
                     "base_model": base_model,
                     "method": subject[0],
                     "frozen": subject[1],
@@ -245,6 +279,34 @@ def comparisons(
                     "benchmark": entry.benchmark,
                     "eval_length": length,
                 }
+                if (first := named_by.setdefault(_pair(found), index)) != index:
+                    raise SpecError(
+                        where,
+                        f"the comparison of {entry.subject} and {other or 'the benchmark'} on"
+                        f" {entry.benchmark} at {length} tokens, which expects[{first}] names too",
+                        "each comparison once, because it is tested once",
+                        "remove it from one of the two entries",
+                    )
+                yield found
+
+
+def check_weights(expects: Sequence[Expectation]) -> None:
+    """Raise SpecError unless no entry has a weight, or all do and they add up to 1."""
+    tested = [one for one in expects if not one.predicts]
+    weights = [one.weight for one in tested if one.weight is not None]
+    without = next((n for n, one in enumerate(expects) if one.predicts and one.weight), None)
+    if weights and (len(weights) < len(tested) or abs(sum(weights) - 1) > 1e-9):
+        raise SpecError(
+            "expects",
+            f"{len(weights)} weights for {len(tested)} entries, with the sum {sum(weights):g}",
+            "a weight for every entry without `predicts`, with the sum 1, or no weight",
+            "add or correct the weights, or remove all for tests in the order of the entries",
+        )
+    if without is not None:
+        raise SpecError(
+            f"expects[{without}].weight", expects[without].weight,
+            "no weight: entries with `predicts` are a family of their own", "remove it",
+        )  # fmt: skip
 
 
 def _predicted_lengths(
@@ -301,14 +363,15 @@ def in_trained_context(
                 not_worse=name, than=(CONTROL,), within=within, benchmark=benchmark,
                 lengths=(max(lengths),), base_model=base_model,
             )  # fmt: skip
-            for one in comparisons([entry], variants, evaluated, [base_model], units):
+            for one in comparisons([entry], variants, evaluated, [base_model], units, {}):
                 if _pair(one) not in taken:
                     yield {**one, "entry": None}
 
 
 def _pair(one: Mapping[str, Any]) -> tuple[object, ...]:
     methods = (one["method"], one["frozen"]), (one["other_method"], one["other_frozen"])
-    return one["base_model"], one["benchmark"], one["eval_length"], frozenset(methods)
+    where = one["base_model"], one["benchmark"], one["eval_length"], one.get("metric")
+    return *where, frozenset(methods), tuple(one.get("among", ()))
 
 
 def check_margins(where: str, margins: Sequence[str]) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from lce_core.study.plan import PlannedCell, StudyPlan
 
-SETTLED = ("confirmed", "contradicted")
+SETTLED = ("confirmed", "contradicted", "on one training run")
 """Outcomes after which a comparison is final."""
 _SIDES = (("method", "frozen"), ("other_method", "other_frozen"))
 _COMPARISON = (
@@ -28,7 +28,7 @@ Looks = Iterable[Mapping[str, Any]]
 
 def key_of(comparison: Mapping[str, Any]) -> tuple[Any, ...]:
     """Return what identifies a comparison in a plan's `expects` and in a recorded look."""
-    return tuple(comparison[name] for name in _COMPARISON)
+    return tuple(comparison.get(name) for name in (*_COMPARISON, "metric"))
 
 
 def tested_at_looks(expects: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

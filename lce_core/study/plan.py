@@ -138,6 +138,7 @@ class StudyPlan:
             "study": self.study.study,
             "hypothesis": self.study.hypothesis,
             "expects": list(self.study.comparisons(contexts)),
+            "design": self.study.design,
             **({"looks": list(self.study.looks)} if self.study.looks else {}),
             **({"match": self.study.match} if self.study.match != "tokens" else {}),
             "target_context": self.study.target_context,

@@ -28,6 +28,7 @@ from lce_core.study.expectation import (
     MAX_ENTRIES,
     Expectation,
     check_margins,
+    check_weights,
     comparisons,
     in_trained_context,
 )
@@ -289,6 +290,28 @@ class StudySpec(BaseModel):
     def _tuned(self, name: str | None) -> MethodEntry | None:
         return next((one for one in self.methods if one.tuned and one.name == name), None)
 
+    @property
+    def design(self) -> dict[str, list[str]]:
+        """What a run registers beside the expectations: lists of words, by kind of part."""
+        return {
+            "seed": [str(seed) for seed in self.seeds],
+            "method": [one.name for one in self.methods],
+            "base model": [base.known_as for base in self.base_models],
+            "evaluation": sorted(
+                f"{entry.benchmark.plugin_name} {task} at {length:,} tokens"
+                for entry in self.benchmarks
+                for task, length in itertools.product(entry.tasks, entry.lengths)
+            ),
+            "setting": sorted(
+                f"{where} {name} {value}"
+                for where, section in (
+                    ("evaluation", self.evaluation),
+                    *((one.benchmark.plugin_name, one.benchmark) for one in self.benchmarks),
+                )
+                for name, value in section.model_dump(mode="json", exclude_defaults=True).items()
+            ),
+        }
+
     def comparisons(
         self, contexts: Mapping[str, int | None] | None = None
     ) -> Iterator[dict[str, Any]]:
@@ -306,9 +329,12 @@ class StudySpec(BaseModel):
         variants = {one.name: (one.label, not one.is_tuned) for one in self.methods}
         base_models = [base.known_as for base in self.base_models]
         units = {one.benchmark.plugin_name: one.benchmark.unit for one in self.benchmarks}
+        metrics = {
+            one.benchmark.plugin_name: one.benchmark.sample_metrics for one in self.benchmarks
+        }
         found = list(
             itertools.islice(
-                comparisons(self.expects, variants, evaluated, base_models, units),
+                comparisons(self.expects, variants, evaluated, base_models, units, metrics),
                 MAX_COMPARISONS + 1,
             )
         )
@@ -572,6 +598,7 @@ class StudySpec(BaseModel):
     @model_validator(mode="after")
     def _testable(self) -> StudySpec:
         check_margins("short_context_margins", self.short_context_margins)
+        check_weights(self.expects)
         if any(itertools.islice(self.comparisons(), MAX_COMPARISONS, None)):
             raise SpecError(
                 "expects",
