@@ -329,7 +329,7 @@ class MultiKey(PromptBenchmark):
         means = self._text_means(losses)
         beyond = means.get("nll_beyond")
         samples = [
-            replace(sample, nll=means["nll"][text], nll_beyond=beyond and beyond[text])
+            replace(sample, nll=means["nll"][text], nll_beyond=beyond[text] if beyond else None)
             for sample, text in zip(samples, _texts_of(groups), strict=True)
         ]
         return CellResult(
