@@ -328,8 +328,9 @@ class MultiKey(PromptBenchmark):
         totals = np.where(seen, losses, 0.0).sum(axis=0, dtype=np.float64)
         documents = [group[0].document for group in groups]
         means = self._text_means(losses)
+        beyond = means.get("nll_beyond")
         samples = [
-            replace(sample, **{metric: values[text] for metric, values in means.items()})
+            replace(sample, nll=means["nll"][text], nll_beyond=beyond[text] if beyond else None)
             for sample, text in zip(samples, _texts_of(groups), strict=True)
         ]
         return CellResult(
