@@ -123,7 +123,7 @@ def predictions(cells: list[Cell], asked: Sequence[Predicts]) -> Iterator[dict[s
                 "tau": contrast.value,
                 "ci_low": None if adjusted.low is None else max(-1.0, adjusted.low),
                 "ci_high": None if adjusted.high is None else min(1.0, adjusted.high),
-                "p_adjusted": adjusted.p_value,
+                "p_adjusted": adjusted.p_adjusted,
                 "num_methods": number,
                 "num_clusters": contrast.num_clusters,
                 "outcome": _outcome(contrast, adjusted),
@@ -133,7 +133,7 @@ def predictions(cells: list[Cell], asked: Sequence[Predicts]) -> Iterator[dict[s
 def _outcome(contrast: Contrast, adjusted: Adjusted) -> str:
     if contrast.num_clusters < FEWEST_CLUSTERS:
         return "too few"
-    if adjusted.p_value > ALPHA:
+    if adjusted.p_adjusted > ALPHA:
         return "undecided"
     return "confirmed" if contrast.value > 0 else "contradicted"
 

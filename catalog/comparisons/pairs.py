@@ -125,7 +125,14 @@ def paired_differences(
         found = [
             compared
             for group in grouped(
-                of_model, lambda c: (c.benchmark, c.profile, c.eval_length, c.is_default, c.metric)
+                of_model,
+                # An unfinished cell has no metric unless an expectation names one.
+                lambda c: (
+                    c.benchmark,
+                    c.profile,
+                    c.eval_length,
+                    None if c.is_default else c.metric,
+                ),
             )
             for parts, is_whole, pairs in _comparisons(group, own, seeds)
             for compared in _compare(group, parts, is_whole, pairs)
@@ -420,7 +427,7 @@ def _results(
             low = None if found.high is None else -found.high
             high = None if found.low is None else -found.low
             found = replace(found, low=low, high=high)
-        p_value = 1.0 if found is None else found.p_value
+        p_value = 1.0 if found is None else found.p_adjusted
         results.append(_Result(p_value, found, len(corrected) + num_untested))
     return results
 

@@ -123,24 +123,14 @@ SELECT
         WHEN ci_low IS NULL OR smallest_detectable IS NULL THEN 'too few'
         ELSE 'undecided'
     END AS verdict,
-    CASE
-        WHEN checkpoints_p <= 0.05 THEN compared.direction(difference, higher_is_better)
-        WHEN checkpoints_p IS NOT NULL THEN 'undecided'
-    END AS verdict_on_checkpoints,
-    checkpoints_p,
-    checkpoints_low,
-    checkpoints_high,
     smallest_detectable,
     num_needed,
     generalises_to,
     family,
-    rank,
-    blocked_by,
     num_comparisons,
     num_clusters,
     num_samples,
     num_seeds,
-    skewness,
     lowest,
     highest,
     num_better,
@@ -158,6 +148,16 @@ SELECT
     look,
     look_seeds,
     level,
+    rank,
+    blocked_by,
+    skewness,
+    CASE
+        WHEN checkpoints_p <= 0.05 THEN compared.direction(difference, higher_is_better)
+        WHEN checkpoints_p IS NOT NULL THEN 'undecided'
+    END AS verdict_on_checkpoints,
+    checkpoints_p,
+    checkpoints_low,
+    checkpoints_high,
     task IS NULL
     OR NOT bool_or(task IS NULL) OVER (PARTITION BY study, base_model, benchmark) AS is_all_tasks,
     variant_name(method, frozen) AS variant,
@@ -393,12 +393,12 @@ SELECT
     e.eval_length,
     CASE
         WHEN l.settled_as IS NOT NULL THEN l.settled_as
-        WHEN e.expected = 'predicts' THEN coalesce(o.outcome, 'not measured')
+        WHEN e.expected = 'predicts' THEN coalesce(o.agreement, 'not measured')
         WHEN d.verdict IS NULL THEN 'not measured'
         WHEN d.generalises_to = 'one training run'
-            AND (d.verdict IN ('better', 'worse', 'the same') OR m.outcome <> 'undecided')
+            AND (d.verdict IN ('better', 'worse', 'the same') OR m.margin_outcome <> 'undecided')
             THEN 'on one training run'
-        WHEN e.margin IS NOT NULL AND m.outcome <> 'undecided' THEN m.outcome
+        WHEN e.margin IS NOT NULL AND m.margin_outcome <> 'undecided' THEN m.margin_outcome
         WHEN d.verdict = 'too few' THEN 'too few'
         WHEN e.margin IS NOT NULL THEN 'undecided'
         WHEN d.verdict = e.expected THEN 'confirmed'
@@ -455,13 +455,13 @@ LEFT JOIN compared.either_way d
     AND d.other_frozen = e.other_frozen AND d.benchmark = e.benchmark
     AND d.eval_length = e.eval_length
     AND CASE WHEN e.metric IS NULL THEN d.is_default ELSE d.metric = e.metric END
-LEFT JOIN (SELECT DISTINCT * FROM compared.margin) m
+LEFT JOIN (SELECT DISTINCT * RENAME (outcome AS margin_outcome) FROM compared.margin) m
     ON m.study = d.study AND m.base_model = d.base_model AND m.benchmark = d.benchmark
     AND m.profile IS NOT DISTINCT FROM d.profile AND m.eval_length = d.eval_length
     AND m.metric IS NOT DISTINCT FROM d.metric
     AND m.method = d.method AND m.frozen = d.frozen AND m.other_method = d.other_method
     AND m.other_frozen = d.other_frozen AND m.expected = e.expected AND m.margin = e.margin
-LEFT JOIN compared.prediction o
+LEFT JOIN (SELECT * RENAME (outcome AS agreement) FROM compared.prediction) o
     ON e.expected = 'predicts' AND o.study = e.study AND o.base_model = e.base_model
     AND o.benchmark = e.benchmark AND o.eval_length = e.eval_length
     AND o.metric IS NOT DISTINCT FROM e.metric AND o.among IS NOT DISTINCT FROM e.among

@@ -263,11 +263,11 @@ class Contrast:
 class Adjusted:
     """A contrast within its family of comparisons."""
 
-    p_value: float
+    p_adjusted: float
     """P-value corrected for the size of the family; up to 0.05 it counts as a difference."""
     low: float | None
     """Lower bound of the 95 % interval, simultaneous in a family of `adjust`; it then includes 0
-    if and only if `p_value` is above 0.05. None, like `high`, if there are too few clusters."""
+    if and only if `p_adjusted` is above 0.05. None, like `high`, if there are too few clusters."""
     high: float | None
     alpha: float
     """Probability of error of this interval alone."""
@@ -325,7 +325,7 @@ def adjust(
 def explore(comparisons: Sequence[Contrast], levels: Sequence[float]) -> list[Adjusted]:
     """Correct comparisons that nobody predicted so that few of the reported findings are false.
 
-    Of the comparisons with a p-value up to 0.05, at most 5 % are false on average over studies.
+    Of the comparisons with a `p_adjusted` up to 0.05, at most 5 % are false on average over studies.
     Intervals are those of each comparison alone.
 
     Source: Benjamini and Hochberg 1995 (Journal of the Royal Statistical Society B 57, 289-300).
@@ -357,19 +357,19 @@ def _critical(
     return [rest if number in undecided else whole for number in range(len(family))]
 
 
-def _adjusted(one: Contrast, p_value: float, alpha: float) -> Adjusted:
-    """Return a contrast with the interval of level 1 - alpha, so that it agrees with `p_value`."""
+def _adjusted(one: Contrast, p_adjusted: float, alpha: float) -> Adjusted:
+    """Return a contrast with the interval of level 1 - alpha, so that it agrees with `p_adjusted`."""
     bounds = one.interval(alpha)
     if bounds is None:
-        return Adjusted(p_value, None, None, alpha)
+        return Adjusted(p_adjusted, None, None, alpha)
     low, high = bounds
-    if p_value > ALPHA:
+    if p_adjusted > ALPHA:
         low, high = min(low, 0.0), max(high, 0.0)
     elif one.value > 0:
         low = max(low, 0.0)
     else:
         high = min(high, 0.0)
-    return Adjusted(p_value, low, high, alpha)
+    return Adjusted(p_adjusted, low, high, alpha)
 
 
 def skewness(values: NDArray[np.float64]) -> float:

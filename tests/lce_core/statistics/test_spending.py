@@ -43,7 +43,7 @@ def test_true_nulls_are_claimed_at_some_look_in_at_most_5_percent(after):
 
 def test_a_look_raises_p_values_and_widens_intervals_by_its_level():
     first, second = Contrast(1.2, 20, 0.3), Contrast(0.5, 20, 0.3)
-    found = adjust([first, second], [0.01, 0.04], num_untested=1)
+    found = adjust([first, second], levels=[0.01, 0.04], num_untested=1)
     assert found[0].p_adjusted == pytest.approx(3 * first.p_value() * 5)
     assert found[1].p_adjusted == pytest.approx(min(1.0, 2 * second.p_value() * 0.05 / 0.04))
     # Three comparisons: two are undecided after the first is decided.

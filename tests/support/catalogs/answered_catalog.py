@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from catalog.build import write_tables
@@ -66,15 +67,20 @@ def written(
     hypothesis: str = "h",
     expects: Sequence[dict[str, Any]] = (),
     trained: int | None = TRAINED,
-    registered: Sequence[dict[str, Any]] = (),
+    registered: Sequence[dict[str, Any]] | None = None,
     looks: Sequence[int] | None = None,
     tested: Sequence[dict[str, Any]] = (),
+    margins: Mapping[str, float] | None = None,
 ) -> Path:
     """The catalog of one study, `s`, with target context 512; `path` must be new.
 
-    `expects` holds comparisons as in a plan, `registered` rows of `history.registration`,
-    `tested` rows of `history.look`.
+    `expects` holds comparisons as in a plan, `registered` rows of `history.registration` (default:
+    before any result), `tested` rows of `history.look`, and `margins` a mean of
+    the metric `margin` by method.
     """
+    if registered is None:
+        versions = registrations((0, expects))
+        registered = [row | {"looks": looks and list(looks)} for row in versions]
     study = {
         "study": "s", "hypothesis": hypothesis, "target_context": 512, "base_model": BASE_MODEL,
         "trained_context": trained, "looks": looks and list(looks), "match": "tokens",
@@ -89,6 +95,15 @@ def written(
             if table == "cell" or cell.result not in shared:
                 rows.setdefault(table, []).extend(found)
         shared |= {cell.result} - {""}
+        if cell.method in (margins or {}):
+            rows["score"].append(rows["score"][-1] | {
+                "metric": "margin", "value": (margins or {})[cell.method], "unit": "nats",
+                "higher_is_better": True, "is_default": False,
+            })  # fmt: skip
+            own = rows["sample"][-len(cell.scores) :]
+            spread = np.linspace(-0.1, 0.1, len(own))
+            for sample, beyond in zip(own, spread, strict=True):
+                sample["margin"] = float((margins or {})[cell.method] + beyond * len(cell.method))
     tables = {name: pa.Table.from_pylist(found) for name, found in rows.items()}
     history = {"registration": list(registered), "look": list(tested)}
     write_tables(tables, path, {name: pa.Table.from_pylist(own) for name, own in history.items()})

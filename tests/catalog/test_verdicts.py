@@ -1,0 +1,221 @@
+"""What decides an expectation: the registered order, the unit of the statement, and the documents.
+
+Strategy: made-up scores in real DuckDB catalogs. What a careless or tempted author may change after
+the results (the file's order, its entries) is changed, and the verdicts of the rest stay.
+"""
+
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.catalog.test_catalog import ask
+from tests.catalog.test_comparisons import passkey, passkeys
+from tests.support.catalogs.answered_catalog import Answered, registrations, written
+
+METHODS = ("none", "pi", "yarn", "ntk_aware")
+FROZEN: dict[str, Any] = {"unit": "nats", "extra": {"checkpoint": "pretrained"}}
+
+
+def texts(gains: dict[str, float], number: int = 8, noise: float = 0.02) -> list[Answered]:
+    """Losses of frozen methods on the same documents; a positive gain is a lower loss."""
+    rng = np.random.default_rng(0)
+    hard = rng.normal(2, 0.5, number)
+    return [
+        passkey(method, 512, hard - gain + rng.normal(0, noise, number), **FROZEN)
+        for method, gain in gains.items()
+    ]
+
+
+def entry(number: int, method: str, other: str, **changes: Any) -> dict[str, Any]:
+    return {
+        "entry": number, "text": f"{method} beats {other}", "base_model": "toy_llama",
+        "method": method, "frozen": True, "expected": "better", "margin": None,
+        "other_method": other, "other_frozen": True, "benchmark": "passkey", "eval_length": 512,
+        **changes,
+    }  # fmt: skip
+
+
+def outcomes(path: Path) -> dict[str, tuple[str, float]]:
+    return {
+        row["text"]: (row["outcome"], row["p_adjusted"]) for row in ask(path, "FROM expectations")
+    }
+
+
+GAINS = {"none": 0.0, "pi": 0.1, "yarn": 0.2, "ntk_aware": 0.2}
+
+
+def test_entries_are_tested_in_their_order_until_one_is_undecided(tmp_path):
+    expects = [
+        entry(0, "pi", "none"),
+        entry(1, "yarn", "ntk_aware"),  # no difference: blocks what follows
+        entry(2, "yarn", "none"),
+    ]
+    path = written(tmp_path / "c.duckdb", texts(GAINS), expects=expects)
+    first, second, third = ask(path, "FROM expectations")
+    assert (first["outcome"], first["p_adjusted"]) == ("confirmed", 2 / 256)
+    assert (second["outcome"], second["blocked_by"]) == ("undecided", None)
+    assert (third["outcome"], third["blocked_by"]) == ("undecided", 1)
+    assert third["p_adjusted"] == second["p_adjusted"] > 0.05
+    # Each has its share: the third is tested whatever becomes of the second.
+    for one, weight in zip(expects, (0.5, 0.1, 0.4), strict=True):
+        one["weight"] = weight
+    weighted = ask(
+        written(tmp_path / "w.duckdb", texts(GAINS), expects=expects), "FROM expectations"
+    )
+    assert [row["outcome"] for row in weighted] == ["confirmed", "undecided", "confirmed"]
+    assert [weighted[0]["p_adjusted"], weighted[2]["p_adjusted"]] == pytest.approx(
+        [2 / 256 / 0.5, 2 / 256 / 0.4]
+    )
+
+
+def test_a_withdrawn_expectation_stays_in_the_list_and_in_the_order(tmp_path):
+    before = [entry(0, "yarn", "ntk_aware"), entry(1, "pi", "none")]
+    kept = [entry(0, "pi", "none")]
+    whole = outcomes(written(tmp_path / "whole.duckdb", texts(GAINS), expects=before))
+    path = written(
+        tmp_path / "less.duckdb", texts(GAINS), expects=kept,
+        registered=registrations((0, before), (1620, kept)),
+    )  # fmt: skip
+    assert outcomes(path) == whole
+    withdrawn = {row["text"]: row["withdrawn_after"] for row in ask(path, "FROM expectations")}
+    assert withdrawn == {"yarn beats ntk_aware": 1620, "pi beats none": None}
+
+
+def test_what_is_registered_after_results_or_not_at_all_is_exploratory(tmp_path):
+    expects = [entry(0, "pi", "none")]
+    for name, registered in (("late", registrations((3, expects))), ("damaged", [])):
+        path = written(
+            tmp_path / f"{name}.duckdb", texts(GAINS), expects=expects, registered=registered
+        )
+        (row,) = ask(path, "FROM expectations")
+        assert (row["family"], row["is_registered"]) == ("exploratory", False)
+
+
+def test_order_and_further_methods_change_no_number_of_a_registered_comparison(tmp_path):
+    expects = [entry(0, first, other) for first, other in combinations(METHODS[::-1], 2)]
+    columns = "method, other_method, p_value, p_adjusted, ci_low, ci_high"
+    query = f"SELECT {columns} FROM paired_difference WHERE family = 'primary' ORDER BY ALL"
+    seeds = [
+        replace(cell, frozen=cell.method == "none") for cell in passkeys() if cell.method != "twin"
+    ]
+    tuned = [
+        entry(0, first, other, frozen=False, other_frozen=other == "none")
+        for first, other in (("yarn", "pi"), ("yarn", "none"), ("pi", "none"))
+    ]
+    for name, cells, own in (("texts", texts(GAINS), expects), ("seeds", seeds, tuned)):
+        known = ask(written(tmp_path / f"{name}.duckdb", cells, expects=own), query)
+        twin = [replace(cell, method="a twin") for cell in cells if cell.method == "yarn"]
+        wild = [
+            replace(cell, method="wild", scores=np.array(cell.scores)[::-1] * (1 + cell.seed))
+            for cell in cells
+            if cell.method == "pi"
+        ]
+        for label, changed, order in (
+            ("reversed", cells[::-1], own[::-1]),
+            ("more", [*twin, *wild, *cells], own),
+        ):
+            path = written(tmp_path / f"{name} {label}.duckdb", changed, expects=order)
+            found = ask(path, query)
+            assert len(found) == len(known) == 2 * len(own)
+            for one, same in zip(found, known, strict=True):
+                assert [one.pop("method"), one.pop("other_method")] == [
+                    same["method"], same["other_method"],
+                ]  # fmt: skip
+                assert [*one.values()] == pytest.approx([*same.values()][2:])
+
+
+def test_one_training_run_confirms_nothing_about_methods(tmp_path):
+    cells = [
+        replace(cell, frozen=cell.method == "none", extra={"checkpoint": cell.method})
+        for cell in texts(GAINS)
+    ]
+    expects = [
+        entry(0, "yarn", "none", frozen=False, claim="c"),
+        entry(1, "pi", "none", frozen=False, claim="c", expected="not worse", margin=0.01),
+    ]
+    path = written(tmp_path / "c.duckdb", cells, expects=expects)
+    rows = ask(path, "FROM expectations")
+    assert {row["outcome"] for row in rows} == {"on one training run"}
+    assert [row["verdict"] for row in rows] == ["better", "better"]
+    (claim,) = ask(path, "FROM claims")
+    assert (claim["num_on_one_run"], claim["num_confirmed"]) == (2, 0)
+
+
+def test_six_documents_decide_at_a_difference_of_nine_deviations(tmp_path):
+    gains = {f"m{number}": 0.118 * (number == 0) for number in range(14)}
+    cells = texts(gains, number=6, noise=0.013 / np.sqrt(2))
+    expects = [entry(0, "m0", f"m{number}") for number in range(1, 14)]
+    rows = ask(written(tmp_path / "c.duckdb", cells, expects=expects), "FROM expectations")
+    assert {row["outcome"] for row in rows} == {"confirmed"}
+    five = texts(gains, number=5)
+    rows = ask(written(tmp_path / "five.duckdb", five, expects=expects), "FROM expectations")
+    assert {row["outcome"] for row in rows} == {"too few"}
+
+
+def test_an_unstable_method_hides_no_difference_of_two_others(tmp_path):
+    """Three seeds of 0.188, 0.183 and 0.193 nats decide, however much a third method varies."""
+    rng = np.random.default_rng(0)
+    cells = []
+    for seed, (gap, wild) in enumerate(zip((0.188, 0.183, 0.193), (0.0, 3.0, -2.0), strict=True)):
+        hard = rng.normal(2, 0.3, 30)
+        for method, shift in (("pi", gap), ("yarn", 0.0), ("clex", wild)):
+            scores = hard + shift + 1e-3 * rng.normal(size=30)
+            cells.append(passkey(method, 512, scores, False, seed, unit="nats"))
+    expects = [entry(0, "yarn", "pi", frozen=False, other_frozen=False)]
+    (row,) = ask(written(tmp_path / "c.duckdb", cells, expects=expects), "FROM expectations")
+    assert (row["outcome"], row["generalises_to"]) == ("confirmed", "training seeds")
+    assert row["p_adjusted"] < 0.001
+
+
+def test_detectable_differences_and_intervals_stay_within_the_metric(tmp_path):
+    rng = np.random.default_rng(0)
+    cells = [
+        passkey(method, 512, (rng.random(40) < share).astype(float), False, seed)
+        for seed, shares in enumerate([(0.1, 0.9), (0.9, 0.8)])
+        for method, share in zip(("pi", "yarn"), shares, strict=True)
+    ]
+    (row, _) = ask(written(tmp_path / "c.duckdb", cells), "FROM paired_difference")
+    assert (row["verdict"], row["smallest_detectable"]) == ("too few", None)
+    assert -1 <= row["ci_low"] <= row["ci_high"] <= 1
+
+
+def test_perplexity_predicts_within_each_document(tmp_path):
+    rng = np.random.default_rng(0)
+    hard, cells = rng.normal(0, 0.1, 10), []
+    for number, method in enumerate(("none", "a", "b", "c", "d")):
+        nll = [1.0 + 0.1 * number] * 4
+        cells.append(Answered(method, True, 0, "perplexity", "text", 512, nll,
+                              float(np.exp(nll[0])), unit="perplexity"))  # fmt: skip
+        scores = 0.9 - 0.1 * number + hard + rng.normal(0, 0.02, 10)
+        cells.append(passkey(method, 512, scores))
+    claim: dict[str, Any] = {
+        "entry": 0, "text": "it predicts", "claim": "LCEG: it predicts", "base_model": "toy_llama",
+        "expected": "predicts", "benchmark": "passkey", "eval_length": 512, "among": None,
+    }  # fmt: skip
+    few = claim | {"text": "of three", "entry": 1, "among": ["a", "b", "c"]}
+    absent = claim | {"text": "of none", "entry": 2, "among": ["a", "b", "pi-tuned"]}
+    path = written(tmp_path / "c.duckdb", cells, expects=[claim, few, absent])
+    rows = {row["text"]: row for row in ask(path, "FROM expectations")}
+    assert rows["it predicts"]["outcome"] == "confirmed"
+    assert rows["it predicts"]["difference"] > 0.8
+    assert rows["it predicts"]["p_adjusted"] == 2 / 1024
+    assert rows["of three"]["outcome"] == "confirmed"
+    assert rows["of none"]["outcome"] == "not measured"
+
+
+def test_another_metric_is_compared_where_the_study_names_it(tmp_path):
+    cells = texts(GAINS)
+    expects = [entry(0, "yarn", "none", metric="margin"), entry(1, "yarn", "none")]
+    path = written(
+        tmp_path / "c.duckdb", cells, expects=expects, margins={"yarn": 1.0, "none": 0.2}
+    )
+    by_margin, default = ask(path, "FROM expectations")
+    assert (by_margin["metric"], by_margin["outcome"]) == ("margin", "confirmed")
+    assert by_margin["difference"] == pytest.approx(0.8, abs=0.05)
+    assert (default["metric"], default["outcome"]) == ("nats", "confirmed")
+    pairs = ask(path, "SELECT DISTINCT metric FROM paired_difference")
+    assert pairs == [{"metric": "nats"}]
