@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
+from lce_core.errors import SpecError
 from lce_core.store.planned import (
     EXPECTATIONS,
     LOOKS,
+    amendments,
     looks,
     record_look,
     register,
@@ -15,6 +17,7 @@ from lce_core.store.planned import (
 )
 
 PLAN: dict[str, Any] = {
+    "study": "s",
     "hypothesis": "YaRN wins.",
     "expects": [],
     "cells": [{"cell": name} for name in ("a", "b", None)],
@@ -55,6 +58,30 @@ def test_a_damaged_file_proves_nothing_and_is_replaced(tmp_path, content):
     (only,) = registrations(tmp_path)
     assert only["results_before"] == 1
     assert json.loads((tmp_path / EXPECTATIONS).read_text())["registrations"] == [only]
+    (kept,) = tmp_path.glob("*.damaged.json")
+    assert kept.read_text() == content
+
+
+def test_a_registration_of_another_study_is_refused(tmp_path):
+    register(tmp_path, PLAN, {})
+    with pytest.raises(SpecError, match="registration of the study s, expected that of other"):
+        register(tmp_path, PLAN | {"study": "other"}, {})
+
+
+def test_changes_after_a_result_are_named_and_those_before_are_not(tmp_path):
+    design = {"seed": ["0", "1", "2"], "method": ["none", "yarn"]}
+    changed = {"seed": ["0", "1"], "method": ["none", "yarn", "pi"]}
+    register(tmp_path, PLAN, {})
+    register(tmp_path, PLAN | {"expects": [COMPARISON], "design": design}, {})
+    register(tmp_path, PLAN | {"expects": [COMPARISON], "design": design}, {"a"})
+    register(tmp_path, PLAN | {"design": changed}, {"a", "b"})
+    found = registrations(tmp_path)
+    assert len(found) == 3
+    assert [(version["results_before"], change) for version, change in amendments(found)] == [
+        (2, "expectation withdrawn: YaRN is better."),
+        (2, "seed 2 dropped"),
+        (2, "method pi added"),
+    ]
 
 
 def test_only_looks_at_the_plans_own_expectations_count(tmp_path):
