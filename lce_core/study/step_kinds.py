@@ -102,7 +102,7 @@ class RowsSpec(TextSpec):
 
     kind: ClassVar[str] = "rows"
     version: ClassVar[int] = 2
-    order: ClassVar[int] = 0
+    order: ClassVar[int] = 1
     submitted_as: ClassVar[str] = "sample"
 
     row_length: int
@@ -117,7 +117,7 @@ class HeldOutSpec(TextSpec):
 
     kind: ClassVar[str] = "held_out"
     version: ClassVar[int] = 1
-    order: ClassVar[int] = 1
+    order: ClassVar[int] = 0
     submitted_as: ClassVar[str] = "sample"
 
     tokens_per_domain: int
@@ -392,11 +392,6 @@ def spec_of(step: Step) -> StepSpec:
       SpecError: if another version of the kind or of a plug-in wrote the spec.
     """
     return KINDS[step.kind].parse(step.spec)
-
-
-def is_reported(step: Step) -> bool:
-    """Return True for a cell of the study; False for other steps and for the cells of trials."""
-    return step.kind == CellSpec.kind and "chosen_for" not in step.axes
 
 
 def step_cost(step: Step) -> StepCost:
