@@ -360,7 +360,9 @@ def test_units_hold_one_model_at_one_length_or_its_text_and_parents_start_first(
     base = next(unit for unit in units if unit.kind == "base")
     blocked = abandoned([u for u in units if u is not base], {base.steps[0].fingerprint})
     assert [u for u in units if u.kind in ("finetune", "cell")] == [
-        unit for unit in blocked if unit.kind not in ("rows", "held_out")  # only these read them
+        unit
+        for unit in blocked
+        if unit.kind not in ("rows", "held_out")  # only these read them
     ]
 
 
