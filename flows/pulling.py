@@ -142,9 +142,9 @@ class LogLines:
 
         return submit_logged
 
-    def finish(self, unit: Unit) -> None:
-        """Count the unit's steps as ended, even those that failed."""
-        self.progress.end(unit)
+    def finish(self, *units: Unit, failure: str = "") -> None:
+        """Count the units' steps as ended; `logged` prints a failure."""
+        self.progress.end(units, failed=bool(failure))
 
     def refresh(self) -> None:
         """Print the progress if nothing was printed for `LINE_SECONDS`."""

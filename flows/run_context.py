@@ -60,9 +60,10 @@ class RunContext:
 
     def progress(self) -> RunProgress:
         """Return a new counter of finished cells and remaining time, for a display."""
-        num_cells = sum(len(work.wanted.cells) for work in self.works)
+        wanted = [cell for work in self.works for cell in work.wanted.cells]
+        cells = [cell.step.fingerprint if cell.step else None for cell in wanted]
         slots = slots_here(self.execution)
-        return RunProgress(self.units, self.predicted, num_cells, slots, self.tracker)
+        return RunProgress(self.units, self.predicted, cells, self.done, slots, self.tracker)
 
 
 # Prefect validates and records a flow's parameters, so `lce run` cannot pass a RunContext as one.

@@ -207,7 +207,10 @@ def make_execution(options: Mapping[str, Any] | None = None, file: Path | None =
         _check_machines(execution, execution.accelerate_config)
     here = machines_for(execution)
     _check_gpus(execution, here)
-    return execution if "slots" in given else execution.model_copy(update=_slots(execution, here))
+    if "slots" not in given:
+        execution = execution.model_copy(update=_slots(execution, here))
+        execution.model_fields_set.discard("slots")  # `slots_here` asks whether the user set it
+    return execution
 
 
 def read_accelerate_config(file: Path) -> AccelerateConfig:

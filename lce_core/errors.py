@@ -179,13 +179,13 @@ class StudyIncompleteError(LceError):
     Args:
       study: Name of the study.
       failures: Reason of each failed unit, by name of the unit.
-      num_blocked: Number of units that cannot run because they depend on failed units.
+      num_abandoned: Number of units that did not run because of these failures.
     """
 
-    def __init__(self, study: str, failures: Mapping[str, str], num_blocked: int) -> None:
+    def __init__(self, study: str, failures: Mapping[str, str], num_abandoned: int) -> None:
         listed = [f"  {name}: {why}" for name, why in sorted(failures.items())]
-        if num_blocked:
-            listed.append(f"  and {num_blocked} units that depend on these")
+        if num_abandoned:
+            listed.append(f"  and {num_abandoned} units that did not run because of these")
         super().__init__(
             study,
             f"{len(failures)} failed unit{'s' * (len(failures) > 1)}",

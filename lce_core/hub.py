@@ -55,25 +55,10 @@ def fetch(
       UnavailableError: if the files are neither cached nor reachable.
     """
     from huggingface_hub import HfApi, snapshot_download
-    from huggingface_hub.errors import LocalEntryNotFoundError
 
+    if (found := cached(repo, revision, patterns, required, kind)) is not None:
+        return found
     wanted = list(patterns)
-    try:
-        cached = Path(
-            snapshot_download(
-                repo,
-                repo_type=kind,
-                revision=revision,
-                allow_patterns=wanted,
-                local_files_only=True,
-            )
-        )
-    except LocalEntryNotFoundError:
-        pass
-    else:
-        found = not required or any(any(cached.rglob(pattern)) for pattern in required)
-        if found and _has_all_shards(cached):
-            return cached
     try:
         HfApi().repo_info(repo, repo_type=kind, revision=revision, timeout=TIMEOUT_SECONDS)
         return Path(
@@ -87,6 +72,33 @@ def fetch(
             "connect to the hub and try again (`lce run` with --retry-failed), or give a local"
             f" folder with --{kind.removesuffix('set')}-folder",
         ) from error
+
+
+def cached(
+    repo: str,
+    revision: str,
+    patterns: Sequence[str],
+    required: Sequence[str],
+    kind: Literal["model", "dataset"],
+) -> Path | None:
+    """Return the folder of a complete copy in the hub cache, as `fetch` would; None without one."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    try:
+        found = Path(
+            snapshot_download(
+                repo,
+                repo_type=kind,
+                revision=revision,
+                allow_patterns=list(patterns),
+                local_files_only=True,
+            )
+        )
+    except LocalEntryNotFoundError:
+        return None
+    has_required = not required or any(any(found.rglob(pattern)) for pattern in required)
+    return found if has_required and _has_all_shards(found) else None
 
 
 def _has_all_shards(folder: Path) -> bool:

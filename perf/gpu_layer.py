@@ -27,7 +27,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from lce_core.devices import resolve_device
 from lce_core.models import LanguageModel
-from lce_core.training.memory import num_parameters
+from lce_core.study.cost import num_parameters
 from lce_core.training.trainer import Trainer
 
 REPEATS = 3

@@ -36,11 +36,10 @@ from transformers import AutoModelForCausalLM, masking_utils
 from lce_core.methods import METHODS
 from lce_core.models import MODELS, LanguageModel
 from lce_core.recipe import Training
-from lce_core.study.cost import H100_PEAK_FLOPS, matmul_parameters, training_flops
+from lce_core.study.cost import H100_PEAK_FLOPS, matmul_parameters, num_parameters, training_flops
 from lce_core.training import fallbacks, recomputation
 from lce_core.training.job import TrainingJob
 from lce_core.training.loss_model import LossModel
-from lce_core.training.memory import num_parameters
 
 ROW = 32768
 ROWS_PER_STEP = 256

@@ -28,7 +28,7 @@ from tasks.workers import Pool
 class Silent:
     """A progress display that shows nothing."""
 
-    def finish(self, unit: Unit) -> None:
+    def finish(self, *units: Unit, failure: str = "") -> None:
         pass
 
     def refresh(self) -> None:

@@ -93,7 +93,7 @@ def _foreign_raises() -> list[tuple[str, str]]:
     [
         SpecError("a.yaml: seeds", [-1], "seeds from 0", "choose others"),
         StepsFailedError("train-yarn", [{"class": "data", "error": "DataError", "message": "m"}]),
-        StudyIncompleteError("toy", {"train-yarn": "data: gone"}, num_blocked=2),
+        StudyIncompleteError("toy", {"train-yarn": "data: gone"}, num_abandoned=2),
     ],
     ids=lambda error: type(error).__name__,
 )
@@ -106,7 +106,7 @@ def test_errors_cross_processes_as_they_are(error):
 
 
 def test_a_list_of_failures_follows_the_message_line_by_line():
-    error = StudyIncompleteError("toy", {"b": "second", "a": "first"}, num_blocked=2)
+    error = StudyIncompleteError("toy", {"b": "second", "a": "first"}, num_abandoned=2)
     first, *lines = str(error).splitlines()
     assert "2 failed units" in first
     assert lines[:2] == ["  a: first", "  b: second"]

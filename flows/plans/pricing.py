@@ -148,9 +148,17 @@ def device_here(execution: Execution) -> str:
     return known.name if known else UNKNOWN_GPU
 
 
-def slots_here(execution: Execution) -> int:
-    """Return how many GPUs a run uses; on a CPU, how many steps run at once."""
-    return machines_for(execution).slot_counts(execution).places
+def slots_here(execution: Execution, device: str | None = None) -> int:
+    """Return how many GPUs a run uses; on a CPU, how many steps run at once.
+
+    If `device` is a GPU and this machine has none, return the number that `execution` names.
+    """
+    here = machines_for(execution)
+    if device in (None, "cpu") or here.num_gpus:
+        return here.slot_counts(execution).places
+    training = (execution.training_slots or 1) * execution.training_processes
+    slots = execution.slots if "slots" in execution.model_fields_set else 1
+    return max(training, execution.evaluation_slots or 1, slots)
 
 
 def prices_of(
@@ -182,6 +190,5 @@ def time_left(
     """Return an object that estimates the wall-clock time until all missing steps are done."""
     units = units_to_do(plan, states)
     steps = (step for unit in units for step in unit.steps)
-    return TimeLeft(
-        units, prices.predicted(steps, execution.training_processes), slots_here(execution)
-    )
+    predicted = prices.predicted(steps, execution.training_processes)
+    return TimeLeft(units, predicted, slots_here(execution, prices.speed.device))

@@ -32,8 +32,13 @@ LINE_SECONDS = 15.0
 class Display(Protocol):
     """Interface through which the scheduler shows the progress of a run."""
 
-    def finish(self, unit: Unit) -> None:
-        """Record that a unit ended, even if some of its steps failed."""
+    def finish(self, *units: Unit, failure: str = "") -> None:
+        """Record that units ended.
+
+        Args:
+          units: a unit, and the units that will not run because it failed.
+          failure: why its unfinished steps will not be computed; "" if the unit is done.
+        """
 
     def refresh(self) -> None:
         """Update the display. The scheduler calls this about every half second."""
@@ -71,9 +76,11 @@ class TerminalDisplay:
         else:
             console.print(f"{progress}, {progress.time}", soft_wrap=True)
 
-    def finish(self, unit: Unit) -> None:
-        """Count the unit's steps as ended, even those that failed."""
-        self._run.end(unit)
+    def finish(self, *units: Unit, failure: str = "") -> None:
+        """Count the units' steps as ended; print a failure."""
+        self._run.end(units, failed=bool(failure))
+        if failure:
+            self.show(f"{self._run}: {failure}")
         self._update_bar()
 
     def refresh(self) -> None:
@@ -116,9 +123,9 @@ class ArtifactDisplay:
             progress=0.0, key=key, description=f"{progress}, {progress.time}"
         )
 
-    def finish(self, unit: Unit) -> None:
-        """Record that the unit finished and update the artifact."""
-        self._run.end(unit)
+    def finish(self, *units: Unit, failure: str = "") -> None:
+        """Count the units' steps as ended and update the artifact."""
+        self._run.end(units, failed=bool(failure))
         self.refresh()
 
     def refresh(self) -> None:

@@ -40,10 +40,10 @@ class FirstSeedDisplay:
         self._executor = ThreadPoolExecutor(max_workers=1)
         self._table: Future[str] | None = None
 
-    def finish(self, unit: Unit) -> None:
-        """Record that a unit ended. After the first seed's last unit, start to build the table."""
-        self._display.finish(unit)
-        ended = self._unfinished & {step.fingerprint for step in unit.steps}
+    def finish(self, *units: Unit, failure: str = "") -> None:
+        """Record that units ended. After the first seed's last unit, start to build the table."""
+        self._display.finish(*units, failure=failure)
+        ended = {step for unit in units for step in self._unfinished & unit.outputs}
         self._unfinished -= ended
         if ended and not self._unfinished:
             self._table = self._executor.submit(self._text)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from lce_core import formats
 from lce_core.study.pricing.time_left import Predicted, TimeLeft
-from lce_core.study.step_kinds import is_reported
 from lce_core.study.units import Unit
 from tasks.progress_tracker import ProgressTracker
 
@@ -18,7 +17,8 @@ class RunProgress:
         self,
         units: Sequence[Unit],
         predicted: Mapping[str, Predicted],
-        num_cells: int,
+        cells: Sequence[str | None],
+        done: Collection[str],
         slots: int,
         tracker: ProgressTracker,
     ) -> None:
@@ -27,15 +27,15 @@ class RunProgress:
         Args:
           units: all units to do, parents first.
           predicted: predicted time of each of the units' steps, by fingerprint.
-          num_cells: number of cells that the user wants, including those done before this run.
+          cells: fingerprint of each cell that the user wants; None if it cannot be computed.
+          done: fingerprints of the steps that were done before this run.
           slots: number of slots of the run.
           tracker: receives the workers' progress messages.
         """
-        steps = [step for unit in units for step in unit.steps]
         self._left = TimeLeft(units, predicted, slots)
-        self._cells = {step.fingerprint for step in steps if is_reported(step)}
-        self._num_cells, self._tracker = num_cells, tracker
-        self._ended: set[str] = set()
+        self._cells, self._tracker = cells, tracker
+        self._done = set(done)
+        self._to_do = {step.fingerprint for unit in units for step in unit.steps}
 
     @property
     def done(self) -> float:
@@ -43,11 +43,11 @@ class RunProgress:
         self._update()
         return self._left.done
 
-    def end(self, unit: Unit) -> None:
-        """Count the unit's steps as ended, even those that failed."""
+    def end(self, units: Iterable[Unit], *, failed: bool) -> None:
+        """Count the units' steps as done; if `failed`, only those that workers reported as done."""
         self._update()
-        for step in unit.steps:
-            self._end(step.fingerprint, None)
+        for step in (step for unit in units for step in unit.outputs & self._to_do):
+            self._end(step, None, done=not failed)
 
     def running(self) -> dict[str, str]:
         """Return the latest progress line of each running unit, by unit name."""
@@ -55,8 +55,11 @@ class RunProgress:
 
     def __str__(self) -> str:
         self._update()
-        left = len(self._cells - self._ended)
-        return f"{self._num_cells - left:,} of {self._num_cells:,} cells"
+        done = sum(cell in self._done for cell in self._cells)
+        to_do = sum(cell in self._to_do for cell in self._cells)
+        lost = len(self._cells) - done - to_do
+        text = f"{done:,} of {len(self._cells):,} cells"
+        return f"{text}; {lost:,} cannot be computed" if lost else text
 
     @property
     def time(self) -> str:
@@ -70,6 +73,8 @@ class RunProgress:
         for ended in self._tracker.take_ended():
             self._end(ended.fingerprint, ended.seconds)
 
-    def _end(self, step: str, seconds: float | None) -> None:
+    def _end(self, step: str, seconds: float | None, *, done: bool = True) -> None:
         self._left.end(step, seconds)
-        self._ended.add(step)
+        self._to_do.discard(step)
+        if done:
+            self._done.add(step)

@@ -21,7 +21,7 @@ from lce_core.store.artifacts import Store
 from lce_core.store.failure_notes import folders_of
 from lce_core.store.failures import classify, disk_full
 from lce_core.study.step_kinds import CellSpec
-from lce_core.study.units import Unit, dependents
+from lce_core.study.units import Unit, abandoned
 from tasks.slots import Slot, is_training
 from tasks.work_queue import Claim, EndedElsewhere, WorkQueue
 from tasks.workers import Pool
@@ -61,8 +61,8 @@ class RunSummary:
 
     failures: dict[str, str] = field(default_factory=dict)
     """Why each failed unit failed, by unit name."""
-    blocked: list[str] = field(default_factory=list)
-    """Names of units that did not run because a step that they need failed."""
+    abandoned: list[str] = field(default_factory=list)
+    """Names of units that did not run because of a failure (`lce_core.study.units.abandoned`)."""
     disk_full: str | None = None
     """The error message if the disk was full; None if it was not."""
     held: list[str] = field(default_factory=list)
@@ -301,34 +301,37 @@ class Scheduler:
         else:
             lost = steps
         self._work.done |= steps - lost - set(held)
-        if isinstance(result, BaseException) and not _is_unavailable(result):
+        reason = ""
+        if isinstance(result, BaseException):
+            reason = result.reason if isinstance(result, StepsFailedError) else str(result)
             # The catalog has a row with the reason for cells that turn out to be unavailable. They
             # do not count as failed.
-            reason = result.reason if isinstance(result, StepsFailedError) else str(result)
-            self._summary.failures[unit.name] = reason
+            if not _is_unavailable(result):
+                self._summary.failures[unit.name] = reason
         if held:
             self._work.put_back(unit, held)
-        self._finish(unit, steps - set(held), lost)
+        self._finish(unit, steps - set(held), lost, reason)
 
     def _record_ended(self, found: Sequence[EndedElsewhere]) -> bool:
         """Record steps that other processes have ended; return True if `found` is not empty."""
         for one in found:
-            lost = set()
+            step, reason = {one.step.fingerprint}, ""
             if one.given_up is not None:
-                lost = {one.step.fingerprint}
+                reason = one.given_up.reason
                 if one.given_up.state == "failed":
-                    self._summary.failures[one.unit.name] = one.given_up.reason
-            self._finish(one.unit, {one.step.fingerprint}, lost)
+                    self._summary.failures[one.unit.name] = reason
+            self._finish(one.unit, step, step if one.given_up else set(), reason)
         return bool(found)
 
-    def _finish(self, unit: Unit, ended: set[str], lost: set[str]) -> None:
-        for blocked in dependents(self._work.waiting, lost):
-            self._work.drop(blocked)
-            if unit.name in self._summary.failures:
-                self._summary.blocked.append(blocked.name)
-            self._display.finish(blocked)
+    def _finish(self, unit: Unit, ended: set[str], lost: set[str], reason: str) -> None:
+        others = abandoned(self._work.waiting, lost)
+        for other in others:
+            self._work.drop(other)
+        if unit.name in self._summary.failures:
+            self._summary.abandoned += [other.name for other in others]
         steps = tuple(step for step in unit.steps if step.fingerprint in ended)
-        self._display.finish(replace(unit, steps=steps))
+        failure = f"{unit.name}: {reason}" if reason else ""
+        self._display.finish(replace(unit, steps=steps), *others, failure=failure)
 
     def _wait_for_others(self, seconds: float) -> float:
         """Wait, then poll the steps of other processes; return how many seconds to wait next."""

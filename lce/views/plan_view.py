@@ -14,13 +14,13 @@ from rich.table import Table
 
 from flows.plans.amounts import (
     device_of,
-    error_of,
     hours_of,
     time_of,
     tokens_and_time,
 )
-from flows.plans.pricing import Prices, prices_of, time_left
+from flows.plans.pricing import Prices, prices_of
 from flows.terminal import Terminal, plain_table
+from lce.views.needs import needs_lines
 from lce.views.planning import Inspection
 from lce.views.training_table import training_table
 from lce_core import formats
@@ -209,11 +209,8 @@ def _totals(found: Inspection, prices: Prices) -> Iterator[str]:
     yield f"time: of {device_of(prices, 1)}"
     if prices.speed.device == "cpu" and prices.total(_priced_steps(found)).seconds > LONG_SECONDS:
         yield "      --device-type a100, h100 or h200 gives GPU-hours"
-    slots = found.execution.slots
-    if prices.speed.device == "cpu" and slots > 1 and any(True for _ in found.to_do()):
-        seconds = time_left(found.plan, found.states, prices, found.execution).seconds({})
-        about = f"{formats.duration(seconds)}{error_of(to_do)}"
-        yield f"      the {slots} parallel workers of this machine take about {about}"
+    for line in needs_lines(found.plan, found.states, found.execution, prices):
+        yield from _wrapped(line)
 
 
 def _priced_steps(found: Inspection) -> Iterator[Step]:

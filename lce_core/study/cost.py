@@ -14,7 +14,7 @@ batch. Of the experts it reads at most the active ones of each sequence.
 from __future__ import annotations
 
 from lce_core.attention.schemes import SlidingWindow
-from lce_core.models import ModelShape
+from lce_core.models import LanguageModel, ModelShape
 from lce_core.rope import RopeGeometry
 
 H100_PEAK_FLOPS = 989e12
@@ -44,6 +44,14 @@ def stored_parameters(shape: ModelShape, geometry: RopeGeometry) -> int:
     """Count the weights in matrix products, with all experts of a mixture."""
     every = shape.experts.total if shape.experts else 1
     return matmul_parameters(shape, geometry, num_tokens=every)
+
+
+def num_parameters(base: LanguageModel) -> int:
+    """Count a base model's weights: matrices, embedding and norms, but no biases."""
+    shape = base.shape
+    embedding = 0 if shape.tied_embeddings else shape.vocab_size * shape.hidden_size
+    norms = (2 * shape.num_layers + 1) * shape.hidden_size
+    return stored_parameters(shape, base.geometry) + embedding + norms
 
 
 def attention_flops(shape: ModelShape, geometry: RopeGeometry, keys: float) -> float:

@@ -18,7 +18,7 @@ from lce_core.benchmarks import Benchmark, Kind
 from lce_core.errors import SpecError, UnavailableError
 from lce_core.methods import Method, check_local, check_sinks, own_layers
 from lce_core.methods._training_positions import row_positions, why_not_skip
-from lce_core.models import LanguageModel
+from lce_core.models import LanguageModel, read_config_json
 from lce_core.registry import Plugin
 from lce_core.rope import ContextLengths
 from lce_core.statistics.estimates import INTERVALS
@@ -26,7 +26,7 @@ from lce_core.store.identity import ID_DIGITS
 from lce_core.store.steps import Step, make_step
 from lce_core.study.planned_data import Base, Data, Steps, Text, add_step
 from lce_core.study.planned_training import PlannedTraining
-from lce_core.study.published import published_weights
+from lce_core.study.published import check_sizes, published_weights
 from lce_core.study.spec import BenchmarkEntry, MethodEntry, StudySpec
 from lce_core.study.step_cost import StepCost
 from lce_core.study.step_kinds import CellSpec, ChoiceSpec, SearchSpec, TrainingSpec, kind_named
@@ -209,7 +209,8 @@ def compile_study(
       where: Path of the study file, for errors.
 
     Raises:
-      SpecError: if a method's parameters do not fit a base model or the lengths.
+      SpecError: if a method's parameters do not fit a base model or the lengths, or a folder has a
+        model of other sizes.
       DataError: if the corpus, a data set or a weights folder exists but is damaged.
       UnavailableError: if a base model's folder cannot be read or has no weights file.
     """
@@ -226,6 +227,9 @@ def compile_study(
     bases = [Base.of(model, folders.get(model.known_as)) for model in study.base_models]
     study = study.model_copy(update={"base_models": tuple(base.model for base in bases)})
     for base in bases:
+        model, folder = base.model, folders.get(base.model.known_as)
+        if folder and model.pretraining() is None and not model.reads_config:
+            check_sizes(model, read_config_json(folder), folder)
         published = {}
         for index, variant in enumerate(study.methods if base.absent is None else ()):
             place = f"{where}: methods[{index}]"

@@ -113,9 +113,10 @@ class PlannedTraining:
             row_length=recipe.sequence_length,
             **self._seeds(),
         )
-        axes = {"base_model": base_model.known_as, "method": None, "seed": self.seed}
         name = f"{base_model.known_as}-s{self.seed}"
-        return add_step(self.steps, make_step(spec, name, {"rows": rows}, axes))
+        return add_step(
+            self.steps, make_step(spec, name, {"rows": rows}, self._training_axes(None))
+        )
 
     def _chain(self, variant: MethodEntry, base: Step | None) -> Step:
         study, base_model = self.text.study, self.text.base_model
@@ -190,9 +191,17 @@ class PlannedTraining:
             train_positions=variant.train_positions,
         )
         parents = {"rows": rows} | {role: step for role, step in inputs.items() if step is not None}
-        axes = {"base_model": base_model.known_as, "method": variant.label, "seed": self.seed}
+        axes = {**self._training_axes(variant.label), **self.axes}
         full_name = f"{base_model.known_as}-{run.name}-s{self.seed}"
-        return add_step(self.steps, make_step(spec, full_name, parents, {**axes, **self.axes}))
+        return add_step(self.steps, make_step(spec, full_name, parents, axes))
+
+    def _training_axes(self, method: str | None) -> dict[str, Any]:
+        return {
+            "base_model": self.text.base_model.known_as,
+            "method": method,
+            "seed": self.seed,
+            "held_out": self.text.held_out(self.steps).fingerprint,
+        }
 
     def _rows(self, row_length: int, num_steps: int, training: Training) -> Step:
         num_rows = num_steps * training.tokens_per_step // row_length

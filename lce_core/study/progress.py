@@ -110,11 +110,11 @@ def needed_steps(plan: StudyPlan, states: Mapping[str, StepState]) -> set[str]:
 def inputs_of(step: Step) -> list[str]:
     """Return the fingerprints of the steps that must be done before a step starts.
 
-    A trial of `tune` also waits for the validation text that scores it, so that no trial trains if
-    there is none.
+    A training run also waits for the text on which its weights are evaluated, so that nothing
+    trains if there is none.
     """
-    text = step.axes.get("validation")
-    return [*step.parents.values(), *([text] if text else [])]
+    texts = (step.axes.get(role) for role in ("held_out", "validation"))
+    return [*step.parents.values(), *filter(None, texts)]
 
 
 def given_up(failure: Mapping[str, Any], folders: Mapping[str, str]) -> StepState | None:

@@ -67,7 +67,7 @@ def published_weights(
         return Data(None, str(error))
     _require_weights(folder)
     config = read_config_json(folder)
-    _check_sizes(base_model, config, folder)
+    check_sizes(base_model, config, folder)
     _check_extras(base_model, variant, config, folder)
     _check_rope(base_model, variant, target, config, folder, where)
     require_whole(folder)
@@ -127,7 +127,8 @@ def _require_weights(folder: Path) -> None:
     )
 
 
-def _check_sizes(base_model: LanguageModel, config: Mapping[str, Any], folder: Path) -> None:
+def check_sizes(base_model: LanguageModel, config: Mapping[str, Any], folder: Path) -> None:
+    """Raise SpecError if a folder's config.json has other sizes than the base model."""
     geometry, shape = base_model.geometry, base_model.shape
     heads = config.get("num_attention_heads")
     found = {
@@ -157,7 +158,8 @@ def _other_model(
         f"{folder / 'config.json'}: {key}",
         repr(given),
         f"{expected}, the value of base model {base_model.known_as}",
-        "pass a folder with weights that were trained from this base model (--model-folder)",
+        "pass a folder with the weights of this base model, or with weights that were trained from"
+        " it (--model-folder)",
     )
 
 

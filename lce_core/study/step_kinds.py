@@ -23,6 +23,7 @@ from lce_core.recipe import Inference, Section, Training, TrainPositions, Upsamp
 from lce_core.registry import Plugin, Registry
 from lce_core.statistics.estimates import INTERVALS
 from lce_core.store.steps import Step
+from lce_core.study.cost import num_parameters
 from lce_core.study.step_cost import (
     StepCost,
     decoding_cost,
@@ -102,7 +103,7 @@ class RowsSpec(TextSpec):
 
     kind: ClassVar[str] = "rows"
     version: ClassVar[int] = 2
-    order: ClassVar[int] = 0
+    order: ClassVar[int] = 1
     submitted_as: ClassVar[str] = "sample"
 
     row_length: int
@@ -117,7 +118,7 @@ class HeldOutSpec(TextSpec):
 
     kind: ClassVar[str] = "held_out"
     version: ClassVar[int] = 1
-    order: ClassVar[int] = 1
+    order: ClassVar[int] = 0
     submitted_as: ClassVar[str] = "sample"
 
     tokens_per_domain: int
@@ -159,6 +160,18 @@ class TrainingSpec(StepSpec):
     def num_tokens(self) -> int:
         """Total number of training tokens, over all optimizer steps."""
         return self.num_steps * self.training.tokens_per_step
+
+    @property
+    def checkpoint_bytes(self) -> int:
+        """Size of the trained weights."""
+        return (2 if self.training.state_precision == "bf16" else 4) * num_parameters(
+            self.base_model
+        )
+
+    @property
+    def resume_bytes(self) -> int:
+        """Size of two resume points: the older one is deleted when the newer one is complete."""
+        return 2 * 3 * self.checkpoint_bytes  # weights and AdamW's two moments
 
 
 class BaseSpec(TrainingSpec):
@@ -392,11 +405,6 @@ def spec_of(step: Step) -> StepSpec:
       SpecError: if another version of the kind or of a plug-in wrote the spec.
     """
     return KINDS[step.kind].parse(step.spec)
-
-
-def is_reported(step: Step) -> bool:
-    """Return True for a cell of the study; False for other steps and for the cells of trials."""
-    return step.kind == CellSpec.kind and "chosen_for" not in step.axes
 
 
 def step_cost(step: Step) -> StepCost:

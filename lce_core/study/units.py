@@ -40,6 +40,11 @@ class Unit:
         """Fingerprints of the steps that must be done before this unit starts."""
         return frozenset(one for step in self.steps for one in inputs_of(step))
 
+    @cached_property
+    def outputs(self) -> frozenset[str]:
+        """Fingerprints of the unit's steps."""
+        return frozenset(step.fingerprint for step in self.steps)
+
     @property
     def is_divisible(self) -> bool:
         """True if two workers that share the unit finish it sooner than one."""
@@ -95,17 +100,23 @@ def dearest_first(
     return sorted(units, key=rank)
 
 
-def dependents(units: Iterable[Unit], lost: set[str]) -> list[Unit]:
-    """Return the units that cannot run because they depend on failed steps, directly or indirectly.
+def abandoned(units: Iterable[Unit], lost: set[str]) -> list[Unit]:
+    """Return the waiting units that need not run after the steps `lost` (fingerprints) failed.
 
-    `lost` contains the fingerprints of the failed steps.
+    A unit is abandoned if it needs a lost step, or if only abandoned units need its steps.
     """
-    waiting, blocked = list(units), []
-    while newly := [unit for unit in waiting if unit.needs & lost]:
-        blocked += newly
+    waiting, found = list(units), []
+    needed = read = {need for unit in waiting for need in unit.needs} if lost else set()
+    while newly := [
+        unit
+        for unit in waiting
+        if unit.needs & lost or (unit.outputs <= read and not unit.outputs & needed)
+    ]:
+        found += newly
         waiting = [unit for unit in waiting if unit not in newly]
-        lost = lost | {step.fingerprint for unit in newly for step in unit.steps}
-    return blocked
+        lost = lost.union(*(unit.outputs for unit in newly))
+        needed = {need for unit in waiting for need in unit.needs}
+    return found
 
 
 def _first_seeds(plan: StudyPlan) -> dict[str, int]:

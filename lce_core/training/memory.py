@@ -26,7 +26,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from lce_core.study.cost import stored_parameters
+from lce_core.study.cost import num_parameters
 from lce_core.training.attention_memory import AttentionMemory, attention_memory
 from lce_core.training.recomputation import attention_layers
 
@@ -73,14 +73,6 @@ class Memory:
             f" {self.layer / 1e9:.1f}, gathered weights {self.gathered / 1e9:.1f}, CUDA"
             f" {self.context / 1e9:.1f}"
         )
-
-
-def num_parameters(base: LanguageModel) -> int:
-    """Count a base model's weights: matrices, embedding and norms, but no biases."""
-    shape = base.shape
-    embedding = 0 if shape.tied_embeddings else shape.vocab_size * shape.hidden_size
-    norms = (2 * shape.num_layers + 1) * shape.hidden_size
-    return stored_parameters(shape, base.geometry) + embedding + norms
 
 
 def estimate(

@@ -11,7 +11,7 @@ from catalog.queries import run_query
 from lce_core.store.artifacts import Store
 from lce_core.study.pricing.finished import finished_on
 from lce_core.study.pricing.speed import calibration_of, speed_of
-from tests.support.studies import TINY, TINY_STEPS, lce, write_study
+from tests.support.studies import TINY, TINY_STEPS, lce, new_home, write_study
 
 pytestmark = pytest.mark.slow
 
@@ -78,6 +78,22 @@ def test_a_report_is_one_file_and_an_unknown_study_is_refused(home, tmp_path):
     assert not (tmp_path / "no.html").exists()
 
 
+def test_without_held_out_text_no_run_trains(migrated, library, tmp_path):
+    home = tmp_path / "home"
+    home.mkdir()
+    home = new_home(migrated, home)
+    study = write_study(tmp_path, corpus={**TINY["corpus"], "held_out_percent": 1})
+    output = lce(home, "run", study, "--data-folder", f"text={library}", status=1)
+    assert (
+        "\n0 of 12 cells; 12 cannot be computed: held_out jsonl_folder-toy_llama: data: DataError:"
+        " jsonl_folder: domain 'code': got no held-out text;"
+    ) in output
+    # Another slot may pack rows meanwhile.
+    assert {path.parent.name for path in (home / "artifacts").glob("*/*-s0-*")} <= {"rows"}
+    status = lce(home, "status", study, "--data-folder", f"text={library}")
+    assert "no held-out text" in status
+
+
 @pytest.mark.long
 def test_a_diverging_run_fails_its_cells_and_nothing_else(home, text, server, tmp_path):
     wild = {**TINY["training"], "learning_rate": 1.0e30, "gradient_clip": 1.0e30}
@@ -86,7 +102,7 @@ def test_a_diverging_run_fails_its_cells_and_nothing_else(home, text, server, tm
     assert "non_finite" in output
     assert "finetune toy_llama-yarn-tuned-s0" in output
     assert "Traceback" not in output
-    assert "and 3 units that depend on these" in output
+    assert "and 3 units that did not run because of these" in output
     query = "SELECT status, count(*), max(reason) FROM cells GROUP BY ALL ORDER BY ALL"
     done, blocked = run_query(home / "catalog.duckdb", query)[1]
     assert (done[:2], blocked[:2]) == (("done", 8), ("missing", 4))

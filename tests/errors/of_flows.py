@@ -133,7 +133,9 @@ def _(place: Place) -> None:
     unit = Unit("base toy", "base", (child,))
     predicted = {child.fingerprint: Predicted(1.0, ("base",))}
     tracker = ProgressTracker()
-    display = TerminalDisplay(RunProgress([unit], predicted, 0, 1, tracker), Console(quiet=True))
+    display = TerminalDisplay(
+        RunProgress([unit], predicted, (), (), 1, tracker), Console(quiet=True)
+    )
     seconds = {child.fingerprint: 1.0}
     with Pool(how) as pool:
         submit = in_threads(pool, tracker, threading.Event())

@@ -20,8 +20,8 @@ class Told(Display):
         self.finished: list[str] = []
         self.texts: list[str] = []
 
-    def finish(self, unit: Unit) -> None:
-        self.finished.append(unit.name)
+    def finish(self, *units: Unit, failure: str = "") -> None:
+        self.finished += [unit.name for unit in units]
 
     def show(self, text: str) -> None:
         self.texts.append(text)

@@ -14,7 +14,7 @@ UNIT = Unit("evaluate", "cell", CELLS)
 
 def progress(tracker: ProgressTracker, seconds: float = 60.0) -> RunProgress:
     predicted = {step.fingerprint: Predicted(seconds, ("cell",)) for step in CELLS}
-    return RunProgress([UNIT], predicted, 10, 1, tracker)
+    return RunProgress([UNIT], predicted, [*"abcduvwxyz"], {*"uvwxyz"}, 1, tracker)
 
 
 def step(name: str, **more: Any) -> dict[str, Any]:
@@ -33,8 +33,9 @@ def test_cells_count_as_they_finish_and_correct_the_time_left():
     assert str(run) == "9 of 10 cells"
     tracker.publish("evaluate", step("d", status="failed", seconds=1.0))
     assert str(run) == "9 of 10 cells"  # until its unit ends
-    run.end(UNIT)
-    assert (str(run), run.time, run.done) == ("10 of 10 cells", "about 0 s left", 1)
+    run.end([UNIT], failed=True)
+    assert str(run) == "9 of 10 cells; 1 cannot be computed"
+    assert (run.time, run.done) == ("about 0 s left", 1)
 
 
 def test_what_a_running_step_says_of_itself_counts(monkeypatch):

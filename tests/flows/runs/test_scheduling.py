@@ -27,9 +27,11 @@ from tests.support.studies import wait_until
 class Told(Display):
     def __init__(self) -> None:
         self.ended: list[str] = []
+        self.failures: list[str] = []
 
-    def finish(self, unit: Unit) -> None:
-        self.ended += [step.name for step in unit.steps]
+    def finish(self, *units: Unit, failure: str = "") -> None:
+        self.ended += [step.name for unit in units for step in unit.steps]
+        self.failures += [failure] * bool(failure)
 
 
 def a_step(name: str, kind: str = "held_out", **parents: Step) -> Step:
@@ -132,24 +134,27 @@ def test_parents_come_first_and_every_end_is_told(host):
     parent = a_step("parent")
     child = a_step("child", text=parent)
     tally = host.run(a_unit(child), a_unit(parent), a_unit(a_step("other")))
-    assert (tally.failures, tally.blocked, tally.held) == ({}, [], [])
+    assert (tally.failures, tally.abandoned, tally.held) == ({}, [], [])
     assert host.began == ["parent", "other", "child"]
     assert sorted(host.told.ended) == ["child", "other", "parent"]
 
 
-def test_a_failure_stops_what_depends_on_it_alone(host):
-    bad, good = a_step("bad"), a_step("good")
-    child = a_step("child", text=bad)
+def test_a_failure_stops_what_depends_on_it_and_what_only_that_reads(host):
+    bad, good, rows, shared = map(a_step, ("bad", "good", "rows", "shared"))
+    child = a_step("child", text=bad, rows=rows, shared=shared)
     grandchild = a_step("grandchild", text=child)
+    other = a_step("other", shared=shared)
     host.answers["bad"] = failed(bad)
-    tally = host.run(a_unit(bad, good), a_unit(child), a_unit(grandchild), a_unit(a_step("x")))
+    host.until["x"] = lambda: "bad" in host.ended  # occupies the other slot until then
+    units = (a_unit(bad, good), *map(a_unit, (a_step("x"), rows, child, grandchild, shared, other)))
+    tally = host.run(*units)
     assert tally.failures == {"bad": "data: E: m"}
-    assert sorted(tally.blocked) == ["child", "grandchild"]
-    assert "x" in host.began
-    assert "child" not in host.began
+    assert host.told.failures == ["bad: data: E: m"]
+    assert sorted(tally.abandoned) == ["child", "grandchild", "rows"]
+    assert host.began == ["bad", "x", "shared", "other"]
     host.answers["bad"] = failed(bad, kind="unavailable")  # what cannot be is no failure
     tally = host.run(a_unit(bad), a_unit(child))
-    assert (tally.failures, tally.blocked) == ({}, [])
+    assert (tally.failures, tally.abandoned) == ({}, [])
     assert "child" not in host.began
 
 

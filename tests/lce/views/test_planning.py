@@ -188,6 +188,42 @@ def test_what_differs_is_told_in_groups_of_80_columns(tmp_path, text, capsys):
     assert {one["axes"]["eval_length"] for one in told["orphaned"]} == {8192}
 
 
+def test_what_a_study_needs_follows_from_its_steps_and_the_execution_file(
+    tmp_path, text, capsys, monkeypatch
+):
+    monkeypatch.setenv("COLUMNS", "80")
+    node = tmp_path / "node.yaml"
+    node.write_text("processes: 8\ncheckpoint_seconds: 1800\n")
+    how = make_execution({"home": tmp_path / "home", "data_folders": {"text": text}}, node)
+    study = tmp_path / "study.yaml"
+    study.write_text(yaml.safe_dump(LLAMA), encoding="utf-8")
+    inspection = inspect_study(str(study), how)
+    told = as_json(inspection, "h100")
+    needs, weights = told["needs"], 6_738_415_616
+    assert needs["slots"] == 8
+    training = next(step["hours"] for step in told["steps"] if step["kind"] == "finetune")
+    cells = sum(cell["hours"] for cell in told["cells"])
+    # One run trains on all GPUs; then its cells share them, each longer than a mean share.
+    assert 3600 * (training + cells) / 8 <= needs["seconds"] <= 3600 * (training / 8 + cells)
+    assert needs["checkpoint_bytes"] == pytest.approx(4 * weights, rel=0.01)
+    assert needs["resume_bytes"] == pytest.approx(2 * 12 * weights, rel=0.01)
+    assert 0 < needs["disk_bytes"] - needs["checkpoint_bytes"] - needs["resume_bytes"] < 1e9
+    assert needs["downloads"] == {"llama2_7b": pytest.approx(2 * weights, rel=0.01)}
+    assert needs["lost_training_seconds"] == pytest.approx(3600 * training / 8)
+    generated = max(cell["hours"] for cell in told["cells"] if cell["benchmark"] != "perplexity")
+    assert needs["lost_cell_seconds"] == pytest.approx(3600 * generated)
+    assert needs["text_passes"] > 1e5  # a file of 16 bytes, for a million tokens
+    show(inspection, every_cell=False, device="h100")
+    lines = capsys.readouterr().out.splitlines()
+    shown = lines[next(n for n, line in enumerate(lines) if line.startswith("wall clock: ")) :]
+    assert shown[0].endswith(" on 8 H100s")
+    assert [line.split(":")[0] for line in shown if not line.startswith(" ")] == [
+        *("wall clock", "disk", "downloads", "a kill loses", "warning")
+    ]
+    assert max(map(len, shown)) <= 80
+    assert not (tmp_path / "home").exists()
+
+
 def test_weights_that_must_be_fetched_are_named_and_priced(tmp_path, text):
     study = {**LLAMA, "base_models": ["smollm2_135m_q4"], "methods": ["none"]}
     told = as_json(found(tmp_path, study, text=text))

@@ -54,6 +54,12 @@ def planned(text: dict[str, Path], folders: dict[str, Path], **changes: Any) -> 
     return compile_study(study, text, folders, "mine.yaml")
 
 
+def test_a_folder_of_another_shape_is_no_published_model(text, tmp_path):
+    folder = save("llama", tmp_path)
+    with pytest.raises(SpecError, match=r"hidden_size: got 32; expected 4096, .* llama2_7b"):
+        planned(text, {"llama2_7b": folder}, base_models=["llama2_7b"])
+
+
 def test_two_kinds_of_model_in_one_study_have_their_own_names_and_geometry(text, folders):
     plan = planned(text, folders)
     assert {cell.base_model for cell in plan.cells} == {"first", "second"}

@@ -22,7 +22,7 @@ from lce_core.store.artifacts import Store
 from lce_core.store.records import Record
 from lce_core.study.plan import StudyPlan
 from lce_core.study.progress import StepState, needed_steps
-from lce_core.study.units import dependents, units_to_do
+from lce_core.study.units import abandoned, units_to_do
 from tests.lce_core.study.computing import new_runner
 from tests.support.studies import TINY, compiled
 
@@ -192,10 +192,10 @@ def test_trials_wait_for_the_validation_text_and_fall_with_it(library):
     text = next(name for name, s in plan.steps.items() if s.name.endswith("-validation"))
     trials = {unit.name for unit in units if "_trial" in unit.name}
     assert len(trials) == 12
-    assert trials < {unit.name for unit in dependents(units, {text})}
+    assert trials < {unit.name for unit in abandoned(units, {text})}
     common = [unit for unit in units if unit.name.endswith("pi-tuned-s0")]
     assert [unit.kind for unit in common] == ["finetune"]
-    assert not dependents(common, {text})
+    assert not abandoned(common, {text})
     # The text is no parent of a trial, but the trial waits for it.
     trial = next(s for s in plan.steps.values() if "_trial" in s.name and s.kind == "finetune")
     alone = replace(plan, cells=(replace(plan.cells[0], step=trial),))

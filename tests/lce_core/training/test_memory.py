@@ -17,10 +17,11 @@ from lce_core.methods import METHODS, Method
 from lce_core.models import MODELS, Experts, LanguageModel, ModelShape
 from lce_core.recipe import Training
 from lce_core.rope import RopeGeometry
+from lce_core.study.cost import num_parameters
 from lce_core.training import recomputation
 from lce_core.training.job import TrainingJob
 from lce_core.training.loss_model import LossModel
-from lce_core.training.memory import USABLE_FRACTION, estimate, num_parameters
+from lce_core.training.memory import USABLE_FRACTION, estimate
 
 LLAMA = type(MODELS.load("llama2_7b")())
 PHI = type(MODELS.load("phi2")())
