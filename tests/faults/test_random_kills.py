@@ -35,7 +35,7 @@ from tests.support.studies import (
 pytestmark = pytest.mark.long
 
 Arguments = tuple[str, ...]
-TRIES = 4
+TRIES = 6
 """Kills of each draw, at least."""
 VICTIMS = ("driver", "worker", "supervisor", "server")
 BEGINNING_SECONDS, ENDING_SECONDS = 10.0, 8.0
