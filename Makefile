@@ -62,12 +62,13 @@ test: $(VENV)/installed
 test-long: $(VENV)/installed
 	$(BIN)/python -m pytest -n $(JOBS) -m "long and not gpu and not network" $(PYTEST_ARGS)
 
-# The quick tests and the long ones in one session share what is made once.
-# Without some programs all files are imported again, which evaluates their reasons to skip. Of the quick
-# tests, those in files that started a program in the first session run again, or looked for one: the
-# absence of a program shows nowhere else. A process reads git's state once, for the first file that needs it.
+# The quick tests and the long ones in one session share what is made once. That session lists the test files
+# that start a program or look for one. The second session, without some programs, collects every file, which
+# imports it and evaluates its reasons to skip, and runs the quick tests of the listed files: a test in another
+# file would not notice that a program is absent. lce asks git once a process, so of the files that only need
+# git's state the list has the first one of each process.
 check: $(VENV)/installed
-	@mkdir -p build && rm -rf build/bare $(USERS)
+	@mkdir -p build && rm -rf build/bare && : > $(USERS)
 	@$(MAKE) test MARKS="not gpu and not network" NOTE="--program-users $(USERS)"
 	@echo 'Again the quick tests that use programs, on a PATH without Chromium, strace, ip, git and a C compiler'
 	@mkdir build/bare
