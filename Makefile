@@ -1,7 +1,7 @@
 # make study      installs into .venv, runs the toy study, prints its table and what to do next
 # make test       installs into .venv, then runs lint, type checks and all tests except the long ones
 # make test-long  runs the long tests, which compute whole studies
-# make check      runs what CI runs: all of this, then make test without Chromium, strace and ip;
+# make check      runs what CI runs: all of this, then quick tests without Chromium, strace, git and others;
 #                 make check PYTEST_ARGS=-x stops at the first failure
 # make test-random  draws new examples, kills and damages; SEED=N repeats those of a printed seed
 # make format     corrects lint errors and formats all files
@@ -26,6 +26,8 @@ JOBS ?= 2
 # Programs that the second session of `make check` does without, as a newcomer's machine may.
 ABSENT := chromium chromedriver strace ip git gcc g++ cc c++ clang clang++ x86_64-linux-gnu-gcc
 MARKS := not long and not gpu and not network
+# A list of the test files that start a program or look for one on the PATH; `make check` writes it.
+USERS := build/program-users
 SEED := $(shell date +%s)
 UV ?= uv
 UV_ARGS ?=
@@ -54,21 +56,28 @@ test: $(VENV)/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy & types=$$!; \
-	$(BIN)/python -m pytest -n $(JOBS) --durations=10 -m "$(MARKS)" $(PYTEST_ARGS); tests=$$?; \
+	$(BIN)/python -m pytest -n $(JOBS) --durations=10 -m "$(MARKS)" $(NOTE) $(PYTEST_ARGS); tests=$$?; \
 	wait $$types || { echo 'mypy found errors: see above' >&2; exit 1; }; exit $$tests
 
 test-long: $(VENV)/installed
 	$(BIN)/python -m pytest -n $(JOBS) -m "long and not gpu and not network" $(PYTEST_ARGS)
 
-# The quick tests and the long ones in one session share what is made once.
+# The quick tests and the long ones in one session share what is made once. That session lists the test files
+# that start a program or look for one. The second session, without some programs, collects every file, which
+# imports it and evaluates its reasons to skip, and runs the quick tests of the listed files: a test in another
+# file would not notice that a program is absent. lce asks git once a process, so of the files that only need
+# git's state the list has the first one of each process.
 check: $(VENV)/installed
-	@$(MAKE) test MARKS="not gpu and not network"
-	@echo 'Again the quick tests, on a PATH without Chromium, strace, ip, git and a C compiler'
-	@rm -rf build/bare && mkdir -p build/bare
+	@mkdir -p build && rm -rf build/bare && : > $(USERS)
+	@$(MAKE) test MARKS="not gpu and not network" NOTE="--program-users $(USERS)"
+	@echo 'Again the quick tests that use programs, on a PATH without Chromium, strace, ip, git and a C compiler'
+	@mkdir build/bare
 	@IFS=:; for folder in $$PATH; do ln -s "$$folder"/* build/bare/ 2>/dev/null || true; done
 	@cd build/bare && rm -f $(ABSENT)
+	@PATH="$$PWD/build/bare" LCE_TEST_DATA= $(BIN)/python -m pytest --collect-only -qq -m "" \
+	  > build/collected || { cat build/collected; exit 1; }
 	PATH="$$PWD/build/bare" LCE_TEST_DATA= $(BIN)/python -m pytest -n $(JOBS) \
-	  -m "not slow and not long and not gpu and not network" $(PYTEST_ARGS)
+	  -m "not slow and not long and not gpu and not network" $(PYTEST_ARGS) $$(sort -u $(USERS))
 
 test-random: $(VENV)/installed
 	@echo 'To repeat it: make test-random SEED=$(SEED)'

@@ -26,11 +26,13 @@ from filelock import FileLock
 
 from tests.support.plugin_copies import plugins_removed_after
 
-pytest_plugins = ["tests.support.finished_study"]
+pytest_plugins = ["tests.support.finished_study", "tests.support.program_users"]
 
 END_TO_END = "end_to_end"
 MOST_PROCESSES = 4
 """Each imports torch, which takes longer than its share of a bare pytest beyond this."""
+FIXTURES = {"data": "test_data", "browser": "chromium"}
+"""Marks that every test with these fixtures gets."""
 GPU_MARKS = ("pytest.mark.gpu", "tests.support.on_devices")
 """What stands in a file that has tests on a GPU."""
 with contextlib.suppress(ImportError):  # on a machine with the GPU tests alone
@@ -117,15 +119,16 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Marks what drives a browser, skips what this machine cannot run, puts slow files first."""
+    """Marks what needs data or a browser, skips what cannot run here, puts slow files first."""
     absent = {
         "data": None if os.environ.get("LCE_TEST_DATA") else "LCE_TEST_DATA names no folder",
         "gpu": None if not _wants_gpu(config, items) or _has_gpu() else "torch sees no CUDA device",
         "browser": None if shutil.which("chromium") else "no chromium on the PATH",
     }
     for item in items:
-        if "chromium" in getattr(item, "fixturenames", ()):
-            item.add_marker("browser")
+        for marker, fixture in FIXTURES.items():
+            if fixture in getattr(item, "fixturenames", ()):
+                item.add_marker(marker)
         for marker, reason in absent.items():
             if reason and item.get_closest_marker(marker):
                 item.add_marker(pytest.mark.skip(reason=reason))

@@ -22,10 +22,8 @@ from typer.testing import CliRunner
 from lce.cli import app
 from lce_core.benchmarks import BENCHMARKS, Prompt
 from lce_core.contracts import benchmark_cases, benchmarks, methods
-from lce_core.contracts.tiny_models import BASES, TARGET, TRAINED, logits, stock, tokens
 from lce_core.errors import SpecError, UnavailableError
 from lce_core.evidence import LLAMA2_7B
-from lce_core.extension.extending import extend
 from lce_core.methods import METHODS
 from lce_core.models import MODELS
 from lce_core.registry import Registry
@@ -117,28 +115,6 @@ def test_a_straight_curve_over_all_pairs_is_ntk_aware_scaling(times):
     ntk = METHODS.parse({"name": "ntk_aware"}, "test")
     expected = ntk.rope_table(TOY, ContextLengths(TOY.trained_context, target, target)).inv_freq
     np.testing.assert_allclose(ours(TOY, target, exponent=1.0)[0], expected, rtol=1e-12)
-
-
-def test_an_extended_model_answers_as_a_model_of_transformers_with_these_divisors():
-    base = BASES[0]
-    factors = divisors(base.geometry.num_pairs, TARGET / TRAINED, 0.5, 1)
-    theirs = stock(
-        base,
-        rope_type="longrope",
-        long_factor=factors,
-        short_factor=[1.0] * len(factors),
-        original_max_position_embeddings=TRAINED,
-        attention_factor=1.2,
-    )
-    entry = {"name": "power_ramp", "exponent": 0.5, "kept": 1, "attention_factor": 1.2}
-    method = METHODS.parse(entry, "test")
-    ids = tokens(TARGET)
-    with torch.no_grad():
-        found = logits(extend(stock(base), base, method, target=TARGET), ids)
-        expected = theirs(ids).logits
-        plain = stock(base)(ids).logits
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
-    assert (plain - expected).abs().max() > 0.1
 
 
 def test_kept_pairs_that_leave_no_curve_are_refused():

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from lce_core.contracts.tiny_models import BASES, TARGET, stock, tokens
+from lce_core.contracts.tiny_models import BASES, TARGET, stock
 from lce_core.errors import SpecError
 from lce_core.extension.extending import extend, use_kernel
 from lce_core.methods import METHODS
@@ -15,14 +15,6 @@ from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 from tests.support.architectures import gpt_oss
 from tests.support.errors.provocations import Place, provokes
 from tests.support.extended_models import method
-
-
-@provokes(SpecError, "attention mask")
-def _(_: Place) -> None:
-    extended = extend(stock(BASES[0]), BASES[0], method("self_extend"), target=TARGET)
-    extended.begin_request(16)
-    padding = torch.tensor([[1] * 16, [0] * 8 + [1] * 8])
-    extended.model(tokens(16), attention_mask=padding)
 
 
 class _Doubled(METHODS.load("none")):  # type: ignore[misc]
@@ -34,11 +26,6 @@ class _Doubled(METHODS.load("none")):  # type: ignore[misc]
 
 provokes(SpecError, "doubled: got 8")(
     lambda _: extend(stock(BASES[0]), BASES[0], _Doubled(), target=TARGET)
-)
-provokes(SpecError, "'flash' on cpu with")(
-    lambda _: extend(
-        stock(BASES[0]), BASES[0], method("lm_infinite"), target=TARGET, kernel="flash"
-    )
 )
 
 
@@ -52,8 +39,3 @@ def _(_: Place) -> None:
 def _(_: Place) -> None:
     other = GPT2LMHeadModel(GPT2Config(n_embd=8, n_layer=1, n_head=1, vocab_size=20))
     extend(other, BASES[0], method("none"), target=TARGET)
-
-
-provokes(SpecError, "LlamaForCausalLM.num_kv_heads: got 2")(
-    lambda _: extend(stock(BASES[1]), BASES[0], method("none"), target=TARGET)
-)

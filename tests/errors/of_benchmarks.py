@@ -5,7 +5,6 @@ from lce_core.benchmarks.ruler._documents import read_hotpot
 from lce_core.benchmarks.ruler._haystack import Haystack
 from lce_core.errors import DataError, UnavailableError
 from tests.errors.files import write
-from tests.support.cells import benchmark
 from tests.support.errors.provocations import provokes
 from tests.support.errors.provoked_cells import bare
 
@@ -16,8 +15,3 @@ provokes(DataError, "hotpot_dev_distractor_v1.json")(
     lambda place: read_hotpot({"hotpotqa": write(place, "hotpot_dev_distractor_v1.json", "[]")})
 )
 provokes(UnavailableError, "data set 'essays")(lambda _: Haystack(" ", "data set 'essays'"))
-
-
-provokes(UnavailableError, "eval_length: got 256")(
-    lambda _: benchmark("passkey").fitted(bare(), "a line " * 100)
-)

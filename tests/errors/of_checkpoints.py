@@ -55,14 +55,6 @@ def _(place: Place) -> None:
     export(subject(place.folder / "weights"), place.folder / "out")
 
 
-@provokes(DataError, "weights/config.json")
-def _(place: Place) -> None:
-    BASE.initialise(0).save_pretrained(place.folder / "weights")
-    BASE.tokenizer(None).save_pretrained(place.folder / "weights")
-    write(place, "weights/config.json", "{")
-    export(subject(place.folder / "weights"), place.folder / "out")
-
-
 def exported(place: Place, select: str = "", precision: str | None = None, **changes: Any) -> None:
     file = str(write(place, "my.yaml", yaml.safe_dump({**TOY, **changes})) / "my.yaml")
     how = Execution(home=place.folder / "home")
@@ -97,15 +89,6 @@ provokes(SpecError, "adapter_config.json")(
     lambda place: plan(write(place, "adapter_config.json", "{}"))
 )
 provokes(SpecError)(lambda place: plan(write(place, "pytorch_model.bin")))
-provokes(DataError, "config.json")(lambda place: plan(write(place, "model.safetensors")))
-
-
-@provokes(
-    DataError, "config.json: got no readable configuration (ValueError: a JSON value of type list"
-)
-def _(place: Place) -> None:
-    write(place, "model.safetensors")
-    plan(write(place, "config.json", "[]"))
 
 
 provokes(SpecError, "weights/extension.safetensors")(lambda place: planned(place, "clex"))

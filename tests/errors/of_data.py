@@ -5,7 +5,7 @@ from typing import Any
 from lce_core.corpora import CORPORA, StreamedCorpus, local_text
 from lce_core.data.shards import write_shards
 from lce_core.data.tokenised import token_dtype
-from lce_core.errors import DataError, SpecError, UnavailableError
+from lce_core.errors import DataError, SpecError
 from tests.support.data.slimpajama import write
 from tests.support.errors.provocations import Place, provokes
 from tests.support.training_jobs import BASE
@@ -22,18 +22,6 @@ def local(place: Place) -> None:
 provokes(DataError)(local)
 
 
-@provokes(DataError, "a.py")
-def _(place: Place) -> None:
-    (place.folder / "a.py").symlink_to(place.folder / "none")
-    local(place)
-
-
-@provokes(DataError, "a.py: got byte 0")
-def _(place: Place) -> None:
-    (place.folder / "a.py").write_bytes(b"\xff")
-    local(place)
-
-
 def stream(place: Place, entries: list[dict[str, Any]], **settings: Any) -> None:
     """Read a data set of one file."""
     write(place.folder / "a.jsonl", entries)
@@ -42,9 +30,6 @@ def stream(place: Place, entries: list[dict[str, Any]], **settings: Any) -> None
     list(asked.documents("train", {"mine": place.folder}))
 
 
-provokes(UnavailableError, "streamed")(
-    lambda _: list(CORPORA.parse({"name": "streamed"}, "corpus").documents("train", {}))
-)
 ROSE = {"text": "A rose."}
 
 

@@ -88,11 +88,6 @@ def _(place: Place) -> None:
     select_cells(plan, f"benchmark={content['benchmarks'][0]['name']},method={other}")
 
 
-provokes(SpecError, "--select: got method=yarn-tuned")(
-    lambda _: select_cells(smoke(), "method=yarn-tuned")
-)
-
-
 @provokes(SpecError, "methods/mine VERSION 1")
 def _(_: Place) -> None:
     change = PluginChange(plugin="methods/mine", version=1, was="a", now="b", file="mine.py")

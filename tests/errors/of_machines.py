@@ -4,7 +4,7 @@ from typing import Any
 
 import yaml
 
-from flows.settings import joined_machine, make_execution, read_accelerate_config
+from flows.settings import joined_machine, make_execution
 from lce_core.errors import SpecError
 from lce_core.training.run import run
 from tests.errors.files import write
@@ -34,7 +34,6 @@ for changes, value in (
 ):
     provokes(SpecError, value)(lambda place, changes=changes: settings(place, **changes))
 
-provokes(SpecError, "a.yaml: got")(lambda place: read_accelerate_config(place.folder / "a.yaml"))
 provokes(SpecError, "execution.processes: got 4")(lambda place: settings(place, {"processes": 4}))
 provokes(SpecError, "num_machines: got 2 with training_slots 2")(
     lambda place: settings(place, {"training_slots": 2})

@@ -38,9 +38,3 @@ def _(place: Place) -> None:
     beyond.add_special_tokens({"eos_token": "</s>"})
     folder = save("llama", place.folder, beyond)
     MINE.resolved(folder).tokenizer(folder)
-
-
-@provokes(UnavailableError, "a/b@000")
-def _(_: Place) -> None:
-    entry = {"name": "hub_model", "repo": "a/b", "revision": "0" * 40}
-    MODELS.parse(entry, "base_models[0]").resolved(None)

@@ -5,17 +5,11 @@ import os
 from pathlib import Path
 
 from lce_core.benchmarks import CellResult, Score
-from lce_core.errors import NonFiniteError, StoreError, UnavailableError
-from lce_core.hub import fetch
+from lce_core.errors import NonFiniteError, StoreError
 from lce_core.runners import _require_finite
 from lce_core.store.set_aside import set_aside
 from tests.support.errors.provocations import Place, provokes
 from tests.support.free_steps import free_step
-
-provokes(UnavailableError, "nobody/nothing")(
-    lambda _: fetch("nobody/nothing", "0" * 40, ["*"], ["*"], "dataset")
-)
-
 
 STEP = free_step("rows", "toy", {"tokens": 1}, {})
 

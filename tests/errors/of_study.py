@@ -9,10 +9,9 @@ from pydantic import BaseModel, ValidationError, model_validator
 
 from lce_core.errors import SpecError
 from lce_core.methods import METHODS
-from lce_core.registry import MARK, Registry
+from lce_core.registry import Registry
 from lce_core.spec_errors import spec_error
 from lce_core.study.plan import compile_study
-from lce_core.study.plugin_folders import add_plugin_folders
 from lce_core.study.study_file import parse_study
 from tests.errors.files import write
 from tests.support.errors.provocations import Place, provokes
@@ -42,7 +41,6 @@ study("training.param_dtype", training={**TOY["training"], "param_dtype": "bf16"
 CLEX, YARN = ({"name": name, "tuned": True} for name in ("clex", "yarn"))
 for value, methods in (
     ("clex-tuned", [CLEX, YARN | {"start_from": "clex-tuned"}]),
-    ("methods[1].weights_of: got clex-tuned", [CLEX, {"name": "yarn", "weights_of": "clex-tuned"}]),
     (
         "weights of yarn-tuned for landmark",
         [YARN, {"name": "landmark", "block": 16, "train_length": 128, "weights_of": "yarn-tuned"}],
@@ -50,14 +48,6 @@ for value, methods in (
 ):
     text = yaml.safe_dump({**TOY, "methods": methods})
     provokes(SpecError, value)(lambda _, text=text: compile_study(parse_study(text, "my.yaml"), {}))
-
-
-@provokes(SpecError, "installed package acme 1.2: got the entry point mine = 'acme.methods'")
-def _(place: Place) -> None:
-    write(place, "acme-1.2.dist-info/METADATA", "Name: acme\nVersion: 1.2\n")
-    write(place, "acme-1.2.dist-info/entry_points.txt", "[lce.plugins]\nmine = acme.methods\n")
-    place.patch.syspath_prepend(place.folder)
-    add_plugin_folders(())
 
 
 class _TheirModel(BaseModel):
@@ -86,15 +76,6 @@ def plugin(place: Place, content: str) -> None:
     Registry(place.folder.name, "METHOD", METHODS.kind).load("provoked")
 
 
-provokes(SpecError, "ModuleNotFoundError")(
-    lambda place: plugin(place, "import nothing_of_this_name\n")
-)
-provokes(SpecError, "METHOD")(
-    lambda place: plugin(place, "METHOD = 1\nSOURCE = 1\nEVIDENCE = ()\nVERSION = 1\n")
-)
-provokes(SpecError, "METHOD = 1  # <- fill in")(
-    lambda place: plugin(place, f"METHOD = 1  {MARK}\n")
-)
 provokes(SpecError, "check")(
     lambda place: plugin(
         place,

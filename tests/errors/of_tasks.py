@@ -5,7 +5,6 @@ from typing import Any
 from flows.settings import make_execution
 from lce_core.errors import ServiceError, SpecError, StoreError
 from lce_core.store.artifacts import Store
-from tasks.gpus import leased_gpus
 from tasks.ray_engine import cluster
 from tasks.ray_engine.host import WorkerHost
 from tasks.slots import Slot
@@ -17,13 +16,6 @@ from tests.support.ports import unused_port
 
 def execution(place: Place, **changes: Any) -> Any:
     return make_execution({"home": place.folder, "slots": 1, "device": "cpu", **changes})
-
-
-@provokes(SpecError, "execution.processes: got 1")
-def _(place: Place) -> None:
-    place.patch.setenv("CUDA_VISIBLE_DEVICES", "0")
-    with leased_gpus(least=2, most=2):
-        pass
 
 
 @provokes(SpecError, "RAY_ADDRESS")

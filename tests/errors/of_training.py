@@ -8,30 +8,11 @@ import torch
 
 from lce_core.contracts.tiny_models import BASES, stock
 from lce_core.data.manifest import NAME
-from lce_core.errors import DataError, NonFiniteError, SpecError, StoreError
-from lce_core.evaluation.decoding import generate
-from lce_core.extension.extending import extend
-from lce_core.methods import METHODS
+from lce_core.errors import DataError, SpecError
 from lce_core.training import sharding
-from lce_core.training.checkpoints.points import Point, find_point, publish, write_shard
 from lce_core.training.run import run
-from tests.support.cells import TOY
 from tests.support.errors.provocations import Place, provokes
 from tests.support.training_jobs import job_maker, packed_rows, silent
-
-PROMPT = np.arange(8)
-
-
-def toy(*, broken: bool = False) -> Any:
-    model = TOY.initialise(2).eval()
-    if broken:
-        model.get_output_embeddings().weight.data.fill_(torch.nan)
-    return extend(model, TOY, METHODS.parse({"name": "none"}, "test"), target=512)
-
-
-provokes(SpecError, "max_new_tokens 0")(
-    lambda _: generate(toy(), [PROMPT], max_new_tokens=0, batch_tokens=64)
-)
 
 
 def train(place: Place, training: dict[str, Any] | None = None, **changes: Any) -> None:
@@ -53,11 +34,6 @@ def _(place: Place) -> None:
     train(place)
 
 
-provokes(NonFiniteError, "1")(
-    lambda place: train(place, {"learning_rate": 1e39, "warmup_steps": 0}, num_steps=1)
-)
-
-
 @provokes(DataError, "rows of step 1")
 def _(place: Place) -> None:
     rows = packed_rows(place.folder)
@@ -75,11 +51,3 @@ def _(place: Place) -> None:
     place.patch.setattr(sharding.dist, "get_rank", lambda: 1)
     place.patch.setattr(sharding, "_broadcast_text", lambda *_: next(sent))
     sharding.build_on_main(lambda: stock(BASES[0]), torch.device("cpu"), torch.float32)
-
-
-@provokes(StoreError, "the run with hash 'one'")
-def _(place: Place) -> None:
-    point = Point(place.folder, 4, 1)
-    write_shard(point, 0, 1, {"weights/a": torch.ones(1)})
-    publish(point, "one", 1)
-    find_point(place.folder, "another")

@@ -32,7 +32,7 @@ from tests.support.studies import (
     wait_until,
 )
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 BENCHMARK = '''
 """Prompts of which a method answers a fixed share right."""
@@ -138,7 +138,6 @@ def recorded(home: Path) -> list[dict[str, Any]]:
     return [{name: value for name, value in one.items() if name != "at"} for one in found]
 
 
-@pytest.mark.long
 def test_a_method_is_dropped_at_the_look_that_settles_it_and_the_catalog_says_so(looked):
     home = looked.folder / "home"
     # The base model stays, because the comparison of ntk_aware is open.
@@ -159,7 +158,6 @@ def test_a_method_is_dropped_at_the_look_that_settles_it_and_the_catalog_says_so
     ]
 
 
-@pytest.mark.long
 def test_a_killed_run_is_resumed_with_the_same_decisions(looked):
     execution = looked.copy("killed")
     home = execution.home
@@ -183,7 +181,6 @@ def test_a_killed_run_is_resumed_with_the_same_decisions(looked):
     assert read(home, OUTCOMES) == read(looked.folder / "home", OUTCOMES)
 
 
-@pytest.mark.long
 def test_two_hosts_make_the_same_looks_as_one(looked, migrated):
     home = new_home(migrated, looked.folder / "shared")
     options = ("--data-folder", f"text={looked.folder / 'text'}", "--slots", "1")

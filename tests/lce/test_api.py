@@ -102,11 +102,6 @@ def test_the_catalog_is_read_only(results):
         results.sql("DELETE FROM store.cell")
 
 
-def test_a_home_without_results_says_what_to_run(tmp_path):
-    with pytest.raises(SpecError, match="lce run STUDY"):
-        lce.open(tmp_path)
-
-
 def test_every_view_is_written_as_parquet(home, tmp_path):
     told = called(home, "catalog", "--parquet", tmp_path / "tables")
     assert told.exit_code == 0

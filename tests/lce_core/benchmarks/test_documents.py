@@ -143,7 +143,6 @@ def test_faithful_reports_are_yarns_first_fifty(folders):
     assert predicted == Sequences({16384: 50})
 
 
-@pytest.mark.data
 def test_published_books_are_read_without_their_licence(test_data):
     books = _read("pg19", test_data / "books")
     assert len(books.names) == 6

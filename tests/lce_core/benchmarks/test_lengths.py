@@ -94,7 +94,6 @@ def test_key_prompts_fill_the_length_whatever_the_form_in_words_does():
         many_shot.require_filled(longer, prompts)
 
 
-@pytest.mark.data
 def test_published_lines_are_no_cell_of_a_length_that_they_do_not_have(test_data):
     folder = test_data / "longeval"
     lines = (folder / "300_lines.jsonl").read_text(encoding="utf-8").splitlines()

@@ -29,7 +29,6 @@ def _request(length: int, **changes: Any) -> CellRequest:
     return request(_benchmark(), length, **changes)
 
 
-@pytest.mark.data
 @pytest.mark.parametrize(("num_lines", "right"), [(200, 49), (300, 45)])
 def test_published_answers_get_their_published_accuracy(test_data, num_lines, right):
     text = (test_data / "longeval" / f"{num_lines}_response.txt").read_text("utf-8")
@@ -62,7 +61,6 @@ def test_integers_are_the_first_and_last_run_of_digits(begun, more):
         assert first_integer(begun + more) == first_integer(begun)
 
 
-@pytest.mark.data
 def test_the_prompt_is_the_published_one_with_a_begun_answer(test_data):
     with (test_data / "longeval" / "200_lines.jsonl").open(encoding="utf-8") as lines:
         row = json.loads(next(lines))

@@ -62,7 +62,6 @@ def _twice_the_first(file: Path) -> None:
     file.write_bytes(b"\n".join([*lines, lines[0]]))
 
 
-@pytest.mark.data
 @pytest.mark.parametrize(
     ("read", "files", "cut", "part", "got", "published"),
     [

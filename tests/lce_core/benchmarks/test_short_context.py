@@ -49,7 +49,6 @@ def _tokenizer(*, bos: bool) -> Any:
 
 
 @pytest.mark.slow
-@pytest.mark.data
 def test_piqa_scores_are_those_of_the_harness_own_wrapper(test_data):
     length = 300  # at which some questions are cut
     piqa = {"piqa": test_data / "piqa"}

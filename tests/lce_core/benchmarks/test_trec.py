@@ -10,7 +10,6 @@ from lce_core.errors import DataError, UnavailableError
 from tests.support.data.subsets import state_rows
 
 
-@pytest.mark.data
 def test_the_published_files_have_exactly_the_known_codes(test_data):
     counts = {}
     for name, md5 in (

@@ -100,11 +100,6 @@ class PerHead(Method):
 PerHead.plugin_name = "per_head"
 
 
-def test_bases_that_differ_within_a_key_value_head_are_refused():
-    with pytest.raises(SpecError, match="one base for the 2 query heads"):
-        extend(stock(BASES[1]), BASES[1], PerHead(), target=TARGET)
-
-
 def test_a_request_can_be_trained_on_after_it_was_evaluated_in_inference_mode():
     for chosen in (method("yarn"), PerHead()):
         extended = extend(stock(BASES[0]), BASES[0], chosen, target=TARGET)

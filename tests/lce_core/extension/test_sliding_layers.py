@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from lce_core.errors import SpecError
-from lce_core.extension.extending import extend
 from lce_core.rope import RopeTable
 from lce_core.study.cost import forward_flops, matmul_parameters
 from lce_core.study.step_cost import evaluation_cost
@@ -122,10 +121,3 @@ def test_variants_that_are_not_exact_are_refused(changes, key, folder, tmp_path)
     (tmp_path / "config.json").write_text(json.dumps({**config, **changes}))
     with pytest.raises(SpecError, match=key):
         hub_model(tmp_path)
-
-
-@pytest.mark.parametrize("name", ["clex", "landmark"])
-def test_methods_that_change_more_than_full_layers_are_refused(name, folder):
-    base = hub_model(folder)
-    with pytest.raises(SpecError, match="on a model with sliding layers"):
-        extend(base.load(folder, torch.float32), base, method(name), target=TARGET)

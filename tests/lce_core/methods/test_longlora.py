@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import yaml
 from accelerate import init_empty_weights
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -26,14 +25,12 @@ from lce_core.extension.extending import extend
 from lce_core.methods import METHODS, LoRA, Method
 from lce_core.models import MODELS, LanguageModel
 from lce_core.rope import RopeTable
-from lce_core.study.study_file import parse_study
 from lce_core.training.job import TrainingJob
 from lce_core.training.lora import add_lora, merged
 from lce_core.training.run import run
 from lce_core.training.schedule import learning_rate, rows_of_step
 from lce_core.training.trainer import Trainer
 from tests.support.extended_models import over_bases
-from tests.support.toy_study import TOY
 from tests.support.training_jobs import (
     BASE,
     ROW_LENGTH,
@@ -311,12 +308,6 @@ def test_the_average_is_one_of_factors(make_job, saved_base):
         elif name in trainer.parameters:
             expected = 0.75 * expected + 0.25 * trainer.parameters[name].detach()
         torch.testing.assert_close(tensor, expected, rtol=1e-6, atol=1e-7)
-
-
-def test_a_study_refuses_a_row_without_training():
-    study = {**TOY, "methods": [{"name": "longlora"}]}
-    with pytest.raises(SpecError, match="add `tuned: true`"):
-        parse_study(yaml.safe_dump(study), "my.yaml")
 
 
 def test_updates_of_layers_that_a_model_lacks_are_refused():

@@ -14,7 +14,6 @@ from lce_core.training.run import run
 from tests.support.training_jobs import (
     BASE,
     ROW_LENGTH,
-    ROWS_PER_STEP,
     InterruptedRunError,
     losses,
     silent,
@@ -22,6 +21,7 @@ from tests.support.training_jobs import (
 )
 
 GPU = torch.device("cuda", 0)
+ROWS_PER_STEP = 2
 H100, H200 = 85_000_000_000, 150_000_000_000
 """Bytes of memory that drivers report."""
 
@@ -74,7 +74,11 @@ def test_states_become_bf16_only_where_the_study_allows_it(make_job, monkeypatch
 
 @pytest.mark.usefixtures("every_second")
 def test_every_step_has_the_precision_that_the_record_names(make_job, monkeypatch):
-    either = {"precision": "bf16", "state_precision": "fp32_or_bf16"}
+    either = {
+        "precision": "bf16",
+        "state_precision": "fp32_or_bf16",
+        "tokens_per_step": ROWS_PER_STEP * ROW_LENGTH,
+    }
     shared = {"num_steps": 4, "micro_batch_tokens": ROW_LENGTH, "checkpoint_seconds": 0.0}
     alone = {}
     for name in ("fp32", "bf16"):

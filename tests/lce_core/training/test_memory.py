@@ -140,9 +140,7 @@ def _check(most: float, above: float, base: Any, job: TrainingJob, *method: Meth
         (LLAMA, 2, 32768, "bf16", "fp32", "full"),
         (LLAMA, 3, 16384, "bf16", "bf16", "attention"),
         (LLAMA, 6, 8192, "fp32", "fp32", "none"),
-        (LLAMA, 3, 8192, "fp32", "fp32", "attention"),
         (PHI, 2, 16384, "bf16", "bf16", "full"),
-        (PHI, 2, 8192, "fp32", "fp32", "none"),
     ],
 )
 def test_the_estimate_comes_close_to_what_a_step_takes(
@@ -163,7 +161,6 @@ def test_the_estimate_comes_close_to_what_a_step_takes(
         ("harpe", "bf16", "attention:1"),
         ("landmark", "fp32", "attention"),
         ("longlora", "bf16", "none"),
-        ("longlora", "bf16", "full"),
         ("nope_hybrid", "bf16", "attention:1"),
     ],
 )
@@ -203,7 +200,7 @@ class Mixtral:
 @pytest.mark.usefixtures("_no_packing")
 @pytest.mark.parametrize(
     ("base", "tokens", "kept"),
-    [(Qwen3Moe(), 8192, "none"), (Mixtral(), 8192, "full"), (Mixtral(), 32768, "attention")],
+    [(Qwen3Moe(), 8192, "none"), (Mixtral(), 8192, "full")],
 )
 def test_the_estimate_of_a_mixture_of_experts_is_an_upper_bound(base, tokens, kept):
     # Torch's grouped products have no fake form in fp32.

@@ -67,7 +67,7 @@ def test_what_is_kept_is_not_computed_again(kept, attentions, products):
     [(None, "bf16"), ("longlora", "bf16"), ("clex", "fp32")],
 )
 def test_what_is_kept_changes_no_bit(make_job, precision, method):
-    changes: dict[str, Any] = {"num_steps": 3}
+    changes: dict[str, Any] = {"num_steps": 2}
     if method:
         changes["method"] = METHODS.parse({"name": method}, "method").identity()
         changes["target_context"] = 512

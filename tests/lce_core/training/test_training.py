@@ -184,6 +184,7 @@ def test_a_base_model_is_trained_with_the_kernel_of_its_study_or_not_at_all(make
         run(make_job({"kernel": "flash"}), silent)
 
 
+@pytest.mark.slow
 def test_errors_of_launched_processes_keep_their_class(make_job):
     job = make_job({"learning_rate": 1e30, "warmup_steps": 0}, processes=2)
     with pytest.raises(NonFiniteError, match="resume point"):

@@ -97,7 +97,7 @@ def test_a_resumed_run_equals_an_undisturbed_one_bit_for_bit(make_job, method, t
     ("method", "sharding", "processes", "tolerance"),
     [
         (None, "replicate", 2, 1e-6),
-        (None, "shard", 4, 1e-5),
+        (None, "shard", 3, 1e-5),
         ("longlora", "shard", 2, 1e-5),
         ("clex", "replicate", 2, 1e-5),
         ("landmark", "shard", 2, 1e-5),
@@ -125,23 +125,17 @@ COPIES = {"precision": "bf16", "param_dtype": "bf16"}
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    ("method", "loss"),
-    # Phases of CLEX's far positions carry a rounded weight on a hundredfold.
-    [(None, 2e-3), ("clex", 0.1)],
-)
-def test_bf16_copies_of_fp32_weights_are_those_of_any_number_of_processes(make_job, method, loss):
+def test_bf16_copies_of_fp32_weights_are_those_of_any_number_of_processes(make_job):
     one, two, mixed = (
-        make_job({**training}, num_steps=4, processes=processes, **fields(method))
+        make_job({**training}, num_steps=4, processes=processes)
         for training, processes in ((COPIES, 1), (COPIES, 2), ({"precision": "bf16"}, 1))
     )
     facts = [run(job, silent) for job in (one, two, mixed)]
     assert [fact["state_precision"] for fact in facts] == ["fp32"] * 3
     assert {tensor.dtype for tensor in checkpoint(one).values()} == {torch.float32}
-    assert losses(two)[0] == pytest.approx(losses(one)[0], abs=2e-3)
-    assert losses(two) == pytest.approx(losses(one), abs=loss)
+    assert losses(two) == pytest.approx(losses(one), abs=2e-3)
     assert losses(one) != losses(mixed)  # activations between layers are bf16
-    assert losses(one) == pytest.approx(losses(mixed), abs=10 * loss)
+    assert losses(one) == pytest.approx(losses(mixed), abs=2e-2)
 
 
 def test_bf16_copies_and_replicas_exclude_each_other(make_job):

@@ -57,7 +57,6 @@ def _published(test_data: Path, task: str, rule: str) -> float:
     return 100 * float(np.mean(scores))
 
 
-@pytest.mark.data
 @pytest.mark.parametrize(
     "task",
     [

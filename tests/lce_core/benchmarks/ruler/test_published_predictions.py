@@ -30,7 +30,6 @@ AVERAGES = {
 the stored scores."""
 
 
-@pytest.mark.data
 @pytest.mark.parametrize("task", AVERAGES)
 def test_every_published_score_and_average_is_reproduced(test_data, task):
     text = (test_data / "ruler_predictions" / f"{task}.jsonl").read_text(encoding="utf-8")
