@@ -68,8 +68,8 @@ CONTRACT = {
     " longest",
     "perplexity_vs_downstream": "study base_model method frozen exact_attention eval_length"
     " perplexity benchmark value",
-    "claims": "claim study base_model num_comparisons num_confirmed num_contradicted num_undecided"
-    " num_not_measured",
+    "claims": "claim study base_model num_comparisons num_confirmed num_contradicted"
+    " num_on_one_run num_undecided num_not_measured",
     "perplexity_agreement": "study base_model benchmark eval_length methods num_methods spearman"
     " spearman_low spearman_high kendall kendall_low kendall_high p_value",
     "paper_comparison": "study base_model method frozen benchmark task eval_length profile paper"
