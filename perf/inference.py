@@ -4,12 +4,10 @@ The studies go through `paired_differences`, the function that fills the catalog
 families and corrections are part of the measurement. Prints Markdown tables for docs/statistics.md:
 
 - null studies, in which all methods have the same expected score: share of studies with at least
-  one significant difference (limit 6 %), for training seeds that vary up to three times as much as
-  the mean over prompts;
-- null studies whose methods vary differently between seeds, and skewed scores;
+  one significant difference among all pairs, registered as one entry of `expects` (limit 6 %), and
+  share of false findings if the same pairs are exploratory;
 - coverage of the 95 % interval of a single difference;
-- power at the smallest detectable difference that studies report, and power of new studies with the
-  number of documents or seeds that an undecided study states (80 % expected);
+- power: documents that few studies could decide before, and seeds;
 - looks: null studies that are tested after some of their seeds, with the levels of `looks` and with
   0.05 at each look, and the power that looks cost.
 
@@ -22,6 +20,7 @@ import argparse
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -129,11 +128,27 @@ def skewed_study(num_prompts: int, rng: np.random.Generator) -> list[Cell]:
     return frozen_study(np.stack([lognormal(s, num_prompts, rng) for s in np.linspace(0.2, 1, 7)]))
 
 
-def false_differences(draw: Draw, num_studies: int) -> float:
-    """Return the share of null studies with at least one significant difference."""
-    rng = np.random.default_rng(0)
-    found = (paired_differences(draw(rng), {}) for _ in range(num_studies))
-    return float(np.mean([any(row["p_adjusted"] <= 0.05 for row in rows) for rows in found]))
+def all_pairs(cells: list[Cell]) -> Predicted:
+    """Return the expectation that every method differs from every other, as one entry."""
+    methods = dict.fromkeys(one.method for one in cells)
+    return {
+        ("study", "model", "benchmark", 1024, None, frozenset(pair)): Prediction(PRIMARY)
+        for pair in combinations(methods, 2)
+    }
+
+
+def false_differences(draw: Draw, num_studies: int) -> tuple[float, float]:
+    """Return how often null studies have a significant difference: registered, and exploratory."""
+    rng, found = np.random.default_rng(0), []
+    for _ in range(num_studies):
+        cells = draw(rng)
+        registered, explored = (
+            any(row["p_adjusted"] <= 0.05 for row in paired_differences(cells, predicted))
+            for predicted in (all_pairs(cells), {})
+        )
+        found.append((registered, explored))
+    first, second = np.mean(found, axis=0).tolist()
+    return first, second
 
 
 def coverage(draw: Draw, difference: float, num_studies: int) -> float:
@@ -146,38 +161,30 @@ def coverage(draw: Draw, difference: float, num_studies: int) -> float:
     return float(np.mean(hits))
 
 
-def power(num_methods: int, num_studies: int) -> float:
-    """Return how often a difference is detected that has the size reported as detectable.
-
-    Studies without differences report sizes, which are proportional to standard errors. In other
-    studies the last method is better than the base model by their root mean square.
-    """
-    rng = np.random.default_rng(0)
-    deviations = np.ones(num_methods)
-
-    def study() -> list[Cell]:
-        return trained_study(rng, num_methods=num_methods, deviations=deviations)
-
-    def against_base(cells: list[Cell]) -> dict[str, Any]:
-        last = f"method {num_methods - 1}"
+def power(draw: Draw, num_studies: int) -> float:
+    """Return how often the last method is found to differ from the first, of all pairs."""
+    rng, found = np.random.default_rng(0), []
+    for _ in range(num_studies):
+        cells = draw(rng)
+        ends = {cells[0].method[0], cells[-1].method[0]}
         (row,) = (
             row
-            for row in paired_differences(cells, {})
-            if row["method"] == last and row["other_method"] == "none"
+            for row in paired_differences(cells, all_pairs(cells))
+            if {row["method"], row["other_method"]} == ends
         )
-        return row
-
-    reported = [against_base(study())["smallest_detectable"] for _ in range(num_studies // 4)]
-    shift, found = float(np.sqrt(np.mean(np.square(reported)))), []
-    for _ in range(num_studies):
-        cells = [
-            one
-            if one.method != (f"method {num_methods - 1}", False) or one.scored is None
-            else cell(num_methods - 1, one.seed, one.scored.scores + shift)
-            for one in study()
-        ]
-        found.append(against_base(cells)["p_value"] <= 0.05 / (num_methods * (num_methods - 1) / 2))
+        found.append(row["p_adjusted"] <= 0.05)
     return float(np.mean(found))
+
+
+def better_on_documents(gain: float, number: int) -> Draw:
+    """Return how to draw six frozen methods; the last is better by `gain` nats (SD 0.013)."""
+
+    def draw(rng: np.random.Generator) -> list[Cell]:
+        scores = rng.normal(size=number) + rng.normal(0, 0.013 / np.sqrt(2), (6, number))
+        scores[-1] += gain
+        return frozen_study(scores)
+
+    return draw
 
 
 def documents(rng: np.random.Generator, number: int, *, exact: bool) -> list[Cell]:
@@ -192,21 +199,18 @@ def documents(rng: np.random.Generator, number: int, *, exact: bool) -> list[Cel
 
 
 def seeds(rng: np.random.Generator, number: int, *, exact: bool) -> list[Cell]:
-    """Draw three trained methods; the last one is better by 1.5 standard deviations of a run.
+    """Draw two trained methods whose difference is 1.5 of its standard deviations over seeds.
 
-    If `exact`, the means and the pooled variance between seeds are the true ones.
+    If `exact`, mean and standard deviation of the differences are the true ones.
     """
-    runs = rng.normal(size=(number, 3))
+    gaps = rng.normal(size=number)
     if exact:
-        runs -= runs.mean(axis=0)
-        rest = runs - runs.mean(axis=1, keepdims=True)
-        runs /= np.sqrt((rest**2).sum() / (2 * (number - 1)))
-    runs[:, 2] += 1.5
+        gaps = (gaps - gaps.mean()) / gaps.std(ddof=1)
     noise = np.repeat([-0.1, 0.1], 4)
     return [
-        cell(method + 1, seed, noise + runs[seed, method], seeded=True)
+        cell(method + 1, seed, noise + method * (gaps[seed] + 1.5), seeded=True)
         for seed in range(number)
-        for method in range(3)
+        for method in range(2)
     ]
 
 
@@ -229,8 +233,36 @@ def needed_power(draw: Callable[..., list[Cell]], number: int, num_studies: int)
     for _ in range(num_studies):
         needed = compared(draw(rng, number, exact=True))["num_needed"]
         row = compared(draw(rng, needed, exact=False))
-        found.append(row["p_value"] <= 0.05 / row["num_comparisons"])
+        found.append(row["p_value"] <= 0.05)
     return float(np.mean(found))
+
+
+def unequal_documents(rng: np.random.Generator) -> list[Cell]:
+    """Draw seven frozen methods on twelve documents of one to twenty windows."""
+    sizes = rng.integers(1, 21, size=12)
+    clusters = np.repeat(np.arange(12), sizes)
+    scores = rng.normal(size=(7, 12))[:, clusters] + rng.normal(size=(7, len(clusters)))
+    return [cell(method, 0, own, clusters=clusters) for method, own in enumerate(scores)]
+
+
+def few_prompts_in_tasks(rng: np.random.Generator) -> list[Cell]:
+    """Draw seven frozen methods on four tasks of three prompts, whose spreads differ 50-fold."""
+    return [
+        replace(cell(method, 0, spread * rng.normal(size=3)), task=f"task {task}")
+        for method in range(7)
+        for task, spread in enumerate((0.1, 1.0, 1.0, 5.0))
+    ]
+
+
+def families_of_methods(rng: np.random.Generator, num_seeds: int = 3) -> list[Cell]:
+    """Draw six trained methods in two families, each of which reacts to a seed in its own way."""
+    return [
+        cell(1 + 3 * family + number, seed, 3 * of_family + rng.normal() + noise, seeded=True)
+        for seed in range(num_seeds)
+        for family, of_family in enumerate(rng.normal(size=2))
+        for number in range(3)
+        for noise in [rng.normal(size=40)]
+    ]
 
 
 def lognormal(sigma: float, size: Any, rng: np.random.Generator) -> Numbers:
@@ -280,7 +312,7 @@ def shares_with_claims(draw: Draw, after: tuple[int, ...], num_studies: int) -> 
         methods = list(dict.fromkeys(one.method for one in cells))
         pairs = [frozenset([methods[0], other]) for other in methods[1:]]
         predicted: Predicted = {
-            ("study", "model", "benchmark", 1024, pair): Prediction(PRIMARY) for pair in pairs
+            ("study", "model", "benchmark", 1024, None, pair): Prediction(PRIMARY) for pair in pairs
         }
         spent: list[list[bool]] = []
         naive: list[list[bool]] = []
@@ -353,60 +385,66 @@ def percent(value: float) -> str:
     return f"{100 * value:.1f} %"
 
 
-def print_nulls(num_studies: int) -> None:
-    print(
-        f"| study, {num_studies} of each | ratio 0 | 0.5 | 1 | 2 | 3 |\n|---|--:|--:|--:|--:|--:|"
+def null_studies() -> Iterable[tuple[str, Draw]]:
+    for num_methods, num_seeds in ((7, 3), (7, 5), (27, 3)):
+        for ratio in (0.0, 1.0, 3.0):
+            yield (
+                f"{num_methods} trained methods, {num_seeds} seeds, ratio {ratio:g}",
+                partial(
+                    trained_study,
+                    num_methods=num_methods,
+                    num_seeds=num_seeds,
+                    deviations=np.full(num_methods, ratio),
+                ),
+            )
+    yield (
+        "7 trained methods, prompts of each seed, ratio 1",
+        partial(trained_study, num_methods=7, deviations=np.ones(7), seeded=True),
     )
-    for label, num_methods, options in (
-        ("7 methods, shared prompts", 7, {}),
-        ("7 methods, prompts of each seed", 7, {"seeded": True}),
-        ("7 methods, perplexity", 7, {"aggregation": "power of mean"}),
+    lognormal_sds = np.random.default_rng(1).lognormal(sigma=1, size=27)
+    one_in_ten = np.where(np.arange(27) % 10 == 9, 10.0, 1.0)
+    for label, deviations in (
+        ("SDs between seeds lognormal", lognormal_sds),
+        ("one in ten varies ten-fold", one_in_ten),
     ):
-        shares = []
-        for ratio in (0, 0.5, 1, 2, 3):
-            deviations = np.full(num_methods, float(ratio))
-            shares.append(
-                false_differences(
-                    partial(
-                        trained_study, num_methods=num_methods, deviations=deviations, **options
-                    ),
-                    num_studies,
-                )
-            )
-        print("|", " | ".join([label, *map(percent, shares)]), "|", flush=True)
-
-
-def print_hard_nulls(num_studies: int) -> None:
-    print("\n| study | false differences |\n|---|--:|")
-    spread = np.geomspace(1, 4, 9)
-    one_large = np.r_[np.ones(8), 4.0]
-
-    def studies() -> Iterable[tuple[str, Draw]]:
-        for label, deviations in (
-            ("up to four times", spread),
-            ("one method four times", one_large),
-        ):
-            yield (
-                f"9 methods, seeds vary differently: {label}",
-                partial(trained_study, num_methods=9, deviations=2 * deviations),
-            )
-        for label, runs in (("two runs", (0, *[1] * 4, *[2] * 4)), ("one run", (0, *[1] * 8))):
-            yield (
-                f"8 methods evaluate the weights of {label}",
-                partial(trained_study, num_methods=9, deviations=np.full(9, 2.0), runs=runs),
-            )
-        for number in (16, 120):
-            yield (
-                f"7 frozen methods, skewed scores (lognormal 0.2 to 1), {number} prompts",
-                partial(skewed_study, number),
-            )
         yield (
-            "7 frozen methods, right or wrong, 28 prompts",
-            lambda rng: frozen_study((rng.random((7, 28)) < 0.3).astype(np.float64)),
+            f"27 trained methods, {label}",
+            partial(trained_study, num_methods=27, deviations=deviations),
+        )
+    yield "6 trained methods, seeds act on two families", families_of_methods
+    yield (
+        "8 methods on the weights of two runs",
+        partial(
+            trained_study, num_methods=9, deviations=np.full(9, 2.0), runs=(0, *[1] * 4, *[2] * 4)
+        ),
+    )
+    for number in (6, 12, 40):
+        yield (
+            f"7 frozen methods, {number} documents",
+            lambda rng, number=number: frozen_study(rng.normal(size=(7, number))),
+        )
+    yield "7 frozen methods, 12 documents of 1 to 20 windows", unequal_documents
+    yield "7 frozen methods, 4 tasks of 3 prompts", few_prompts_in_tasks
+    yield (
+        "7 frozen methods, heavy-tailed (t, 3 df), 12 documents",
+        lambda rng: frozen_study(rng.standard_t(3, size=(7, 12))),
+    )
+    yield (
+        "7 frozen methods, right or wrong, 28 prompts",
+        lambda rng: frozen_study((rng.random((7, 28)) < 0.3).astype(np.float64)),
+    )
+    for number in (16, 120):
+        yield (
+            f"7 frozen methods, unequally skewed (lognormal 0.2 to 1), {number} documents",
+            partial(skewed_study, number),
         )
 
-    for label, draw in studies():
-        print(f"| {label} | {percent(false_differences(draw, num_studies))} |", flush=True)
+
+def print_nulls(num_studies: int) -> None:
+    print("| null study | one registered entry | exploratory |\n|---|--:|--:|")
+    for label, draw in null_studies():
+        found = false_differences(draw, num_studies)
+        print("|", " | ".join([label, *map(percent, found)]), "|", flush=True)
 
 
 def print_coverage(num_studies: int) -> None:
@@ -422,19 +460,26 @@ def print_coverage(num_studies: int) -> None:
         print("|", " | ".join([distribution, *map(percent, found)]), "|", flush=True)
 
 
+def print_power(num_studies: int) -> None:
+    print("\n| study | power |\n|---|--:|")
+    for gain in (0.118, 0.093, 0.034):
+        share = power(better_on_documents(gain, 6), num_studies)
+        print(f"| 6 methods, 6 documents, {gain} nats (SD 0.013) | {percent(share)} |", flush=True)
+    for number in (3, 5):
+        draw = partial(seeds, number=number, exact=False)
+        print(f"| 2 methods, {number} seeds, 1.5 SDs | {percent(power(draw, num_studies))} |")
+    for label, drawn, units in (("6 documents", documents, 6), ("3 seeds", seeds, 3)):
+        share = needed_power(drawn, units, num_studies)
+        print(f"| undecided with {label}, then as many as needed | {percent(share)} |", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--studies", type=int, default=400, help="simulated studies of each kind")
     number = parser.parse_args().studies
     print_nulls(number)
-    print_hard_nulls(number)
     print_coverage(5 * number)
-    print("\n| study | power |\n|---|--:|")
-    for methods in (3, 7):
-        print(f"| {methods} methods, 3 seeds | {percent(power(methods, number))} |", flush=True)
-    for label, draw, units in (("6 documents", documents, 6), ("3 seeds", seeds, 3)):
-        share = needed_power(draw, units, number)
-        print(f"| undecided with {label}, then as many as needed | {percent(share)} |", flush=True)
+    print_power(number)
     print_looks(number)
 
 
