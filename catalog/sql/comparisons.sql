@@ -393,12 +393,12 @@ SELECT
     e.eval_length,
     CASE
         WHEN l.settled_as IS NOT NULL THEN l.settled_as
-        WHEN e.expected = 'predicts' THEN coalesce(o.outcome, 'not measured')
+        WHEN e.expected = 'predicts' THEN coalesce(o.predicted, 'not measured')
         WHEN d.verdict IS NULL THEN 'not measured'
         WHEN d.generalises_to = 'one training run'
-            AND (d.verdict IN ('better', 'worse', 'the same') OR m.outcome <> 'undecided')
+            AND (d.verdict IN ('better', 'worse', 'the same') OR m.within <> 'undecided')
             THEN 'on one training run'
-        WHEN e.margin IS NOT NULL AND m.outcome <> 'undecided' THEN m.outcome
+        WHEN e.margin IS NOT NULL AND m.within <> 'undecided' THEN m.within
         WHEN d.verdict = 'too few' THEN 'too few'
         WHEN e.margin IS NOT NULL THEN 'undecided'
         WHEN d.verdict = e.expected THEN 'confirmed'
@@ -455,13 +455,13 @@ LEFT JOIN compared.either_way d
     AND d.other_frozen = e.other_frozen AND d.benchmark = e.benchmark
     AND d.eval_length = e.eval_length
     AND CASE WHEN e.metric IS NULL THEN d.is_default ELSE d.metric = e.metric END
-LEFT JOIN (SELECT DISTINCT * FROM compared.margin) m
+LEFT JOIN (SELECT DISTINCT * EXCLUDE (outcome), outcome AS within FROM compared.margin) m
     ON m.study = d.study AND m.base_model = d.base_model AND m.benchmark = d.benchmark
     AND m.profile IS NOT DISTINCT FROM d.profile AND m.eval_length = d.eval_length
     AND m.metric IS NOT DISTINCT FROM d.metric
     AND m.method = d.method AND m.frozen = d.frozen AND m.other_method = d.other_method
     AND m.other_frozen = d.other_frozen AND m.expected = e.expected AND m.margin = e.margin
-LEFT JOIN compared.prediction o
+LEFT JOIN (SELECT * EXCLUDE (outcome), outcome AS predicted FROM compared.prediction) o
     ON e.expected = 'predicts' AND o.study = e.study AND o.base_model = e.base_model
     AND o.benchmark = e.benchmark AND o.eval_length = e.eval_length
     AND o.metric IS NOT DISTINCT FROM e.metric AND o.among IS NOT DISTINCT FROM e.among
