@@ -61,9 +61,9 @@ CONTRACT = {
     " peak_memory_bytes",
     "token_nll": "cell position_bin nll",
     "paired_difference": "study base_model method frozen other_method other_frozen benchmark task"
-    " eval_length difference ci_low ci_high p_value p_adjusted verdict smallest_detectable num_needed"
-    " generalises_to family num_comparisons num_clusters num_samples num_seeds lowest highest"
-    " num_better num_worse",
+    " eval_length difference ci_low ci_high p_value p_adjusted verdict smallest_detectable"
+    " num_needed generalises_to family num_comparisons num_clusters num_samples num_seeds lowest"
+    " highest num_better num_worse",
     "effective_length": "study base_model method frozen benchmark task tokens ci_low ci_high"
     " longest",
     "perplexity_vs_downstream": "study base_model method frozen exact_attention eval_length"
