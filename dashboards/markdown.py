@@ -108,7 +108,7 @@ def _page(contents: Contents, found: Sequence[Summary], out: Path) -> Iterator[s
 def _summary(contents: Contents, one: Summary, out: Path) -> Iterator[str]:
     """Yield the parts of the first screen: outcomes, recommended methods, doubts and cost."""
     parts = {
-        "Expected and found": one.outcomes(),
+        "Expected and found": (sentence for sentence, _ in one.outcomes()),
         "Which method": one.recommended(),
         "What to distrust": one.distrust(),
     }
@@ -126,8 +126,7 @@ def _expectations(expected: Sequence[Expectation]) -> Iterator[str]:
         return
     yield f"\n### Expectations\n\n{OUTCOMES}\n\n{EXPLAINED} All pairs: `lce claims`.\n"
     for entry in expected:
-        claim = f"; claim: {entry.claim}" if entry.claim else ""
-        yield f"- {plain(entry.line + claim)}"
+        yield f"- {plain(entry.line)}"
         yield from (f"  - **{one.outcome}**: {plain(one.finding)}" for one in entry.comparisons)
     yield ""
 

@@ -2,7 +2,7 @@
 
     with open_catalog(path) as connection:
         for summary in summaries(connection, "toy"):  # one per base model
-            print(*summary.outcomes(), *summary.recommended(), sep=" ")
+            print(*summary.recommended(), *summary.distrust())
 
 A method is beaten on a benchmark at a length if another one is significantly better there, over
 all tasks that both have.
@@ -16,7 +16,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from dashboards.claims import Expectation, counted, expectations
-from dashboards.claims.expectations import by_claim, tests_hypothesis
 from dashboards.claims.wording import at, listed
 from dashboards.contents import Row, rows_of, select
 from dashboards.families import Variant
@@ -36,27 +35,24 @@ _QUERIES = {
     "studies": "FROM studies WHERE study = $study",
     "pairs": "FROM paired_difference WHERE study = $study AND is_all_tasks",
     "means": """
-        WITH single AS (
-            SELECT study, base_model, benchmark FROM cells
-            GROUP BY ALL HAVING count(DISTINCT task) = 1
-        )
-        SELECT b.* REPLACE (
-                CASE WHEN s.study IS NULL THEN b.value ELSE coalesce(b.value, b.value_of_done) END
-                AS value
-            ), m.ci_low, m.ci_high
-        FROM benchmark_by_length b
-        LEFT JOIN single s USING (study, base_model, benchmark)
-        LEFT JOIN mean_over_seeds m ON m.study = s.study AND m.base_model = s.base_model
-            AND m.method = b.method AND m.frozen = b.frozen AND m.benchmark = s.benchmark
-            AND m.eval_length = b.eval_length
-        WHERE b.study = $study
+        SELECT s.base_model, s.method, s.frozen, s.benchmark, s.eval_length,
+            any_value(s.unit) AS unit, any_value(s.higher_is_better) AS higher_is_better,
+            avg(coalesce(s.value, s.value_of_done)) AS value,
+            CASE WHEN count(*) = count(m.ci_low) THEN avg(m.ci_low) END AS ci_low,
+            CASE WHEN count(*) = count(m.ci_low) THEN avg(m.ci_high) END AS ci_high
+        FROM score_by_length s
+        LEFT JOIN mean_over_seeds m
+            USING (study, base_model, method, frozen, benchmark, task, eval_length)
+        WHERE s.study = $study
+        GROUP BY s.base_model, s.method, s.frozen, s.benchmark, s.eval_length
+        HAVING count(*) = count(coalesce(s.value, s.value_of_done))
+        QUALIFY count(*) = max(count(*)) OVER (PARTITION BY s.base_model, s.benchmark)
     """,
     "costs": "FROM costs WHERE study = $study",
     "same": "FROM same_computation WHERE study = $study",
     "amendments": "FROM amendments WHERE study = $study",
     "cells": """
-        SELECT base_model, status, count(*) AS number, count(DISTINCT seed) AS num_seeds
-        FROM cells WHERE study = $study GROUP BY ALL
+        SELECT base_model, status, count(*) AS number FROM cells WHERE study = $study GROUP BY ALL
     """,
 }
 
@@ -86,8 +82,8 @@ class Summary:
     expected: list[Expectation]
     pairs: list[Row]
     means: list[Row]
-    """Scores by benchmark and length; with a single task also of unfinished seeds. Those of several
-    tasks have no interval."""
+    """Mean scores over tasks and finished seeds. The interval of several tasks is the mean of
+    theirs, which is at least as wide as their dependence demands."""
     costs: list[Row]
     same: list[Row]
     amendments: list[Row]
@@ -100,17 +96,7 @@ class Summary:
     @cached_property
     def hypothesis(self) -> list[Expectation]:
         """Entries that test the study's own hypothesis, registered before the first result."""
-        return [entry for entry in self.expected if tests_hypothesis(entry)]
-
-    @cached_property
-    def claims(self) -> dict[str, list[Expectation]]:
-        """Registered entries by the published claim that they test."""
-        return by_claim(self.expected)
-
-    @cached_property
-    def late(self) -> list[Expectation]:
-        """Entries that were not registered before the first result."""
-        return [entry for entry in self.expected if not entry.is_registered]
+        return [one for one in self.expected if one.claim is None and one.is_registered]
 
     @cached_property
     def benchmarks(self) -> list[str]:
@@ -118,7 +104,7 @@ class Summary:
 
         They have the order of the entries.
         """
-        known = dict.fromkeys(row["benchmark"] for row in self.means if row["value"] is not None)
+        known = dict.fromkeys(row["benchmark"] for row in self.means)
         for entries in (self.hypothesis, self.expected):
             named = dict.fromkeys(name for entry in entries for name in entry.benchmarks)
             if found := [name for name in named if name in known]:
@@ -129,16 +115,14 @@ class Summary:
     def lengths(self) -> list[int]:
         """2 and 4 times the trained context, or else the two shortest lengths beyond it."""
         trained = self.study["trained_context"] or 0
-        known = sorted({row["eval_length"] for row in self.means if row["value"] is not None})
-        beyond = [length for length in known if length > trained]
+        beyond = sorted({row["eval_length"] for row in self.means if row["eval_length"] > trained})
         return [one for one in beyond if one in (2 * trained, 4 * trained)] or beyond[:2]
 
     def scores(self, benchmark: str, length: int) -> list[Row]:
         """Return the scores of all methods with a result, best first."""
         rows = select(self.means, benchmark=benchmark, eval_length=length)
-        known = [row for row in rows if row["value"] is not None]
         return sorted(
-            known, key=lambda row: -row["value"] if row["higher_is_better"] else row["value"]
+            rows, key=lambda row: -row["value"] if row["higher_is_better"] else row["value"]
         )
 
     @cached_property
@@ -185,23 +169,25 @@ class Summary:
     def _flops(self, one: Variant) -> float:
         return sum(row["train_flops"] or 0.0 for row in self.costs if Variant.of(row) == one)
 
-    @property
-    def num_seeds(self) -> int:
-        """Number of the study's seeds."""
-        return max((row["num_seeds"] for row in self.cells), default=0)
+    def outcomes(self) -> Iterator[tuple[str, list[Expectation]]]:
+        """Yield a sentence with the number of comparisons by outcome, and the entries.
 
-    def outcomes(self) -> Iterator[str]:
-        """Yield the number of comparisons by outcome, the papers' claims apart."""
-        if self.hypothesis:
-            yield f"Hypothesis: {counted(self.hypothesis)}."
-        if self.claims:
-            entries = [entry for group in self.claims.values() for entry in group]
-            number = f"{len(self.claims)} published claim{'s'[: len(self.claims) > 1]}"
-            yield f"{number}: {counted(entries)}."
-        if self.late:
-            yield f"Not registered before the first result (exploratory): {counted(self.late)}."
+        The entries that test published claims are counted apart, and so are later entries.
+        """
+        claimed = [one for one in self.expected if one.claim is not None and one.is_registered]
+        number = len({entry.claim for entry in claimed})
+        groups = {
+            "Hypothesis": self.hypothesis,
+            f"{number} published claim{'s'[: number > 1]}": claimed,
+            "Not registered before the first result, so exploratory": [
+                one for one in self.expected if not one.is_registered
+            ],
+        }
+        for name, entries in groups.items():
+            if entries:
+                yield f"{name}: {counted(entries)}.", entries
         if not self.expected:
-            yield "The study predicts no comparison."
+            yield "The study predicts no comparison.", []
 
     def recommended(self) -> Iterator[str]:
         """Yield, for each length, which methods are never beaten and which one is recommended."""
@@ -229,9 +215,8 @@ class Summary:
         rows = [row for row in self.costs if Variant.of(row) == one and row["train_seconds"]]
         if not rows:
             return "no training"
-        seeds = self.num_seeds or 1
-        seconds, flops = rows[0]["train_seconds"] / seeds, rows[0]["train_flops"] / seeds
-        return f"training: {formats.duration(seconds)}, {_exponent(flops)} FLOPs per seed"
+        flops = f", {_exponent(rows[0]['train_flops'])} FLOPs" if rows[0]["train_flops"] else ""
+        return f"training of all its seeds: {formats.duration(rows[0]['train_seconds'])}{flops}"
 
     def distrust(self) -> Iterator[str]:
         """Yield the reasons to distrust the results."""

@@ -13,7 +13,9 @@ from lce_core import formats
 from lce_core.palette import Look
 from lce_core.study.variants import weights_label
 
-NAMES, PANEL, GAP, TOP, ROW, BOTTOM = 170.0, 150.0, 22.0, 40.0, 17.0, 24.0
+NAMES, GAP, TOP, ROW, BOTTOM = 190.0, 24.0, 40.0, 17.0, 24.0
+WIDTH, MOST = 1180.0, 300.0
+"""Width of the whole chart, and the largest one of a panel."""
 _WIDE_RANGE = 5.0
 """Panels whose largest value is this many times the smallest have a logarithmic axis."""
 
@@ -39,7 +41,8 @@ def dots_svg(
       order: the methods from top to bottom.
       looks: colours and mark shape by method.
     """
-    width = NAMES + len(panels) * (PANEL + GAP)
+    wide = min(MOST, (WIDTH - NAMES) / len(panels) - GAP)
+    width = NAMES + len(panels) * (wide + GAP)
     base = TOP + ROW * len(order)
     places = {one: TOP + ROW * (number + 0.5) for number, one in enumerate(order)}
     parts = [opening(title, width, base + BOTTOM, "dots")]
@@ -47,21 +50,22 @@ def dots_svg(
         parts.append(text(one.label, NAMES - 12, y + 4, "end", NAMES - 14))
         parts.append(f'<path class="grid" d="M{NAMES:g} {y:g}H{width - GAP:g}"/>')
     for number, panel in enumerate(panels):
-        start = NAMES + number * (PANEL + GAP)
-        parts += _panel(panel, start, base, places, looks)
+        start = NAMES + number * (wide + GAP)
+        parts += _panel(panel, (start, start + wide), base, places, looks)
     return "".join([*parts, "</svg>"])
 
 
 def _panel(
     panel: Panel,
-    start: float,
+    ends: tuple[float, float],
     base: float,
     places: Mapping[Variant, float],
     looks: Mapping[str, Look],
 ) -> Iterator[str]:
-    scale, ticks = _scale(panel.rows, start, start + PANEL)
-    yield text(panel.benchmark.replace("_", " "), start, 13, "panel-title small", PANEL)
-    yield text(f"{panel.eval_length:,} tokens", start, 28, "tick", PANEL)
+    scale, ticks = _scale(panel.rows, *ends)
+    start, room = ends[0], ends[1] - ends[0]
+    yield text(panel.benchmark.replace("_", " "), start, 13, "panel-title small", room)
+    yield text(f"{panel.eval_length:,} tokens", start, 28, "tick", room)
     last = None
     for tick in ticks:
         x = scale(tick)
@@ -72,21 +76,21 @@ def _panel(
     for row in panel.rows:
         one = Variant.of(row)
         x, y, look = scale(row["value"]), places[one], looks[one.method]
-        ends = [row["ci_low"], row["ci_high"]]
-        known = None not in ends
+        interval = [row["ci_low"], row["ci_high"]]
+        known = None not in interval
         if known:
-            left, right = (scale(min(max(end, scale.low), scale.high)) for end in ends)
+            left, right = (scale(min(max(end, scale.low), scale.high)) for end in interval)
             yield (
                 f'<path class="gap look" {colours(look)} {row_data(one.method, one.frozen)}'
                 f' d="M{left:g} {y:g}H{right:g}"/>'
             )
         shown = formats.score(row["value"])
         if known:
-            shown += f" [{formats.score(ends[0])}, {formats.score(ends[1])}]"
+            shown += f" [{formats.score(interval[0])}, {formats.score(interval[1])}]"
         sentence = f"{one.label}, {panel.benchmark} at {panel.eval_length:,}: {shown}"
         facts = value_data(
             benchmark=panel.benchmark, length=panel.eval_length, value=row["value"],
-            low=ends[0], high=ends[1],
+            low=interval[0], high=interval[1],
         )  # fmt: skip
         yield (
             f'<path class="mark dot look {weights_label(one.frozen)}" {colours(look)}'

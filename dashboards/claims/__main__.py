@@ -157,23 +157,22 @@ def _all(found: list[Claim], study: list[Summary], *, everything: bool) -> Itera
 
 def _summary(one: Summary, *, everything: bool) -> Iterator[str]:
     """Yield one screen: outcomes, recommended methods, what to distrust, and the cost."""
-    yield from map(_filled, one.outcomes())
-    entries = [*one.hypothesis, *one.late]
-    if everything:
-        entries += [entry for group in one.claims.values() for entry in group]
-    most = len(entries) if everything else MOST_ENTRIES
-    for entry in entries[:most]:
-        yield _item(entry.line)
-        if everything:
-            yield from (_item(comparison.text, 4) for comparison in entry.comparisons)
-    if entries[most:]:
-        yield f"  and {len(entries) - most} more expectations: --all"
+    for sentence, entries in one.outcomes():
+        yield _filled(sentence)
+        is_hypothesis = entries == one.hypothesis
+        most = len(entries) if everything else MOST_ENTRIES * is_hypothesis
+        for entry in entries[:most]:
+            yield _item(entry.line)
+            if everything:
+                yield from (_item(comparison.text, 4) for comparison in entry.comparisons)
+        if entries[most:]:
+            yield f"  and {len(entries) - most} more: --all"
     yield from map(_filled, one.recommended())
     doubts = list(one.distrust())
     most = len(doubts) if everything else MOST_ENTRIES
     yield from _part("What to distrust:", doubts[:most])
     if doubts[most:]:
-        yield f"  and {len(doubts) - most} more reasons: --all"
+        yield f"  and {len(doubts) - most} more: --all"
     yield from textwrap.wrap(one.total_cost(), WIDTH)
 
 

@@ -5,7 +5,7 @@ All numbers and outcomes are those of the view `expectations`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -68,8 +68,9 @@ class Expectation:
 
     @property
     def line(self) -> str:
-        """Number, text and summary."""
-        return f"{self.number}. {self.text.rstrip('.')}: {self.summary}"
+        """Number, text, summary and claim."""
+        claim = f" (claim: {self.claim})" if self.claim else ""
+        return f"{self.number}. {self.text.rstrip('.')}{claim}: {self.summary}"
 
     @property
     def summary(self) -> str:
@@ -146,20 +147,6 @@ def expectations(connection: duckdb.DuckDBPyConnection, study: str) -> list[Expe
         for (base_model, _, entry), group in groupby(sorted(found["rows"], key=place), place)
         for own in [list(group)]
     ]
-
-
-def tests_hypothesis(entry: Expectation) -> bool:
-    """Return True if the entry tests the study's own hypothesis and was registered in time."""
-    return entry.claim is None and entry.is_registered
-
-
-def by_claim(expected: Sequence[Expectation]) -> dict[str, list[Expectation]]:
-    """Return the registered entries that test each published claim."""
-    found: dict[str, list[Expectation]] = {}
-    for entry in expected:
-        if entry.claim is not None and entry.is_registered:
-            found.setdefault(entry.claim, []).append(entry)
-    return found
 
 
 def _finding(row: Row, trained: int | None, numbers: Mapping[tuple[str, int], int]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from dashboards.charts.dots import Panel, dots_svg
-from dashboards.claims import Expectation, counted
+from dashboards.claims import Expectation
 from dashboards.comparable import base_context
 from dashboards.contents import Contents, Row
 from dashboards.families import Variant, method_looks
@@ -47,16 +47,13 @@ def _summary(contents: Contents, one: Summary) -> str:
         items = "".join(f"<li>{names_as_code(text, variants)}</li>" for text in sentences)
         return f"<ul>{items}</ul>" if items else "<p>Nothing known.</p>"
 
-    claims = "".join(
-        f"<details><summary>{escape(claim)} ({counted(entries)})</summary>"
-        f"{entries_html(entries, variants)}</details>"
-        for claim, entries in one.claims.items()
+    outcomes = "".join(
+        f"<p><b>{escape(sentence)}</b></p>{entries_html(entries, variants)}"
+        for sentence, entries in one.outcomes()
     )
-    outcomes = "".join(f"<p><b>{escape(text)}</b></p>" for text in one.outcomes())
     recommended = "".join(f"<p>{names_as_code(text, variants)}</p>" for text in one.recommended())
     return (
-        f'<div class="summary"><div><h2>Expected and found</h2>{outcomes}'
-        f"{entries_html([*one.hypothesis, *one.late], variants)}{claims}</div>"
+        f'<div class="summary"><div><h2>Expected and found</h2>{outcomes}</div>'
         f"<div><h2>Which method</h2>{recommended or '<p>No two methods are comparable.</p>'}"
         f"<h2>What to distrust</h2>{listed(one.distrust())}<p>{one.total_cost()}</p></div></div>"
         f"{_dots(contents, one)}"
@@ -96,7 +93,7 @@ def _dots(contents: Contents, one: Summary) -> str:
         return ""
     return (
         f'<figure data-figure="{PICTURE}"><figcaption><h3>{PICTURE}</h3><p>Means with 95 %'
-        " intervals (of benchmarks with one task). Best first, by the first column; hollow: frozen"
+        " intervals, where all seeds are done. Best first, by the first column; hollow: frozen"
         f' weights.</p></figcaption><div class="wide"><div class="panel" tabindex="0" role="group"'
         f' aria-label="picture">{picture}</div></div><div class="tools" hidden>'
         '<button type="button" data-save="svg">SVG</button></div></figure>'

@@ -48,8 +48,8 @@ def caption(rows: Sequence[Row]) -> str:
     return (
         "Each method minus the untuned base model, at the longest evaluated length within its"
         " trained context. Not worse: the 95 % interval, which holds for all at once, excludes a"
-        f" disadvantage of {margins}. Worse: the whole interval exceeds this disadvantage. {counts}."
-        f"{note}{_NEEDED if number['undecided'] else ''}"
+        f" disadvantage of {margins}. Worse: the whole interval exceeds this disadvantage. {counts}"
+        f".{note}{_NEEDED if number['undecided'] else ''}"
     )
 
 

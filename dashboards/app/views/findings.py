@@ -52,7 +52,7 @@ def _summary(chosen: Chosen) -> None:
         one for one in chosen.catalog.summaries(chosen.study) if one.base_model == chosen.base_model
     )
     parts = {
-        "Expected and found": one.outcomes(),
+        "Expected and found": [sentence for sentence, _ in one.outcomes()],
         "Which method": one.recommended(),
         "What to distrust": [*one.distrust(), one.total_cost()],
     }
