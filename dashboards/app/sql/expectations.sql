@@ -1,4 +1,5 @@
--- Comparisons that the study file predicts, with their outcomes; entries count from 1.
+-- Comparisons that the study file predicts (entries count from 1), then those with the base model
+-- within its trained context, with their outcomes.
 SELECT
     base_model,
     entry + 1 AS entry,
@@ -18,5 +19,5 @@ SELECT
     blocked_by + 1 AS blocked_by,
     withdrawn_after
 FROM expectations
-WHERE study = $study AND entry IS NOT NULL
+WHERE study = $study
 ORDER BY entry, other_variant, eval_length
