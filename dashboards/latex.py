@@ -21,7 +21,7 @@ from lce_core import formats
 _MARKS = {"better": "$^{+}$", "worse": "$^{-}$"}
 _LEGEND = (
     " $^{+}$ better, $^{-}$ worse than the base model on the same prompts by a paired test,"
-    r" $p_{\mathrm{Holm}} < 0.05$."
+    r" $p \leq 0.05$."
 )
 _ESCAPES = str.maketrans(
     {

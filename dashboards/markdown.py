@@ -1,9 +1,8 @@
 """Write a study's results as a folder for a code repository: Markdown, pictures and a CSV file.
 
-README.md contains the hypothesis, the best method at each length and how certain its lead is, the
-study's expectations with their outcomes, the pictures, the difference of each method's negative
-log-likelihood (NLL) from the base model's on the same tokens, a table for each task, and the origin
-of the numbers.
+README.md contains the hypothesis, what came out (`dashboards.summary`), the expectations with their
+outcomes, the pictures, the difference of each method's negative log-likelihood (NLL) from the base
+model's on the same tokens, a table for each task, and the origin of the numbers.
 
 Beside each value is the range over the study's seeds or, with only one seed, the 95 % interval over
 samples. scores.csv contains every metric of every cell unrounded; README.md states its sha256.
@@ -21,15 +20,8 @@ from catalog.formatting import format_rows
 from catalog.queries import open_catalog, run_query
 from dashboards.against_base import band_label, by_variant, difference_text
 from dashboards.charts.heat_map import heat_map_svg
-from dashboards.claims import (
-    Claim,
-    Expectation,
-    claims,
-    expectations,
-    firsts,
-    headline,
-)
-from dashboards.claims.wording import EXPLAINED
+from dashboards.claims import Expectation
+from dashboards.claims.wording import EXPLAINED, OUTCOMES
 from dashboards.comparable import base_context, comparable, is_best
 from dashboards.contents import Contents, Row, read_contents, select
 from dashboards.families import NO_EXTENSION, Family, Variant, controls, families
@@ -38,8 +30,8 @@ from dashboards.marks import LEGEND, MARKS, Place, place, verdicts
 from dashboards.pictures import picture
 from dashboards.plain_text import file_name, plain
 from dashboards.registered import registered
-from dashboards.sections import expectations as expectations_section
-from dashboards.sections import glance, positions, short_context, shots
+from dashboards.sections import glance, header, positions, short_context, shots
+from dashboards.summary import Summary, summaries
 from lce_core import formats
 from lce_core.errors import SpecError
 from lce_core.study.variants import variant_label
@@ -69,12 +61,12 @@ def write_markdown(catalog: Path, study: str, out: Path) -> Path:
     """
     contents = read_contents(catalog, study)
     with open_catalog(catalog) as connection:
-        found, expected = claims(connection, study), expectations(connection, study)
+        found = summaries(connection, study)
     scores = run_query(catalog, _SCORES.format(study=study))
     try:
         out.mkdir(parents=True, exist_ok=True)
         (out / SCORES).write_text(format_rows(*scores, "csv") + "\n", encoding="utf-8")
-        page = "\n".join(_page(contents, found, expected, out)) + "\n"
+        page = "\n".join(_page(contents, found, out)) + "\n"
         (out / PAGE).write_text(page, encoding="utf-8")
     except OSError as error:
         raise SpecError(
@@ -86,9 +78,7 @@ def write_markdown(catalog: Path, study: str, out: Path) -> Path:
     return out / PAGE
 
 
-def _page(
-    contents: Contents, found: Sequence[Claim], expected: Sequence[Expectation], out: Path
-) -> Iterator[str]:
+def _page(contents: Contents, found: Sequence[Summary], out: Path) -> Iterator[str]:
     (run,) = contents.run
     seeds = f"{run['seeds']} seed{'s'[: run['seeds'] > 1]}"
     yield f"# {contents.study}\n"
@@ -101,39 +91,42 @@ def _page(
         f" {plain(run['profiles'] or '-')}. Target context:"
         f" {contents.studies[0]['target_context']:,} tokens.\n"
     )
-    yield from (f"- {plain(one.sentence)}" for one in headline(found))
+    for summary in found:
+        yield from _summary(contents.of(summary.base_model), summary, out)
     for study in contents.studies:
         base = study["base_model"]
-        trained = study["trained_context"]
         context = base_context(study)
         yield f"\n## {plain(base)}{f', {plain(context)}' if context else ''}\n"
-        yield from _best(found, base, trained)
-        yield from _expectations(
-            contents.of(base), [entry for entry in expected if entry.base_model == base]
-        )
+        expected = next((one.expected for one in found if one.base_model == base), [])
+        yield from _expectations(expected)
         yield from _short_context(contents.of(base))
         yield from _base_model(contents.of(base), out)
     yield from _gaps(contents)
     yield from _origin(contents, out)
 
 
-def _best(found: Sequence[Claim], base_model: str, trained: int | None) -> Iterator[str]:
-    by_length = firsts(found, base_model, trained)
-    if not by_length:
-        return
-    yield "### Best at each length\n"
-    yield f"{EXPLAINED} All pairs: `lce claims`.\n"
-    for first in by_length.values():
-        yield from (f"- {plain(one.sentence)}" for one in first)
+def _summary(contents: Contents, one: Summary, out: Path) -> Iterator[str]:
+    """Yield the parts of the first screen: outcomes, recommended methods, doubts and cost."""
+    parts = {
+        "Expected and found": (sentence for sentence, _ in one.outcomes()),
+        "Which method": one.recommended(),
+        "What to distrust": one.distrust(),
+    }
+    for title, sentences in parts.items():
+        if shown := [f"- {plain(text)}" for text in sentences]:
+            yield f"\n## {title}, {plain(one.base_model)}\n"
+            yield from shown
+    yield f"\n{plain(one.total_cost())}\n"
+    if picture := header.dot_plot(contents, one):
+        yield f"![{header.PICTURE}]({_drawn(out, [picture], one.base_model, 'methods')})"
 
 
-def _expectations(contents: Contents, expected: Sequence[Expectation]) -> Iterator[str]:
+def _expectations(expected: Sequence[Expectation]) -> Iterator[str]:
     if not expected:
         return
-    yield "\n### Expectations\n"
-    yield f"{expectations_section.caption(contents, expected)}\n"
+    yield f"\n### Expectations\n\n{OUTCOMES}\n\n{EXPLAINED} All pairs: `lce claims`.\n"
     for entry in expected:
-        yield f"- {plain(entry.text)} ({entry.summary})"
+        yield f"- {plain(entry.line)}"
         yield from (f"  - **{one.outcome}**: {plain(one.finding)}" for one in entry.comparisons)
     yield ""
 

@@ -1,7 +1,6 @@
 """Marks on scores that differ significantly from the base model's, for all report formats.
 
-A mark requires a significant paired test on the same prompts: p_Holm below 0.05, an interval that
-excludes zero, and the same sign in every seed (the view paired_difference).
+A mark requires a verdict of the view `paired_difference` on the same prompts.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ MARKS = {"better": "\u25b2", "worse": "\u25bc"}
 """Character shown after a score that is better or worse than the base model's."""
 LEGEND = (
     f"{MARKS['better']} better, {MARKS['worse']} worse than the base model on the same prompts, by"
-    " a paired test: p_Holm below 0.05. No mark: no significant difference, or too few prompts."
+    " a paired test: p or q up to 0.05. No mark: undecided, the same, or too few prompts."
 )
 _PLACE = ("base_model", "method", "frozen", "benchmark", "task", "eval_length")
 Place = tuple[object, ...]

@@ -1,9 +1,9 @@
 """Render a study as one static HTML file, which needs no server, network or other file.
 
-The first screen shows the hypothesis and the best methods at each length beyond the trained
-context. The sections below give the details. All numbers come from the catalog. The same catalog
-always gives the same bytes, except for the final section, which links to the study's runs in
-MLflow.
+The first screen shows what the study expected and what came out, which method to use, and what to
+distrust. The sections below are folded and give the details. All numbers come from the catalog. The
+same catalog always gives the same bytes, except for the final section, which links to the study's
+runs in MLflow.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from pathlib import Path
 
 from catalog.mlflow_pages import MlflowPages, pages_of
 from catalog.queries import open_catalog
-from dashboards.claims import Claim, Expectation, claims, expectations
 from dashboards.contents import Contents, read_contents
 from dashboards.families import NO_EXTENSION, Variant, controls, families
 from dashboards.sections import (
@@ -27,8 +26,8 @@ from dashboards.sections import (
     downstream,
     glance,
     header,
-    leaders,
     mlflow_links,
+    named,
     origin,
     pairs,
     papers,
@@ -39,7 +38,7 @@ from dashboards.sections import (
     training,
     tuning,
 )
-from dashboards.sections import expectations as expected_section
+from dashboards.summary import Summary, summaries
 from dashboards.writing import write_whole
 
 _PAGE = Path(__file__).parent / "page"
@@ -48,6 +47,7 @@ _VENDORED = ("vega.min.js", "vega-lite.min.js", "vega-interpreter.js")
 """Scripts of `page/vendor`, in the order in which they must run."""
 _OF_A_BASE_MODEL: tuple[tuple[str, str, Callable[[Contents], str]], ...] = (
     ("glance", "At a glance", glance.section),
+    ("expectations", "The named methods against each other", named.section),
     ("pairs", pairs.TITLE, pairs.section),
     ("short-context", short_context.TITLE, short_context.section),
     ("length", "Score against length", against_length.section),
@@ -102,16 +102,14 @@ def report_page(catalog: Path, study: str, *, on_paper: bool = False) -> str:
     """
     contents = read_contents(catalog, study)
     with open_catalog(catalog) as connection:
-        found = claims(connection, study)
-        expected = expectations(connection, study)
+        found = summaries(connection, study)
     pages = None if on_paper else pages_of(catalog.parent, study)
-    return render(contents, found, expected, pages, on_paper=on_paper)
+    return render(contents, found, pages, on_paper=on_paper)
 
 
 def render(
     contents: Contents,
-    found: Sequence[Claim] = (),
-    expected: Sequence[Expectation] = (),
+    found: Sequence[Summary] = (),
     pages: MlflowPages | None = None,
     *,
     on_paper: bool = False,
@@ -120,17 +118,17 @@ def render(
 
     Args:
       contents: catalog rows of the study.
-      found: all claims of the study.
-      expected: the study's expectations.
+      found: summaries of the study, one per base model.
       pages: addresses of the study's runs in MLflow; None to omit the section.
       on_paper: True to render for printing; see `report_page`.
     """
-    parts = [*_parts(contents, found, expected, on_paper=on_paper)]
+    parts = [*_parts(contents, on_paper=on_paper)]
     if body := mlflow_links.section(contents, pages):
         parts.append(("mlflow", "In MLflow", body))
     links = "".join(f'<a href="#{key}">{escape(title)}</a>' for key, title, _ in parts)
     sections = "".join(
-        f'<section id="{key}"><h2>{escape(title)}</h2>{body}</section>'
+        f'<section id="{key}"><details class="part"{" open" * on_paper}>'
+        f"<summary><h2>{escape(title)}</h2></summary>{body}</details></section>"
         for key, title, body in parts
     )
     return (
@@ -144,7 +142,7 @@ def render(
         # A separate element, because report.js copies it into saved pictures.
         f'<style id="of-figures">\n{_asset("figures.css")}</style>\n'
         f'<style media="print">\n{_asset("print.css")}</style>\n</head>\n<body>\n<main>\n'
-        f"{header.section(contents, expected)}\n"
+        f"{header.section(contents, found)}\n"
         '<div class="bar"><details class="menu"><summary>Sections</summary>'
         f'<nav aria-label="sections">{links}</nav></details>{_picker(contents)}</div>\n'
         f'{sections}\n</main>\n<div id="tooltip" role="status" hidden></div>\n'
@@ -153,13 +151,7 @@ def render(
     )
 
 
-def _parts(
-    contents: Contents,
-    found: Sequence[Claim],
-    expected: Sequence[Expectation],
-    *,
-    on_paper: bool,
-) -> Iterator[tuple[str, str, str]]:
+def _parts(contents: Contents, *, on_paper: bool) -> Iterator[tuple[str, str, str]]:
     """Yield (HTML id, title, HTML text) of each section that is not empty."""
     several = len(contents.studies) > 1
     for study in contents.studies:
@@ -170,9 +162,6 @@ def _parts(
             (key, title, printed.get(key, section)(of_it))
             for key, title, section in _OF_A_BASE_MODEL
         ]
-        own = [entry for entry in expected if entry.base_model == base]
-        sections.insert(0, ("leaders", leaders.TITLE, leaders.section(of_it, found)))
-        sections.insert(2, ("expectations", "Expectations", expected_section.section(of_it, own)))
         for key, title, body in sections:
             if body:
                 yield (f"{key}-{base}", f"{title}, {base}", body) if several else (key, title, body)

@@ -57,11 +57,12 @@ def difference(value: float, low: float | None, high: float | None) -> str:
     return f"{value:+.3f} [{low:+.3f}, {high:+.3f}]"
 
 
-def p_value(p_adjusted: float) -> str:
-    """Format a p-value that Holm's procedure has adjusted: "p_Holm = 0.012"."""
+def p_value(p_adjusted: float, family: str | None = None) -> str:
+    """Format an adjusted p-value: "p = 0.012", or "q = 0.012" in the family "exploratory"."""
+    name = "q" if family == "exploratory" else "p"
     if p_adjusted < 0.001:
-        return "p_Holm < 0.001"
-    return f"p_Holm = {p_adjusted:.3f}".rstrip("0").rstrip(".")
+        return f"{name} < 0.001"
+    return f"{name} = {p_adjusted:.3f}".rstrip("0").rstrip(".")
 
 
 def three_digits(number: float) -> str:

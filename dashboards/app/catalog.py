@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from catalog.queries import open_catalog, run_query
-from dashboards.claims import Claim, claims
 from dashboards.contents import Row
+from dashboards.summary import Summary, summaries
 
 _FOLDERS = (Path(__file__).parent / "sql", Path(__file__).parents[1] / "sql")
 _MAX_CACHED_RESULTS = 64
@@ -29,13 +29,13 @@ class Catalog:
         """Return the catalog's modification time in UTC."""
         return datetime.fromtimestamp(self.path.stat().st_mtime, UTC)
 
-    def claims(self, study: str) -> tuple[Claim, ...]:
-        """Return all claims of a study.
+    def summaries(self, study: str) -> tuple[Summary, ...]:
+        """Return what a study came to, for each base model.
 
         Raises:
           SpecError: if the catalog does not exist, or lacks a table or column of a query.
         """
-        return _claims(self.path, self._stamp(), study)
+        return _summaries(self.path, self._stamp(), study)
 
     def rows(self, name: str, **parameters: str | int | bool) -> list[Row]:
         """Run the query in `sql/<name>.sql` and return its rows.
@@ -62,10 +62,10 @@ def _answer(
 
 
 @functools.lru_cache(maxsize=8)
-def _claims(path: Path, stamp: tuple[int, ...] | None, study: str) -> tuple[Claim, ...]:
+def _summaries(path: Path, stamp: tuple[int, ...] | None, study: str) -> tuple[Summary, ...]:
     del stamp  # part of the cache key: differs after the file is replaced
     with open_catalog(path) as connection:
-        return tuple(claims(connection, study))
+        return tuple(summaries(connection, study))
 
 
 @functools.cache

@@ -56,6 +56,16 @@ def table(
     return picked[0] if picked and picked[0] < len(rows) else None
 
 
+def p_text(row: Row) -> str:
+    """Return the p-value or q of a comparison; "" if it is not measured.
+
+    As a number, Streamlit would show 0.0000001781 without its leading digits.
+    """
+    if row["p_adjusted"] is None:
+        return ""
+    return formats.p_value(row["p_adjusted"], row["family"])
+
+
 def text_of(value: object) -> str:
     """Format a value for display: floats rounded, integers with thousands separators."""
     if isinstance(value, float):

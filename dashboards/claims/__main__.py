@@ -21,16 +21,13 @@ from typing import TYPE_CHECKING
 from catalog.queries import as_store_error, open_catalog
 from dashboards.claims import (
     Claim,
-    Expectation,
     claims,
-    counted,
-    expectations,
-    headline,
     told_apart,
 )
 from dashboards.claims.expectations import outcomes_in_words
-from dashboards.claims.wording import CORRELATION, EFFECTIVE_CONTEXT, EXPLAINED
+from dashboards.claims.wording import CORRELATION, EFFECTIVE_CONTEXT, EXPLAINED, OUTCOMES
 from dashboards.contents import Row, read
+from dashboards.summary import Summary, summaries
 from lce_core.errors import SpecError
 from lce_core.store.unforeseen import explained
 from lce_core.terminal import WIDTH, guard_terminal
@@ -38,11 +35,11 @@ from lce_core.terminal import WIDTH, guard_terminal
 if TYPE_CHECKING:
     import duckdb
 
-ORDER = {"best": "Best", "order": "Perplexity and downstream scores"}
-"""Topics printed with --all and without a filter, in this order, with their headings."""
 MOST_ITEMS = 10
 """Claims printed without --all, so that they fit a screen."""
-NARROWER = "--method, --against,\n--benchmark, --length; or all of them: --all"
+MOST_ENTRIES = 5
+"""Expectations, and reasons to distrust, that are printed without --all."""
+NARROWER = "--method, --against,\n--benchmark, --length"
 
 
 def main() -> int:
@@ -79,7 +76,7 @@ def _printed(connection: duckdb.DuckDBPyConnection, arguments: argparse.Namespac
     if arguments.json:
         return json.dumps([asdict(one) for one in chosen], indent=1)
     if chosen is found:
-        lines = _all(found, expectations(connection, study), everything=arguments.all)
+        lines = _all(found, summaries(connection, study), everything=arguments.all)
     else:
         lines = _list(chosen, everything=arguments.all)
     return "\n".join(lines)
@@ -139,35 +136,53 @@ def _list(chosen: list[Claim], *, everything: bool) -> Iterator[str]:
     if everything:
         yield from textwrap.wrap(f"{EXPLAINED} {EFFECTIVE_CONTEXT}", WIDTH)
     elif len(items) > MOST_ITEMS:
-        yield f"and {len(items) - MOST_ITEMS:,} more: {NARROWER}"
+        yield f"and {len(items) - MOST_ITEMS:,} more: {NARROWER}, --all"
 
 
-def _all(found: list[Claim], expected: list[Expectation], *, everything: bool) -> Iterator[str]:
-    if not found:
-        yield "no claims yet: no two methods have results on the same prompts"
-    yield from _part("In short", headline(found))
-    if expected:
-        yield f"Expected: {counted(expected)}"
-    for entry in expected:
-        text = f"{entry.text} ({entry.summary})"
-        yield textwrap.fill(text, WIDTH, initial_indent="  ", subsequent_indent="  ")
-        if everything:
-            yield from (_item(one.text, 4) for one in entry.comparisons)
+def _all(found: list[Claim], study: list[Summary], *, everything: bool) -> Iterator[str]:
+    for one in study:
+        if len(study) > 1:
+            yield f"{one.base_model}:"
+        yield from _summary(one, everything=everything)
     if not everything:
-        yield f"Best methods and single comparisons: {NARROWER}"
+        yield f"Everything: --all; single comparisons: {NARROWER}"
         return
-    for topic, heading in ORDER.items():
-        yield from _part(heading, told_apart([one for one in found if one.topic == topic]))
-    if found:
-        yield from textwrap.wrap(EXPLAINED, WIDTH)
-    if any(one.topic == "order" for one in found):
-        yield from textwrap.wrap(CORRELATION, WIDTH)
+    yield from _part(
+        "Perplexity and downstream scores",
+        [one.text for one in told_apart([one for one in found if one.topic == "order"])],
+    )
+    yield from textwrap.wrap(f"{OUTCOMES} {EXPLAINED} {CORRELATION}", WIDTH)
     yield "Pairs of a method with the others, and its effective context: --method NAME"
 
 
-def _part(heading: str, found: Iterable[Claim]) -> Iterator[str]:
-    items = [_item(one.text) for one in found]
+def _summary(one: Summary, *, everything: bool) -> Iterator[str]:
+    """Yield one screen: outcomes, recommended methods, what to distrust, and the cost."""
+    for sentence, entries in one.outcomes():
+        yield _filled(sentence)
+        is_hypothesis = entries == one.hypothesis
+        most = len(entries) if everything else MOST_ENTRIES * is_hypothesis
+        for entry in entries[:most]:
+            yield _item(entry.line)
+            if everything:
+                yield from (_item(comparison.text, 4) for comparison in entry.comparisons)
+        if entries[most:]:
+            yield f"  and {len(entries) - most} more: --all"
+    yield from map(_filled, one.recommended())
+    doubts = list(one.distrust())
+    most = len(doubts) if everything else MOST_ENTRIES
+    yield from _part("What to distrust:", doubts[:most])
+    if doubts[most:]:
+        yield f"  and {len(doubts) - most} more: --all"
+    yield from textwrap.wrap(one.total_cost(), WIDTH)
+
+
+def _part(heading: str, sentences: Iterable[str]) -> Iterator[str]:
+    items = [_item(one) for one in sentences]
     yield from [heading, *items] if items else []
+
+
+def _filled(sentence: str) -> str:
+    return textwrap.fill(sentence, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
 
 
 def _item(text: str, indent: int = 2) -> str:

@@ -5,19 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Topic = Literal["best", "base", "pair", "length", "order"]
-"""Subject of the claim: `best` is the best method at a benchmark and length, `base` a method
-against the base model, `pair` two other methods, `length` the effective context length of a method,
-`order` whether perplexity predicts a benchmark."""
-Verdict = Literal[
-    "better",
-    "the same",
-    "no difference found",
-    "too few",
-    "holds",
-    "order",
-    "no order found",
-]
+Topic = Literal["base", "pair", "length", "order"]
+"""Subject of the claim: `base` is a method against the base model, `pair` two other methods,
+`length` the effective context length of a method, `order` whether perplexity predicts a benchmark.
+"""
+Verdict = Literal["better", "the same", "undecided", "too few", "holds", "order", "no order found"]
 
 
 @dataclass(frozen=True)
@@ -39,8 +31,7 @@ class Claim:
     frozen: bool | None = None
     other_method: str | None = None
     other_frozen: bool | None = None
-    """The method that the first one is compared with. Topic `best`: the best of the methods that
-    are significantly worse."""
+    """The method that the first one is compared with."""
     difference: float | None = None
     """Score of the first method minus that of the other, in the benchmark's unit."""
     low: float | None = None
@@ -54,24 +45,14 @@ class Claim:
     family: str | None = None
     """Comparisons that `p_adjusted` is corrected for: primary (predicted by the study file), short
     context (with the base model within its trained context) or exploratory."""
-    tied: tuple[str, ...] = ()
-    """Topic `best`: labels of all other methods that have the same score."""
-    alike: tuple[str, ...] = ()
-    """Topic `best`: labels of methods whose other score is not significantly worse, the best first.
-    """
     num_samples: int | None = None
     """Number of independent prompts or documents."""
     num_seeds: int | None = None
     smallest_detectable: float | None = None
-    """Smallest difference that the test detects with 80 % power; for topic `best`, the largest of
-    those of the comparisons with methods that are not significantly different."""
+    """Smallest difference that the test detects with 80 % power."""
     num_needed: int | None = None
     """Number of training seeds or else of independent samples that would decide an undecided
     comparison with 80 % power, if the true difference equals the measured one."""
-    kind: str | None = None
-    """Ability that the benchmark measures, such as "retrieval"; None if unknown."""
-    at_target: bool = False
-    """True at the benchmark's longest evaluated length that does not exceed the target context."""
 
     @property
     def sentence(self) -> str:
@@ -82,7 +63,5 @@ class Claim:
 
     def mentions(self, method: str, frozen: bool | None = None) -> bool:
         """Return True if either side is this method; `frozen` None matches both variants."""
-        named = [(self.method, self.frozen)]
-        if self.topic != "best":  # whose sentence need not name the next method
-            named.append((self.other_method, self.other_frozen))
+        named = [(self.method, self.frozen), (self.other_method, self.other_frozen)]
         return any(name == method and frozen in (None, state) for name, state in named)

@@ -1,36 +1,45 @@
 """The predictions in a study file (`expects`) and how each of their comparisons turned out.
 
-The outcomes are those of the view `expectations`; the sentences are those of `claims`.
+All numbers and outcomes are those of the view `expectations`.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING
 
 from dashboards.claims import wording
-from dashboards.claims.claim import Claim
-from dashboards.claims.found import claims
-from dashboards.claims.views import Views, first, other, read_views
-from dashboards.contents import Row
+from dashboards.claims.views import first, other
+from dashboards.contents import Row, rows_of
 from dashboards.registered import stage
+from lce_core import formats
 
 if TYPE_CHECKING:
     import duckdb
 
-Outcome = Literal["confirmed", "contradicted", "undecided", "not measured"]
+_QUERIES = {
+    "trained": "SELECT base_model, trained_context FROM studies WHERE study = $study",
+    "rows": "FROM expectations WHERE study = $study AND entry IS NOT NULL",
+}
+_COUNTED = {
+    "contradicted": "contradicted",
+    "on_one_run": "decided on one training run only",
+    "undecided": "undecided",
+    "not_measured": "not measured",
+}
+"""Words for the columns `num_...` of the view `claims` other than `num_confirmed`."""
 
 
 @dataclass(frozen=True)
 class Comparison:
     """A predicted comparison of two methods, with its outcome."""
 
-    outcome: Outcome
+    outcome: str
+    """As in the view `expectations`."""
     finding: str
-    """Text of the claim; length, methods and benchmark if the outcome is `not measured`."""
+    """The comparison with its difference, interval and p-value, and what the outcome rests on."""
 
     @property
     def text(self) -> str:
@@ -43,45 +52,62 @@ class Expectation:
     """One entry of `expects` in the study file, for one base model."""
 
     base_model: str
+    number: int
+    """Number of the entry in the study file, counted from 1."""
     text: str
     comparisons: tuple[Comparison, ...]
-    results_before: int = 0
-    """Number of the study's results when the last of these comparisons was registered; 0 if none
-    or unknown."""
+    benchmarks: tuple[str, ...] = ()
+    claim: str | None = None
+    """Published claim that the entry tests; None if it tests the study's own hypothesis."""
+    is_registered: bool = True
+    """True if it was registered before the study's first result."""
+    results_before: int | None = None
+    withdrawn_after: int | None = None
+    blocked_by: int | None = None
+    """Number of the undecided entry because of which this one is not tested; None if it is."""
+
+    @property
+    def line(self) -> str:
+        """Number, text, summary and claim."""
+        claim = f" (claim: {self.claim})" if self.claim else ""
+        return f"{self.number}. {self.text.rstrip('.')}{claim}: {self.summary}"
 
     @property
     def summary(self) -> str:
-        """Number of comparisons by outcome, as `counted` formats it, and a note on amendments."""
-        if not self.results_before:
-            return counted([self])
-        return f"{counted([self])}; added {stage(self.results_before)}, so exploratory"
+        """Number of comparisons by outcome, and notes on amendments."""
+        notes = [counted([self])]
+        if self.blocked_by is not None:
+            notes.append(f"not tested, because expectation {self.blocked_by} is undecided")
+        if not self.is_registered:
+            when = "at an unknown time" if not self.results_before else stage(self.results_before)
+            notes.append(f"added {when}, so exploratory")
+        if self.withdrawn_after is not None:
+            notes.append(f"withdrawn {stage(self.withdrawn_after)}")
+        return "; ".join(notes)
 
 
-def counted(expected: Sequence[Expectation]) -> str:
+def counted(expected: Iterable[Expectation]) -> str:
     """Return the number of comparisons by outcome, such as "3 of 4 confirmed, 1 undecided"."""
-    number = Counter(one.outcome for entry in expected for one in entry.comparisons)
-    return outcomes_in_words(
-        {
-            "num_comparisons": number.total(),
-            **{f"num_{one.replace(' ', '_')}": number[one] for one in get_args(Outcome)},
-        }
-    )
+    outcomes = [one.outcome for entry in expected for one in entry.comparisons]
+    names = {"on one training run": "on_one_run", "too few": "undecided"}
+    columns = [names.get(one, one).replace(" ", "_") for one in outcomes]
+    counts = {f"num_{name}": columns.count(name) for name in ("confirmed", *_COUNTED)}
+    return outcomes_in_words({"num_comparisons": len(outcomes), **counts})
 
 
 def outcomes_in_words(row: Row) -> str:
     """Return "3 of 4 confirmed, 1 undecided" from the columns of the view `claims`."""
-    others = ("contradicted", "undecided", "not measured")
-    numbers = [(row[f"num_{one.replace(' ', '_')}"], one) for one in others]
+    numbers = [(row[f"num_{name}"], words) for name, words in _COUNTED.items()]
     return ", ".join(
         [
             f"{row['num_confirmed']} of {row['num_comparisons']} confirmed",
-            *(f"{number} {outcome}" for number, outcome in numbers if number),
+            *(f"{number} {words}" for number, words in numbers if number),
         ]
     )
 
 
 def expectations(connection: duckdb.DuckDBPyConnection, study: str) -> list[Expectation]:
-    """Return the study's expectations for each base model; empty if it has none.
+    """Return the study's expectations for each base model, withdrawn ones last.
 
     Args:
       connection: the catalog.
@@ -90,48 +116,81 @@ def expectations(connection: duckdb.DuckDBPyConnection, study: str) -> list[Expe
     Raises:
       SpecError: see `claims`.
     """
-    views = read_views(connection, study)
-    by_pair: dict[tuple[object, ...], Claim] = {
-        (one.base_model, one.benchmark, one.eval_length, one.task, _pair(one)): one
-        for one in claims(connection, study)
-        if one.topic in ("base", "pair", "order")  # orders: all methods, then the exact ones
+    found = rows_of(connection, study, _QUERIES)
+    trained = {row["base_model"]: row["trained_context"] for row in found["trained"]}
+    # A registered entry that is undecided may have another number in today's study file.
+    numbers = {
+        (row["base_model"], row["rank"]): row["entry"] + 1
+        for row in found["rows"]
+        if row["rank"] is not None
     }
-    own = (row for row in views.expectations if row["entry"] is not None)
-    rows = sorted(own, key=lambda row: (row["base_model"], row["entry"]))
+
+    def place(row: Row) -> tuple[str, bool, int]:
+        return row["base_model"], row["withdrawn_after"] is not None, row["entry"]
+
     return [
         Expectation(
             base_model,
+            entry + 1,
             own[0]["text"],
-            tuple(Comparison(row["outcome"], _finding(row, by_pair, views)) for row in own),
+            tuple(
+                Comparison(row["outcome"], _finding(row, trained[base_model], numbers))
+                for row in own
+            ),
+            tuple(dict.fromkeys(row["benchmark"] for row in own)),
+            own[0]["claim"],
+            all(row["is_registered"] for row in own),
             max(row["results_before"] or 0 for row in own),
+            own[0]["withdrawn_after"],
+            next((_blocking(row, numbers) for row in own if row["blocked_by"] is not None), None),
         )
-        for (base_model, _), group in groupby(rows, lambda row: (row["base_model"], row["entry"]))
+        for (base_model, _, entry), group in groupby(sorted(found["rows"], key=place), place)
         for own in [list(group)]
     ]
 
 
-def _finding(row: Row, by_pair: dict[tuple[object, ...], Claim], views: Views) -> str:
-    pair = first(row), other(row)
-    task = None if row["tasks"] is None or "," in row["tasks"] else row["tasks"]
-    key = (row["base_model"], row["benchmark"], row["eval_length"], task, frozenset(pair))
-    if row["outcome"] != "not measured":
-        return f"{by_pair[key].text}{_margin(row)}"
-    where = wording.at(row["eval_length"], views.trained(row["base_model"]))
+def _finding(row: Row, trained: int | None, numbers: Mapping[tuple[str, int], int]) -> str:
+    where = wording.at(row["eval_length"], trained)
     if row["expected"] == "predicts":
-        return f"{where}, perplexity and {row['benchmark']}"
-    names = " and ".join(map(wording.named, pair))
-    return f"{where}, {names} on {row['benchmark']}"
+        what = f"perplexity and {row['benchmark']}"
+        if row["among"]:
+            what += f" over {wording.listed(row['among'])}"
+        result = "mean Kendall's tau over documents = "
+    else:
+        measured = {"metric": row["metric"], "benchmark": row["benchmark"]}
+        ours, theirs = map(wording.named, (first(row), other(row)))
+        what = f"{ours} minus {theirs} in {wording.measured(measured, several=False)}"
+        result = ""
+    if row["outcome"] == "not measured" or row["difference"] is None:
+        return f"{where}, {what}"
+    value = formats.difference(row["difference"] + 0.0, row["ci_low"], row["ci_high"])
+    notes = [f"{where}, {what}: {result}{value}"]
+    if row["p_adjusted"] is not None and row["blocked_by"] is None:
+        notes[0] += f", {formats.p_value(row['p_adjusted'], row['family'])}"
+    if row["margin"] is not None:
+        size = f"{100 * row['margin']:g} %" if row["is_ratio"] else f"{row['margin']:g}"
+        notes.append(f"expected {row['expected']} within {size}")
+    return "; ".join([*notes, *_reasons(row, numbers)])
 
 
-def _margin(row: Row) -> str:
-    if row["margin"] is None:
-        return ""
-    size = f"{100 * row['margin']:g} %" if row["is_ratio"] else f"{row['margin']:g}"
-    needed = wording.needed(row) if row["outcome"] == "undecided" else ""
-    return f"; expected {row['expected']} within {size}" + (
-        f": {needed} would decide (80 % power)" if needed else ""
-    )
+def _blocking(row: Row, numbers: Mapping[tuple[str, int], int]) -> int:
+    return numbers.get((row["base_model"], row["blocked_by"]), row["blocked_by"] + 1)
 
 
-def _pair(claim: Claim) -> frozenset[object]:
-    return frozenset([(claim.method, claim.frozen), (claim.other_method, claim.other_frozen)])
+def _reasons(row: Row, numbers: Mapping[tuple[str, int], int]) -> Iterable[str]:
+    """Yield why the outcome is no finding about the methods, and what would decide it."""
+    if row["outcome"] == "on one training run":
+        verdict = row["verdict"] if row["margin"] is None else "decided"
+        yield f"{verdict} for these weights only, other training seeds may differ"
+    if row["outcome"] == "too few":
+        yield "too few seeds, documents or prompts to decide any difference"
+    if row["outcome"] != "undecided":
+        return
+    if row["blocked_by"] is not None:
+        number = _blocking(row, numbers)
+        yield f"not tested, because expectation {number} is undecided"
+        return
+    if row["verdict_on_checkpoints"] in ("better", "worse"):
+        yield f"{row['verdict_on_checkpoints']} on these checkpoints"
+    if row["ci_low"] is not None and (needed := wording.needed(row)):
+        yield f"{needed} would decide (80 % power)"

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, get_args
 
 from dashboards.claims import wording
 from dashboards.claims.claim import Claim
-from dashboards.claims.leaders import leaders
 from dashboards.claims.pairs import pairs
 from dashboards.claims.views import PERPLEXITY, Views, read_views, with_more_tasks
 from lce_core import formats
@@ -24,8 +23,6 @@ _KINDS = (None, *get_args(Kind))
 def claims(connection: duckdb.DuckDBPyConnection, study: str) -> list[Claim]:
     """Return every claim of a study, by base model, kind, benchmark, length and topic.
 
-    Perplexity is the first text, and "best" the first topic.
-
     Args:
       connection: the catalog, opened by `catalog.queries.open_catalog`.
       study: name of a study in the catalog.
@@ -34,13 +31,13 @@ def claims(connection: duckdb.DuckDBPyConnection, study: str) -> list[Claim]:
       SpecError: the catalog lacks the study, or an earlier version made the catalog.
     """
     views = read_views(connection, study)
-    found = _marked([*pairs(views), *leaders(views), *_orders(views), *_lengths(views)], views)
-    topics = ("best", "base", "order", "length", "pair")
+    topics = ("base", "order", "length", "pair")
+    kinds = {row["benchmark"]: row["kind"] for row in views.kinds}
     return sorted(
-        found,
+        [*pairs(views), *_orders(views), *_lengths(views)],
         key=lambda one: (
             one.base_model,
-            _KINDS.index(one.kind),
+            _KINDS.index(kinds.get(one.benchmark)),
             one.benchmark != PERPLEXITY,
             one.benchmark,
             one.eval_length or 0,
@@ -49,72 +46,11 @@ def claims(connection: duckdb.DuckDBPyConnection, study: str) -> list[Claim]:
     )
 
 
-def headline(found: Sequence[Claim]) -> list[Claim]:
-    """Return at most three claims per base model that summarize the study.
-
-    All are at the target context: the best method by the loss on text, the best at the benchmark
-    with the most samples, and whether perplexity predicts that benchmark. If there are several base
-    models, each sentence names its own.
-    """
-    chosen: list[Claim] = []
-    for base_model in dict.fromkeys(one.base_model for one in found):
-        own = [one for one in found if one.base_model == base_model and one.at_target]
-        best = [one for one in own if one.topic == "best"]
-        losses = [one for one in best if one.kind == "text"]
-        answered = [one for one in best if one.kind != "text"]
-        second = max(answered, key=lambda one: one.num_samples or 0, default=None)
-        orders = [
-            one
-            for one in own
-            if one.topic == "order" and second is not None and one.benchmark == second.benchmark
-        ]
-        chosen += [*losses[:1], *([second] if second else []), *orders[:1]]
-    return told_apart(chosen)
-
-
 def told_apart(found: Sequence[Claim]) -> list[Claim]:
     """Prefix each sentence with its base model if the claims concern more than one."""
     if len({one.base_model for one in found}) < 2:
         return list(found)
     return [replace(one, text=f"with {one.base_model}, {one.text}") for one in found]
-
-
-def firsts(found: Sequence[Claim], base_model: str, trained: int | None) -> dict[int, list[Claim]]:
-    """Return the claims about best methods (topic "best"), by length beyond the trained context.
-
-    Args:
-      found: claims of a study.
-      base_model: base model to select.
-      trained: trained context in tokens; None if unknown: returns all lengths.
-    """
-    by_length: dict[int, list[Claim]] = {}
-    for one in found:
-        length = one.eval_length or 0
-        if one.topic == "best" and one.base_model == base_model and length > (trained or 0):
-            by_length.setdefault(length, []).append(one)
-    return dict(sorted(by_length.items()))
-
-
-def _marked(found: list[Claim], views: Views) -> list[Claim]:
-    """Return the claims with `kind` and `at_target` set.
-
-    `at_target` is True at the longest length of a benchmark within the target context.
-    """
-    longest: dict[tuple[str, str], int] = {}
-    for one in found:
-        length = one.eval_length or 0
-        if length <= views.target(one.base_model):
-            key = one.base_model, one.benchmark
-            longest[key] = max(length, longest.get(key, 0))
-    kinds = {row["benchmark"]: row["kind"] for row in views.kinds}
-    return [
-        replace(
-            one,
-            kind=kinds.get(one.benchmark),
-            at_target=one.eval_length == longest.get((one.base_model, one.benchmark), 0),
-        )
-        for one in found
-    ]
 
 
 def _lengths(views: Views) -> Iterator[Claim]:
@@ -161,12 +97,12 @@ def _orders(views: Views) -> Iterator[Claim]:
         relation = (
             f"methods with a lower perplexity have {sign} scores"
             if is_order
-            else "no significant rank correlation between perplexity and scores"
+            else "no rank correlation between perplexity and scores is decided"
         )
         yield Claim(
             "order",
             "order" if is_order else "no order found",
-            f"{where}, {relation} on {row['benchmark']}: Kendall's tau ="
+            f"{where}, in this study, {relation} on {row['benchmark']}: Kendall's tau ="
             f" {formats.estimate(row['kendall'], row['kendall_low'], row['kendall_high'])}"
             f" over {row['num_methods']} {who}; {formats.p_value(row['p_adjusted'])}",
             row["base_model"],

@@ -10,7 +10,7 @@ from dashboards.claims.views import BASE, Views, first, other, with_more_tasks
 from dashboards.contents import Row
 from lce_core import formats
 
-_UNDECIDED = ("the same", "no difference found", "too few")
+_UNDECIDED = ("the same", "undecided", "too few")
 
 
 def pairs(views: Views) -> Iterator[Claim]:
@@ -69,13 +69,14 @@ def _said(row: Row, several: bool) -> str:
     what, gap, samples = wording.measured(row, several), wording.gap(row), row["num_clusters"]
     limit = row["smallest_detectable"]
     detectable = "" if limit is None else f"; {wording.detectable(limit, row)}"
-    evidence = f"{wording.averaged(row)}; {formats.p_value(row['p_adjusted'])}"
+    evidence = f"{wording.averaged(row)}; {formats.p_value(row['p_adjusted'], row['family'])}"
     found = wording.needed(row) if row["difference"] else ""
-    needed = f"; {found} would show this difference (80 % power)" if found else ""
+    needed = f"; {found} would decide (80 % power)" if found else ""
     if row["verdict"] == "better":
+        here = "in this study, " if row["family"] == "exploratory" else ""
         return (
-            f"{ours} is better than {theirs}{wording.restricted(row)}: its {what} is {gap},"
-            f" {evidence}"
+            f"{here}{ours} is better than {theirs}{wording.restricted(row)}: its {what} is {gap},"
+            f" {evidence}{' (exploratory)' if here else ''}"
         )
     if row["verdict"] == "the same":
         return (
@@ -88,6 +89,6 @@ def _said(row: Row, several: bool) -> str:
             f" the {what} of {ours} is {gap}{needed}"
         )
     return (
-        f"no significant difference between {ours} and {theirs}: the {what} of {ours} is {gap},"
+        f"undecided between {ours} and {theirs}: the {what} of {ours} is {gap},"
         f" {evidence}{detectable}{needed}"
     )

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dashboards.claims import wording
 from dashboards.contents import Row, rows_of
 from lce_core.study.variants import CONTROL
 
@@ -24,7 +23,6 @@ _QUERIES = {
     "lengths": "FROM effective_length WHERE study = $study AND rule = 'kept'",
     "orders": "FROM perplexity_agreement WHERE study = $study",
     "kinds": "SELECT DISTINCT benchmark, kind FROM cells WHERE study = $study",
-    "expectations": "FROM expectations WHERE study = $study",
 }
 
 
@@ -38,17 +36,11 @@ class Views:
     orders: list[Row]
     kinds: list[Row]
     """Rows that state the ability each benchmark measures (columns `benchmark`, `kind`)."""
-    expectations: list[Row]
 
     def trained(self, base_model: str) -> int | None:
         """Return the base model's trained context in tokens; None if unknown."""
         (length,) = (s["trained_context"] for s in self.studies if s["base_model"] == base_model)
         return None if length is None else int(length)
-
-    def target(self, base_model: str) -> int:
-        """Return the target context of the study's methods in tokens."""
-        (length,) = (s["target_context"] for s in self.studies if s["base_model"] == base_model)
-        return int(length)
 
 
 def read_views(connection: duckdb.DuckDBPyConnection, study: str) -> Views:
@@ -68,11 +60,6 @@ def first(row: Row) -> Method:
 def other(row: Row) -> Method:
     """Return the method that the first one is compared with."""
     return row["other_method"], row["other_frozen"]
-
-
-def other_labels(rows: Sequence[Row]) -> list[str]:
-    """Return the labels of the methods that the first one is compared with."""
-    return [wording.named(other(row)) for row in rows]
 
 
 def with_more_tasks(rows: Sequence[Row], column: str) -> set[str]:

@@ -13,12 +13,11 @@ MOST_NAMED = 4
 """A sentence names this many methods of a longer list and counts the others."""
 
 SETS = (
-    "p_Holm and intervals are corrected for the number of comparisons in a set: those that the"
-    " study file expects, those with the base model within its trained context, or all others"
-    " (exploratory). Equal differences in different sets have different intervals. Comparisons"
-    " estimate the variance between seeds from all methods, so their intervals can be narrower than"
-    " that of a single score. The interval of a significant difference may end at 0: then its"
-    " direction is known, but not its size."
+    "The expectations of the study file are tested in their order, each at 0.05 as long as all"
+    " earlier ones are decided (or, with weights, at its share of 0.05). p and the intervals are"
+    " corrected for all comparisons of an entry, or for those with the base model within its"
+    " trained context. All other comparisons are exploratory: q (Benjamini and Hochberg) limits the"
+    " share of false ones among them to 5 %, any one may be false, and its interval holds alone."
 )
 """Explanation of intervals and p-values that belong to different sets of comparisons."""
 GEOMETRIC = (
@@ -26,24 +25,20 @@ GEOMETRIC = (
     " Sections without comparisons show arithmetic means, which are slightly larger."
 )
 """Explanation of perplexities that differ in their last digits between sections."""
-SET_NAMES = {"primary": "expected"}
-"""Names of sets of comparisons that differ from the catalog's column `family`."""
 EXPLAINED = (
-    "Both methods of a comparison were evaluated on the same prompts. Brackets contain"
-    " simultaneous 95 % intervals; a negative number means the opposite direction. Better means"
-    " significantly better: p_Holm, the p-value corrected for multiple comparisons, is at most"
-    f" 0.05. {SETS} {GEOMETRIC} Independent samples are prompts or windows of text; all from one"
-    " document count as one sample. A result on these checkpoints may differ with other training"
-    " seeds; all other comparisons of tuned methods test whether new seeds would differ, too. The"
-    " smallest detectable difference is the one that the test finds in four of five studies;"
-    " smaller ones may exist. Each comparison has its own: it is larger if the difference of the"
-    " two scores varies more between seeds or prompts. The number of seeds or samples that would"
-    " show a difference assumes that the true difference equals the measured one."
+    "Both methods of a comparison were evaluated on the same prompts. Brackets contain 95 %"
+    " intervals; a negative number means the opposite direction. Better means significantly better:"
+    f" the corrected p or q is at most 0.05. {SETS} {GEOMETRIC} Independent samples are prompts or"
+    " windows of text; all from one document count as one sample. Comparisons of methods that were"
+    " trained once hold for these weights only, those with several training seeds also for other"
+    " seeds. The smallest detectable difference is the one that the test finds in four of five"
+    " studies; smaller ones may exist. The number of seeds or samples that would decide a"
+    " comparison assumes that the true difference equals the measured one."
 )
 """Explanation of the sentences about pairs and best methods."""
 CORRELATION = (
     "Kendall's tau is positive if methods with a lower perplexity have better scores on the"
-    " benchmark. Its interval ignores the number of tests. p_Holm decides: it is corrected for all"
+    " benchmark. Its interval ignores the number of tests; p is corrected for all"
     " rank correlations of the study. Methods with equal perplexities and equal scores count once."
     " Methods that approximate attention can have a low perplexity without reading the whole"
     " context, so a second correlation leaves them out."
@@ -61,8 +56,9 @@ OUTCOMES = (
     " direction. With a margin (the difference that the study file tolerates): confirmed if the"
     " whole interval lies within the margin, contradicted if the whole interval lies beyond it;"
     " for not worse, only a disadvantage can exceed the margin."
-    " Undecided: neither, or too few samples. Not measured: no results of both methods on the same"
-    " prompts."
+    " On one training run: decided, but only for these weights, so neither confirmed nor"
+    " contradicted. Undecided: none of these. Too few: no difference could be decided. Not"
+    " measured: no results of both methods on the same prompts."
 )
 """Explanation of the outcomes of expectations."""
 
@@ -123,8 +119,8 @@ def averaged(row: Mapping[str, Any]) -> str:
 
 
 def restricted(row: Mapping[str, Any]) -> str:
-    """Return a note if a result does not generalise to other training seeds; otherwise ""."""
-    return "" if row["generalises_to"] == "training seeds" else " on these checkpoints"
+    """Return a note if a result holds for the weights of one training run only; otherwise ""."""
+    return " on this one training run" if row["generalises_to"] == "one training run" else ""
 
 
 def independent_samples(number: int) -> str:
@@ -136,13 +132,9 @@ def too_few(number: int) -> str:
     return f"{independent_samples(number)} {'is' if number == 1 else 'are'} too few"
 
 
-def detectable(difference: float, row: Mapping[str, Any], number: int = 1) -> str:
-    """Return the clause with the smallest detectable difference, in the unit of the row.
-
-    Of several comparisons (`number`), it is the largest.
-    """
-    limit = f"{'up to ' * (number > 1)}{formats.rounded(difference)}{unit(row)}"
-    return f"smallest detectable difference: {limit}"
+def detectable(difference: float, row: Mapping[str, Any]) -> str:
+    """Return the clause with the smallest detectable difference, in the unit of the row."""
+    return f"smallest detectable difference: {formats.rounded(difference)}{unit(row)}"
 
 
 def needed(row: Mapping[str, Any]) -> str:

@@ -8,9 +8,17 @@ const address = (() => {
     const plain = [...state.keys()].every((name) => name === "at");
     history.replaceState(null, "", `#${plain ? (state.get("at") ?? "") : state}`);
   };
+  // Sections are folded: open the one that a link leads to.
+  const unfold = (id) => {
+    const target = document.getElementById(id);
+    const inner = target?.querySelector(":scope > details.part");
+    for (let one = inner ?? target; one; one = one.parentElement) if (one.matches("details")) one.open = true;
+    return target;
+  };
   addEventListener("hashchange", () => {
     const hash = location.hash.slice(1);
     if (hash.includes("=")) return location.reload();
+    unfold(hash)?.scrollIntoView();
     state.set("at", hash);
     write();
   });
@@ -23,7 +31,8 @@ const address = (() => {
     },
     // The browser follows plain links only.
     follow: () => {
-      if (hash.includes("=")) document.getElementById(state.get("at"))?.scrollIntoView();
+      const target = unfold(state.get("at"));
+      if (hash.includes("=")) target?.scrollIntoView();
     },
   };
 })();

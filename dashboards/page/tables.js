@@ -36,7 +36,7 @@
     }
   }
   // On narrow screens the rows of these tables become cards, whose cells name their columns.
-  for (const table of document.querySelectorAll(".leaders, .samples, .settings")) {
+  for (const table of document.querySelectorAll(".samples, .settings")) {
     const names = [...table.tHead.rows[0].cells].map((head) => head.textContent);
     table.classList.add("cards");
     for (const row of table.tBodies[0].rows) {

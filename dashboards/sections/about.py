@@ -1,10 +1,11 @@
-"""Section: what each method, benchmark and profile of the study is, in a line each."""
+"""Section: what outcomes, intervals, methods, benchmarks and profiles are, once for the page."""
 
 from __future__ import annotations
 
 import json
 from html import escape
 
+from dashboards.claims.wording import CORRELATION, EXPLAINED, OUTCOMES
 from dashboards.contents import Contents, Row
 from dashboards.figure import code, heads, scrollable
 
@@ -26,15 +27,17 @@ _NOT_SET = ("name", "version", "profile")
 
 
 def section(contents: Contents) -> str:
-    """Return a table of the methods and one of the benchmarks.
+    """Return what the results mean, a table of the methods and one of the benchmarks.
 
     A plan of an earlier version describes none; a note then says where they are.
 
     Args:
       contents: rows of the whole study.
     """
+    words = (OUTCOMES, EXPLAINED, CORRELATION)[not contents.expectations :]
+    meaning = "".join(f"<p>{escape(text)}</p>" for text in words)
     if not contents.described_benchmarks:
-        return f"<p>{_PROFILES}</p><p>{_ELSEWHERE}</p>"
+        return f"{meaning}<p>{_PROFILES}</p><p>{_ELSEWHERE}</p>"
     methods = "".join(
         f'<tr><th scope="row">{code(row["method"])}</th><td>{escape(row["summary"])}</td>'
         f"<td>{escape(_parameters(row))}</td><td>{_link(row)}</td></tr>"
@@ -49,7 +52,8 @@ def section(contents: Contents) -> str:
         for row in contents.described_benchmarks
     )
     return (
-        f"<p>{_PROFILES} Parameters of this study replace defaults that a description names.</p>"
+        f"{meaning}<p>{_PROFILES} Parameters of this study replace defaults that a description"
+        " names.</p>"
         + scrollable(heads("method", "what it does", "parameters here", "source"), methods)
         + scrollable(
             heads("benchmark", "what it measures", "profile", "parameters here", "source"),

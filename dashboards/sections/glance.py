@@ -1,4 +1,4 @@
-"""Section: heat maps of scores by method and length, one per kind, and families by rank."""
+"""Section: heat maps of scores by method and length, one per kind."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import get_args
 
 from dashboards.charts.heat_map import BenchmarkColumns, Field, HeatMap, heat_map_svg, ramp_html
-from dashboards.charts.strip import strip_svg
 from dashboards.comparable import benchmark_label, comparable
 from dashboards.contents import Contents, Row, select
 from dashboards.families import (
@@ -17,13 +16,11 @@ from dashboards.families import (
     controls,
     duplicates,
     families,
-    method_looks,
 )
 from dashboards.figure import Table, code, figure
 from dashboards.sections import answers
 from lce_core import formats
 from lce_core.kinds import Kind
-from lce_core.palette import Look
 
 MEASURES = ("perplexity", *[kind for kind in get_args(Kind) if kind != "text"])
 """Heat maps in this order: perplexities of running text, then kinds of benchmarks with scores."""
@@ -37,7 +34,7 @@ _ABSENT = {"failed": "failed", "missing": "-", "unavailable": "n/a"}
 
 
 def section(contents: Contents) -> str:
-    """Return the heat maps of benchmarks with results, and strip charts that rank the families.
+    """Return the heat maps of benchmarks with results.
 
     Args:
       contents: rows of one base model.
@@ -55,7 +52,6 @@ def section(contents: Contents) -> str:
         if shown:
             links = answers.links(contents, dict.fromkeys(row["benchmark"] for row in shown))
             maps.append(_map(name, shown, ordered, won[name], trained, same, links))
-    standing = _standing(won, ordered, trained, method_looks(contents.overview, contents.families))
     if not maps:
         return ""
     widest = max(maps)
@@ -64,7 +60,7 @@ def section(contents: Contents) -> str:
         f'<div style="flex: {width + PADDING:g} 1 {width + PADDING:g}px">{shown}</div>'
         for width, shown in maps
     )
-    return f'<div class="glance">{"".join(parts)}</div>{standing}'
+    return f'<div class="glance">{"".join(parts)}</div>'
 
 
 def _measure(row: Row) -> str | None:
@@ -223,44 +219,3 @@ def _level(row: Row, known: Sequence[float]) -> float:
     if best <= 0 or value <= 0:
         return 1.0 if value == best else 0.0
     return max(0.0, 1 - math.log(value / best) / math.log(WORST))
-
-
-def _standing(
-    won: Mapping[str, Mapping[Variant, float]],
-    ordered: Sequence[Family],
-    trained: int | None,
-    looks: Mapping[str, Look],
-) -> str:
-    shown = {name: shares for name, shares in won.items() if shares}
-    if not shown:
-        return ""
-    pictures = [
-        strip_svg(f"families by {name}", _lanes(ordered, shares), shares, looks)
-        for name, shares in shown.items()
-    ]
-    beyond = f" beyond the trained context of {trained:,} tokens" if trained else ""
-    caption = (
-        "Each dot is a method. Its position is the share of comparisons with other methods, on the"
-        f" same task and length{beyond}, that the method wins. Ties count half. Hollow: frozen"
-        " weights."
-    )
-    table = Table(
-        ("method", "family", "measure", "won"),
-        [
-            (one, family.title, name, shares[one])
-            for name, shares in shown.items()
-            for family in ordered
-            for one in family.variants
-            if one in shares
-        ],
-    )
-    return figure("Families by rank", caption, pictures, table, "pair")
-
-
-def _lanes(ordered: Sequence[Family], shares: Mapping[Variant, float]) -> list[Family]:
-    lanes = [one for one in ordered if any(member in shares for member in one.variants)]
-    return sorted(
-        lanes,
-        key=lambda family: max(shares[one] for one in family.variants if one in shares),
-        reverse=True,
-    )

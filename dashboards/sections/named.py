@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 from dashboards.charts.marks import row_data
-from dashboards.claims.wording import GEOMETRIC, SETS
 from dashboards.contents import Contents, Row, select
 from dashboards.families import Variant, duplicates
 from dashboards.figure import code, row_head, scrollable
@@ -37,10 +36,9 @@ def section(contents: Contents) -> str:
     if not any(tables):
         return ""
     return (
-        "<h3>The named methods against each other</h3><p>Each cell is the score of the row's method"
-        f" minus that of the column's, with a simultaneous 95 % interval. {SETS} {GEOMETRIC}"
-        f" {MARKS['better']}: the row's method is significantly better; {MARKS['worse']}: worse."
-        f"</p>{''.join(tables)}"
+        "<p>Each cell is the score of the row's method minus that of the column's, with its 95 %"
+        f" interval. {MARKS['better']}: the row's method is significantly better;"
+        f" {MARKS['worse']}: worse.</p>{''.join(tables)}"
     )
 
 
@@ -116,9 +114,8 @@ def _cell(pairs: Pairs, one: Variant, second: Variant) -> str:
     mark = ""
     if row["verdict"] in MARKS:
         mark = f' <span role="img" aria-label="{row["verdict"]}">{MARKS[row["verdict"]]}</span>'
-    about = f"{one.label} minus {second.label}"
-    if row["p_adjusted"] is not None:
-        about += f": {formats.p_value(row['p_adjusted'])}"
+    p_value = formats.p_value(row["p_adjusted"], row["family"])
+    about = f"{one.label} minus {second.label}: {p_value}"
     return (
         f'<td data-value="{row["difference"]!r}" data-tooltip="{escape(about)}">{number}{mark}'
         f"<br><small>{interval}</small></td>"

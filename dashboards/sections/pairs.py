@@ -11,14 +11,13 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from dashboards.claims.wording import GEOMETRIC, SETS
 from dashboards.contents import Contents, Row, select
 from dashboards.families import Variant, ordered
 from dashboards.figure import heads, scrollable
 from lce_core import formats
 
 TITLE = "Two methods"
-_HEADS = ("benchmark", "tokens", "first", "second", "difference", "p_Holm", "the first is")
+_HEADS = ("benchmark", "tokens", "first", "second", "difference", "p or q", "the first is")
 _OPPOSITE = {"better": "worse", "worse": "better"}
 
 
@@ -39,9 +38,8 @@ def section(contents: Contents) -> str:
     )
     first, second = _default(contents, methods)
     return (
-        "<p>Means over seeds and tasks, on the same prompts. Brackets contain simultaneous 95 %"
-        f" intervals. {SETS} {GEOMETRIC} Better means that p_Holm is at most 0.05. Lower is better"
-        " for perplexity and losses.</p>"
+        "<p>Means over seeds and tasks, on the same prompts, with 95 % intervals. p and q: see"
+        " Definitions. Lower is better for perplexity and losses.</p>"
         "<noscript><p>This table needs JavaScript. <code>lce claims STUDY --method NAME</code>"
         " prints the same comparisons.</p></noscript>"
         f'<div class="two" data-figure="{escape(TITLE)}" hidden>'
@@ -75,7 +73,7 @@ def _packed(
     The columns follow `order`, the names of the benchmarks.
 
     A pair's key has the numbers of both methods in `methods`, the smaller one first. Its rows list
-    the number of the column, both values, the difference with its interval, p_Holm and the verdict
+    the number of the column, both values, the difference with its interval, p or q and the verdict
     on the first method.
     """
     several = len({(row["benchmark"], row["profile"]) for row in rows}) > len(
@@ -102,14 +100,11 @@ def _column(row: Row, with_profile: bool) -> tuple[str, str]:
 
 def _texts(row: Mapping[str, Any]) -> list[str | None]:
     ends = (row["difference"], row["ci_low"], row["ci_high"])
-    p_adjusted = row["p_adjusted"]
     return [
         formats.score(row["value"]),
         formats.score(row["other_value"]),
         *(None if end is None else f"{end:+z.3f}" for end in ends),
-        ""
-        if p_adjusted is None
-        else formats.p_value(p_adjusted).removeprefix("p_Holm ").removeprefix("= "),
+        formats.p_value(row["p_adjusted"], row["family"]),
         row["verdict"],
     ]
 

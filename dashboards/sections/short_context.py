@@ -12,7 +12,13 @@ from dashboards.figure import Table, table_with_csv
 from lce_core import formats
 
 TITLE = "Within the trained context"
-_VERDICTS = {"confirmed": "not worse", "contradicted": "worse", "undecided": "undecided"}
+_VERDICTS = {
+    "confirmed": "not worse",
+    "contradicted": "worse",
+    "on one training run": "decided on one training run only",
+    "undecided": "undecided",
+    "too few": "too few samples",
+}
 _NEEDED = (
     " n: with so many training seeds or independent samples, 4 of 5 studies would decide the"
     " comparison, if the true difference equals the measured one."
@@ -41,9 +47,9 @@ def caption(rows: Sequence[Row]) -> str:
     note = f" {late} were added after a result, so they are exploratory." if late else ""
     return (
         "Each method minus the untuned base model, at the longest evaluated length within its"
-        " trained context. Not worse: the simultaneous 95 % interval excludes a disadvantage of"
-        f" {margins}. Worse: the whole interval exceeds this disadvantage. {counts}.{note}"
-        f"{_NEEDED if number['undecided'] else ''}"
+        " trained context. Not worse: the 95 % interval, which holds for all at once, excludes a"
+        f" disadvantage of {margins}. Worse: the whole interval exceeds this disadvantage. {counts}"
+        f".{note}{_NEEDED if number['undecided'] else ''}"
     )
 
 

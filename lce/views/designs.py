@@ -352,7 +352,7 @@ def lines(
         f" {round(ALPHA / found[0].alpha) if found else 0} comparisons. Assumed:"
         " between training seeds a difference varies"
         f" {options.ratio:g} times as much as its standard error over one seed's prompts"
-        " (--variance-ratio). * one seed: on these checkpoints only",
+        " (--variance-ratio). * one seed: for the weights of this training run only",
         WIDTH,
     )
     yield _line("seeds", map(str, SEEDS))

@@ -325,8 +325,8 @@ def adjust(
 def explore(comparisons: Sequence[Contrast], levels: Sequence[float]) -> list[Adjusted]:
     """Correct comparisons that nobody predicted so that few of the reported findings are false.
 
-    Of the comparisons with a `p_adjusted` up to 0.05, at most 5 % are false on average over studies.
-    Intervals are those of each comparison alone.
+    Of the comparisons with a `p_adjusted` up to 0.05, at most 5 % are false on average over
+    studies. Intervals are those of each comparison alone.
 
     Source: Benjamini and Hochberg 1995 (Journal of the Royal Statistical Society B 57, 289-300).
     """
@@ -358,7 +358,7 @@ def _critical(
 
 
 def _adjusted(one: Contrast, p_adjusted: float, alpha: float) -> Adjusted:
-    """Return a contrast with the interval of level 1 - alpha, so that it agrees with `p_adjusted`."""
+    """Return a contrast with the interval of level 1 - alpha, changed to agree with `p_adjusted`."""
     bounds = one.interval(alpha)
     if bounds is None:
         return Adjusted(p_adjusted, None, None, alpha)

@@ -28,9 +28,14 @@ def page(chrome, report) -> Iterator[Page]:
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.on("console", lambda message: errors.append(message.text))
     page.goto(report.as_uri())
+    unfold(page)
     yield page
     page.close()
     assert errors == []  # an expression that needs eval would be refused by the page's policy
+
+
+def unfold(page: Page) -> None:
+    page.eval_on_selector_all("details.part", "all => all.forEach(one => one.open = true)")
 
 
 def opened(page: Page) -> None:
@@ -136,6 +141,7 @@ def test_several_methods_are_highlighted_and_kept_in_the_address(page):
     assert bright(page) == set(methods)
     assert "lit=pi+tuned&lit=yarn+tuned" in page.url
     page.reload()
+    unfold(page)
     drawn(page)
     assert bright(page) == set(methods)
     assert page.locator("#chosen button").count() == 2

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from catalog.queries import open_catalog, run_query
-from dashboards.claims import claims, headline
+from dashboards.claims import claims
 from dashboards.contents import Contents, read_contents
 from dashboards.sections import depths, glance
 from tests.support.catalogs.answered_catalog import Answered, written
@@ -78,9 +78,8 @@ def test_only_depths_on_a_grid_of_whole_per_cents_have_a_picture(contents):
     assert "Needles by length and depth" in depths.section(contents)
 
 
-def test_the_headline_names_the_best_at_text_and_at_another_kind(catalog):
+def test_claims_follow_the_order_of_kinds(catalog):
     with open_catalog(catalog) as connection:
         found = claims(connection, "s")
-    kinds = ["text", "retrieval", "reasoning", "learning"]
-    assert list(dict.fromkeys(one.kind for one in found)) == kinds
-    assert [one.kind for one in headline(found)][:2] == ["text", "retrieval"]
+    benchmarks = ["own_text", "first_number", "sums", "lessons"]
+    assert list(dict.fromkeys(one.benchmark for one in found)) == benchmarks

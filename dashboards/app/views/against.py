@@ -6,7 +6,7 @@ import altair as alt
 import streamlit as st
 
 from dashboards.app.chosen import Chosen
-from dashboards.app.tables import table, text_of
+from dashboards.app.tables import p_text, table, text_of
 from dashboards.app.theme import NAMES, colour
 from dashboards.contents import Row
 from dashboards.families import Variant
@@ -16,7 +16,7 @@ _ROW_PIXELS, WIDTH = 20, 446
 _COLOURS = {
     "better": "c0",
     "worse": "c1",
-    "no difference found": "soft",
+    "undecided": "soft",
     "the same": "soft",
     "too few": "line",
 }
@@ -57,8 +57,8 @@ def page(chosen: Chosen) -> None:
         return
     st.caption(
         "Difference: the method's score minus the other's, on the prompts that both answered, with"
-        " its 95 % interval. p (Holm) is the p-value corrected for the number of comparisons that"
-        " the study file predicts, or of all others."
+        " its 95 % interval. p is corrected for the comparisons that the study file predicts; all"
+        " others are exploratory and have q, which limits the share of false findings among them."
     )
     place = st.container(horizontal=True)
     for name in dict.fromkeys(r["benchmark"] for r in found):
@@ -70,11 +70,11 @@ def page(chosen: Chosen) -> None:
     heads = {
         "benchmark": "benchmark", "task": "task", "eval_length": "length", "other": "against",
         "value": "value", "other_value": "other value", "difference": "difference",
-        "ci_low": "low", "ci_high": "high", "p_adjusted": "p (Holm)", "verdict": "verdict",
+        "ci_low": "low", "ci_high": "high", "p": "p or q", "verdict": "verdict",
         "smallest_detectable": "smallest detectable", "num_clusters": "independent samples",
         "num_seeds": "seeds", "generalises_to": "generalises to",
     }  # fmt: skip
-    table([{**r, "other": _other(r)} for r in found], heads, "pairs")
+    table([{**r, "other": _other(r), "p": p_text(r)} for r in found], heads, "pairs")
 
 
 def _other(row: Row) -> str:
@@ -86,9 +86,13 @@ def _chart(rows: list[Row]) -> alt.LayerChart | alt.FacetChart:
     parts = [(_other(row), row["task"] or "mean", f"{row['eval_length']:,}") for row in rows]
     # Label lines only by what differs; the pickers show the common values.
     differ = [number for number in range(3) if len({part[number] for part in parts}) > 1] or [0]
-    shown = ("difference", "ci_low", "ci_high", "p_adjusted", "verdict", "generalises_to")
+    shown = ("difference", "ci_low", "ci_high", "verdict", "generalises_to")
     lines = [
-        {"where": ", ".join(part[number] for number in differ), **{key: row[key] for key in shown}}
+        {
+            "where": ", ".join(part[number] for number in differ),
+            "p": p_text(row),
+            **{key: row[key] for key in shown},
+        }
         for part, row in zip(parts, rows, strict=True)
     ]
     verdicts = [name for name in _COLOURS if any(line["verdict"] == name for line in lines)]
@@ -104,7 +108,7 @@ def _chart(rows: list[Row]) -> alt.LayerChart | alt.FacetChart:
             alt.Tooltip("difference:Q", format=".4~g"),
             alt.Tooltip("ci_low:Q", format=".4~g"),
             alt.Tooltip("ci_high:Q", format=".4~g"),
-            alt.Tooltip("p_adjusted:Q", format=".2~g"),
+            alt.Tooltip("p:N", title="p or q"),
             "verdict:N",
             "generalises_to:N",
         ],

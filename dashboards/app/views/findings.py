@@ -1,4 +1,4 @@
-"""Page: progress while a study runs, the best methods at each length, and means with intervals."""
+"""Page: what the study came to, progress while it runs, and means with intervals."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from urllib.parse import urlencode
 import streamlit as st
 
 from dashboards.app.chosen import Chosen
-from dashboards.app.tables import table
+from dashboards.app.tables import p_text, table
 from dashboards.app.views import answers, matrix
-from dashboards.claims import Claim, firsts
 from dashboards.contents import Row
 from dashboards.families import Variant
 
@@ -18,22 +17,24 @@ _SCORES = {
     "value": "score", "ci_low": "low", "ci_high": "high", "metric": "metric",
     "num_seeds": "seeds", "num_documents": "documents or prompts per seed", "answers": "answers",
 }  # fmt: skip
-_BEST = {
-    "length": "length", "benchmark": "benchmark", "best": "best", "value": "score",
-    "next": "next method", "lead": "the best leads it by", "low": "low", "high": "high",
-    "p_adjusted": "p_Holm", "smallest_detectable": "smallest detectable",
+_EXPECTED = {
+    "entry": "entry", "text": "expectation", "claim": "claim", "variant": "method",
+    "other_variant": "compared with", "benchmark": "benchmark", "eval_length": "length",
+    "outcome": "outcome", "difference": "difference", "ci_low": "low", "ci_high": "high",
+    "p": "p or q", "num_needed": "seeds or samples that would decide",
+    "blocked_by": "blocked by entry", "withdrawn_after": "withdrawn after results",
 }  # fmt: skip
 
 
 @st.fragment(run_every=matrix.REFRESH_SECONDS)
 def page(chosen: Chosen) -> None:
-    """Show progress if cells are missing, then the findings and the means of all tasks."""
+    """Show what came out, progress if cells are missing, and the means of all tasks."""
     if hypothesis := chosen.facts["hypothesis"]:
         st.text(hypothesis)
     cells = chosen.rows("matrix")
     if any(row["missing"] for row in cells):
         matrix.counts(cells)
-    _best(chosen)
+    _summary(chosen)
     rows = chosen.rows("means")
     if not rows:
         st.info("No task is done for all seeds yet. The page refreshes itself.")
@@ -46,41 +47,21 @@ def page(chosen: Chosen) -> None:
     table(found, _SCORES, "means")
 
 
-def _best(chosen: Chosen) -> None:
-    found = firsts(
-        chosen.catalog.claims(chosen.study), chosen.base_model, chosen.facts["trained_context"]
+def _summary(chosen: Chosen) -> None:
+    (one,) = (
+        one for one in chosen.catalog.summaries(chosen.study) if one.base_model == chosen.base_model
     )
-    rows = [
-        # The gap is positive, as in the report, whether higher or lower is better.
-        {
-            "length": one.eval_length,
-            "benchmark": one.benchmark,
-            "best": ", ".join([Variant(one.method or "", bool(one.frozen)).label, *one.tied]),
-            "value": one.value,
-            "next": one.other_method and Variant(one.other_method, bool(one.other_frozen)).label,
-            "lead": None if one.difference is None else abs(one.difference),
-            **dict(zip(("low", "high"), _gap(one), strict=True)),
-            "p_adjusted": one.p_adjusted if one.other_method else None,
-            "smallest_detectable": one.smallest_detectable,
-        }
-        for claims in found.values()
-        for one in claims
-    ]
-    if rows:
-        st.subheader("Best at each length", anchor=False)
-        st.caption(
-            "The next method is the best one that is significantly worse. Differences have"
-            " simultaneous 95 % intervals."
-        )
-        table(rows, _BEST, "best")
-
-
-def _gap(one: Claim) -> tuple[float | None, float | None]:
-    """Return the interval of the gap between the best and the next method, if known."""
-    if one.low is None or one.high is None:
-        return None, None
-    low, high = sorted((abs(one.low), abs(one.high)))
-    return low, high
+    parts = {
+        "Expected and found": [sentence for sentence, _ in one.outcomes()],
+        "Which method": one.recommended(),
+        "What to distrust": [*one.distrust(), one.total_cost()],
+    }
+    for heading, sentences in parts.items():
+        st.subheader(heading, anchor=False)
+        st.text("\n".join(sentences))
+    if rows := chosen.rows("expectations"):
+        st.subheader("Expectations", anchor=False)
+        table([{**row, "p": p_text(row)} for row in rows], _EXPECTED, "expectations")
 
 
 def _link(chosen: Chosen, row: Row) -> str | None:

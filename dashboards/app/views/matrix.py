@@ -35,7 +35,6 @@ def page(chosen: Chosen) -> None:
     if hypothesis := chosen.facts["hypothesis"]:
         with st.expander("Hypothesis"):
             st.text(hypothesis)
-            _expectations(chosen)
     rows = chosen.rows("matrix")
     counts(rows)
     event = st.altair_chart(
@@ -43,16 +42,6 @@ def page(chosen: Chosen) -> None:
     )
     _reasons(chosen)
     _field(chosen, rows, event)
-
-
-def _expectations(chosen: Chosen) -> None:
-    heads = {
-        "text": "expectation", "benchmark": "benchmark", "eval_length": "length",
-        "variant": "method", "other_variant": "compared with", "difference": "difference",
-        "ci_low": "low", "ci_high": "high", "p_adjusted": "p_Holm", "outcome": "outcome",
-    }  # fmt: skip
-    if found := chosen.rows("expectations"):
-        table(found, heads, "expectations")
 
 
 def counts(rows: list[Row]) -> None:

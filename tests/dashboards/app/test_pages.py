@@ -5,6 +5,7 @@ and unavailable cells.
 """
 
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -19,7 +20,7 @@ from streamlit.testing.v1 import AppTest
 from catalog.mlflow_pages import note_pages
 from catalog.queries import open_catalog, run_query
 from dashboards.app.views.questions import MOST_ROWS
-from dashboards.claims import claims, firsts
+from dashboards.summary import summaries
 from tests.support.catalogs import holed_catalog
 from tests.support.catalogs.answered_catalog import Answered, written
 from tests.support.catalogs.sample_store import STUDY
@@ -98,15 +99,11 @@ def test_the_matrix_counts_every_cell_and_gives_every_reason_literally(catalog):
         "done", "in part", "failed", "unavailable",
     }  # fmt: skip
     reasons = {row[0] for row in asked(catalog, "SELECT DISTINCT reason FROM missing_cells")}
-    expected, missing = (table.value for table in app.dataframe)
+    (missing,) = (table.value for table in app.dataframe)
     assert set(missing["why"]) == reasons
     lengths = [[int(one) for one in row.split(", ")] for row in missing["lengths"]]
     assert lengths == [sorted(row) for row in lengths]
     assert max(map(len, lengths)) > 1
-    outcomes = asked(catalog, "SELECT text, eval_length, outcome FROM expectations")
-    assert outcomes
-    shown_outcomes = expected[["expectation", "length", "outcome"]].values.tolist()
-    assert sorted(map(tuple, shown_outcomes)) == sorted(outcomes)
     assert any("<script>" in reason for reason in missing["why"])
     rendered = [*app.markdown, *app.caption, *app.get("html")]
     assert not any("<script" in str(one.proto) for one in rendered)
@@ -130,11 +127,16 @@ def test_findings_have_every_mean_a_link_to_its_answers_and_the_best_methods(cat
     assert answers.selectbox(key="method").value == row["method"]
     assert answers.selectbox(key="length").value == 512
     assert answers.selectbox(key="asked").value.startswith(row["benchmark"])
-    best = next(table.value for table in app.dataframe if "best" in table.value.columns)
     with open_catalog(catalog) as connection:
-        found = firsts(claims(connection, STUDY), "toy_llama", 128)
-    expected = [(one.eval_length, one.value) for rows in found.values() for one in rows]
-    assert list(zip(best["length"], best["score"], strict=True)) == expected != []
+        (summary,) = summaries(connection, STUDY)
+    text = "\n".join(one.value for one in app.text)
+    for sentence in (*summary.recommended(), *summary.distrust(), summary.total_cost()):
+        assert sentence in text
+    expected = next(table.value for table in app.dataframe if "expectation" in table.value.columns)
+    outcomes = asked(catalog, "SELECT text, eval_length, outcome FROM expectations")
+    shown_outcomes = expected[["expectation", "length", "outcome"]].values.tolist()
+    assert sorted(map(tuple, shown_outcomes)) == sorted(outcomes) != []
+    assert all(re.fullmatch(r"(?:[pq] [=<] [\d.]+)?", one) for one in expected["p or q"])
 
 
 def test_the_first_chart_has_complete_points_of_perplexity_and_hollow_marks_of_frozen_methods(

@@ -1,0 +1,317 @@
+"""What a study came to, for the first screen of the report, `lce claims` and the dashboard.
+
+    with open_catalog(path) as connection:
+        for summary in summaries(connection, "toy"):  # one per base model
+            print(*summary.recommended(), *summary.distrust())
+
+A method is beaten on a benchmark at a length if another one is significantly better there, over
+all tasks that both have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from dashboards.claims import Expectation, counted, expectations
+from dashboards.claims.wording import at, listed
+from dashboards.contents import Row, rows_of, select
+from dashboards.families import Variant
+from dashboards.registered import stage
+from lce_core import formats
+
+if TYPE_CHECKING:
+    import duckdb
+
+FEW_SEEDS, FEW_DOCUMENTS = 5, 10
+"""Fewer training seeds or independent documents decide large differences only."""
+CEILING = 0.99
+"""Accuracies from here on, and at most 1 minus this, leave no room for differences."""
+_SKEWED, _MANY_DOCUMENTS = 1.0, 40
+"""See the catalog's column `paired_difference.skewness`."""
+_QUERIES = {
+    "studies": "FROM studies WHERE study = $study",
+    "pairs": "FROM paired_difference WHERE study = $study AND is_all_tasks",
+    "means": """
+        SELECT s.base_model, s.method, s.frozen, s.benchmark, s.eval_length,
+            any_value(s.unit) AS unit, any_value(s.higher_is_better) AS higher_is_better,
+            avg(coalesce(s.value, s.value_of_done)) AS value,
+            CASE WHEN count(*) = count(m.ci_low) THEN avg(m.ci_low) END AS ci_low,
+            CASE WHEN count(*) = count(m.ci_low) THEN avg(m.ci_high) END AS ci_high
+        FROM score_by_length s
+        LEFT JOIN mean_over_seeds m
+            USING (study, base_model, method, frozen, benchmark, task, eval_length)
+        WHERE s.study = $study
+        GROUP BY s.base_model, s.method, s.frozen, s.benchmark, s.eval_length
+        HAVING count(*) = count(coalesce(s.value, s.value_of_done))
+        QUALIFY count(*) = max(count(*)) OVER (PARTITION BY s.base_model, s.benchmark)
+    """,
+    "costs": "FROM costs WHERE study = $study",
+    "same": "FROM same_computation WHERE study = $study",
+    "amendments": "FROM amendments WHERE study = $study",
+    "cells": """
+        SELECT base_model, status, count(*) AS number FROM cells WHERE study = $study GROUP BY ALL
+    """,
+}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The recommended method at one length."""
+
+    eval_length: int
+    method: Variant
+    unbeaten: tuple[Variant, ...]
+    """Methods that no other one beats on any compared benchmark."""
+    benchmark: str
+    """Benchmark whose score chose the method."""
+    value: float
+    num_beaten: int
+    """Number of benchmarks on which the recommended method is beaten."""
+    benchmarks: tuple[str, ...]
+    """The compared benchmarks."""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Catalog rows of one study and base model, and the sentences that they support."""
+
+    study: Row
+    expected: list[Expectation]
+    pairs: list[Row]
+    means: list[Row]
+    """Mean scores over tasks and finished seeds. The interval of several tasks is the mean of
+    theirs, which is at least as wide as their dependence demands."""
+    costs: list[Row]
+    same: list[Row]
+    amendments: list[Row]
+    cells: list[Row]
+
+    @cached_property
+    def base_model(self) -> str:
+        return str(self.study["base_model"])
+
+    @cached_property
+    def hypothesis(self) -> list[Expectation]:
+        """Entries that test the study's own hypothesis, registered before the first result."""
+        return [one for one in self.expected if one.claim is None and one.is_registered]
+
+    @cached_property
+    def benchmarks(self) -> list[str]:
+        """Benchmarks that the hypothesis names, or else any expectation, or else all; with results.
+
+        They have the order of the entries.
+        """
+        known = dict.fromkeys(row["benchmark"] for row in self.means)
+        for entries in (self.hypothesis, self.expected):
+            named = dict.fromkeys(name for entry in entries for name in entry.benchmarks)
+            if found := [name for name in named if name in known]:
+                return found
+        return list(known)
+
+    @cached_property
+    def lengths(self) -> list[int]:
+        """2 and 4 times the trained context, or else the two shortest lengths beyond it."""
+        trained = self.study["trained_context"] or 0
+        beyond = sorted({row["eval_length"] for row in self.means if row["eval_length"] > trained})
+        return [one for one in beyond if one in (2 * trained, 4 * trained)] or beyond[:2]
+
+    def scores(self, benchmark: str, length: int) -> list[Row]:
+        """Return the scores of all methods with a result, best first."""
+        rows = select(self.means, benchmark=benchmark, eval_length=length)
+        return sorted(
+            rows, key=lambda row: -row["value"] if row["higher_is_better"] else row["value"]
+        )
+
+    @cached_property
+    def choices(self) -> list[Choice]:
+        """The recommended method at each of `lengths` at which methods are compared."""
+        return [choice for length in self.lengths if (choice := self._choice(length))]
+
+    def _choice(self, length: int) -> Choice | None:
+        rows = select(self.pairs, eval_length=length)
+        compared: dict[Variant, set[str]] = {}
+        beaten: dict[Variant, set[str]] = {}
+        for row in rows:
+            one = Variant.of(row)
+            compared.setdefault(one, set()).add(row["benchmark"])
+            if row["verdict"] == "worse":
+                beaten.setdefault(one, set()).add(row["benchmark"])
+        names = tuple(sorted({row["benchmark"] for row in rows}))
+        everywhere = {one for one, found in compared.items() if len(found) == len(names)}
+        chosen_by = next((one for one in (*self.benchmarks, *names) if one in names), None)
+        scores = {
+            Variant.of(row): row
+            for row in self.scores(chosen_by or "", length)
+            if Variant.of(row) in everywhere
+        }
+        if not scores or chosen_by is None:
+            return None
+
+        def rank(one: Variant) -> tuple[int, float, float, str]:
+            row = scores[one]
+            value = -row["value"] if row["higher_is_better"] else row["value"]
+            return len(beaten.get(one, ())), value, self._flops(one), one.label
+
+        best = min(scores, key=rank)
+        return Choice(
+            length,
+            best,
+            tuple(sorted((one for one in scores if one not in beaten), key=rank)),
+            chosen_by,
+            scores[best]["value"],
+            len(beaten.get(best, ())),
+            names,
+        )
+
+    def _flops(self, one: Variant) -> float:
+        return sum(row["train_flops"] or 0.0 for row in self.costs if Variant.of(row) == one)
+
+    def outcomes(self) -> Iterator[tuple[str, list[Expectation]]]:
+        """Yield a sentence with the number of comparisons by outcome, and the entries.
+
+        The entries that test published claims are counted apart, and so are later entries.
+        """
+        claimed = [one for one in self.expected if one.claim is not None and one.is_registered]
+        number = len({entry.claim for entry in claimed})
+        groups = {
+            "Hypothesis": self.hypothesis,
+            f"{number} published claim{'s'[: number > 1]}": claimed,
+            "Not registered before the first result, so exploratory": [
+                one for one in self.expected if not one.is_registered
+            ],
+        }
+        for name, entries in groups.items():
+            if entries:
+                yield f"{name}: {counted(entries)}.", entries
+        if not self.expected:
+            yield "The study predicts no comparison.", []
+
+    def recommended(self) -> Iterator[str]:
+        """Yield, for each length, which methods are never beaten and which one is recommended."""
+        for one in self.choices:
+            where = at(one.eval_length, self.study["trained_context"])
+            names = listed([variant.label for variant in one.unbeaten]) or "no method"
+            yield (
+                f"{where.capitalize()}, never significantly beaten on {listed(one.benchmarks)}:"
+                f" {names}."
+            )
+            number = f"{one.num_beaten} benchmark{'s'[: one.num_beaten > 1]}"
+            besides = f", beaten on {number}" if one.num_beaten else ""
+            yield (
+                f"Recommended: {one.method.label} ({one.benchmark} {formats.score(one.value)}"
+                f"{besides}; {self._cost(one.method)})."
+            )
+        if self.choices:
+            yield (
+                "Rule: of the methods that are significantly beaten on the fewest benchmarks at"
+                " the length, the one with the best score on the first benchmark that the"
+                " hypothesis names; ties by lower training cost."
+            )
+
+    def _cost(self, one: Variant) -> str:
+        rows = [row for row in self.costs if Variant.of(row) == one and row["train_seconds"]]
+        if not rows:
+            return "no training"
+        flops = f", {_exponent(rows[0]['train_flops'])} FLOPs" if rows[0]["train_flops"] else ""
+        return f"training of all its seeds: {formats.duration(rows[0]['train_seconds'])}{flops}"
+
+    def distrust(self) -> Iterator[str]:
+        """Yield the reasons to distrust the results."""
+        yield from self._few()
+        for (name, length), number, total in self._ceilings():
+            yield (
+                f"{number} of {total} methods score at most {1 - CEILING:g} or at least {CEILING:g}"
+                f" on {name} at {length:,} tokens, which hides differences."
+            )
+        for row in self.same:
+            one, second = (Variant(row[f"{o}method"], row[f"{o}frozen"]) for o in ("", "other_"))
+            yield f"{one.label} and {second.label} are the same computation."
+        gaps = {row["status"]: row["number"] for row in self.cells if row["status"] != "done"}
+        if gaps:
+            total = sum(row["number"] for row in self.cells)
+            counts = ", ".join(f"{number:,} {status}" for status, number in gaps.items())
+            yield f"Of {total:,} cells: {counts}."
+        skewed = [
+            row
+            for row in self.pairs
+            if abs(row["skewness"]) > _SKEWED and row["num_clusters"] < _MANY_DOCUMENTS
+        ]
+        if skewed:
+            yield (
+                f"{len(skewed) // 2:,} of {len(self.pairs) // 2:,} comparisons have skewed"
+                f" differences over fewer than {_MANY_DOCUMENTS} documents: up to 24 % of such"
+                " tests find false differences instead of 5 %."
+            )
+        for row in self.amendments:
+            yield f"Changed {stage(row['results_before'])}: {row['change']}."
+        for entry in self.expected:
+            if entry.withdrawn_after is not None:
+                yield f'Withdrawn {stage(entry.withdrawn_after)}: "{entry.text}".'
+
+    def _few(self) -> Iterator[str]:
+        trained = [row for row in self.pairs if row["generalises_to"] != "prompts"]
+        if any(row["generalises_to"] == "one training run" for row in trained):
+            yield "Methods were trained once: what their comparisons show holds for these weights."
+        elif trained and (number := min(row["num_seeds"] for row in trained)) < FEW_SEEDS:
+            yield f"Only {number} training seeds: they decide large differences only."
+        few = {
+            row["benchmark"]: row["num_clusters"]
+            for row in self.pairs
+            if row["num_clusters"] < FEW_DOCUMENTS
+        }
+        if few:
+            names = [f"{name} ({number})" for name, number in few.items()]
+            yield f"Fewer than {FEW_DOCUMENTS} independent documents or prompts: {listed(names)}."
+
+    def _ceilings(self) -> Iterator[tuple[tuple[str, int], int, int]]:
+        """Yield benchmark and length, number of methods at a limit, number of methods."""
+        for length in self.lengths:
+            for name in self.benchmarks:
+                values = [
+                    row["value"] for row in self.scores(name, length) if row["unit"] == "accuracy"
+                ]
+                stuck = sum(not 1 - CEILING < value < CEILING for value in values)
+                if 2 * stuck >= len(values) > 0:
+                    yield (name, length), stuck, len(values)
+
+    def total_cost(self) -> str:
+        """Return a sentence with the computing time and FLOPs of all steps of the study."""
+        train, evaluate = (
+            [
+                sum(row[f"{kind}_{unit}"] or 0.0 for row in self.costs)
+                for unit in ("seconds", "flops")
+            ]
+            for kind in ("train", "eval")
+        )
+        return (
+            f"Total cost: training {formats.duration(train[0])} ({_exponent(train[1])} FLOPs),"
+            f" evaluation {formats.duration(evaluate[0])} ({_exponent(evaluate[1])} FLOPs)."
+        )
+
+
+def summaries(connection: duckdb.DuckDBPyConnection, study: str) -> list[Summary]:
+    """Return one summary per base model of a study.
+
+    Raises:
+      SpecError: the catalog lacks the study, or an earlier version made the catalog.
+    """
+    found = rows_of(connection, study, _QUERIES)
+    expected = expectations(connection, study)
+    amendments = found.pop("amendments")
+    studies = found.pop("studies")
+    return [
+        Summary(
+            study=one,
+            expected=[entry for entry in expected if entry.base_model == one["base_model"]],
+            amendments=amendments,
+            **{name: select(rows, base_model=one["base_model"]) for name, rows in found.items()},
+        )
+        for one in studies
+    ]
+
+
+def _exponent(number: float) -> str:
+    return f"{number:.1e}".replace("e+", "e")
