@@ -131,14 +131,14 @@ class Contrast:
         if self.seed_error:
             if self._lacks_clusters():
                 return None
-            seeds = detectable_shift(round(self.seed_freedom, 1), alpha)
+            seeds = detectable_shift(self.seed_freedom, alpha)
             prompts = detectable_shift(self.num_clusters - 1, alpha) if self.cluster_error else 0.0
             if seeds is None or prompts is None:
                 return None
             return math.hypot(seeds * self.seed_error, prompts * self.cluster_error)
         if self.num_clusters < FEWEST_CLUSTERS:
             return None
-        shift = detectable_shift(round(self.freedom, 1), alpha)
+        shift = detectable_shift(self.freedom, alpha)
         if shift is None or (self.discordant is None and not self.cluster_error):
             return None
         if self.discordant is None:
@@ -358,7 +358,7 @@ def _critical(
 
 
 def _adjusted(one: Contrast, p_adjusted: float, alpha: float) -> Adjusted:
-    """Return a contrast with the interval of level 1 - alpha, changed to agree with `p_adjusted`."""
+    """Return a contrast with its interval of level 1 - alpha, made to agree with `p_adjusted`."""
     bounds = one.interval(alpha)
     if bounds is None:
         return Adjusted(p_adjusted, None, None, alpha)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-NUM_FLIPS = 4_999
+NUM_FLIPS = 1_999
 """Number of drawn flips; up to `_MOST_ENUMERATED` documents have all of their flips instead."""
 _MOST_ENUMERATED = 13
 _CHUNK = 2_000
