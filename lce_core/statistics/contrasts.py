@@ -26,8 +26,8 @@ from lce_core.statistics.power import (
     ALPHA,
     POWER,
     approximate_power,
+    approximate_shift,
     detectable_fraction,
-    detectable_shift,
     fewest,
 )
 from lce_core.statistics.sign_flips import Differences, critical_value, step_down
@@ -131,14 +131,14 @@ class Contrast:
         if self.seed_error:
             if self._lacks_clusters():
                 return None
-            seeds = detectable_shift(self.seed_freedom, alpha)
-            prompts = detectable_shift(self.num_clusters - 1, alpha) if self.cluster_error else 0.0
+            seeds = approximate_shift(self.seed_freedom, alpha)
+            prompts = approximate_shift(self.num_clusters - 1, alpha) if self.cluster_error else 0.0
             if seeds is None or prompts is None:
                 return None
             return math.hypot(seeds * self.seed_error, prompts * self.cluster_error)
         if self.num_clusters < FEWEST_CLUSTERS:
             return None
-        shift = detectable_shift(self.freedom, alpha)
+        shift = approximate_shift(self.freedom, alpha)
         if shift is None or (self.discordant is None and not self.cluster_error):
             return None
         if self.discordant is None:

@@ -120,23 +120,25 @@ def detectable_effect(
     return None if shift is None else shift / math.sqrt(num_clusters)
 
 
+@cache
 def detectable_shift(freedom: float, alpha: float = ALPHA, power: float = POWER) -> float | None:
     """Return the smallest true mean, in standard errors, that a t-test detects.
 
-    None if it exceeds 10,000 standard errors. From three degrees of freedom on it is the inverse
-    of `approximate_power`.
+    None if it exceeds 10,000 standard errors.
+    """
+    return _smallest(lambda shift: _t_power(shift, freedom, alpha), _LARGEST_SHIFT, power)
+
+
+def approximate_shift(freedom: float, alpha: float = ALPHA) -> float | None:
+    """Return `detectable_shift` from three degrees of freedom on by inverting `approximate_power`.
+
+    A catalog has thousands of comparisons, each with degrees of freedom and a level of its own.
     """
     if freedom < 3:
-        return _exact_shift(round(freedom, 1), alpha, power)
+        return detectable_shift(round(freedom, 1), alpha)
     limit = -float(special.stdtrit(freedom, alpha / 2))
     scale = math.sqrt(1 + limit**2 / (2 * freedom))
-    found = limit * (1 - 1 / (4 * freedom)) + float(special.ndtri(power)) * scale
-    return found if found <= _LARGEST_SHIFT else None
-
-
-@cache
-def _exact_shift(freedom: float, alpha: float, power: float) -> float | None:
-    return _smallest(lambda shift: _t_power(shift, freedom, alpha), _LARGEST_SHIFT, power)
+    return limit * (1 - 1 / (4 * freedom)) + float(special.ndtri(POWER)) * scale
 
 
 def detectable_fraction(shift: float, num_prompts: int, discordance: float) -> float:
