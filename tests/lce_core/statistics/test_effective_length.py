@@ -77,3 +77,19 @@ def test_a_higher_threshold_and_the_order_of_lengths(table, threshold, more, ran
     assert harder.high <= found.high
     shuffled = dict(random.sample(list(table.items()), len(table)))
     assert effective_length(shuffled, threshold) == found
+
+
+def test_training_seeds_that_vary_more_than_prompts_widen_the_bounds():
+    rng, num_studies, wrong = np.random.default_rng(0), 300, {"seeds": 0, "none": 0}
+    labels = {length: np.repeat(np.arange(3), 30).tolist() for length in LENGTHS[:2]}
+    for _ in range(num_studies):
+        runs = rng.normal(size=3) * 3 / np.sqrt(30)
+        # Just below the threshold at 2,048 tokens, far above it at 1,024.
+        scores = {
+            length: np.concatenate([mean + run + rng.normal(size=30) for run in runs])
+            for length, mean in zip(LENGTHS, (5.0, -1e-9), strict=False)
+        }
+        wrong["seeds"] += effective_length(scores, 0.0, seeds=labels).low == 2048
+        wrong["none"] += effective_length(scores, 0.0).low == 2048
+    assert wrong["seeds"] <= 0.05 * num_studies
+    assert wrong["none"] > 0.15 * num_studies
