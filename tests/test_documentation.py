@@ -20,6 +20,7 @@ import torch
 import typer.main
 from typer.testing import CliRunner
 
+from catalog.queries import run_query
 from flows.request import compile_request
 from flows.settings import shipped_studies, study_path
 from lce.cli import app
@@ -43,6 +44,7 @@ from tests.support.accessibility import faults
 from tests.support.cells import benchmark, request
 from tests.support.plugin_copies import plugins_removed_after
 from tests.support.repository import ROOT
+from tests.support.studies import lce
 
 DOCUMENTS = {
     path: path.read_text(encoding="utf-8")
@@ -281,6 +283,18 @@ def test_every_cell_of_a_study_in_the_documents_can_be_computed(document, tmp_pa
     plan = compile_request(str(file), Execution(home=tmp_path / "home")).plan
     assert plan.cells
     assert [cell.unavailable for cell in plan.cells if cell.step is None] == []
+
+
+@pytest.mark.slow
+def test_the_readmes_study_decides_its_expectations(tmp_path):
+    file, home = tmp_path / "study.yaml", tmp_path / "home"
+    file.write_text(examples("README.md", "yaml")[0], encoding="utf-8")
+    promised = lce(home, "plan", str(file), "--power")
+    lce(home, "run", str(file))
+    sql = "SELECT outcome FROM expectations WHERE entry IS NOT NULL"
+    outcomes = [outcome for (outcome,) in run_query(home / "catalog.duckdb", sql)[1]]
+    assert "cannot be decided" not in promised
+    assert outcomes == ["confirmed", "confirmed"]
 
 
 NEW = {

@@ -29,7 +29,7 @@ def plan(
     power: Annotated[
         bool,
         typer.Option(
-            "--power", help="Print detectable differences and costs by number of seeds and prompts."
+            "--power", help="Print which expectations can be decided, and what other designs cost."
         ),
     ] = False,
     detect: Annotated[
@@ -58,32 +58,34 @@ def plan(
     from flows.plans.budget import within_budget
     from flows.plans.pricing import prices_of
     from lce.views import designs, plan_view, planning
-    from lce.views import power as visible
+    from lce.views import power as expected
 
-    options = designs.Options.of(detect, variance_ratio)
-    power = power or options != designs.Options()
+    options = expected.Options.of(detect, variance_ratio)
+    power = power or options != expected.Options()
     found = planning.inspect_study(study, how, select, accept_plugin_change=accept_plugin_change)
     chosen = None
     if budget:
         chosen = within_budget(found.plan, found.states, how, budget, device_type)
         found = replace(found, plan=chosen.plan)
+    tests = expected.comparisons(found.plan, how.data_folders) if power else []
+    seeds = expected.planned_seeds(found.plan)
     if json_form:
         output = planning.as_json(found, device_type)
         if chosen:
             output["budget"] = chosen.to_json()
         if power:
-            output["power"] = visible.as_json(found.plan, how.data_folders)
+            output["power"] = expected.as_json(tests, seeds, options)
             prices = prices_of(found.plan, found.states, how, device_type)
-            output["designs"] = designs.as_json(found.plan, prices, options, how.data_folders)
+            output["designs"] = designs.as_json(found.plan, prices, options, tests)
         say(json.dumps(output, indent=1))
         return
     plan_view.show(found, every_cell=cells, device=device_type)
     for line in chosen.lines() if chosen else ():
         say(line)
     if power:
-        say("\n".join(visible.lines(found.plan, how.data_folders)))
+        say("\n".join(expected.lines(tests, seeds, options)))
         prices = prices_of(found.plan, found.states, how, device_type)
-        say("\n".join(designs.lines(found.plan, prices, options, how.data_folders)))
+        say("\n".join(designs.lines(found.plan, prices, options, tests)))
 
 
 @with_execution(*FOLDERS)

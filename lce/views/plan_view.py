@@ -206,6 +206,8 @@ def _totals(found: Inspection, prices: Prices) -> Iterator[str]:
     if looks := found.plan.study.looks:
         yield f"looks at {looks_in_words(looks)}: a run stops computing settled methods, so"
         yield "  it costs at most what is shown"
+    if len(found.plan.study.seeds) == 1 and any(not cell.frozen for cell in found.plan.cells):
+        yield "one seed: results of trained methods hold for one training run only"
     yield f"time: of {device_of(prices, 1)}"
     if prices.speed.device == "cpu" and prices.total(_priced_steps(found)).seconds > LONG_SECONDS:
         yield "      --device-type a100, h100 or h200 gives GPU-hours"

@@ -1,119 +1,319 @@
-"""`lce plan --power`: the smallest differences between methods that a study can detect."""
+"""`lce plan --power`: which expectations a study of this size can decide, and how probably."""
 
 from __future__ import annotations
 
+import math
+import re
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from functools import cache
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+
 from lce_core.benchmarks import Benchmark
+from lce_core.corpora import StreamedCorpus
+from lce_core.data.tokenised import name_key
+from lce_core.errors import DataError, SpecError, UnavailableError
 from lce_core.models import LanguageModel
-from lce_core.statistics.power import UNRELATED, detectable_effect, detectable_share
+from lce_core.statistics.designs import Design
+from lce_core.statistics.power import ALPHA, UNRELATED
 from lce_core.study.plan import PlannedCell, StudyPlan
-from lce_core.study.spec import BenchmarkEntry, StudySpec
+from lce_core.study.spec import StudySpec
+from lce_core.study.variants import CONTROL
 from lce_core.terminal import WIDTH
 
 Folders = Mapping[str, Path]
 NO_FOLDERS: Folders = MappingProxyType({})
 """Folders of a machine without data sets, on which all of them count as published."""
-HEADING = (
-    "smallest difference between two methods that a paired test detects with 80 %\n"
-    f"power: in accuracy, if methods disagree on {UNRELATED:.0%} of the prompts; in losses, in\n"
-    "standard deviations (sd) of the difference. `as one of N`: at the first step\n"
-    "of Holm's correction for N comparisons"
-)
-NAMED_TASKS = 2
-"""Maximum number of tasks that are printed by name; with more tasks, only their number is."""
-CAVEAT = (
-    "these are lower limits: if prompts share documents, or training seeds differ,\n"
-    "only larger differences are found; if methods disagree less often, smaller ones"
-)
+TARGETS = {"accuracy": (0.05, 0.1, 0.2), "sd": (0.2, 0.5, 1.0)}
+"""Differences, by unit, that `lce plan --power` considers if the user names none."""
+FEWEST_RANKED = 3
+"""Minimum number of methods for `predicts`, as in the view `expectations`."""
+_TARGET = re.compile(r"(\d+(?:\.\d+)?) (accuracy|sd)")
+
+Cells = Mapping[Any, Mapping[Any, Mapping[str, PlannedCell]]]
+"""Cells by base model, benchmark and length, then by method, then by task."""
 
 
 @dataclass(frozen=True)
-class Visible:
-    """Smallest difference between two methods that one benchmark can detect at one length.
+class Options:
+    """The variances that the user assumes, and the differences that the user wants to detect."""
 
-    A method's score is its mean over the benchmark's tasks.
-    """
+    ratio: float = 1.0
+    """See `Design.probability`. `docs/statistics.md` has the rates of false differences for ratios
+    from 0 to 3."""
+    targets: Mapping[str, tuple[float, ...]] = field(default_factory=lambda: TARGETS)
+
+    @staticmethod
+    def of(detect: str | None, ratio: float) -> Options:
+        """Read the options of `lce plan`.
+
+        Raises:
+          SpecError: if `detect` is not a number with a unit, or the ratio is negative.
+        """
+        if not 0 <= ratio < 1e3:
+            raise SpecError(
+                "--variance-ratio", ratio, "a number from 0 to 1,000", "choose such a number"
+            )
+        if detect is None:
+            return Options(ratio)
+        found = _TARGET.fullmatch(detect.strip())
+        if not found or not float(found[1]):
+            raise SpecError(
+                "--detect",
+                detect,
+                "a positive difference with its unit, accuracy or sd",
+                'write, for example, --detect "0.05 accuracy"',
+            )
+        return Options(ratio, {found[2]: (float(found[1]),)})
+
+
+@dataclass(frozen=True)
+class Test:
+    """A test of two methods, or of a rank correlation, at the size that the study gives it."""
 
     benchmark: str
-    profile: str
-    eval_length: int
-    tasks: tuple[str, ...]
-    num_samples: int
-    """Number of independent samples, summed over tasks and seeds."""
+    design: Design
     unit: str
-    """"accuracy", or "sd": standard deviations of the difference between two methods."""
-    difference: float | None
-    """Smallest difference, in `unit`, that one test of two methods can detect; None if the samples
-    are too few to detect any."""
-    num_comparisons: int
-    """Number of tests if one method, such as the base model, is compared with each other method."""
-    difference_of_family: float | None
-    """Smallest difference, in `unit`, that the first and strictest step of Holm's correction can
-    detect (alpha = 0.05 / num_comparisons); None if the samples are too few to detect any."""
+    """"accuracy", or "sd": standard deviations of the differences between documents."""
+    level: float
+    """Level at which the entry of `expects` is tested; 0.05 for all others."""
+    alpha: float
+    """Level of one of the entry's comparisons: `level` divided by their number."""
+    margin: float | None = None
+    most_times: float = math.inf
+    """Largest multiple of the planned prompts for which the data has rows or documents."""
+    assumed: tuple[str, ...] = ()
+    """Data sets that are not on this machine and count with their published size."""
+    is_limit: bool = False
+    """True if the corpus may have fewer documents than `design` says, because it was not read."""
+
+    def undecidable(self, num_seeds: int) -> str | None:
+        """Return why the study cannot decide the comparison; None if it can."""
+        if not self.design.num_prompts:
+            return "n is unknown"
+        needed = self.design.missing(num_seeds, 1, self.level)
+        return f"a test needs n = {needed}" if needed else None
+
+    def probability(self, num_seeds: int, effect: float, ratio: float) -> float:
+        """Return how probably the study decides the comparison."""
+        return self.design.probability(num_seeds, 1, effect, self.alpha, ratio)
+
+    def effect(self, options: Options) -> float | None:
+        """Return the difference that the user wants to detect; None if it has another unit."""
+        if self.margin is not None and self.unit == "accuracy":
+            return self.margin
+        return max(options.targets.get(self.unit, ()), default=None)
 
 
-def visible_differences(plan: StudyPlan, folders: Folders = NO_FOLDERS) -> Iterator[Visible]:
-    """Yield the smallest detectable difference for each benchmark and length, in study order.
+@dataclass(frozen=True)
+class Comparison:
+    """What one entry of `expects` says about two methods at one length."""
 
-    Skip a benchmark and length with only one method, or whose tasks are all unavailable. Only cells
-    in the plan count, so a plan reduced by --select or --budget can detect less.
+    entry: int | None
+    text: str
+    eval_length: int
+    test: Test | None
+    """None for `predicts` with fewer than `FEWEST_RANKED` methods."""
+
+
+def planned_seeds(plan: StudyPlan) -> int:
+    return len({cell.seed for cell in _possible(plan)})
+
+
+def comparisons(plan: StudyPlan, folders: Folders = NO_FOLDERS) -> list[Comparison]:
+    """Return the comparisons of `expects`, or by default those with the base model.
+
+    Only cells in the plan count, so a plan reduced by --select or --budget has fewer.
 
     Args:
       plan: the study's plan.
       folders: the user's folder of each data set.
     """
-    study = plan.study
-    possible: dict[tuple[str, str, int], list[PlannedCell]] = {}
-    for cell in plan.cells:
-        if cell.step is not None or cell.expected is not None:
-            key = (cell.benchmark, cell.profile, cell.eval_length)
-            possible.setdefault(key, []).append(cell)
-    for entry in study.benchmarks:
-        own = {(one.label, not one.is_tuned) for one in study.methods if entry.evaluates(one)}
-        name, profile = entry.benchmark.plugin_name, entry.benchmark.profile
-        for length in entry.lengths:
-            cells = possible.get((name, profile, length), [])
-            evaluated = [cell for cell in cells if (cell.method, cell.frozen) in own]
-            tasks = [task for task in entry.tasks if any(cell.task == task for cell in evaluated)]
-            num_comparisons = len({(cell.method, cell.frozen) for cell in evaluated}) - 1
-            seeds = len({cell.seed for cell in evaluated}) if entry.benchmark.seeded else 1
-            if num_comparisons > 0:
-                base_model = model_named(study, evaluated[0].base_model)
-                counts = [
-                    seeds * independent(study, entry.benchmark, base_model, task, length, folders)
-                    for task in tasks
-                ]
-                yield _visible(
-                    entry, length, dict(zip(tasks, counts, strict=True)), num_comparisons
-                )
+    study, sizes = plan.study, _Sizes(plan.study, folders)
+    of_seed = seed_dependent(plan)
+    entries = {
+        (entry.benchmark.plugin_name, task, length, one.label, not one.is_tuned): entry.benchmark
+        for entry in study.benchmarks
+        for one in study.methods
+        if entry.evaluates(one)
+        for task, length in product(entry.tasks, entry.lengths)
+    }
+    cells: dict[Any, dict[Any, dict[str, PlannedCell]]] = {}
+    for cell in _possible(plan):
+        where = cell.base_model, cell.benchmark, cell.eval_length
+        cells.setdefault(where, {}).setdefault((cell.method, cell.frozen), {})[cell.task] = cell
+    expected = [*study.comparisons()]
+    counts: dict[Any, int] = {}
+    for one in expected:
+        counts[_family(one)] = counts.get(_family(one), 0) + 1
+    variants = {one.name: (one.label, not one.is_tuned) for one in study.methods}
+    found = []
+    for one in expected or _against_base(cells):
+        where = one["base_model"], one["benchmark"], one["eval_length"]
+        planned = cells.get(where, {})
+        methods = _compared(one, planned, variants)
+        own = [planned.get(method, {}) for method in methods]
+        tasks = [task for task in own[0] if all(task in it for it in own)] if own else []
+        if not tasks:
+            continue
+        benchmark = entries[where[1], tasks[0], where[2], *methods[0]]
+        level = ALPHA * one.get("weight", 1.0)
+        is_ranking = one["expected"] == "predicts"
+        test = sizes.test(
+            benchmark,
+            next(base for base in study.base_models if base.known_as == where[0]),
+            tasks,
+            where[2],
+            level=level,
+            alpha=level / counts.get(_family(one), 1),
+            margin=one["margin"],
+            is_share=not is_ranking and not one.get("metric") and benchmark.unit == "accuracy",
+            is_trained=not is_ranking and any(_is_trained(it, of_seed) for it in own),
+        )
+        is_known = not is_ranking or len(methods) >= FEWEST_RANKED
+        text = one["text"].rstrip(".")
+        found.append(Comparison(one["entry"], text, where[2], test if is_known else None))
+    return found
 
 
-def as_json(plan: StudyPlan, folders: Folders = NO_FOLDERS) -> list[dict[str, Any]]:
-    return [asdict(one) for one in visible_differences(plan, folders)]
+def as_json(found: Sequence[Comparison], num_seeds: int, options: Options) -> list[dict[str, Any]]:
+    return [
+        {
+            "entry": own[0].entry,
+            "text": own[0].text,
+            "benchmark": next((one.test.benchmark for one in own if one.test), None),
+            "lengths": [one.eval_length for one in own],
+            "num_independent": [one.test and one.test.design.num_clusters for one in own],
+            "alpha": next((one.test.alpha for one in own if one.test), None),
+            "undecidable": _undecidable(own, num_seeds),
+            "effect": effect,
+            "probability": _least(own, num_seeds, effect, options) if effect else None,
+            "one_training_run": _is_one_run(own, num_seeds),
+        }
+        for own in _by_entry(found)
+        for effect in [_effect(own, options)]
+    ]
 
 
-def lines(plan: StudyPlan, folders: Folders = NO_FOLDERS) -> Iterator[str]:
-    """Yield a heading, what each benchmark detects at which lengths, and a caveat."""
-    yield HEADING
-    lengths: dict[tuple[str, str], list[int]] = {}
-    for one in visible_differences(plan, folders):
-        number = len(one.tasks)
-        tasks = f"{number} tasks" if number > NAMED_TASKS else ", ".join(one.tasks)
-        alone, first = (_shown(one, gap) for gap in (one.difference, one.difference_of_family))
-        family = f"; {first} as one of {one.num_comparisons}" if one.num_comparisons > 1 else ""
-        found = f"({tasks}; {one.num_samples:,} samples): {alone}{family}"
-        lengths.setdefault((f"{one.benchmark} {one.profile}", found), []).append(one.eval_length)
-    for (name, found), own in lengths.items():
-        line = f"{name} {', '.join(map(str, own))} {found}"
-        yield from textwrap.wrap(line, WIDTH, subsequent_indent="    ", break_on_hyphens=False)
-    yield CAVEAT
+def lines(found: Sequence[Comparison], num_seeds: int, options: Options) -> Iterator[str]:
+    """Yield a heading, and what the study can decide of each expectation."""
+    heading = (
+        "Expectations. Each is tested if all before it are decided, at 0.05 (times its weight)"
+        " divided by its number of comparisons."
+        if any(one.entry is not None for one in found)
+        else "No `expects`: each method is compared with the base model at 0.05. The report"
+        " corrects for all comparisons, and finds fewer differences."
+    )
+    yield from textwrap.wrap(
+        f"{heading} n: independent documents or prompts of one seed. sd: standard deviation of a"
+        f" difference between documents. Assumed: two methods disagree on {UNRELATED:.0%} of the"
+        " prompts, and between training seeds their difference varies"
+        f" {options.ratio:g} times as much as its standard error over one seed's prompts"
+        " (--variance-ratio)",
+        WIDTH,
+    )
+    for own in _by_entry(found):
+        head = "- " if own[0].entry is None else f"{own[0].entry + 1}. "
+        yield from _wrapped(
+            f"{head}{own[0].text}{_size(own)}: {_decision(own, num_seeds, options)}"
+        )
+
+
+def seed_dependent(plan: StudyPlan) -> set[str]:
+    """Return the fingerprints of the steps that every seed computes anew."""
+    steps = {**plan.expected, **plan.steps}
+    known: dict[str, bool] = {}
+
+    def depends(name: str) -> bool:
+        if name not in known:
+            step = steps[name]
+            own = step.spec.get("seed") is not None
+            known[name] = own or any(depends(one) for one in step.parents.values() if one in steps)
+        return known[name]
+
+    return {name for name in steps if depends(name)}
+
+
+class _Sizes:
+    """Independent samples of cells; the held-out text is read once, to count its documents."""
+
+    def __init__(self, study: StudySpec, folders: Folders) -> None:
+        self._study, self._folders = study, folders
+        self._bytes: dict[str, list[int]] | None = None
+
+    def test(
+        self,
+        benchmark: Benchmark,
+        base_model: LanguageModel,
+        tasks: Sequence[str],
+        length: int,
+        *,
+        is_share: bool,
+        is_trained: bool,
+        level: float,
+        alpha: float,
+        margin: float | None,
+    ) -> Test:
+        counts, limits, is_limit = [], [math.inf], False
+        for task in tasks:
+            text = benchmark.text_tokens(task, self._study.evaluation.held_out_tokens)
+            number = benchmark.num_independent(task, length, text)
+            available = benchmark.data_samples(base_model, task, length, self._folders)
+            if domain := benchmark.held_out_domain(task):
+                documents = self._documents(domain, base_model)
+                is_limit = is_limit or documents is None
+                if documents is not None:
+                    available = len(documents)
+                    grid = benchmark.window_grid(task, length)
+                    number = min(number, _read(documents, text, length, grid[1] if grid else 1))
+            counts.append(number if available is None else min(number, available))
+            if available and counts[-1]:
+                limits.append(available / counts[-1])
+        assumed = {data.name for task in tasks for data in benchmark.reads(task)
+                   if not data.is_in(self._folders)}  # fmt: skip
+        return Test(
+            benchmark.plugin_name,
+            Design(sum(counts), equal_weights(counts), is_share, benchmark.seeded, is_trained),
+            "accuracy" if is_share else "sd",
+            level,
+            alpha,
+            margin,
+            min(limits),
+            tuple(sorted(assumed)),
+            is_limit,
+        )
+
+    def _documents(self, domain: str, base_model: LanguageModel) -> list[float] | None:
+        """Estimate the tokens of each held-out document of a domain, in the order of the stream.
+
+        None if the corpus is not on this machine, or is streamed because it may be large.
+        """
+        corpus = self._study.corpus
+        if self._bytes is None:
+            found: dict[str, list[tuple[int, int]]] = {}
+            try:
+                if not isinstance(corpus, StreamedCorpus):
+                    for one in corpus.documents("held_out", self._folders):
+                        size = name_key(one.name), len(one.text.encode())
+                        found.setdefault(one.domain, []).append(size)
+            except (UnavailableError, DataError):
+                found = {}
+            self._bytes = {name: [size for _, size in sorted(own)] for name, own in found.items()}
+        most = self._study.evaluation.held_out_document_tokens or math.inf
+        sizes = [min(most, it / base_model.bytes_per_token) for it in self._bytes.get(domain, [])]
+        return sizes or None
+
+
+def _read(documents: Sequence[float], text: int, length: int, stride: int) -> int:
+    """Return in how many documents a window starts that fits into the first `text` tokens."""
+    ends = np.cumsum(documents)
+    last = min(text, float(ends[-1])) - (length if stride > 1 else 1)
+    return len(np.unique(np.searchsorted(ends, np.arange(0, last + 1, stride), side="right")))
 
 
 def equal_weights(counts: Sequence[int]) -> int:
@@ -124,55 +324,109 @@ def equal_weights(counts: Sequence[int]) -> int:
     return int(len(counts) ** 2 / sum(1 / one for one in counts) + 1e-6) if all(counts) else 0
 
 
-def independent(
-    study: StudySpec,
-    benchmark: Benchmark,
-    base_model: LanguageModel,
-    task: str,
-    length: int,
-    folders: Folders,
-) -> int:
-    """Return the independent samples of a cell: no more than its data set has."""
-    text = benchmark.text_tokens(task, study.evaluation.held_out_tokens)
-    number = benchmark.num_independent(task, length, text)
-    available = benchmark.data_samples(base_model, task, length, folders)
-    return number if available is None else min(number, available)
+def _possible(plan: StudyPlan) -> list[PlannedCell]:
+    return [cell for cell in plan.cells if cell.step is not None or cell.expected is not None]
 
 
-def model_named(study: StudySpec, name: str) -> LanguageModel:
-    return next(model for model in study.base_models if model.known_as == name)
+def _family(one: Mapping[str, Any]) -> object:
+    """Return the key of comparisons that share a level: an entry, or all with `predicts`."""
+    return one["base_model"], one["expected"] == "predicts" or ("entry", one["entry"])
 
 
-def _visible(
-    entry: BenchmarkEntry, length: int, counts: dict[str, int], num_comparisons: int
-) -> Visible:
-    is_share = entry.benchmark.unit == "accuracy"
-    numbers = counts.values()
-    worth = equal_weights(list(numbers))
-    return Visible(
-        entry.benchmark.plugin_name,
-        entry.benchmark.profile,
-        length,
-        tuple(counts),
-        sum(numbers),
-        "accuracy" if is_share else "sd",
-        _smallest(worth, is_share, 1),
-        num_comparisons,
-        _smallest(worth, is_share, num_comparisons),
-    )
+def _compared(
+    one: Mapping[str, Any],
+    planned: Mapping[Any, Mapping[str, PlannedCell]],
+    variants: Mapping[str, tuple[str, bool]],
+) -> list[tuple[str, bool]]:
+    if one["expected"] != "predicts":
+        return [(one["method"], one["frozen"]), (one["other_method"], one["other_frozen"])]
+    if "among" in one:
+        return [variants[name] for name in one["among"]]
+    exact = [it for it, own in planned.items() if all(c.exact_attention for c in own.values())]
+    return exact if len(exact) >= FEWEST_RANKED else [*planned]
 
 
-@cache
-def _smallest(number: int, is_share: bool, family: int) -> float | None:
-    if number < 2:
-        return None
-    alpha = 0.05 / family
-    if is_share:
-        return detectable_share(number, alpha=alpha)
-    return detectable_effect(number, alpha=alpha)
+def _against_base(cells: Cells) -> Iterator[dict[str, Any]]:
+    for (base_model, benchmark, length), methods in cells.items():
+        for method, frozen in methods:
+            if (CONTROL, True) in methods and (method, frozen) != (CONTROL, True):
+                yield {
+                    "entry": None, "text": "Each method and the base model", "expected": "better",
+                    "base_model": base_model, "benchmark": benchmark, "eval_length": length,
+                    "method": method, "frozen": frozen, "margin": None,
+                    "other_method": CONTROL, "other_frozen": True,
+                }  # fmt: skip
 
 
-def _shown(one: Visible, difference: float | None) -> str:
-    if difference is None:
-        return "none at all"
-    return f"{difference:.3f}" if one.unit == "accuracy" else f"{difference:.2f} sd"
+def _is_trained(own: Mapping[str, PlannedCell], of_seed: set[str]) -> bool:
+    steps = (cell.step or cell.expected for cell in own.values())
+    return any(parent in of_seed for step in steps if step for parent in step.parents.values())
+
+
+def _by_entry(found: Iterable[Comparison]) -> Iterable[list[Comparison]]:
+    groups: dict[Any, list[Comparison]] = {}
+    for one in found:
+        key = one.entry, one.text, one.test.benchmark if one.test and one.entry is None else None
+        groups.setdefault(key, []).append(one)
+    return groups.values()
+
+
+def _size(own: Sequence[Comparison]) -> str:
+    """Format benchmark, lengths, number of comparisons and of independent samples."""
+    tests = [one.test for one in own if one.test]
+    numbers = sorted({one.design.num_clusters for one in tests})
+    lengths = ", ".join(map(str, sorted({one.eval_length for one in own})))
+    most = "at most " if any(one.is_limit for one in tests) else ""
+    many = f", {len(own)} comparisons" if len(own) > 1 else ""
+    name = f"{tests[0].benchmark} " if tests else ""
+    number = f", n = {most}{' to '.join(f'{it:,}' for it in _ends(numbers))}" if numbers else ""
+    return f" ({name}at {lengths}{many}{number})"
+
+
+def _ends(numbers: Sequence[int]) -> Sequence[int]:
+    return numbers if len(numbers) < 2 else (numbers[0], numbers[-1])
+
+
+def _decision(own: Sequence[Comparison], num_seeds: int, options: Options) -> str:
+    if why := _undecidable(own, num_seeds):
+        return f"cannot be decided by this study: {why}"
+    effect = _effect(own, options)
+    if effect is None:
+        return "has another unit than --detect"
+    test = own[0].test
+    assert test is not None
+    least = _least(own, num_seeds, effect, options)
+    shown = "> 0.99" if least > 0.99 else "< 0.01" if least < 0.01 else f"{least:.2f}"
+    size = f"at {effect:g} {test.unit}"
+    if test.margin is not None:
+        size += " inside the margin"
+    run = ", on one training run only" if _is_one_run(own, num_seeds) else ""
+    return f"decided with probability {shown} {size}{run}"
+
+
+def _undecidable(own: Sequence[Comparison], num_seeds: int) -> str | None:
+    for one in own:
+        if one.test is None:
+            return f"fewer than {FEWEST_RANKED} methods at {one.eval_length} tokens"
+        if why := one.test.undecidable(num_seeds):
+            return why
+    return None
+
+
+def _effect(own: Sequence[Comparison], options: Options) -> float | None:
+    return next((one.test.effect(options) for one in own if one.test), None)
+
+
+def _least(own: Sequence[Comparison], num_seeds: int, effect: float, options: Options) -> float:
+    """Return the smallest probability of the entry's comparisons, 0 if one cannot be decided."""
+    if _undecidable(own, num_seeds):
+        return 0.0
+    return min(one.test.probability(num_seeds, effect, options.ratio) for one in own if one.test)
+
+
+def _is_one_run(own: Sequence[Comparison], num_seeds: int) -> bool:
+    return num_seeds == 1 and any(one.test and one.test.design.is_trained for one in own)
+
+
+def _wrapped(line: str) -> list[str]:
+    return textwrap.wrap(line, WIDTH, subsequent_indent="    ", break_on_hyphens=False)

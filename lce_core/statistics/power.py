@@ -15,8 +15,6 @@ from functools import cache
 import numpy as np
 from scipy import optimize, special, stats
 
-from lce_core.statistics.rank_agreement import FEWEST_METHODS
-
 ALPHA = 0.05
 POWER = 0.8
 UNRELATED = 0.5
@@ -109,13 +107,9 @@ def detectable_effect(
 ) -> float | None:
     """Return the smallest true effect that a t-test detects with probability `power`.
 
-    The effect is the mean divided by the standard deviation of the documents' differences. The
-    result is None if there are so few documents that `contrasts` never rejects: its p-value is at
-    least 2 / 2^n.
+    The effect is the mean divided by the standard deviation of the documents' differences.
     """
     _possible("detectable_effect", num_clusters - 1, alpha, power)
-    if 2.0 ** (1 - num_clusters) > alpha:
-        return None
     shift = detectable_shift(num_clusters - 1, alpha, power)
     return None if shift is None else shift / math.sqrt(num_clusters)
 
@@ -157,19 +151,6 @@ def detectable_fraction(shift: float, num_prompts: int, discordance: float) -> f
     square = shift**2 / num_prompts
     seen = math.sqrt(square * discordance / (1 + square))
     return square / (1 + square) if seen >= discordance else seen
-
-
-def detectable_tau(num_methods: int, *, alpha: float = ALPHA, power: float = POWER) -> float | None:
-    """Return the smallest Kendall's tau that a test detects; None below `FEWEST_METHODS` methods.
-
-    Noise of the scores makes a measured tau smaller than the true one, so this is a lower limit.
-
-    Source: Fieller, Hartley and Pearson 1957 (Biometrika 44, 470-481): variance of Fisher's z.
-    """
-    if num_methods < FEWEST_METHODS:
-        return None
-    quantiles = special.ndtri(1 - alpha / 2) + special.ndtri(power)
-    return math.tanh(float(quantiles) * math.sqrt(0.437 / (num_methods - 4)))
 
 
 def approximate_power(shift: float, freedom: float, alpha: float = ALPHA) -> float:

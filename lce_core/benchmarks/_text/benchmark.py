@@ -116,15 +116,21 @@ class TextBenchmark(Benchmark):
         return (DATA_SETS[task],) if task in self.data_sets else ()
 
     def text_tokens(self, task: str, held_out_tokens: int) -> int:
-        """Return `held_out_tokens` for a domain, and the published size for a data set."""
-        return sum(self.published_documents(task)) if task in self.data_sets else held_out_tokens
+        """Return the tokens that are read of a domain, and the published size of a data set."""
+        if task in self.data_sets:
+            return sum(self.published_documents(task))
+        return min(self.token_limit() or held_out_tokens, held_out_tokens)
 
     def num_independent(self, task: str, eval_length: int, held_out_tokens: int) -> int:
         """Return the number of windows that fit into the text without overlap.
 
-        Overlapping windows are dependent, so further windows do not count.
+        Overlapping windows are dependent, so further windows do not count, nor do several windows
+        of one document of a data set.
         """
-        return min(self.token_limit() or held_out_tokens, held_out_tokens) // eval_length
+        windows = min(self.token_limit() or held_out_tokens, held_out_tokens) // eval_length
+        if task not in self.data_sets:
+            return windows
+        return min(windows, len(self.published_documents(task)))
 
     def data_samples(
         self,
@@ -133,10 +139,11 @@ class TextBenchmark(Benchmark):
         eval_length: int,
         data_folders: Mapping[str, Path],
     ) -> int | None:
-        """Return the number of windows without overlap in a data set; None for a domain."""
+        """Return the number of documents, or of windows without overlap; None for a domain."""
         if task not in self.data_sets:
             return None
-        return sum(self.all_documents(base_model, task, data_folders)) // eval_length
+        sizes = self.all_documents(base_model, task, data_folders)
+        return min(len(sizes), sum(sizes) // eval_length)
 
     def all_documents(
         self,

@@ -13,10 +13,10 @@ from flows.plans.pricing import Prices
 from flows.request import compile_request
 from flows.settings import make_execution
 from lce.cli import app
-from lce.views.designs import Costs, Options, as_json, cheapest, groups, lines
+from lce.views.designs import Costs, as_json, cheapest, groups, lines
+from lce.views.power import Options, comparisons
 from lce_core.errors import SpecError
 from lce_core.statistics.designs import Design, detectable_difference
-from lce_core.statistics.power import detectable_tau
 from lce_core.study.plan import StudyPlan
 from lce_core.study.pricing.device_types import DEVICE_TYPES
 from lce_core.study.pricing.speed import from_data_sheet
@@ -76,24 +76,28 @@ def test_the_cost_of_a_number_of_seeds_is_that_of_a_plan_with_these_seeds(tmp_pa
     assert costs.unit == "H100-hours"
 
 
-def test_each_benchmark_with_its_predictions_is_a_group(tmp_path):
-    trained, frozen, margin = groups(planned(tmp_path))
-    # Two comparisons about YaRN (4,096 and 8,192 tokens), one of losses, one with a margin.
-    assert {one.alpha for one in (trained, frozen, margin)} == {0.05 / 4}
-    assert (trained.texts, trained.lengths) == (("YaRN",), (4096, 8192))
-    assert trained.design == margin.design == Design(40, True, True, 3)
-    assert frozen.design == Design(65536 // 8192, False, False, 0)
-    assert (frozen.unit, margin.margin) == ("sd", 0.15)
-    found = groups(planned(tmp_path, expects=None))
-    # Four methods at two lengths of passkey and one of perplexity, against the base model.
-    assert {(one.benchmark, one.design.num_trained, one.alpha) for one in found} == {
-        (name, number, 0.05 / 12) for name in ("passkey", "perplexity") for number in (0, 3)
+def test_equal_tests_are_a_group(tmp_path):
+    trained, frozen, margin, ranks = groups(comparisons(planned(tmp_path)))
+    # Two comparisons of the first entry, one of each other entry, one rank correlation per length.
+    alphas = [one.test.alpha for one in (trained, frozen, margin, ranks)]
+    assert alphas == [0.05 / 2, 0.05, 0.05, 0.05]
+    texts = ("yarn tuned is better than pi tuned on passkey",)
+    assert (trained.texts, trained.lengths) == (texts, (4096, 8192))
+    assert trained.test.design == margin.test.design == Design(40, 40, True, True, True)
+    assert frozen.test.design == Design(8, 8, False, False, False)
+    assert ranks.test.design == Design(40, 40, False, True, False)
+    assert (frozen.test.unit, margin.test.margin) == ("sd", 0.15)
+    found = groups(comparisons(planned(tmp_path, expects=None)))
+    assert {(one.test.benchmark, one.test.design.is_trained, one.test.alpha) for one in found} == {
+        (name, is_trained, 0.05)
+        for name in ("passkey", "perplexity")
+        for is_trained in (False, True)
     }
 
 
 def test_the_cheapest_design_detects_the_difference_and_no_cheaper_one_does(tmp_path):
     plan = planned(tmp_path)
-    costs, (one, *_) = Costs(plan, priced(plan)), groups(plan)
+    costs, (one, *_) = Costs(plan, priced(plan)), groups(comparisons(plan))
     seeds, times = cheapest(one, costs, 0.2, 1.0)
     assert seeds > 1, "one training run shows nothing about others"
     assert one.detectable(seeds, times, 1.0) <= 0.2
@@ -111,25 +115,28 @@ def test_options_need_a_unit_that_the_study_has(tmp_path):
         Options.of(None, -1)
     plan = planned(tmp_path, expects=STUDY["expects"][:1])
     with pytest.raises(SpecError, match="expected a unit of this study's comparisons: accuracy"):
-        list(lines(plan, priced(plan), Options.of("0.5 sd", 1.0)))
+        list(lines(plan, priced(plan), Options.of("0.5 sd", 1.0), comparisons(plan)))
 
 
 def test_text_and_json_have_the_same_numbers_in_80_columns(tmp_path, monkeypatch):
     plan = planned(tmp_path)
-    shown = [*lines(plan, priced(plan), Options())]
+    shown = [*lines(plan, priced(plan), Options(), comparisons(plan))]
     assert max(map(len, shown)) <= 80
-    found = as_json(plan, priced(plan), Options())
+    found = as_json(plan, priced(plan), Options(), comparisons(plan))
     first = found["comparisons"][0]
     values = {(one["seeds"], one["prompts"]): one["difference"] for one in first["detectable"]}
-    assert values[3, 2] == detectable_difference(Design(40, True, True, 3), 3, 2, 0.05 / 4, 1.0)
-    row = next(line for line in shown[shown.index("  - YaRN") :] if "prompts x2" in line)
+    assert values[3, 2] == detectable_difference(
+        Design(40, 40, True, True, True), 3, 2, 0.05 / 2, 1.0
+    )
+    row = next(
+        line
+        for line in shown[shown.index("  - yarn tuned is better than pi tuned on passkey") :]
+        if "prompts x2" in line
+    )
     assert row.split()[2:] == [
         "none" if values[n, 2] is None else f"{values[n, 2]:.3f}{'*' * (n == 1)}"
         for n in (1, 2, 3, 5, 8)
     ]
-    (ranks,) = found["rank_correlations"]
-    # With exact attention: the base model, yarn, pi and ntk_32k, fewer than five; so all count.
-    assert (ranks["num_methods"], ranks["kendall"]) == (5, detectable_tau(5))
     monkeypatch.setenv("LCE_HOME", str(tmp_path / "home"))
     command = ["plan", str(tmp_path / "study.yaml"), "--detect", "0.1 accuracy", "--json"]
     told = CliRunner().invoke(app, command, catch_exceptions=False).stdout
@@ -158,8 +165,11 @@ def test_no_design_has_more_books_or_rows_than_the_data_set(tmp_path):
             {"name": "passkey", "lengths": [8192], "num_samples": 40},
         ],
     )
-    known = {one.benchmark: one for one in groups(plan, folders)}
-    limits = {name: (one.design.num_prompts, one.most_times) for name, one in known.items()}
+    found = comparisons(plan, folders)
+    known = {one.test.benchmark: one for one in groups(found)}
+    limits = {
+        name: (one.test.design.num_prompts, one.test.most_times) for name, one in known.items()
+    }
     assert limits == {
         "perplexity_documents": (5, 7 / 5),
         "longbench": (50, 80 / 50),
@@ -172,12 +182,13 @@ def test_no_design_has_more_books_or_rows_than_the_data_set(tmp_path):
     costs = Costs(plan, priced(plan))
     assert cheapest(known["passkey"], costs, 0.1, 1.0) is not None
     assert cheapest(known["longbench"], costs, 0.1, 1.0) is None
-    shown = "\n".join(lines(plan, priced(plan), Options(), folders))
+    shown = "\n".join(lines(plan, priced(plan), Options(), found))
     assert "at most 1.6 times the planned prompts" in shown
     assert "published size is assumed: squad" in shown
     fewer = planned(
         tmp_path, expects=None, methods=["none", "self_extend"],
         benchmarks=[{**books, "data_sets": ["pg19"]}],
     )  # fmt: skip
-    assert [one.design.num_prompts for one in groups(fewer, folders)] == [7]
-    assert [one.design.num_prompts for one in groups(fewer)] == [100]
+    for known_folders, number in ((folders, 7), ({}, 100)):
+        (one,) = comparisons(fewer, known_folders)
+        assert one.test.design.num_clusters == number

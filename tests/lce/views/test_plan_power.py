@@ -1,6 +1,5 @@
-"""`lce plan --power`: counts of samples against the windows and prompts of benchmarks."""
+"""`lce plan --power`: what a study can decide, and its documents as the benchmarks count them."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,10 @@ from flows.request import compile_request
 from flows.selection import select_cells
 from flows.settings import make_execution
 from lce.cli import app
-from lce.views.power import Visible, as_json, visible_differences
+from lce.views.power import Options, as_json, comparisons, lines, planned_seeds
 from lce_core.benchmarks import BENCHMARKS
 from lce_core.benchmarks._text.windows import cut_windows
-from lce_core.statistics.power import detectable_effect, detectable_share
+from lce_core.statistics.power import mcnemar_power, mean_power
 from lce_core.study.plan import StudyPlan
 
 STUDY: dict[str, Any] = {
@@ -40,40 +39,60 @@ def planned(tmp_path: Path, *benchmarks: dict[str, Any], **changes: Any) -> Stud
     return compile_request(str(file), execution).plan
 
 
+def told(plan: StudyPlan, **folders: Path) -> list[dict[str, Any]]:
+    return as_json(comparisons(plan, folders), planned_seeds(plan), Options())
+
+
 def test_seeds_multiply_prompts_that_they_draw_and_not_text_that_they_share(tmp_path):
     plan = planned(
         tmp_path,
         {"name": "passkey", "lengths": [4096], "num_samples": 40},
         {"name": "perplexity", "profile": "fast", "domains": ["prose"], "lengths": [4096]},
+        expects=[
+            {"better": "yarn", "than": ["none", "pi"], "benchmark": "passkey"},
+            {"better": "yarn", "than": ["pi"], "benchmark": "perplexity"},
+            {"predicts": "perplexity", "benchmark": "passkey", "among": ["none", "yarn"]},
+        ],
     )
-    passkey, perplexity = visible_differences(plan)
-    assert (passkey.num_samples, passkey.unit) == (120, "accuracy")
-    assert passkey.difference == detectable_share(120)
-    assert passkey.difference_of_family == detectable_share(120, alpha=0.05 / 2)
-    assert (perplexity.num_samples, perplexity.unit) == (65536 // 4096, "sd")
-    assert perplexity.difference == detectable_effect(16)
-    assert perplexity.difference_of_family == detectable_effect(16, alpha=0.05 / 2)
+    passkey, perplexity, ranks = told(plan)
+    assert (passkey["num_independent"], passkey["alpha"]) == ([40, 40], 0.05 / 2)
+    assert passkey["probability"] == mcnemar_power(120, 0.2, alpha=0.05 / 2)
+    assert (perplexity["num_independent"], perplexity["alpha"]) == ([65536 // 4096], 0.05)
+    assert ranks["undecidable"] == "fewer than 3 methods at 4096 tokens"
+    one = told(select_cells(plan, "seed=1,method=yarn,method=pi"))[0]
+    assert one["probability"] == mcnemar_power(40, 0.2, alpha=0.05 / 2)
 
 
-def test_a_selection_sees_what_its_own_cells_can_show(tmp_path):
-    entry = {"name": "passkey", "lengths": [4096], "num_samples": 40}
-    other = {"name": "passkey", "lengths": [4096], "num_samples": 40, "methods": ["none", "pi"]}
-    plan = planned(tmp_path, entry)
-    (found,) = visible_differences(select_cells(plan, "seed=0,method=none,method=pi"))
-    assert (found.num_samples, found.num_comparisons) == (40, 1)
-    assert found.difference_of_family == detectable_share(40)
-    assert list(visible_differences(select_cells(plan, "method=none"))) == []
-    (found,) = visible_differences(planned(tmp_path, other))
-    assert (found.num_samples, found.num_comparisons) == (120, 1)
+def test_documents_of_the_corpus_limit_what_windows_seem_to_give(tmp_path):
+    """Seven held-out documents of 9,000 to 15,000 bytes, of which windows start in five."""
+    entry = {"name": "perplexity", "profile": "fast", "domains": ["prose"], "max_tokens": 16384}
+    changes = {
+        "expects": [{"better": "yarn", "than": ["pi"], "benchmark": "perplexity"}],
+        "corpus": {**STUDY["corpus"], "held_out_percent": 99},
+    }
+    plan = planned(tmp_path, {**entry, "lengths": [1024]}, **changes)
+    folder = tmp_path / "data"
+    (folder / "prose").mkdir(parents=True)
+    for number in range(7):
+        (folder / "prose" / f"{number}.txt").write_text("Once upon a time. " * (500 + 60 * number))
+    unread, read = told(plan), told(plan, text=folder)
+    assert (unread[0]["num_independent"], unread[0]["undecidable"]) == ([16], None)
+    assert (read[0]["num_independent"], read[0]["undecidable"]) == ([5], "a test needs n = 6")
+    shown = "\n".join(lines(comparisons(plan), 3, Options()))
+    chance = mean_power(16, 1.0)
+    assert f"n = at most 16): decided with probability {chance:.2f}" in " ".join(shown.split())
+    shown = "\n".join(lines(comparisons(plan, {"text": folder}), 3, Options()))
+    words = " ".join(shown.split())
+    assert words.endswith("n = 5): cannot be decided by this study: a test needs n = 6")
+    assert max(map(len, shown.split("\n"))) <= 80
 
 
 def test_the_mean_over_tasks_of_unequal_number_counts_as_its_variance_says(tmp_path):
     books = {"name": "perplexity_documents", "profile": "faithful", "lengths": [4096]}
     plan = planned(tmp_path, {**books, "domains": [], "data_sets": ["pg19", "govreport"]})
-    (one,) = visible_differences(plan)
-    assert (one.num_samples, one.tasks) == (60, ("pg19", "govreport"))
+    design = comparisons(plan)[0].test.design
     # Variance of the mean of two means: (1/10 + 1/50) / 4 = 1 / 33.3.
-    assert one.difference == detectable_effect(33)
+    assert (design.num_clusters, design.num_prompts) == (60, 33)
 
 
 @pytest.mark.parametrize("profile", ["faithful", "clean", "fast"])
@@ -87,24 +106,34 @@ def test_windows_side_by_side_are_the_blocks_that_perplexity_resamples(profile):
 
 
 @pytest.mark.slow
-def test_a_shipped_study_is_told_what_it_can_see(tmp_path):
+def test_shipped_studies_are_told_what_they_can_decide(tmp_path):
     execution = make_execution({"home": tmp_path / "home", "device": "cpu", "slots": 1})
     plan = compile_request("lceg-llama2-7b", execution).plan
-    found = list(visible_differences(plan))
-    assert [Visible(**one) for one in as_json(plan)] == found != []
+    found = told(plan)
+    assert [one["entry"] for one in found] == [*range(len(plan.study.expects))]
     for one in found:
-        assert one.num_samples > 0
-        if one.difference_of_family is not None:
-            assert one.difference is not None
-            assert one.difference_of_family >= one.difference
+        assert one["undecidable"] or 0 < one["probability"] <= 1
+    assert any(one["one_training_run"] for one in found)
 
 
-def test_the_command_adds_it_to_text_and_json(tmp_path, monkeypatch):
-    planned(tmp_path, {"name": "passkey", "lengths": [4096], "num_samples": 40})
+def test_the_command_says_that_one_training_run_is_one(tmp_path, monkeypatch):
+    tuned = {"name": "yarn", "tuned": True}
+    planned(
+        tmp_path,
+        {"name": "passkey", "lengths": [4096], "num_samples": 40},
+        methods=["none", tuned],
+        expects=[{"better": "yarn-tuned", "than": ["none"], "benchmark": "passkey"}],
+        train_tokens=655360,
+        training={"learning_rate": 2.0e-5, "tokens_per_step": 65536},
+        seeds=[0],
+    )
     monkeypatch.setenv("LCE_HOME", str(tmp_path / "home"))
     command = ["plan", str(tmp_path / "study.yaml")]
     text = CliRunner().invoke(app, [*command, "--power"], catch_exceptions=False).stdout
-    assert f"passkey clean 4096 (single; 120 samples): {detectable_share(120):.3f}" in text
-    told = CliRunner().invoke(app, [*command, "--power", "--json"], catch_exceptions=False).stdout
-    (one,) = json.loads(told)["power"]
-    assert (one["benchmark"], one["tasks"], one["num_comparisons"]) == ("passkey", ["single"], 2)
+    chance = mcnemar_power(40, 0.2)
+    words = " ".join(text.split())
+    assert f"probability {chance:.2f} at 0.2 accuracy, on one training run only" in words
+    one_seed = "one seed: results of trained methods hold for one training run only\n"
+    assert one_seed in text
+    planned(tmp_path, {"name": "passkey", "lengths": [4096]}, seeds=[0])
+    assert one_seed not in CliRunner().invoke(app, command, catch_exceptions=False).stdout

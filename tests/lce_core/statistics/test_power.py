@@ -144,26 +144,22 @@ def test_studies_of_the_number_that_is_needed_decide_in_four_of_five():
     found = [Contrast((a - b) / needed, needed, discordant=(int(a), int(b))) for a, b, _ in drawn]
     between(decided(found), runs, 0.7, 0.9)
 
-    # Seven methods whose runs vary by 1, on 60 shared prompts that add a standard error of 0.2.
-    pilot = Contrast(1.5, 60, 0.2, 0.0, math.sqrt(2 / 3), 12, num_seeds=3, is_crossed=True)
+    # Two methods whose runs differ by 1, on 60 shared prompts that add a standard error of 0.2.
+    pilot = Contrast(1.5, 60, 0.2, 0.0, math.sqrt(1 / 3), 2, num_seeds=3, is_crossed=True)
     needed = pilot.num_needed(alpha)
-    freedom = 6 * (needed - 1)
     found = [
         Contrast(
             gap, 60, 0.2 * math.sqrt(rng.chisquare(59) / 59), 0.0,
-            math.sqrt(2 / needed * rng.chisquare(freedom) / freedom), freedom,
+            math.sqrt(rng.chisquare(needed - 1) / (needed - 1) / needed), needed - 1,
         )
-        for gap in 1.5 + rng.normal(0.0, math.hypot(0.2, math.sqrt(2 / needed)), runs)
+        for gap in 1.5 + rng.normal(0.0, math.hypot(0.2, math.sqrt(1 / needed)), runs)
     ]  # fmt: skip
     between(decided(found), runs, 0.7, 0.9)
     crossed = Contrast(0.5, 60, 0.3, 0.0, 0.2, 12, num_seeds=3, is_crossed=True)
     assert crossed.num_needed(alpha) is None, "no number of seeds replaces prompts"
 
 
-def test_five_prompts_or_documents_can_show_no_difference_at_all() -> None:
+def test_five_prompts_can_show_no_difference_at_all() -> None:
     # Five of five has a p-value of 0.0625.
     assert mcnemar_power(5, 0.9, 0.9) == pytest.approx(0.0, abs=1e-9)
     assert detectable_share(5, 0.9) is None
-    for alpha, enough in ((0.05, 6), (0.01, 8)):
-        assert detectable_effect(enough - 1, alpha=alpha) is None
-        assert detectable_effect(enough, alpha=alpha) is not None
