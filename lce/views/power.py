@@ -18,6 +18,7 @@ from lce_core.benchmarks import Benchmark
 from lce_core.corpora import StreamedCorpus
 from lce_core.data.tokenised import name_key
 from lce_core.errors import DataError, SpecError, UnavailableError
+from lce_core.hub import is_address
 from lce_core.models import LanguageModel
 from lce_core.statistics.designs import Design
 from lce_core.statistics.power import ALPHA, UNRELATED
@@ -291,13 +292,15 @@ class _Sizes:
     def _documents(self, domain: str, base_model: LanguageModel) -> list[float] | None:
         """Estimate the tokens of each held-out document of a domain, in the order of the stream.
 
-        None if the corpus is not on this machine, or is streamed because it may be large.
+        None if the corpus is not on this machine, or is streamed because it may be large. A corpus
+        on the hub is not downloaded for a plan.
         """
         corpus = self._study.corpus
         if self._bytes is None:
             found: dict[str, list[tuple[int, int]]] = {}
             try:
-                if not isinstance(corpus, StreamedCorpus):
+                place = self._folders.get(getattr(corpus, "folder", ""))
+                if not isinstance(corpus, StreamedCorpus) and not (place and is_address(place)):
                     for one in corpus.documents("held_out", self._folders):
                         size = name_key(one.name), len(one.text.encode())
                         found.setdefault(one.domain, []).append(size)
@@ -379,12 +382,12 @@ def _size(own: Sequence[Comparison]) -> str:
     most = "at most " if any(one.is_limit for one in tests) else ""
     many = f", {len(own)} comparisons" if len(own) > 1 else ""
     name = f"{tests[0].benchmark} " if tests else ""
-    number = f", n = {most}{' to '.join(f'{it:,}' for it in _ends(numbers))}" if numbers else ""
+    number = (
+        f", n = {most}{' to '.join(f'{it:,}' for it in dict.fromkeys((numbers[0], numbers[-1])))}"
+        if numbers
+        else ""
+    )
     return f" ({name}at {lengths}{many}{number})"
-
-
-def _ends(numbers: Sequence[int]) -> Sequence[int]:
-    return numbers if len(numbers) < 2 else (numbers[0], numbers[-1])
 
 
 def _decision(own: Sequence[Comparison], num_seeds: int, options: Options) -> str:
