@@ -302,7 +302,7 @@ def adjust(
     size = len(family) + num_untested
     found: dict[int, Adjusted] = {}
     if joint:
-        share = alpha * len(joint) / size
+        share = alpha * (len(joint) / size)
         differences = [one for it in joint if (one := family[it].differences)]
         p_values = step_down(differences)
         for it, p_value, limit in zip(
@@ -312,7 +312,7 @@ def adjust(
             each = min(level, 2 * float(special.stdtr(family[it].freedom, -limit)) * looks[it])
             found[it] = _adjusted(family[it], min(1.0, p_value * ALPHA / level), each)
     if others:
-        share = alpha * (size - len(joint)) / size
+        share = alpha * ((size - len(joint)) / size)
         raw = [min(1.0, family[it].p_value() * ALPHA / (share * looks[it])) for it in others]
         p_values = holm([*raw, *[1.0] * num_untested]).tolist()
         num_undecided = sum(p_value > ALPHA for p_value in p_values)
