@@ -285,7 +285,7 @@ def test_every_cell_of_a_study_in_the_documents_can_be_computed(document, tmp_pa
     assert [cell.unavailable for cell in plan.cells if cell.step is None] == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_readmes_study_decides_its_expectations(tmp_path):
     file, home = tmp_path / "study.yaml", tmp_path / "home"
     file.write_text(examples("README.md", "yaml")[0], encoding="utf-8")
