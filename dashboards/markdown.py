@@ -1,8 +1,8 @@
 """Write a study's results as a folder for a code repository: Markdown, pictures and a CSV file.
 
-README.md contains the hypothesis, what came out (`dashboards.summary`), the expectations with their
-outcomes, the pictures, the difference of each method's negative log-likelihood (NLL) from the base
-model's on the same tokens, a table for each task, and the origin of the numbers.
+README.md contains the hypothesis, what came out (`dashboards.claims.summary`), expectations with
+their outcomes, the pictures, the difference of each method's negative log-likelihood (NLL) from the
+base model's on the same tokens, a table for each task, and the origin of the numbers.
 
 Beside each value is the range over the study's seeds or, with only one seed, the 95 % interval over
 samples. scores.csv contains every metric of every cell unrounded; README.md states its sha256.
@@ -21,6 +21,7 @@ from catalog.queries import open_catalog, run_query
 from dashboards.against_base import band_label, by_variant, difference_text
 from dashboards.charts.heat_map import heat_map_svg
 from dashboards.claims import Expectation
+from dashboards.claims.summary import Summary, summaries
 from dashboards.claims.wording import EXPLAINED, OUTCOMES
 from dashboards.comparable import base_context, comparable, is_best
 from dashboards.contents import Contents, Row, read_contents, select
@@ -31,7 +32,6 @@ from dashboards.pictures import picture
 from dashboards.plain_text import file_name, plain
 from dashboards.registered import registered
 from dashboards.sections import glance, header, positions, short_context, shots
-from dashboards.summary import Summary, summaries
 from lce_core import formats
 from lce_core.errors import SpecError
 from lce_core.study.variants import variant_label

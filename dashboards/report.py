@@ -14,6 +14,7 @@ from pathlib import Path
 
 from catalog.mlflow_pages import MlflowPages, pages_of
 from catalog.queries import open_catalog
+from dashboards.claims.summary import Summary, summaries
 from dashboards.contents import Contents, read_contents
 from dashboards.families import NO_EXTENSION, Variant, controls, families
 from dashboards.sections import (
@@ -38,7 +39,6 @@ from dashboards.sections import (
     training,
     tuning,
 )
-from dashboards.summary import Summary, summaries
 from dashboards.writing import write_whole
 
 _PAGE = Path(__file__).parent / "page"

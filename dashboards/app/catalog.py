@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from catalog.queries import open_catalog, run_query
+from dashboards.claims.summary import Summary, summaries
 from dashboards.contents import Row
-from dashboards.summary import Summary, summaries
 
 _FOLDERS = (Path(__file__).parent / "sql", Path(__file__).parents[1] / "sql")
 _MAX_CACHED_RESULTS = 64

@@ -25,9 +25,9 @@ from dashboards.claims import (
     told_apart,
 )
 from dashboards.claims.expectations import outcomes_in_words
+from dashboards.claims.summary import Summary, summaries
 from dashboards.claims.wording import CORRELATION, EFFECTIVE_CONTEXT, EXPLAINED, OUTCOMES
 from dashboards.contents import Row, read
-from dashboards.summary import Summary, summaries
 from lce_core.errors import SpecError
 from lce_core.store.unforeseen import explained
 from lce_core.terminal import WIDTH, guard_terminal

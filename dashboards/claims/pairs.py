@@ -88,6 +88,10 @@ def _said(row: Row, several: bool) -> str:
             f"{wording.too_few(samples)} to compare {ours} with {theirs}; on average over these,"
             f" the {what} of {ours} is {gap}{needed}"
         )
+    if row["blocked_by"] is not None:
+        detectable = ""
+        evidence = wording.averaged(row)
+        needed = f"; not tested, because expectation {row['blocked_by'] + 1} is undecided"
     return (
         f"undecided between {ours} and {theirs}: the {what} of {ours} is {gap},"
         f" {evidence}{detectable}{needed}"

@@ -7,12 +7,12 @@ from html import escape
 
 from dashboards.charts.dots import Panel, dots_svg
 from dashboards.claims import Expectation
+from dashboards.claims.summary import Summary
 from dashboards.comparable import base_context
 from dashboards.contents import Contents, Row
 from dashboards.families import Variant, method_looks
 from dashboards.figure import names_as_code
 from dashboards.registered import registered
-from dashboards.summary import Summary
 
 MOST_PANELS = 8
 """Panels of the dot plot; further benchmarks are in the section At a glance."""

@@ -366,3 +366,15 @@ def test_options_select_claims_of_a_pair_benchmark_and_length(catalog, found, co
     code, shown, error = command(catalog, "--study", "s", "--length", "7")
     assert (code, shown) == (2, "")
     assert "512" in error
+
+
+def test_a_blocked_comparison_has_no_p_value_and_names_the_entry(tmp_path):
+    listed = [
+        compared(0, "Equal.", TUNED_YARN, "perplexity", 512, other=TUNED_PI),
+        compared(1, "YaRN is better.", TUNED_YARN, "perplexity", 512),
+    ]
+    path = written(
+        tmp_path / "c.duckdb", [*cells()], expects=listed, registered=registrations((0, listed))
+    )
+    text = one(claimed(path), "yarn tuned", "none", "perplexity").text
+    assert text.endswith(" independent samples; not tested, because expectation 1 is undecided")

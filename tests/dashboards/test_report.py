@@ -22,9 +22,9 @@ from catalog.build import build_catalog
 from catalog.mlflow_pages import note_pages, pages_of, run_key
 from catalog.queries import open_catalog, run_query
 from dashboards.claims import expectations
+from dashboards.claims.summary import summaries
 from dashboards.contents import read_contents, select
 from dashboards.report import report_page, write_report
-from dashboards.summary import summaries
 from lce_core.errors import SpecError
 from lce_core.store.artifacts import Store
 from tests.support.catalogs.gains import BANDS, GAINS

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from catalog.queries import open_catalog
+from dashboards.claims.summary import Summary, summaries
 from dashboards.families import Variant
 from dashboards.markdown import write_markdown
 from dashboards.report import report_page
-from dashboards.summary import Summary, summaries
 from tests.support.catalogs.answered_catalog import Answered, registrations, written
 from tests.support.catalogs.sample_store import compared
 
@@ -121,7 +121,7 @@ def test_what_to_distrust_names_its_reasons(made):
     stuck = [row | {"value": 1.0} for row in made.means if row["benchmark"] == "passkey"]
     assert "5 of 5 methods" in " ".join(replace(made, means=stuck).distrust())
     one_run = [row | {"generalises_to": "one training run"} for row in made.pairs]
-    assert "trained once" in next(replace(made, pairs=one_run).distrust())
+    assert "rest on one training run" in next(replace(made, pairs=one_run).distrust())
 
 
 def test_report_and_markdown_begin_with_the_same_sentences(tmp_path):

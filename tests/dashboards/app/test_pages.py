@@ -20,7 +20,7 @@ from streamlit.testing.v1 import AppTest
 from catalog.mlflow_pages import note_pages
 from catalog.queries import open_catalog, run_query
 from dashboards.app.views.questions import MOST_ROWS
-from dashboards.summary import summaries
+from dashboards.claims.summary import summaries
 from tests.support.catalogs import holed_catalog
 from tests.support.catalogs.answered_catalog import Answered, written
 from tests.support.catalogs.sample_store import STUDY

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from dashboards.claims import Expectation, counted, expectations
+from dashboards.claims.expectations import Expectation, counted, expectations
 from dashboards.claims.wording import at, listed
 from dashboards.contents import Row, rows_of, select
 from dashboards.families import Variant
@@ -253,8 +253,12 @@ class Summary:
 
     def _few(self) -> Iterator[str]:
         trained = [row for row in self.pairs if row["generalises_to"] != "prompts"]
-        if any(row["generalises_to"] == "one training run" for row in trained):
-            yield "Methods were trained once: what their comparisons show holds for these weights."
+        once = sum(row["generalises_to"] == "one training run" for row in trained)
+        if once:
+            yield (
+                f"{once // 2:,} of {len(trained) // 2:,} comparisons of trained methods rest on one"
+                " training run: what they show holds for these weights."
+            )
         elif trained and (number := min(row["num_seeds"] for row in trained)) < FEW_SEEDS:
             yield f"Only {number} training seeds: they decide large differences only."
         few = {
@@ -314,4 +318,4 @@ def summaries(connection: duckdb.DuckDBPyConnection, study: str) -> list[Summary
 
 
 def _exponent(number: float) -> str:
-    return f"{number:.1e}".replace("e+", "e")
+    return "0" if not number else f"{number:.1e}".replace("e+", "e")
