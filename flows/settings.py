@@ -27,6 +27,7 @@ from tasks.engines import machines_for
 from tasks.machines import Machines
 
 DATA_FOLDER = "--data-folder"
+DEFAULT_HOME = "lce-home"
 LCE_MLFLOW_URI = "LCE_MLFLOW_URI"
 STUDIES = Path(__file__).parent / "studies"
 BROWSER = "LCE_CHROMIUM"
@@ -39,7 +40,7 @@ a process with its own copy of torch (0.5 GB)."""
 
 def home() -> Path:
     """Return the store's folder: $LCE_HOME, or ./lce-home."""
-    return Path(os.environ.get("LCE_HOME", "lce-home")).absolute()
+    return Path(os.environ.get("LCE_HOME", DEFAULT_HOME)).absolute()
 
 
 def mlflow_server(home: Path) -> str | None:

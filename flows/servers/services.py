@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import shlex
 import socket
 import subprocess
 import sys
@@ -35,7 +36,7 @@ from flows.servers.doctor import Check, doctor
 from flows.servers.guarded_prefect import client_auth, command, settings
 from flows.servers.ports import LOOPBACK, require_free
 from flows.servers.prefect_database import mend_prefect
-from flows.settings import mlflow_environment
+from flows.settings import DEFAULT_HOME, mlflow_environment
 from lce_core.access import SECRET_VARIABLE, login_link, server_secret
 from lce_core.errors import ServiceError
 from lce_core.store.odd_files import make_folder, read_mapping
@@ -121,13 +122,15 @@ def address(home: Path, service: Service) -> str:
     return service.url or "running"
 
 
-def deployment_command(server: Service) -> str:
+def deployment_command(home: Path, server: Service) -> str:
     """Return the command that runs the toy study's deployment, to be typed in this folder."""
     # The checkout's pyproject.toml enables the plug-in, and names the server of the default port.
     in_checkout = Path.cwd() == _ROOT and (_ROOT / "pyproject.toml").is_file()
     parts = [] if in_checkout else ["PREFECT_PLUGINS_ENABLED=true"]
     if not in_checkout or server.url != f"http://{LOOPBACK}:{DEFAULT_PORT}/api":
         parts.append(f"PREFECT_API_URL={server.url}")
+    if home.absolute() != Path(DEFAULT_HOME).absolute():
+        parts.append(f"LCE_HOME={shlex.quote(str(home.absolute()))}")  # may not be exported
     return " ".join([*parts, "prefect deployment run controlled-study"])
 
 

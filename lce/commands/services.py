@@ -25,7 +25,7 @@ def up(
         say(f"{NAMES_OF_SERVICES[service.name]:<10} {shown}")
     for study, page in services.study_pages(home()).items():
         say(f"  {study}, all methods: {page}")
-    say(f"Run the toy study: {services.deployment_command(running[0])}")
+    say(f"Run the toy study: {services.deployment_command(home(), running[0])}")
     say("Stop: lce down")
 
 
