@@ -39,12 +39,14 @@ def test_prefect_deployment_run_as_typed_completes(home, tmp_path):
     told = lce(home, "up", "--port", str(server), "--mlflow-port", str(mlflow))
     (command,) = re.findall("^Run the toy study: (.*)$", told, flags=re.MULTILINE)
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    env = environment(home, PATH=path, PREFECT_HOME=str(home / "prefect"))
+    del env["LCE_HOME"]  # a user may have typed it before `lce up` only
     try:
         answer = subprocess.run(
             f"{command} -p study={study} --watch",
             shell=True,
             cwd=ROOT,
-            env=environment(home, PATH=path, PREFECT_HOME=str(home / "prefect")),
+            env=env,
             capture_output=True,
             text=True,
             timeout=HANG_SECONDS,
