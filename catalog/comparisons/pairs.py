@@ -30,9 +30,9 @@ from __future__ import annotations
 
 import bisect
 import math
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import combinations
 from typing import Any
 
@@ -362,7 +362,7 @@ def _corrected(
     for (family, rank), numbers in sorted(members.items()):
         own = [found[number] for number in numbers]
         if family == EXPLORATORY:
-            results.update(zip(numbers, _explored(own, looks), strict=True))
+            results.update(zip(numbers, _tested(own, looks, explore), strict=True))
             continue
         # With looks, the correction also counts comparisons without a result, because others may be
         # settled before these are computed.
@@ -370,7 +370,9 @@ def _corrected(
         level = ALPHA
         if family == PRIMARY:
             level = carried + (ALPHA * (weights[rank] or 0.0) if has_weights else 0.0)
-        entry = _adjusted(own, looks, level or ALPHA, untested if looks else 0)
+        num_open = untested if looks else 0
+        correct = partial(adjust, alpha=level or ALPHA, num_untested=num_open)
+        entry = _tested(own, looks, correct, num_open)
         if family == PRIMARY:
             if not level and blocking:
                 entry = [
@@ -380,46 +382,27 @@ def _corrected(
             holds = not untested and all(map(_is_decided, own, entry))
             carried = level if holds else 0.0
             if not holds and level:
-                blocking = max([1.0 if untested else 0.0, *(one.p_value for one in entry)]), rank
+                # An undecided margin may have a small p-value for the hypothesis of no difference.
+                largest = max((one.p_value for one in entry), default=1.0)
+                blocking = largest if largest > ALPHA and not untested else 1.0, rank
         results.update(zip(numbers, entry, strict=True))
     return [results[number] for number in range(len(found))]
 
 
-def _adjusted(
-    family: Sequence[_Compared], looks: Looks | None, alpha: float, num_untested: int
+def _tested(
+    family: Sequence[_Compared],
+    looks: Looks | None,
+    correct: Callable[[list[Contrast], list[float]], list[Adjusted]],
+    num_untested: int = 0,
 ) -> list[_Result]:
-    """Correct one family, in which equal comparisons count once."""
-    distinct = _distinct(family)
-    corrected = adjust(
-        [one for one, _ in distinct.values()],
-        alpha,
-        [_look_of(one, looks).level for _, one in distinct.values()],
-        num_untested,
-    )
-    return _results(family, dict(zip(distinct, corrected, strict=True)), num_untested)
-
-
-def _explored(family: Sequence[_Compared], looks: Looks | None) -> list[_Result]:
-    distinct = _distinct(family)
-    corrected = explore(
-        [one for one, _ in distinct.values()],
-        [_look_of(one, looks).level for _, one in distinct.values()],
-    )
-    return _results(family, dict(zip(distinct, corrected, strict=True)), 0)
-
-
-def _distinct(family: Sequence[_Compared]) -> dict[Any, tuple[Contrast, _Compared]]:
-    found: dict[Any, tuple[Contrast, _Compared]] = {}
+    """Correct one family, in which comparisons of the same scores count once."""
+    distinct: dict[Any, tuple[Contrast, float]] = {}
     for one in family:
         if not one.is_same:
             contrast = -one.contrast if one.is_mirrored else one.contrast
-            found.setdefault(one.same_as, (contrast, one))
-    return found
-
-
-def _results(
-    family: Sequence[_Compared], corrected: Mapping[Any, Adjusted], num_untested: int
-) -> list[_Result]:
+            distinct.setdefault(one.same_as, (contrast, _look_of(one, looks).level))
+    contrasts, levels = [one for one, _ in distinct.values()], [two for _, two in distinct.values()]
+    corrected = dict(zip(distinct, correct(contrasts, levels), strict=True))
     results = []
     for one in family:
         found = None if one.is_same else corrected[one.same_as]

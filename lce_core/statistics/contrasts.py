@@ -275,8 +275,8 @@ class Adjusted:
 
 def adjust(
     family: Sequence[Contrast],
-    alpha: float = ALPHA,
     levels: Sequence[float] | None = None,
+    alpha: float = ALPHA,
     num_untested: int = 0,
 ) -> list[Adjusted]:
     """Correct a family of comparisons for their number.
@@ -288,9 +288,9 @@ def adjust(
 
     Args:
       family: the comparisons.
-      alpha: probability of any false finding in the family.
       levels: level of the look at which each comparison is tested (`spending.look_levels`); 0.05
         for all in a study without looks.
+      alpha: probability of any false finding in the family.
       num_untested: number of comparisons of the family that have no result yet.
 
     Source: Holm 1979 (Scandinavian Journal of Statistics 6, 65-70); Strassburger and Bretz 2008

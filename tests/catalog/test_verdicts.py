@@ -60,6 +60,16 @@ def test_entries_are_tested_in_their_order_until_one_is_undecided(tmp_path):
     assert (second["outcome"], second["blocked_by"]) == ("undecided", None)
     assert (third["outcome"], third["blocked_by"]) == ("undecided", 1)
     assert third["p_adjusted"] == second["p_adjusted"] > 0.05
+    # An undecided margin blocks too, though the difference from 0 is significant.
+    margin = entry(1, "yarn", "none", expected="equal", margin=0.2)
+    path = written(
+        tmp_path / "m.duckdb",
+        texts(GAINS),
+        expects=[expects[0], margin, expects[2] | {"method": "ntk_aware"}],
+    )
+    _, undecided, blocked = ask(path, "FROM expectations")
+    assert undecided["outcome"] == blocked["outcome"] == "undecided"
+    assert undecided["p_adjusted"] <= 0.05 < blocked["p_adjusted"]
     # Each has its share: the third is tested whatever becomes of the second.
     for one, weight in zip(expects, (0.5, 0.1, 0.4), strict=True):
         one["weight"] = weight
