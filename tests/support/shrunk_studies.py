@@ -325,6 +325,12 @@ def study_folders(study: StudySpec, root: Path) -> dict[str, Path]:
         ]
         text = "".join(json.dumps(line) + "\n" for line in lines)
         (folders[name] / "documents.jsonl").write_text(text, encoding="utf-8")
+    elif corpus["name"] == "text_folder":
+        folders[corpus["folder"]] = root / corpus["folder"]
+        folders[corpus["folder"]].mkdir()
+        for number in range(20):
+            file = folders[corpus["folder"]] / f"{number}.txt"
+            file.write_text(f"Document {number}. {STORY * 100}", encoding="utf-8")
     return folders
 
 
