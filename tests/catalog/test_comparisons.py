@@ -273,8 +273,10 @@ def test_a_margin_is_decided_by_the_interval(unit, shift, kind, margin, outcome,
     gaps = np.array(cells[1].scores) - np.array(cells[0].scores)
     ends = (-margin, margin) if kind == "equal" and abs(gaps.mean()) < margin else (-margin,)
     pilot = Contrast(gaps.mean(), 40, stats.sem(gaps))
-    assert row["num_needed"] == pilot.num_needed(bounds=ends)
-    assert row["num_needed"] is None or row["num_needed"] > 40
+    needed = pilot.num_needed(bounds=ends)
+    # The catalog's level is that of the flips, which is about 0.05.
+    assert row["num_needed"] == (needed and pytest.approx(needed, rel=0.01))
+    assert needed is None or needed > 40
 
 
 def test_six_documents_are_too_few_and_say_how_many_would_do(tmp_path):

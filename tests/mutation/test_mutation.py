@@ -80,7 +80,7 @@ def test_noticed_faults_are_told_from_survivors(tree, capsys):
 @pytest.mark.long
 def test_the_projects_own_tests_run_and_notice_a_fault() -> None:
     # A process of its own, as users start it: a fork of this one has what other tests left in it.
-    name = "statistics-few-clusters"
+    name = "statistics-flips-alone"
     command = [sys.executable, "-m", "tests.mutation", "--only", name]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stdout + ended.stderr
