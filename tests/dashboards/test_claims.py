@@ -126,9 +126,9 @@ def test_a_significant_difference_is_stated_with_its_numbers(found):
     claim = one(found, "yarn tuned", "yarn", "perplexity")
     gap, low, high = (f"{abs(x):.2f}" for x in (claim.difference, claim.high, claim.low))
     assert claim.text.endswith(
-        f", in this study, yarn tuned is better than yarn: its perplexity is lower by {gap}"
+        f", yarn tuned is better than yarn: its perplexity is lower by {gap}"
         f" [{low} to {high}], mean over 2 training seeds and 20 independent samples;"
-        f" q = {claim.p_adjusted:.3f} (exploratory)"
+        f" p = {claim.p_adjusted:.3f}"
     )
     assert 0 < float(low) < float(gap) < float(high)
 

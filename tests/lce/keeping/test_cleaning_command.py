@@ -19,7 +19,8 @@ def test_a_dry_run_lists_and_removes_nothing(tmp_path, monkeypatch):
     step = free_step("cell", "old", {"n": 1}, {})
     store.ensure(step, write, {})
     empty = {key: [] for key in ("cells", "trainings", "steps", "expects")}
-    store.studies.save_plan("mine", {**empty, "hypothesis": None}, "mine.yaml")
+    plan = {**empty, "study": "mine", "hypothesis": None}
+    store.studies.save_plan("mine", plan, "mine.yaml")
     listed = CliRunner().invoke(app, ["gc", "--dry-run"])
     assert listed.exit_code == 0
     assert f"artifacts/{step.folder}  (no plan or lock needs it)" in listed.output
