@@ -26,7 +26,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from catalog.comparisons.pairs import PRIMARY, Looks, Predicted, Prediction, paired_differences
+from catalog.comparisons.pairs import (
+    EXPLORATORY,
+    PRIMARY,
+    Looks,
+    Predicted,
+    Prediction,
+    paired_differences,
+)
 from catalog.comparisons.samples import Aggregation, Cell, SampleScores
 from lce_core.statistics.holm import holm
 
@@ -149,8 +156,10 @@ def false_differences(draw: Draw, num_studies: int) -> tuple[float, float]:
 
 
 def is_found(cells: list[Cell], predicted: Predicted) -> bool:
-    """Return True if any difference of a study is significant."""
-    return any(row["p_adjusted"] <= 0.05 for row in paired_differences(cells, predicted))
+    """Return True if any difference of a study is significant: of the predicted ones, if any."""
+    family = PRIMARY if predicted else EXPLORATORY
+    rows = paired_differences(cells, predicted)
+    return any(row["p_adjusted"] <= 0.05 for row in rows if row["family"] == family)
 
 
 def coverage(draw: Draw, difference: float, num_studies: int) -> float:
