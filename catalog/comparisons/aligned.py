@@ -55,7 +55,7 @@ class AlignedScores:
 
     @cached_property
     def influence(self) -> Numbers:
-        """How far each prompt lies from its part's mean, to first order, shape (n, m)."""
+        """Return how far each prompt lies from its part's mean, to first order, shape (n, m)."""
         added = np.empty_like(self.scores)
         for number, row in enumerate(self.cells):
             rows = self.parts == number
@@ -106,7 +106,7 @@ class AlignedScores:
 
     @cached_property
     def by_seed_and_cluster(self) -> Numbers | None:
-        """What each cluster adds to its method's mean in each seed, shape (seeds, clusters, m).
+        """Return what each cluster adds to its method's mean in each seed (seeds, clusters, m).
 
         None if seeds have prompts of their own: their variance is part of that between seeds.
         """
