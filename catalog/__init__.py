@@ -3,3 +3,10 @@
 `build` writes the file from records and plans; `queries` reads it. Neither imports torch, Prefect
 or MLflow. The file contains no data of its own: `lce rebuild catalog` recreates it from the store.
 """
+
+from pathlib import Path
+
+
+def catalog_path(home: Path) -> Path:
+    """Return the path of the catalog of the store in `home`."""
+    return home / "catalog.duckdb"

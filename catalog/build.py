@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING
 import duckdb
 from filelock import FileLock
 
+from catalog import catalog_path
 from catalog.column_comments import comment_shared_columns
 from catalog.damage import catalog_damage, is_as_built, marks, note_beside
 from catalog.limits import limits
 from catalog.notes import add_to_note, noted
 from catalog.origin import Maker, state_digest
 from catalog.paper_tables import paper_table_views
-from catalog.queries import CATALOG
 from catalog.quoting import quoted
 from lce_core.store.artifacts import Store
 from lce_core.store.set_aside import set_aside
@@ -84,7 +84,7 @@ def build_catalog(store: Store, path: Path | None = None) -> Path:
       OSError: if the folder is not writable; an existing catalog stays unchanged.
       StoreError: if the file in the catalog's place is damaged and cannot be renamed.
     """
-    path = path or store.home / CATALOG
+    path = path or catalog_path(store.home)
     with _only_builder(path):
         _build(store, path, state_digest(store, _MAKER))
     return path
@@ -92,7 +92,7 @@ def build_catalog(store: Store, path: Path | None = None) -> Path:
 
 def refresh_catalog(store: Store, path: Path | None = None) -> Path:
     """Build the catalog only if the store or code changed since the last build; return its path."""
-    path = path or store.home / CATALOG
+    path = path or catalog_path(store.home)
     with _only_builder(path):
         state = state_digest(store, _MAKER)
         if not _is_current(path, state):
@@ -183,7 +183,7 @@ def _without_rows() -> bytes:
     stores' rows.
     """
     with tempfile.TemporaryDirectory(prefix="lce-catalog-") as folder:
-        path = Path(folder) / CATALOG
+        path = catalog_path(Path(folder))
         with _attached(path) as connection:
             for name in ("schema", *_VIEWS):
                 connection.execute(_sql(name))

@@ -32,9 +32,6 @@ from catalog.limits import (
 from catalog.quoting import quoted
 from lce_core.errors import SpecError, StoreError
 
-CATALOG = "catalog.duckdb"
-"""File name of the catalog in the store's home."""
-
 _CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",

@@ -22,8 +22,6 @@ from lce_core.study.looks import (
     tested_at_looks,
 )
 from lce_core.study.variants import variant_label
-from tasks.projections import refresh
-from tasks.questions import read
 
 _COLUMNS = (
     *("base_model", "method", "frozen", "other_method", "other_frozen", "benchmark"),
@@ -55,6 +53,8 @@ def look(run: RunContext) -> Looked:
     reached = [work for work in run.works if work.look]
     if not reached:
         return Looked((), goes_on=False)
+    from tasks.projections import refresh  # loads DuckDB, which a worker without looks lacks
+
     store = refresh(run.execution.home)
     lines = tuple(_tested(work, store) for work in reached)
     goes_on = any(work.look != len(work.wanted.study.looks or ()) for work in reached)
@@ -71,6 +71,8 @@ def _tested(work: Work, store: Store) -> str:
     assert number is not None
     before = store.studies.looks(plan)
     if all(one["look"] != number for one in before):
+        from tasks.questions import read
+
         settled = settled_comparisons(before)
         rows = read(store.home, _TESTED.format(study=plan["study"]))
         found = [dict(zip(_COLUMNS, row, strict=True)) for row in rows]

@@ -26,7 +26,6 @@ from lce_core import formats
 from lce_core.errors import StepsFailedError, WorkerLostError
 from lce_core.execution import Execution
 from lce_core.study.units import Unit
-from tasks import projections
 from tasks.slots import Slot
 from tasks.work_queue import Claim
 
@@ -95,6 +94,8 @@ def pull_studies(
         left = f"{len(summary.held):,} units are left to other workers"
         lines.log(f"{left}; {run.tracker.computed:,} steps computed")
     else:
+        from tasks import projections  # loads DuckDB, which a worker that writes no catalog lacks
+
         for name in run.names:
             counts = projections.record(execution.home, name, mlflow_server(execution.home))
             cells = ", ".join(f"{number} {status}" for status, number in sorted(counts.items()))

@@ -14,7 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from catalog.queries import CATALOG, run_query
+from catalog import catalog_path
+from catalog.queries import run_query
 from tasks.tracking import tracking_uri
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def searching_seconds(home: Path, study: str, benchmark: str) -> dict[str, float
 
     def by_catalog() -> Means:
         parameters = {"study": study, "benchmark": benchmark}
-        rows = run_query(home / CATALOG, SQL, parameters=parameters)[1]
+        rows = run_query(catalog_path(home), SQL, parameters=parameters)[1]
         return {(method, length): value for method, length, value in rows}
 
     def by_mlflow() -> Means:

@@ -53,8 +53,8 @@ def keep_fresh(home: Path, ended: threading.Event, pace: Pace = BESIDE_A_DASHBOA
     pause = pace.seconds
     while not ended.wait(pause):
         clock = time.perf_counter()
+        from catalog import catalog_path
         from tasks.projections import refresh
-        from tasks.questions import catalog_path
 
         # Do nothing without a store: a refresh would empty a catalog that was copied without it.
         wanted = pace.creates_missing or catalog_path(home).is_file()

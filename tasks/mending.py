@@ -1,15 +1,15 @@
 """Replace an unusable catalog or MLflow database before a command or a run needs it.
 
-Commands that read the catalog call this module first. To keep them fast, the code that builds a
-catalog is imported only if a catalog must be rebuilt.
+Commands that read the catalog call this module first. To keep them and `lce worker` light, DuckDB
+and the code that builds a catalog are imported only if they are needed.
 """
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
-from catalog.damage import catalog_damage
-from tasks.questions import catalog_path
+from catalog import catalog_path
 
 
 def damage(home: Path) -> str | None:
@@ -17,7 +17,12 @@ def damage(home: Path) -> str | None:
 
     Return None if the catalog is usable or missing.
     """
-    return catalog_damage(catalog_path(home))
+    path = catalog_path(home)
+    if not os.path.lexists(path):
+        return None
+    from catalog.damage import catalog_damage  # loads DuckDB
+
+    return catalog_damage(path)
 
 
 def mended(home: Path) -> Path:

@@ -11,11 +11,12 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from catalog import catalog_path
 from catalog.build import build_catalog, refresh_catalog
 from lce_core.errors import LceError, ServiceError
 from lce_core.store.artifacts import Store
 from tasks import tracking
-from tasks.questions import catalog_path, read
+from tasks.questions import read
 
 # `StudySpec` restricts study names to kebab-case, so they need no quoting in SQL.
 COUNTS = "SELECT status, count(*) FROM cells WHERE study = '{study}' GROUP BY ALL ORDER BY ALL"

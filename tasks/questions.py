@@ -5,16 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from catalog import catalog_path
 from catalog.apart import answer_apart
 from catalog.formatting import format_rows, write_parquet
 from catalog.limits import bytes_of
-from catalog.queries import CATALOG, run_query
+from catalog.queries import run_query
 from tasks.own_code import child_environment
-
-
-def catalog_path(home: Path) -> Path:
-    """Return the path of the results catalog."""
-    return home / CATALOG
 
 
 def answer(home: Path, sql: str, form: str, memory: str | None = None) -> str:

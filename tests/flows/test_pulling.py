@@ -31,9 +31,15 @@ def how(tmp_path) -> Execution:
     return make_execution({"home": tmp_path / "home", "device": "cpu", "slots": 1})
 
 
-def test_it_needs_no_prefect():
-    code = "import sys, flows.pulling; raise SystemExit('prefect' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+def test_a_worker_that_writes_no_catalog_loads_neither_prefect_nor_duckdb_nor_mlflow(tmp_path):
+    code = f"""
+import sys, flows.pulling
+from flows.settings import make_execution
+how = make_execution(dict(home={str(tmp_path)!r}, device="cpu", slots=1))
+flows.pulling.RunContext(flows.pulling.preflight(["smoke"], how, flows.pulling.RunOptions()))
+print({{"prefect", "duckdb", "mlflow"}} & set(sys.modules))"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (ended.stdout, ended.stderr) == ("set()\n", "")
 
 
 def test_what_others_hold_can_be_left_to_them(how, capsys):

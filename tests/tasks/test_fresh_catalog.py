@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from catalog import catalog_path
 from catalog.queries import run_query
 from lce_core.store.artifacts import Store
 from tasks.fresh_catalog import Pace, catalog_kept_fresh, keep_fresh
 from tasks.mending import damage
 from tasks.projections import rebuild_catalog
-from tasks.questions import catalog_path
 from tests.support.catalogs.sample_store import STUDY, Study, sample_store
 
 pytestmark = pytest.mark.slow
