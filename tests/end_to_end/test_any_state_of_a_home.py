@@ -131,7 +131,7 @@ def disturbed(
 
 @pytest.mark.long
 @pytest.mark.drawn
-@draws(range(3))
+@draws(range(1))
 def test_no_state_of_a_home_stops_any_command_or_its_mending(
     number, finished, text, cell, tmp_path
 ):

@@ -25,10 +25,10 @@ LOSSES = """
 
 VARIANTS = (
     *("none", "pi", "lm_infinite", "streaming_llm", "self_extend", "pi-tuned", "ntk_32k-tuned"),
-    *("yarn-tuned", "clex-tuned", "abf_multi_stage-tuned"),
+    *("yarn-tuned", "clex-tuned"),
     *("harpe-tuned", "small_base-tuned", "landmark-tuned"),
 )
-BENCHMARKS = ("perplexity", "passkey", "needle")
+BENCHMARKS = ("perplexity", "passkey")
 LENGTHS = (128, 512, 1024)
 SELECTED = ",".join(
     f"{axis}={value}"
@@ -37,7 +37,7 @@ SELECTED = ",".join(
     )
     for value in values
 )  # fmt: skip
-TASKS = 4
+TASKS = 3
 """Perplexity has two domains."""
 
 Table = dict[str, dict[int, float]]
@@ -108,7 +108,7 @@ def test_landmarks_keep_perplexity_at_any_length(perplexity):
     assert perplexity["landmark-tuned"][1024] < 0.6 * perplexity["none"][1024]
 
 
-@pytest.mark.parametrize("method", ["clex", "harpe", "abf_multi_stage"])
+@pytest.mark.parametrize("method", ["clex", "harpe"])
 def test_tuned_larger_bases_and_learned_frequencies_reach_beyond_the_target(
     perplexity, passkey, method
 ):
@@ -133,13 +133,6 @@ def test_tuned_pi_needs_more_steps(perplexity, home):
     }
     # ... and at the last step its loss still falls faster than that of the others.
     assert falling["pi"] > 1.5 * max(falling["yarn"], falling["ntk_32k"], 0.0)
-
-
-def test_retrieval_by_needle_tells_the_same_story(means):
-    needle = means["needle"]
-    assert needle["none"][1024] < 0.35 < 0.8 < needle["self_extend"][1024]
-    assert needle["lm_infinite"][1024] < 0.5
-    assert min(needle["yarn-tuned"][512], needle["ntk_32k-tuned"][512]) > 0.9
 
 
 def test_its_catalog_is_rebuilt_equal_and_its_report_has_every_variant(home):

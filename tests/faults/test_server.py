@@ -4,7 +4,6 @@ Strategy: real runs in new homes; the server that a run started is killed while 
 """
 
 import contextlib
-import signal
 import socket
 import sqlite3
 import subprocess
@@ -108,26 +107,6 @@ def test_a_run_whose_server_cannot_come_back_ends_without_it(finished, migrated,
     require_no_dump(output)
     assert computed(output) == TINY_STEPS
     assert scores(home) == scores(finished)
-    wait_until(lambda: not survivors(marker))
-
-
-def test_ctrl_c_without_a_server_ends_as_with_one(migrated, text, tmp_path):
-    home, marker = new_home(migrated, tmp_path / "home"), new_marker()
-    run = start(
-        *(home, "run", write_study(tmp_path), *text),
-        env=marked(home, marker),
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    )
-    server = server_at_work(marker, home)
-    port = port_of(server)
-    server.kill()
-    server.wait()
-    with taken(port):
-        run.send_signal(signal.SIGINT)
-        output = run.communicate(timeout=HANG_SECONDS)[0]
-    assert run.returncode == 130, output
-    assert "interrupted; the same command continues" in output
-    require_no_dump(output)
     wait_until(lambda: not survivors(marker))
 
 

@@ -98,8 +98,9 @@ def test_a_store_that_turns_read_only_stops_the_run_and_keeps_what_is_done(
             subprocess.run(["umount", "--lazy", str(artifacts)], check=True)
 
 
-def test_two_runs_and_a_worker_at_once_compute_each_step_once(finished, migrated, text, tmp_path):
-    home, study = new_home(migrated, tmp_path / "home"), write_study(tmp_path)
+def test_two_runs_and_a_worker_at_once_compute_each_step_once(finished, text, tmp_path):
+    # A new home, in which both servers meet a database that is not there.
+    home, study = tmp_path / "home", write_study(tmp_path)
     runs = [start(home, command, study, *text) for command in ("run", "run", "worker")]
     outputs = [run.communicate(timeout=HANG_SECONDS)[0] for run in runs]
     assert [run.returncode for run in runs] == [0, 0, 0], outputs

@@ -84,8 +84,10 @@ def _become(arguments: list[str], env: dict[str, str], cwd: str, outputs: list[s
     sys.argv = ["lce", *arguments]
     code: object = 70
     try:
+        from flows import settings
         from lce.cli import main
 
+        settings.MAX_CPU_SLOTS = 1  # on any machine; a second worker takes 8 s of CPU time
         main()
     except SystemExit as end:
         code = end.code

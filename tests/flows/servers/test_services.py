@@ -28,15 +28,6 @@ def marker(monkeypatch) -> Iterator[str]:
     wait_until(lambda: not survivors(marker))
 
 
-@pytest.mark.long
-def test_two_runs_that_meet_a_new_database_both_get_a_server(tmp_path):
-    with temporary_server(tmp_path) as one, temporary_server(tmp_path) as two:
-        assert one.wait_ready() != two.wait_ready()
-        assert one.answers()
-        assert two.answers()
-        assert one.secret != two.secret
-
-
 def test_a_server_that_cannot_start_shows_its_log(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONHOME", str(tmp_path / "nowhere"))
     with temporary_server(tmp_path) as server, pytest.raises(ServiceError, match="Fatal Python"):
