@@ -5,8 +5,6 @@ tokens. It reads text byte by byte. Texts contain key tokens: 8 families of 16. 
 of a family occurs, the model must repeat the family's earlier key token. Perplexity and retrieval
 beyond the trained context can thus be studied on a laptop. Retrieval is exact at 128 tokens and
 collapses beyond about 256 tokens, which context extension should repair.
-
-Source: own; the recipe was measured for this project (docs/performance.md).
 """
 
 from __future__ import annotations

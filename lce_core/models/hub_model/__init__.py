@@ -4,8 +4,6 @@ Sizes and rotary embedding are read from config.json when a study is planned. Th
 the model's identity, so workers do not read the file again. The identity also contains the name and
 commit of a repository. For a folder, the ids of steps contain the digest of its files instead. The
 label is part of neither, so a model may be renamed.
-
-Source: own; keys as transformers writes them.
 """
 
 from __future__ import annotations
