@@ -43,22 +43,15 @@ class AttentionInputs:
 
     @property
     def length(self) -> int:
-        """Number of tokens of the text so far, cached tokens included."""
         return self.key.shape[2]
 
     def rotation(self, table: RopeTable | None = None) -> Rotation:
-        """Return a function that rotates these heads by `table`; None means the request's table."""
         return Rotation(table or self.table, self.query, self.part)
 
     def placed(self, placement: Placement, seen: slice) -> torch.Tensor:
         """Return keys (batch, kv_heads, seen, head_dim) of these heads, rotated by `placement`.
 
-        The key-value cache, if any, stores the rotated keys for later calls. A table without
-        rotation returns the keys themselves.
-
-        Args:
-          placement: rule that gives the position to which each key is rotated.
-          seen: positions of the wanted keys, a slice with start and stop.
+        The key-value cache, if any, stores the rotated keys for later calls.
         """
         if self.held is None or not placement.table.rotates:
             return placement.rotate(self.key[:, :, seen], seen, self.part)
@@ -66,7 +59,7 @@ class AttentionInputs:
         return self.held.placed(placement, seen)[:, index * heads : (index + 1) * heads]
 
     def of_heads(self, index: int, number: int) -> AttentionInputs:
-        """Split the heads into `number` equal groups and return the inputs of group `index`."""
+        """Return the inputs of group `index` of `number` equal groups of heads."""
         query, key, value = (
             states.chunk(number, dim=1)[index] for states in (self.query, self.key, self.value)
         )
