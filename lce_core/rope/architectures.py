@@ -4,13 +4,9 @@ A supported architecture pairs each element of a head's first half with one of i
 rotates the pairs before attention, after any norm of queries and keys. Every layer attends to all
 earlier tokens through AttentionInterface and divides scores by the square root of head_dim. Gemma 3
 has its own divisor. Gemma 3 and gpt-oss have layers with a sliding window, which methods leave
-unchanged, and gpt-oss has a learned sink for each head. tests/lce_core/extension compares each with
-stock transformers (test_architectures.py, test_sliding_layers.py, test_attention_sinks.py).
-
-Other architectures violate one of these conditions: GLM, Helium and Cohere rotate adjacent
-elements, SmolLM3 leaves layers unrotated, Granite has its own scaling factor, Hunyuan applies a
-norm after the rotation, Gemma 2 and Olmo 3 use sliding windows. Experts replace only MLPs, so
-methods apply to mixtures of experts as to dense models.
+unchanged, and gpt-oss has a learned sink for each head. Experts replace only MLPs.
+tests/lce_core/extension compares each architecture with stock transformers. `REASONS` has the
+others.
 """
 
 from __future__ import annotations
