@@ -1,8 +1,5 @@
 """Benchmarks, one module or subpackage each, and everything that a new benchmark imports.
 
-A benchmark evaluates one cell at a time: one task at one context length, for one base model,
-extension method and seed.
-
 Base classes: `PromptBenchmark` for benchmarks that score generated answers, `TextBenchmark` for
 benchmarks that score the loss on running text. Both derive from `Benchmark`.
 """

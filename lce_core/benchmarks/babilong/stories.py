@@ -1,10 +1,8 @@
 """Generate stories in the form of bAbI's tasks 1 to 5, with questions about their last state.
 
-Every sentence is simulated, so that persons hold only what they took and drop only what they hold.
-A question is kept only if the story answers it without ambiguity and the sentence with its answer
-occurs once.
-
-Source: tasks 1 to 5 of Weston et al. 2015 (arXiv:1502.05698); the sentences are made here.
+Persons hold only what they took and drop only what they hold. A question is kept only if the story
+answers it without ambiguity and the sentence with its answer occurs once. Source: Weston et al.
+2015 (arXiv:1502.05698); the sentences are made here.
 """
 
 from __future__ import annotations
@@ -73,7 +71,6 @@ class World:
             self.stays.setdefault(thing, []).append(self.stays[person][-1])
 
     def drop(self, thing: str) -> None:
-        """Let its holder leave an object, which stays in the holder's place."""
         verb = self.one(("dropped", "left", "put down"))
         self.sentences.append(f"{self.holder.pop(thing)} {verb} the {thing}.")
 
@@ -84,9 +81,6 @@ def story(
     """Return the sentences of a story and `num_questions` distinct questions about its end.
 
     A story has two sentences in qa4, else a random number from max_facts / 2 to max_facts.
-
-    Raises:
-      SpecError: if the task's stories never have so many questions.
     """
     for _ in range(_TRIES):
         num_facts = int(rng.integers(max_facts // 2, max_facts, endpoint=True))
