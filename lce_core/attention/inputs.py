@@ -33,7 +33,6 @@ class AttentionInputs:
     """Key-value cache of this layer for all heads, which also stores rotated keys. None if the
     forward pass uses no cache."""
     layer: int = 0
-    """Index of this layer in the model; the first layer has index 0."""
     sinks: torch.Tensor | None = None
     """(heads,) learned logits, one more term of each head's softmax that has no value; None for
     models without them."""
@@ -59,7 +58,6 @@ class AttentionInputs:
         return self.held.placed(placement, seen)[:, index * heads : (index + 1) * heads]
 
     def of_heads(self, index: int, number: int) -> AttentionInputs:
-        """Return the inputs of group `index` of `number` equal groups of heads."""
         query, key, value = (
             states.chunk(number, dim=1)[index] for states in (self.query, self.key, self.value)
         )

@@ -213,7 +213,6 @@ class BlockRetrieval(AttentionScheme):
     """Landmark attention at inference: the query's chunk and selected blocks before the chunk."""
 
     block: int
-    """Number of tokens in a block; the last one is its landmark."""
     top_k: int
     """Number of blocks before the chunk that each query and head selects by landmark scores."""
     chunk: int

@@ -56,7 +56,6 @@ def _split_sinks(sinks: Sinks, first: int) -> tuple[Sinks, Sinks]:
 
 
 def _attend_shifted(states: States, group: int, scaling: float, sinks: Sinks) -> torch.Tensor:
-    """Attend within the first half block, each whole block after it, and the last half block."""
     half, between = group // 2, states[0].shape[2] - group
     first, middle, last = zip(
         *(part.split([half, between, half], dim=2) for part in states), strict=True

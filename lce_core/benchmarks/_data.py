@@ -123,7 +123,6 @@ class DataSet:
             return published
 
     def recorded_name(self, folders: Mapping[str, Path]) -> str:
-        """Return the data set's name, followed by " (subset)" if its folder has a file `SUBSET`."""
         return f"{self.name} (subset)" if self._declared_rows(folders) else self.name
 
     def _declared_rows(self, folders: Mapping[str, Path]) -> dict[str, int]:

@@ -140,7 +140,6 @@ class ContextForm(PromptForm):
         ]
 
     def choice(self, request: CellRequest, prompt: KeyPrompt, key: str) -> TokenIds:
-        """Return the token ids of `key` as an answer to the prompt's question."""
         return _ids(request, f" {key}")
 
     def start(self, request: CellRequest) -> TokenIds:
@@ -449,7 +448,6 @@ class MultiKey(PromptBenchmark):
         text: TokenIds,
         rng: np.random.Generator,
     ) -> Iterator[KeyPrompt]:
-        """Insert sentences with keys into one text, and yield one prompt for each key."""
         form, begin = self.form, self.form.start(request)
         facts = form.facts(request, self.num_keys, self.num_absent, rng)
         turns = [len(fact.question) + form.answer_tokens(self, request.task) for fact in facts]
@@ -485,7 +483,6 @@ class MultiKey(PromptBenchmark):
 
 
 def _texts_of(groups: Sequence[Sequence[KeyPrompt]]) -> list[int]:
-    """Return the index of each prompt's text, for all prompts in order."""
     return [index for index, group in enumerate(groups) for _ in group]
 
 

@@ -48,7 +48,6 @@ class MultiTurn(MultiKey):
         return replace(result, scores=(*result.scores, *self.turns(result.samples)))
 
     def turns(self, samples: Sequence[Sample]) -> tuple[Score, ...]:
-        """Return the accuracy of each turn, and the last turn's accuracy minus the first's."""
         each = [samples[turn :: self.num_keys] for turn in range(self.num_keys)]
         names = [f"turn_{number}" for number in range(1, self.num_keys + 1)]
         found = [

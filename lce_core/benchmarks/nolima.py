@@ -49,7 +49,6 @@ NEW_TOKENS = 32
 ANSWER = "\n\nAnswer:"
 """Text after the data set's prompt, so that base models answer instead of continuing the prompt."""
 FRAME = "{haystack}\n\nQuestion: {question}"
-"""Prompt of needles whose entry has no `task_template`."""
 _NEEDLES = "needle_set.json"
 _DATA = DataSet(
     "nolima",
@@ -199,7 +198,6 @@ class Book:
 
 
 def prompt_text(template: str, haystack: str, question: str) -> str:
-    """Return the data set's prompt with the beginning of an answer."""
     filled = {"haystack": haystack, "question": question}
     # A replacement of both fields at once, because books may contain braces.
     text = re.sub(r"\{(haystack|question)\}", lambda found: filled[found[1]], template)

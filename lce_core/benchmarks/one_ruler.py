@@ -167,7 +167,6 @@ class OneRuler(PromptBenchmark):
     def _hidden(
         self, request: CellRequest, haystack: Haystack, rng: np.random.Generator
     ) -> NumbersPrompt:
-        """Hide the needles of one sample in the longest haystack that fits."""
         task, draw = TASKS[request.task], Random(int(rng.integers(2**62)))
         *keys, other = draw.sample(word_list("noun"), task.num_keys + 1)
         values = [[draw_item("numbers", draw) for _ in range(task.num_values)] for _ in keys]

@@ -142,7 +142,6 @@ def prompt_text(key: int, num_before: int, num_after: int, wording: int = 0) -> 
 
 
 def expected_tokens(num_garbage: int) -> float:
-    """Return the expected Llama tokens of a prompt with `num_garbage` characters of filler."""
     return 71 + _TOKENS_PER_CHARACTER * num_garbage
 
 

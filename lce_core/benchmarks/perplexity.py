@@ -145,7 +145,6 @@ class Perplexity(TextBenchmark):
 
 
 def lceg_windows(stream_tokens: int, length: int, stride: int) -> int:
-    """Return how many windows LCEG's script evaluates: ceil((tokens - length) / stride) - 1."""
     return num_windows(stream_tokens, length, stride, drop_last=True)
 
 

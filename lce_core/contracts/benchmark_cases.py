@@ -131,7 +131,6 @@ def request_for(case: Case, task: str, **changes: Any) -> CellRequest:
 
 
 def roomy(request: CellRequest) -> CellRequest:
-    """Return the request with three times the length, so that most of a prompt is filler."""
     return replace(request, eval_length=3 * request.eval_length)
 
 
@@ -144,7 +143,6 @@ def fresh(case: Case, request: CellRequest) -> Sequence[Prompt]:
 
 
 def answer_tokens(case: Case, task: str) -> int:
-    """Return how many tokens of the cell's length are reserved for the answer."""
     if not case.in_words:
         return 1
     return int(case.benchmark.new_tokens(task))
@@ -168,7 +166,6 @@ def occurrences(prompt: Prompt, request: CellRequest, *, in_words: bool) -> list
 
 
 def gold_answer(prompt: Prompt) -> str:
-    """Return an answer that contains all reference answers of the prompt."""
     return " " + ", ".join(getattr(prompt, "references", ()) or (prompt.reference,))
 
 
@@ -206,7 +203,6 @@ def held_out(*, in_words: bool) -> Streams:
 
 @functools.cache
 def plain_model() -> ExtendedModel:
-    """Return the toy model with random weights."""
     return extend(TOY.initialise(2).eval(), TOY, METHODS.load("none")(), target=512)
 
 

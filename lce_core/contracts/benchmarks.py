@@ -384,5 +384,4 @@ OF_PROMPTS: tuple[BenchmarkCheck, ...] = (
 
 
 def checks(plugin: type[Benchmark]) -> tuple[BenchmarkCheck, ...]:
-    """Return the checks that apply to a benchmark."""
     return (*OF_ALL, *OF_PROMPTS) if issubclass(plugin, PromptBenchmark) else OF_ALL

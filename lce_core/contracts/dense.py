@@ -48,7 +48,6 @@ class AtPositions(AttentionScheme):
 
 
 def attend(scheme: Dense, inputs: AttentionInputs) -> torch.Tensor:
-    """Return softmax attention over all visible keys (batch, heads, queries, head_dim)."""
     query, heads = inputs.query, inputs.query.shape[1]
     own = scheme.layers[inputs.layer]
     declared, inv_freq = own.scheme or FullCausal(), own.table.inv_freq
@@ -88,8 +87,6 @@ def _scores(query: torch.Tensor, key: torch.Tensor, angles: torch.Tensor) -> tor
 
 
 def as_if_dense(method: Method, layers: Sequence[LayerAttention]) -> Method:
-    """Return a method that computes the attention of `layers` densely."""
-
     class Twin(Method):
         def attention(self, *_: object) -> Dense:
             return Dense(tuple(layers))

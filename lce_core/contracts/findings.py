@@ -32,7 +32,6 @@ class Finding:
     about: str
     """First line of the check function's docstring."""
     fault: str
-    """Description of the violation; empty if there is none."""
 
 
 def findings(registry: Registry[Any], name: str, data: Data) -> Iterator[Finding]:
@@ -52,7 +51,6 @@ def findings(registry: Registry[Any], name: str, data: Data) -> Iterator[Finding
 
 
 def trials(registry: Registry[Any], plugin: type[Any], data: Data) -> list[Trial]:
-    """Return the checks for a plug-in of this kind, each with the arguments of its calls."""
     if registry is METHODS:
         return [(one, [(plugin, e) for e in plugin.examples]) for one in methods.CHECKS]
     if registry is BENCHMARKS:
@@ -64,7 +62,6 @@ def trials(registry: Registry[Any], plugin: type[Any], data: Data) -> list[Trial
 
 
 def _fault(call: Callable[..., object], *arguments: Any) -> str:
-    """Return a call's error message and the example that failed; empty if the call succeeds."""
     try:
         # Threads cost more time than they save in models this small.
         with threadpool_limits(1), torch.no_grad():
@@ -86,7 +83,6 @@ def _place(error: Exception) -> str:
 
 
 def _tried(argument: object) -> str:
-    """Describe an argument of a check for error messages; empty if it is no example."""
     if isinstance(argument, Case):
         example = f" and {dict(argument.example)}" if argument.example else ""
         return f" [profile {argument.profile}{example}]"

@@ -33,7 +33,6 @@ def rows_of(lengths: ContextLengths) -> list[ContextLengths]:
 
 
 def at(request: int) -> ContextLengths:
-    """Return trained, target and request length for a tiny model and `request` tokens."""
     return ContextLengths(TRAINED, TARGET, request)
 
 
@@ -119,7 +118,6 @@ def perturbed(value: Any, plugin: type[Method], name: str) -> list[Any]:
 
 
 def behaviour(method: Method) -> list[Any]:
-    """Return all outputs of a method for several models and lengths, to compare two methods."""
     outputs: list[Any] = [method.lora()]
     for geometry in (*(base.geometry for base in BASES), *FAR):
         trained = geometry.trained_context

@@ -109,14 +109,12 @@ def own_files(plugin: type[Plugin]) -> set[str]:
 
 
 def _public(plugin: type[Plugin]) -> list[type]:
-    """Return the public base classes of the plug-in (such as `Method`), and `Plugin`."""
     room = sys.modules[".".join(plugin.__module__.split(".")[:2])]
     offered = {value for value in vars(room).values() if isinstance(value, type)}
     return [base for base in plugin.__mro__ if base in offered or base is Plugin]
 
 
 def _traced(call: Callable[[], Any]) -> tuple[Any, set[str]]:
-    """Run a call; return its result and the files whose functions it ran."""
     files: set[str] = set()
 
     def seen(frame: FrameType, event: str, _: Any) -> None:

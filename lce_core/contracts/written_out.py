@@ -64,7 +64,6 @@ def _expected(node: ast.AST, bound: dict[str, list[ast.expr]]) -> Iterator[tuple
 
 
 def _bindings(loop: ast.comprehension) -> dict[str, list[ast.expr]]:
-    """Return the values of each variable of a loop over a literal tuple or list."""
     names = loop.target.elts if isinstance(loop.target, ast.Tuple) else [loop.target]
     rows = loop.iter.elts if isinstance(loop.iter, ast.Tuple | ast.List) else []
     found: dict[str, list[ast.expr]] = {}

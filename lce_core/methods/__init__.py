@@ -161,7 +161,6 @@ class ScaledMethod(Method):
     """Divisor of the frequencies; None means target context / trained context."""
 
     def scale_for(self, lengths: ContextLengths) -> float:
-        """Return `scale` or target / trained context; raise SpecError below 1."""
         return checked_scale(self, self.scale, lengths)
 
     def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:

@@ -98,7 +98,6 @@ def _attend_from(
     def in_chunks(
         kernel: Callable[..., Partial], rotated: torch.Tensor, start: int, back: int
     ) -> Partial:
-        """Attend from the queries at `start` and later to the chunk `back` chunks before theirs."""
         parts = []
         for run in runs(start, places.stop, period, most=places.stop - start):
             number, first = run.num_chunks, run.start - back * period

@@ -40,9 +40,7 @@ class Experts:
     """Sizes of a mixture of experts, which replaces the MLP of some or all layers."""
 
     total: int
-    """Experts of a layer."""
     active: int
-    """Experts of a layer that process a token."""
     width: int
     """Width of an expert's MLP (`intermediate_size` of a plain MLP)."""
     num_layers: int
@@ -109,7 +107,6 @@ class Pretraining:
 
     training: Training
     sequence_length: int
-    """Tokens of one training row."""
     num_tokens: int
 
 

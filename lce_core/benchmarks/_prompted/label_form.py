@@ -31,7 +31,6 @@ class LabelPrompt(Prompt):
 
     @property
     def context(self) -> bytes:
-        """Token ids of the context as bytes."""
         return self.ids[: self.context_tokens].tobytes()
 
 
@@ -118,7 +117,6 @@ def label_ids(request: CellRequest, label: str) -> TokenIds:
 
 
 def _compared(prompt: LabelPrompt, values: Sequence[float]) -> dict[str, object]:
-    """Return the margin in nats and the most likely label, from the labels' log-probabilities."""
     by_label = dict(zip(prompt.labels, values, strict=True))
     right = by_label.pop(prompt.reference)
     wrong = max(by_label, key=by_label.__getitem__)

@@ -47,12 +47,10 @@ class Prompt:
 
     @property
     def right_answers(self) -> tuple[str, ...]:
-        """`lce prompt` shows where they occur in the prompt's text."""
         return (self.reference,)
 
 
 def prompts_sha256(prompts: Sequence[Prompt]) -> str:
-    """Return the sha256 over the token ids of all prompts in order, in hexadecimal."""
     total = hashlib.sha256()
     for prompt in prompts:
         total.update(f"{len(prompt.ids)}\n".encode())
@@ -73,7 +71,6 @@ def decoded(tokenizer: PreTrainedTokenizerBase, ids: list[int]) -> str:
 
 
 def end_of(prompt: Prompt, tokenizer: PreTrainedTokenizerBase) -> str:
-    """Return the last `END_CHARACTERS` characters of a prompt's text."""
     # A token rarely has less than one character. The first one may be a part of a character.
     return decoded(tokenizer, prompt.ids[-END_CHARACTERS - 4 :].tolist())[-END_CHARACTERS:]
 
@@ -190,7 +187,6 @@ def key_prompts(
 
 
 def key_samples(request: CellRequest, prompts: Sequence[Prompt]) -> tuple[Sample, ...]:
-    """Generate one token after each prompt. The score is 1 if it is the reference, else 0."""
     from lce_core.evaluation.decoding import generate
 
     answers = generate(

@@ -30,10 +30,8 @@ class Worded(PromptBenchmark):
 
 
 def key_frame(task: str) -> tuple[str, str]:
-    """Return the text before each key token and before the query token, for profile tiny."""
     return _KEY_FRAMES[TASKS.index(task)] if task in TASKS else _KEY_FRAMES[0]
 
 
 def wording_of(task: str) -> int:
-    """Return the number of a task's wording, 0 for the published prompt."""
     return TASKS.index(task)

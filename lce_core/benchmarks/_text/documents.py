@@ -198,7 +198,6 @@ def _texts(name: str, files: Seen) -> Iterator[tuple[str, str]]:
 
 
 def _book(file: Path) -> str:
-    """Return the text of a Project Gutenberg book without the header and licence."""
     declared = _LATIN.search(file.read_bytes()[:4096])
     text = read_text(file, declared.group(1).decode() if declared else "utf-8")
     start, end = _START.search(text), _END.search(text)

@@ -118,7 +118,6 @@ class BabiLong(PromptBenchmark):
     def _about(
         self, request: CellRequest, text: np.ndarray, rng: np.random.Generator
     ) -> list[LabelPrompt]:
-        """Scatter the sentences of one story in `text`, and return a prompt for each question."""
         task = request.task
         sentences, questions = story(task, self.max_facts, self.num_questions, rng)
         facts = [_ids(request, f"\n{sentence}\n") for sentence in sentences]
@@ -178,7 +177,6 @@ def only_label(answer: str, reference: str, possible: Sequence[str]) -> float:
 
 
 def prompt_head(task: str) -> str:
-    """Return the text before the context: instruction, a solved example and the opening tag."""
     asked, answer = _EXAMPLES[task]
     return f"{_RULES}\n\n<example>\n{asked}\nAnswer: {answer}.\n</example>\n\n<context>\n"
 

@@ -48,7 +48,6 @@ class World:
     stays: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
     """Maps each person or object to its places in order, each with the sentence of the move."""
     holder: dict[str, str] = field(default_factory=dict)
-    """Maps each held object to its holder."""
 
     def one(self, values: Sequence[T]) -> T:
         return values[int(self.rng.integers(len(values)))]
@@ -63,7 +62,6 @@ class World:
             self.stays.setdefault(mover, []).append((place, self.sentences[-1]))
 
     def take(self, person: str, thing: str) -> None:
-        """Let a person take an object, whose first known place is then the person's."""
         verb = self.one(("took", "got", "grabbed", "picked up"))
         self.sentences.append(f"{person} {verb} the {thing}.")
         self.holder[thing] = person
@@ -100,7 +98,6 @@ def story(
 def _walks(
     task: str, num_facts: int, rng: np.random.Generator
 ) -> tuple[list[str], Iterator[Question]]:
-    """Tell of persons who walk (qa1), and take and drop objects (qa2, qa3)."""
     world = World(rng)
     while len(world.sentences) < num_facts:
         person = world.one(WALKERS)
@@ -175,7 +172,6 @@ def _relations(_: str, __: int, rng: np.random.Generator) -> tuple[list[str], It
 def _gifts(
     _: str, num_facts: int, rng: np.random.Generator
 ) -> tuple[list[str], Iterator[Question]]:
-    """Tell of persons who give objects to each other (qa5)."""
     world, gifts = World(rng), list[tuple[str, str, str, str]]()
     while len(world.sentences) < num_facts:
         thing, person = world.one(OBJECTS), world.one(GIVERS)

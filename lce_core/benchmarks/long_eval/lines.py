@@ -42,7 +42,6 @@ Words = tuple[tuple[str, ...], tuple[str, ...]]
 
 @functools.cache
 def line_words() -> Words:
-    """Return (adjectives, nouns) of the package wonderwords, each sorted."""
     from wonderwords import RandomWord
 
     words = RandomWord()
@@ -61,7 +60,6 @@ def words_digest() -> str:
 
 
 def prompt_text(lines: Sequence[tuple[str, int]], key: str) -> str:
-    """Return the prompt that shows (key, number) pairs and asks for one key's number."""
     record = "".join(_line(*line) for line in lines)
     return (
         f"{HEADER}{record}\nNow the record is over. Tell me what is the <REGISTER_CONTENT> in line"
@@ -145,8 +143,6 @@ def _lines(words: Words, seed: int, num_lines: int) -> list[tuple[str, int]]:
 
 
 def _lines_that_fit(request: CellRequest, words: Words, depth: float, seed: int) -> int:
-    """Return the largest number of lines with which prompt and answer fit the length."""
-
     def prompt(num_lines: int) -> Prompt:
         return _prompt(request, words, depth, seed, num_lines)
 

@@ -131,7 +131,6 @@ class LongBench(PromptBenchmark):
         return data_set(task).num_rows(data_folders, f"{task}.jsonl", TASKS[task].num_rows)
 
     def rows(self, request: CellRequest) -> list[LongBenchRow]:
-        """Return the task's rows, or `num_samples` of them evenly spaced over the file."""
         num_rows = TASKS[request.task].num_rows
         rows = longbench_rows(request.task, request.data_folders, num_rows)
         return [rows[index] for index in self._chosen(len(rows))]

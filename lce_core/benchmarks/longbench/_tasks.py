@@ -40,7 +40,6 @@ class Task:
     max_new_tokens: int
     metric: AnswerMetric
     num_rows: int
-    """Rows of the published file."""
     mean_words: int
     """Mean words of a row's context, as counted in LongBench's paper."""
     first_line_rules: frozenset[FirstLine] = frozenset()

@@ -100,7 +100,6 @@ def drawn_order(
 
 
 def prompt_text(examples: Sequence[Question], asked: str) -> str:
-    """Return the prompt of LongBench's task trec, with the question `asked` at its end."""
     context = "\n".join(f"Question: {one.text}\nType: {one.label}" for one in examples)
     return QUESTION_TYPE.format(context=context, input=f"Question: {asked}\nType:")
 

@@ -214,7 +214,6 @@ class Needle(Worded):
 
 
 def needle_rouge(reference: str, answer: str) -> float:
-    """Return the ROUGE-1 F score (0..1) of an answer against the needle ending in `reference`."""
     return rouge_1(answer, _FACT_OF[reference].needle)
 
 

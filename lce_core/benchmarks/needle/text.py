@@ -30,7 +30,6 @@ class Fact:
 
     @property
     def needle(self) -> str:
-        """The sentence to hide, on a line of its own."""
         return f"\nThe best thing to do in {self.city} is {self.answer}\n"
 
     @property
@@ -94,7 +93,6 @@ def require_leak(request: CellRequest) -> None:
 
 
 def expected_tokens(base_model: LanguageModel, eval_length: int) -> int:
-    """Predict the number of tokens of a prompt, without reading data."""
     frame = round(len(_frame("", FACTS[0].question).encode()) / base_model.bytes_per_token)
     return max(1, eval_length - max(NEW_TOKENS, RESERVED_TOKENS - frame))
 
@@ -152,5 +150,4 @@ def _frame(context: str, question: str, wording: int = 0) -> str:
 
 
 def _period_ids(request: CellRequest) -> set[int]:
-    """Return the ids of a full stop with and without a space before it."""
     return {encode(request, text, special_tokens=False)[-1] for text in ("a.", "a .")}

@@ -83,7 +83,6 @@ def read_hotpot(folders: Mapping[str, Path]) -> Collection:
 
 
 def _squad_rows(rows: list[DataRow]) -> Collection:
-    """Convert rows of the hub, one for each question, to the authors' nested form."""
     articles: dict[str, dict[str, list[DataRow]]] = {}
     for row in rows:
         answers = [{"text": text} for text in row["answers"]["text"]]
@@ -100,7 +99,6 @@ def _squad_rows(rows: list[DataRow]) -> Collection:
 
 
 def _hotpot_rows(rows: list[DataRow]) -> Collection:
-    """Convert rows of the hub, which have a list for each field, to the authors' pairs."""
     pairs = (("context", "sentences"), ("supporting_facts", "sent_id"))
     return _hotpot(
         [

@@ -85,7 +85,6 @@ class Draw:
         rng.shuffle(items)
 
     def codes(self, count: int, letters: str, length: int) -> list[str]:
-        """Draw `count` distinct strings of `length` characters from `letters`."""
         found: dict[str, None] = {}
         while len(found) < count:
             missing = range(count - len(found))
@@ -125,5 +124,4 @@ def percent(position: float, last: int) -> float:
 
 
 def numbered(words: Sequence[str]) -> str:
-    """Format the words as a list in one line: 1. one 2. other."""
     return " ".join(f"{number}. {word}" for number, word in enumerate(words, start=1))

@@ -126,7 +126,6 @@ class RulerV2(PromptBenchmark):
         return prompt.cluster if isinstance(prompt, RulerPrompt) else None
 
     def _task(self, request: CellRequest) -> tuple[TextTask, int]:
-        """Return (task that builds the cell's prompts, number of prompts)."""
         name, length, folders = request.task, request.eval_length, request.data_folders
         count, new_tokens = self.num_prompts(name), NEW_TOKENS[name]
         if name in _NUM_VALUES:
@@ -175,7 +174,6 @@ def letter(answer: str) -> str | None:
 
 
 def _boxed(text: str) -> str | None:
-    """Return the content of the last LaTeX box; None if there is none or it does not end."""
     _, found, rest = text.rpartition("\\boxed")
     if not found or not rest.startswith("{"):
         return None

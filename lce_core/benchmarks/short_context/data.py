@@ -267,7 +267,6 @@ def _rows(task: ShortTask, split: str, files: list[Path]) -> list[DataRow]:
 
 
 def _published_piqa(files: list[Path], labels: Path, columns: Sequence[str]) -> list[DataRow]:
-    """Read PIQA's original files: one with the questions, one with their labels."""
     texts = [file for file in files if file != labels]
     if len(texts) != 1:
         raise DataError(

@@ -191,7 +191,6 @@ class HubModel(LoadedModel):
         return loaded
 
     def fetch(self, models: Path) -> Path:
-        """Raise the errors of `resolved` before the download."""
         self.resolved(None)
         return super().fetch(models)
 
