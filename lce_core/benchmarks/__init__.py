@@ -17,12 +17,7 @@ from lce_core.benchmarks._base import (
     score,
 )
 from lce_core.benchmarks._data import DataSet
-from lce_core.benchmarks._prompted.benchmark import (
-    PromptBenchmark,
-    PromptForm,
-    mean_score,
-    strata,
-)
+from lce_core.benchmarks._prompted.benchmark import PromptBenchmark, PromptForm, mean_score, strata
 from lce_core.benchmarks._prompted.key_form import KeyForm
 from lce_core.benchmarks._prompted.label_form import LabelForm, LabelPrompt
 from lce_core.benchmarks._prompted.retrieval import (

@@ -29,14 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from lce_core.benchmarks import (
-    CellRequest,
-    CellResult,
-    Profile,
-    TextBenchmark,
-    TextForm,
-    score,
-)
+from lce_core.benchmarks import CellRequest, CellResult, Profile, TextBenchmark, TextForm, score
 from lce_core.benchmarks._text.benchmark import (
     FAITHFUL_DOCUMENTS,
     TINY_TOKENS,

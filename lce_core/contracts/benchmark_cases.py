@@ -17,13 +17,7 @@ import numpy as np
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
-from lce_core.benchmarks import (
-    Benchmark,
-    CellRequest,
-    DataSet,
-    Prompt,
-    PromptBenchmark,
-)
+from lce_core.benchmarks import Benchmark, CellRequest, DataSet, Prompt, PromptBenchmark
 from lce_core.contracts.line_answers import make_words_likely
 from lce_core.contracts.plugins import built
 from lce_core.contracts.toy_text import STORY, Streams, streams

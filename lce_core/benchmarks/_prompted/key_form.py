@@ -14,12 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 from lce_core.benchmarks._base import CellRequest, Sample, Score, score
-from lce_core.benchmarks._prompted.benchmark import (
-    PromptBenchmark,
-    PromptForm,
-    mean_score,
-    strata,
-)
+from lce_core.benchmarks._prompted.benchmark import PromptBenchmark, PromptForm, mean_score, strata
 from lce_core.benchmarks._prompted.retrieval import (
     Prompt,
     key_prompts,

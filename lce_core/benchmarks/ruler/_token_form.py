@@ -12,14 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from lce_core.benchmarks import (
-    CellRequest,
-    KeyForm,
-    Prompt,
-    PromptBenchmark,
-    Sample,
-    encode,
-)
+from lce_core.benchmarks import CellRequest, KeyForm, Prompt, PromptBenchmark, Sample, encode
 from lce_core.benchmarks._prompted.retrieval import Stream, key_prompts, key_samples
 from lce_core.benchmarks.ruler._drafts import NOISE
 from lce_core.errors import SpecError
