@@ -112,15 +112,6 @@ class Contrast:
         lower = min(-quantile, self._inverse_hall(-quantile))
         return self.value - self.cluster_error * upper, self.value - self.cluster_error * lower
 
-    def p_beyond(self, bound: float, *, above: bool) -> float:
-        """Return the one-sided p-value for a true difference above (or below) `bound`.
-
-        Equivalence within a margin m has the larger p-value of above -m and below m (two one-sided
-        tests: Schuirmann 1987, Journal of Pharmacokinetics and Biopharmaceutics 15, 657-680).
-        """
-        half = self.p_value(bound) / 2
-        return half if (self.value > bound) == above else 1 - half
-
     def detectable(self, alpha: float = ALPHA) -> float | None:
         """Return the smallest true difference detected in 4 of 5 studies; None if unknown."""
         if self.seed_error:
