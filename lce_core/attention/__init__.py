@@ -24,7 +24,7 @@ class AttentionScheme:
 
     Subclasses add sizes as fields, set `kernel` and define `distance`. The kernel is called with
     the scheme and `lce_core.attention.inputs.AttentionInputs` and returns the attention output
-    (batch, heads, queries, head_dim). `lce check` compares it with dense attention at the declared
+    (batch, heads, queries, head_dim). `lce check` compares it with dense attention at these
     distances.
     """
 

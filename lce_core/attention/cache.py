@@ -38,8 +38,7 @@ class PreallocatedLayer(DynamicLayer):
     ) -> tuple[Any, Any]:
         """Append states (batch, kv_heads, tokens, head_dim) of the next tokens.
 
-        Returns (self, self) in place of keys and values, so that attention functions can call
-        `placed`.
+        Returns (self, self) as keys and values, so that attention functions can call `placed`.
         """
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)

@@ -40,8 +40,7 @@ def runs(first: int, stop: int, size: int, most: int) -> Iterator[Run]:
 def most_together(states: torch.Tensor) -> int:
     """Return the most tokens of `states` (..., tokens, head_dim) that a run should have.
 
-    On a CPU, one chunk's temporary tensors fit into its cache; a GPU needs time to start
-    operations.
+    On a CPU, one chunk's tensors fit into its cache; a GPU needs time to start operations.
     """
     return 0 if states.device.type == "cpu" else states.shape[-2]
 

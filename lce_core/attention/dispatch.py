@@ -30,8 +30,7 @@ def read_blocks(
       query: (batch, kv_heads, ..., picks, head_dim) one copy of each query per selected block,
         rotated by the query's distance from the start of that block.
       picks: (batch, kv_heads, ..., picks) index of the selected block, -1 for none.
-      keys: (batch, kv_heads, blocks, block, head_dim), unrotated; each block ends with its
-        landmark.
+      keys: (batch, kv_heads, blocks, block, head_dim), unrotated, a block's landmark last.
       values: same shape as keys.
 
     Returns:

@@ -73,8 +73,7 @@ def _rows_together(part: Partial) -> int:
 def _mixed(first: Partial, second: Partial, *, in_place: bool = False) -> torch.Tensor:
     """Return the mean of two outputs, weighted by their shares of the softmax denominator.
 
-    Its dtype is that of the log-sum-exps; `in_place` overwrites the first output if that dtype
-    fits.
+    Its dtype is that of the log-sum-exps; `in_place` reuses a first output of that dtype.
     """
     assert not first.output.requires_grad, "inference only"
     assert not second.output.requires_grad, "inference only"

@@ -38,8 +38,7 @@ class Placement:
     ) -> torch.Tensor:
         """Return the keys (batch, kv_heads, tokens, head_dim) at positions `seen`, rotated.
 
-        `part` is (index, number): the keys belong to group `index` of `number` equal groups of
-        heads.
+        `part` is (index, number): the keys belong to one of `number` equal groups of heads.
         """
         rotation = Rotation(self.table, keys, part)
         if not self.table.rotates:
@@ -60,8 +59,7 @@ class Placement:
 class PlacedKeys:
     """Cache of the rotated keys of a growing text; decoding rotates only the new keys.
 
-    The requested range may move on like a sliding window; if memory is full, keys before it are
-    dropped.
+    The requested range may move on like a window; if memory is full, keys before it are dropped.
     """
 
     def __init__(self, placement: Placement) -> None:
@@ -72,8 +70,7 @@ class PlacedKeys:
     def get(self, keys: torch.Tensor, seen: slice, capacity: int) -> torch.Tensor:
         """Return the keys at positions `seen`, rotated: a view that is valid until the next call.
 
-        `keys` are the whole text's; `capacity`, the finished text's expected tokens, limits the
-        memory.
+        `keys` are the whole text's; `capacity` is the expected length of the finished text.
         """
         if not self._first <= seen.start <= self._stop:
             self._first = self._stop = seen.start

@@ -46,9 +46,8 @@ def _attention(
 ) -> tuple[torch.Tensor, None]:
     """Run the attention scheme that the module stores as `lce_scheme`; transformers calls this.
 
-    Returns the output (batch, tokens, heads, head_dim). Arguments have the shapes of
-    `AttentionInputs`, but `key` and `value` may be the layer's cache (PreallocatedLayer). `s_aux`
-    has the sinks.
+    Returns the output (batch, tokens, heads, head_dim). Arguments are as in `AttentionInputs`, but
+    `key` and `value` may be the layer's cache (PreallocatedLayer), and `s_aux` has the sinks.
     """
     scheme, table = module.lce_scheme
     # `_mask` never makes a mask, so this mask comes from the caller.

@@ -91,12 +91,10 @@ class Rotation:
         head, a key-value head uses the base that its query heads share.
 
         Args:
-          states: queries or keys.
           positions: a slice, whose cosines are cached; or a tensor with one position per token, one
             for all, or (tokens, pairs) one for each token and frequency pair.
-          group: the token at position p of a slice is rotated to p // group + shift. Ignored for
-            tensors.
-          shift: positions added after the division by `group`. Ignored for tensors.
+          group: the token at position p of a slice is rotated to p // group + shift.
+          shift: positions added after the division. It and `group` are ignored for tensors.
           back: rotate in the opposite direction.
         """
         if not self._table.rotates:

@@ -103,8 +103,7 @@ class CacheSinks(AttentionScheme):
 
     The cache holds the first `num_sinks` (S) tokens and the last `window` (W) tokens. A token's
     position is its index in the cache at the time of the query. The query is last, at position
-    min(i, S + W - 1), so distances within the window are true and that to sink j is min(i, S + W -
-    1) - j.
+    min(i, S + W - 1): distances in the window are true, that of sink j is min(i, S + W - 1) - j.
     """
 
     window: int

@@ -225,8 +225,7 @@ class Benchmark(Plugin):
     def digest(self, task: str, data_folders: Mapping[str, Path]) -> str | None:
         """Return the sha256 over the files of a task's data sets; None if the task reads none.
 
-        Raises UnavailableError if a data set is not on this machine, DataError if it cannot be
-        read.
+        Raises UnavailableError if a data set is missing here, DataError if it cannot be read.
         """
         digests = [data_set.digest(data_folders) for data_set in self.reads(task)]
         if len(digests) < 2:
@@ -262,8 +261,7 @@ class Benchmark(Plugin):
     def text_tokens(self, task: str, held_out_tokens: int) -> int:
         """Predict how many tokens of running text a task reads, without reading the text.
 
-        `held_out_tokens`, the default, is the size of a domain. Override it for tasks that read a
-        data set.
+        `held_out_tokens`, the default, is the size of a domain. Override it for data sets.
         """
         return held_out_tokens
 

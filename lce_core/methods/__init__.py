@@ -53,8 +53,7 @@ class Method(Plugin):
     """Base class of all context-extension methods; by itself it changes nothing.
 
     Subclasses override the frequencies (`rope_table`), the attention (`attention`) or both. Results
-    depend only on the parameters, the base model's geometry and the lengths, never on the order of
-    requests.
+    depend only on parameters, geometry and lengths, never on the order of requests.
     """
 
     family: ClassVar[Family]
@@ -140,9 +139,8 @@ class Method(Plugin):
     def stock_rope(self, lengths: ContextLengths) -> Mapping[str, Any] | None:
         """Return the method's `rope_parameters` for transformers; None if no `rope_type` fits.
 
-        `lce export` writes them into config.json if they reproduce the method's table. It finds the
-        parameters itself if a method only changes the base or divides all frequencies by one
-        number.
+        `lce export` writes them into config.json if they reproduce the method's table. It finds
+        them itself if a method only changes the base or divides all frequencies by one number.
         """
         return None
 

@@ -137,8 +137,7 @@ class Contrast:
 
         With this number, 4 of 5 studies find a difference on the same side of every bound (0, or
         margins) as `value`. It counts training seeds, which answer the same clusters as now, if
-        `seed_error` is positive, and otherwise clusters. None above `MOST_NEEDED`, or if the spread
-        is unknown.
+        `seed_error` is positive, else clusters. None above `MOST_NEEDED` or without a known spread.
         """
         if self._lacks_clusters() or (not self.seed_error and self.num_clusters < 2):
             return None

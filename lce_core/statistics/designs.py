@@ -64,8 +64,7 @@ class Design:
         Args:
           num_seeds: number of training seeds; with one, the result holds for its checkpoints only.
           times: prompts of one seed, as a multiple of the planned ones.
-          effect: a fraction if `is_share`, else in standard deviations of the documents'
-            differences.
+          effect: a fraction if `is_share`, else in standard deviations over documents.
           alpha: largest p-value that counts as a finding.
           ratio: standard deviation of the difference between training seeds, divided by its
             standard error over the planned prompts of one seed.

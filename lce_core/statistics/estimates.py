@@ -54,8 +54,7 @@ def bootstrap_mean(
 ) -> Estimate:
     """Return the weighted mean of `values` with a percentile interval over resampled clusters.
 
-    Values (n,) have positive weights, such as numbers of tokens, or equal ones, and clusters, by
-    default one each.
+    By default the values (n,) have equal weights, which must be positive, and a cluster each.
     """
     data = finite("bootstrap_mean", values)
     weight = np.ones_like(data) if weights is None else np.asarray(weights, dtype=np.float64)

@@ -113,8 +113,7 @@ def approximate_shift(freedom: float, alpha: float = ALPHA) -> float | None:
 def detectable_fraction(shift: float, num_prompts: int, discordance: float) -> float:
     """Return the smallest difference of two fractions that is `shift` standard errors from 0.
 
-    It is the normal approximation of `detectable_share`, positive even if methods agreed on every
-    prompt.
+    The normal approximation of `detectable_share`, positive even if methods always agreed.
     """
     # Solve shift * sqrt((discordance - d^2) / n) = d for d. If d exceeds the discordance, solve
     # again with the discordance set to d.
@@ -127,8 +126,7 @@ def approximate_power(shift: float, freedom: float, alpha: float = ALPHA) -> flo
     """Approximate the probability that a t-test finds a difference in the direction of its mean.
 
     Faster than `mean_power`, with an error of at most 0.03 from three degrees of freedom on.
-    `shift` is the true mean in standard errors, 0 or more. Source: Abramowitz and Stegun 1964,
-    equation 26.7.10.
+    `shift` is the true mean in standard errors. Source: Abramowitz and Stegun, equation 26.7.10.
     """
     limit = -float(special.stdtrit(freedom, alpha / 2))
     scale = math.sqrt(1 + limit**2 / (2 * freedom))

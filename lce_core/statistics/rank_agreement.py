@@ -167,8 +167,7 @@ def _estimated(
 ) -> RankCorrelation:
     """Return a correlation with its interval from the variance of Fisher's z.
 
-    `half_step` is half the smallest change of the correlation, `family_half` the half width of the
-    interval over families, or 0.
+    `half_step` is half the correlation's smallest change; `family_half` is for families, or 0.
     """
     inner = min(max(value, half_step - 1), 1 - half_step)
     half = NORMAL_QUANTILE * math.sqrt(variance)

@@ -120,8 +120,7 @@ def key_task_reason(
 ) -> str | None:
     """Return why a prompt with 1 + num_distractors key tokens cannot be built; None if it can.
 
-    `frame`, the text before each key token and before the query token, has at most a token per
-    character.
+    `frame`, the text before each key token and the query token, has at most a token per character.
     """
     keys = base_model.keys
     if keys is None:
@@ -218,8 +217,7 @@ def text_answers(
     """Generate an answer of at most `max_new_tokens` tokens to each prompt; return it as text.
 
     `complete`, one function for all prompts or one for each, receives the answer generated so far,
-    and returns True to stop because more text cannot change the score. Without `savings` it is
-    ignored.
+    and returns True to stop because more text cannot change the score; ignored without `savings`.
     """
     from lce_core.evaluation.decoding import generate
     from lce_core.evaluation.greedy import Stop

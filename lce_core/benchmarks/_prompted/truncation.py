@@ -23,8 +23,7 @@ def cut_middle(request: CellRequest, text: str, max_tokens: int) -> list[int]:
 def cut_middle_to_fit(request: CellRequest, text: str, max_tokens: int) -> list[int]:
     """Shorten a text as `cut_middle` does, but return at most `max_tokens` token ids.
 
-    If shorter halves are still too long after `_ROUNDS` cuts, token ids are removed from the
-    middle.
+    If halves are still too long after `_ROUNDS` cuts, token ids are removed from the middle.
     """
     ids = encode(request, text)
     kept, cut = max_tokens, ids

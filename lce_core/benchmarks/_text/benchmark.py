@@ -186,9 +186,8 @@ class TextBenchmark(Benchmark):
     ) -> list[str]:
         """Return the cluster of each window, by which dependent windows are resampled together.
 
-        Windows depend on each other if they start in the same document or overlap. Of the two
-        groupings, by document or by blocks of one window length, the one with fewer clusters
-        counts.
+        Windows depend on each other if they start in the same document or overlap. Of the groupings
+        by document and by blocks of one window length, the one with fewer clusters counts.
         """
         starts = (
             request.held_out.document_starts(request.task)

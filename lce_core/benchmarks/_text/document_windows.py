@@ -37,8 +37,7 @@ def cut_documents(
     Args:
       sizes: number of tokens of each document, without special tokens.
       length: number of tokens of a window, including a special token at its start.
-      stride: tokens from one window's start to the next, reduced so that every token is in a
-        window.
+      stride: tokens from one window's start to the next, reduced to the text of a window.
       before: True if each window begins with a special token.
       truncate: True returns only the first window of each document that fills it.
     """

@@ -39,8 +39,7 @@ def rouge_l(prediction: str, reference: str) -> float:
     """Return the ROUGE-L F score of the package `rouge`, 0..1; 0 if either text has no words.
 
     The package splits sentences at full stops and takes the union of their longest common
-    subsequences, with each distinct word once. Like LongBench, this returns 0 for texts on which
-    the package fails.
+    subsequences, with each distinct word once. Like LongBench, this returns 0 where it fails.
     """
     try:
         scores = _ROUGE.get_scores(prediction, reference)

@@ -131,8 +131,7 @@ def main_extrema(base: float, rotary_dim: int, settings: SearchSettings = PUBLIS
 
     Peaks are searched from small to large distances: the highest one first, then the highest value
     of each next `stretch` tokens. Troughs are searched from large to small: the lowest one first,
-    then the lowest value at all smaller distances. Extrema too close to the previous one are
-    skipped.
+    then the lowest value at all smaller distances. Extrema near the previous one are skipped.
     """
     values = waveform(base, rotary_dim, settings.nearest, settings.farthest)
     maxima, minima = _strict_extrema(values)

@@ -216,8 +216,7 @@ def critical_pairs(geometry: RopeGeometry) -> range:
 def _following(factors: Sequence[float], critical: int) -> _Individual:
     """Let pairs before the critical one follow NTK.
 
-    A base that divides the critical pair's frequency by f divides that of pair i by f^(i /
-    critical).
+    The base that divides the critical pair's frequency by f divides pair i's by f^(i / critical).
     """
     least = factors[critical]
     before = (round(least ** (pair / critical), 9) for pair in range(critical))
