@@ -33,18 +33,17 @@ class AttentionScheme:
     differentiable: ClassVar[bool] = False
     """True if gradients flow through the kernel; if False, training raises SpecError."""
     heads_alike: ClassVar[bool] = True
-    """True if all heads follow the same rule, so that large layers may be computed a few heads at a
-    time."""
+    """True if all heads follow the same rule, so that a few heads may be computed at a time."""
     uses_flash: ClassVar[bool] = True
-    """True if the kernel uses `lce_core.attention.flash`, False if it uses plain matrix products.
-    """
+    """True if the kernel uses `lce_core.attention.flash`, False if it uses plain matrix
+    products."""
     one_softmax: ClassVar[bool] = True
     """True if the weights of a query are one softmax over the keys that `distance` makes visible.
     If False, `lce check` cannot compare the kernel, and the method must be approximate."""
 
     counts_sinks: ClassVar[bool] = False
-    """True if the kernel adds `AttentionInputs.sinks` to the softmax. If False, models with sinks
-    (gpt-oss) refuse the scheme."""
+    """True if the kernel adds `AttentionInputs.sinks` to the softmax, for models such as
+    gpt-oss."""
 
     kept_copies: ClassVar[float] = 1.0
     """Copies of queries, keys and values that the kernel keeps for the backward pass, beyond the

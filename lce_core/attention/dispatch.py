@@ -1,8 +1,7 @@
 """Landmark attention at inference: attend from each query to the blocks that it selected.
 
 Gathering the selected blocks for every query would copy each block many times. Instead, queries are
-sorted by block and cut into tiles of queries that read the same block, with two small matrix
-products per tile.
+sorted by block and cut into tiles that read one block, with two small matrix products each.
 """
 
 from __future__ import annotations

@@ -25,8 +25,7 @@ from lce_core.attention.partial import Partial, concatenate, merge
 Backend = Literal["torch_flash_cpu", "torch_flash", "blocked"]
 
 _SCORES = 1 << 24
-"""Maximum number of attention scores that matrix products materialise at one time: 64 MiB in
-float32."""
+"""Maximum number of attention scores that matrix products materialise: 64 MiB in float32."""
 _FULL_GPU = 1 << 14
 """Number of queries times heads from which the CUDA kernel has no reason to split keys. Its blocks
 have 128 queries of one head, and an A100 has 108 multiprocessors for them, an H100 132."""
@@ -35,8 +34,7 @@ _SHARED_KEYS: dict[str, Any] = (
 )
 """Argument that lets query heads share keys; torch 2.11 allows it without the argument."""
 _ROWS = 192
-"""Maximum queries per block in windowed attention. Small blocks keep the mask small and waste less
-work on masked keys."""
+"""Maximum queries per block in windowed attention; smaller blocks mask fewer keys."""
 
 
 def backend(device: torch.device, dtype: torch.dtype) -> Backend:

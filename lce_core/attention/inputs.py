@@ -25,20 +25,16 @@ class AttentionInputs:
     table: RopeTable
     """RoPE table of the current request; covers all heads even if `part` selects some of them."""
     first_query: int
-    """Position in the text of query[..., 0, :]. In causal attention query t sees keys
-    0..first_query + t."""
+    """Position of query[..., 0, :]; in causal attention query t sees keys 0..first_query + t."""
     scaling: float
     """Factor of the scores before softmax."""
     held: PreallocatedLayer | None = None
-    """Key-value cache of this layer for all heads, which also stores rotated keys. None if the
-    forward pass uses no cache."""
+    """Key-value cache of this layer for all heads, which also stores rotated keys."""
     layer: int = 0
     sinks: torch.Tensor | None = None
-    """(heads,) learned logits, one more term of each head's softmax that has no value; None for
-    models without them."""
+    """(heads,) learned logits, one more term of each head's softmax that has no value."""
     part: tuple[int, int] = (0, 1)
-    """(index, number): the model's heads are split into `number` equal groups, and the tensors hold
-    group `index`."""
+    """(index, number): the tensors hold group `index` of `number` equal groups of heads."""
 
     @property
     def length(self) -> int:

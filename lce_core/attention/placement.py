@@ -28,8 +28,7 @@ class Placement:
     group: int = 1
     """Number of consecutive tokens that share a position."""
     ceiling: int | None = None
-    """Position at which all queries are treated to be: they stay unrotated, and keys are rotated
-    backwards."""
+    """Position of all queries, which stay unrotated, while keys are rotated backwards."""
     period: int | None = None
     """Number of tokens after which positions start again at 0; None for positions that go on."""
 

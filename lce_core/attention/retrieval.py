@@ -37,8 +37,7 @@ _ELEMENTS = 1 << 24
 """Maximum number of tensor elements (scores and states) in memory at one time: 64 MiB in float32. A
 segment has as many chunks of queries as fit, at least one."""
 _ROOM_OF_GPUS = 32
-"""Factor of this limit on GPUs, where starting the operations of a small segment takes longer than
-their work: 2 GiB in float32."""
+"""Factor of this limit on GPUs (2 GiB in float32), where starting operations takes time."""
 
 
 def attend(scheme: BlockRetrieval, inputs: AttentionInputs) -> torch.Tensor:

@@ -1,7 +1,6 @@
 """The rotary module of an extended model, which replaces the model's own module.
 
-The table is a plain float64 attribute, not a buffer, so casting or saving the model does not change
-it.
+The table is a plain float64 attribute, not a buffer, so casting or saving the model keeps it.
 """
 
 from __future__ import annotations

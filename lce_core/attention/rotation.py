@@ -21,8 +21,7 @@ from lce_core.rope import RopeTable
 
 _BLOCK = 1024
 """Number of positions in a block, whose cosines are computed and cached together. Longer texts use
-larger blocks on GPUs, 1024 times a power of two, because a GPU needs time to start each operation.
-"""
+larger blocks on GPUs, 1024 times a power of two, because a GPU needs time to start operations."""
 _ROTATED_BYTES = 1 << 28
 """Limit for the float32 states of one of these larger blocks (256 MiB)."""
 _KEPT_BYTES = 1 << 28

@@ -79,8 +79,7 @@ class GroupedNeighbour(AttentionScheme):
     """True distances within a window; positions are divided by `group` for farther keys."""
 
     window: int
-    """Number of recent tokens, the query's own included, at their true distance; a multiple of
-    `group`."""
+    """Recent tokens, the query's own included, at their true distance; a multiple of `group`."""
     group: int
     """Number of tokens that share one position beyond the window."""
 
@@ -132,11 +131,9 @@ class Rectified(AttentionScheme):
     """True distances within a window; for farther keys they stay at `window` or grow slowly."""
 
     window: int
-    """Number of recent tokens at their true distance; also the distance of the first token beyond
-    the window."""
+    """Recent tokens at their true distance; also the distance of the first token beyond."""
     leak: int | None = None
-    """Number of tokens per unit of distance beyond the window; None keeps the distance at
-    `window`."""
+    """Number of tokens per unit of distance beyond the window; None keeps the distance constant."""
 
     kernel: ClassVar[str] = "lce_core.attention.windowed:rectified"
     counts_sinks: ClassVar[bool] = True
@@ -215,8 +212,7 @@ class BlockRetrieval(AttentionScheme):
     top_k: int
     """Number of blocks before the chunk that each query and head selects by landmark scores."""
     chunk: int
-    """Number of tokens in a chunk, within which a query sees every earlier token; a multiple of
-    `block`."""
+    """Tokens in a chunk, within which a query sees every earlier token; a multiple of `block`."""
 
     kernel: ClassVar[str] = "lce_core.attention.retrieval:attend"
     uses_flash: ClassVar[bool] = False

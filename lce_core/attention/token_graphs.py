@@ -3,8 +3,7 @@
 A forward pass launches about forty kernels per layer, and the CPU needs longer to launch a kernel
 than the GPU to run it. Between two attention calls, every token runs the same kernels on the same
 addresses, recorded once for each batch size and RoPE table. Cache updates and attention, whose
-number of keys grows, run normally between the graphs. Replayed and normal passes give the same
-numbers.
+number of keys grows, run normally between the graphs. The numbers are those of normal passes.
 """
 
 from __future__ import annotations

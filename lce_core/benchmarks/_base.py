@@ -1,7 +1,6 @@
 """`Benchmark`, the base class of all benchmarks, with its input `CellRequest` and its `CellResult`.
 
-A cell is one task of a benchmark at one context length, for one base model, extension method and
-seed.
+A cell is one task at one context length, for one base model, extension method and seed.
 """
 
 from __future__ import annotations
@@ -58,19 +57,16 @@ class Sample:
     num_prompt_tokens: int
     score: float
     depth: float | None = None
-    """Position of the answer's text in per cent of the context; None if it has no single
-    position."""
+    """Position of the answer's text in per cent of the context, if it has a single position."""
     prediction: str | None = None
     reference: str | None = None
     cluster: str | None = None
     """Group of dependent samples, such as all samples of one document, which the bootstrap
     resamples as a whole. None: the sample is independent."""
     margin: float | None = None
-    """Log-probability of the right answer minus the mean log-probability of wrong answers, in
-    nats."""
+    """Log-probability of the right answer minus the mean one of wrong answers, in nats."""
     nll: float | None = None
-    """Mean NLL in nats of the text that the prompt asks about; questions about one text have equal
-    values."""
+    """Mean NLL in nats of the text that the prompt asks about, the same for all its questions."""
     nll_beyond: float | None = None
     """The same for the text's tokens at or after a position, such as the trained context."""
     prompt_end: str | None = None
@@ -85,11 +81,9 @@ class CellResult:
     token_nll: tuple[tuple[int, float], ...] = ()
     """Mean NLL in nats of each bin of token positions, as (first position of the bin, mean)."""
     sequences: Sequences = field(default_factory=Sequences)
-    """Token counts of all windows or prompts (without answers), for the cost model. A shared prefix
-    counts once for each prompt."""
+    """Tokens of all windows or prompts (without answers). Prompts count shared prefixes each."""
     prompts_sha256: str | None = None
-    """sha256 over the token ids of all prompts in order; `lce prompt` rebuilds the prompts and
-    compares."""
+    """sha256 over the token ids of all prompts in order; `lce prompt` compares it."""
     arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict, compare=False)
     """Arrays to store in the cell's folder by name, such as the NLL of every token."""
 
@@ -118,10 +112,10 @@ class CellRequest:
     savings: bool = True
     """True stops generation once the score cannot change, and computes a shared prefix once."""
     losses: LossCache = field(default_factory=LossCache)
-    """Token losses of this model from earlier cells. Cells that score the same windows reuse them.
-    """
+    """Token losses of this model from earlier cells. Cells that score the same windows reuse
+    them."""
     ranges: WindowRanges | None = None
-    """Splits the windows of a long cell into ranges for several workers; None scores all of them
+    """Splits the windows of a long cell into ranges for several workers; None: all are scored
     here."""
     prompt_folder: Path | None = None
     """Folder in which processes and later runs share built prompts; None caches them in memory."""
@@ -159,8 +153,8 @@ class Benchmark(Plugin):
     """True: prompt and answer together fill the cell's length, and cells with much shorter prompts
     are unavailable. False: the length is a maximum."""
     scores_text: ClassVar[bool] = False
-    """True if cells score running text, so that cells of one model can reuse each other's losses.
-    """
+    """True if cells score running text, so that cells of one model can reuse each other's
+    losses."""
     data_on_demand: ClassVar[tuple[DataSet, ...]] = ()
     """Data sets that are read only if a parameter selects them."""
     profile: Profile = "clean"

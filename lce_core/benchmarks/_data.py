@@ -49,8 +49,7 @@ class DataSet:
     origin: str
     """Web address or package with the files, for error messages."""
     tables: tuple[Table, ...] = ()
-    """Rows that replace the files if the user gives datasets:OWNER/NAME@COMMIT; empty if there are
-    none."""
+    """Rows that replace the files if the user gives datasets:OWNER/NAME@COMMIT."""
 
     def files(self, folders: Mapping[str, Path]) -> list[Path]:
         """Return the paths of all files, sorted, or raise UnavailableError."""

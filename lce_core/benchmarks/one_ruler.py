@@ -63,8 +63,7 @@ PROMPT = (
 END = "</Answer>"
 NONE = "none"
 NEW_TOKENS = 64
-"""Maximum tokens of an answer: four numbers of seven digits take about 40 if every digit is one,
-more than the reference's 30."""
+"""Maximum tokens of an answer, above the reference's 30: four numbers may take about 40."""
 NUM_ABSENT = 3
 """Number of wrong answers with which `choice` and `margin` compare the right numbers."""
 BOOK = DataSet("one_ruler_book", ("*.txt",), "github.com/mungg/OneRuler (books/en)")

@@ -33,8 +33,7 @@ TOY = MODELS.load("toy_llama")()
 LENGTHS = (128, 260, 700, 1200, 2500, 5000)
 """Context lengths in tokens to try, shortest first; every task must run at one of them."""
 _FITTING: dict[tuple[Any, ...], int] = {}
-"""Shortest of `LENGTHS` at which prompts can be built, by benchmark, parameters, task and
-tokenizer."""
+"""Shortest of `LENGTHS` that fits prompts, by benchmark, parameters, task and tokenizer."""
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,7 @@ class Finding:
     """Result of one check of a plug-in."""
 
     check: str
-    """The check function's name in words; or "loading" or "examples" for a fault before the
-    checks."""
+    """The check function's name in words; "loading" or "examples" before the checks."""
     about: str
     """First line of the check function's docstring."""
     fault: str

@@ -65,8 +65,7 @@ class Method(Plugin):
     only after fine-tuning, else "optional"."""
     rotary: ClassVar[str | None] = None
     """Import path "module:class" of a rotary module with trained parameters, called with (method,
-    geometry, lengths, seed=...). The seed determines the initial parameters. None if no frequencies
-    are trained."""
+    geometry, lengths, seed=...). The seed determines the initial parameters."""
 
     def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
         """Return the RoPE table for requests of `lengths.request` tokens; by default unchanged."""

@@ -18,8 +18,7 @@ class LoRA:
     targets: tuple[str, ...]
     """Names of the linear layers to update, such as "q_proj"."""
     whole: tuple[str, ...]
-    """Parameters whose names contain one of these strings are trained directly; all others are
-    frozen."""
+    """Parameters whose names contain one of these strings are trained directly, no others."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,6 @@
 """Base class of methods that rotate the pairs of lowest frequency less, or not at all.
 
-A frequency of 0 leaves its pair unrotated, so the pair compares queries and keys regardless of
-their distance.
+Without rotation (frequency 0) a pair compares queries and keys regardless of their distance.
 """
 
 from __future__ import annotations

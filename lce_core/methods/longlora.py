@@ -19,8 +19,7 @@ from lce_core.registry import Source
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
 TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "dense")
-"""Attention projections that get low-rank updates; the output projection is called o_proj in Llama
-and dense in Phi."""
+"""Attention projections that get low-rank updates; o_proj of Llama is called dense in Phi."""
 WHOLE = ("embed", "norm")
 
 

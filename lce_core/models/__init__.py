@@ -123,8 +123,7 @@ class LanguageModel(Plugin):
     download_bytes: ClassVar[int | None] = None
     """Size of the files that `fetch` downloads; None for weights of two bytes each."""
     reads_config: ClassVar[bool] = False
-    """True if geometry and shape come from a config.json and are missing until `resolved` reads
-    it."""
+    """True if geometry and shape are missing until `resolved` reads a config.json."""
     keys: ClassVar[KeyVocabulary | None] = None
     """Token ids of the one-token retrieval task; None if the model was not trained on it."""
     bytes_per_token: ClassVar[float] = 3.5

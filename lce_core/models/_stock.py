@@ -27,9 +27,8 @@ _FILES: Mapping[Files, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "tokenizer": (_TOKENIZER, ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")),
     "config": (("config.json",), ("config.json",)),
 }
-"""Globs, for each purpose, of the files to download and of the files of which one shows that a
-cached copy suffices. Planning downloads only config.json, so a cached repository may lack the
-others."""
+"""Globs, for each purpose, of the files to download and of those of which one must be cached:
+planning downloads only config.json, so a cached repository may lack the others."""
 _CONTEXT = "max_position_embeddings"
 CHECKED = (
     "model_type",

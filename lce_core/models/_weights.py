@@ -12,8 +12,7 @@ from lce_core.errors import DataError, UnavailableError
 from lce_core.store.file_facts import sha256_of
 
 VERSION = 2
-"""Version of the digest's rule, part of the hashed text. Version 1 read only the start and end of
-large files."""
+"""Version of the digest's rule. Version 1 read only the start and end of large files."""
 _SUFFIXES = (".json", ".safetensors", ".model", ".txt", ".jinja")
 _WEIGHTS = "model.safetensors"
 _INDEX = "model.safetensors.index.json"

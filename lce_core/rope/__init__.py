@@ -40,8 +40,7 @@ class RopeGeometry:
 
     head_dim: int
     rotary_dim: int
-    """Number of rotated elements of each head; less than head_dim with partial rotary (Phi-2: 32 of
-    80)."""
+    """Rotated elements of each head; less than head_dim with partial rotary (Phi-2: 32 of 80)."""
     num_heads: int
     num_kv_heads: int
     theta: float
@@ -134,8 +133,7 @@ class RopeTable:
     inv_freq: Frequencies
     attention_factor: float = 1.0
     positions: Positions = "exact"
-    """Rounding of positions when angles are computed; other values than "exact" reproduce other
-    software."""
+    """Rounding of positions in angles; other values than "exact" reproduce other software."""
 
     @cached_property
     def rotates(self) -> bool:

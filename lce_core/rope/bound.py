@@ -42,8 +42,7 @@ class SmallestBase:
 
     base: float
     every_from: float | None
-    """Smallest base of the grid from which on every base, also above the grid, has B_m >= 0. None
-    if this cannot be proven."""
+    """Smallest base from which on all larger ones, also above the grid, provably have B_m >= 0."""
 
 
 def discrimination(inv_freq: Frequencies, distances: NDArray[np.int64]) -> Frequencies:

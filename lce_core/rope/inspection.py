@@ -52,8 +52,7 @@ class Head:
     head: int | None
     """Index of the head; None if all heads share these frequencies."""
     bound: int | None
-    """L_theta with the method's frequencies, in tokens (`bounded_length`); None if no searched
-    distance has B_m < 0."""
+    """L_theta in tokens (`bounded_length`); None if no searched distance has B_m < 0."""
     num_negative: int
     """Number of distances from 0 to the request's length with B_m < 0."""
     pairs: tuple[Pair, ...]

@@ -33,8 +33,7 @@ from lce_core.statistics.power import (
 from lce_core.statistics.sign_flips import Differences, critical_value, step_down
 
 FEWEST_CLUSTERS = 6
-"""Minimum number of clusters for a 95 % interval: all of five clusters lie on one side of the true
-mean in 6 % of studies."""
+"""Fewest clusters of a 95 % interval: five lie on one side of the true mean in 6 % of studies."""
 _LOG_SMALLEST = -100.0
 """Smallest base-10 logarithm of a p-value; smaller ones are reported as this. Beyond 1e-120 some of
 scipy's t quantiles are NaN (scipy 1.17)."""

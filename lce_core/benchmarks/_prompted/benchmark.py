@@ -106,8 +106,7 @@ class PromptBenchmark(Benchmark):
     unit: ClassVar[str] = "accuracy"
     fills_length: ClassVar[bool] = True
     otherwise: ClassVar[str] = ""
-    """Alternative to a shorter length, such as "set cases: generated", in the error about too short
-    prompts."""
+    """Alternative to a shorter length in an error, such as "set cases: generated"."""
     seeded: ClassVar[bool] = True
     default_metric: ClassVar[str] = "accuracy"
     forms: ClassVar[Mapping[Profile, PromptForm]]

@@ -26,8 +26,8 @@ class LabelPrompt(Prompt):
     labels: tuple[str, ...] = field(kw_only=True)
     """Labels to compare, at least two, with `reference` among them."""
     context_tokens: int = field(kw_only=True)
-    """Tokens before the question, at least one. Successive prompts with the same context share its
-    forward pass."""
+    """Tokens before the question, at least one. Successive prompts share a context's forward
+    pass."""
 
     @property
     def context(self) -> bytes:

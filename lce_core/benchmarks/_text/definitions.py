@@ -1,8 +1,7 @@
 """Perplexity as four groups of papers define it, computed from the mean losses of text windows.
 
 The definitions differ in the tokens of a window that they score and in how they average losses.
-Intervals are a bootstrap over clusters of dependent windows, which overlap or belong to one
-document.
+Intervals are a bootstrap over clusters of windows that overlap or belong to one document.
 """
 
 from __future__ import annotations

@@ -19,8 +19,7 @@ class Cut:
 
     document: int
     start: int
-    """Index of the window's first text token in the concatenated documents, without special
-    tokens."""
+    """Index of the window's first text token in the documents without special tokens."""
     length: int
     """Number of tokens, including a beginning-of-text token."""
     scored: int

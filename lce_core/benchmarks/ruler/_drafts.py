@@ -46,8 +46,7 @@ class Draft:
     stated: str = ""
     """The references as text, whose tokens RULER's first release adds to the prompt's length."""
     counted: tuple[str, str] | None = None
-    """Two halves of the prompt whose tokens RULER's first release counts separately; None: it
-    counts the whole text."""
+    """Two halves of the prompt, if RULER's first release counts their tokens separately."""
     evidence: str = ""
     """Text at `depth` from which the answer follows, if the answer also stands elsewhere."""
 

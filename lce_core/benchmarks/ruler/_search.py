@@ -26,8 +26,7 @@ class Search:
     """Builds the prompts of one cell, each of the largest size that fits.
 
     Every search starts at the size at which sample 0 is nearly full, so that a prompt depends on
-    the cell and the sample's number alone. Without `order_seed` each sample has its own
-    permutation.
+    the cell and the sample's number alone. `order_seed` is that of a common permutation.
     """
 
     request: CellRequest

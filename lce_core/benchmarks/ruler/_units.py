@@ -17,11 +17,9 @@ from lce_core.benchmarks.ruler._drafts import Draft, Draw, RulerPrompt, TextTask
 from lce_core.errors import UnavailableError
 
 MAX_TRIES = 100
-"""Draws of a sample that cannot shrink further, before the cell is unavailable; RULER would draw
-forever."""
+"""Draws of a sample that cannot shrink before its cell is unavailable. RULER would never stop."""
 ALL_COUNTED = 32
-"""Sizes that are tokenised before any is skipped: the ratio of tokens to characters varies most in
-short texts."""
+"""Sizes that are all tokenised: tokens per character vary most in short texts."""
 GROWTH, SPREAD = 1.15, 1.05
 """After `ALL_COUNTED` sizes, a text is tokenised only if it has at least 15 % more characters than
 the last tokenised text, or might fill the length with 5 % more tokens per character."""

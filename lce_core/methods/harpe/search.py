@@ -27,8 +27,7 @@ from lce_core.rope import Frequencies
 Positions = NDArray[np.int64]
 
 _BLOCK = 1024
-"""`waveform` splits distances into a multiple of this number and a remainder, and adds the angles
-of both."""
+"""`waveform` adds the angles of a multiple of this number and of a remainder."""
 _SAME_HEIGHT = 1e-3
 """Two values of a waveform count as equally high if they differ by at most this. The search for the
 next main peak or trough accepts the first local extremum that is as high or low as required."""
