@@ -42,8 +42,7 @@ class AttentionScheme:
     If False, `lce check` cannot compare the kernel, and the method must be approximate."""
 
     counts_sinks: ClassVar[bool] = False
-    """True if the kernel adds `AttentionInputs.sinks` to the softmax, for models such as
-    gpt-oss."""
+    """True if the kernel adds `AttentionInputs.sinks` to the softmax, as models with sinks need."""
 
     kept_copies: ClassVar[float] = 1.0
     """Copies of queries, keys and values that the kernel keeps for the backward pass, beyond the
@@ -65,7 +64,7 @@ class AttentionScheme:
         return 1.0
 
     def mean_keys(self, length: float) -> float:
-        """Return the mean number of keys that a query reads; the cost model's FLOPs follow."""
+        """Return the mean number of keys that a query reads in `length` tokens, for costs."""
         return length / 2
 
     def scores_in_memory(self, length: float) -> float:

@@ -46,7 +46,7 @@ def most_together(states: torch.Tensor) -> int:
 
 
 def as_texts(states: torch.Tensor, number: int) -> torch.Tensor:
-    """View `number` chunks of states (batch, heads, tokens, ...) as texts; do not copy one."""
+    """Turn `number` chunks of states (batch, heads, tokens, ...) into as many texts."""
     texts: torch.Tensor = states.unflatten(2, (number, -1)).transpose(1, 2).flatten(0, 1)
     return texts
 

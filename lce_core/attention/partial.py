@@ -33,7 +33,7 @@ class Partial(NamedTuple):
 def merge(first: Partial, second: Partial) -> Partial:
     """Return attention over the union of two disjoint key sets, for the same queries.
 
-    AssertionError refuses gradients, which torch does not propagate through the log-sum-exp.
+    Refuses outputs with gradients: torch does not propagate them through the log-sum-exp.
     """
     output = _mixed(first, second).to(first.output.dtype)
     return Partial(output, torch.logaddexp(first.lse, second.lse))

@@ -131,7 +131,7 @@ class Rectified(AttentionScheme):
     """True distances within a window; for farther keys they stay at `window` or grow slowly."""
 
     window: int
-    """Recent tokens at their true distance; also the distance of the first token beyond."""
+    """Recent tokens at their true distance; also the first distance beyond them."""
     leak: int | None = None
     """Number of tokens per unit of distance beyond the window; None keeps the distance constant."""
 

@@ -81,7 +81,7 @@ class CellResult:
     token_nll: tuple[tuple[int, float], ...] = ()
     """Mean NLL in nats of each bin of token positions, as (first position of the bin, mean)."""
     sequences: Sequences = field(default_factory=Sequences)
-    """Tokens of all windows or prompts (without answers). Prompts count shared prefixes each."""
+    """Tokens of all windows or prompts, without answers; a shared prefix counts for each prompt."""
     prompts_sha256: str | None = None
     """sha256 over the token ids of all prompts in order; `lce prompt` compares it."""
     arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict, compare=False)

@@ -87,8 +87,7 @@ class KeyPrompt(Prompt):
     context_tokens: int = 0
     """Number of tokens of the context, which the question follows."""
     inserted: tuple[int, ...] = ()
-    """Indices in the context at which inserted sentences start and end: start, end, start, end,
-    ..."""
+    """Indices in the context of inserted sentences: start, end (exclusive), start, end, ..."""
     absent: tuple[str, ...] = ()
     """Wrong keys for the metric `margin`, which the context does not contain."""
 

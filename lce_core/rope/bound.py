@@ -42,7 +42,7 @@ class SmallestBase:
 
     base: float
     every_from: float | None
-    """Smallest base from which on all larger ones, also above the grid, provably have B_m >= 0."""
+    """Smallest base from which on all of the grid, and all above it, provably have B_m >= 0."""
 
 
 def discrimination(inv_freq: Frequencies, distances: NDArray[np.int64]) -> Frequencies:

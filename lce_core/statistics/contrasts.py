@@ -112,7 +112,7 @@ class Contrast:
         return self.value - self.cluster_error * upper, self.value - self.cluster_error * lower
 
     def detectable(self, alpha: float = ALPHA) -> float | None:
-        """Return the smallest true difference detected in 4 of 5 studies; None if unknown."""
+        """Return the smallest true difference that 4 of 5 studies detect, if there is any."""
         if self.seed_error:
             if self._lacks_clusters():
                 return None

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 DEAR_SECONDS = 1.0
 """Minimum build time of prompts on disk, so that they do not fill the folder with small files."""
 FORMAT = 1
-"""Version of the cache files. Increase it with their format or shared code that builds prompts."""
+"""Version of the cache files; raise it if their format or shared code for prompts changes."""
 
 P = TypeVar("P", bound=Prompt)
 

@@ -91,7 +91,7 @@ def passed_share(num_questions: int, question_tokens: float, prompt_tokens: floa
 
 
 def long_streams(request: CellRequest, num_tokens: int) -> list[Stream]:
-    """Return the streams of held-out domains with at least `num_tokens` tokens."""
+    """Return the streams of at least `num_tokens` tokens, or raise UnavailableError."""
     streams = [request.held_out.stream(domain) for domain in request.held_out.domains]
     long_enough = [stream for stream in streams if len(stream) >= num_tokens]
     if not long_enough:

@@ -26,7 +26,7 @@ class Search:
     """Builds the prompts of one cell, each of the largest size that fits.
 
     Every search starts at the size at which sample 0 is nearly full, so that a prompt depends on
-    the cell and the sample's number alone. `order_seed` is that of a common permutation.
+    the cell and the sample's number alone. `order_seed` seeds permutations that all samples share.
     """
 
     request: CellRequest
