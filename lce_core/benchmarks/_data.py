@@ -76,10 +76,7 @@ class DataSet:
         if not found:
             wanted = " or ".join(self.patterns)
             raise UnavailableError(
-                f"data set {self.name!r}: {folder}",
-                f"no {wanted}",
-                "the files of the data set",
-                remedy,
+                f"data set {self.name!r}: {folder}", f"no {wanted}", "the data set's files", remedy
             )
         return found
 

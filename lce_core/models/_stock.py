@@ -91,10 +91,7 @@ class LoadedModel(LanguageModel):
         if folder is not None:
             if files != "tokenizer" and not (folder / "config.json").is_file():
                 raise UnavailableError(
-                    f"{where}: {folder}",
-                    "a folder without config.json",
-                    "the folder with the model's files",
-                    named,
+                    f"{where}: {folder}", "a folder without config.json", "the model's files", named
                 )
             return folder
         if self.hub is None:

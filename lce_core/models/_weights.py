@@ -78,10 +78,7 @@ def require_whole(folder: Path) -> None:
                 pass
         except (OSError, SafetensorError) as error:
             raise DataError(
-                file,
-                f"a damaged file ({error})",
-                "a complete safetensors file",
-                "copy or download it again",
+                file, f"a damaged file ({error})", "a complete safetensors file", "get it again"
             ) from error
 
 
@@ -122,7 +119,7 @@ def require_model(folder: Path) -> None:
                 folder / shard,
                 f"no tensor {lost[0]!r} ({len(lost)} missing)",
                 f"the tensors that {_INDEX} names for this safetensors file",
-                "copy or download it again",
+                "get it again",
             )
 
 
@@ -131,10 +128,7 @@ def _require_json(file: Path) -> None:
         json.loads(file.read_bytes())
     except (OSError, ValueError) as error:
         raise DataError(
-            file,
-            f"a damaged file ({type(error).__name__}: {error})",
-            "a complete JSON file",
-            "copy or download it again",
+            file, f"a damaged file ({error})", "a complete JSON file", "get it again"
         ) from error
 
 
@@ -151,5 +145,5 @@ def _weight_files(folder: Path) -> Iterator[Path]:
             index,
             f"no readable index ({type(error).__name__}: {error})",
             "a JSON object whose `weight_map` names the file of each tensor",
-            "copy or download it again",
+            "get it again",
         ) from error

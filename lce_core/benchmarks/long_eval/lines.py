@@ -167,10 +167,7 @@ def _num_lines(file: Path) -> int:
     number = re.match(r"\d+(?=_lines)", file.name)
     if number is None:
         raise DataError(
-            file,
-            "a file name without a number of lines",
-            "a name such as 200_lines.jsonl",
-            "rename or remove the file",
+            file, "a name without a number", "a name such as 200_lines.jsonl", "rename or remove it"
         )
     return int(number[0])
 
