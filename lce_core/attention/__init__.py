@@ -1,9 +1,8 @@
 """Attention schemes (which keys a query sees, at which distances) and the kernels for them.
 
-A scheme is a small frozen dataclass with sizes such as `window` as fields. It names its kernel, the
-function that computes the attention, as "module:function". A context-extension method returns the
-scheme that a model should use. The kernel's module is imported at the model's first forward pass,
-so code that only describes methods does not import torch.
+A scheme is a frozen dataclass that names its kernel, the function that computes the attention, as
+"module:function". Kernels are imported at a model's first forward pass, so code that only describes
+methods does not import torch.
 """
 
 from __future__ import annotations
@@ -23,71 +22,56 @@ Distance = float | tuple[float, ...] | None
 class AttentionScheme:
     """Base class of attention schemes, for methods that change more than the RoPE frequencies.
 
-    Subclasses add sizes as fields, set `kernel` to the import path of a function and define
-    `distance`. The function is called with the scheme and
-    `lce_core.attention.inputs.AttentionInputs` and returns the attention output (batch, heads,
-    queries, head_dim). `lce check` compares it with dense attention at the declared distances.
+    Subclasses add sizes as fields, set `kernel` and define `distance`. The kernel is called with
+    the scheme and `lce_core.attention.inputs.AttentionInputs` and returns the attention output
+    (batch, heads, queries, head_dim). `lce check` compares it with dense attention at these
+    distances.
     """
 
     kernel: ClassVar[str]
     """Import path of the kernel function: "module:function"."""
     differentiable: ClassVar[bool] = False
-    """True if gradients flow through the kernel. If False, a forward pass that records gradients
-    raises SpecError."""
+    """True if gradients flow through the kernel; if False, training raises SpecError."""
     heads_alike: ClassVar[bool] = True
-    """True if all heads follow the same rule. At inference, a large layer is then computed a few
-    heads at a time to save memory."""
+    """True if all heads follow the same rule, so that a few heads may be computed at a time."""
     uses_flash: ClassVar[bool] = True
-    """True if the kernel uses `lce_core.attention.flash`, False if it uses plain matrix products.
-    """
+    """True if the kernel uses `lce_core.attention.flash`, False if it uses plain matrix
+    products."""
     one_softmax: ClassVar[bool] = True
     """True if the weights of a query are one softmax over the keys that `distance` makes visible.
-    False if they follow another rule; `lce check` then cannot compare the kernel with dense
-    attention, and the method must be approximate."""
+    If False, `lce check` cannot compare the kernel, and the method must be approximate."""
 
     counts_sinks: ClassVar[bool] = False
-    """True if the kernel adds `AttentionInputs.sinks` to the softmax. If False, models with sinks
-    (gpt-oss) refuse the scheme."""
+    """True if the kernel adds `AttentionInputs.sinks` to the softmax, as models with sinks need."""
 
     kept_copies: ClassVar[float] = 1.0
     """Copies of queries, keys and values that the kernel keeps for the backward pass, beyond the
-    rotated states that it passes to a fused kernel. The memory estimate of training reads it."""
+    rotated states of a fused kernel. The memory estimate of training reads it."""
 
     def distance(self, query: int, key: int) -> Distance:
         """Return the relative position at which a query scores a key; None if it is not visible.
 
-        Arguments are positions in the text. A tuple has one relative position for each frequency
-        pair, for schemes in which they differ. Subclasses must define this function.
+        Arguments are positions in the text. A tuple has one relative position per frequency pair.
         """
         raise NotImplementedError(f"{type(self).__name__} has no function distance(query, key)")
 
     def distances_of(self, layer: int, head: int, num_heads: int) -> Callable[[int, int], Distance]:
-        """Return the function `distance` of one of the `num_heads` query heads of a layer.
-
-        Override it if layers or heads follow different rules.
-        """
+        """Return `distance` of one query head of a layer; override it if the rules differ."""
         return self.distance
 
     def query_factor(self, query: int) -> float:
-        """Return the factor by which the kernel multiplies the query at this position of the text.
-
-        It multiplies all scores of the query, like an inverse softmax temperature.
-        """
+        """Return the factor of all scores of the query at this position, like 1 / temperature."""
         return 1.0
 
     def mean_keys(self, length: float) -> float:
-        """Return the mean number of keys that a query reads in a sequence of `length` tokens.
-
-        The cost model computes attention FLOPs from this number. The default is the mean of causal
-        attention.
-        """
+        """Return the mean number of keys that a query reads in `length` tokens, for costs."""
         return length / 2
 
     def scores_in_memory(self, length: float) -> float:
         """Return how many scores per query and head exist at one time in training.
 
-        The memory estimate of training reads it. The default is 0 for fused kernels. A kernel of
-        plain matrix products also computes the scores that causality masks, twice `mean_keys`.
+        The memory estimate reads it: 0 for fused kernels, twice `mean_keys` for plain matrix
+        products, which also compute the scores that causality masks.
         """
         return 0.0 if self.uses_flash else 2 * self.mean_keys(length)
 
@@ -102,6 +86,5 @@ class LayerAttention:
 
     @cached_property
     def key(self) -> tuple[object, ...]:
-        """Hashable key that is equal for layers with the same frequencies and attention."""
         table = self.table
         return table.inv_freq.tobytes(), table.attention_factor, self.scheme

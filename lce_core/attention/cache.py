@@ -1,9 +1,8 @@
 """Key-value caches that append in place to preallocated memory.
 
 transformers' DynamicCache concatenates old and new states for every token, which moves the whole
-cache three times while attention reads it once. The caches in this module write a token's states
-into preallocated memory and return views. For attention schemes that rotate keys themselves, a
-cache also stores rotated copies of the keys (`lce_core.attention.placement`).
+cache three times while attention reads it once. These caches also store the rotated keys of
+attention schemes (`lce_core.attention.placement`).
 """
 
 from __future__ import annotations
@@ -20,11 +19,9 @@ from lce_core.attention.placement import PlacedKeys, Placement
 
 
 class PreallocatedLayer(DynamicLayer):
-    """Keys and values of one transformer layer, appended in place to preallocated memory.
+    """Keys and values of one layer, appended in place to preallocated memory.
 
-    Args:
-      capacity: number of tokens for which the first `update` allocates memory; the memory grows
-        when a text is longer.
+    `capacity` is the number of tokens for which the first `update` allocates; longer texts grow it.
     """
 
     keys: Any
@@ -41,8 +38,7 @@ class PreallocatedLayer(DynamicLayer):
     ) -> tuple[Any, Any]:
         """Append states (batch, kv_heads, tokens, head_dim) of the next tokens.
 
-        Returns (self, self) in place of keys and values, so that attention functions can also get
-        rotated keys by calling `placed`.
+        Returns (self, self) as keys and values, so that attention functions can call `placed`.
         """
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
@@ -55,29 +51,19 @@ class PreallocatedLayer(DynamicLayer):
         return self, self
 
     def placed(self, placement: Placement, seen: slice) -> torch.Tensor:
-        """Return this layer's keys (batch, kv_heads, seen, head_dim), rotated by `placement`.
-
-        Rotated keys are cached, so each call rotates only the keys that are new.
-
-        Args:
-          placement: rule that gives the position to which each key is rotated.
-          seen: positions of the wanted keys, a slice with start and stop.
-        """
+        """Return the keys at positions `seen`, rotated by `placement`; rotate only new keys."""
         held = self._placed.setdefault(placement, PlacedKeys(placement))
         capacity = 0 if self._rooms is None else self._rooms[0].shape[2]
         return held.get(self.keys, seen, capacity)
 
     def crop(self, tokens_to_remove: int) -> None:
-        """Remove the last `-tokens_to_remove` tokens and their rotated keys.
-
-        As in transformers, a negative argument is a number of tokens to remove.
-        """
+        """Remove the last `-tokens_to_remove` tokens; the sign is that of transformers."""
         super().crop(tokens_to_remove)
         for held in self._placed.values():
             held.cut_back(self.get_seq_length())
 
     def batch_select_indices(self, indices: torch.Tensor) -> None:
-        """Keep only the texts at these batch indices, in this order; the others are finished."""
+        """Keep only the texts at these batch indices, in this order."""
         tokens = self.get_seq_length()
         if self._rooms is None or not tokens:
             return
@@ -113,10 +99,8 @@ class PreallocatedLayer(DynamicLayer):
 class PreallocatedCache(DynamicCache):
     """A DynamicCache whose layers append in place to preallocated memory.
 
-    Attention functions receive PreallocatedLayer objects in place of keys and values.
-
-    Args:
-      capacity: number of tokens to allocate memory for: prompt plus expected answer.
+    Attention functions receive PreallocatedLayer objects in place of keys and values. `capacity` is
+    the number of tokens to allocate: prompt plus expected answer.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -140,8 +124,7 @@ def groups_of(states: torch.Tensor, layers: Sequence[PreallocatedLayer]) -> Sequ
 class RaggedCache(DynamicCache):
     """Cache for texts of several lengths that are decoded together: one inner cache per length.
 
-    Args:
-      caches: the filled caches, in batch order: texts of equal length share one.
+    `caches` are filled and in batch order.
     """
 
     def __init__(self, caches: Sequence[PreallocatedCache]) -> None:
@@ -158,9 +141,8 @@ class RaggedCache(DynamicCache):
     ) -> tuple[Any, Any]:
         """Append states (texts, kv_heads, 1, head_dim) to the inner caches of their texts.
 
-        Returns the same tuple twice: layer `layer_idx` of each inner cache. transformers passes the
-        tuples to the attention function as keys and as values. An attention function decorated with
-        `over_caches` then runs once per inner cache.
+        Returns layer `layer_idx` of each inner cache, twice: as keys and as values. An attention
+        function decorated with `over_caches` then runs once per inner cache.
         """
         layers: tuple[Any, ...] = tuple(cache.layers[layer_idx] for cache in self._caches)
         states = groups_of(key_states, layers), groups_of(value_states, layers)
@@ -169,26 +151,21 @@ class RaggedCache(DynamicCache):
         return layers, layers
 
     def next_positions(self, device: torch.device) -> torch.Tensor:
-        """Return the position of each text's next token, (texts, 1): the text's length so far."""
+        """Return the position of each text's next token, (texts, 1)."""
         lengths: list[int] = []
         for cache in self._caches:
             lengths += [cache.get_seq_length()] * cache.num_texts
         return torch.tensor(lengths, device=device)[:, None]
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
-        """Return the length of the longest text in tokens."""
         return max(cache.get_seq_length(layer_idx) for cache in self._caches)
 
     def get_mask_sizes(self, query_length: int, layer_idx: int) -> tuple[int, int]:
-        """Return the mask sizes of the longest text.
-
-        The sizes have no effect: transformers builds no mask, because each text has one query.
-        """
+        """Return the longest text's sizes; transformers builds no mask for single queries."""
         longest = max(self._caches, key=lambda cache: cache.get_seq_length(layer_idx))
         return longest.get_mask_sizes(query_length, layer_idx)
 
     def batch_select_indices(self, indices: torch.Tensor) -> None:
-        """Keep only the texts at these ascending batch indices."""
         kept: list[PreallocatedCache] = []
         first, remaining = 0, indices.tolist()
         for cache in self._caches:

@@ -16,11 +16,9 @@ _PLANNED_TOKENS = 1024
 
 
 def full_causal(_scheme: FullCausal, inputs: AttentionInputs) -> torch.Tensor:
-    """Return the attention output of FullCausal (batch, heads, queries, head_dim).
+    """Return the attention output of FullCausal; differentiable without cached keys.
 
     Inference merges sinks in by the log-sum-exp. Training needs their gradients, so it adds a key.
-    The result is differentiable if no cached keys precede the queries, which is the case in
-    training.
     """
     length = inputs.length
     query = inputs.rotation()(inputs.query, slice(inputs.first_query, length))
@@ -38,15 +36,7 @@ def attend_square(
     scaling: float,
     sinks: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """Return causal attention of a whole text, (batch, heads, tokens, head_dim); differentiable.
-
-    Args:
-      query: (batch, heads, tokens, head_dim), rotated.
-      key: (batch, kv_heads, tokens, head_dim), rotated.
-      value: (batch, kv_heads, tokens, head_dim).
-      scaling: factor of the scores before softmax.
-      sinks: (heads,) as in `AttentionInputs.sinks`.
-    """
+    """Return causal attention of a whole text, (batch, heads, tokens, head_dim); differentiable."""
     if sinks is not None:
         # The sink is the first key. One more query before all others keeps the square causal.
         states = sink_as_key(pad(query, (0, 0, 1, 0)), key, value, scaling, sinks)
@@ -67,8 +57,7 @@ def avoids_plan(query: torch.Tensor) -> bool:
     """Return True if the flash kernel should compute this whole text, although cuDNN's is faster.
 
     cuDNN builds a plan for each new shape, in up to 0.4 s (reported). That pays off for shapes that
-    come again: all training rows, and texts of a multiple of `_PLANNED_TOKENS` tokens. Texts of any
-    other length, such as a question with one of its choices, go to the flash kernel.
+    come again: training rows and multiples of `_PLANNED_TOKENS`.
     """
     if torch.is_grad_enabled() or query.shape[2] % _PLANNED_TOKENS == 0:
         return False
@@ -84,17 +73,9 @@ def sink_as_key(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return queries, keys and values with the sinks as one more key, the first one.
 
-    Any attention function then includes the sinks and has gradients for them. One element is
-    appended to each head: sink / scaling in queries, 1 in the new key, 0 in all other keys and in
-    values. The score of the new key is therefore the sink of the query's head, also if query heads
-    share a key. Its value is 0.
-
-    Args:
-      query: (batch, heads, queries, head_dim), rotated.
-      key: (batch, kv_heads, keys, head_dim), rotated.
-      value: (batch, kv_heads, keys, head_dim).
-      scaling: factor of the scores before softmax.
-      sinks: (heads,) as in `AttentionInputs.sinks`.
+    Any attention function then includes the sinks and has gradients for them. Each head gets one
+    more element: sink / scaling in queries, 1 in the new key, 0 elsewhere. So the new key's score
+    is the sink of the query's head, also if query heads share a key; its value is 0.
     """
     # Fused kernels need a multiple of 8 elements.
     more = 8
@@ -110,8 +91,8 @@ def sink_as_key(
 def lacks_grouped_kernel(device: torch.device, dtype: torch.dtype) -> bool:
     """Return True if torch's SDPA has no fused kernel for query heads that share a key-value head.
 
-    This is the case on CUDA in float32 and float64 without autocast: flash and cuDNN need half
-    precision, and the memory-efficient kernel supports shared heads only from torch 2.14.
+    On CUDA in float32 and float64 without autocast, flash and cuDNN cannot run, and the
+    memory-efficient kernel supports shared heads only from torch 2.14.
     """
     precise = dtype not in (torch.float16, torch.bfloat16)
     return device.type == "cuda" and precise and not torch.is_autocast_enabled("cuda")

@@ -19,7 +19,7 @@ class Run(NamedTuple):
 
     @property
     def places(self) -> slice:
-        """Positions of the tokens within their chunk, the same for every chunk of the run."""
+        """Positions within a chunk, the same for every chunk of the run."""
         first = self.first - self.start
         return slice(first, first + (self.stop - self.first) // self.num_chunks)
 
@@ -27,8 +27,7 @@ class Run(NamedTuple):
 def runs(first: int, stop: int, size: int, most: int) -> Iterator[Run]:
     """Split tokens first..stop - 1 into runs, in order; chunks start at multiples of `size`.
 
-    A run consists of whole chunks with at most `most` tokens in total, or of a single (whole or
-    partial) chunk.
+    A run has whole chunks with at most `most` tokens in total, or one (whole or partial) chunk.
     """
     while first < stop:
         start = first // size * size
@@ -41,22 +40,17 @@ def runs(first: int, stop: int, size: int, most: int) -> Iterator[Run]:
 def most_together(states: torch.Tensor) -> int:
     """Return the most tokens of `states` (..., tokens, head_dim) that a run should have.
 
-    A CPU computes chunk by chunk, so that temporary tensors fit into its cache. A GPU computes all
-    whole chunks together, because it needs time to start each operation.
+    On a CPU, one chunk's tensors fit into its cache; a GPU needs time to start operations.
     """
     return 0 if states.device.type == "cpu" else states.shape[-2]
 
 
 def as_texts(states: torch.Tensor, number: int) -> torch.Tensor:
-    """Turn `number` chunks of states (batch, heads, tokens, ...) into as many texts.
-
-    States of a single text are not copied.
-    """
+    """Turn `number` chunks of states (batch, heads, tokens, ...) into as many texts."""
     texts: torch.Tensor = states.unflatten(2, (number, -1)).transpose(1, 2).flatten(0, 1)
     return texts
 
 
 def as_chunks(states: torch.Tensor, number: int) -> torch.Tensor:
-    """Undo `as_texts`."""
     chunks: torch.Tensor = states.unflatten(0, (-1, number)).transpose(1, 2).flatten(2, 3)
     return chunks

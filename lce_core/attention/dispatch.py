@@ -1,9 +1,7 @@
 """Landmark attention at inference: attend from each query to the blocks that it selected.
 
 Gathering the selected blocks for every query would copy each block many times. Instead, queries are
-sorted by the block that they selected and cut into tiles, groups of queries that read the same
-block. Each tile needs two small matrix products. `lce_core.attention.retrieval` selects the blocks
-and calls `read_blocks`.
+sorted by block and cut into tiles that read one block, with two small matrix products each.
 """
 
 from __future__ import annotations
@@ -31,16 +29,12 @@ def read_blocks(
       query: (batch, kv_heads, ..., picks, head_dim) one copy of each query per selected block,
         rotated by the query's distance from the start of that block.
       picks: (batch, kv_heads, ..., picks) index of the selected block, -1 for none.
-      keys: (batch, kv_heads, blocks, block, head_dim), unrotated; the last token of a block is its
-        landmark.
+      keys: (batch, kv_heads, blocks, block, head_dim), unrotated, a block's landmark last.
       values: same shape as keys.
-      rotate: function that rotates keys by the request's RoPE table.
-      scaling: factor of the scores before softmax.
 
     Returns:
-      The scores of the blocks' landmarks (batch, kv_heads, ..., picks), -inf where no block was
-        selected; and the attention output within each block (batch, kv_heads, ..., picks,
-        head_dim), a softmax over all tokens of the block except its landmark.
+      The scores of the blocks' landmarks, -inf where no block was selected; and the attention
+      output (batch, kv_heads, ..., picks, head_dim) within each block except its landmark.
     """
     batch, kv_heads, num_blocks, block, head_dim = keys.shape
     owners = torch.arange(batch * kv_heads, device=picks.device).view(batch, kv_heads, 1)
@@ -77,11 +71,7 @@ def read_blocks(
 
 
 def _num_tiles(last_tiles: torch.Tensor, num_queries: int, tile: int) -> int:
-    """Return the number of tiles; on a GPU, return an upper bound.
-
-    Reading the number from a GPU would wait for the GPU. Each group has at most one tile that is
-    not full, and each tile has at least one query.
-    """
+    """Return the number of tiles; on a GPU an upper bound, because reading it would wait."""
     if last_tiles.device.type == "cpu":
         return int(last_tiles[-1])
     return min(num_queries, num_queries // tile + len(last_tiles))

@@ -3,14 +3,12 @@
 Three backends compute it: "torch_flash_cpu" (the CPU flash kernel behind SDPA), "torch_flash" (the
 CUDA flash kernel, float16 and bfloat16 from compute capability 8.0: FlashAttention-2, or the
 FlashAttention-3 that `lce_core.extension.kernels` activates) and "blocked" (matrix products over
-blocks of queries, for everything else). In causal and windowed attention the T queries belong
-to the last T of the K keys' tokens, so query row t sees no key after index K - T + t. Outputs are
-differentiable. The log-sum-exp is not: torch's flash kernels propagate no gradients through it.
+blocks of queries). In causal and windowed attention, query row t of T sees no key after index K - T
++ t of K. Outputs are differentiable, the log-sum-exp is not.
 
-The CPU kernel has two quirks. It returns a log-sum-exp of 0 for a query without visible keys and
-crashes on empty key tensors, so callers must pass at least one visible key per query. Its causal
-flag aligns the first query with the first key, so the flag is only used when there are as many
-queries as keys.
+The CPU kernel returns a log-sum-exp of 0 for a query without visible keys and crashes on empty key
+tensors, so callers must pass at least one visible key per query. Its causal flag aligns the first
+query with the first key, so the flag is only used when there are as many queries as keys.
 """
 
 from __future__ import annotations
@@ -27,8 +25,7 @@ from lce_core.attention.partial import Partial, concatenate, merge
 Backend = Literal["torch_flash_cpu", "torch_flash", "blocked"]
 
 _SCORES = 1 << 24
-"""Maximum number of attention scores that matrix products materialise at one time: 64 MiB in
-float32."""
+"""Maximum number of attention scores that matrix products materialise: 64 MiB in float32."""
 _FULL_GPU = 1 << 14
 """Number of queries times heads from which the CUDA kernel has no reason to split keys. Its blocks
 have 128 queries of one head, and an A100 has 108 multiprocessors for them, an H100 132."""
@@ -37,12 +34,10 @@ _SHARED_KEYS: dict[str, Any] = (
 )
 """Argument that lets query heads share keys; torch 2.11 allows it without the argument."""
 _ROWS = 192
-"""Maximum queries per block in windowed attention. Small blocks keep the mask small and waste less
-work on masked keys."""
+"""Maximum queries per block in windowed attention; smaller blocks mask fewer keys."""
 
 
 def backend(device: torch.device, dtype: torch.dtype) -> Backend:
-    """Return the fastest of the three backends that runs `dtype` on `device`."""
     if device.type == "cpu":
         return "torch_flash_cpu"
     half = dtype in (torch.float16, torch.bfloat16)
@@ -56,11 +51,8 @@ def attend_all(
 ) -> Partial:
     """Return the attention of every query to every key, with its log-sum-exp.
 
-    Args:
-      query: (batch, heads, queries, head_dim), rotated.
-      key: (batch, kv_heads, keys, head_dim), rotated; at least one key.
-      value: (batch, kv_heads, keys, head_dim).
-      scaling: factor of the scores before softmax.
+    Queries are (batch, heads, queries, head_dim), keys and values (batch, kv_heads, keys,
+    head_dim), rotated, with at least one key. `scaling` is the factor of the scores before softmax.
     """
     match backend(query.device, query.dtype):
         case "torch_flash_cpu" if query.shape[1] > key.shape[1] and query.shape[2] == 1:
@@ -76,11 +68,7 @@ def attend_all(
 def attend_causal(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float
 ) -> Partial:
-    """Return causal attention with its log-sum-exp: query row t of T sees keys 0..K - T + t.
-
-    T is the number of queries and K the number of keys, K >= T. Arguments are those of
-    `attend_all`.
-    """
+    """Return causal attention: query row t of T sees keys 0..K - T + t of K >= T keys."""
     earlier = key.shape[2] - query.shape[2]
     if query.shape[2] == 1:
         return attend_all(query, key, value, scaling)
@@ -99,11 +87,7 @@ def attend_causal(
 def attend_window(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float, window: int
 ) -> Partial:
-    """Return windowed attention with its log-sum-exp.
-
-    Query row t of T sees the last `window` of the keys 0..K - T + t, its own key included. The
-    other arguments are those of `attend_causal`.
-    """
+    """Return causal attention to the last `window` keys, the query's own included."""
     if window >= key.shape[2]:
         return attend_causal(query, key, value, scaling)
     unseen = max(0, key.shape[2] - query.shape[2] - window + 1)
@@ -118,11 +102,10 @@ def attend_window(
 def _window_by_blocks(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float, window: int
 ) -> Partial:
-    """Compute `attend_window` without scoring all keys.
+    """Compute `attend_window` in three groups of queries, without scoring all keys.
 
-    Three groups of queries are computed and concatenated: the first queries of the text, which see
-    fewer than `window` keys; then whole blocks of queries, each with the keys that its queries see;
-    then the remaining queries, fewer than a block.
+    The first queries of the text see fewer than `window` keys. Whole blocks of queries follow, then
+    the remaining queries, fewer than a block.
     """
     num_queries, offset = query.shape[2], key.shape[2] - query.shape[2]
     parts = []
@@ -158,9 +141,9 @@ def _bands(
 ) -> Partial:
     """Attend from consecutive blocks of queries, all under the same mask.
 
-    `band` is the mask (rows, columns) of one block: `rows` queries and `columns` keys. The keys of
-    block n start at index n * rows. The blocks' keys are overlapping views along a batch dimension,
-    so one call computes many blocks on all threads without copying keys.
+    `band` is the mask (rows, columns) of one block. The keys of block n start at index n * rows.
+    The blocks' keys are overlapping views along a batch dimension, so one call computes many blocks
+    on all threads without copying keys.
     """
     batch, heads, num_queries, _ = query.shape
     rows, span = band.shape
@@ -215,8 +198,7 @@ def _group_as_queries(
 ) -> Partial:
     """Attend from one token; treat query heads that share a key-value head as queries of one head.
 
-    The CPU kernel would otherwise read the shared keys once per query head. The CUDA kernel needs
-    no such help.
+    The CPU kernel would otherwise read the shared keys once per query head.
     """
     grouped = query.reshape(len(query), key.shape[1], -1, query.shape[3])
     part = _flash_cpu(grouped, key, value, scaling)
@@ -248,10 +230,7 @@ def _flash_cuda(
     causal: bool = False,
     window: int | None = None,
 ) -> Partial:
-    """Call the CUDA flash kernel; causal and windowed attention align the last query and key.
-
-    The key at distance window - 1 is visible.
-    """
+    """Call the CUDA flash kernel; causal and windowed attention align the last query and key."""
     left, right = (-1, 0 if causal else -1) if window is None else (window - 1, 0)
     if len(query) == 1 and query.shape[1] * query.shape[2] >= _FULL_GPU:
         return _varlen_cuda(query, key, value, scaling, (left, right))
@@ -283,7 +262,6 @@ def _varlen_cuda(
     scaling: float,
     window: tuple[int, int],
 ) -> Partial:
-    """Call torch's public flash function, which takes states (tokens, heads, head_dim)."""
     num_queries, num_keys = query.shape[2], key.shape[2]
     output, lse = varlen.varlen_attn(
         query[0].transpose(0, 1),
@@ -303,7 +281,7 @@ def _varlen_cuda(
 
 @lru_cache(maxsize=16)
 def _bounds(tokens: int, device: torch.device) -> torch.Tensor:
-    """Return the positions at which the only text starts and ends; all layers use one tensor."""
+    """Return the start and end of the only text; all layers use one tensor."""
     with torch.inference_mode(mode=False):
         return torch.arange(0, tokens + 1, tokens, dtype=torch.int32, device=device)
 
@@ -316,7 +294,6 @@ def _blocked(
     *,
     causal: bool = False,
 ) -> Partial:
-    """Attend in blocks of queries, to bound memory; with `causal`, query t sees keys 0..t."""
     batch, heads, num_queries, _ = query.shape
     rows = max(1, _SCORES // (batch * heads * key.shape[2]))
     parts = []

@@ -25,40 +25,28 @@ class AttentionInputs:
     table: RopeTable
     """RoPE table of the current request; covers all heads even if `part` selects some of them."""
     first_query: int
-    """Position in the text of query[..., 0, :]. In causal attention query t sees keys
-    0..first_query + t."""
+    """Position of query[..., 0, :]; in causal attention query t sees keys 0..first_query + t."""
     scaling: float
     """Factor of the scores before softmax."""
     held: PreallocatedLayer | None = None
-    """Key-value cache of this layer for all heads, which also stores rotated keys. None if the
-    forward pass uses no cache."""
+    """Key-value cache of this layer for all heads, which also stores rotated keys."""
     layer: int = 0
-    """Index of this layer in the model; the first layer has index 0."""
     sinks: torch.Tensor | None = None
-    """(heads,) learned logits, one more term of each head's softmax that has no value; None for
-    models without them."""
+    """(heads,) learned logits, one more term of each head's softmax that has no value."""
     part: tuple[int, int] = (0, 1)
-    """(index, number): the model's heads are split into `number` equal groups, and the tensors hold
-    group `index`."""
+    """(index, number): the tensors hold group `index` of `number` equal groups of heads."""
 
     @property
     def length(self) -> int:
-        """Number of tokens of the text so far, cached tokens included."""
         return self.key.shape[2]
 
     def rotation(self, table: RopeTable | None = None) -> Rotation:
-        """Return a function that rotates these heads by `table`; None means the request's table."""
         return Rotation(table or self.table, self.query, self.part)
 
     def placed(self, placement: Placement, seen: slice) -> torch.Tensor:
         """Return keys (batch, kv_heads, seen, head_dim) of these heads, rotated by `placement`.
 
-        The key-value cache, if any, stores the rotated keys for later calls. A table without
-        rotation returns the keys themselves.
-
-        Args:
-          placement: rule that gives the position to which each key is rotated.
-          seen: positions of the wanted keys, a slice with start and stop.
+        The key-value cache, if any, stores the rotated keys for later calls.
         """
         if self.held is None or not placement.table.rotates:
             return placement.rotate(self.key[:, :, seen], seen, self.part)
@@ -66,7 +54,6 @@ class AttentionInputs:
         return self.held.placed(placement, seen)[:, index * heads : (index + 1) * heads]
 
     def of_heads(self, index: int, number: int) -> AttentionInputs:
-        """Split the heads into `number` equal groups and return the inputs of group `index`."""
         query, key, value = (
             states.chunk(number, dim=1)[index] for states in (self.query, self.key, self.value)
         )

@@ -1,19 +1,17 @@
 """Kernel of GroupedSoftmax: landmark attention of a whole sequence, as in training.
 
 The last token of each block is its landmark. A query distributes its attention over the tokens of
-its own block and the landmarks of earlier blocks. The weight of a landmark is then distributed over
-the tokens of its block by a softmax over these tokens. With scores s, the weight of token j of an
-earlier block b is
+its own block and the landmarks of earlier blocks, and the weight of a landmark over the tokens of
+its block. With scores s, the weight of token j of an earlier block b is
 
     exp(s[landmark of b]) / Z * exp(s[j]) / sum over tokens l of b of exp(s[l])
 
 where Z is the sum of exp(s) over the visible tokens of the query's own block and the landmarks of
-earlier blocks. "Tokens of b" excludes the landmark. The same weights result from an ordinary
-softmax over tokens if the gate s[landmark of b] - logsumexp of s over tokens of b is added to the
-scores of b. Landmarks themselves are never visible.
+earlier blocks. "Tokens of b" excludes the landmark, which is never visible itself. An ordinary
+softmax gives the same weights if the gate s[landmark of b] - logsumexp of s over tokens of b is
+added to the scores of b.
 
-The computation materialises (queries, keys) scores and relies on autograd. This is affordable for
-training sequences of a few hundred tokens.
+The (queries, keys) scores are affordable for training sequences of a few hundred tokens.
 """
 
 from __future__ import annotations
@@ -25,7 +23,6 @@ from lce_core.attention.schemes import GroupedSoftmax
 
 
 def attend(scheme: GroupedSoftmax, inputs: AttentionInputs) -> torch.Tensor:
-    """Return the attention output of GroupedSoftmax (batch, heads, queries, head_dim)."""
     rotate, first, value = inputs.rotation(), inputs.first_query, inputs.value
     query = rotate(inputs.query, slice(first, inputs.length))
     key = rotate(inputs.key, slice(inputs.length))
@@ -35,7 +32,6 @@ def attend(scheme: GroupedSoftmax, inputs: AttentionInputs) -> torch.Tensor:
 
 
 def scores_of(query: torch.Tensor, key: torch.Tensor, scaling: float) -> torch.Tensor:
-    """Return scaled scores (..., queries, keys) of rotated states, in float32 or float64."""
     scores = query @ key.transpose(-1, -2)
     return scores.to(torch.promote_types(scores.dtype, torch.float32)) * scaling
 
@@ -43,11 +39,8 @@ def scores_of(query: torch.Tensor, key: torch.Tensor, scaling: float) -> torch.T
 def raise_scores(scores: torch.Tensor, first_query: int, block: int) -> torch.Tensor:
     """Return scores whose softmax is the grouped softmax; -inf for landmarks and later tokens.
 
-    Args:
-      scores: (..., queries, keys); row t is the query at position first_query + t, column j the key
-        at position j. Position 0 must be the first token of a block.
-      first_query: position of the first query.
-      block: number of tokens in a block, its landmark included.
+    `scores` are (..., queries, keys): row t is the query at position first_query + t, column j the
+    key at position j. Position 0 must be the first token of a block.
     """
     num_queries, num_keys = scores.shape[-2:]
     places = torch.arange(first_query, first_query + num_queries, device=scores.device)[:, None]

@@ -1,13 +1,11 @@
 """Patch transformers' layers so that they rotate queries and keys in the cosines' precision.
 
-Stock layers multiply queries and keys by the cosines that the rotary module returns. In most
-architectures, float32 cosines would turn bf16 queries and keys, and so the cache, into float32. The
-patched function computes products and sums in float32 and rounds once to the dtype of queries and
-keys, like `lce_core.attention.rotation`.
+In most architectures, float32 cosines would turn bf16 queries and keys, and so the cache, into
+float32. The patched function computes products and sums in float32 and rounds once to the dtype of
+queries and keys, like `lce_core.attention.rotation`.
 
-The patch replaces `apply_rotary_pos_emb` in the model's module, because the layers offer no other
-hook. It is the only monkey patch of transformers. The patched function still calls the stock
-function in two cases: if cosines and queries have the same dtype, as in most stock models, and
+It replaces `apply_rotary_pos_emb` in the model's module, because layers offer no other hook. It
+calls the stock function if cosines and queries have the same dtype, as in most stock models, and
 under autocast, which rounds the attention inputs anyway.
 """
 
@@ -33,7 +31,6 @@ def _keep_dtype(stock: Applied) -> Applied:
         sin: torch.Tensor,
         unsqueeze_dim: int = 1,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return rotated queries and keys in their own dtypes; shapes as in transformers."""
         # The attention kernel rotates the states itself.
         if getattr(cos, "rotates_nothing", False):
             return query, key
@@ -59,11 +56,7 @@ def _rotated(states: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torc
 # Patch each module once per process.
 @functools.cache
 def keep_precision(model_type: str) -> None:
-    """Patch transformers' layers of this model type to rotate in the cosines' precision.
-
-    Args:
-      model_type: `model_type` of config.json, a key of `lce_core.rope.architectures.ARCHITECTURES`.
-    """
+    """Patch transformers' layers of this `model_type` of config.json."""
     folder = ARCHITECTURES[model_type].module or model_type
     module: Any = importlib.import_module(f"transformers.models.{folder}.modeling_{folder}")
     module.apply_rotary_pos_emb = _keep_dtype(module.apply_rotary_pos_emb)

@@ -18,9 +18,8 @@ FUSED: Mapping[str, str] = {
     "flash_attn::_flash_attn_forward": "flash_attention_2",
     "flash_attn::_flash_attn_varlen_forward": "flash_attention_2",
 }
-"""Fused attention operators of torch and flash-attn, and the kernel names that are recorded for
-them. Each operator returns the output and its log-sum-exp; its backward pass needs only these two
-and the inputs."""
+"""Fused attention operators of torch and flash-attn, with the names that are recorded for them.
+Each returns the output and its log-sum-exp, which with the inputs suffice for its backward pass."""
 
 
 class KernelWatch(TorchDispatchMode):
@@ -37,5 +36,4 @@ class KernelWatch(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
     def names(self) -> str:
-        """Return the names of the kernels that ran, joined by "+"; "matmul" if none is fused."""
         return "+".join(sorted(self.seen)) or "matmul"

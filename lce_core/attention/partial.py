@@ -1,9 +1,8 @@
 """Attention over a subset of the keys, and the exact merge of two such results.
 
 The softmax over a union of disjoint key sets follows from each set's output and the logarithm of
-its softmax denominator (log-sum-exp). Schemes that rotate far keys differently from near keys
-attend to each set with a fast kernel and merge the results, so no (queries, keys) tensor ever
-exists.
+its softmax denominator (log-sum-exp). So schemes that rotate far keys differently use a fast kernel
+for each set, and no (queries, keys) tensor exists.
 """
 
 from __future__ import annotations
@@ -28,29 +27,20 @@ class Partial(NamedTuple):
     """(batch, heads, queries) natural logarithm of the softmax denominator, float32 or float64."""
 
     def rows(self, start: int, stop: int | None = None) -> Partial:
-        """Return views of queries start..stop - 1; up to the last query if `stop` is None."""
         return Partial(self.output[:, :, start:stop], self.lse[:, :, start:stop])
 
 
 def merge(first: Partial, second: Partial) -> Partial:
     """Return attention over the union of two disjoint key sets, for the same queries.
 
-    Raises:
-      AssertionError: if an output records gradients. They would be wrong, because torch does not
-        differentiate the log-sum-exp.
+    Refuses outputs with gradients: torch does not propagate them through the log-sum-exp.
     """
     output = _mixed(first, second).to(first.output.dtype)
     return Partial(output, torch.logaddexp(first.lse, second.lse))
 
 
 def with_sinks(part: Partial, sinks: torch.Tensor | None) -> Partial:
-    """Merge in one more key for each head, with the score `sinks` (heads,) and the value 0.
-
-    The output is scaled in place. Return `part` unchanged if `sinks` is None.
-
-    Raises:
-      AssertionError: if the output records gradients, as for `merge`.
-    """
+    """Merge in one more key per head, with score `sinks` (heads,) and value 0, in place."""
     if sinks is None:
         return part
     assert not part.output.requires_grad, "inference only"
@@ -63,11 +53,7 @@ def with_sinks(part: Partial, sinks: torch.Tensor | None) -> Partial:
 
 
 def merge_rows(all_rows: Partial, start: int, part: Partial) -> None:
-    """Merge `part` into the results of queries start, start + 1, ... of `all_rows`, in place.
-
-    Raises:
-      AssertionError: if an output records gradients, as for `merge`.
-    """
+    """Merge `part` into the results of queries start, start + 1, ... of `all_rows`, in place."""
     num_rows = part.lse.shape[2]
     step = _rows_together(part)
     for first in range(0, num_rows, step):
@@ -78,11 +64,6 @@ def merge_rows(all_rows: Partial, start: int, part: Partial) -> None:
 
 
 def _rows_together(part: Partial) -> int:
-    """Return the number of queries that are merged at a time.
-
-    A GPU merges as many as keep a float32 copy within 256 MiB, because it needs time to start each
-    operation.
-    """
     if part.lse.device.type == "cpu":
         return _ROWS
     per_row = part.lse[:, :, :1].numel() * part.output.shape[-1] * part.lse.itemsize
@@ -92,8 +73,7 @@ def _rows_together(part: Partial) -> int:
 def _mixed(first: Partial, second: Partial, *, in_place: bool = False) -> torch.Tensor:
     """Return the mean of two outputs, weighted by their shares of the softmax denominator.
 
-    The mean has the dtype of the log-sum-exps. With `in_place` it overwrites the first output if
-    that output has this dtype.
+    Its dtype is that of the log-sum-exps; `in_place` reuses a first output of that dtype.
     """
     assert not first.output.requires_grad, "inference only"
     assert not second.output.requires_grad, "inference only"
@@ -106,7 +86,6 @@ def _mixed(first: Partial, second: Partial, *, in_place: bool = False) -> torch.
 
 
 def concatenate(parts: Sequence[Partial]) -> Partial:
-    """Concatenate the results of consecutive groups of queries, first queries first."""
     if len(parts) == 1:
         return parts[0]
     # Concatenate in the memory order (tokens, heads, elements), which kernels write and models

@@ -1,8 +1,6 @@
 """Rotate keys to positions that are the same for every query, so that rotated keys can be cached.
 
-Attention schemes rotate queries and keys inside the attention kernel. They rotate a key to its own
-position or to the position of its group of tokens, the same for every query. Decoding a token
-therefore rotates one new key instead of all keys.
+Decoding a token therefore rotates one new key instead of all keys.
 """
 
 from __future__ import annotations
@@ -20,30 +18,26 @@ from lce_core.rope import RopeTable
 class Placement:
     """Rule for the rotation of keys: the key at position p is rotated to p // group.
 
-    With a ceiling, the key is rotated backwards by ceiling - p // group instead. With a period, it
-    is rotated to p % period, and the other rules must be left at their defaults. Equal placements
-    give bitwise equal rotated keys, no matter how many keys one call rotates.
+    With a ceiling, it is rotated backwards by ceiling - p // group instead; with a period, to p %
+    period, and the other fields must be left at their defaults. Equal placements give bitwise equal
+    rotated keys, no matter how many keys one call rotates.
     """
 
     table: RopeTable
-    """RoPE table of the request. Placements with different table objects are unequal."""
+    """Placements with different table objects are unequal."""
     group: int = 1
     """Number of consecutive tokens that share a position."""
     ceiling: int | None = None
-    """Position at which all queries are treated to be: the queries stay unrotated, and each key is
-    rotated backwards by its distance to the ceiling. None rotates keys to p // group."""
+    """Position of all queries, which stay unrotated, while keys are rotated backwards."""
     period: int | None = None
     """Number of tokens after which positions start again at 0; None for positions that go on."""
 
     def rotate(
         self, keys: torch.Tensor, seen: slice, part: tuple[int, int] = (0, 1)
     ) -> torch.Tensor:
-        """Return the keys, rotated to their places.
+        """Return the keys (batch, kv_heads, tokens, head_dim) at positions `seen`, rotated.
 
-        Args:
-          keys: (batch, kv_heads, tokens, head_dim), unrotated.
-          seen: positions of the keys, a slice with start and stop.
-          part: (index, number): the keys belong to group `index` of `number` equal groups of heads.
+        `part` is (index, number): the keys belong to one of `number` equal groups of heads.
         """
         rotation = Rotation(self.table, keys, part)
         if not self.table.rotates:
@@ -64,8 +58,7 @@ class Placement:
 class PlacedKeys:
     """Cache of the rotated keys of a growing text; decoding rotates only the new keys.
 
-    Each call may request a range that starts later than the previous one, like a sliding window.
-    When the memory is full, the keys before the requested range are dropped.
+    The requested range may move on like a window; if memory is full, keys before it are dropped.
     """
 
     def __init__(self, placement: Placement) -> None:
@@ -74,14 +67,9 @@ class PlacedKeys:
         self._room: torch.Tensor | None = None
 
     def get(self, keys: torch.Tensor, seen: slice, capacity: int) -> torch.Tensor:
-        """Return the keys at positions `seen`, rotated: (batch, kv_heads, seen, head_dim).
+        """Return the keys at positions `seen`, rotated: a view that is valid until the next call.
 
-        The result is a view that is valid until the next call.
-
-        Args:
-          keys: (batch, kv_heads, tokens, head_dim) of the whole text, unrotated.
-          seen: positions of the wanted keys, a slice with start and stop.
-          capacity: expected number of tokens of the finished text; limits the allocated memory.
+        `keys` are the whole text's; `capacity` is the expected length of the finished text.
         """
         if not self._first <= seen.start <= self._stop:
             self._first = self._stop = seen.start
@@ -95,12 +83,10 @@ class PlacedKeys:
         return self._room[:, :, seen.start - self._first : seen.stop - self._first]
 
     def cut_back(self, num_tokens: int) -> None:
-        """Remove the rotated keys of all tokens after the first `num_tokens` of the text."""
         self._stop = min(self._stop, num_tokens)
         self._first = min(self._first, self._stop)
 
     def select(self, texts: torch.Tensor) -> None:
-        """Keep only the texts at these batch indices, in this order."""
         if self._room is not None:
             self._room = self._room.index_select(0, texts)
 

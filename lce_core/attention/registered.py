@@ -1,9 +1,8 @@
 """The attention function that transformers calls for every attention scheme.
 
 Importing this module registers an attention function with AttentionInterface and a mask function
-with AttentionMaskInterface under the same name. Without a mask function, transformers would
-silently ignore padding and packed documents; this one raises SpecError for both. Each attention
-module of an extended model stores its scheme and RoPE table as `lce_scheme`.
+with AttentionMaskInterface. Without a mask function, transformers would silently ignore padding and
+packed documents; this one raises SpecError for both.
 """
 
 from __future__ import annotations
@@ -30,7 +29,6 @@ The tensors of a single key-value head may exceed the limit, because a head cann
 _ROOM_OF_GPUS = 2
 """Factor of this limit on GPUs, which need time to start each operation of each group of heads."""
 _KERNELS: dict[str, Callable[..., torch.Tensor]] = {}
-"""The kernels used so far, by their import paths."""
 
 
 @over_caches
@@ -46,12 +44,10 @@ def _attention(
     s_aux: torch.Tensor | None = None,
     **kwargs: Any,  # noqa: ARG001 - position_ids and flags that transformers passes to all
 ) -> tuple[torch.Tensor, None]:
-    """Run the module's attention scheme on one layer; transformers calls this function.
+    """Run the attention scheme that the module stores as `lce_scheme`; transformers calls this.
 
-    Returns the output (batch, tokens, heads, head_dim). `query` has the shape of
-    `AttentionInputs.query`. `key` and `value` are tensors of the shapes given there, or the layer's
-    cache (PreallocatedLayer) in place of both. `s_aux` has the layer's sinks
-    (`AttentionInputs.sinks`).
+    Returns the output (batch, tokens, heads, head_dim). Arguments are as in `AttentionInputs`, but
+    `key` and `value` may be the layer's cache (PreallocatedLayer), and `s_aux` has the sinks.
     """
     scheme, table = module.lce_scheme
     # `_mask` never makes a mask, so this mask comes from the caller.
@@ -95,11 +91,10 @@ def _attention(
 
 
 def num_parts(inputs: AttentionInputs) -> int:
-    """Return the number of groups into which a layer's heads are split to save memory.
+    """Return the smallest number of groups of heads whose temporary tensors keep the limit.
 
-    The groups are computed one after the other. A kernel allocates rotated queries, two outputs to
-    merge and, without a cache, rotated keys. The result is the smallest number that keeps these
-    tensors within the limit. Layers of this size run no slower in groups.
+    Groups are computed one after the other: rotated queries, two outputs to merge and, without a
+    cache, rotated keys. Layers of this size run no slower in groups.
     """
     states = 4 * inputs.query.nbytes
     if inputs.held is None:
@@ -129,14 +124,10 @@ def _mask(
     local_size: int | None = None,
     **kwargs: Any,  # noqa: ARG001 - sizes and flags that transformers passes to all
 ) -> None:
-    """Return None, because attention schemes need no mask.
+    """Return None, because attention schemes need no mask; refuse padding and packed documents.
 
     `local_size` is the window of the masks that a model with sliding layers makes. Its mask for
     full layers, of the same pass, shows whether documents are packed.
-
-    Raises:
-      SpecError: if there is padding, a row has several documents, or the number of keys is not the
-        number of tokens so far.
     """
     padded = attention_mask is not None and not bool(attention_mask.all())
     packed = mask_function is not causal_mask_function and local_size is None

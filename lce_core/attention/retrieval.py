@@ -3,8 +3,7 @@
 The text is cut into chunks at fixed positions. Within its chunk a query attends as in training.
 From the blocks before the chunk, each query and head selects the `top_k` blocks whose landmarks
 score highest, and also attends to their tokens, weighted by the landmarks. Chunks do not depend on
-how the text is split into forward passes, so one pass over the text, several passes and passes of
-single tokens give the same numbers.
+how the text is split into forward passes, so all splits give the same numbers.
 
 Positions come from `top_k + 1` slots of one block each, followed by the chunk, so no distance
 exceeds those of training. While landmarks are compared, the `top_k` most recent blocks occupy slots
@@ -13,15 +12,13 @@ counted from 0 in text order, is read from slot j, or from slot j + 1 if it is o
 blocks. Only distances matter, so keys are rotated by their position in the block and queries by
 their distance from a slot.
 
-The landmark scores that select blocks do not use the model's dtype: rotated states keep at least
-float32, products are float64, and scores are rounded once to float32. If scores are equal, the
-earlier block wins. In the first layer all landmarks are identical, so blocks in slot 0 always tie.
-In lower precision the choice between them would depend on the order of summation, which changes
-with the split into forward passes.
+The landmark scores that select blocks keep at least float32 states, are multiplied in float64 and
+rounded once to float32; of equal scores the earlier block wins. In the first layer all landmarks
+are identical, so blocks in slot 0 always tie. In lower precision the choice would depend on the
+order of summation, which changes with the split into forward passes.
 
-Each query costs one score per block before its chunk, the attention within its chunk, and the
-attention to `top_k` blocks. Queries are processed in segments of chunks, so memory grows linearly
-with the text and no (queries, keys) tensor exists. `lce_core.attention.dispatch` reads the blocks.
+Queries are processed in segments of chunks, so memory is linear in the text and no (queries, keys)
+tensor exists. `lce_core.attention.dispatch` reads the blocks.
 """
 
 from __future__ import annotations
@@ -40,12 +37,10 @@ _ELEMENTS = 1 << 24
 """Maximum number of tensor elements (scores and states) in memory at one time: 64 MiB in float32. A
 segment has as many chunks of queries as fit, at least one."""
 _ROOM_OF_GPUS = 32
-"""Factor of this limit on GPUs, where starting the operations of a small segment takes longer than
-their work: 2 GiB in float32."""
+"""Factor of this limit on GPUs (2 GiB in float32), where starting operations takes time."""
 
 
 def attend(scheme: BlockRetrieval, inputs: AttentionInputs) -> torch.Tensor:
-    """Return the attention output of BlockRetrieval (batch, heads, queries, head_dim)."""
     query, key, value, scaling = inputs.query, inputs.key, inputs.value, inputs.scaling
     first_query, length, kv_heads = inputs.first_query, inputs.length, key.shape[1]
     batch, heads, _, head_dim = query.shape
@@ -79,10 +74,7 @@ def attend(scheme: BlockRetrieval, inputs: AttentionInputs) -> torch.Tensor:
 
 
 class _Memory:
-    """All blocks before the text's last chunk, from which queries select.
-
-    A query selects only blocks before its own chunk.
-    """
+    """All blocks before the text's last chunk; a query selects only blocks before its own chunk."""
 
     def __init__(
         self,
@@ -106,15 +98,9 @@ class _Memory:
     def read(self, query: torch.Tensor, segment: Run) -> tuple[torch.Tensor, torch.Tensor]:
         """Select `top_k` blocks for each query by their landmarks' scores; attend to each block.
 
-        Args:
-          query: (batch, kv_heads, query heads per key-value head, chunks, queries, head_dim),
-            unrotated.
-          segment: range of the queries.
-
-        Returns:
-          The scores of the selected blocks' landmarks (..., queries, top_k), -inf where no block is
-            left to select; and the attention output within each block (..., queries, top_k,
-            head_dim).
+        `query` is (batch, kv_heads, query heads per key-value head, chunks, queries, head_dim),
+        unrotated. Returns the landmarks' scores (..., queries, top_k), -inf where no block is left
+        to select, and the attention output within each block (..., queries, top_k, head_dim).
         """
         block, top_k, chunk = self.scheme.block, self.scheme.top_k, self.scheme.chunk
         numbers = torch.arange(segment.num_chunks, device=query.device)
@@ -135,10 +121,8 @@ class _Memory:
     def _select(self, slotted: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
         """Return the selected blocks' indices (..., queries, top_k), ascending; -1 for no block.
 
-        Args:
-          slotted: queries (batch, kv_heads, query heads per key-value head, chunks, queries, top_k
-            + 1, head_dim), rotated for each slot.
-          seen: (chunks,) number of blocks before each chunk.
+        `slotted` queries have a dimension top_k + 1 before head_dim, rotated for each slot. `seen`
+        (chunks,) is the number of blocks before each chunk.
         """
         top_k = self.scheme.top_k
         # Pad with top_k empty blocks at the start, so that every chunk has top_k recent blocks.

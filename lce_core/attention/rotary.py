@@ -1,9 +1,6 @@
 """The rotary module of an extended model, which replaces the model's own module.
 
-For methods that only change frequencies, it returns the cosines and sines of the request's RoPE
-table. For attention schemes, which rotate inside attention, it returns the identity (cos = 1, sin =
-0), so queries, keys and therefore the cache stay unrotated. The table is a plain float64 attribute,
-not a buffer, so casting or saving the model does not change it.
+The table is a plain float64 attribute, not a buffer, so casting or saving the model keeps it.
 """
 
 from __future__ import annotations
@@ -24,10 +21,8 @@ from lce_core.rope import RopeTable
 class RequestRotary(nn.Module):
     """Rotary embedding that returns the cosines and sines of the current request's RoPE table.
 
-    Args:
-      rotary_dim: number of rotated elements of a head, the last dimension of cosines and sines.
-      identity: True makes `forward` return cos = 1 and sin = 0, for attention schemes, which rotate
-        inside attention.
+    `identity` makes `forward` return cos = 1 and sin = 0, for attention schemes, which rotate
+    inside attention. Queries, keys and the cache then stay unrotated.
     """
 
     def __init__(self, rotary_dim: int, *, identity: bool) -> None:
@@ -43,21 +38,15 @@ class RequestRotary(nn.Module):
         """True makes `forward` round cosines to the dtype of `x`, like transformers' own module."""
 
     def begin(self, table: RopeTable, num_tokens: int) -> None:
-        """Start a request: use `table` for texts of up to `num_tokens` tokens from now on.
-
-        `num_tokens` includes tokens that the method inserts.
-        """
+        """Use `table` for texts of up to `num_tokens` tokens, the method's own included."""
         self.table, self.num_tokens, self._rows = table, num_tokens, None
 
     def begin_rows(
         self, seeds: NDArray[np.uint64], positions: NDArray[np.int64] | None = None
     ) -> None:
-        """Receive the seeds and positions of the training rows in the next forward pass.
+        """Receive the seeds (rows,) and positions (rows, tokens) of the next pass's training rows.
 
-        Args:
-          seeds: (rows,) one seed per row; ignored here. A subclass with random parameters of a row
-            draws them from the row's seed.
-          positions: (rows, tokens) position of each token; None if they are 0, 1, 2, ...
+        Positions of None are 0, 1, 2, ... Subclasses draw a row's random parameters from its seed.
         """
         self._rows = positions
 
@@ -73,10 +62,7 @@ class RequestRotary(nn.Module):
 
     @contextmanager
     def without_position_check(self) -> Iterator[None]:
-        """Skip the check of position_ids inside the `with` block, for the recording of CUDA graphs.
-
-        The check reads values from the GPU, which is not allowed during a recording.
-        """
+        """Skip the check of position_ids while CUDA graphs are recorded: it reads from the GPU."""
         self._skips_check = True
         try:
             yield
@@ -84,7 +70,6 @@ class RequestRotary(nn.Module):
             self._skips_check = False
 
     def check_length(self, length: int) -> None:
-        """Raise SpecError if `length` exceeds the `num_tokens` passed to `begin`."""
         if length > self.num_tokens:
             raise SpecError(
                 "position_ids",
@@ -98,15 +83,10 @@ class RequestRotary(nn.Module):
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Return cosine and sine (batch or 1, tokens, rotary_dim).
 
-        Models with two kinds of layers pass the kind; `extend` gives them the identity for both.
-
         Both are at least float32, and layers rotate in this dtype (`lce_core.attention.layers`).
-        With `identity` or `stock_precision` they have the dtype of `x`; with `identity` their shape
-        is (1, 1, rotary_dim).
-
-        Raises:
-          SpecError: before the first `begin`; if positions exceed the request; or, with `identity`,
-            if positions are not consecutive.
+        With `identity` or `stock_precision` they have the dtype of `x`, with `identity` the shape
+        (1, 1, rotary_dim). Raises SpecError before the first `begin`, if positions exceed the
+        request, or if they are not consecutive under `identity`.
         """
         if self.table is None:
             raise SpecError(

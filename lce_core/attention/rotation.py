@@ -1,10 +1,9 @@
 """Rotate queries and keys by a RoPE table; used by kernels of attention schemes.
 
 Angles are computed in float64, so positions are never rounded unless `RopeTable.positions` says so.
-Cosines and sines are stored in float32 (float64 for float64 models). Queries and keys are rotated
-in that precision and then rounded to the model's dtype. Cosines are computed once per block of
-positions and shared by all layers of a request, as far as memory allows. Queries and keys are
-rotated block by block, so that float32 products exist for one block at a time.
+Cosines and sines are stored in float32 (float64 for float64 models), which is also the precision of
+the rotation. Cosines are computed once per block of positions and shared by all layers of a
+request, as far as memory allows; float32 products exist for one block at a time.
 """
 
 from __future__ import annotations
@@ -22,8 +21,7 @@ from lce_core.rope import RopeTable
 
 _BLOCK = 1024
 """Number of positions in a block, whose cosines are computed and cached together. Longer texts use
-larger blocks on GPUs, 1024 times a power of two, because a GPU needs time to start each operation.
-"""
+larger blocks on GPUs, 1024 times a power of two, because a GPU needs time to start operations."""
 _ROTATED_BYTES = 1 << 28
 """Limit for the float32 states of one of these larger blocks (256 MiB)."""
 _KEPT_BYTES = 1 << 28
@@ -32,7 +30,6 @@ head_dim 128 have one base each."""
 
 
 def frequencies(table: RopeTable, device: torch.device) -> torch.Tensor:
-    """Return the table's inverse frequencies on `device`, float64, in the table's shape."""
     # torch.compile cannot trace a cache.
     return _to_device(table, device) if torch.compiler.is_compiling() else _cached(table, device)
 
@@ -50,8 +47,8 @@ def angles_at(
 ) -> torch.Tensor:
     """Return positions times frequencies as float64; the arguments are float64 and broadcastable.
 
-    `kind` reproduces the rounding of other implementations: "bf16" rounds positions to bf16,
-    "bf16_angles" computes the whole product in bf16.
+    `kind` reproduces other implementations: "bf16" rounds positions to bf16, "bf16_angles" computes
+    the whole product in bf16.
     """
     if kind == "exact":
         return positions * inv_freq
@@ -62,18 +59,14 @@ def angles_at(
 
 
 def cosines(angles: torch.Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return cosine and sine of float64 angles, rounded once to `dtype`."""
     return angles.cos().to(dtype), angles.sin().to(dtype)
 
 
 class Rotation:
     """A function that rotates queries or keys by one RoPE table.
 
-    Args:
-      table: RoPE table of the request.
-      like: a tensor of queries or keys; its dtype determines the precision of the cosines.
-      part: (index, number): queries and keys belong to group `index` of `number` equal groups of
-        the model's heads.
+    The dtype of `like` determines the precision of the cosines. `part` is (index, number): queries
+    and keys belong to group `index` of `number` equal groups of the model's heads.
     """
 
     def __init__(
@@ -97,13 +90,10 @@ class Rotation:
         head, a key-value head uses the base that its query heads share.
 
         Args:
-          states: queries or keys.
-          positions: one position per token, or a single position for all tokens. Cosines are cached
-            if `positions` is a slice, and computed in each call if it is a tensor. A tensor
-            (tokens, pairs) has one position for each token and frequency pair.
-          group: number of tokens that share a position. The token at position p of a slice is
-            rotated to p // group + shift. Ignored for tensors.
-          shift: positions added after the division by `group`. Ignored for tensors.
+          positions: a slice, whose cosines are cached; or a tensor with one position per token, one
+            for all, or (tokens, pairs) one for each token and frequency pair.
+          group: the token at position p of a slice is rotated to p // group + shift.
+          shift: positions added after the division. It and `group` are ignored for tensors.
           back: rotate in the opposite direction.
         """
         if not self._table.rotates:
@@ -139,7 +129,6 @@ class Rotation:
         return rotated
 
     def _block_size(self, states: torch.Tensor, tokens: int) -> int:
-        """Return how many positions a call that rotates `tokens` tokens handles at a time."""
         size = _BLOCK
         if states.device.type == "cpu":
             return size
@@ -188,11 +177,9 @@ class Rotation:
 
 
 def check_heads(table: RopeTable, num_heads: int, num_kv_heads: int) -> None:
-    """Check that a RoPE table with one row per head fits the model's heads.
+    """Raise SpecError unless a RoPE table with one row per head fits the model's heads.
 
-    Raises:
-      SpecError: if a (heads, pairs) table has another number of heads than the model, or different
-        rows for query heads that share a key-value head. The shared key can be rotated only once.
+    Query heads that share a key-value head need equal rows, because the key is rotated once.
     """
     if table.inv_freq.ndim == 1:
         return
@@ -225,10 +212,9 @@ class _Piece(NamedTuple):
 
 
 def _pieces(start: int, stop: int, group: int, shift: int, size: int) -> Iterator[_Piece]:
-    """Split tokens start..stop - 1 into pieces that each need one block of cosines.
+    """Split tokens start..stop - 1 into pieces that each need one block of `size` cosines.
 
-    The token at position p is rotated to p // group + shift. A piece has at most `size` tokens,
-    and a block has `size` positions.
+    The token at position p is rotated to p // group + shift. A piece has at most `size` tokens.
     """
     while start < stop:
         block = (start // group + shift) // size
@@ -241,10 +227,7 @@ def _pieces(start: int, stop: int, group: int, shift: int, size: int) -> Iterato
 def _cosines_at(
     table: RopeTable, positions: torch.Tensor, dtype: torch.dtype, part: tuple[int, int]
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return cosine and sine (positions, pairs); for bases per head (heads, positions, pairs).
-
-    `positions` are (positions,), or (positions, pairs) if they differ between the pairs.
-    """
+    """Return cosine and sine (positions, pairs); for bases per head (heads, positions, pairs)."""
     index, number = part
     inv_freq = frequencies(table, positions.device)
     if inv_freq.ndim == 2:
@@ -263,7 +246,6 @@ class _Kept:
 
     @property
     def num_bytes(self) -> int:
-        """Size of the cache in bytes."""
         return sum(cos.nbytes + sin.nbytes for cos, sin in self._blocks.values())
 
     def get(
@@ -275,7 +257,6 @@ class _Kept:
         dtype: torch.dtype,
         part: tuple[int, int],
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return cosine and sine of a block's positions; compute them if they are not cached."""
         part = part if table.inv_freq.ndim == 2 else (0, 1)
         key = (table, block, size, device, dtype, part)
         found = self._blocks.get(key)

@@ -1,11 +1,7 @@
 """The attention schemes that methods can return; kernels in this package compute them.
 
-Each scheme defines itself by `distance(query, key)`: the relative position at which a query scores
-a key, or None if the query does not see the key. Arguments are positions in the text. The contract
-tests of methods compare the kernels with these distances. A distance holds for all heads unless
-`distance` has a further parameter that names a group of heads. The weights of GroupedSoftmax and
-BlockRetrieval are not a single softmax over such distances; their docstrings explain the
-difference.
+Each scheme defines itself by `distance(query, key)`; `lce check` compares its kernel with these
+distances. The weights of GroupedSoftmax and BlockRetrieval are not a single softmax over distances.
 """
 
 from __future__ import annotations
@@ -28,7 +24,6 @@ class FullCausal(AttentionScheme):
     kept_copies: ClassVar[float] = 0.0
 
     def distance(self, query: int, key: int) -> int | None:
-        """Return query - key, or None if the key comes after the query."""
         return query - key if key <= query else None
 
 
@@ -45,7 +40,6 @@ class SlidingWindow(AttentionScheme):
     uses_flash: ClassVar[bool] = False
 
     def distance(self, query: int, key: int) -> int | None:
-        """Return query - key within the window, and None for all other keys."""
         return query - key if 0 <= query - key < self.window else None
 
     def mean_keys(self, length: float) -> float:
@@ -70,10 +64,6 @@ class LambdaShaped(AttentionScheme):
     counts_sinks: ClassVar[bool] = True
 
     def distance(self, query: int, key: int) -> int | None:
-        """Return query - key for a key in the window, and `window` for the text's first tokens.
-
-        Return None for all other keys, which the query does not see.
-        """
         if key > query:
             return None
         if query - key < self.window:
@@ -89,8 +79,7 @@ class GroupedNeighbour(AttentionScheme):
     """True distances within a window; positions are divided by `group` for farther keys."""
 
     window: int
-    """Number of recent tokens, the query's own included, at their true distance; a multiple of
-    `group`."""
+    """Recent tokens, the query's own included, at their true distance; a multiple of `group`."""
     group: int
     """Number of tokens that share one position beyond the window."""
 
@@ -98,11 +87,7 @@ class GroupedNeighbour(AttentionScheme):
     counts_sinks: ClassVar[bool] = True
 
     def distance(self, query: int, key: int) -> int | None:
-        """Return query - key within the window; None for keys after the query.
-
-        For keys before the window, return query // group - key // group plus a constant, window -
-        window // group, which makes distances continue at the window's edge.
-        """
+        """Add window - window // group beyond the window, to continue at its edge."""
         if key > query:
             return None
         if query - key < self.window:
@@ -116,10 +101,8 @@ class CacheSinks(AttentionScheme):
     """A window of recent tokens and the first tokens, at positions counted inside the cache.
 
     The cache holds the first `num_sinks` (S) tokens and the last `window` (W) tokens. A token's
-    position is its index in the cache at the time of the query. Query i finds min(i + 1, S + W)
-    tokens in the cache and is the last of them, at position min(i, S + W - 1). Sink j is at
-    position j, and the token d places before the query is d positions before it. Distances within
-    the window are therefore true, and the distance to a sink beyond it is min(i, S + W - 1) - j.
+    position is its index in the cache at the time of the query. The query is last, at position
+    min(i, S + W - 1): distances in the window are true, that of sink j is min(i, S + W - 1) - j.
     """
 
     window: int
@@ -131,10 +114,6 @@ class CacheSinks(AttentionScheme):
     counts_sinks: ClassVar[bool] = True
 
     def distance(self, query: int, key: int) -> int | None:
-        """Return query - key in the window, and the distance in the cache for sinks before it.
-
-        The query sees no other key, so return None for all others.
-        """
         if key > query:
             return None
         if query - key < self.window:
@@ -152,21 +131,14 @@ class Rectified(AttentionScheme):
     """True distances within a window; for farther keys they stay at `window` or grow slowly."""
 
     window: int
-    """Number of recent tokens at their true distance; also the distance of the first token beyond
-    the window."""
+    """Recent tokens at their true distance; also the first distance beyond them."""
     leak: int | None = None
-    """Number of tokens per unit of distance beyond the window; None keeps the distance at
-    `window`."""
+    """Number of tokens per unit of distance beyond the window; None keeps the distance constant."""
 
     kernel: ClassVar[str] = "lce_core.attention.windowed:rectified"
     counts_sinks: ClassVar[bool] = True
 
     def distance(self, query: int, key: int) -> float | None:
-        """Return query - key within the window; None for keys after the query.
-
-        For keys before the window, return window + (query - key - window) / leak, or `window` if
-        `leak` is None.
-        """
         if key > query:
             return None
         beyond = query - key - self.window
@@ -179,10 +151,9 @@ class Rectified(AttentionScheme):
 class ShiftedSparse(AttentionScheme):
     """Attention inside blocks; half of the heads use blocks shifted by half a block.
 
-    The first H // 2 of H heads attend within blocks of `group` tokens, starting at the start of the
-    row. The other heads use half a block at each end of the row and whole blocks between them.
-    Rolling the row by half a block, as other code does, would let the row's start attend to its
-    end.
+    The first H // 2 of H heads attend within blocks of `group` tokens from the row's start. The
+    other heads use half a block at each end of the row and whole blocks between them. Rolling the
+    row by half a block, as other code does, would let the row's start attend to its end.
     """
 
     group: int
@@ -196,10 +167,6 @@ class ShiftedSparse(AttentionScheme):
     """The shifted half of the heads joins the ends of the row anew, at most all of its tokens."""
 
     def distance(self, query: int, key: int, shifted: bool = False) -> int | None:
-        """Return query - key if both are in one block and the key is not after the query.
-
-        Return None for all other keys. True for `shifted` uses the blocks of the shifted heads.
-        """
         shift = self.group // 2 if shifted else 0
         same = (query + shift) // self.group == (key + shift) // self.group
         return query - key if same and key <= query else None
@@ -234,7 +201,6 @@ class GroupedSoftmax(AttentionScheme):
     one_softmax: ClassVar[bool] = False
 
     def distance(self, query: int, key: int) -> int | None:
-        """Return query - key, or None if the key comes after the query."""
         return query - key if key <= query else None
 
 
@@ -243,23 +209,17 @@ class BlockRetrieval(AttentionScheme):
     """Landmark attention at inference: the query's chunk and selected blocks before the chunk."""
 
     block: int
-    """Number of tokens in a block; the last one is its landmark."""
     top_k: int
     """Number of blocks before the chunk that each query and head selects by landmark scores."""
     chunk: int
-    """Number of tokens in a chunk, within which a query sees every earlier token; a multiple of
-    `block`."""
+    """Tokens in a chunk, within which a query sees every earlier token; a multiple of `block`."""
 
     kernel: ClassVar[str] = "lce_core.attention.retrieval:attend"
     uses_flash: ClassVar[bool] = False
     one_softmax: ClassVar[bool] = False
 
     def distance(self, query: int, key: int) -> int | None:
-        """Return query - key within the query's chunk; None for later keys and for earlier chunks.
-
-        A query also sees the blocks that it selects from earlier chunks. Their distances depend on
-        the selection, so they are not returned here.
-        """
+        """Return distances within the query's chunk; those to selected blocks depend on scores."""
         return query - key if query // self.chunk * self.chunk <= key <= query else None
 
     def mean_keys(self, length: float) -> float:

@@ -1,8 +1,7 @@
 """Kernel of ShiftedSparse: fold blocks of tokens into the batch and call SDPA on them.
 
-Each head computes about tokens x group / 2 query-key pairs, and memory is linear in the tokens. No
-softmax spans two blocks, so no results are merged and SDPA's own gradients apply. Queries and keys
-are rotated before the row is cut into blocks, so positions count from the start of the row.
+No softmax spans two blocks, so no results are merged and SDPA's own gradients apply. Queries and
+keys are rotated before the row is cut into blocks, so positions count from the start of the row.
 """
 
 from __future__ import annotations
@@ -14,16 +13,12 @@ from lce_core.attention.inputs import AttentionInputs
 from lce_core.attention.schemes import ShiftedSparse
 
 States = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
-"""Queries, keys and values."""
 Sinks = torch.Tensor | None
 """Sinks of some heads, (heads,); None for models without sinks."""
 
 
 def attend(scheme: ShiftedSparse, inputs: AttentionInputs) -> torch.Tensor:
-    """Return the attention output of ShiftedSparse (batch, heads, tokens, head_dim).
-
-    The number of tokens must be a multiple of the scheme's `group`, and no cache may be in use.
-    """
+    """Return the attention output (batch, heads, tokens, head_dim); there may be no cache."""
     length, first_query = inputs.length, inputs.first_query
     assert not first_query, "a training scheme, used with a cache"
     assert scheme.group % 2 == 0, f"blocks of {scheme.group} tokens"
@@ -40,7 +35,6 @@ def attend(scheme: ShiftedSparse, inputs: AttentionInputs) -> torch.Tensor:
 
 
 def _halves_of_heads(states: States) -> tuple[States, States]:
-    """Split the query heads into the first heads // 2 and the rest, each with keys and values."""
     query, key, value = states
     heads, shared = query.shape[1], query.shape[1] // key.shape[1]
     if (heads // 2) % shared:
@@ -62,7 +56,6 @@ def _split_sinks(sinks: Sinks, first: int) -> tuple[Sinks, Sinks]:
 
 
 def _attend_shifted(states: States, group: int, scaling: float, sinks: Sinks) -> torch.Tensor:
-    """Attend within the first half block, each whole block after it, and the last half block."""
     half, between = group // 2, states[0].shape[2] - group
     first, middle, last = zip(
         *(part.split([half, between, half], dim=2) for part in states), strict=True
@@ -76,7 +69,6 @@ def _attend_shifted(states: States, group: int, scaling: float, sinks: Sinks) ->
 
 
 def _attend_blocks(states: States, size: int, scaling: float, sinks: Sinks) -> torch.Tensor:
-    """Attend causally inside consecutive blocks of `size` tokens."""
     query, key, value = (_fold(part, size) for part in states)
     output = attend_square(query, key, value, scaling, sinks)
     rows = output.transpose(1, 2).unflatten(0, (states[0].shape[0], -1))
@@ -87,8 +79,7 @@ def _attend_blocks(states: States, size: int, scaling: float, sinks: Sinks) -> t
 def _fold(states: torch.Tensor, size: int) -> torch.Tensor:
     """Fold blocks into the batch: (batch x blocks, heads, size, head_dim).
 
-    No copy is made if memory order is (batch, tokens, heads, head_dim), in which a layer's
-    projections write queries, keys and values.
+    No copy is made if memory order is (batch, tokens, heads, head_dim), as projections write it.
     """
     blocks = states.transpose(1, 2).unflatten(1, (-1, size))
     folded: torch.Tensor = blocks.flatten(0, 1).transpose(1, 2)

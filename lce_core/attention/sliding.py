@@ -19,7 +19,6 @@ from lce_core.attention.schemes import SlidingWindow
 
 
 def sliding_window(scheme: SlidingWindow, inputs: AttentionInputs) -> torch.Tensor:
-    """Return the attention output of SlidingWindow (batch, heads, queries, head_dim)."""
     window, first, length = scheme.window, inputs.first_query, inputs.length
     # Only keys that some query sees. Rotating all keys of a cache would copy it for each token.
     start = max(0, first - window + 1)

@@ -3,12 +3,10 @@
 transformers builds a mask for every chunk of tokens that follows cached tokens, because SDPA's
 causal flag aligns the first query with the first key. CUDA's flash and cuDNN kernels refuse masks,
 and the CPU kernel computes the masked scores anyway. Such chunks use `lce_core.attention.flash`
-instead, which aligns the last query with the last key. Whole texts for which SDPA has no fused
-kernel, or would build a plan, use `lce_core.attention.causal`. All other passes call transformers'
-function unchanged.
+instead. Whole texts for which SDPA has no fused kernel, or would build a plan, use
+`lce_core.attention.causal`. All other passes call transformers' function.
 
-Two more functions differ from this one in the kernel only: `TORCH_FLASH` restricts SDPA to torch's
-flash kernel, and `PACKAGE` calls the flash-attn package.
+`TORCH_FLASH` restricts SDPA to torch's flash kernel; `PACKAGE` calls the flash-attn package.
 """
 
 from __future__ import annotations
@@ -43,10 +41,7 @@ def _attention(
     scaling: float,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
-    """Compute one layer's attention; transformers calls this function.
-
-    Returns the output (batch, tokens, heads, head_dim).
-    """
+    """Return the output (batch, tokens, heads, head_dim); transformers calls this function."""
     if isinstance(key, PreallocatedLayer):
         key, value = key.keys, key.values
     if attention_mask is None and _is_ours(query, key):
@@ -81,8 +76,8 @@ def _with_package(
 ) -> tuple[torch.Tensor, None]:
     """Compute one layer's attention with the flash-attn package, which takes no mask.
 
-    transformers' own call of the package looks for packed documents in every layer, which waits for
-    the GPU, and cannot be left out of recorded token graphs.
+    transformers' own call looks for packed documents in every layer, which waits for the GPU and
+    cannot be left out of recorded token graphs.
     """
     if isinstance(key, PreallocatedLayer):
         key, value = key.keys, key.values
@@ -94,11 +89,7 @@ def _with_package(
 def attend_package(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float
 ) -> torch.Tensor:
-    """Return causal attention by the flash-attn package, (batch, tokens, heads, head_dim).
-
-    Query row t of T sees keys 0..K - T + t. The arguments are those of
-    `lce_core.attention.flash.attend_causal`.
-    """
+    """Return causal attention like `lce_core.attention.flash.attend_causal`, by the package."""
     from flash_attn import flash_attn_func
 
     # Autocast leaves rotated queries and keys in float32, and the package refuses them.
@@ -110,11 +101,9 @@ def attend_package(
 def _is_ours(query: torch.Tensor, key: torch.Tensor) -> bool:
     """Return True if `lce_core.attention.flash` should compute this attention.
 
-    This is the case if the queries follow cached tokens. The exception is a single query for which
-    no fast backend of `flash` can run. With a fast backend, single queries do not use torch's SDPA
-    because it is slow for them: cuDNN, its first choice on newer GPUs, builds an execution plan for
-    each number of keys, tens of milliseconds per token, and the CPU kernel reads shared keys once
-    per query head.
+    It computes queries that follow cached tokens, single queries only with a fast backend. torch's
+    SDPA is slow for single queries: cuDNN builds an execution plan for each number of keys, tens of
+    milliseconds per token, and the CPU kernel reads shared keys once per query head.
     """
     if query.shape[2] == 1:
         return key.shape[2] > 1 and backend(query.device, query.dtype) != "blocked"
@@ -154,7 +143,6 @@ def _mask(
 
 
 def _has_kernel(device: torch.device | None, dtype: torch.dtype | None) -> bool:
-    """Return True if `lce_core.attention.flash` has a fast kernel and gradients are off."""
     if device is None or dtype is None or torch.is_grad_enabled():
         return False
     return backend(device, dtype) != "blocked"

@@ -2,10 +2,8 @@
 
 A forward pass launches about forty kernels per layer, and the CPU needs longer to launch a kernel
 than the GPU to run it. Between two attention calls, every token runs the same kernels on the same
-addresses. These kernels are recorded once for each batch size and RoPE table. Each graph reaches
-from the attention of one layer to the attention of the next. Cache updates and attention, whose
-number of keys grows, run normally between the graphs. Replayed and normal passes run the same
-kernels and give the same numbers.
+addresses, recorded once for each batch size and RoPE table. Cache updates and attention, whose
+number of keys grows, run normally between the graphs. The numbers are those of normal passes.
 """
 
 from __future__ import annotations
@@ -23,8 +21,6 @@ from lce_core.attention.cache import PreallocatedCache, groups_of
 from lce_core.attention.rotary import RequestRotary
 
 Attend = Callable[..., tuple[torch.Tensor, None]]
-"""An attention function for transformers, or such a function with all arguments bound but (query,
-keys, values); returns (output, None)."""
 Replay = Callable[[], None]
 
 
@@ -32,10 +28,7 @@ class Recorder(Protocol):
     """Interface to record a device's operations; CudaRecorder implements it for GPUs."""
 
     def aside(self) -> AbstractContextManager[None]:
-        """Return a context manager; `begin` and `end` may be called only inside its `with` block.
-
-        The device runs the block's work after all earlier work and before all later work.
-        """
+        """Run the block, in which recording is allowed, between all earlier and later work."""
 
     def begin(self) -> None:
         """Start recording; memory allocated during a recording stays reserved for its replays."""
@@ -79,13 +72,8 @@ class CudaRecorder:
 class TokenGraphs:
     """Decode one token per text by replaying a recorded forward pass.
 
-    The pass is recorded again when the batch size or the RoPE table changes.
-
-    Args:
-      decoder: transformers' decoder with the attention function of `lce_core.attention.stock` or
-        `lce_core.attention.registered`.
-      rotary: the decoder's rotary module.
-      recorder: recorder for the decoder's device.
+    The pass is recorded again when the batch size or the RoPE table changes. `decoder` needs an
+    attention function of `lce_core.attention.stock` or `lce_core.attention.registered`.
     """
 
     def __init__(self, decoder: Any, rotary: RequestRotary, recorder: Recorder) -> None:
@@ -97,16 +85,11 @@ class TokenGraphs:
         """Tokens of replayed passes, which call no module and thus none of its hooks."""
 
     def states(self, ids: torch.Tensor, cache: PreallocatedCache) -> torch.Tensor:
-        """Process the next token of each text; return last hidden states (batch, 1, hidden_size).
+        """Return the last hidden states (batch, 1, hidden_size) of each text's next token.
 
-        The first call is not recorded, because libraries allocate permanent workspaces in it.
-
-        Args:
-          ids: (batch, 1) the next token of each text.
-          cache: keys and values of at least one token of each text; extended in place.
-
-        Raises:
-          SpecError: if the texts would become longer than the request.
+        `ids` are (batch, 1). The first call is not recorded, because libraries allocate permanent
+        workspaces in it. The cache, with at least one token of each text, is extended in place.
+        Raises SpecError if texts would become longer than the request.
         """
         self._rotary.check_length(cache.get_seq_length() + 1)
         if not self._is_warm:
@@ -188,8 +171,8 @@ class _Pass:
 class Postponed:
     """Placeholder for a layer's keys and values while a forward pass is recorded.
 
-    The layer's attention function (`over_caches`) calls `attend` instead of computing attention, so
-    one graph ends before the attention and the next starts after it.
+    `over_caches` calls `attend` instead of computing attention, so one graph ends before the
+    attention and the next starts after it.
     """
 
     def __init__(
@@ -213,8 +196,7 @@ class Postponed:
 def over_caches(attention: Attend) -> Attend:
     """Decorate an attention function for transformers so that it accepts this package's caches.
 
-    Besides a tensor, `key` may then be a tuple of cache layers, one for the texts of each length
-    (`RaggedCache`), or a `Postponed` while a forward pass is recorded.
+    `key` may then be a tuple of cache layers (`RaggedCache`), or a `Postponed` during a recording.
     """
 
     @wraps(attention)
@@ -256,6 +238,5 @@ class _RecordingCache(DynamicCache):
         *_: Any,
         **__: Any,
     ) -> tuple[Any, Any]:
-        """Return a `Postponed` as keys and as values, so that attention is not recorded."""
         postponed = Postponed(self, layer_idx, key_states, value_states)
         return postponed, postponed

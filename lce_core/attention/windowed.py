@@ -1,14 +1,10 @@
 """Kernels that merge attention to a window of recent tokens with attention to farther keys.
 
 LambdaShaped, CacheSinks, GroupedNeighbour and Rectified score the last `window` tokens at their
-true distance. The four schemes differ in the keys before the window, called far keys: which of them
-a query sees, and how they are rotated. Each kernel in this module therefore computes only the
-attention to far keys, and `attend_near_and_far` adds the window. No key is scored twice, and no
-(queries, keys) tensor exists, so memory is linear in the text. The window costs queries x window
-query-key pairs. Far keys cost in addition:
-
-- LambdaShaped and CacheSinks: queries x first tokens.
-- GroupedNeighbour and Rectified: causal attention to all far keys.
+true distance. They differ in the keys before the window, called far keys: each kernel computes only
+the attention to these, and `attend_near_and_far` adds the window. No key is scored twice, and no
+(queries, keys) tensor exists. Beyond queries x window pairs, LambdaShaped and CacheSinks score
+queries x first tokens, the other two all far keys.
 """
 
 from __future__ import annotations
@@ -31,16 +27,12 @@ _SEGMENT = 2048
 GPU processes all queries together, because it needs time to start each operation."""
 
 Far = Callable[[AttentionInputs], Iterable[Partial]]
-"""A function that attends to the keys before the window. Its inputs contain only the queries that
-have such keys. It yields one Partial for each group of consecutive queries."""
+"""A function that attends to the far keys, for the queries that have some. It yields one Partial
+for each group of consecutive queries."""
 
 
 def lambda_shaped(scheme: LambdaShaped, inputs: AttentionInputs) -> torch.Tensor:
-    """Return the attention output of LambdaShaped (batch, heads, queries, head_dim).
-
-    First tokens that have left the window are scored as if they were at position 0 and the query at
-    position `window`.
-    """
+    """Score first tokens that have left the window from position `window` to position 0."""
     first, window = scheme.num_global, scheme.window
 
     def far(later: AttentionInputs) -> Iterator[Partial]:
@@ -50,11 +42,9 @@ def lambda_shaped(scheme: LambdaShaped, inputs: AttentionInputs) -> torch.Tensor
 
 
 def cache_sinks(scheme: CacheSinks, inputs: AttentionInputs) -> torch.Tensor:
-    """Return the attention output of CacheSinks (batch, heads, queries, head_dim).
+    """Score sinks, which keep their positions, from the last position of the scheme's cache.
 
-    Sinks, the first tokens, keep their positions. A query beyond the scheme's cache (sinks and
-    window) scores sinks as if it were at the last position of that cache. The real key-value cache
-    stores all tokens, so this implementation gives StreamingLLM's scores without saving memory.
+    The real key-value cache stores all tokens: StreamingLLM's scores without its smaller memory.
     """
 
     def far(later: AttentionInputs) -> Iterator[Partial]:
@@ -65,10 +55,9 @@ def cache_sinks(scheme: CacheSinks, inputs: AttentionInputs) -> torch.Tensor:
 
 
 def grouped_neighbour(scheme: GroupedNeighbour, inputs: AttentionInputs) -> torch.Tensor:
-    """Return the attention output of GroupedNeighbour (batch, heads, queries, head_dim).
+    """Score keys 0..p - window from position p, both at positions divided by `group`.
 
-    Before its window, the query at position p sees keys 0..p - window at positions divided by
-    `group` and rounded down. This is causal attention whose last query sees all far keys.
+    This is causal attention whose last query sees all far keys.
     """
 
     def far(later: AttentionInputs) -> tuple[Partial]:
@@ -87,12 +76,10 @@ def grouped_neighbour(scheme: GroupedNeighbour, inputs: AttentionInputs) -> torc
 
 
 def rectified(scheme: Rectified, inputs: AttentionInputs) -> torch.Tensor:
-    """Return the attention output of Rectified (batch, heads, queries, head_dim).
+    """Score far keys at a constant distance or, with a leak, at distances that grow slowly.
 
-    Without a leak, the distance beyond the window is constant: far keys stay unrotated and queries
-    are rotated by that distance. With a leak, distances grow by 1 / leak per token: frequencies are
-    divided by the leak and queries are rotated `(leak - 1) * window` positions ahead, because
-    (i + (leak - 1) * window - j) / leak = window + (i - j - window) / leak.
+    With a leak, frequencies are divided by it and queries rotated `(leak - 1) * window` positions
+    ahead, because (i + (leak - 1) * window - j) / leak = window + (i - j - window) / leak.
     """
 
     def far(later: AttentionInputs) -> tuple[Partial]:
@@ -121,10 +108,7 @@ def _slowed(table: RopeTable, leak: int) -> RopeTable:
 def attend_near_and_far(window: int, far: Far, inputs: AttentionInputs) -> torch.Tensor:
     """Attend to the window, then merge in the keys before it; (batch, heads, queries, head_dim).
 
-    Args:
-      window: number of recent tokens at their true distance, the query's own included.
-      far: function that attends to the keys before the window; not called if no query has any.
-      inputs: all queries and keys. Sinks count among the keys of the window.
+    `far` is not called if no query has keys before the window. Sinks count among the window's keys.
     """
     near = with_sinks(_attend_near(window, inputs), inputs.sinks)
     row = max(0, window - inputs.first_query)
@@ -139,7 +123,6 @@ def attend_near_and_far(window: int, far: Far, inputs: AttentionInputs) -> torch
 
 
 def _attend_near(window: int, inputs: AttentionInputs) -> Partial:
-    """Attend from each query to its window; compute one segment of queries at a time."""
     query, rotate = inputs.query, inputs.rotation()
     num_queries = query.shape[2]
     precise = torch.promote_types(query.dtype, torch.float32)
@@ -174,17 +157,11 @@ def _attend_first_tokens(
 ) -> Iterator[Partial]:
     """Attend to those of the first `num_keys` tokens of the text that lie before the window.
 
-    The query at position window + n sees n + 1 of these tokens, at most `num_keys`. Most queries
-    see all of them and are scored as if at position `ceiling`. Rotating the few keys back by the
-    ceiling is cheaper than rotating all these queries.
-
-    Args:
-      window: number of recent tokens at their true distance.
-      num_keys: number of tokens at the start of the text that every query sees.
-      later: the queries at positions from `window` on, and the keys of all tokens.
-      group: first token p is rotated to p // group.
-      ceiling: the query at position i is scored as if at position min(i, ceiling). It must be so
-        small that every query that sees all first tokens has reached it.
+    `later` has the queries from position `window` on and the keys of all tokens. The query at
+    position window + n sees n + 1 of the first tokens, at most `num_keys`. Most queries see all of
+    them and are scored as if at position `ceiling`: rotating the few keys back is cheaper than
+    rotating these queries. First token p is rotated to p // group. Every query that sees all first
+    tokens must have reached the ceiling.
     """
     query, rotate, first = later.query, later.rotation(), later.first_query
     num_queries, table = query.shape[2], later.table

@@ -1,8 +1,5 @@
 """Benchmarks, one module or subpackage each, and everything that a new benchmark imports.
 
-A benchmark evaluates one cell at a time: one task at one context length, for one base model,
-extension method and seed.
-
 Base classes: `PromptBenchmark` for benchmarks that score generated answers, `TextBenchmark` for
 benchmarks that score the loss on running text. Both derive from `Benchmark`.
 """
@@ -20,12 +17,7 @@ from lce_core.benchmarks._base import (
     score,
 )
 from lce_core.benchmarks._data import DataSet
-from lce_core.benchmarks._prompted.benchmark import (
-    PromptBenchmark,
-    PromptForm,
-    mean_score,
-    strata,
-)
+from lce_core.benchmarks._prompted.benchmark import PromptBenchmark, PromptForm, mean_score, strata
 from lce_core.benchmarks._prompted.key_form import KeyForm
 from lce_core.benchmarks._prompted.label_form import LabelForm, LabelPrompt
 from lce_core.benchmarks._prompted.retrieval import (

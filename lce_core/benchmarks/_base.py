@@ -1,7 +1,6 @@
 """`Benchmark`, the base class of all benchmarks, with its input `CellRequest` and its `CellResult`.
 
-A cell is one task of a benchmark at one context length, for one base model, extension method and
-seed.
+A cell is one task at one context length, for one base model, extension method and seed.
 """
 
 from __future__ import annotations
@@ -45,40 +44,32 @@ class Score:
     value: float
     ci_low: float | None
     ci_high: float | None
-    """Upper bound of the 95 % confidence interval, which starts at `ci_low`. Both bounds are None
-    if the metric has no interval."""
+    """None, like `ci_low`, if the metric has no 95 % confidence interval."""
     num_samples: int
     higher_is_better: bool
 
 
 @dataclass(frozen=True)
 class Sample:
-    """The score of one prompt or text window.
-
-    Comparisons of two extension methods pair their scores sample by sample.
-    """
+    """The score of one prompt or text window; comparisons of methods pair samples."""
 
     sample: int
     num_prompt_tokens: int
     score: float
     depth: float | None = None
-    """Position of the text that contains the answer, in per cent of the context; None if the answer
-    has no single position."""
+    """Position of the answer's text in per cent of the context, if it has a single position."""
     prediction: str | None = None
     reference: str | None = None
     cluster: str | None = None
-    """Name of the group of dependent samples to which this sample belongs, such as all samples of
-    one document. The bootstrap resamples whole groups. None: the sample is independent."""
+    """Group of dependent samples, such as all samples of one document, which the bootstrap
+    resamples as a whole. None: the sample is independent."""
     margin: float | None = None
-    """Log-probability of the right answer minus the mean log-probability of wrong answers, in nats;
-    None if the benchmark does not compute it."""
+    """Log-probability of the right answer minus the mean one of wrong answers, in nats."""
     nll: float | None = None
-    """Mean NLL in nats of the tokens of the text that the prompt asks about; None if the benchmark
-    does not compute it. Questions about the same text have equal values."""
+    """Mean NLL in nats of the text that the prompt asks about, the same for all its questions."""
     nll_beyond: float | None = None
     """The same for the text's tokens at or after a position, such as the trained context."""
     prompt_end: str | None = None
-    """Last characters of the prompt; None without a prompt. `PromptBenchmark.with_ends` sets it."""
 
 
 @dataclass(frozen=True)
@@ -88,14 +79,11 @@ class CellResult:
     scores: tuple[Score, ...]
     samples: tuple[Sample, ...] = ()
     token_nll: tuple[tuple[int, float], ...] = ()
-    """Mean NLL in nats of each bin of token positions, as (first position of the bin, mean). Only
-    `nll_by_position` and `multi_key` fill it."""
+    """Mean NLL in nats of each bin of token positions, as (first position of the bin, mean)."""
     sequences: Sequences = field(default_factory=Sequences)
-    """Token counts of all windows or prompts (without answers), for the cost model. A prefix that
-    several prompts share counts once for each of them."""
+    """Tokens of all windows or prompts, without answers; a shared prefix counts for each prompt."""
     prompts_sha256: str | None = None
-    """sha256 over the token ids of all prompts in order. `lce prompt` rebuilds the prompts and
-    compares their sha256 with this one. None for benchmarks without prompts."""
+    """sha256 over the token ids of all prompts in order; `lce prompt` compares it."""
     arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict, compare=False)
     """Arrays to store in the cell's folder by name, such as the NLL of every token."""
 
@@ -119,22 +107,20 @@ class CellRequest:
     seed: int
     data_folders: Mapping[str, Path] = field(default_factory=dict)
     batch_tokens: int = 8192
-    """Maximum tokens per forward pass in fp32. Half precision ignores this limit and processes each
-    text alone, so that batching never changes a score. It is not part of a cell's id."""
+    """Maximum tokens of a forward pass in fp32. In half precision each text is processed alone, so
+    that batching never changes a score. It is not part of a cell's id."""
     savings: bool = True
-    """True saves work: generation of an answer stops once its score cannot change, and a prefix
-    that several prompts share passes through the model once."""
+    """True stops generation once the score cannot change, and computes a shared prefix once."""
     losses: LossCache = field(default_factory=LossCache)
-    """Token losses of this model from earlier cells. Cells that score the same windows reuse them.
-    """
+    """Token losses of this model from earlier cells. Cells that score the same windows reuse
+    them."""
     ranges: WindowRanges | None = None
-    """Splits the windows of a long cell into ranges that several workers can score; None: this
-    process scores every window."""
+    """Splits the windows of a long cell into ranges for several workers; None: all are scored
+    here."""
     prompt_folder: Path | None = None
-    """Folder in which processes and later runs share built prompts; None: prompts are cached only
-    in the memory of this process."""
+    """Folder in which processes and later runs share built prompts; None caches them in memory."""
     report: Progress = no_progress
-    """Progress callback, called with (work done, total work) in prompts, contexts or windows."""
+    """Called with (work done, total work) in prompts, contexts or windows."""
 
 
 @dataclass(frozen=True)
@@ -164,11 +150,11 @@ class Benchmark(Plugin):
     forms: ClassVar[Mapping[Profile, Form]]
     """The profiles that the benchmark offers, with their settings."""
     fills_length: ClassVar[bool] = False
-    """True: prompt and answer together fill the cell's length, and a cell with much shorter prompts
-    is unavailable. False: the cell's length is a maximum, and prompts may be shorter."""
+    """True: prompt and answer together fill the cell's length, and cells with much shorter prompts
+    are unavailable. False: the length is a maximum."""
     scores_text: ClassVar[bool] = False
-    """True if cells score running text, so that cells of one model can reuse each other's losses.
-    """
+    """True if cells score running text, so that cells of one model can reuse each other's
+    losses."""
     data_on_demand: ClassVar[tuple[DataSet, ...]] = ()
     """Data sets that are read only if a parameter selects them."""
     profile: Profile = "clean"
@@ -189,7 +175,6 @@ class Benchmark(Plugin):
 
     @property
     def form(self) -> Form:
-        """Entry of `forms` for the chosen `profile`."""
         return self.forms[self.profile]
 
     def tasks(self) -> tuple[str, ...]:
@@ -199,8 +184,7 @@ class Benchmark(Plugin):
     def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
         """Return why the task cannot run at this length with this model; None if it can.
 
-        The planner calls this method before it loads any data or model weights, so an override must
-        not need them.
+        The planner calls it before it loads any data or weights, so an override must not need them.
         """
         return None
 
@@ -209,11 +193,11 @@ class Benchmark(Plugin):
         return None
 
     def excerpt_tokens(self, base_model: LanguageModel, task: str, eval_length: int) -> int:
-        """Return how many successive held-out tokens a prompt or window needs; 0 if it needs none.
+        """Return how many successive held-out tokens a prompt or window needs; 0 if none.
 
-        A smaller number is allowed. The planner refuses a cell whose excerpts are longer than
-        `evaluation.held_out_tokens`. The default returns `eval_length` if the task is a domain of
-        the held-out text, else 0.
+        A smaller number is allowed. The planner refuses excerpts longer than
+        `evaluation.held_out_tokens`. The default is `eval_length` if the task is a domain of the
+        held-out text, else 0.
         """
         return eval_length if self.held_out_domain(task) else 0
 
@@ -223,25 +207,19 @@ class Benchmark(Plugin):
 
     @classmethod
     def all_data_sets(cls) -> dict[str, DataSet]:
-        """Return the data sets that any profile or parameter of this benchmark reads, by name."""
         profiles = [cls.model_validate({"profile": profile}) for profile in cls.forms]
         read = [data for one in profiles for task in one.tasks() for data in one.reads(task)]
         return {data.name: data for data in (*read, *cls.data_on_demand)}
 
     def data_names(self, task: str, data_folders: Mapping[str, Path]) -> tuple[str, ...]:
-        """Return the names of a task's data sets for the catalog, such as "longbench".
-
-        The name of an incomplete data set ends with " (subset)".
-        """
+        """Return a task's data sets for the catalog; incomplete ones end with " (subset)"."""
         names = (data_set.recorded_name(data_folders) for data_set in self.reads(task))
         return tuple(dict.fromkeys(names))
 
     def digest(self, task: str, data_folders: Mapping[str, Path]) -> str | None:
         """Return the sha256 over the files of a task's data sets; None if the task reads none.
 
-        Raises:
-          UnavailableError: if a data set is not on this machine; the message says how to get it.
-          DataError: if a data set cannot be read.
+        Raises UnavailableError if a data set is missing here, DataError if it cannot be read.
         """
         digests = [data_set.digest(data_folders) for data_set in self.reads(task)]
         if len(digests) < 2:
@@ -255,10 +233,7 @@ class Benchmark(Plugin):
         eval_length: int,
         data_folders: Mapping[str, Path],
     ) -> Sequences | None:
-        """Predict `CellResult.sequences` from the sizes of the data files, for cost estimates.
-
-        The default returns None: the planner then estimates the cost from `num_tokens`.
-        """
+        """Predict `CellResult.sequences` from file sizes; if None, costs use `num_tokens`."""
         return None
 
     def evaluate(self, request: CellRequest) -> CellResult:
@@ -273,44 +248,35 @@ class Benchmark(Plugin):
     def num_tokens(self, task: str, eval_length: int, held_out_tokens: int) -> int:
         """Predict the total tokens of a cell's prompts or windows for `lce plan`, without any data.
 
-        Args:
-          held_out_tokens: tokens of the running text to score, as returned by `text_tokens`.
+        `held_out_tokens` are those of the running text to score (`text_tokens`).
         """
         raise NotImplementedError
 
     def text_tokens(self, task: str, held_out_tokens: int) -> int:
         """Predict how many tokens of running text a task reads, without reading the text.
 
-        The default returns `held_out_tokens`, the size of one domain of the study's held-out text.
-        Benchmarks override it to return the published size for tasks that read a data set.
+        `held_out_tokens`, the default, is the size of a domain. Override it for data sets.
         """
         return held_out_tokens
 
     def distinct_share(self, task: str, prompt_tokens: float) -> float:
         """Predict which fraction (0..1) of a cell's prompt tokens passes through the model.
 
-        The fraction is below 1 if prompts share prefixes, because a shared prefix passes through
-        the model once. The default 1.0 means that no prompts share a prefix.
-
-        Args:
-          prompt_tokens: mean length of a prompt; the cell's length if the benchmark generates no
-            answers.
+        It is below 1 if prompts of mean length `prompt_tokens` share prefixes.
         """
         return 1.0
 
     def window_grid(self, task: str, eval_length: int) -> tuple[object, int] | None:
         """Return (key of the text, stride in tokens) of the cell's windows; None without windows.
 
-        Cells with equal keys cut their windows from the same tokens. They can reuse each other's
-        losses.
+        Cells with equal keys cut their windows from the same tokens, so they can share losses.
         """
         return None
 
     def num_independent(self, task: str, eval_length: int, held_out_tokens: int) -> int:
-        """Predict a cell's number of independent samples, for `lce plan --power`.
+        """Predict a cell's number of independent samples for `lce plan --power`; 0 if unknown.
 
-        The default is the number of prompts, which is an upper bound if several prompts are about
-        one document. 0 means that the number is unknown. See `num_tokens` for the arguments.
+        The default is the number of prompts, an upper bound if several are about one document.
         """
         return self.answers(task).number
 
@@ -323,24 +289,17 @@ class Benchmark(Plugin):
     ) -> int | None:
         """Return how many independent samples a task's data set has, for `lce plan --power`.
 
-        The files in `data_folders` count, or the published data set if they are missing. The
-        default None means that one seed can draw any number of samples.
-
-        Raises:
-          DataError: if a data set cannot be read.
+        The files in `data_folders` count, or the published data set if they are missing. None, the
+        default, means that one seed can draw any number of samples.
         """
         return None
 
     def answers(self, task: str) -> Answers:
-        """Return the number of answers that a cell generates and the maximum tokens of an answer.
-
-        The default is no answers.
-        """
+        """Return number and maximum tokens of a cell's generated answers; by default none."""
         return Answers()
 
 
 def score(metric: str, estimate: Estimate, *, higher_is_better: bool) -> Score:
-    """Build a `Score` from a value with its confidence interval."""
     return Score(
         metric, estimate.value, estimate.low, estimate.high, estimate.num_samples, higher_is_better
     )

@@ -1,9 +1,8 @@
 """Data sets of benchmarks: published files in a folder on the user's machine.
 
-The user assigns a folder to a data set's name with `--data-folder squad=FOLDER` or `data_folders`.
-In place of a folder, the user can name rows on the hub that `lce fetch` has downloaded. A cell
-whose files are missing is unavailable: it is skipped, and the report shows the reason. The sha256
-of the files is part of the id of every cell that reads them.
+The user assigns a folder, or rows on the hub that `lce fetch` has downloaded, to a data set's name
+in `data_folders`. A cell whose files are missing is unavailable. The sha256 of the files is part of
+the id of every cell that reads them.
 """
 
 from __future__ import annotations
@@ -26,46 +25,34 @@ from lce_core.store.file_facts import fact_of, sha256_of
 T = TypeVar("T")
 DataRow = dict[str, Any]
 SUBSET = "subset.json"
-"""Name of a JSON file such as {"qasper.jsonl": 37} (file or split: number of rows). A user puts it
-into a data folder to declare that the folder has fewer rows than the published data set. Without
-this file, missing rows are an error."""
+"""JSON file such as {"qasper.jsonl": 37} (file or split: number of rows), by which a user declares
+that the folder has fewer rows than published. Without it, missing rows are an error."""
 Seen = tuple[tuple[str, int, int], ...]
-"""(path, size in bytes, modification time in ns) of each file of a data set. Results computed from
-the files are cached under this key, which changes when a file changes."""
+"""(path, size in bytes, modification time in ns) of each file of a data set: a cache key."""
 
 
 class Table(NamedTuple):
     """Rows that a benchmark reads if the user names a data set on the hub instead of a folder."""
 
     config: str | None = None
-    """Configuration of the data set; None if the user's address decides."""
     split: str | None = None
-    """Split of the configuration; None if the user's address decides."""
+    """Like `config`, None if the user's address decides."""
 
 
 @dataclass(frozen=True)
 class DataSet:
-    """A published data set.
-
-    The argument `folders` of all methods maps names of data sets to the user's folders.
-    """
+    """A published data set; `folders` maps names of data sets to the user's folders."""
 
     name: str
-    """Name of the data set, a key of `data_folders`."""
     patterns: tuple[str, ...]
     """Globs of the data set's files within the folder."""
     origin: str
-    """Web address or package from which the user can get the files, for error messages."""
+    """Web address or package with the files, for error messages."""
     tables: tuple[Table, ...] = ()
-    """Rows that replace the files if the user gives datasets:OWNER/NAME@COMMIT; empty if the data
-    set is published only as files."""
+    """Rows that replace the files if the user gives datasets:OWNER/NAME@COMMIT."""
 
     def files(self, folders: Mapping[str, Path]) -> list[Path]:
-        """Return the paths of all files, sorted.
-
-        Raises:
-          UnavailableError: if `folders` lacks the data set, or its folder has none of the files.
-        """
+        """Return the paths of all files, sorted, or raise UnavailableError."""
         remedy = f"get it from {self.origin} and give `--data-folder {self.name}=FOLDER`"
         if self.name not in folders:
             raise UnavailableError(
@@ -89,10 +76,7 @@ class DataSet:
         if not found:
             wanted = " or ".join(self.patterns)
             raise UnavailableError(
-                f"data set {self.name!r}: {folder}",
-                f"no {wanted}",
-                "the files of the data set",
-                remedy,
+                f"data set {self.name!r}: {folder}", f"no {wanted}", "the data set's files", remedy
             )
         return found
 
@@ -109,17 +93,7 @@ class DataSet:
     def require_rows(
         self, folders: Mapping[str, Path], part: str, got: int, published: int
     ) -> None:
-        """Raise an error if a file or split has too few or too many rows.
-
-        Args:
-          part: name of the file, or of a split that may span several files.
-          got: number of rows found.
-          published: number of rows of the published data.
-
-        Raises:
-          DataError: if `got` differs from the expected number, which is the number that the file
-            `SUBSET` declares for `part`, or else `published`.
-        """
+        """Raise DataError unless a file or split has its published or declared rows."""
         expected = self._declared_rows(folders).get(part, published)
         if got != expected:
             raise DataError(
@@ -132,7 +106,6 @@ class DataSet:
             )
 
     def is_in(self, folders: Mapping[str, Path]) -> bool:
-        """Return True if `files` finds the data set's files."""
         try:
             return bool(self.files(folders))
         except UnavailableError:
@@ -146,7 +119,6 @@ class DataSet:
             return published
 
     def recorded_name(self, folders: Mapping[str, Path]) -> str:
-        """Return the data set's name, followed by " (subset)" if its folder has a file `SUBSET`."""
         return f"{self.name} (subset)" if self._declared_rows(folders) else self.name
 
     def _declared_rows(self, folders: Mapping[str, Path]) -> dict[str, int]:
@@ -167,23 +139,11 @@ class DataSet:
         )
 
     def seen(self, folders: Mapping[str, Path]) -> Seen:
-        """Return path, size and modification time of every file, a cache key for derived results.
-
-        Raises:
-          UnavailableError: if the data set is not on this machine.
-        """
         files = [(file, file.stat()) for file in self.files(folders)]
         return tuple((str(file), stat.st_size, stat.st_mtime_ns) for file, stat in files)
 
     def digest(self, folders: Mapping[str, Path]) -> str:
-        """Return the sha256 over names and contents of all files.
-
-        Unchanged files are not read again: the sha256 of each file is cached.
-
-        Raises:
-          UnavailableError: if the data set is not on this machine.
-          DataError: if a file cannot be read.
-        """
+        """Return the sha256 over names and contents of all files; that of each file is cached."""
         total = hashlib.sha256()
         for file in self.files(folders):
             try:
@@ -200,12 +160,9 @@ class DataSet:
 
 
 def fact_of_files(what: str, files: Seen, compute: Callable[[], T]) -> T:
-    """Return the result of `compute()`, which the store caches until one of `files` changes.
+    """Return `compute()`, a JSON value that the store caches until one of `files` changes.
 
-    Args:
-      what: name and version of the computation, part of the cache key.
-      files: all files that the result depends on; at least one.
-      compute: function without arguments that returns a JSON value.
+    `what` is name and version of the computation, part of the cache key.
     """
     paths = [Path(path) for path, *_ in files]
     return fact_of(what, paths[0].parent, paths, compute)
@@ -218,11 +175,7 @@ def spread(num_all: int, num_wanted: int) -> list[int]:
 
 
 def read_text(file: Path, encoding: str = "utf-8") -> str:
-    """Return the text of a file, with all line endings converted to newlines.
-
-    Raises:
-      DataError: if the file is not readable text of that encoding.
-    """
+    """Return a file's text with newlines as line endings; raise DataError if it is no text."""
     try:
         return file.read_text(encoding=encoding)
     except (OSError, UnicodeDecodeError) as error:
@@ -234,8 +187,7 @@ def read_text(file: Path, encoding: str = "utf-8") -> str:
 def read_rows(file: Path, columns: Sequence[str]) -> Iterator[DataRow]:
     """Read the rows of a .jsonl, .json (one object or a list) or .parquet file, in order.
 
-    Raises:
-      DataError: if the file has another format, or a row lacks one of `columns`.
+    Raises DataError if the file has another format, or a row lacks one of `columns`.
     """
     for place, row in _entries(file):
         missing = [column for column in columns if column not in row]

@@ -17,14 +17,7 @@ ESSAYS = DataSet(
 
 
 def essays(folders: Mapping[str, Path]) -> str:
-    """Return all essays as one text, in the order of their file names.
-
-    Text files are read whole; of other files only the column `text` is read.
-
-    Raises:
-      UnavailableError: if the data set is not on this machine.
-      DataError: if a file cannot be read.
-    """
+    """Return all essays as one text, in the order of their file names."""
     texts = []
     for file in ESSAYS.files(folders):
         if file.suffix == ".txt":

@@ -4,9 +4,8 @@ Tasks: `bfs`, the nodes at exactly a given distance from a node, and `parents`, 
 edge to a given node. The score is the F1 of the set of nodes in the answer's line "Final Answer:
 [...]" against the right set. Three solved operations on a small graph precede the graph.
 
-The graph has as many edges as fit. Its nodes have as many outgoing as incoming edges on average,
-two, so that the asked sets stay small; a question is drawn among those with one to eight nodes.
-`clean` has 100 prompts per task, `fast` 20.
+The graph has as many edges as fit. Its nodes have two outgoing and two incoming edges on average,
+so that the asked sets stay small; a question is drawn among those with one to eight nodes.
 """
 
 from __future__ import annotations
@@ -73,11 +72,7 @@ class GraphWalks(PromptBenchmark):
         return self.num_samples or self.form.num_samples
 
     def prompt(self, request: CellRequest, index: int, rng: np.random.Generator) -> Prompt:
-        """Build the prompt of the largest graph that fits, and ask about one of its nodes.
-
-        Raises:
-          UnavailableError: if a graph with `MAX_NODES` edges does not fit.
-        """
+        """Ask about one node of the largest graph that fits."""
         seed = int(rng.integers(2**62))
 
         def asked(count: int) -> tuple[str, list[str]]:
@@ -91,7 +86,7 @@ class GraphWalks(PromptBenchmark):
         return Prompt(self.fitted(request, text), final_answer(nodes))
 
     def slack_tokens(self, request: CellRequest) -> int:
-        """Return the size of two edges in tokens, an upper bound of what one more edge needs."""
+        """Return the tokens of two edges, an upper bound of what one more edge needs."""
         lines = _lines(drawn_graph(2, np.random.default_rng(0)))
         return len(encode(request, lines, special_tokens=False))
 
@@ -103,11 +98,7 @@ class GraphWalks(PromptBenchmark):
 
 
 def drawn_graph(count: int, rng: np.random.Generator) -> list[Edge]:
-    """Draw `count` distinct edges between different nodes, in random order.
-
-    There are count / `EDGES_PER_NODE` nodes, at least two. Each has random hexadecimal digits as
-    its id, and both ends of an edge are uniformly random.
-    """
+    """Draw `count` distinct edges between count / `EDGES_PER_NODE` nodes, in random order."""
     nodes = [rng.bytes(_DIGITS // 2).hex() for _ in range(max(2, count // EDGES_PER_NODE))]
     edges: dict[Edge, None] = {}
     while len(edges) < count:
@@ -129,12 +120,10 @@ def nodes_at(edges: Iterable[Edge], start: str, depth: int) -> set[str]:
 
 
 def parents(edges: Iterable[Edge], node: str) -> set[str]:
-    """Return the nodes with an edge to `node`, without the node itself."""
     return {source for source, target in edges if target == node} - {node}
 
 
 def _question(task: str, edges: Sequence[Edge], rng: np.random.Generator) -> tuple[str, list[str]]:
-    """Return an operation and the nodes that it results in, at least one and few."""
     names = list(dict.fromkeys(node for edge in edges for node in edge))
     for place in rng.permutation(len(names)):
         name = names[place]
@@ -151,14 +140,12 @@ def _question(task: str, edges: Sequence[Edge], rng: np.random.Generator) -> tup
 
 
 def operation(task: str, node: str, depth: int) -> str:
-    """Return the sentence that asks for an operation."""
     if task == "bfs":
         return f"Perform a BFS from node {node} with depth {depth}."
     return f"Find the parents of node {node}."
 
 
 def prompt_text(edges: Sequence[Edge], asked: str) -> str:
-    """Return the prompt: instruction, three solved operations, the graph and the operation."""
     solved = "".join(
         f"\n\nExample {number}:\nOperation:\n{one}\n{final_answer(nodes)}"
         for number, (one, nodes) in enumerate(_SOLVED, start=1)
@@ -167,7 +154,6 @@ def prompt_text(edges: Sequence[Edge], asked: str) -> str:
 
 
 def final_answer(nodes: Iterable[str]) -> str:
-    """Return the line with which a right answer ends."""
     return f"Final Answer: [{', '.join(nodes)}]"
 
 

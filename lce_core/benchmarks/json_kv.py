@@ -4,9 +4,6 @@ The prompt is HELMET's: the dictionary, the instruction, two solved examples fro
 dictionary, and the key. The dictionary has as many pairs as fit. An answer is right if it contains
 the value, ignoring case, punctuation, articles and white space (HELMET's substring exact match).
 The asked pair stands at one of six evenly spaced depths.
-
-`clean` has 96 prompts, `fast` 24. `tiny`, for base models with key tokens, hides eight single-token
-keys in held-out text and asks for one of them, at the same depths.
 """
 
 from __future__ import annotations
@@ -77,11 +74,6 @@ class JsonKv(PromptBenchmark):
         return self.num_samples or self.form.num_samples
 
     def prompt(self, request: CellRequest, index: int, rng: np.random.Generator) -> Prompt:
-        """Build the prompt with the most pairs that fit; at least the examples and the asked one.
-
-        Raises:
-          UnavailableError: if the three pairs do not fit.
-        """
         asked, depth = _pair(rng), _depth(index)
         examples = [_pair(rng) for _ in range(SHOTS)]
         places = rng.random(SHOTS).tolist()
@@ -97,7 +89,7 @@ class JsonKv(PromptBenchmark):
         return Prompt(self.filled(request, text), asked[1], float(depth))
 
     def slack_tokens(self, request: CellRequest) -> int:
-        """Return the size of two pairs in tokens, an upper bound of what one more pair needs."""
+        """Return the tokens of two pairs, an upper bound of what one more pair needs."""
         pair = _pair(np.random.default_rng(0))
         return 2 * len(encode(request, _written([pair, pair]), special_tokens=False))
 
@@ -109,13 +101,11 @@ class JsonKv(PromptBenchmark):
 
 
 def prompt_text(pairs: Sequence[Pair], examples: Sequence[Pair], key: str) -> str:
-    """Return the prompt: dictionary, instruction, solved examples, and the question for `key`."""
     solved = "".join(f"{_question(one)} {value}\n\n" for one, value in examples)
     return f"JSON data:\n{_written(pairs)}\n\n{INSTRUCTION}\n\n{solved}{_question(key)}"
 
 
 def substring_exact_match(answer: str, reference: str) -> float:
-    """Return 1 if the normalised answer contains the normalised reference, else 0."""
     return float(_normalised(reference) in _normalised(answer))
 
 

@@ -3,12 +3,9 @@
 Tasks are the data set's lengths: `short` (below 32,000 words), `medium` (to 128,000) and `long`. A
 prompt that exceeds the cell's length loses its middle, as in the authors' script.
 
-Metrics: `accuracy` is the fraction of generated answers from which the authors' rule extracts the
-right letter; `choice` and `margin` compare the likelihoods of the four letters. A guess is right in
-a quarter of the questions. The prompt begins the answer, "The correct answer is", because a base
-model does not follow the instruction to write these words.
-
-`clean` asks all questions of a task, `fast` 50, evenly spaced.
+`accuracy` is the fraction of generated answers from which the authors' rule extracts the right
+letter; `choice` and `margin` compare the likelihoods of the four letters. The prompt begins the
+answer, "The correct answer is", because a base model does not follow the instruction to write it.
 """
 
 from __future__ import annotations
@@ -110,12 +107,6 @@ class LongBenchV2(PromptBenchmark):
         return (_DATA,)
 
     def build(self, request: CellRequest) -> list[ChoicePrompt]:
-        """Build all prompts of the cell, in the order of the file.
-
-        Raises:
-          UnavailableError: if the data set is not on this machine.
-          DataError: if a row is malformed, or the file is incomplete and does not declare it.
-        """
         (file,) = _DATA.files(request.data_folders)
         rows = list(read_rows(file, _COLUMNS))
         _DATA.require_rows(request.data_folders, file.name, len(rows), sum(NUM_QUESTIONS.values()))
@@ -164,9 +155,8 @@ def prompt_text(row: Mapping[str, Any]) -> str:
 def extracted(response: str) -> str | None:
     """Return the letter that a response states; None if it states none.
 
-    Asterisks are ignored, and a letter in brackets counts before one without.
-
-    Source: extract_answer in pred.py of github.com/THUDM/LongBench@2e00731.
+    Asterisks are ignored, and a letter in brackets counts before one without. Source:
+    extract_answer in pred.py of github.com/THUDM/LongBench@2e00731.
     """
     if (letter := _in_brackets(response)) is not None:
         return letter

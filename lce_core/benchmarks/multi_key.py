@@ -2,31 +2,20 @@
 
 A context is an excerpt of one document with one inserted sentence per key, "The pass key of NAME is
 KEY.", at stratified positions. There is one question per key. The model reads the context once and
-then answers each question from the context's KV cache, without seeing the other questions. Six
-questions therefore cost little more than one. A sample is one question; the bootstrap intervals
-resample documents.
+then answers each question from the context's KV cache, without seeing the other questions. A sample
+is one question; the bootstrap intervals resample documents.
 
 Metrics:
 
-  accuracy  fraction of questions whose greedy answer has the right key as its first integer
-  margin    log-probability of the right key minus the mean log-probability of keys that the text
-            does not contain, in nats; 0 means that the text did not help. It distinguishes methods
-            even if all their greedy answers are wrong, or all are right. The catalog's view
-            `retrieval_by_depth` has accuracy and margin by depth and distance
-  nll       mean negative log-likelihood in nats of the text's tokens, without the inserted
-            sentences and the token after each, from the same forward pass; `token_nll` contains
-            the mean by position
-  nll_beyond  nll of the tokens at or after the position `nll_beyond`, such as the trained context.
-            Omitted without this parameter, and at lengths that end before the position
+  accuracy: fraction of questions whose greedy answer has the right key as its first integer
+  margin: log-probability of the right key minus the mean log-probability of keys that the text does
+    not contain, in nats; it distinguishes methods even if all their answers are wrong, or right
+  nll: mean negative log-likelihood in nats of the text's tokens, without the inserted sentences and
+    the token after each, from the same forward pass; `token_nll` contains the mean by position
+  nll_beyond: nll of the tokens at or after the position `nll_beyond`, such as the trained context
 
-A sample has the nll and nll_beyond of its text, so that comparisons can pair texts.
-
-In the profiles `clean` and `fast` keys are numbers of five digits. `tiny` is for base models with
-key tokens: a key is a single token of a family, and a question is the query token of this family.
-
-A task is a domain of the study's held-out text or a data set. Each document that fills the length
-provides one context. If there are too few such documents, further contexts come from later text of
-the same documents.
+Keys are numbers of five digits, in `tiny` single tokens of a family that its query token asks for.
+Each document that fills the length provides one context, and further ones if there are too few.
 """
 
 from __future__ import annotations
@@ -80,13 +69,11 @@ NAMES = (
     "London", "Madrid", "Moscow", "Munich", "Oslo", "Paris", "Prague", "Rome", "Sydney", "Tokyo",
     "Vienna",
 )  # fmt: skip
-"""Names in the sentences "The pass key of NAME is KEY.". A context uses `num_keys` of them."""
 NEW_TOKENS = 8
-"""Maximum tokens of an answer. A space, five digits and the token after the number take at most
-seven."""
+"""Maximum tokens of an answer: a space, five digits and the token after the number."""
 QUESTION_TOKENS = 50
-"""Approximate number of tokens that pass through the model for one question, for cost estimates:
-the question, the five keys whose probabilities are compared, and the answer."""
+"""Approximate tokens that pass for one question, for cost estimates: the question, the five keys
+whose probabilities are compared, and the answer."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,20 +81,19 @@ class KeyPrompt(Prompt):
     """A prompt that consists of a context and one question about it."""
 
     document: str = ""
-    """Name of the document from which the text of the context is taken."""
+    """Name of the document of the context's text."""
     start: int = 0
     """Index of this text's first token in the document."""
     context_tokens: int = 0
     """Number of tokens of the context, which the question follows."""
     inserted: tuple[int, ...] = ()
-    """Indices in the context of the first token of each inserted sentence and of the first token
-    after it: start, end, start, end, ..."""
+    """Indices in the context of inserted sentences: start, end (exclusive), start, end, ..."""
     absent: tuple[str, ...] = ()
-    """Wrong keys, which the context does not contain, for the metric `margin`."""
+    """Wrong keys for the metric `margin`, which the context does not contain."""
 
     @property
     def context(self) -> tuple[str, int]:
-        """Identifier of the context, equal for all prompts that share it."""
+        """Equal for all prompts that share the context."""
         return self.document, self.start
 
 
@@ -119,7 +105,6 @@ class Fact:
     question: TokenIds
     key: str
     absent: tuple[str, ...]
-    """Wrong keys, which the context does not contain."""
 
 
 @dataclass(frozen=True)
@@ -139,10 +124,7 @@ class ContextForm(PromptForm):
     def facts(
         self, request: CellRequest, num_keys: int, num_absent: int, rng: np.random.Generator
     ) -> list[Fact]:
-        """Draw the keys of one context and wrong keys to compare them with.
-
-        Names and numbers are distinct, and all keys have the same `num_absent` wrong keys.
-        """
+        """Draw distinct keys of one context, and `num_absent` wrong keys to compare all with."""
         names = rng.choice(NAMES, size=num_keys, replace=False)
         numbers = rng.choice(90_000, size=num_keys + num_absent, replace=False) + 10_000
         absent = tuple(str(number) for number in numbers[num_keys:])
@@ -157,11 +139,9 @@ class ContextForm(PromptForm):
         ]
 
     def choice(self, request: CellRequest, prompt: KeyPrompt, key: str) -> TokenIds:
-        """Return the token ids of `key` as an answer to the prompt's question."""
         return _ids(request, f" {key}")
 
     def start(self, request: CellRequest) -> TokenIds:
-        """Return the special token ids that the tokenizer puts before a text; may be empty."""
         return np.array(encode(request, ""), dtype=np.int64)
 
 
@@ -185,11 +165,6 @@ class ContextKeys(ContextForm):
     def facts(
         self, request: CellRequest, num_keys: int, num_absent: int, rng: np.random.Generator
     ) -> list[Fact]:
-        """Draw `num_keys` families, and for each one key and `num_absent` wrong keys.
-
-        Raises:
-          UnavailableError: if the base model has too few families or keys per family.
-        """
         keys = request.base_model.keys
         assert keys is not None, "unavailable() refuses base models without keys"
         if num_keys > keys.families or num_absent >= keys.members:
@@ -234,8 +209,8 @@ class MultiKey(PromptBenchmark):
     prompt_class: ClassVar[type[Prompt]] = KeyPrompt
     data_on_demand: ClassVar[tuple[DataSet, ...]] = tuple(DATA_SETS.values())
     conversation: ClassVar[bool] = False
-    sample_metrics: ClassVar[tuple[str, ...]] = ("margin", "nll", "nll_beyond")
     """True asks each question after the model's own answers to the earlier ones (`multi_turn`)."""
+    sample_metrics: ClassVar[tuple[str, ...]] = ("margin", "nll", "nll_beyond")
     drawn_as: ClassVar[str] = "multi_key"
     """Name that seeds documents and keys. Both benchmarks use it, so that they ask for the same."""
 
@@ -282,7 +257,6 @@ class MultiKey(PromptBenchmark):
         return passed_share(self.num_keys, QUESTION_TOKENS, prompt_tokens)
 
     def draws(self, request: CellRequest) -> list[np.random.Generator]:
-        """Return one random generator per context."""
         place = (self.drawn_as, request.task, request.eval_length, request.seed)
         return [generator(*place, index) for index in range(self.contexts())]
 
@@ -352,8 +326,7 @@ class MultiKey(PromptBenchmark):
     def _text_means(self, losses: NDArray[np.float32]) -> dict[str, list[float]]:
         """Return the metrics `nll` and `nll_beyond`, by name, with one mean in nats per text.
 
-        Args:
-          losses: NLL in nats of each token; NaN where excluded (texts, positions).
+        `losses` are in nats of each token; NaN where excluded (texts, positions).
         """
         starts = {"nll": 0}
         beyond = losses[:, self.nll_beyond :]
@@ -369,13 +342,8 @@ class MultiKey(PromptBenchmark):
     ) -> tuple[list[Sample], NDArray[np.float32]]:
         """Generate and score answers to all questions about one context.
 
-        Args:
-          request: provides the model, tokenizer, task and length.
-          prompts: all prompts with the same context.
-          first: number of the first prompt's sample in the cell.
-
-        Returns:
-          One sample per prompt, and the NLL in nats of the context's tokens 1..n-1.
+        `first` is the number of the first prompt's sample in the cell. Returns one sample per
+        prompt, and the NLL in nats of the context's tokens 1..n-1.
         """
         from lce_core.evaluation.shared_context import Question, ask
 
@@ -435,14 +403,9 @@ class MultiKey(PromptBenchmark):
         )
 
     def _texts(self, request: CellRequest, count: int) -> list[tuple[str, int, TokenIds]]:
-        """Return `count` excerpts of the task's documents, each as long as the cell's length.
+        """Return `count` excerpts of the cell's length, which do not overlap.
 
-        Returns:
-          (name of the document, index of the excerpt's first token in it, token ids) for each
-            excerpt. Excerpts do not overlap.
-
-        Raises:
-          UnavailableError: if there are fewer excerpts of this length.
+        An excerpt is (name of the document, index of the excerpt's first token in it, token ids).
         """
         length, task = request.eval_length, request.task
         if task in self.data_sets:
@@ -484,11 +447,6 @@ class MultiKey(PromptBenchmark):
         text: TokenIds,
         rng: np.random.Generator,
     ) -> Iterator[KeyPrompt]:
-        """Insert sentences with keys into one text, and yield one prompt for each key.
-
-        Raises:
-          UnavailableError: if sentences, question and answer leave too few tokens for text.
-        """
         form, begin = self.form, self.form.start(request)
         facts = form.facts(request, self.num_keys, self.num_absent, rng)
         turns = [len(fact.question) + form.answer_tokens(self, request.task) for fact in facts]
@@ -524,7 +482,6 @@ class MultiKey(PromptBenchmark):
 
 
 def _texts_of(groups: Sequence[Sequence[KeyPrompt]]) -> list[int]:
-    """Return the index of each prompt's text, for all prompts in order."""
     return [index for index, group in enumerate(groups) for _ in group]
 
 

@@ -1,13 +1,13 @@
 """A conversation about one text: each question follows the model's own answers to the earlier ones.
 
 Documents, keys, questions and metrics are those of `multi_key`, but all questions about a context
-are turns of one conversation, in random order. The context passes through the model once, and the
-cache keeps every question with the answer that the model generated. A wrong answer therefore stays
-in the conversation. All turns together fit the cell's length.
+are turns of one conversation, in random order. The cache keeps every question with the answer that
+the model generated, so a wrong answer stays in the conversation. All turns together fit the cell's
+length.
 
 Further metrics: `turn_1`, `turn_2`, ... are the accuracies of single turns, and `turn_slope` is the
-accuracy of the last turn minus that of the first. A sample is one turn, and the intervals resample
-documents, as in `multi_key`. The difference to `multi_key` is the effect of the conversation.
+accuracy of the last turn minus that of the first. A sample is one turn. The difference to
+`multi_key` is the effect of the conversation.
 """
 
 from __future__ import annotations
@@ -48,7 +48,6 @@ class MultiTurn(MultiKey):
         return replace(result, scores=(*result.scores, *self.turns(result.samples)))
 
     def turns(self, samples: Sequence[Sample]) -> tuple[Score, ...]:
-        """Return the accuracy of each turn, and the last turn's accuracy minus the first's."""
         each = [samples[turn :: self.num_keys] for turn in range(self.num_keys)]
         names = [f"turn_{number}" for number in range(1, self.num_keys + 1)]
         found = [
@@ -68,14 +67,13 @@ class MultiTurn(MultiKey):
         text: TokenIds,
         rng: np.random.Generator,
     ) -> Iterator[KeyPrompt]:
-        """Yield the prompts of one context in random order, so that turns are at any depth."""
+        """Shuffle the prompts, so that turns are at any depth."""
         prompts = [*super()._about(request, document, start, text, rng)]
         for turn in rng.permutation(len(prompts)):
             yield prompts[turn]
 
 
 def turn_accuracies(scores: Sequence[float], num_keys: int) -> list[float]:
-    """Return `turn_1`, ... and `turn_slope` for the scores of successive turns."""
     samples = [Sample(index, 0, value) for index, value in enumerate(scores)]
     return [one.value for one in MultiTurn(num_keys=num_keys).turns(samples)]
 

@@ -2,15 +2,12 @@
 
 The text of a domain or data set is cut into windows of the cell's length without overlap. The
 benchmark `perplexity` with stride = length scores the same windows, so a worker that runs both
-computes the losses once.
+computes the losses once. `token_nll` stores the mean NLL of each bin of window positions. The
+metrics are the mean over all positions (`nll`) and over the last quarter of the window
+(`nll_last_quarter`), with bootstrap intervals over windows.
 
-`token_nll` stores the mean NLL of each bin of window positions. The metrics are the mean over all
-positions (`nll`) and over the last quarter of the window (`nll_last_quarter`), with bootstrap
-intervals over windows.
-
-Profiles: `faithful` cuts the windows of the unextended base model into chunks of its trained
-context, as in LCEG's figure (a saw-tooth). In `clean` and `fast` every model reads whole windows.
-`tiny` reads the first 16,384 tokens, and its bins are an eighth of the trained context.
+`faithful` cuts the windows of the unextended base model into chunks of its trained context, as in
+LCEG's figure (a saw-tooth). In the other profiles every model reads whole windows.
 """
 
 from __future__ import annotations
@@ -108,8 +105,7 @@ class NllByPosition(TextBenchmark):
     def _losses(self, request: CellRequest, windows: Windows) -> NDArray[np.float32]:
         """Return the NLL in nats by position (windows, L), NaN where a chunk starts.
 
-        A chunk is the text that the model reads at once: the whole window. In `faithful`, the
-        unextended model reads chunks of its trained context.
+        A chunk is the text that the model reads at once: the whole window, or less in `faithful`.
         """
         chunk = request.eval_length
         if self.profile == "faithful" and request.model.method.family == "none":
@@ -130,13 +126,7 @@ class NllByPosition(TextBenchmark):
 def bin_means(
     totals: NDArray[np.float64], counts: NDArray[np.int64], width: int
 ) -> tuple[tuple[int, float], ...]:
-    """Return (first position, mean loss) of each bin of `width` positions, skipping empty bins.
-
-    Args:
-      totals: sum of the losses at each position.
-      counts: number of losses at each position.
-      width: positions per bin.
-    """
+    """Return (first position, mean loss) of each bin of `width` positions, skipping empty bins."""
     edges = np.arange(0, len(totals), width)
     sums, numbers = np.add.reduceat(totals, edges), np.add.reduceat(counts, edges)
     return tuple(

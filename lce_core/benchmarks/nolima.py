@@ -5,13 +5,12 @@ something that follows from it. Tasks: `onehop` and `twohop`, the question types
 set. The data set's licence allows only noncommercial research. lce therefore contains none of it
 and reads needles, prompts and books from the user's folder.
 
-Metrics: `accuracy` is NoLiMa's score, the fraction of answers that contain the character's name.
-`choice` and `margin` compare the likelihoods of all names that the needle's set of characters
-offers. NoLiMa's effective length compares `accuracy` with that at 250 to 1,000 tokens, so evaluate
-a length of about 1,000 tokens as well.
+`accuracy` is NoLiMa's score, the fraction of answers that contain the character's name. `choice`
+and `margin` compare the likelihoods of all names that the needle's set of characters offers.
+NoLiMa's effective length compares `accuracy` with that at 250 to 1,000 tokens, so evaluate a length
+of about 1,000 tokens as well.
 
-The needle stands at one of 26 evenly spaced depths, at a line break of a random place in one of the
-books. `clean` has 260 prompts per task, ten at each depth, `fast` 52.
+The needle stands at one of 26 evenly spaced depths, at a line break of a random place in a book.
 """
 
 from __future__ import annotations
@@ -50,7 +49,6 @@ NEW_TOKENS = 32
 ANSWER = "\n\nAnswer:"
 """Text after the data set's prompt, so that base models answer instead of continuing the prompt."""
 FRAME = "{haystack}\n\nQuestion: {question}"
-"""Prompt of needles whose entry has no `task_template`."""
 _NEEDLES = "needle_set.json"
 _DATA = DataSet(
     "nolima",
@@ -69,7 +67,7 @@ class Pair:
     template: str
     """Prompt with the fields {haystack} and {question}."""
     characters: tuple[str, ...]
-    """Names of characters, at least two. Each prompt draws one of them."""
+    """Names, at least two, of which each prompt draws one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +75,7 @@ class CharacterPrompt(LabelPrompt):
     """A prompt whose answer is a character's name."""
 
     pair: str = field(kw_only=True)
-    """Name of the needle and question, equal for all prompts that use them."""
+    """Equal for all prompts with the same needle and question."""
 
 
 class NoLiMa(PromptBenchmark):
@@ -110,16 +108,9 @@ class NoLiMa(PromptBenchmark):
         eval_length: int,
         data_folders: Mapping[str, Path],
     ) -> int | None:
-        """Return the number of pairs of needle and question; None without the data set."""
         return len(read_pairs(data_folders, task)) if _DATA.is_in(data_folders) else None
 
     def build(self, request: CellRequest) -> list[CharacterPrompt]:
-        """Build all prompts of the cell.
-
-        Raises:
-          UnavailableError: if a prompt does not fit, or the data set is not on this machine.
-          DataError: if the needle set or a book is malformed.
-        """
         pairs = read_pairs(request.data_folders, request.task)
         files = [file for file in _DATA.files(request.data_folders) if file.suffix == ".txt"]
         if not files:
@@ -182,15 +173,10 @@ class Book:
 
     words: tuple[str, ...]
     breaks: tuple[int, ...]
-    """Indices of the words that follow a line break."""
 
     @classmethod
     def of(cls, file: Path) -> Book:
-        """Read a book.
-
-        Raises:
-          DataError: if the file is no text, or has no line break between words.
-        """
+        """Raise DataError if the file is no text, or has no line break between words."""
         words = tuple(re.findall(r"\S+\s*", read_text(file)))
         breaks = tuple(at for at in range(1, len(words)) if "\n" in words[at - 1])
         if not breaks:
@@ -212,7 +198,6 @@ class Book:
 
 
 def prompt_text(template: str, haystack: str, question: str) -> str:
-    """Return the data set's prompt with the beginning of an answer."""
     filled = {"haystack": haystack, "question": question}
     # A replacement of both fields at once, because books may contain braces.
     text = re.sub(r"\{(haystack|question)\}", lambda found: filled[found[1]], template)
@@ -220,12 +205,7 @@ def prompt_text(template: str, haystack: str, question: str) -> str:
 
 
 def read_pairs(folders: Mapping[str, Path], task: str) -> list[Pair]:
-    """Read all pairs of a needle and a question of type `task`, in the order of the file.
-
-    Raises:
-      UnavailableError: if the data set is not on this machine.
-      DataError: if the needle set is not in NoLiMa's format.
-    """
+    """Read all pairs of a needle and a question of type `task`, in the order of the file."""
     files = [file for file in _DATA.files(folders) if file.name == _NEEDLES]
     if not files:
         raise UnavailableError(
@@ -257,10 +237,7 @@ def _malformed(file: Path, row: DataRow, got: str) -> DataError:
 
 
 def pairs_of(row: Mapping[str, Any], task: str) -> list[Pair]:
-    """Return the tests of one entry of the needle set; none if it has no question of type `task`.
-
-    {1}, {2}, ... stand for the arguments of a test.
-    """
+    """Return the tests of one entry of the needle set; {1}, {2}, ... stand for their arguments."""
     if task not in row["questions"]:
         return []
     characters = tuple(row["character_set"])

@@ -2,18 +2,18 @@
 
 A needle states a seven-digit number for a word. In the tasks `niah_single`, `niah_multikey`,
 `niah_multivalue` and `niah_multiquery` the text holds the asked numbers. In `niah_none` it holds
-four needles, and the question names another word. The question reads the same in all tasks, so
+four needles, and the question, which reads the same in all tasks, names another word. So
 `niah_none` shows whether a method invents a number, and the others whether it finds one.
 
-Metrics: `accuracy` is ONERULER's score: an answer is right if it holds all asked numbers, no other
-number of two or more digits and no "none"; in `niah_none`, if it holds "none". `says_none` is the
-fraction of answers with "none". `choice` and `margin` compare the likelihoods of the right numbers
-and of others that the text does not hold; in `niah_none` those of "none" and of a number of the
-text. "none" is shorter than a number and therefore likelier in most models, so only differences
-between methods have a meaning there.
+`accuracy` is ONERULER's score: an answer is right if it holds all asked numbers, no other number of
+two or more digits and no "none"; in `niah_none`, if it holds "none". `says_none` is the fraction of
+answers with "none". `choice` and `margin` compare the likelihoods of the right numbers and of
+others that the text does not hold; in `niah_none` those of "none" and of a number of the text.
+"none" is shorter than a number and therefore likelier in most models, so only differences between
+methods have a meaning there.
 
 The prompt begins the answer, "<Answer>", because a base model does not follow the instruction to
-write this mark. `clean` has 50 prompts per task, `fast` 10.
+write this mark.
 """
 
 from __future__ import annotations
@@ -63,8 +63,7 @@ PROMPT = (
 END = "</Answer>"
 NONE = "none"
 NEW_TOKENS = 64
-"""Maximum tokens of an answer. Four numbers of seven digits take about 40 tokens if every digit is
-one, more than the 30 tokens that the reference reserves."""
+"""Maximum tokens of an answer, above the reference's 30: four numbers may take about 40."""
 NUM_ABSENT = 3
 """Number of wrong answers with which `choice` and `margin` compare the right numbers."""
 BOOK = DataSet("one_ruler_book", ("*.txt",), "github.com/mungg/OneRuler (books/en)")
@@ -134,13 +133,6 @@ class OneRuler(PromptBenchmark):
         return eval_length if self.reads_held_out(task) else 0
 
     def build(self, request: CellRequest) -> list[NumbersPrompt]:
-        """Build all prompts of the cell.
-
-        Raises:
-          UnavailableError: if a prompt does not fit, the held-out text is too short, or the book is
-            not on this machine.
-          DataError: if the book cannot be read.
-        """
         draws = self.draws(request)
         if self.haystack == "book":
             files = BOOK.files(request.data_folders)
@@ -174,7 +166,6 @@ class OneRuler(PromptBenchmark):
     def _hidden(
         self, request: CellRequest, haystack: Haystack, rng: np.random.Generator
     ) -> NumbersPrompt:
-        """Hide the needles of one sample in the longest haystack that fits."""
         task, draw = TASKS[request.task], Random(int(rng.integers(2**62)))
         *keys, other = draw.sample(word_list("noun"), task.num_keys + 1)
         values = [[draw_item("numbers", draw) for _ in range(task.num_values)] for _ in keys]
@@ -224,7 +215,6 @@ def absent_numbers(wanted: Sequence[str], rng: Random) -> list[list[str]]:
 
 
 def prompt_text(context: str, queries: Sequence[str]) -> str:
-    """Return the prompt about one or two words, with the beginning of the answer."""
     return PROMPT.format(context=context, queries=" and ".join(f'"{query}"' for query in queries))
 
 
@@ -232,7 +222,6 @@ def exactly(answer: str, references: Sequence[str]) -> float:
     """Return 1 if the numbers of an answer are exactly the references, else 0.
 
     Numbers of one digit do not count, equal numbers count once, and "none" makes an answer wrong.
-
     Source: compare_numbers in OneRuler/eval/evaluate.py of github.com/mungg/OneRuler@7df5ce7.
     """
     text = unicodedata.normalize("NFKC", answer)

@@ -1,15 +1,10 @@
 """Passkey retrieval: the model repeats a number that is hidden in irrelevant text.
 
-In the profiles `faithful`, `clean` and `fast` a prompt consists of an instruction, filler, the
-sentence with the key, filler, and the question. The filler is cut to a number of characters with
-which prompt and answer fill the cell's length in tokens. An answer is right if its first integer is
-the key; generation stops once that integer is complete. Like YaRN's script, `faithful` draws keys
-from 1..50000, hides them at random depths and adjusts the filler in steps of 128 characters.
-`clean` and `fast` use keys of five digits and stratified depths, and adjust the filler by single
-characters.
-
-`tiny`, for base models with key tokens, hides four single-token keys in held-out text and ends with
-the query token of one of their families; the right next token is that family's key.
+A prompt consists of an instruction, filler, the sentence with the key, filler, and the question. An
+answer is right if its first integer is the key; generation stops once that integer is complete.
+Like YaRN's script, `faithful` draws keys from 1..50000, hides them at random depths and adjusts the
+filler in steps of 128 characters. `clean` and `fast` use keys of five digits and stratified depths,
+and adjust the filler by single characters. `tiny` hides four single-token keys.
 """
 
 from __future__ import annotations
@@ -69,10 +64,7 @@ _TOKENS_PER_CHARACTER = 24 / 90
 
 @dataclass(frozen=True)
 class PasskeyKeys(KeyForm):
-    """A profile with key tokens, whose depths are computed like those of `clean` and `fast`.
-
-    The depths of the base class would be rounded differently.
-    """
+    """A profile with key tokens, whose depths are rounded like those of `clean` and `fast`."""
 
     def depths(self, draws: Sequence[np.random.Generator]) -> list[float]:
         return [100 * share for share in strata(draws)]
@@ -143,7 +135,6 @@ class Passkey(Worded):
 
 
 def prompt_text(key: int, num_before: int, num_after: int, wording: int = 0) -> str:
-    """Return the prompt for `key`, with `num_before` and `num_after` characters of filler."""
     repeated = GARBAGE * (1 + max(num_before, num_after) // len(GARBAGE))
     fact = FACTS[wording].format(key=key)
     parts = INSTRUCTIONS[wording], repeated[:num_before], fact, repeated[:num_after]
@@ -151,7 +142,6 @@ def prompt_text(key: int, num_before: int, num_after: int, wording: int = 0) -> 
 
 
 def expected_tokens(num_garbage: int) -> float:
-    """Return the expected Llama tokens of a prompt with `num_garbage` characters of filler."""
     return 71 + _TOKENS_PER_CHARACTER * num_garbage
 
 

@@ -1,29 +1,22 @@
 """Sliding-window perplexity of concatenated documents, over all positions or the last ones only.
 
-The task's documents are concatenated to one token stream. Windows of the cell's length start every
-`stride` tokens and may span several documents. Each forward pass yields three metrics:
+Windows of the cell's length start every `stride` tokens and may span several documents. Each
+forward pass yields three metrics:
 
-  perplexity       exp of the mean over windows of each window's mean NLL over all its positions.
-                   It falls with the length because later positions have more context.
-  perplexity_last  exp of the mean NLL of each window's last `last` tokens, each of which has
-                   (nearly) the whole window as context. With stride = last, every token of the
-                   stream is scored once, including all of the first window: the definition of Press
-                   et al. With stride = n * last, it scores every n-th of these windows.
-  next_token_accuracy  mean over windows of the fraction of positions whose most likely token is the
-                   right one: LCEG's val_acc. Like its script, `faithful` also counts the prediction
-                   of the token after each window, which is not part of the losses.
+  perplexity: exp of the mean over windows of each window's mean NLL over all its positions. It
+    falls with the length because later positions have more context.
+  perplexity_last: exp of the mean NLL of each window's last `last` tokens, each of which has
+    (nearly) the whole window as context. With stride = last, every token of the stream is scored
+    once, including all of the first window: the definition of Press et al. With stride = n * last,
+    it scores every n-th of these windows.
+  next_token_accuracy: mean over windows of the fraction of positions whose most likely token is the
+    right one: LCEG's val_acc. Like its script, `faithful` also counts the prediction of the token
+    after each window, which is not part of the losses.
 
-The benchmark `perplexity_documents` has definitions with windows within single documents.
-
-A task is a domain of the study's held-out text, or a data set (`data_sets`: pg19, proof_pile,
-govreport) from a folder, each of its documents preceded by the beginning-of-text token.
-
-Profiles: `faithful` has stride 256, LCEG's window count (without the last window), its 2.71828 for
-e, and the first 10 documents of a data set. `clean` has the same stride, all windows, and e. `fast`
-has stride = length. `tiny` has stride = length, the first 16,384 tokens (the same text at every
-length), and `last` = a quarter of the trained context. Unextended models are also evaluated beyond
-their trained context, because their failure is a result; only the maximum length of a method makes
-a cell unavailable. Intervals: bootstrap over blocks of overlapping windows.
+`faithful` has LCEG's window count (without the last window), its 2.71828 for e, and the first 10
+documents of a data set. Unextended models are also evaluated beyond their trained context, because
+their failure is a result; only the maximum length of a method makes a cell unavailable. Intervals:
+bootstrap over blocks of overlapping windows.
 """
 
 from __future__ import annotations
@@ -36,14 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from lce_core.benchmarks import (
-    CellRequest,
-    CellResult,
-    Profile,
-    TextBenchmark,
-    TextForm,
-    score,
-)
+from lce_core.benchmarks import CellRequest, CellResult, Profile, TextBenchmark, TextForm, score
 from lce_core.benchmarks._text.benchmark import (
     FAITHFUL_DOCUMENTS,
     TINY_TOKENS,
@@ -152,7 +138,6 @@ class Perplexity(TextBenchmark):
 
 
 def lceg_windows(stream_tokens: int, length: int, stride: int) -> int:
-    """Return how many windows LCEG's script evaluates: ceil((tokens - length) / stride) - 1."""
     return num_windows(stream_tokens, length, stride, drop_last=True)
 
 

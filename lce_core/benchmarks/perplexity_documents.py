@@ -2,25 +2,21 @@
 
 Every window belongs to one document and starts with the tokenizer's beginning-of-text token, if the
 tokenizer has one. The first window of a document scores all its tokens (without such a token, all
-but the first), later windows their `stride` new tokens; the last window may be shorter. No token is
-scored twice. All metrics follow from these losses:
+but the first), later windows their `stride` new tokens; the last window may be shorter. All metrics
+follow from these losses:
 
-  perplexity                exp of the mean NLL of all tokens (Press et al.): the metric to compare
-                            methods by, since every token has (nearly) the whole window as context
-  perplexity_window_mean    exp of the mean over windows of the mean NLL of their scored tokens: all
-                            windows have equal weight (YaRN, GovReport)
-  perplexity_document_mean  mean over documents of each one's perplexity (Base of RoPE Bounds)
-  perplexity_truncated      exp of the mean NLL of first windows, over the documents that are at
-                            least as long as a window (YaRN, Proof-pile; absent if none is)
+  perplexity: exp of the mean NLL of all tokens (Press et al.): the metric to compare methods by,
+    since every token has (nearly) the whole window as context
+  perplexity_window_mean: exp of the mean over windows of the mean NLL of their scored tokens: all
+    windows have equal weight (YaRN, GovReport)
+  perplexity_document_mean: mean over documents of each one's perplexity (Base of RoPE Bounds)
+  perplexity_truncated: exp of the mean NLL of first windows, over the documents that are at least
+    as long as a window (YaRN, Proof-pile; absent if none is)
 
-With `truncate` only the first window of each document with at least `min_document_tokens` tokens is
-scored. Set `min_document_tokens` to the longest length of the study, so that all lengths read the
-same documents.
-
-Profiles: `faithful` has stride 256 and YaRN's choice of documents: Proof-pile truncated, its first
-10 documents of at least 131,072 tokens; GovReport's first 50 of at least 16,384; PG19's first 10.
-`clean` has stride 256 and all documents, `fast` stride = length, and `tiny` stride = length and the
-first 16,384 tokens. Intervals: bootstrap over documents.
+Set `min_document_tokens` to the longest length of the study, so that all lengths read the same
+documents. `faithful` has YaRN's choice of documents: Proof-pile truncated, its first 10 documents
+of at least 131,072 tokens; GovReport's first 50 of at least 16,384; PG19's first 10. Intervals:
+bootstrap over documents.
 """
 
 from __future__ import annotations
@@ -124,16 +120,12 @@ class PerplexityDocuments(TextBenchmark):
         return None
 
     def num_tokens(self, task: str, eval_length: int, held_out_tokens: int) -> int:
-        """Predict the tokens of all windows; a domain counts as one document."""
         whole = [held_out_tokens]
         documents = self.published_documents(task) if task in self.data_sets else whole
         return self._predicted(task, eval_length, self._limited(documents)).num_tokens
 
     def num_independent(self, task: str, eval_length: int, held_out_tokens: int) -> int:
-        """Return a data set's number of documents, or a domain's number of windows.
-
-        The number of documents in a domain is unknown before its text is read.
-        """
+        """Count a data set's documents; those of a domain are unknown, so count its windows."""
         if task in self.data_sets:
             return sum(map(bool, self._limited(self.published_documents(task))))
         return super().num_independent(task, eval_length, held_out_tokens)
@@ -145,13 +137,12 @@ class PerplexityDocuments(TextBenchmark):
         eval_length: int,
         data_folders: Mapping[str, Path],
     ) -> int | None:
-        """Return a data set's number of documents; None for a domain."""
         if task not in self.data_sets:
             return None
         return len(self.all_documents(base_model, task, data_folders, self._minimum(task)))
 
     def published_documents(self, task: str) -> list[int]:
-        """Predict the tokens of each document: the published mean, or the minimum if larger."""
+        """Use the published mean of each document's tokens, or the minimum if larger."""
         least = self._minimum(task)
         return [max(least, tokens) for tokens in super().published_documents(task)]
 
@@ -162,11 +153,6 @@ class PerplexityDocuments(TextBenchmark):
         eval_length: int,
         data_folders: Mapping[str, Path],
     ) -> Sequences | None:
-        """Estimate the number of windows of a data set from the size of its texts in bytes.
-
-        Returns:
-          The windows by length in tokens; None for a held-out domain.
-        """
         if task not in self.data_sets:
             return None
         sizes = document_tokens(

@@ -1,8 +1,7 @@
 """Small evaluations (cases) on which `lce check` tests a benchmark.
 
-A case is a benchmark with one of its EXAMPLES in one profile. The model is the toy Llama with
-random weights and the text is synthetic. Prompts made of sentences use a small tokenizer with a
-beginning-of-text token.
+The model is the toy Llama with random weights and the text is synthetic. Prompts made of sentences
+use a small tokenizer with a beginning-of-text token.
 """
 
 from __future__ import annotations
@@ -18,13 +17,7 @@ import numpy as np
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
-from lce_core.benchmarks import (
-    Benchmark,
-    CellRequest,
-    DataSet,
-    Prompt,
-    PromptBenchmark,
-)
+from lce_core.benchmarks import Benchmark, CellRequest, DataSet, Prompt, PromptBenchmark
 from lce_core.contracts.line_answers import make_words_likely
 from lce_core.contracts.plugins import built
 from lce_core.contracts.toy_text import STORY, Streams, streams
@@ -40,8 +33,7 @@ TOY = MODELS.load("toy_llama")()
 LENGTHS = (128, 260, 700, 1200, 2500, 5000)
 """Context lengths in tokens to try, shortest first; every task must run at one of them."""
 _FITTING: dict[tuple[Any, ...], int] = {}
-"""Cache of `request_for`: shortest of `LENGTHS` at which prompts can be built, by benchmark,
-parameters, task and tokenizer."""
+"""Shortest of `LENGTHS` that fits prompts, by benchmark, parameters, task and tokenizer."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +44,6 @@ class Case:
     example: Mapping[str, Any]
     profile: str
     data: Data
-    """Returns the folders of the data sets that the benchmark reads."""
 
     @functools.cached_property
     def benchmark(self) -> Any:
@@ -60,16 +51,12 @@ class Case:
 
     @property
     def in_words(self) -> bool:
-        """True if prompts are sentences; False if key tokens are hidden in held-out text."""
+        """False if key tokens are hidden in held-out text."""
         return bool(getattr(self.benchmark.form, "in_words", True))
 
 
 def cases(plugin: type[Benchmark], data: Data) -> list[Case]:
-    """Return the combinations of the benchmark's profiles and EXAMPLES that are valid.
-
-    Raises:
-      AssertionError: if a profile accepts no example.
-    """
+    """Return the valid combinations of profiles and EXAMPLES, at least one per profile."""
     found = []
     for profile in plugin.forms:
         tried = [Case(plugin, example, profile, data) for example in plugin.examples]
@@ -95,13 +82,7 @@ def evaluated_tasks(case: Case) -> list[str]:
 def request_for(case: Case, task: str, **changes: Any) -> CellRequest:
     """Return a cell of the task at the shortest of `LENGTHS` at which its prompts can be built.
 
-    Args:
-      case: the benchmark, example and profile.
-      task: one of the benchmark's tasks.
-      **changes: fields of the request to replace, such as `model`.
-
-    Raises:
-      UnavailableError: if prompts fit none of `LENGTHS`, or a data set is missing.
+    `changes` are fields of the request to replace, such as `model`.
     """
     request = CellRequest(
         model=plain_model(),
@@ -143,12 +124,10 @@ def request_for(case: Case, task: str, **changes: Any) -> CellRequest:
 
 
 def roomy(request: CellRequest) -> CellRequest:
-    """Return the request with three times the length, so that most of a prompt is filler."""
     return replace(request, eval_length=3 * request.eval_length)
 
 
 def fresh(case: Case, request: CellRequest) -> Sequence[Prompt]:
-    """Build the prompts again, bypassing their cache."""
     form, benchmark = case.benchmark.form, case.benchmark
     prompts: Sequence[Prompt] = (
         benchmark.build(request) if case.in_words else form.build(benchmark, request)
@@ -157,7 +136,6 @@ def fresh(case: Case, request: CellRequest) -> Sequence[Prompt]:
 
 
 def answer_tokens(case: Case, task: str) -> int:
-    """Return how many tokens of the cell's length are reserved for the answer."""
     if not case.in_words:
         return 1
     return int(case.benchmark.new_tokens(task))
@@ -181,7 +159,6 @@ def occurrences(prompt: Prompt, request: CellRequest, *, in_words: bool) -> list
 
 
 def gold_answer(prompt: Prompt) -> str:
-    """Return an answer that contains all reference answers of the prompt."""
     return " " + ", ".join(getattr(prompt, "references", ()) or (prompt.reference,))
 
 
@@ -191,7 +168,6 @@ def score_of(case: Case, task: str, prompts: Sequence[Prompt], answers: list[str
 
 @functools.cache
 def words_tokenizer() -> PreTrainedTokenizerFast:
-    """Return a byte-level BPE tokenizer with a beginning-of-text token, for the toy model."""
     backend = Tokenizer(models.BPE())
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
@@ -220,7 +196,6 @@ def held_out(*, in_words: bool) -> Streams:
 
 @functools.cache
 def plain_model() -> ExtendedModel:
-    """Return the toy model with random weights."""
     return extend(TOY.initialise(2).eval(), TOY, METHODS.load("none")(), target=512)
 
 

@@ -1,8 +1,4 @@
-"""Checks that every benchmark must pass, whatever it measures; `lce check` runs them.
-
-Every check takes a `Case`: a benchmark's class, one entry of its EXAMPLES and a profile. The model
-is the toy Llama with random weights.
-"""
+"""Checks that every benchmark must pass, whatever it measures; `lce check` runs them."""
 
 from __future__ import annotations
 
@@ -127,10 +123,7 @@ def check_seed(case: Case) -> None:
 
 
 def check_independent(case: Case) -> None:
-    """Check that the random draws of one sample change no sample of another cluster.
-
-    A cluster is a group of dependent samples, such as questions about one text.
-    """
+    """Check that the random draws of one sample change no sample of another cluster."""
     kind: Any = type(case.benchmark)
 
     class Redrawn(kind):  # type: ignore[misc]
@@ -267,10 +260,7 @@ def check_tokens(case: Case, request: CellRequest, result: CellResult) -> None:
 
 
 def check_uniform_model(case: Case) -> None:
-    """Check that a model with equal probabilities has the vocabulary's size as perplexity.
-
-    A benchmark in nats must return its logarithm.
-    """
+    """Check that a model with equal probabilities has the vocabulary's size as perplexity."""
     if not isinstance(case.benchmark, TextBenchmark):
         return
     for task in evaluated_tasks(case):
@@ -301,9 +291,8 @@ def check_repeatable(case: Case) -> None:
 def check_savings(case: Case) -> None:
     """Check that early stopping and shared passes change no score.
 
-    Answers that stop early must be prefixes of the whole answers. Models are in float64, so that
-    other chunks and batches cannot change a token. Cases in profile tiny that read no data set also
-    try a method whose frequencies depend on the length.
+    Models are in float64, so that other chunks and batches cannot change a token. Cases in profile
+    tiny that read no data set also try a method whose frequencies depend on the length.
     """
     small = case.profile == "tiny" and not case.benchmark.reads(case.benchmark.tasks()[0])
     for method in ("none", "dynamic_yarn") if small else ("none",):
@@ -320,11 +309,6 @@ def same_scores(task: str, whole: CellResult, short: CellResult) -> None:
     """Assert that an evaluation has the same scores with savings as without.
 
     Savings are shared passes and early stopping, so answers with savings may be shorter.
-
-    Args:
-      task: the evaluated task, for messages.
-      whole: the result without savings.
-      short: the result with savings.
     """
     assert len(whole.samples) == len(short.samples) > 0
     for before, after in zip(whole.samples, short.samples, strict=True):
@@ -359,10 +343,7 @@ def check_too_short(case: Case) -> None:
 
 
 def check_excerpt(case: Case) -> None:
-    """Check that prompts cannot be built from less held-out text than `excerpt_tokens`.
-
-    If `excerpt_tokens` is 0, half a prompt's length of held-out text must be enough.
-    """
+    """Check that prompts cannot be built from less held-out text than `excerpt_tokens`."""
     for task in case.benchmark.tasks():
         request = request_for(case, task)
         num = case.benchmark.excerpt_tokens(TOY, task, request.eval_length)
@@ -403,5 +384,4 @@ OF_PROMPTS: tuple[BenchmarkCheck, ...] = (
 
 
 def checks(plugin: type[Benchmark]) -> tuple[BenchmarkCheck, ...]:
-    """Return the checks that apply to a benchmark."""
     return (*OF_ALL, *OF_PROMPTS) if issubclass(plugin, PromptBenchmark) else OF_ALL

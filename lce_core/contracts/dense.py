@@ -1,7 +1,7 @@
 """Dense attention from declared distances, with which the checks compare a method's kernel.
 
-Every pair of a query and a key is rotated by its relative position in float64. The code shares
-nothing with the kernels, which rotate queries and keys separately, by absolute positions.
+Every pair of a query and a key is rotated by its relative position in float64. Kernels rotate both
+separately, by absolute positions, and share no code with this.
 """
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ class Dense(AttentionScheme):
     """The tables and distances of other schemes, without their kernels."""
 
     layers: tuple[LayerAttention, ...]
-    """RoPE table of each layer, and the scheme whose `distances_of` and `query_factor` the kernel
-    reads."""
+    """RoPE table and scheme of each layer."""
 
     kernel: ClassVar[str] = f"{__name__}:attend"
     heads_alike: ClassVar[bool] = False
@@ -41,20 +40,14 @@ class AtPositions(AttentionScheme):
     """Full causal attention of a training row whose tokens have these positions."""
 
     positions: tuple[int, ...]
-    """Position of each token of the row."""
 
     kernel: ClassVar[str] = ""
 
     def distance(self, query: int, key: int) -> int | None:
-        """Return the distance between the tokens' positions; None if the key comes later."""
         return self.positions[query] - self.positions[key] if key <= query else None
 
 
 def attend(scheme: Dense, inputs: AttentionInputs) -> torch.Tensor:
-    """Return softmax attention over all visible keys (batch, heads, queries, head_dim).
-
-    Time and memory are quadratic in the length of the text.
-    """
     query, heads = inputs.query, inputs.query.shape[1]
     own = scheme.layers[inputs.layer]
     declared, inv_freq = own.scheme or FullCausal(), own.table.inv_freq
@@ -83,13 +76,7 @@ def _of_pairs(distances: Sequence[Distance], pairs: int) -> torch.Tensor:
 
 
 def _scores(query: torch.Tensor, key: torch.Tensor, angles: torch.Tensor) -> torch.Tensor:
-    """Return products (batch, queries, keys) of queries and keys that are `angles` apart.
-
-    Args:
-      query: (batch, queries, head_dim), unrotated.
-      key: (batch, keys, head_dim), unrotated.
-      angles: (queries, keys, pairs) relative angle of each pair of elements.
-    """
+    """Return products (batch, queries, keys) of states `angles` (queries, keys, pairs) apart."""
     pairs = angles.shape[-1]
     q1, q2, q_rest = query[:, :, None].tensor_split((pairs, 2 * pairs), dim=-1)
     k1, k2, k_rest = key[:, None].tensor_split((pairs, 2 * pairs), dim=-1)
@@ -100,11 +87,6 @@ def _scores(query: torch.Tensor, key: torch.Tensor, angles: torch.Tensor) -> tor
 
 
 def as_if_dense(method: Method, layers: Sequence[LayerAttention]) -> Method:
-    """Return a method that computes the attention of `layers` densely.
-
-    The kernel itself takes the table and the distances of its layer from `layers`.
-    """
-
     class Twin(Method):
         def attention(self, *_: object) -> Dense:
             return Dense(tuple(layers))
@@ -118,8 +100,7 @@ def as_if_dense(method: Method, layers: Sequence[LayerAttention]) -> Method:
 def in_pieces(extended: ExtendedModel, ids: torch.Tensor) -> torch.Tensor:
     """Return the logits (batch, length, VOCABULARY) of a text that is read in pieces over a cache.
 
-    The cache is the one of evaluation, which also stores rotated keys. Half of the text is read at
-    once, then single tokens alternate with pieces of four tokens.
+    Half of the text is read at once, then single tokens alternate with pieces of four tokens.
     """
     length = ids.shape[1]
     extended.begin_request(length)

@@ -27,19 +27,14 @@ class Finding:
     """Result of one check of a plug-in."""
 
     check: str
-    """The check function's name without "check_" and with spaces for underscores; or "loading" or
-    "examples" for a fault before the checks."""
+    """The check function's name in words; "loading" or "examples" before the checks."""
     about: str
-    """Sentence about the tested property: the first line of the check function's docstring."""
+    """First line of the check function's docstring."""
     fault: str
-    """Description of the violation; empty if there is none."""
 
 
 def findings(registry: Registry[Any], name: str, data: Data) -> Iterator[Finding]:
-    """Run every check of a plug-in and yield its result.
-
-    If the plug-in cannot be loaded, the only result is that error.
-    """
+    """Run every check of a plug-in and yield its result, or only the error of its loading."""
     loaded: list[type[Plugin]] = []
     fault = _fault(lambda: loaded.append(registry.load(name)))
     yield Finding("loading", "The file is a plug-in without missing parts.", fault)
@@ -55,11 +50,6 @@ def findings(registry: Registry[Any], name: str, data: Data) -> Iterator[Finding
 
 
 def trials(registry: Registry[Any], plugin: type[Any], data: Data) -> list[Trial]:
-    """Return the checks for a plug-in of this kind, each with the arguments of its calls.
-
-    Methods and benchmarks have their own checks. Every other kind of plug-in is checked for source,
-    description, evidence and identity.
-    """
     if registry is METHODS:
         return [(one, [(plugin, e) for e in plugin.examples]) for one in methods.CHECKS]
     if registry is BENCHMARKS:
@@ -71,7 +61,6 @@ def trials(registry: Registry[Any], plugin: type[Any], data: Data) -> list[Trial
 
 
 def _fault(call: Callable[..., object], *arguments: Any) -> str:
-    """Return a call's error message and the example that failed; empty if the call succeeds."""
     try:
         # Threads cost more time than they save in models this small.
         with threadpool_limits(1), torch.no_grad():
@@ -88,13 +77,11 @@ def _fault(call: Callable[..., object], *arguments: Any) -> str:
 
 
 def _place(error: Exception) -> str:
-    """Return file, line number and source of the line that raised an error."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     return f"{Path(last.filename).name}, line {last.lineno}: {last.line}"
 
 
 def _tried(argument: object) -> str:
-    """Describe an argument of a check for error messages; empty if it is no example."""
     if isinstance(argument, Case):
         example = f" and {dict(argument.example)}" if argument.example else ""
         return f" [profile {argument.profile}{example}]"

@@ -17,8 +17,7 @@ FIRST_WORD = 256
 def line_tokenizer() -> PreTrainedTokenizerFast:
     """Return a tokenizer whose tokens are single bytes and 136 words with line breaks.
 
-    The line break is in the middle of a third of the words, at the end of a third, and after a
-    comment sign (#) in a third.
+    The break is inside a third of the words, at the end of a third, after # in a third.
     """
     content = json.loads(byte_tokenizer(ToyLlama.keys).backend_tokenizer.to_str())
     backend = Tokenizer(models.BPE(vocab=content["model"]["vocab"], merges=[]))
@@ -30,9 +29,6 @@ def line_tokenizer() -> PreTrainedTokenizerFast:
 
 
 def make_words_likely(model: ExtendedModel) -> None:
-    """Scale the embeddings of the words of `line_tokenizer`, so that the model answers in them.
-
-    Prompts contain bytes only, so every word in an answer comes from the model.
-    """
+    """Scale the embeddings of the words of `line_tokenizer`, which occur in no prompt."""
     embeddings: Any = model.model.get_input_embeddings()
     embeddings.weight.data[FIRST_WORD:] *= 3

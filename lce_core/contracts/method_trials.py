@@ -23,8 +23,7 @@ Example = Mapping[str, Any]
 Extended = list[tuple[LanguageModel, ExtendedModel]]
 
 LAYERS = 4
-"""Number of layers whose frequencies and attention the checks compare. Four layers show methods
-that treat every second or fourth layer differently."""
+"""Four layers show methods that treat every second or fourth layer differently."""
 FAR = (LLAMA2_7B, PHI2, RopeGeometry(32, 32, 2, 2, 1e4, 128))
 
 
@@ -34,16 +33,11 @@ def rows_of(lengths: ContextLengths) -> list[ContextLengths]:
 
 
 def at(request: int) -> ContextLengths:
-    """Return trained, target and request length for a tiny model and `request` tokens."""
     return ContextLengths(TRAINED, TARGET, request)
 
 
 def fitting(method: Method) -> list[LanguageModel]:
-    """Return the tiny models whose head sizes and context the method's parameters accept.
-
-    Raises:
-      SpecError: if the plain Llama is not among them.
-    """
+    """Return the tiny models, the plain Llama among them, that the method's parameters accept."""
     found = [base for base in BASES if fits(method, base)]
     if BASES[0] not in found:
         method.check(BASES[0].geometry, at(TARGET))
@@ -51,17 +45,12 @@ def fitting(method: Method) -> list[LanguageModel]:
 
 
 def extended_models(plugin: type[Method], example: Example) -> Extended:
-    """Return each tiny model that fits, with the method applied."""
     method = built(plugin, example)
     return [(base, extend(stock(base), base, method, target=TARGET)) for base in fitting(method)]
 
 
 def length_in_reach(extended: ExtendedModel) -> int:
-    """Return the length of test texts: 40 tokens, or the longest request the method supports.
-
-    Raises:
-      AssertionError: if the method supports no request beyond the trained context.
-    """
+    """Return the length of test texts: 40 tokens, or the longest request the method supports."""
     reach = extended.method.reach(extended.geometry, at(TARGET))
     length = 40 if reach is None else min(40, reach)
     assert length > TRAINED, f"a reach of {reach} tokens is not beyond the trained {TRAINED}"
@@ -69,10 +58,7 @@ def length_in_reach(extended: ExtendedModel) -> int:
 
 
 def schemes(method: Method, geometry: RopeGeometry, *, training: bool = True) -> list[Any]:
-    """Return the method's attention schemes for inference and, if `training`, for training.
-
-    A scheme that the method does not define is left out.
-    """
+    """Return the schemes that the method defines for inference and, if `training`, for training."""
     found = {*layers(method, geometry, at(TARGET))}
     if training:
         found |= {*layers(method, geometry, at(TARGET), training=True)}
@@ -82,7 +68,6 @@ def schemes(method: Method, geometry: RopeGeometry, *, training: bool = True) ->
 def layers(
     method: Method, geometry: RopeGeometry, lengths: ContextLengths, *, training: bool = False
 ) -> tuple[LayerAttention, ...]:
-    """Return RoPE table and attention of each of `LAYERS` layers."""
     return layers_of(method, geometry, lengths, LAYERS, training=training)
 
 
@@ -92,13 +77,11 @@ def keys(method: Method, geometry: RopeGeometry, lengths: ContextLengths) -> lis
 
 
 def close(found: torch.Tensor, expected: torch.Tensor, where: str) -> None:
-    """Assert that float64 results agree up to rounding."""
     worst = (found - expected).abs().max().item()
     assert torch.allclose(found, expected, rtol=1e-9, atol=1e-9), f"{where}: off by {worst:.3g}"
 
 
 def refused(call: Callable[[], Any], words: str) -> None:
-    """Assert that `call` raises a SpecError whose message contains `words`."""
     message = ""
     try:
         call()
@@ -115,7 +98,7 @@ def name_of(base: LanguageModel) -> str:
 def perturbed(value: Any, plugin: type[Method], name: str) -> list[Any]:
     """Return other values to try for the parameter `name`, of the same type as `value`.
 
-    None has no type to go by, so the values are numbers, besides any choices that the schema names.
+    For None, which has no type, these are numbers and any choices that the schema names.
     """
     choices = plugin.model_json_schema()["properties"][name]
     enums = [one.get("enum", []) for one in (choices, *choices.get("anyOf", ()))]
@@ -135,10 +118,6 @@ def perturbed(value: Any, plugin: type[Method], name: str) -> list[Any]:
 
 
 def behaviour(method: Method) -> list[Any]:
-    """Return all outputs of a method for several models and lengths, to compare two methods.
-
-    `check_parameters` uses this to show that a parameter has an effect.
-    """
     outputs: list[Any] = [method.lora()]
     for geometry in (*(base.geometry for base in BASES), *FAR):
         trained = geometry.trained_context
@@ -179,7 +158,6 @@ def _learned(method: Method, geometry: RopeGeometry, lengths: ContextLengths) ->
 def with_another_value(
     plugin: type[Method], example: Example, name: str
 ) -> list[tuple[Method, Method]]:
-    """Return pairs of the example's method and a method with another value of `name`."""
     method = built(plugin, example)
     values = [one[name] for one in plugin.examples if name in one]
     values = values or perturbed(getattr(method, name), plugin, name)
@@ -209,8 +187,7 @@ def repeated_heads(name: str, weight: torch.Tensor) -> torch.Tensor:
 def as_if_grouped(method: Method, geometry: RopeGeometry) -> Method:
     """Return a copy of the method that computes the frequencies for `geometry` in every model.
 
-    `check_grouped_heads` uses it to compare two models that differ only in the number of key-value
-    heads.
+    `check_grouped_heads` compares two models that differ only in the number of key-value heads.
     """
     kind = type(method)
 

@@ -1,8 +1,7 @@
 """Checks that every context-extension method must pass; `lce check` runs them.
 
-Every check takes a method's class and one entry of its EXAMPLES. The models are tiny, random and in
-float64, with 4 heads. One model has 2 key-value heads, another one rotates only part of each head.
-Their trained context of 16 tokens is extended to 64 tokens.
+The models are tiny, random and in float64, with 4 heads. One model has 2 key-value heads, another
+one rotates only part of each head. Their trained context of 16 tokens is extended to 64 tokens.
 """
 
 from __future__ import annotations
@@ -60,10 +59,7 @@ MethodCheck = Callable[[type[Method], Example], None]
 
 
 def check_form(plugin: type[Method], example: Example) -> None:
-    """Check source, description, identity and family; `exact_attention` must fit the family.
-
-    It is False for the family "approximate" and True for all others.
-    """
+    """Check source, description, identity and family; `exact_attention` must fit the family."""
     plugins.check_source(plugin)
     plugins.check_description(plugin)
     plugins.check_identity(METHODS, plugin, example)
@@ -114,8 +110,7 @@ def check_defaults_fit_real_models(plugin: type[Method], example: Example) -> No
 def check_unextended_table(plugin: type[Method], example: Example) -> None:
     """Check that a length-dependent RoPE table equals the base model's at the trained context.
 
-    There, trained, target and request length are equal. A table that is the same there and at the
-    target length is not compared.
+    A table that is the same there and at the target length is not compared.
     """
     method = built(plugin, example)
     for base in fitting(method):
@@ -161,10 +156,7 @@ def check_pure(plugin: type[Method], example: Example) -> None:
 
 
 def check_distances(plugin: type[Method], example: Example) -> None:
-    """Check that no query sees a later key, and that distances agree with `exact_attention`.
-
-    It must be True if and only if the attention scheme leaves every query-key distance unchanged.
-    """
+    """Check that no query sees a later key, and that distances agree with `exact_attention`."""
     method = built(plugin, example)
     for base in fitting(method):
         changed = False
@@ -229,8 +221,7 @@ def check_causality(plugin: type[Method], example: Example) -> None:
 def check_attention(plugin: type[Method], example: Example) -> None:
     """Check that attention equals dense attention at the declared distances, cached or not.
 
-    A method with its own attention declares distances by `distance` of its scheme. A method without
-    one, or with exact attention, must compute plain rotary attention with its RoPE table.
+    A method without a scheme, or with exact attention, must compute plain rotary attention.
     """
     method = built(plugin, example)
     for base in fitting(method):

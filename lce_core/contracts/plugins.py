@@ -1,8 +1,4 @@
-"""Checks that every plug-in must pass, whatever its kind: source, description, evidence, identity.
-
-Each check takes a loaded plug-in class and raises AssertionError with the violation. The checks do
-not need pytest, so that authors of plug-ins can run them on their own files.
-"""
+"""Checks that every plug-in must pass: source, description, evidence, identity."""
 
 from __future__ import annotations
 
@@ -80,12 +76,7 @@ def check_identity(
 
 
 def _recomputed(plugin: type[Plugin], evidence: Evidence) -> bool:
-    """Check one reference value; return True if the plug-in's own code computed it.
-
-    Raises:
-      AssertionError: if the value has no origin or differs, or it belongs to a function that runs
-        no code of the plug-in.
-    """
+    """Check one reference value; return True if the plug-in's own code computed it."""
     assert evidence.origin, f"{evidence}: no origin"
     answer, files = _traced(computation(plugin, evidence))
     assert _agree(answer, evidence.expected, evidence.tolerance), (
@@ -99,11 +90,10 @@ def _recomputed(plugin: type[Plugin], evidence: Evidence) -> bool:
 
 
 def own_files(plugin: type[Plugin]) -> set[str]:
-    """Return the source files that count as the plug-in's own code.
+    """Return the source files of the plug-in's own class and base classes.
 
-    These are the files of its class and base classes. If one is in an `__init__.py` or in a folder
-    whose name starts with "_", all files below that folder count. Files of the public base classes,
-    such as `Method`, do not count.
+    If one is in an `__init__.py` or in a folder whose name starts with "_", all files below that
+    folder count. Files of the public base classes, such as `Method`, do not count.
     """
     kind_files = {sys.modules[base.__module__].__file__ for base in _public(plugin)}
     found: set[str] = set()
@@ -119,14 +109,12 @@ def own_files(plugin: type[Plugin]) -> set[str]:
 
 
 def _public(plugin: type[Plugin]) -> list[type]:
-    """Return the public base classes of the plug-in (such as `Method`), and `Plugin`."""
     room = sys.modules[".".join(plugin.__module__.split(".")[:2])]
     offered = {value for value in vars(room).values() if isinstance(value, type)}
     return [base for base in plugin.__mro__ if base in offered or base is Plugin]
 
 
 def _traced(call: Callable[[], Any]) -> tuple[Any, set[str]]:
-    """Run a call; return its result and the files whose functions it ran."""
     files: set[str] = set()
 
     def seen(frame: FrameType, event: str, _: Any) -> None:

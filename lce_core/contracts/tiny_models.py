@@ -84,17 +84,12 @@ def fits(chosen: Method, base: LanguageModel) -> bool:
 
 
 def tokens(length: int, batch: int = 2, seed: int = 0) -> torch.Tensor:
-    """Return random token ids (batch, length)."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randint(VOCABULARY, (batch, length), generator=generator)
 
 
 def logits(extended: ExtendedModel, ids: torch.Tensor, cuts: tuple[int, ...] = ()) -> torch.Tensor:
-    """Return the logits of one request (batch, length, VOCABULARY), without added tokens.
-
-    `cuts` are the positions at which the text is split into chunks that share a cache. Without
-    cuts, the model reads the text in one pass.
-    """
+    """Return the logits of one request (batch, length, VOCABULARY), split into chunks at `cuts`."""
     extended.begin_request(ids.shape[1])
     head: Any = extended.model.get_output_embeddings()
     if not cuts:

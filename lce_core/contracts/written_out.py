@@ -1,7 +1,7 @@
 """Check that a plug-in's reference values are literals, not computed by its own formula.
 
-A value that the file computes agrees with the code under test by construction and proves nothing.
-The check parses the source, because the number alone does not show how it was computed.
+A value that the file computes agrees with the code under test by construction. The check parses the
+source, because the number alone does not show how it was computed.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ COUNTED = re.compile(r"\bcount(s|ed)?\b")
 def faults(file: Path) -> Iterator[str]:
     """Yield an error message for each value of EVIDENCE that the file computes.
 
-    Also yield one for an EVIDENCE without values, and for each non-integer value whose origin says
-    that it was counted.
+    Also yield one for an EVIDENCE without values, and for each counted value that is no integer.
     """
     for statement in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(statement, ast.Assign) and _names(statement.targets) in STATED:
@@ -65,7 +64,6 @@ def _expected(node: ast.AST, bound: dict[str, list[ast.expr]]) -> Iterator[tuple
 
 
 def _bindings(loop: ast.comprehension) -> dict[str, list[ast.expr]]:
-    """Return the values of each variable of a loop over a literal tuple or list."""
     names = loop.target.elts if isinstance(loop.target, ast.Tuple) else [loop.target]
     rows = loop.iter.elts if isinstance(loop.iter, ast.Tuple | ast.List) else []
     found: dict[str, list[ast.expr]] = {}

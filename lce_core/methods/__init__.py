@@ -52,9 +52,8 @@ new frequencies for each request from the request's length. "approximate" change
 class Method(Plugin):
     """Base class of all context-extension methods; by itself it changes nothing.
 
-    Subclasses override the frequencies (`rope_table`), the attention (`attention`) or both. All
-    functions of a subclass depend only on its parameters, the base model's geometry and the
-    lengths, so results never depend on the order of requests.
+    Subclasses override the frequencies (`rope_table`), the attention (`attention`) or both. Results
+    depend only on parameters, geometry and lengths, never on the order of requests.
     """
 
     family: ClassVar[Family]
@@ -65,16 +64,11 @@ class Method(Plugin):
     """Role of fine-tuning: "none" if the method works only at inference, "required" if it works
     only after fine-tuning, else "optional"."""
     rotary: ClassVar[str | None] = None
-    """Import path "module:class" of a rotary module with trained parameters; None for methods whose
-    frequencies are not trained. The class is called with (method, geometry, lengths, seed=...). The
-    run's seed determines the initial parameters. Training updates and saves them together with the
-    model's weights."""
+    """Import path "module:class" of a rotary module with trained parameters, called with (method,
+    geometry, lengths, seed=...). The seed determines the initial parameters."""
 
     def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
-        """Return the RoPE table for requests of `lengths.request` tokens.
-
-        By default this is the base model's own table.
-        """
+        """Return the RoPE table for requests of `lengths.request` tokens; by default unchanged."""
         return RopeTable(geometry.inv_freq())
 
     def attention(self, geometry: RopeGeometry, lengths: ContextLengths) -> AttentionScheme | None:
@@ -84,38 +78,30 @@ class Method(Plugin):
     def training_attention(
         self, geometry: RopeGeometry, lengths: ContextLengths
     ) -> AttentionScheme | None:
-        """Return the attention used in training; the default is the attention used at inference."""
+        """Return the attention used in training; by default that of inference."""
         return self.attention(geometry, lengths)
 
     def training_positions(self, seed: int, lengths: ContextLengths) -> NDArray[np.int64] | None:
         """Return the position of every token of a training row; None if they are 0, 1, 2, ...
 
-        Positions start at 0, increase, and stay below `lengths.target`. A row whose positions skip
-        is short but trains long distances. Training then uses the frequencies of requests of
-        `lengths.target` tokens. Evaluation does not call this function. The training settings have
-        such positions for every method: `train_positions: pose`.
-
-        Args:
-          seed: seed of the row; the same seed must give the same positions.
-          lengths: `lengths.request` is the row's length.
+        Positions start at 0, increase, and stay below `lengths.target`; equal seeds give equal
+        positions. `lengths.request` is the row's length. A row whose positions skip is short but
+        trains long distances, with the frequencies of requests of `lengths.target` tokens.
         """
         return None
 
     def layer(
         self, index: int, geometry: RopeGeometry, lengths: ContextLengths
     ) -> LayerAttention | None:
-        """Return RoPE table and attention of one layer, in training and at inference.
+        """Return RoPE table and attention of one layer, counted from 0.
 
         None, the default, means those of `rope_table` and `attention` (in training of
-        `training_attention`). Layers are numbered from 0.
+        `training_attention`).
         """
         return None
 
     def lora(self) -> LoRA | None:
-        """Return which weights fine-tuning trains, and with which LoRA rank.
-
-        None trains all weights, without LoRA.
-        """
+        """Return the weights that fine-tuning trains and the LoRA rank; None trains all weights."""
         return None
 
     def insertion(self, geometry: RopeGeometry) -> TokenInsertion | None:
@@ -123,9 +109,9 @@ class Method(Plugin):
         return None
 
     def stages(self, lengths: ContextLengths) -> tuple[TrainingStage, ...]:
-        """Return all fine-tuning runs except the last, in order; () if there is only one run.
+        """Return all fine-tuning runs except the last.
 
-        Each run starts from the weights of the previous run.
+        Each starts from the previous run's weights.
         """
         return ()
 
@@ -139,15 +125,12 @@ class Method(Plugin):
     def open_search(self) -> ParameterSearch | None:
         """Return the search that must find parameters before a study uses the method.
 
-        None if all parameters are given. `lce_core.study` plans the search as a step of its own.
+        None if all parameters are given. The study runs the search as a step of its own.
         """
         return None
 
     def settled(self, found: Mapping[str, Any]) -> Self:
-        """Return the method with the parameters that its search found.
-
-        `found` is `SearchResult.parameters`.
-        """
+        """Return the method with `SearchResult.parameters` of its search."""
         parameters = {**self.model_dump(mode="json", exclude_defaults=True), **found}
         given = {key: value for key, value in parameters.items() if value is not None}
         return type(self).model_validate_json(canonical_json(given, self.plugin_name))
@@ -155,14 +138,13 @@ class Method(Plugin):
     def stock_rope(self, lengths: ContextLengths) -> Mapping[str, Any] | None:
         """Return the method's `rope_parameters` for transformers; None if no `rope_type` fits.
 
-        `lce export` writes them into config.json if they reproduce the method's table. Methods that
-        only change the base, or divide all frequencies by one number, need not override this
-        function: `lce export` finds their parameters itself.
+        `lce export` writes them into config.json if they reproduce the method's table. It finds
+        them itself if a method only changes the base or divides all frequencies by one number.
         """
         return None
 
     def length_dependent(self, geometry: RopeGeometry, lengths: ContextLengths) -> bool:
-        """Return True if frequencies or attention depend on `lengths.request`, a request's length.
+        """Return True if frequencies or attention depend on `lengths.request`.
 
         False where all shorter requests share both, such as up to the trained context.
         """
@@ -176,11 +158,6 @@ class ScaledMethod(Method):
     """Divisor of the frequencies; None means target context / trained context."""
 
     def scale_for(self, lengths: ContextLengths) -> float:
-        """Return `scale`; if it is None, the target context divided by the trained context.
-
-        Raises:
-          SpecError: if the scale is below 1.
-        """
         return checked_scale(self, self.scale, lengths)
 
     def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
@@ -220,7 +197,6 @@ def layers_of(
 def own_layers(
     method: Method, geometry: RopeGeometry, lengths: ContextLengths, num_layers: int
 ) -> list[LayerAttention | None]:
-    """Return for each layer its own RoPE table and attention; None for those of the method."""
     given = (method.layer(index, geometry, lengths) for index in range(num_layers))
     return [one and replace(one, table=_on_base(one.table, geometry)) for one in given]
 
@@ -277,8 +253,7 @@ def begins_alike(
 ) -> bool:
     """Return True if a text and its longer continuation yield the same outputs on the shared text.
 
-    Attention is causal, so equal frequencies and an equal attention scheme are sufficient. One
-    forward pass over the longer text can then serve both requests.
+    One forward pass over the longer text can then serve both requests.
     """
     if any(method.length_dependent(geometry, lengths) for lengths in (shorter, longer)):
         return False
@@ -290,11 +265,7 @@ def begins_alike(
 
 
 def checked_scale(method: Method, scale: float | None, lengths: ContextLengths) -> float:
-    """Return `scale` or, if it is None, target / trained context.
-
-    Raises:
-      SpecError: if the result is below 1.
-    """
+    """Return `scale` or, if it is None, target / trained context; raise SpecError below 1."""
     chosen = lengths.target / lengths.trained if scale is None else scale
     if chosen < 1:
         by_default = f"{chosen:.4g} = target context {lengths.target} / trained {lengths.trained}"

@@ -10,10 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class LoRA:
-    """The weights that fine-tuning trains: low-rank updates of layers, and parameters in `whole`.
-
-    Source: Hu et al. 2021, arXiv:2106.09685.
-    """
+    """The weights that fine-tuning trains: low-rank updates (arXiv:2106.09685), and `whole`."""
 
     rank: int
     alpha: float
@@ -21,8 +18,7 @@ class LoRA:
     targets: tuple[str, ...]
     """Names of the linear layers to update, such as "q_proj"."""
     whole: tuple[str, ...]
-    """Parameters whose names contain one of these strings are trained directly; all others are
-    frozen."""
+    """Parameters whose names contain one of these strings are trained directly, no others."""
 
 
 @dataclass(frozen=True)

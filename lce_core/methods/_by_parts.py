@@ -1,10 +1,9 @@
 """Base classes of NTK-by-parts and YaRN, which keep fast frequencies and divide slow frequencies.
 
-Design: a pair is two elements of a head that RoPE rotates together. Frequencies between two limits
-are divided partly, along a ramp. The ramp of the paper (`ByParts`) is linear in the number of
-rotations that a pair makes within the trained context. The ramp of the authors' code
-(`WithTemperature`) is linear in the pair's index, between two rounded limits. `WithTemperature`
-also adds the attention temperature. Subclasses choose the scale.
+A pair is two elements of a head that RoPE rotates together. Frequencies between two limits are
+divided partly, along a ramp. The ramp of the paper (`ByParts`) is linear in the number of rotations
+that a pair makes within the trained context. The ramp of the authors' code (`WithTemperature`) is
+linear in the pair's index, between two rounded limits.
 
 Source: Peng et al. 2023, arXiv:2309.00071, sections 3.2 (ramp) and 3.3 (temperature).
 """
@@ -46,7 +45,6 @@ class ByParts(Method):
         return self
 
     def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
-        """Raise SpecError if even the fastest pair makes at most `beta_slow` rotations."""
         turns = geometry.trained_context * geometry.inv_freq()[0] / (2 * math.pi)
         if turns <= self.beta_slow:
             raise SpecError(
@@ -59,20 +57,16 @@ class ByParts(Method):
             )
 
     def interpolated(self, geometry: RopeGeometry) -> Frequencies:
-        """Return for each pair how far it is interpolated (pairs,), from 0 to 1.
+        """Return for each pair the weight of its divided frequency (pairs,), from 0 to 1.
 
-        0 keeps the pair's frequency, 1 divides it by the full scale. In between, the value is
-        linear in the rotations of the pair within the trained context.
+        The weight is linear in the pair's rotations within the trained context.
         """
         rotations = geometry.trained_context * geometry.inv_freq() / (2 * math.pi)
         kept = (rotations - self.beta_slow) / (self.beta_fast - self.beta_slow)
         return np.asarray(1 - np.clip(kept, 0, 1))
 
     def by_parts(self, geometry: RopeGeometry, scale: float) -> Frequencies:
-        """Return inverse frequencies (pairs,): the mean of the divided and the kept frequency.
-
-        `interpolated` gives the weight of the divided frequency.
-        """
+        """Return inverse frequencies (pairs,): the mean of the divided and the kept frequency."""
         share, kept = self.interpolated(geometry), geometry.inv_freq()
         return share * kept / scale + (1 - share) * kept
 
@@ -104,7 +98,6 @@ class WithTemperature(ByParts):
         return super().interpolated(geometry) if self.ramp == "paper" else self._by_index(geometry)
 
     def table(self, geometry: RopeGeometry, scale: float) -> RopeTable:
-        """Return the RoPE table for one scale: frequencies and attention factor."""
         factor = self.attention_factor
         return RopeTable(
             self.by_parts(geometry, scale),
@@ -112,10 +105,7 @@ class WithTemperature(ByParts):
         )
 
     def stated(self, scale: float, trained: int) -> dict[str, Any] | None:
-        """Return `rope_parameters` for transformers, from the scale and the trained context.
-
-        The trained context is in tokens. None for the "paper" ramp, which transformers lacks.
-        """
+        """Return `rope_parameters` for transformers; None for the "paper" ramp, which it lacks."""
         if self.ramp == "paper":
             return None
         parameters: dict[str, Any] = {

@@ -1,8 +1,6 @@
 """Base class of methods that rotate the pairs of lowest frequency less, or not at all.
 
-Design: each frequency is multiplied by a weight from 0 to 1 that depends on the pair's index only.
-Subclasses choose the weights. A frequency of 0 leaves its pair unrotated, so the pair compares
-queries and keys regardless of their distance.
+Without rotation (frequency 0) a pair compares queries and keys regardless of their distance.
 """
 
 from __future__ import annotations
@@ -54,7 +52,6 @@ class ClippedLast(Clipped):
             )
 
     def count(self, geometry: RopeGeometry) -> int:
-        """Return `num_clipped` or, if it is None, the paper's share of the model's pairs."""
         if self.num_clipped is not None:
             return self.num_clipped
         return max(2, round(geometry.num_pairs * _CLIPPED / _PAIRS))

@@ -1,8 +1,5 @@
 """The RoPE base of all NTK-aware methods, and base classes of those whose scale is dynamic.
 
-Design: `DynamicNtk` computes a scale that depends on the request's length. Subclasses define how
-fast the scale grows and up to which length it is constant.
-
 Source: Peng et al. 2023, arXiv:2309.00071, definition 3; dynamic form: transformers' "dynamic".
 """
 
@@ -32,10 +29,7 @@ def ntk_frequencies(geometry: RopeGeometry, scale: float) -> Frequencies:
 
 
 def dynamic_scale(factor: float, length: int, trained: int) -> float:
-    """Return the scale for a request: factor * length / trained - (factor - 1), lengths in tokens.
-
-    For requests up to the trained context the scale is 1.
-    """
+    """Return factor * length / trained - (factor - 1), at least 1; lengths are in tokens."""
     return factor * max(length, trained) / trained - (factor - 1)
 
 
@@ -51,7 +45,6 @@ class DynamicNtk(Method):
         self.rope_table(geometry, lengths)
 
     def length_dependent(self, geometry: RopeGeometry, lengths: ContextLengths) -> bool:
-        """Return True for requests longer than `constant_up_to`: their length sets the scale."""
         return lengths.request > self.constant_up_to(lengths)
 
     def growth(self, lengths: ContextLengths) -> float:
@@ -63,7 +56,6 @@ class DynamicNtk(Method):
         return lengths.trained
 
     def scale_at(self, lengths: ContextLengths) -> float:
-        """Return the number by which the slowest frequency is divided for this request."""
         length = max(self.constant_up_to(lengths), lengths.request)
         return dynamic_scale(self.growth(lengths), length, lengths.trained)
 

@@ -1,7 +1,4 @@
-"""Base class of methods that replace the RoPE base for all pairs and lengths.
-
-Design: the subclasses compute the same; they differ in the default base, in training and in source.
-"""
+"""Base class of methods that replace the RoPE base for all pairs and lengths."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The search for a method's parameters as plain data, for methods that leave parameters open.
 
-A study runs the search as a step of its own, on the weights that the method starts from and on
-validation text that no cell reports. `lce_core.evaluation.parameter_search` measures the losses.
+The search runs on the weights that the method starts from and on validation text that no cell
+reports. `lce_core.evaluation.parameter_search` measures the losses.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ class SearchResult:
     """The result of a search."""
 
     parameters: Parameters
-    """Parameters with the lowest loss."""
     loss: float
     """Lowest loss, in nats per scored token."""
     start_loss: float
@@ -41,8 +40,7 @@ class SearchResult:
 class ParameterSearch(Section):
     """Base class of a method's search settings, which are part of the method's parameters.
 
-    The search is a function of its settings and of the losses, so that a search which replays its
-    stored losses continues as if it had not been interrupted.
+    The search depends only on its settings and the losses, so replaying stored losses resumes it.
     """
 
     guide: Literal["perplexity", "needles"] = "perplexity"

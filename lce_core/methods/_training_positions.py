@@ -1,13 +1,8 @@
 """Positions of the tokens of a training row that are not 0, 1, 2, ..., such as those of PoSE.
 
-Rows whose positions skip train long distances although they are short. A method gives the positions
-of its rows with `Method.training_positions`; `train_positions: pose` of a study gives any method
-that only changes frequencies the positions of PoSE.
-
 Source: Zhu et al. 2023, arXiv:2309.10400, section 3.2; lengths and shifts are drawn as in
-https://github.com/dwzhu-pku/PoSE/tree/a3d4ba8, src/train_pose.py. Here a row is continuous
-text; the reference also leaves out text between the chunks, which made no difference in its
-ablation.
+https://github.com/dwzhu-pku/PoSE/tree/a3d4ba8, src/train_pose.py. Here a row is continuous text;
+the reference also leaves out text between the chunks, which made no difference in its ablation.
 """
 
 from __future__ import annotations
@@ -25,11 +20,6 @@ def skipped_positions(seed: int, length: int, target: int) -> NDArray[np.int64]:
 
     The row is cut into two chunks. The first one has 1 to (length + 1) // 2 tokens, and the second
     one is shifted by 0 to target - length positions, both drawn uniformly.
-
-    Args:
-      seed: seed of the row.
-      length: length of the row in tokens.
-      target: target context in tokens, at least `length`.
     """
     rng = np.random.default_rng(seed)
     first = int(rng.integers(1, (length + 1) // 2, endpoint=True))
@@ -43,14 +33,8 @@ def row_positions(
 ) -> NDArray[np.int64] | None:
     """Return the positions of a training row (length,); None if they are 0, 1, 2, ...
 
-    Args:
-      method: the method that is trained.
-      lengths: `lengths.request` is the row's length.
-      seed: seed of the row.
-      pose: True uses the positions of PoSE instead of the method's own.
-
-    Raises:
-      SpecError: if the method's positions do not ascend from 0 to below the target context.
+    `pose` uses the positions of PoSE. Raises SpecError if the method's own positions do not ascend
+    from 0 to below the target context.
     """
     length, target = lengths.request, lengths.target
     if pose:
@@ -80,10 +64,9 @@ def row_positions(
 def why_not_skip(
     method: Method, geometry: RopeGeometry, lengths: ContextLengths, num_layers: int
 ) -> str | None:
-    """Return the reason why training rows of the method cannot skip positions; None if they can.
+    """Return why training rows of the method cannot skip positions; None if they can.
 
-    Only methods without trained parameters of their own whose layers rotate by one table can: all
-    attention schemes count positions in the row.
+    Attention schemes count positions in the row, so all layers must rotate by one table.
     """
     if method.rotary is not None:
         return "draws positions of its own"

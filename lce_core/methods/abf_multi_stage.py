@@ -3,9 +3,6 @@
 Design: each stage is a separate fine-tuning run that starts from the previous stage's weights, with
 a fresh optimiser and warmup. Row lengths double from stage to stage and end at the target.
 Inference uses the base of the last stage at every length.
-
-Source: Lian et al. 2024, arXiv:2412.07171, section 4.1 and Table 1, after Xiong et al. 2023
-(arXiv:2309.16039).
 """
 
 from __future__ import annotations
@@ -37,7 +34,6 @@ class AdjustedBaseInStages(Method):
         return RopeTable(geometry.inv_freq(self.bases[-1]))
 
     def stages(self, lengths: ContextLengths) -> tuple[TrainingStage, ...]:
-        """Return all training runs except the last. The rows of the last have the target length."""
         shares = self.shares or [1 / len(self.bases)] * len(self.bases)
         last = len(self.bases) - 1
         return tuple(
@@ -46,10 +42,6 @@ class AdjustedBaseInStages(Method):
         )
 
     def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
-        """Raise SpecError if shares do not sum to 1 or the target cannot be halved for each stage.
-
-        Each stage has rows half as long as the next stage; the last has rows of the target context.
-        """
         if self.shares is not None:
             fit = len(self.shares) == len(self.bases) and min(self.shares) > 0
             if not fit or not math.isclose(sum(self.shares), 1, abs_tol=1e-9):

@@ -1,9 +1,4 @@
-"""Adjusted base frequency in one stage: a larger RoPE base, trained directly at the target.
-
-Design: rope_theta becomes 5e6 at every length; nothing else changes.
-
-Source: Lian et al. 2024, arXiv:2412.07171, section 4.1, after Xiong et al. 2023 (arXiv:2309.16039).
-"""
+"""Adjusted base frequency in one stage: a larger RoPE base, trained directly at the target."""
 
 from __future__ import annotations
 

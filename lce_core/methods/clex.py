@@ -9,8 +9,6 @@ the scale of its length. Without fine-tuning, CLEX is the NTK-aware method at sc
 A change of a frequency changes the angle at a position by the product of both. At large positions
 the network's gradient is therefore orders of magnitude larger than the model's. Training clips both
 by their common norm, which is then almost that of the network's gradient.
-
-Source: Chen et al. 2023, arXiv:2310.16450, section 3; LCEG (arXiv:2409.12181), section 3.2.
 """
 
 from __future__ import annotations
@@ -50,14 +48,12 @@ class Clex(Method):
     ln(request length) / ln(trained context)."""
 
     def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
-        """Return the table before training: NTK-aware frequencies and the `log_scale` factor."""
         factor = 1.0
         if self.log_scale and lengths.request > lengths.trained:
             factor = math.sqrt(math.log(lengths.request) / math.log(lengths.trained))
         return RopeTable(self.untrained(geometry, self.scale_at(lengths)), factor)
 
     def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
-        """Raise SpecError if max_scale is below the target's scale, or step does not divide 1."""
         needed = math.ceil(lengths.target / lengths.trained)
         if self.largest_scale(lengths) < needed:
             raise SpecError(
@@ -85,16 +81,15 @@ class Clex(Method):
         return round(1 / self.step)
 
     def largest_scale(self, lengths: ContextLengths) -> int:
-        """Return `max_scale` or, if it is None, 4 * ceil(target context / trained context)."""
+        """Return `max_scale` or its default, 4 * ceil(target context / trained context)."""
         target = math.ceil(lengths.target / lengths.trained)
         return _MARGIN * target if self.max_scale is None else self.max_scale
 
     def scale_at(self, lengths: ContextLengths) -> int:
-        """Return ceil(request length / trained context), but at most `largest_scale`."""
         return min(math.ceil(lengths.request / lengths.trained), self.largest_scale(lengths))
 
     def untrained(self, geometry: RopeGeometry, scale: float) -> Frequencies:
-        """Return inverse frequencies (pairs,) before training, for a scale of at least 1."""
+        """Return inverse frequencies (pairs,) before training."""
         return ntk_frequencies(geometry, 2 * scale - 1)
 
 

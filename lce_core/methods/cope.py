@@ -3,8 +3,6 @@
 Design: of the last n pairs, pair k = 0 .. n - 1 has its frequency multiplied by
 (1 + cos(pi k / (n - 1))) / 2. The last pair is not rotated at all. A sharp cut (`hard_clip`) would
 let attention oscillate with the distance, as the spectrum of a cut signal does.
-
-Source: Li et al. 2026, arXiv:2602.05258.
 """
 
 from __future__ import annotations
@@ -23,7 +21,6 @@ class Cope(ClippedLast):
     """Lowers the lowest frequencies along half a cosine, given their number."""
 
     def clipped(self, count: int) -> Frequencies:
-        """Return the weights (count,), from 1 down to 0. A single pair keeps the weight 1."""
         return (1 + np.cos(np.linspace(0, math.pi, count))) / 2
 
 

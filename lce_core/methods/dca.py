@@ -5,8 +5,6 @@ and the key at position j is rotated to j mod c. The query at position i is rota
 the keys of its own chunk, to min(i mod c + c, chunk) for the keys of the previous chunk, and to
 `chunk` for the keys of all earlier chunks. Distances are true within a chunk and, from its first
 `window` queries, to the previous chunk. No distance exceeds `chunk`, at any length.
-
-Source: An et al. 2024, arXiv:2402.17463.
 """
 
 from __future__ import annotations
@@ -45,14 +43,10 @@ class DualChunk(AttentionScheme):
 
     @property
     def period(self) -> int:
-        """Number of tokens in a chunk of the text, c = chunk - window."""
+        """Tokens in a chunk of the text, c."""
         return self.chunk - self.window
 
     def distance(self, query: int, key: int) -> int | None:
-        """Return the position of the query for the key's chunk, minus the position of the key.
-
-        Return None if the key comes after the query.
-        """
         if key > query:
             return None
         period = self.period
@@ -62,11 +56,7 @@ class DualChunk(AttentionScheme):
 
 
 def attend(scheme: DualChunk, inputs: AttentionInputs) -> torch.Tensor:
-    """Return the attention output of DualChunk (batch, heads, queries, head_dim).
-
-    A CPU computes the queries of one chunk at a time, so that temporary tensors fit into its cache.
-    A GPU computes all queries together, because it needs time to start each operation.
-    """
+    """Return the attention output of DualChunk (batch, heads, queries, head_dim)."""
     from lce_core.attention.chunks import most_together
     from lce_core.attention.partial import concatenate, with_sinks
     from lce_core.attention.placement import Placement
@@ -93,14 +83,7 @@ def _attend_from(
     """Attend from consecutive queries to their own chunks, the previous ones and all earlier ones.
 
     The three sets of keys are disjoint, so their results are merged by their log-sum-exp. Whole
-    chunks become a batch dimension.
-
-    Args:
-      scheme: sizes.
-      inputs: values of the whole text.
-      keys: (batch, kv_heads, keys, head_dim) of the whole text, rotated.
-      query: (batch, heads, queries, head_dim), unrotated.
-      places: positions of these queries, a slice with start and stop.
+    chunks become a batch dimension. Keys are rotated, queries are not.
     """
     import torch
 
@@ -115,7 +98,6 @@ def _attend_from(
     def in_chunks(
         kernel: Callable[..., Partial], rotated: torch.Tensor, start: int, back: int
     ) -> Partial:
-        """Attend from the queries at `start` and later to the chunk `back` chunks before theirs."""
         parts = []
         for run in runs(start, places.stop, period, most=places.stop - start):
             number, first = run.num_chunks, run.start - back * period

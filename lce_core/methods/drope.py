@@ -4,8 +4,6 @@ Design: all frequencies are 0, so attention sees no positions and nothing is out
 texts. The order of the tokens reaches a query only through the causal mask. A model that was
 trained with RoPE needs a short training run without it, at its trained context: leave
 `train_length` at the trained context.
-
-Source: Gelberg et al. 2025, arXiv:2512.12167.
 """
 
 from __future__ import annotations

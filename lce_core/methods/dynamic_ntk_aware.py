@@ -2,8 +2,6 @@
 
 Design: the method ntk_aware with scale max(1, L / C), where L counts prompt and new tokens of the
 request and C is the trained context. The method ntk_frozen has a scale that grows twice as fast.
-
-Source: Peng et al. 2023, arXiv:2309.00071, section 3.4 and table 5 (after emozilla, 2023).
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 Design: every frequency is divided by max(1, L / C), where C is the trained context. L counts prompt
 and new tokens of the request, so that cached keys and new queries use one table.
-
-Source: Peng et al. 2023, arXiv:2309.00071, section 3.4 and table 5.
 """
 
 from __future__ import annotations

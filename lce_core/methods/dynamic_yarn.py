@@ -3,8 +3,6 @@
 Design: YaRN with scale max(1, L / C), where C is the trained context. L counts prompt and new
 tokens of the request, so that cached keys and new queries use one table. With attention_factor 1
 and ramp "paper" this is the dynamic NTK-by-parts of YaRN's table 5.
-
-Source: Peng et al. 2023, arXiv:2309.00071, section 3.4, table 5 and appendix B.7.
 """
 
 from __future__ import annotations
@@ -24,7 +22,6 @@ class DynamicYarn(WithTemperature):
     family = "dynamic"
 
     def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
-        """Return frequencies and attention factor for scale max(1, length / trained context)."""
         return self.table(geometry, dynamic_scale(1.0, lengths.request, lengths.trained))
 
     def length_dependent(self, geometry: RopeGeometry, lengths: ContextLengths) -> bool:

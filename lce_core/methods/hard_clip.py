@@ -2,8 +2,6 @@
 
 Design: p-RoPE with the number of unrotated pairs as parameter. It is the control of CoPE, which
 lowers the same frequencies gradually.
-
-Source: Li et al. 2026, arXiv:2602.05258.
 """
 
 from __future__ import annotations

@@ -5,8 +5,6 @@ sequences. There, attention is a softmax over the query's own block and earlier 
 weight of a landmark is distributed over its block; the landmark's key thus learns to attract
 queries to its block. At inference each query and head reads the `top_k` blocks whose landmarks
 score highest, at bounded distances.
-
-Source: Mohtashami and Jaggi 2023, arXiv:2305.16300; LCEG (arXiv:2409.12181), section 3.3.
 """
 
 from __future__ import annotations
@@ -39,7 +37,6 @@ class Landmark(Method):
     None means the smaller of 512 and the trained context."""
 
     def insertion(self, geometry: RopeGeometry) -> TokenInsertion:
-        """Return `block` and `train_length`, with None replaced by the default for the model."""
         length = self.train_length
         if length is None:
             length = min(512, geometry.trained_context)
@@ -47,10 +44,9 @@ class Landmark(Method):
         return TokenInsertion(block=block, train_length=length)
 
     def attention(self, geometry: RopeGeometry, lengths: ContextLengths) -> BlockRetrieval:
-        """Return the attention at inference, which reads blocks selected by landmarks.
+        """Select blocks by their landmarks.
 
-        A chunk has train_length - (top_k + 1) * block tokens: together with top_k + 1 blocks it
-        needs exactly the positions that training used.
+        A chunk and top_k + 1 blocks together need exactly the positions that training used.
         """
         sizes = self.insertion(geometry)
         chunk = sizes.train_length - (self.top_k + 1) * sizes.block
@@ -60,11 +56,6 @@ class Landmark(Method):
         return GroupedSoftmax(block=self.insertion(geometry).block)
 
     def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
-        """Raise SpecError for sizes that do not fit together.
-
-        train_length must be a multiple of block, have at least top_k + 2 blocks, and divide the
-        target context.
-        """
         sizes = self.insertion(geometry)
         block, length = sizes.block, sizes.train_length
         if length % block:

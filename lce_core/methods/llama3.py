@@ -3,9 +3,6 @@
 Design: NTK-by-parts with other limits. A pair whose wavelength is at most the trained context / 4
 keeps its frequency; a pair whose wavelength is at least the trained context is divided by the
 scale. Between them the share of the kept frequency is linear in the pair's rotations.
-
-Source: Grattafiori et al. 2024, arXiv:2407.21783 (Llama 3); the scaling is stated only in Meta's
-code, `apply_scaling`, and in transformers as rope_type "llama3".
 """
 
 from __future__ import annotations

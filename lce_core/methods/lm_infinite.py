@@ -3,8 +3,6 @@
 Design: the base model's own frequencies. Attention sees the last `window` tokens at their true
 distance, and the first `num_global` tokens, which are at distance `window` once they have left the
 window. The tokens between are invisible. The cost is linear, and any length is supported.
-
-Source: Han et al. 2024, arXiv:2308.16137; LCEG (arXiv:2409.12181), section 3.3.
 """
 
 from __future__ import annotations

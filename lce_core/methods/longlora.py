@@ -5,8 +5,6 @@ of the heads use blocks shifted by half a block, so that neighbouring blocks exc
 Attention projections get low-rank updates, embeddings and norms are trained directly, and all other
 weights are frozen. The checkpoint contains the merged weights and is used like a checkpoint of PI.
 As in LCEG, the method counts as approximate because of its training.
-
-Source: Chen et al. 2023, arXiv:2309.12307; LCEG (arXiv:2409.12181), section 3.3.
 """
 
 from __future__ import annotations
@@ -21,8 +19,7 @@ from lce_core.registry import Source
 from lce_core.rope import ContextLengths, RopeGeometry, RopeTable
 
 TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "dense")
-"""Attention projections that get low-rank updates; the output projection is called o_proj in Llama
-and dense in Phi."""
+"""Attention projections that get low-rank updates; o_proj of Llama is called dense in Phi."""
 WHOLE = ("embed", "norm")
 
 
@@ -46,13 +43,6 @@ class LongLora(ScaledMethod):
         return RopeTable(geometry.inv_freq() / self.scale_for(lengths))
 
     def training_attention(self, geometry: RopeGeometry, lengths: ContextLengths) -> ShiftedSparse:
-        """Return attention in blocks of `lengths.request` / num_groups tokens.
-
-        The request is a training row.
-
-        Raises:
-          SpecError: if the row is not `num_groups` blocks of an even number of tokens.
-        """
         return ShiftedSparse(group=self._group(lengths.request))
 
     def lora(self) -> LoRA:

@@ -1,8 +1,6 @@
 """No extension: the base model as it was trained.
 
 Design: changes nothing, and is the control of each study.
-
-Source: Su et al. 2021, arXiv:2104.09864 (RoPE); base rows of Lu et al. 2024, arXiv:2409.12181.
 """
 
 from __future__ import annotations

@@ -41,12 +41,10 @@ class Sharpened(FullCausal):
     kernel: ClassVar[str] = f"{__name__}:attend"
 
     def query_factor(self, query: int) -> float:
-        """Return scale * ln(floor((query + 1) / floor) + 1) + 1."""
         return self.scale * math.log((query + 1) // self.floor + 1) + 1
 
 
 def attend(scheme: Sharpened, inputs: AttentionInputs) -> torch.Tensor:
-    """Return the attention output (batch, heads, queries, head_dim)."""
     import torch
 
     from lce_core.attention.causal import full_causal

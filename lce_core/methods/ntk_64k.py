@@ -24,17 +24,9 @@ class Ntk64k(TargetNtk):
     formula's value at half the target, which LCEG's tables print (57)."""
 
     def length_dependent(self, geometry: RopeGeometry, lengths: ContextLengths) -> bool:
-        """Return True for requests longer than the target context, if the formula sets the scale.
-
-        The printed scale is the same at every length.
-        """
         return self.scale_form == "formula" and super().length_dependent(geometry, lengths)
 
     def scale_at(self, lengths: ContextLengths) -> float:
-        """Return the number by which the slowest frequency is divided for this request.
-
-        The printed scale is the same at every length.
-        """
         if self.scale_form == "formula":
             return super().scale_at(lengths)
         return dynamic_scale(self.growth(lengths), lengths.target // 2, lengths.trained)

@@ -2,8 +2,6 @@
 
 Design: the slowest frequency is divided by exactly the scale, the fastest is kept, and all others
 follow from the new base. Only rope_theta changes.
-
-Source: Peng et al. 2023, arXiv:2309.00071, section 3.1 and definition 3 (after bloc97, 2023).
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 Design: YaRN without its temperature, with the paper's ramp, which is linear in the rotations of a
 pair within the trained context. The older "PartNTK" of the authors' code is a different function.
-
-Source: Peng et al. 2023, arXiv:2309.00071, section 3.2, equations 10-13.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 Design: scale t = s L / C - (s - 1) beyond the trained context C, 1 within it. L counts prompt and
 new tokens of the request, so that cached keys and new queries use one base.
-
-Source: Lu et al. 2024, arXiv:2409.12181, appendix 9.2; transformers' "dynamic" with factor 2.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 Design: the other pairs have frequency 0 and stay unrotated at every distance. The rotated pairs
 keep the frequencies that they have in a head where all pairs rotate.
-
-Source: Barbero et al. 2024, arXiv:2410.06205, section 6.
 """
 
 from __future__ import annotations

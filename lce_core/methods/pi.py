@@ -2,8 +2,6 @@
 
 Design: dividing frequencies equals dividing positions. The scale is the same at every length, in
 training and evaluation.
-
-Source: Chen et al. 2023, arXiv:2306.15595; arXiv:2309.00071, equation 16.
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@ Design: the base model's own frequencies. The query at position i sees every ear
 distance min(i - j, window). With `leak` (Leaky ReRoPE) the distance beyond the window is window +
 (i - j - window) / leak. It keeps the order of far tokens, and stays below the trained context C in
 requests of up to (C - 1 - window) * leak + window + 1 tokens.
-
-Source: Su 2023, kexue.fm/archives/9708.
 """
 
 from __future__ import annotations
@@ -41,10 +39,6 @@ class ReRope(Method):
         return Rectified(window=window, leak=self.leak)
 
     def reach(self, geometry: RopeGeometry, lengths: ContextLengths) -> int | None:
-        """Return the longest request in tokens, (C - 1 - window) * leak + window + 1.
-
-        C is the trained context. None without a leak, because distances then never grow.
-        """
         if self.leak is None:
             return None
         window = self.attention(geometry, lengths).window

@@ -4,8 +4,6 @@ Design: a pair that turns at least once within the trained context then has the 
 larger positions as at trained ones. The wavelengths of another method are rounded, YaRN's by
 default; its attention factor is kept. With a scale of 1, another method than "none" leaves the base
 model unextended, and nothing is rounded.
-
-Source: Wang et al. 2024, arXiv:2403.00071, section 4.
 """
 
 from __future__ import annotations

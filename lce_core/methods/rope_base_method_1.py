@@ -4,8 +4,6 @@ Design: B_m is the paper's measure of how well attention distinguishes a similar
 one at distance m (`lce_core.rope.bound`). rope_theta becomes 5e6 at every length. With this base no
 pair turns further than in training, and B_m is non-negative up to 82999 tokens. The counterpart
 rope_base_method_2 differs in one point: its B_m turns negative.
-
-Source: Men et al. 2024, arXiv:2405.14591, section 5.5 and table 4.
 """
 
 from __future__ import annotations

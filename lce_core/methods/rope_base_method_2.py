@@ -4,8 +4,6 @@ Design: the frequencies of slow pairs, from a split on, are divided by the scale
 before the split get a larger base, whose frequency at the split equals the divided one. In the
 paper (Llama-2, scale 8) the split is pair 44 of 64. B_m is the paper's measure of how well
 attention distinguishes a similar token from a random one (`lce_core.rope.bound`).
-
-Source: Men et al. 2024, arXiv:2405.14591, section 5.5 and table 4.
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@ Design: the base model's own frequencies. Beyond the window, the positions of qu
 divided by `group` and rounded down, then shifted so that distances continue at the window's edge.
 Distances stay below the trained context C in requests of up to (C - window) * group + window
 tokens.
-
-Source: Jin et al. 2024, arXiv:2401.01325; LCEG (arXiv:2409.12181), section 3.3.
 """
 
 from __future__ import annotations
@@ -45,10 +43,6 @@ class SelfExtend(Method):
         return GroupedNeighbour(window=window, group=group)
 
     def reach(self, geometry: RopeGeometry, lengths: ContextLengths) -> int:
-        """Return the longest request in tokens, (C - window) * group + window.
-
-        C is the trained context.
-        """
         scheme = self.attention(geometry, lengths)
         return (geometry.trained_context - scheme.window) * scheme.group + scheme.window
 

@@ -3,8 +3,6 @@
 Design: rope_theta becomes 500, less than the smallest base that the paper's bound requires for a
 long context (`lce_core.rope.bound`). The method is a control: it shows that perplexity alone does
 not measure whether a model uses distant tokens.
-
-Source: Men et al. 2024, arXiv:2405.14591, sections 3 and 5.4.
 """
 
 from __future__ import annotations

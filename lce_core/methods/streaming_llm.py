@@ -4,8 +4,6 @@ Design: the base model's own frequencies. Attention sees the first `num_sinks` (
 last `window` (W) tokens as if they were the whole text: sinks at positions 0..S - 1, directly
 followed by the window. The tokens between are invisible. No distance exceeds S + W - 1, and the
 cost is linear at any length.
-
-Source: Xiao et al. 2023, arXiv:2309.17453.
 """
 
 from __future__ import annotations

@@ -5,8 +5,6 @@ stay, and a distance d >= S becomes d - S + window, so the largest distances nev
 stay below the trained context C in requests of up to about (C - window) / (1 - shift) tokens.
 Longer requests are computed too, as without a method. Queries and keys are multiplied by
 0.1 ln 2 + 1.
-
-Source: An et al. 2024, arXiv:2410.18745.
 """
 
 from __future__ import annotations
@@ -47,10 +45,6 @@ class Shifted(AttentionScheme):
     counts_sinks: ClassVar[bool] = True
 
     def distance(self, query: int, key: int) -> int | None:
-        """Return query - key below `near`, and query - key - near + window from `near` on.
-
-        Return None if the key comes after the query.
-        """
         if key > query:
             return None
         between = query - key
@@ -58,11 +52,7 @@ class Shifted(AttentionScheme):
 
 
 def attend(scheme: Shifted, inputs: AttentionInputs) -> torch.Tensor:
-    """Return the attention output of Shifted (batch, heads, queries, head_dim).
-
-    For far keys, queries are rotated near - window positions back. This is causal attention whose
-    last query sees all far keys.
-    """
+    """Rotate queries back for far keys; causal attention whose last query sees all of them."""
     from lce_core.attention.flash import attend_causal
     from lce_core.attention.placement import Placement
     from lce_core.attention.windowed import attend_near_and_far

@@ -4,8 +4,6 @@ Design: a ramp determines the degree of interpolation of each pair. The paper's 
 the rotations of a pair within the trained context. The ramp of the authors' code, transformers and
 the published models is linear in the pair's index between two rounded limits. The two ramps differ
 by up to 57 % for single pairs, so both are available. The code's ramp is the default.
-
-Source: Peng et al. 2023, arXiv:2309.00071, sections 3.2 (ramp) and 3.3 (temperature).
 """
 
 from __future__ import annotations
@@ -29,7 +27,6 @@ class Yarn(ScaledMethod, WithTemperature):
         return self.table(geometry, self.scale_for(lengths))
 
     def stock_rope(self, lengths: ContextLengths) -> dict[str, Any] | None:
-        """Return transformers' `rope_parameters` of type "yarn"; None for the paper's ramp."""
         return self.stated(self.scale_for(lengths), lengths.trained)
 
 

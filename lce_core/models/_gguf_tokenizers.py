@@ -1,8 +1,4 @@
-"""Build tokenizers for transformers from the metadata of GGUF files.
-
-The names are values of the key `tokenizer.ggml.model`: "gpt2" is byte-level BPE with a list of
-merges, "llama" is SentencePiece's BPE with a score for each piece.
-"""
+"""Build tokenizers for transformers from the metadata of GGUF files."""
 
 from __future__ import annotations
 
@@ -17,7 +13,7 @@ Read = Callable[[str], Any]
 """Function that returns the value of a metadata key."""
 _NORMAL, _CONTROL, _USER_DEFINED = 1, 3, 4
 """Values of GGUF's `token_type`. Control tokens, such as the end-of-text token, are special.
-User-defined tokens are pieces that never merge with their neighbours."""
+User-defined tokens never merge with their neighbours."""
 _SPACE = "\N{LOWER ONE EIGHTH BLOCK}"
 """Character that stands for a space in SentencePiece's pieces."""
 
@@ -25,9 +21,7 @@ _SPACE = "\N{LOWER ONE EIGHTH BLOCK}"
 def byte_level(read: Read, context: int) -> PreTrainedTokenizerFast:
     """Build a byte-level BPE tokenizer that splits digits, as llama.cpp's `smollm` does.
 
-    Args:
-      read: function that returns the value of a metadata key.
-      context: longest text in tokens, for the tokenizer's warnings.
+    `context` is the longest text in tokens, for the tokenizer's warnings.
     """
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
@@ -49,10 +43,6 @@ def sentencepiece(read: Read, context: int) -> PreTrainedTokenizerFast:
     """Build SentencePiece's BPE tokenizer: no space is added, and unknown characters become bytes.
 
     The beginning-of-text token is put before a text if special tokens are requested.
-
-    Args:
-      read: function that returns the value of a metadata key.
-      context: longest text in tokens, for the tokenizer's warnings.
     """
     from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, processors
 
@@ -97,10 +87,7 @@ def sentencepiece(read: Read, context: int) -> PreTrainedTokenizerFast:
 
 
 def _merges(scores: Mapping[str, float], numbers: Mapping[str, int]) -> Iterator[tuple[str, str]]:
-    """Yield the pairs of pieces that form a piece, in the order in which SentencePiece joins them.
-
-    SentencePiece joins the neighbours whose joined piece has the highest score.
-    """
+    """Yield the pairs of pieces that SentencePiece joins, that of the highest score first."""
     for piece in sorted(scores, key=lambda piece: -scores[piece]):
         halves = ((piece[:cut], piece[cut:]) for cut in range(1, len(piece)))
         yield from sorted(

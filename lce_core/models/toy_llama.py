@@ -1,12 +1,9 @@
 """Two-layer Llama over bytes and one-token needles, trained from scratch in about a minute.
 
-The model is a stock LlamaForCausalLM of transformers with 0.26 M parameters and a context of 128
-tokens. It reads text byte by byte. Texts contain key tokens: 8 families of 16. When the query token
-of a family occurs, the model must repeat the family's earlier key token. Perplexity and retrieval
-beyond the trained context can thus be studied on a laptop. Retrieval is exact at 128 tokens and
-collapses beyond about 256 tokens, which context extension should repair.
-
-Source: own; the recipe was measured for this project (docs/performance.md).
+The model has 0.26 M parameters and a context of 128 tokens. Texts contain key tokens: 8 families of
+16. When the query token of a family occurs, the model must repeat the family's earlier key token.
+Retrieval is exact at 128 tokens and collapses beyond about 256 tokens, which context extension
+should repair. docs/performance.md has the recipe's measurements.
 """
 
 from __future__ import annotations
@@ -113,23 +110,14 @@ MODEL = ToyLlama
 def plant_keys(
     rows: NDArray[np.uint32], keys: KeyVocabulary, rng: np.random.Generator
 ) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
-    """Hide keys, queries and answers in packed training rows, to teach retrieval.
+    """Hide keys, queries and answers in packed rows (rows, tokens); return loss weights too.
 
     A row gets n keys of distinct families at random positions and, for each key, a later query
     token of the same family followed by the key again. The answer needs a single attention match
     instead of an induction circuit, so a two-layer model learns it in minutes. Tokens are inserted,
-    not overwritten: the text stays intact, and the last tokens of the row are dropped. The distance
-    from key to query is uniform up to the whole row, so a model trained on rows of its context
-    length sees every needle depth.
-
-    Args:
-      rows: token ids (rows, tokens).
-      keys: the ids of keys and queries.
-      rng: draws families, members and positions.
-
-    Returns:
-      The rows in the same shape, each with three text tokens fewer per key, and the loss weights
-        (rows, tokens).
+    not overwritten: the last tokens of the row are dropped. The distance from key to query is
+    uniform up to the whole row, so a model trained on rows of its context length sees every needle
+    depth.
     """
     num_rows, length = rows.shape
     planted = min(keys.families, length // TOKENS_PER_KEY)
@@ -157,10 +145,7 @@ def plant_keys(
 
 
 def byte_tokenizer(keys: KeyVocabulary) -> PreTrainedTokenizerFast:
-    """Build a tokenizer of bytes (ids 0..255), then `<key-3-07>` and `<query-3>` tokens.
-
-    Any UTF-8 text round-trips. The tokenizer has no beginning, end or padding tokens.
-    """
+    """Build a tokenizer of bytes (ids 0..255), then `<key-3-07>` and `<query-3>` tokens."""
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 

@@ -40,8 +40,7 @@ class RopeGeometry:
 
     head_dim: int
     rotary_dim: int
-    """Number of rotated elements of each head; less than head_dim with partial rotary (Phi-2: 32 of
-    80)."""
+    """Rotated elements of each head; less than head_dim with partial rotary (Phi-2: 32 of 80)."""
     num_heads: int
     num_kv_heads: int
     theta: float
@@ -75,11 +74,7 @@ class RopeGeometry:
     def inv_freq(self, theta: float | None = None) -> Frequencies:
         """Return the inverse frequencies (num_pairs,) of a RoPE base, largest first.
 
-        If the base model is scaled, each frequency is multiplied by the pair's multiplier, also for
-        another base: a method that changes the base keeps the scaling.
-
-        Args:
-          theta: RoPE base; None for the base model's own.
+        They have the base model's scaling, also for another base `theta`.
         """
         exponents = np.arange(0, self.rotary_dim, 2, dtype=np.float64) / self.rotary_dim
         plain = np.asarray((self.theta if theta is None else theta) ** -exponents)
@@ -130,18 +125,15 @@ class ContextLengths:
 class RopeTable:
     """Frequencies and softmax factor that a method uses for one request length.
 
-    `inv_freq` has shape (pairs,) if all heads share their frequencies, or (heads, pairs) for
-    methods with one base per head. A frequency of 0 leaves its pair unrotated. `attention_factor`
-    multiplies both queries and keys, so every attention score is multiplied by its square. With
-    partial rotary this includes the unrotated elements, because the square is applied to the
-    softmax scaling.
+    `inv_freq` has shape (pairs,), or (heads, pairs) for one base per head. A frequency of 0 leaves
+    its pair unrotated. `attention_factor` multiplies both queries and keys, so every attention
+    score is multiplied by its square, with partial rotary also that of unrotated elements.
     """
 
     inv_freq: Frequencies
     attention_factor: float = 1.0
     positions: Positions = "exact"
-    """Rounding of positions when angles are computed: "exact" for none; the other values reproduce
-    the rounding of other software."""
+    """Rounding of positions in angles; other values than "exact" reproduce other software."""
 
     @cached_property
     def rotates(self) -> bool:

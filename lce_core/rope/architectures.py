@@ -4,13 +4,9 @@ A supported architecture pairs each element of a head's first half with one of i
 rotates the pairs before attention, after any norm of queries and keys. Every layer attends to all
 earlier tokens through AttentionInterface and divides scores by the square root of head_dim. Gemma 3
 has its own divisor. Gemma 3 and gpt-oss have layers with a sliding window, which methods leave
-unchanged, and gpt-oss has a learned sink for each head. tests/lce_core/extension compares each with
-stock transformers (test_architectures.py, test_sliding_layers.py, test_attention_sinks.py).
-
-Other architectures violate one of these conditions: GLM, Helium and Cohere rotate adjacent
-elements, SmolLM3 leaves layers unrotated, Granite has its own scaling factor, Hunyuan applies a
-norm after the rotation, Gemma 2 and Olmo 3 use sliding windows. Experts replace only MLPs, so
-methods apply to mixtures of experts as to dense models.
+unchanged, and gpt-oss has a learned sink for each head. Experts replace only MLPs.
+tests/lce_core/extension compares each architecture with stock transformers. `REASONS` has the
+others.
 """
 
 from __future__ import annotations
@@ -28,8 +24,7 @@ class Architecture:
     head_dim_follows: bool = True
     """True if a missing `head_dim` means hidden_size / heads, False if the key is required."""
     all_heads_have_keys: bool = False
-    """True if a missing `num_key_value_heads` means one per query head, False if the key is
-    required."""
+    """True if a missing `num_key_value_heads` means one per query head; False: it is required."""
     tied_embeddings: bool = False
     slides: bool = False
     """True if a missing `sliding_window` means that transformers uses a sliding window."""
@@ -42,8 +37,8 @@ class Architecture:
     """Every n-th layer has full attention, the others have a sliding window, if config.json does
     not state `layer_types`. None for models whose layers are all alike."""
     local_theta: float | None = None
-    """Default RoPE base of the layers with a sliding window; None if all layers share their RoPE.
-    """
+    """Default RoPE base of the layers with a sliding window; None if all layers share their
+    RoPE."""
     sinks: bool = False
     """True if the softmax of each head has a learned sink, one more term without value."""
     scaled_by_default: bool = False
@@ -51,8 +46,7 @@ class Architecture:
     module: str | None = None
     """Folder of the architecture in transformers; None if it has the name of the model type."""
     has_dense_layers: bool = False
-    """True if `decoder_sparse_step` and `mlp_only_layers` may give layers a plain MLP instead of
-    experts."""
+    """True if `decoder_sparse_step` and `mlp_only_layers` may give layers a plain MLP."""
 
 
 ARCHITECTURES = {

@@ -4,12 +4,11 @@ B_m = sum_i cos(m theta_i), summed over the rotated pairs i of a head with angle
 per token, at the relative distance m in tokens. If the components of queries and keys are
 independent and identically distributed, B_m is, up to a positive factor, the expected attention
 score of a similar token minus that of a random one (theorem 1). L_theta is the largest distance up
-to which B_m stays non-negative (equation 17). base_L is the smallest base for which B_m stays
-non-negative up to the distance L (equation 18).
+to which B_m stays non-negative (equation 17), base_L the smallest base for which it does up to the
+distance L (equation 18).
 
 Every base from some value on reaches a given length L. Below this value, only the bases in many
-narrow intervals do. The infimum of equation 18 therefore depends on which bases are tried.
-`smallest_base` tries a fixed grid.
+narrow intervals do, so the infimum of equation 18 depends on which bases are tried.
 
 Source: Men et al. 2024, arXiv:2405.14591, sections 4.2 and 4.3.
 """
@@ -33,8 +32,8 @@ EXPONENTS = range(17)
 _BLOCK = 512
 """Number of successive distances in a row of the matrix product in `discrimination_runs`."""
 _DOUBTFUL = 1e-6
-"""Values of B_m closer to zero than this are computed again with `discrimination`, so that their
-sign is right: the error of the faster matrix product stays below 1e-8."""
+"""Values of B_m closer to zero are computed again with `discrimination`, so that their sign is
+right: the error of the faster matrix product stays below 1e-8."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +42,7 @@ class SmallestBase:
 
     base: float
     every_from: float | None
-    """Smallest base of the grid from which on every base of the grid has B_m >= 0, and every base
-    above the grid as well. None if this cannot be proven for the bases above the grid."""
+    """Smallest base from which on all of the grid, and all above it, provably have B_m >= 0."""
 
 
 def discrimination(inv_freq: Frequencies, distances: NDArray[np.int64]) -> Frequencies:
@@ -54,10 +52,9 @@ def discrimination(inv_freq: Frequencies, distances: NDArray[np.int64]) -> Frequ
 
 
 def discrimination_runs(inv_freq: Frequencies, length: int) -> Iterator[tuple[int, Frequencies]]:
-    """Yield B_m at the distances 0 to `length` in runs of successive distances.
+    """Yield (first distance, B_m at the distances from it on), for 0 to `length`.
 
-    Each run is (first distance, B_m at the distances from it on). The formula for the cosine of a
-    sum turns a run into one matrix product, which is faster than `discrimination`.
+    The cosine of a sum makes a run one matrix product, which is faster than `discrimination`.
     """
     within = np.multiply.outer(inv_freq, np.arange(_BLOCK, dtype=np.float64))
     near = np.concatenate([np.cos(within), -np.sin(within)])
@@ -84,25 +81,17 @@ def first_negative(inv_freq: Frequencies, length: int = SEARCHED) -> int | None:
 
 
 def bounded_length(inv_freq: Frequencies, searched: int = SEARCHED) -> int | None:
-    """Return L_theta in tokens: the distance just before the first distance with B_m < 0.
-
-    None if B_m is non-negative at all distances up to `searched`.
-    """
+    """Return L_theta in tokens; None if B_m is non-negative at all distances up to `searched`."""
     first = first_negative(inv_freq, searched)
     return None if first is None else first - 1
 
 
 def count_negative(inv_freq: Frequencies, length: int) -> int:
-    """Count the distances from 0 to `length` with B_m < 0."""
     return sum(int((sums < 0).sum()) for _, sums in discrimination_runs(inv_freq, length))
 
 
 def frequencies_of(base: float, dim: int) -> Frequencies:
-    """Return inverse frequencies (dim / 2,) of a RoPE base over `dim` rotated elements of a head.
-
-    Raises:
-      SpecError: if the base is at most 1 or not finite, or `dim` is odd or below 2.
-    """
+    """Return inverse frequencies (dim / 2,) of a RoPE base, or raise SpecError."""
     if not base > 1 or not np.isfinite(base):
         raise SpecError("RoPE base", base, "a finite base above 1", "use a model's rope_theta")
     if dim < 2 or dim % 2:
@@ -113,10 +102,7 @@ def frequencies_of(base: float, dim: int) -> Frequencies:
 
 
 def grid(digits: int) -> list[float]:
-    """Return all bases above 1 with `digits` significant digits, up to 9.9... * 10 ** 16.
-
-    They are in ascending order.
-    """
+    """Return all bases above 1 with `digits` significant digits below 10 ** 17, ascending."""
     start = 10 ** (digits - 1)
     written = (f"{k}e{e - digits + 1}" for e in EXPONENTS for k in range(start, 10 * start))
     return [base for base in map(float, written) if base > 1]
@@ -125,8 +111,7 @@ def grid(digits: int) -> list[float]:
 def smallest_base(length: int, dim: int, digits: int = 2) -> SmallestBase:
     """Find the smallest base of `grid(digits)` with B_m >= 0 at every distance from 0 to `length`.
 
-    Raises:
-      SpecError: if the length is below 1, or every base of the grid has a negative B_m.
+    Raises SpecError if there is none.
     """
     if length < 1:
         raise SpecError("length", length, "a length of at least 1 token", "choose a longer length")

@@ -1,9 +1,9 @@
 """Describe the effect of a method on each rotated pair, for `lce rope`.
 
-The wavelength of a pair is 2 pi / inv_freq, the number of tokens for one full turn. It is infinite
-for a pair of frequency 0, which is not rotated. Training covered the angles that a pair reaches
-within the trained context: all angles if the pair makes at least one full turn, otherwise an arc.
-If a pair turns beyond this arc within a request, it extrapolates.
+The wavelength of a pair is 2 pi / inv_freq, the number of tokens for one full turn. Training
+covered the angles that a pair reaches within the trained context: all angles if the pair makes at
+least one full turn, otherwise an arc. A pair that turns beyond this arc within a request
+extrapolates.
 """
 
 from __future__ import annotations
@@ -19,9 +19,8 @@ from lce_core.rope import ContextLengths, Frequencies
 from lce_core.rope.bound import bounded_length, count_negative
 
 State = Literal["unchanged", "interpolated", "accelerated", "extrapolated", "no rotation"]
-"""Effect of a method on a pair. The pair's frequency is equal to the base model's ("unchanged"),
-lower ("interpolated"), higher ("accelerated") or 0 ("no rotation"). "extrapolated" takes precedence
-over these: within the request, the pair reaches angles that training never covered."""
+""""interpolated" pairs have a lower frequency than in the base model, "accelerated" ones a higher
+one. "extrapolated" takes precedence: within the request, the pair reaches untrained angles."""
 
 _ROUNDING = 1e-9
 """Relative difference below which two frequencies or angles count as equal."""
@@ -53,8 +52,7 @@ class Head:
     head: int | None
     """Index of the head; None if all heads share these frequencies."""
     bound: int | None
-    """L_theta with the method's frequencies, in tokens (`bounded_length`); None if no searched
-    distance has B_m < 0."""
+    """L_theta in tokens (`bounded_length`); None if no searched distance has B_m < 0."""
     num_negative: int
     """Number of distances from 0 to the request's length with B_m < 0."""
     pairs: tuple[Pair, ...]
@@ -68,10 +66,7 @@ def inspect_frequencies(
 ) -> Iterator[Head]:
     """Yield a Head for each row of `after`, comparing it with the base model's frequencies.
 
-    Args:
-      before: inverse frequencies (pairs,) of the base model.
-      after: inverse frequencies of the method, (pairs,) for all heads or (heads, pairs).
-      lengths: `trained` and `request`, the request length for which `after` was computed.
+    `before` is (pairs,), `after` too or, with a base per head, (heads, pairs).
     """
     for number, row in enumerate(np.atleast_2d(after)):
         bound = bounded_length(row)

@@ -1,11 +1,7 @@
 """Read the RoPE frequencies that `rope_parameters` of a transformers config.json state.
 
-`rope_parameters` names a `rope_type` and the numbers that this type needs. `stated_table` computes
-the RoPE table of such an entry in float64. Older files have the same numbers under `rope_scaling`,
-`type` and `rope_theta`.
-
-Source: the rope types of transformers 5.23. docs/checkpoints.md shows how closely the tables agree
-with transformers in fp32.
+Older files have the same numbers under `rope_scaling`, `type` and `rope_theta`. The rope types are
+those of transformers 5.23; docs/checkpoints.md shows how closely the tables agree in fp32.
 """
 
 from __future__ import annotations
@@ -32,14 +28,8 @@ _TRAINED = "original_max_position_embeddings"
 def stated_parameters(config: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Return the rotary settings of config.json, older files included, as `rope_parameters`.
 
-    Null values are kept, because transformers treats null and missing keys differently.
-
-    Args:
-      config: parsed config.json.
-      where: name of the file, for errors.
-
-    Raises:
-      SpecError: if `rope_type` is not one of `TYPES`.
+    Null values are kept, because transformers treats null and missing keys differently. Raises
+    SpecError if `rope_type` is not one of `TYPES`.
     """
     # As in transformers, rope_scaling takes precedence. Files with both keys have equal values in
     # both.
@@ -70,14 +60,8 @@ def stated_table(
 ) -> RopeTable:
     """Return the RoPE table that transformers uses for these settings and a text of this length.
 
-    Args:
-      parameters: result of `stated_parameters`.
-      geometry: geometry of the base model; its theta and scaling are ignored.
-      context: `max_position_embeddings` of the configuration, in tokens.
-      length: length of the text in tokens.
-
-    Raises:
-      KeyError, TypeError, ValueError, ArithmeticError: if a number is missing or cannot be used.
+    `geometry`'s theta and scaling are ignored; `context` is the file's `max_position_embeddings`.
+    Raises KeyError, TypeError, ValueError or ArithmeticError if a number is missing or unusable.
     """
     theta = float(parameters["rope_theta"])
     geometry = replace(geometry, theta=theta, scaling=None)
@@ -136,5 +120,4 @@ def _yarn(
 
 
 def _stated_factor(factor: Any, context: int, trained: int) -> float:
-    """Return `factor`; if it is None, context / trained, as in transformers."""
     return context / trained if factor is None else float(factor)

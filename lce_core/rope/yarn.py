@@ -31,8 +31,5 @@ def index_ramp(
 
 
 def temperature(scale: float) -> float:
-    """Return the attention factor of YaRN: 0.1 ln(scale) + 1.
-
-    The factor multiplies both queries and keys; the paper calls it sqrt(1 / t) (section 3.3).
-    """
+    """Return YaRN's factor of both queries and keys, sqrt(1 / t) in the paper's section 3.3."""
     return 0.1 * math.log(scale) + 1

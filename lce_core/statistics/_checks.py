@@ -18,7 +18,6 @@ def finite(where: str, values: ArrayLike) -> NDArray[np.float64]:
 
 
 def same_length(where: str, first: Sequence[object], second: Sequence[object]) -> None:
-    """Assert that both sequences have the same length; `where` begins the message."""
     assert len(first) == len(second), f"{where}: {len(first)} and {len(second)} entries"
 
 
@@ -27,8 +26,7 @@ def cluster_numbers(
 ) -> NDArray[np.int64]:
     """Return the number of each value's cluster (n,), from 0 in order of first occurrence.
 
-    A cluster is a group of dependent values, such as the questions on one document. Without
-    clusters each value gets its own number.
+    Without clusters each value gets its own number.
     """
     if clusters is None:
         return np.arange(values.size)

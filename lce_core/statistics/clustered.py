@@ -1,8 +1,7 @@
 """Means of scores that are clustered in documents, with intervals at any level.
 
-Cells record bootstrap percentile intervals, whose coverage is too low for few documents (10 in the
-papers). Claims use the intervals of this module. They are wider for few documents and have a
-positive width even if every answer is right.
+Unlike bootstrap intervals, these hold for few documents (10 in the papers) and have a positive
+width even if every answer is right.
 """
 
 from __future__ import annotations
@@ -32,14 +31,10 @@ def clustered_mean(
 ) -> ClusteredEstimate:
     """Return the mean of `values` with an interval that generalises to other documents.
 
-    Scores of 0 and 1 get a Clopper-Pearson interval for an effective number of independent answers:
-    the number that has the observed variance of the mean, or one per document if all answers are
-    equal. Other scores get a Student t interval with one degree of freedom less than documents.
-
-    Args:
-      values: one score per prompt or window (n,).
-      clusters: document of each value (n,); None makes every value its own cluster.
-      level: coverage probability of the interval.
+    `clusters` names the document of each value (n,); None makes every value its own cluster. Scores
+    of 0 and 1 get a Clopper-Pearson interval for an effective number of independent answers: the
+    number that has the observed variance of the mean, or one per document if all answers are equal.
+    Other scores get a Student t interval with one degree of freedom less than documents.
 
     Source: Cameron and Miller 2015 (Journal of Human Resources 50, 317-372: variance over clusters
     times G / (G - 1), t with G - 1); Miller 2024 (arXiv:2411.00640, the same for evaluations); Korn
@@ -61,7 +56,6 @@ def clustered_mean(
 
 
 def _standard_error(data: NDArray[np.float64], numbers: NDArray[np.int64]) -> float:
-    """Return the standard error of the mean from each cluster's contribution to it."""
     added = np.bincount(numbers, weights=data - data.mean())
     correction = added.size / (added.size - 1)
     return math.sqrt(correction * float(added @ added)) / data.size

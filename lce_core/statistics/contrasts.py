@@ -1,13 +1,13 @@
 """Differences of two methods' means, with tests and intervals over training seeds and prompts.
 
-A difference generalises to what its scores sample. If the methods were trained once per seed, that
-is other training seeds (and other prompts, if all seeds answered the same ones); otherwise only
-other prompts, or documents if prompts share them: clusters.
+A difference generalises to what its scores sample: other training seeds if the methods were trained
+once per seed (and other prompts, if all seeds answered the same ones), otherwise other clusters,
+which are documents or prompts that share none.
 
-`Contrast` holds one difference with the standard error of either source, `adjust` corrects a
-registered family of them for multiple comparisons, and `explore` any number of others. The spread
-over seeds is always that of the two methods compared: variances pooled over methods give up to 43 %
-of null studies a false difference where methods vary unequally, or react alike to a seed.
+`adjust` corrects a registered family of contrasts for multiple comparisons, `explore` any number of
+others. The spread over seeds is always that of the two methods compared: variances pooled over
+methods give up to 43 % of null studies a false difference where methods vary unequally, or react
+alike to a seed.
 """
 
 from __future__ import annotations
@@ -33,8 +33,7 @@ from lce_core.statistics.power import (
 from lce_core.statistics.sign_flips import Differences, critical_value, step_down
 
 FEWEST_CLUSTERS = 6
-"""Minimum number of clusters for a 95 % interval: all of five clusters lie on one side of the true
-mean in 6 % of studies."""
+"""Fewest clusters of a 95 % interval: five lie on one side of the true mean in 6 % of studies."""
 _LOG_SMALLEST = -100.0
 """Smallest base-10 logarithm of a p-value; smaller ones are reported as this. Beyond 1e-120 some of
 scipy's t quantiles are NaN (scipy 1.17)."""
@@ -45,9 +44,9 @@ class Contrast:
     """A difference of two means and what its uncertainty consists of.
 
     Source of the two-part interval: Banerjee 1960 (Sankhya 22, 357-358), which gives each part of a
-    variance its own t quantile. With clusters alone, the larger p-value of Student's t and of
-    Hall's transformation counts: Hall 1992 (Journal of the Royal Statistical Society B 54, 221-228)
-    removes the effect of skewness, and Student's t is better for few clusters.
+    variance its own t quantile. With clusters alone, the larger p-value of Student's t, better for
+    few clusters, and of Hall's transformation counts, which removes the effect of skewness: Hall
+    1992 (Journal of the Royal Statistical Society B 54, 221-228).
     """
 
     value: float
@@ -61,9 +60,7 @@ class Contrast:
     seed_error: float = 0.0
     """Standard error from training seeds; 0 if both methods have one training run."""
     seed_freedom: float = math.inf
-    """Degrees of freedom of `seed_error`."""
     num_seeds: int = 1
-    """Number of training seeds."""
     is_crossed: bool = False
     """True if the runs of all seeds answered the same clusters, so that these need to suffice."""
     cluster_freedom: float | None = None
@@ -93,7 +90,7 @@ class Contrast:
     def interval(self, alpha: float = ALPHA) -> tuple[float, float] | None:
         """Return the differences whose p-value is above `alpha`: an interval of level 1 - alpha.
 
-        Returns None below `FEWEST_CLUSTERS` clusters, unless seeds have prompts of their own.
+        None below `FEWEST_CLUSTERS` clusters, unless seeds have prompts of their own.
         """
         if self.seed_error:
             if self._lacks_clusters():
@@ -114,20 +111,8 @@ class Contrast:
         lower = min(-quantile, self._inverse_hall(-quantile))
         return self.value - self.cluster_error * upper, self.value - self.cluster_error * lower
 
-    def p_beyond(self, bound: float, *, above: bool) -> float:
-        """Return the one-sided p-value for a true difference above (or below) `bound`.
-
-        Equivalence within a margin m has the larger p-value of above -m and below m (two one-sided
-        tests: Schuirmann 1987, Journal of Pharmacokinetics and Biopharmaceutics 15, 657-680).
-        """
-        half = self.p_value(bound) / 2
-        return half if (self.value > bound) == above else 1 - half
-
     def detectable(self, alpha: float = ALPHA) -> float | None:
-        """Return the smallest true difference that would be detected in 4 of 5 studies.
-
-        None if no difference would, or if nothing is known about the spread of differences.
-        """
+        """Return the smallest true difference that 4 of 5 studies detect, if there is any."""
         if self.seed_error:
             if self._lacks_clusters():
                 return None
@@ -149,16 +134,9 @@ class Contrast:
     def num_needed(self, alpha: float = ALPHA, bounds: Sequence[float] = (0.0,)) -> int | None:
         """Return how many seeds or clusters would decide, if the true difference were `value`.
 
-        With this number, 4 of 5 studies find a difference on the same side of every bound as
-        `value`. It is a number of training seeds, which answer the same clusters as now, if
-        `seed_error` is positive, and otherwise a number of clusters.
-
-        Args:
-          alpha: largest p-value that counts as a finding.
-          bounds: differences from which the true one must be told apart: 0, or margins.
-
-        Returns:
-          A number above the present one; None above `MOST_NEEDED`, or if the spread is unknown.
+        With this number, 4 of 5 studies find a difference on the same side of every bound (0, or
+        margins) as `value`. It counts training seeds, which answer the same clusters as now, if
+        `seed_error` is positive, else clusters. None above `MOST_NEEDED` or without a known spread.
         """
         if self._lacks_clusters() or (not self.seed_error and self.num_clusters < 2):
             return None
@@ -178,7 +156,6 @@ class Contrast:
         return fewest(suffices, now + 1)
 
     def _planned(self, number: int) -> tuple[float, float]:
-        """Return standard error and degrees of freedom with this number of seeds or clusters."""
         if not self.seed_error:
             error = self.cluster_error * math.sqrt(self.num_clusters / number)
             if self.discordant is not None:
@@ -192,7 +169,6 @@ class Contrast:
         return error, error**4 / parts
 
     def __neg__(self) -> Contrast:
-        """Return the difference of the two methods in the other order."""
         return replace(
             self,
             value=-self.value,
@@ -203,7 +179,6 @@ class Contrast:
 
     @property
     def freedom(self) -> float:
-        """Degrees of freedom of `cluster_error`."""
         return self.num_clusters - 1 if self.cluster_freedom is None else self.cluster_freedom
 
     @property
@@ -213,7 +188,6 @@ class Contrast:
 
     @property
     def is_joint(self) -> bool:
-        """True if `adjust` tests the contrast jointly with others, by its clusters."""
         return self.differences is not None and not self.seed_error
 
     def _lacks_clusters(self) -> bool:
@@ -250,8 +224,7 @@ class Contrast:
         """Return centre and standard error of the interval for a difference of paired fractions.
 
         Half an answer is added to each of the four outcomes of a prompt, so that the width is
-        positive even if all answers are right. Source: Agresti and Min 2005 (Statistics in Medicine
-        24, 729-740).
+        positive. Source: Agresti and Min 2005 (Statistics in Medicine 24, 729-740).
         """
         assert self.discordant is not None
         wins, losses = self.discordant
@@ -283,15 +256,11 @@ def adjust(
 
     In at least 1 - `alpha` of studies all intervals of the family include their true difference.
     Comparisons over documents are tested jointly (`sign_flips`), those over training seeds by
-    Holm's procedure, because two to five seeds do not show how comparisons depend on each other.
-    If the family has both, each kind has its share of `alpha`.
+    Holm's procedure, because two to five seeds do not show how comparisons depend on each other. If
+    the family has both, each kind has its share of `alpha`.
 
-    Args:
-      family: the comparisons.
-      levels: level of the look at which each comparison is tested (`spending.look_levels`); 0.05
-        for all in a study without looks.
-      alpha: probability of any false finding in the family.
-      num_untested: number of comparisons of the family that have no result yet.
+    `levels` are those of the look at which each comparison is tested (`spending.look_levels`), 0.05
+    without looks. `num_untested` comparisons of the family have no result yet.
 
     Source: Holm 1979 (Scandinavian Journal of Statistics 6, 65-70); Strassburger and Bretz 2008
     (Statistics in Medicine 27, 4914-4927: intervals that agree with it).
@@ -325,10 +294,9 @@ def adjust(
 def explore(comparisons: Sequence[Contrast], levels: Sequence[float]) -> list[Adjusted]:
     """Correct comparisons that nobody predicted so that few of the reported findings are false.
 
-    Of the comparisons with a `p_adjusted` up to 0.05, at most 5 % are false on average over
-    studies. Intervals are those of each comparison alone.
-
-    Source: Benjamini and Hochberg 1995 (Journal of the Royal Statistical Society B 57, 289-300).
+    Of the comparisons with a `p_adjusted` up to 0.05, at most 5 % are false on average. Intervals
+    are those of each comparison alone. Source: Benjamini and Hochberg 1995 (Journal of the Royal
+    Statistical Society B 57, 289-300).
     """
     if not comparisons:
         return []
@@ -358,7 +326,6 @@ def _critical(
 
 
 def _adjusted(one: Contrast, p_adjusted: float, alpha: float) -> Adjusted:
-    """Return a contrast with its interval of level 1 - alpha, made to agree with `p_adjusted`."""
     bounds = one.interval(alpha)
     if bounds is None:
         return Adjusted(p_adjusted, None, None, alpha)

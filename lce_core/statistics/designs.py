@@ -44,8 +44,8 @@ class Design:
     def missing(self, num_seeds: int, times: int, level: float) -> int:
         """Return how many documents are needed if the design has too few for any finding, else 0.
 
-        The sign-flip test of n documents has no p-value below 2^(1 - n). Seeds with prompts of
-        their own are tested by the seeds alone.
+        The sign-flip test of n documents has no p-value below 2^(1 - n). It is not needed if seeds
+        have prompts of their own.
         """
         by_seed = self._by_seed(num_seeds)
         if by_seed and self.seeded:
@@ -64,8 +64,7 @@ class Design:
         Args:
           num_seeds: number of training seeds; with one, the result holds for its checkpoints only.
           times: prompts of one seed, as a multiple of the planned ones.
-          effect: true difference, as a fraction if `is_share`, else in standard deviations of the
-            documents' differences.
+          effect: a fraction if `is_share`, else in standard deviations over documents.
           alpha: largest p-value that counts as a finding.
           ratio: standard deviation of the difference between training seeds, divided by its
             standard error over the planned prompts of one seed.
@@ -119,10 +118,7 @@ class Design:
 def detectable_difference(
     design: Design, num_seeds: int, times: int, alpha: float, ratio: float = 1.0
 ) -> float | None:
-    """Return the smallest difference that a test detects with 80 % power; None if it detects none.
-
-    See `Design.probability` for the arguments.
-    """
+    """Return the smallest `effect` that `Design.probability` detects with 80 % power, or None."""
     if design.num_prompts * times < 2:
         return None
     if not design._by_seed(num_seeds):

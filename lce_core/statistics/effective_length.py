@@ -17,16 +17,14 @@ from lce_core.statistics.quantiles import student_quantile
 
 LEVEL = 0.95
 NONE = 0
-"""Effective length of a method whose mean score misses the threshold at every evaluated length, or
-already at the shortest."""
+"""Effective length of a method whose mean misses the threshold already at the shortest length."""
 
 
 @dataclass(frozen=True)
 class EffectiveLength:
     """The longest evaluated length in tokens up to which a mean score reaches a threshold.
 
-    `NONE` (0) means that the score misses the threshold at the shortest evaluated length. If
-    `high` is the longest evaluated length, the true value may be longer.
+    If `high` is the longest evaluated length, the true value may be longer.
     """
 
     tokens: int
@@ -34,7 +32,6 @@ class EffectiveLength:
     high: int
     """Upper bound; `low` and `high` form a 95 % interval of evaluated lengths or `NONE`."""
     longest: int
-    """The longest evaluated length in tokens."""
 
 
 @dataclass(frozen=True)
@@ -44,14 +41,13 @@ class Threshold:
     scores: NDArray[np.float64]
     """Scores of the base model's prompts (n,)."""
     length: int
-    """Length of these prompts in tokens. A method's scores at this length are of the same prompts
-    in the same order, if their number is the same."""
+    """Length of these prompts in tokens. An equal number of a method's scores at this length are of
+    the same prompts in the same order."""
     factor: float = 1.0
     shift: float = 0.0
     clusters: Sequence[Hashable] | None = None
     """Document of each score; None makes every score its own cluster."""
     seeds: Sequence[int] | None = None
-    """Training seed of each score; None: one training run."""
 
     @property
     def value(self) -> float:
@@ -68,9 +64,8 @@ class Threshold:
         """Return the mean of `values` minus the threshold, with an interval of this level.
 
         Scores at other lengths count as independent of the base model's. Their interval combines
-        those of the two means, which also holds for intervals that are not symmetric.
-
-        Source: Zou and Donner 2008 (Statistics in Medicine 27, 1693-1702).
+        those of the two means, which may be asymmetric: Zou and Donner 2008 (Statistics in Medicine
+        27, 1693-1702).
         """
         if length == self.length and values.size == self.scores.size:
             same = _mean(values - self.factor * self.scores, clusters, seeds, level)
@@ -112,8 +107,7 @@ def effective_length(
       higher_is_better: False for losses, whose mean must not exceed the threshold.
 
     Source: Hsieh et al. 2024 (arXiv:2404.06654, section 4: effective length); Hsu and Berger 1999
-    (Journal of the American Statistical Association 94, 468-482: stepwise bounds need no stricter
-    level, since the first failure ends them).
+    (Journal of the American Statistical Association 94, 468-482: stepwise bounds).
     """
     assert scores, "no length"
     lengths = sorted(scores)
@@ -147,7 +141,6 @@ def _margin(
     seeds: Sequence[int] | None,
     level: float,
 ) -> Estimate:
-    """Return the mean of `values` minus the threshold, with an interval of this level."""
     if isinstance(threshold, Threshold):
         return threshold.margin(length, values, clusters, seeds, level)
     return _minus(_mean(values, clusters, seeds, level), threshold)
@@ -177,5 +170,4 @@ def _minus(mean: Estimate, number: float) -> Estimate:
 
 
 def _first_run(lengths: Sequence[int], holds: Sequence[bool]) -> int:
-    """Return the longest length before the first False in `holds`; `NONE` if the first is False."""
     return [NONE, *lengths][sum(1 for _ in takewhile(bool, holds))]

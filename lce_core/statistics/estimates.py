@@ -1,7 +1,7 @@
 """Estimates with 95 % intervals: seeded (cluster) bootstrap for means, Wilson for accuracies.
 
-All functions are pure: the same values give the same interval in any order. Clusters (documents,
-articles, overlapping windows) are resampled as a whole, because their members are dependent.
+The same values give the same interval in any order. Clusters (documents, articles, overlapping
+windows) are resampled as a whole, because their members are dependent.
 """
 
 from __future__ import annotations
@@ -17,10 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 from lce_core.statistics._checks import finite
 
 NORMAL_QUANTILE = 1.959963984540054
-"""97.5 % quantile of the normal distribution."""
 NUM_RESAMPLES = 2000
 QUANTILES = (0.025, 0.975)
-"""Quantiles of the resampled means that bound the bootstrap interval."""
 SEED = 0
 INTERVALS: dict[str, Any] = {
     "bootstrap_mean": {
@@ -56,11 +54,7 @@ def bootstrap_mean(
 ) -> Estimate:
     """Return the weighted mean of `values` with a percentile interval over resampled clusters.
 
-    Args:
-      values: finite numbers (n,).
-      weights: positive weight of each value, such as its number of tokens; None weights all
-        equally.
-      clusters: cluster of each value; None makes every value its own cluster.
+    By default the values (n,) have equal weights, which must be positive, and a cluster each.
     """
     data = finite("bootstrap_mean", values)
     weight = np.ones_like(data) if weights is None else np.asarray(weights, dtype=np.float64)
@@ -86,13 +80,7 @@ def wilson(num_right: int, num_samples: int) -> Estimate:
 
 
 def mean_estimate(values: Sequence[float], clusters: Sequence[Hashable | None]) -> Estimate:
-    """Return the mean of scores with its interval: bootstrap, or Wilson for scores of 0 and 1.
-
-    Args:
-      values: finite scores (n,).
-      clusters: cluster (document, say) of each value (n,); all None if the values are independent.
-        With clusters, the bootstrap resamples whole clusters.
-    """
+    """Return the mean of scores: bootstrapped by clusters, or Wilson's for scores of 0 and 1."""
     if clusters[0] is not None:
         return bootstrap_mean(values, clusters=clusters)
     if all(value in (0, 1) for value in values):

@@ -12,9 +12,7 @@ def holm(p_values: ArrayLike) -> NDArray[np.float64]:
     """Return the Holm-adjusted p-values of a family of comparisons (n,), in the same order.
 
     If every adjusted p-value up to 0.05 counts as a difference, at most 5 % of studies contain a
-    false finding, however the comparisons depend on each other.
-
-    Source: Holm 1979 (Scandinavian Journal of Statistics 6, 65-70).
+    false finding. Source: Holm 1979 (Scandinavian Journal of Statistics 6, 65-70).
     """
     raw = finite("holm", p_values)
     assert ((raw >= 0) & (raw <= 1)).all(), f"p-values from {raw.min():g} to {raw.max():g}"

@@ -11,16 +11,9 @@ from scipy import stats
 def exact_mcnemar(num_first_only: int, num_second_only: int) -> float:
     """Return the two-sided p-value of the hypothesis that both methods are right equally often.
 
-    The prompts must be independent and each answer right or wrong. Prompts that both methods answer
-    right, or both wrong, do not count. Under the hypothesis each other prompt favours either method
-    with probability 1/2. If there are none, the p-value is 1.
-
-    Args:
-      num_first_only: number of prompts that only the first method answers right.
-      num_second_only: number of prompts that only the second method answers right.
-
-    Source: McNemar 1947 (Psychometrika 12, 153-157), with the binomial distribution instead of its
-    normal approximation.
+    The arguments count independent prompts that only one method answers right. Under the hypothesis
+    each favours either method with probability 1/2; without any, the p-value is 1. Source: McNemar
+    1947 (Psychometrika 12, 153-157), without its normal approximation.
     """
     assert min(num_first_only, num_second_only) >= 0, (num_first_only, num_second_only)
     num_prompts = num_first_only + num_second_only

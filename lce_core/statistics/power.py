@@ -1,8 +1,7 @@
 """Power analysis: the smallest true difference that a test detects in 4 of 5 studies.
 
 It can be computed before any score. For scores of 0 and 1 it depends on the fraction of prompts on
-which two methods disagree. For document means, whose spread is not known in advance, it is given in
-standard deviations of the documents' differences.
+which two methods disagree. For document means it is in standard deviations of their differences.
 """
 
 from __future__ import annotations
@@ -18,11 +17,9 @@ from scipy import optimize, special, stats
 ALPHA = 0.05
 POWER = 0.8
 UNRELATED = 0.5
-"""Fraction of prompts that exactly one of two methods answers right, if the methods are independent
-and each answers half of the prompts right. Equally good methods with positively correlated answers
-disagree on fewer prompts."""
+"""Fraction of prompts that exactly one of two independent methods answers right, if each answers
+half of the prompts right; equally good methods with correlated answers disagree on fewer."""
 MOST_NEEDED = 10_000
-"""Largest number of documents or training seeds that `fewest` returns."""
 _LARGEST_SHIFT = 1e4
 _UNLIKELY = 1e-9
 _POINTS = 20_001
@@ -33,16 +30,9 @@ def mcnemar_power(
 ) -> float:
     """Return the probability that the exact McNemar test finds this true difference significant.
 
-    The probability is summed over all likely outcomes.
-
-    Args:
-      num_prompts: number of independent prompts that both methods answer.
-      difference: difference of the two fractions of right answers, of either sign.
-      discordance: fraction of prompts that exactly one method answers right; at least the absolute
-        difference.
-      alpha: largest p-value that counts as a finding.
-
-    Source: Connor 1987 (Biometrics 43, 207-211: the same sum by its normal approximation).
+    `difference` is one of two fractions of right answers; exactly one method answers the fraction
+    `discordance` of the prompts right. `alpha` is the largest p-value of a finding. Source: Connor
+    1987 (Biometrics 43, 207-211), there by a normal approximation.
     """
     _possible("mcnemar_power", num_prompts, discordance, alpha)
     assert abs(difference) <= discordance, (difference, discordance)
@@ -66,10 +56,9 @@ def detectable_share(
     alpha: float = ALPHA,
     power: float = POWER,
 ) -> float | None:
-    """Return the smallest true difference that McNemar's test detects with probability `power`.
+    """Return the smallest difference of fractions that McNemar's test detects with this power.
 
-    The difference is one of fractions of right answers. The result is None if even the largest
-    possible difference, `discordance`, is detected with a lower probability.
+    None if even the largest possible difference, `discordance`, is detected with less.
     """
     _possible("detectable_share", num_prompts, discordance, alpha, power)
     return _smallest(
@@ -80,19 +69,14 @@ def detectable_share(
 def mean_power(num_clusters: int, effect: float, *, alpha: float = ALPHA) -> float:
     """Return the probability that a t-test over documents finds this true effect significant.
 
-    Args:
-      num_clusters: number of documents, each with one difference.
-      effect: mean over standard deviation of the documents' differences.
-      alpha: largest p-value that counts as a finding.
-
-    Source: Cohen 1988, Statistical Power Analysis, chapter 2 (paired case, noncentral t).
+    `effect` is mean over standard deviation of the documents' differences. Source: Cohen 1988,
+    Statistical Power Analysis, chapter 2 (paired case, noncentral t).
     """
     _possible("mean_power", num_clusters - 1, alpha)
     return _t_power(abs(effect) * math.sqrt(num_clusters), num_clusters - 1, alpha)
 
 
 def _t_power(shift: float, freedom: float, alpha: float) -> float:
-    """Return the power of a two-sided t-test; `shift` is the true mean in standard errors."""
     # scipy's noncentral t is NaN for some shifts. Integrate the normal probability over the
     # distribution of the estimated standard deviation instead.
     first, last = stats.chi.ppf([_UNLIKELY, 1 - _UNLIKELY], freedom)
@@ -105,10 +89,7 @@ def _t_power(shift: float, freedom: float, alpha: float) -> float:
 def detectable_effect(
     num_clusters: int, *, alpha: float = ALPHA, power: float = POWER
 ) -> float | None:
-    """Return the smallest true effect that a t-test detects with probability `power`.
-
-    The effect is the mean divided by the standard deviation of the documents' differences.
-    """
+    """Return the smallest `effect` of `mean_power` that a t-test detects with this power."""
     _possible("detectable_effect", num_clusters - 1, alpha, power)
     shift = detectable_shift(num_clusters - 1, alpha, power)
     return None if shift is None else shift / math.sqrt(num_clusters)
@@ -116,18 +97,12 @@ def detectable_effect(
 
 @cache
 def detectable_shift(freedom: float, alpha: float = ALPHA, power: float = POWER) -> float | None:
-    """Return the smallest true mean, in standard errors, that a t-test detects.
-
-    None if it exceeds 10,000 standard errors.
-    """
+    """Return the smallest mean, in standard errors, that a t-test detects; None above 10,000."""
     return _smallest(lambda shift: _t_power(shift, freedom, alpha), _LARGEST_SHIFT, power)
 
 
 def approximate_shift(freedom: float, alpha: float = ALPHA) -> float | None:
-    """Return `detectable_shift` from three degrees of freedom on by inverting `approximate_power`.
-
-    A catalog has thousands of comparisons, each with degrees of freedom and a level of its own.
-    """
+    """Approximate `detectable_shift` by `approximate_power`: catalogs need thousands of them."""
     if freedom < 3:
         return detectable_shift(round(freedom, 1), alpha)
     limit = -float(special.stdtrit(freedom, alpha / 2))
@@ -138,13 +113,7 @@ def approximate_shift(freedom: float, alpha: float = ALPHA) -> float | None:
 def detectable_fraction(shift: float, num_prompts: int, discordance: float) -> float:
     """Return the smallest difference of two fractions that is `shift` standard errors from 0.
 
-    Methods disagree at least as often as they differ, so the difference is positive even if they
-    agreed on every prompt. It is the normal approximation of `detectable_share`.
-
-    Args:
-      shift: as returned by `detectable_shift`.
-      num_prompts: number of independent prompts.
-      discordance: fraction of prompts that exactly one of the methods answered right.
+    The normal approximation of `detectable_share`, positive even if methods always agreed.
     """
     # Solve shift * sqrt((discordance - d^2) / n) = d for d. If d exceeds the discordance, solve
     # again with the discordance set to d.
@@ -156,14 +125,8 @@ def detectable_fraction(shift: float, num_prompts: int, discordance: float) -> f
 def approximate_power(shift: float, freedom: float, alpha: float = ALPHA) -> float:
     """Approximate the probability that a t-test finds a difference in the direction of its mean.
 
-    This is faster than `mean_power`. The error is at most 0.03 from three degrees of freedom on.
-
-    Args:
-      shift: true mean in standard errors, 0 or more.
-      freedom: degrees of freedom of the standard error.
-      alpha: largest p-value (two-sided) that counts as a finding.
-
-    Source: Abramowitz and Stegun 1964, equation 26.7.10 (normal approximation of noncentral t).
+    Faster than `mean_power`, with an error of at most 0.03 from three degrees of freedom on.
+    `shift` is the true mean in standard errors. Source: Abramowitz and Stegun, equation 26.7.10.
     """
     limit = -float(special.stdtrit(freedom, alpha / 2))
     scale = math.sqrt(1 + limit**2 / (2 * freedom))
@@ -171,10 +134,7 @@ def approximate_power(shift: float, freedom: float, alpha: float = ALPHA) -> flo
 
 
 def fewest(suffices: Callable[[int], bool], first: int) -> int | None:
-    """Return the smallest number from `first` to `MOST_NEEDED` that suffices; None if none does.
-
-    If a number suffices, all larger ones must do so as well.
-    """
+    """Return the smallest number from `first` on that suffices, as all larger must; or None."""
     if first > MOST_NEEDED or not suffices(MOST_NEEDED):
         return None
     numbers = range(first, MOST_NEEDED + 1)

@@ -1,8 +1,4 @@
-"""Quantiles of Student's t distribution, cached by degrees of freedom.
-
-A catalog needs a few dozen distinct quantiles about ten thousand times, and scipy spends longer on
-checking its arguments than on the quantile.
-"""
+"""Quantiles of Student's t, cached: scipy spends longer on checking arguments than on computing."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from lce_core.statistics.estimates import NORMAL_QUANTILE
 from lce_core.statistics.quantiles import student_quantile
 
 FEWEST_METHODS = 5
-"""Minimum number of methods for an interval. With fewer, the variance of Kendall's correlation is
+"""Minimum number of methods for an interval: below, the variance of Kendall's correlation is
 undefined, and identical orders occur by chance in at least 1 of 12 studies."""
 FEWEST_FAMILIES = 4
 """Minimum number of method families for an interval and a test."""
@@ -32,8 +32,7 @@ class RankCorrelation:
     """Correlation; None if one of the two scores is the same for all methods."""
     low: float | None
     high: float | None
-    """Upper bound. `low` and `high` are None with fewer than `FEWEST_METHODS` methods, with fewer
-    than `FEWEST_FAMILIES` families, or without a value."""
+    """None, like `low`, if there are too few methods or families, or no value."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +45,7 @@ class RankAgreement:
     """Kendall's tau-b."""
     p_value: float | None
     """Two-sided p-value of the hypothesis that the scores are unrelated, by Kendall's test or, if
-    larger, by the jackknife over families. None if one score is the same for all methods, or with
-    fewer than `FEWEST_FAMILIES` families."""
+    larger, by the jackknife over families; None as for `high`."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +55,7 @@ class PerplexityAgreement:
     all_methods: RankAgreement
     exact_methods: RankAgreement
     """Agreement over methods whose tokens attend to every earlier token. Approximate methods can
-    have low perplexity without reading the context, which hides how well perplexity predicts the
-    scores of exact methods."""
+    have low perplexity without reading the context."""
 
 
 def perplexity_agreement(
@@ -69,15 +66,8 @@ def perplexity_agreement(
 ) -> PerplexityAgreement:
     """Compute the rank agreement of perplexity and a downstream score.
 
-    One result covers all methods, the other one only methods with exact attention.
-
-    Args:
-      perplexity: one per method (n,), lower is better.
-      downstream: score of the same methods (n,), higher is better.
-      exact_attention: True for methods with exact attention (n,).
-      families: family of each method (n,); see `rank_agreement`.
-
-    Source: LCEG (arXiv:2409.12181, Figure 4: perplexity against Needle, LongBench and RULER).
+    Arguments have an element for each method (n,): lower perplexities and higher downstream scores
+    are better. Source: LCEG (arXiv:2409.12181, Figure 4).
     """
     losses, scores = finite("perplexity", perplexity), finite("downstream", downstream)
     same_length("perplexity_agreement", losses.tolist(), scores.tolist())
@@ -101,14 +91,10 @@ def rank_agreement(
     Fisher's z. A perfect correlation is replaced by one half a step below it for z, and its
     interval ends at 1.
 
-    Methods of one family, such as the variants of NTK, resemble each other. Intervals and p-values
-    are therefore at least those of a jackknife that leaves out one family at a time. Without it,
-    unrelated scores of 27 methods in five families appear related in up to 39 % of studies.
-
-    Args:
-      first: first score (n,).
-      second: second score (n,).
-      families: number of each method's family (n,); None makes every method its own family.
+    Methods of one family (number, (n,); None makes every method its own family) resemble each
+    other. Intervals and p-values are therefore at least those of a jackknife that leaves out one
+    family at a time. Without it, unrelated scores of 27 methods in five families appear related in
+    up to 39 % of studies.
 
     Source: Bonett and Wright 2000 (Psychometrika 65, 23-28: variance of Spearman's z); Fieller,
     Hartley and Pearson 1957 (Biometrika 44, 470-481: of Kendall's); Busing, Meijer and van der
@@ -179,13 +165,9 @@ def _family_error(
 def _estimated(
     value: float, half_step: float, variance: float, family_half: float
 ) -> RankCorrelation:
-    """Return a correlation with its interval.
+    """Return a correlation with its interval from the variance of Fisher's z.
 
-    Args:
-      value: the correlation.
-      half_step: half the smallest change of the correlation.
-      variance: variance of Fisher's z.
-      family_half: half width of the interval over families; 0 if each method is a family.
+    `half_step` is half the correlation's smallest change; `family_half` is for families, or 0.
     """
     inner = min(max(value, half_step - 1), 1 - half_step)
     half = NORMAL_QUANTILE * math.sqrt(variance)

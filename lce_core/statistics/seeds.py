@@ -1,8 +1,7 @@
 """Means over seeds and prompts, generalised to seeds and prompts that were not run.
 
-A score varies with what a seed determines (initial weights, data order) and with the choice of
-prompts. Three seeds say little about the first source, and an interval over prompts says nothing
-about it.
+Three seeds say little about the variation by seed (initial weights, data order), and an interval
+over prompts says nothing about it.
 """
 
 from __future__ import annotations
@@ -33,15 +32,10 @@ class SeedMean(Estimate):
 def mean_over_seeds(scores: Sequence[ArrayLike], *, same_prompts: bool) -> SeedMean:
     """Return the mean of the seeds' means, with a 95 % interval for other seeds and prompts.
 
-    The scores belong to one method, or are its differences from another method on the same prompts.
-
-    Args:
-      scores: for each seed the scores of its prompts (n,); use means per document if prompts share
-        documents.
-      same_prompts: True if all seeds answer the same prompts in the same order. Seeds and prompts
-        are then crossed random effects, and the interval covers the mean in at least 95 % of
-        studies, more often if seeds hardly differ. If False, prompts are nested in seeds and all
-        seeds have equal weight.
+    `scores` has for each seed the scores of its prompts (n,), or means per document if prompts
+    share documents. `same_prompts`, in the same order, make seeds and prompts crossed random
+    effects, and the interval covers the mean in at least 95 % of studies, more often if seeds
+    hardly differ. Otherwise prompts are nested in seeds and all seeds have equal weight.
 
     Source: Searle, Casella and McCulloch 1992, Variance Components, chapter 4 (expected mean
     squares); Banerjee 1960 (Sankhya 22, 357-358: each part of a variance with its own t quantile).

@@ -56,8 +56,7 @@ class Differences:
     def residuals(self) -> Numbers:
         """What each cluster contributes beyond its share of its stratum's difference (n,).
 
-        Scaled up because each stratum's difference was estimated, so that their sum of squares is
-        the variance of the difference.
+        Scaled up so that their sum of squares is the variance of the difference.
         """
         found = np.empty_like(self.sums)
         for own in self.by_stratum:
@@ -68,17 +67,12 @@ class Differences:
 
     @cached_property
     def error(self) -> float:
-        """Standard error of the difference."""
         found = math.sqrt(float((self.residuals**2).sum()))
         return 0.0 if found < 1e-12 * float(np.abs(self.sums).sum()) else found
 
     @cached_property
     def freedom(self) -> float:
-        """Degrees of freedom of `error` over strata of different spread.
-
-        Source: Satterthwaite 1946 (Biometrics Bulletin 2, 110-114); Welch 1947 (Biometrika 34,
-        28-35).
-        """
+        """Degrees of freedom of `error`: Satterthwaite 1946 (Biometrics Bulletin 2, 110-114)."""
         parts = [float((self.residuals[own] ** 2).sum()) for own in self.by_stratum]
         least = float(sum(own.size - 1 for own in self.by_stratum))
         below = sum(
@@ -95,10 +89,8 @@ def step_down(family: Sequence[Differences]) -> list[float]:
 
     If every adjusted p-value up to 0.05 counts as a difference, at most 5 % of studies contain a
     false finding. The test assumes that a document's difference is as likely to be above as below
-    the mean by the same amount; `Contrast.skewness` says how far that is from true.
-
-    Signs follow from the names of the documents, so that neither the order of comparisons and
-    documents nor other comparisons change them.
+    the mean by the same amount; `Contrast.skewness` says how far that is from true. Signs follow
+    from the names of the documents, so neither order nor other comparisons change them.
 
     Source: Westfall and Young 1993, Resampling-Based Multiple Testing, algorithm 4.1 (step-down
     maximum); Romano and Wolf 2005 (Econometrica 73, 1237-1282).
@@ -119,7 +111,7 @@ def step_down(family: Sequence[Differences]) -> list[float]:
 
 
 def critical_value(family: Sequence[Differences], alpha: float) -> float:
-    """Return the standard errors that, in a share `alpha` of studies, any difference strays.
+    """Return the standard errors by which any difference strays in a share `alpha` of studies.
 
     Flips the residuals, because the true differences need not be 0.
     """
@@ -143,11 +135,7 @@ class _Flipped:
             self._groups.setdefault(key, (one, columns, []))[2].append(number)
 
     def studentized(self, signs: Numbers) -> Numbers:
-        """Return each difference in standard errors for each set of signs (differences, sets).
-
-        Args:
-          signs: 1 or -1 for each name, shape (sets, names).
-        """
+        """Return each difference in standard errors (differences, sets) for signs (sets, names)."""
         found = np.empty((self._size, len(signs)))
         for first, columns, numbers in self._groups.values():
             sums = np.stack([self._family[number].sums for number in numbers], axis=1)

@@ -11,20 +11,16 @@ from lce_core.statistics.power import ALPHA
 
 
 def look_levels(looks: Sequence[int]) -> list[float]:
-    """Return the level of each look; the levels add up to 0.05.
+    """Return the level of each look, given its number of seeds; the levels add up to 0.05.
 
     After the fraction t of the seeds, tests may have spent 2 - 2 Phi(1.96 / sqrt(t)) of the 0.05:
     almost nothing at the first look, most at the last one, as O'Brien and Fleming's boundaries do.
-    The level of a look is the part that it may spend in addition to the looks before it.
 
     These levels split the 0.05 as Bonferroni's correction does, so they hold for t tests, for any
     dependence between looks, and for any reason to stop adding seeds: `p * 0.05 / level` is a valid
     p-value at whichever look it is computed. Levels from the joint distribution of the looks would
     be slightly higher (at the last of three looks 0.044 instead of 0.034), but assume normal scores
-    with known variances and looks at independent increments of the data.
-
-    Args:
-      looks: number of seeds at each look, increasing; the last one is all seeds.
+    with known variances.
 
     Source: Lan and DeMets 1983 (Biometrika 70, 659-663).
     """

@@ -1,8 +1,4 @@
-"""Base class of benchmarks that build prompts, generate an answer to each, and score the answers.
-
-A profile whose prompts are natural language is a `PromptForm`. A profile for toy models, whose
-prompts hide single key tokens in text, is a `KeyForm`.
-"""
+"""Base class of benchmarks that build prompts, generate answers, and score these."""
 
 from __future__ import annotations
 
@@ -44,25 +40,20 @@ class PromptForm(Form):
     """A profile with prompts in natural language and answers that are scored as text."""
 
     in_words: ClassVar[bool] = True
-    """True if prompts are natural language; False if the answer to a prompt is a key token of a toy
-    model's vocabulary (`KeyForm`)."""
+    """False if the answer is a key token of a toy model's vocabulary (`KeyForm`)."""
     num_samples: int = 0
-    """Default number of samples per cell."""
 
     def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
-        """Return why the task cannot run with this model and length; None if it can."""
         return None
 
     def excerpt_tokens(self, base_model: LanguageModel, task: str, eval_length: int) -> int:
         """Return how many successive held-out tokens a prompt of this profile needs.
 
-        The default is 0. A benchmark whose natural-language prompts need some overrides
-        `Benchmark.excerpt_tokens`.
+        Natural-language prompts that need some override `Benchmark.excerpt_tokens` instead.
         """
         return 0
 
     def prompts(self, benchmark: PromptBenchmark, request: CellRequest) -> tuple[Prompt, ...]:
-        """Return the cell's prompts from the cache, or build and cache them."""
         return cell_prompts(
             benchmark,
             request,
@@ -74,7 +65,6 @@ class PromptForm(Form):
     def samples(
         self, benchmark: PromptBenchmark, request: CellRequest, prompts: Sequence[Prompt]
     ) -> tuple[Sample, ...]:
-        """Generate an answer to every prompt and score it."""
         task = request.task
         answers = text_answers(
             request,
@@ -85,7 +75,6 @@ class PromptForm(Form):
         return benchmark.scored(task, prompts, answers)
 
     def scores(self, benchmark: PromptBenchmark, samples: Sequence[Sample]) -> tuple[Score, ...]:
-        """Compute the cell's metrics from its samples."""
         return benchmark.scores(samples)
 
     def num_queries(self, task: str) -> int:
@@ -93,11 +82,9 @@ class PromptForm(Form):
         return 1
 
     def answer_tokens(self, benchmark: PromptBenchmark, task: str) -> int:
-        """Return the maximum number of tokens generated after a prompt of the task."""
         return benchmark.new_tokens(task)
 
     def fills_length(self, benchmark: PromptBenchmark) -> bool:
-        """Return True if a cell is refused when its prompts are much shorter than its length."""
         return benchmark.fills_length
 
     def sample_tokens(self, benchmark: PromptBenchmark, task: str, eval_length: int) -> int:
@@ -111,7 +98,7 @@ class PromptBenchmark(Benchmark):
     A new benchmark defines `forms`, `answer_tokens`, `prompt` and `score_answer`. It overrides
     `build` if the prompts of a cell depend on each other, and other methods as needed.
 
-    Prompt and answer must on average fill at least 95 % of the cell's length. Otherwise the cell is
+    Prompt and answer must on average fill at least 95 % of the cell's length; otherwise the cell is
     unavailable, because its score would describe a shorter context. `fills_length = False` turns
     this rule off, and `slack_tokens` allows shorter prompts.
     """
@@ -119,16 +106,14 @@ class PromptBenchmark(Benchmark):
     unit: ClassVar[str] = "accuracy"
     fills_length: ClassVar[bool] = True
     otherwise: ClassVar[str] = ""
-    """Alternative to a shorter length, such as "set cases: generated", for the error message about
-    too short prompts. May be empty."""
+    """Alternative to a shorter length in an error, such as "set cases: generated"."""
     seeded: ClassVar[bool] = True
     default_metric: ClassVar[str] = "accuracy"
     forms: ClassVar[Mapping[Profile, PromptForm]]
     answer_tokens: ClassVar[int]
     """Maximum number of tokens generated after a prompt."""
     prompt_class: ClassVar[type[Prompt]] = Prompt
-    """Class of the prompts that `build` returns. The disk cache restores prompts as instances of
-    this class."""
+    """Class of the prompts that `build` returns and the disk cache restores."""
 
     @property
     def form(self) -> PromptForm:
@@ -142,28 +127,23 @@ class PromptBenchmark(Benchmark):
         return self.form.num_samples
 
     def prompt(self, request: CellRequest, index: int, rng: np.random.Generator) -> Prompt:
-        """Build the prompt of one sample.
+        """Build the prompt of one sample, whose random numbers are its own.
 
-        Args:
-          index: number of the sample in the cell, from 0.
-          rng: random generator of this sample; other samples use other generators.
-
-        Raises:
-          UnavailableError: if prompt and answer exceed the cell's length.
+        Raises UnavailableError if prompt and answer exceed the cell's length.
         """
         raise NotImplementedError
 
     def build(self, request: CellRequest) -> Sequence[Prompt]:
         """Build all prompts of the cell.
 
-        The prompts are cached and reused for all extension methods. They must therefore depend only
-        on benchmark, task, length, seed, tokenizer and data.
+        They are cached for all extension methods, so they must depend only on benchmark, task,
+        length, seed, tokenizer and data.
         """
         draws = enumerate(self.draws(request))
         return [self.prompt(request, index, rng) for index, rng in draws]
 
     def score_answer(self, task: str, prompt: Prompt, answer: str) -> float:
-        """Return the score (0..1) of `answer`, the text that the model generated after `prompt`."""
+        """Return the score (0..1) of the text that the model generated after `prompt`."""
         raise NotImplementedError
 
     def complete(self, task: str, prompt: Prompt, answer: str) -> bool:
@@ -171,7 +151,6 @@ class PromptBenchmark(Benchmark):
         return False
 
     def new_tokens(self, task: str) -> int:
-        """Return the maximum number of tokens generated after a prompt of the task."""
         return self.answer_tokens
 
     def prompt_tokens(self, task: str, eval_length: int) -> int:
@@ -181,28 +160,19 @@ class PromptBenchmark(Benchmark):
     def slack_tokens(self, request: CellRequest) -> int:
         """Return how many tokens of the cell's length prompt and answer may leave unused.
 
-        All benchmarks may leave 5 % of the length unused, so a smaller number has no effect.
-        Override this method for prompts that grow in larger steps, or whose reference
+        All may leave 5 %. Override it for prompts that grow in larger steps, or whose reference
         implementation leaves more tokens unused.
         """
         return 0
 
     def reads_held_out(self, task: str) -> bool:
-        """Return True if prompts contain held-out text of the study's corpus.
-
-        The cache key of the prompts then includes a digest of this text.
-        """
+        """Return True if prompts contain held-out text, whose digest their cache key needs."""
         return False
 
     def cluster(self, index: int, prompt: Prompt) -> str | None:
-        """Return the name of the group of dependent samples to which a prompt's sample belongs.
+        """Return the group of dependent samples, such as all prompts about one document.
 
-        A group, such as all prompts about one document, is resampled as a whole. The default None
-        means that all samples are independent.
-
-        Args:
-          index: number of the sample in the cell, from 0.
-          prompt: prompt of the sample.
+        The bootstrap resamples a group as a whole. None, the default: all samples are independent.
         """
         return None
 
@@ -224,11 +194,6 @@ class PromptBenchmark(Benchmark):
         return Answers(self.num_prompts(task), self.form.answer_tokens(self, task))
 
     def evaluate(self, request: CellRequest) -> CellResult:
-        """Generate and score an answer to each prompt, after a check that prompts fill the length.
-
-        Raises:
-          UnavailableError: if the prompts are too short for the cell's length.
-        """
         prompts = self.prompts(request)
         sequences = self.require_filled(request, prompts)
         samples = self.form.samples(self, request, prompts)
@@ -242,7 +207,6 @@ class PromptBenchmark(Benchmark):
     def with_ends(
         self, request: CellRequest, prompts: Sequence[Prompt], samples: Sequence[Sample]
     ) -> tuple[Sample, ...]:
-        """Return the samples with the ends of their prompts; of several prompts the last one's."""
         size = self.form.num_queries(request.task)
         return tuple(
             replace(sample, prompt_end=end_of(prompt, request.tokenizer))
@@ -250,13 +214,7 @@ class PromptBenchmark(Benchmark):
         )
 
     def require_filled(self, request: CellRequest, prompts: Sequence[Prompt]) -> Sequences:
-        """Return the prompts' lengths in tokens, after a check that prompts fill the cell's length.
-
-        Profiles that allow short prompts (`PromptForm.fills_length`) skip the check.
-
-        Raises:
-          UnavailableError: if the prompts are too short for the cell's length.
-        """
+        """Return the prompts' lengths in tokens; raise UnavailableError if they are too short."""
         sequences = Sequences.of(len(prompt.ids) for prompt in prompts)
         if self.form.fills_length(self):
             require_filled(
@@ -269,18 +227,11 @@ class PromptBenchmark(Benchmark):
         return sequences
 
     def prompts(self, request: CellRequest) -> tuple[Prompt, ...]:
-        """Return all prompts of the cell, cached if possible.
-
-        Raises:
-          UnavailableError: if prompts exceed the length, or data is not on this machine.
-          DataError: if a data file cannot be read.
-        """
         return self.form.prompts(self, request)
 
     def scored(
         self, task: str, prompts: Sequence[Prompt], answers: Sequence[str]
     ) -> tuple[Sample, ...]:
-        """Score `answers`, one to each of `prompts`; return one sample per prompt."""
         return tuple(
             Sample(
                 index,
@@ -305,23 +256,12 @@ class PromptBenchmark(Benchmark):
     def filled(self, request: CellRequest, text: Callable[[int], str]) -> TokenIds:
         """Return the token ids of the prompt with the most filler that leaves room for its answer.
 
-        Args:
-          text: function of the number of filler parts (0 or more; a part is a sentence, for
-            example) that returns the prompt's text with this filler.
-
-        Raises:
-          UnavailableError: if the prompt without filler and its answer exceed the length.
+        `text` returns the prompt with a number of filler parts, such as sentences.
         """
         return self.fitted(request, text(self.parts_that_fit(request, text)))
 
     def parts_that_fit(self, request: CellRequest, text: Callable[[int], str]) -> int:
-        """Return the largest number of filler parts with which a prompt leaves room for its answer.
-
-        The result is 0 even if the prompt without filler is too long.
-
-        Args:
-          text: function of the number of filler parts (0 or more) that returns the prompt's text.
-        """
+        """Return the most filler parts (see `filled`) that fit; 0 even if the prompt does not."""
         room = request.eval_length - self.new_tokens(request.task)
 
         def fits(parts: int) -> bool:
@@ -333,12 +273,7 @@ class PromptBenchmark(Benchmark):
         return last_that_fits(fits, low, high)
 
     def fitted(self, request: CellRequest, text: str) -> TokenIds:
-        """Return the token ids of a prompt's text, after a check that the answer also fits.
-
-        Raises:
-          UnavailableError: if prompt and answer exceed the length; the message states the minimum
-            length.
-        """
+        """Return the prompt's token ids; raise UnavailableError if the answer does not fit."""
         ids = encode(request, text)
         needed = len(ids) + self.new_tokens(request.task)
         if needed > request.eval_length:
@@ -347,21 +282,12 @@ class PromptBenchmark(Benchmark):
 
 
 def strata(draws: Sequence[np.random.Generator], whole: float = 1.0) -> list[float]:
-    """Draw a stratified sample: split 0..whole into len(draws) equal intervals, draw one from each.
-
-    Args:
-      draws: random generators; the i-th draws the number of the i-th interval.
-      whole: upper end of the last interval.
-    """
+    """Draw a stratified sample: one number from each of len(draws) equal intervals of 0..whole."""
     return [whole * (index + rng.random()) / len(draws) for index, rng in enumerate(draws)]
 
 
 def mean_score(samples: Sequence[Sample]) -> Estimate:
-    """Return the mean score of samples with its 95 % confidence interval.
-
-    The interval is Wilson's if all scores are 0 or 1 and the samples are independent, else a
-    bootstrap over clusters.
-    """
+    """Return the mean score of samples with its 95 % confidence interval."""
     return mean_estimate(
         [sample.score for sample in samples], [sample.cluster for sample in samples]
     )

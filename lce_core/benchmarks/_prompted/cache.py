@@ -1,7 +1,7 @@
 """Cache of built prompts, so that all extension methods of a study reuse the prompts of a cell.
 
 A lookup tries the memory of this process first, then the folder `prompts` of the store, which all
-workers and later runs share. Scores do not depend on the cache.
+workers and later runs share.
 """
 
 from __future__ import annotations
@@ -28,11 +28,9 @@ if TYPE_CHECKING:
     from lce_core.data.held_out import HeldOutText
 
 DEAR_SECONDS = 1.0
-"""Minimum build time of prompts that are written to disk. Prompts that are built faster are not
-written, so that they do not fill the folder with small files."""
+"""Minimum build time of prompts on disk, so that they do not fill the folder with small files."""
 FORMAT = 1
-"""Version of the cache files. Increase it whenever the file format changes, or the code that
-benchmarks share to build prompts."""
+"""Version of the cache files; raise it if their format or shared code for prompts changes."""
 
 P = TypeVar("P", bound=Prompt)
 
@@ -40,10 +38,7 @@ P = TypeVar("P", bound=Prompt)
 class PromptCache:
     """LRU cache of the prompts of cells, in memory and in a folder.
 
-    Args:
-      max_tokens: maximum number of prompt tokens in memory, 8 bytes each. The prompts of the
-        latest cell stay in memory even if they exceed this number.
-      dear_seconds: minimum build time of prompts that are written to the folder.
+    `max_tokens` of 8 bytes each stay in memory, besides the latest cell's prompts.
     """
 
     def __init__(self, max_tokens: int, dear_seconds: float = DEAR_SECONDS) -> None:
@@ -57,13 +52,9 @@ class PromptCache:
         kind: type[P],
         folder: Path | None = None,
     ) -> tuple[P, ...]:
-        """Return the prompts cached under `key`; if there are none, build and cache them.
+        """Return the prompts cached under `key` (JSON values), or build and cache them.
 
-        Args:
-          key: JSON values that determine the prompts.
-          build: function that builds the prompts. If it raises an error, nothing is cached.
-          kind: class of the prompts.
-          folder: disk cache shared with other processes; None caches in memory only.
+        `folder` is shared with other processes; None caches in memory only.
         """
         name = fingerprint(list(key))
         if name not in self._kept:
@@ -111,15 +102,6 @@ def cell_prompts(
     The cache key consists of benchmark (VERSION and parameters), task, length, seed, tokenizer, the
     benchmark's data files, held-out text if the prompts contain it, and library versions. If the
     tokenizer cannot be serialised, the prompts are built every time.
-
-    Args:
-      build: function that builds the prompts, which must depend on the cache key alone.
-      kind: class of the prompts.
-      reads_held_out: True if prompts contain held-out text.
-
-    Raises:
-      UnavailableError: if the benchmark's data is not on this machine.
-      DataError: if the data cannot be read.
     """
     tokenizer = tokenizer_digest(request.tokenizer)
     if tokenizer is None:
@@ -141,8 +123,7 @@ def cell_prompts(
 def tokenizer_digest(tokenizer: PreTrainedTokenizerBase) -> str | None:
     """Return a digest of everything that decides how a tokenizer encodes and decodes text.
 
-    It covers vocabulary, merges, rules, special tokens and options. None means that the tokenizer
-    cannot be serialised, because it has no backend of the package tokenizers.
+    None if it cannot be serialised, because it has no backend of the package tokenizers.
     """
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:

@@ -1,8 +1,7 @@
 """Write and read the files of the prompt cache, one file for each cell.
 
-A file has the format of `lce_core.store.array_files` and contains three arrays: `ids` (token ids of
-all prompts, uint32), `lengths` (number of tokens of each prompt) and `fields` (all other fields of
-the prompts, as JSON bytes).
+A file (`lce_core.store.array_files`) has three arrays: `ids` (token ids of all prompts, uint32),
+`lengths` (tokens of each prompt) and `fields` (all other fields of the prompts, as JSON bytes).
 """
 
 from __future__ import annotations
@@ -25,22 +24,12 @@ from lce_core.store.odd_files import put, read_file
 P = TypeVar("P", bound=Prompt)
 
 _WRITING = ".writing-"
-"""Prefix of the names of unfinished files."""
 _ABANDONED_SECONDS = 3600
 """An unfinished file of this age is deleted. Writing takes seconds, so its process has crashed."""
 
 
 def write_prompts(file: Path, prompts: Sequence[P], kind: type[P]) -> None:
-    """Write prompts to `file` atomically, and delete unfinished files of crashed processes.
-
-    Args:
-      file: target file; its folder is created.
-      prompts: prompts whose token ids are below 2^32 and whose other fields are JSON-serialisable.
-      kind: dataclass of all prompts.
-
-    Raises:
-      OSError: if the folder cannot be written to.
-    """
+    """Write prompts to `file` atomically, and delete unfinished files of crashed processes."""
     content = _to_bytes(prompts, kind)
     file.parent.mkdir(parents=True, exist_ok=True)
     _sweep(file.parent)

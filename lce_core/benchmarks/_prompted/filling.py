@@ -19,11 +19,7 @@ def too_long(
 ) -> UnavailableError:
     """Build the error for a prompt that takes, with its answer, more tokens than the cell's length.
 
-    Args:
-      what: plural noun for prompt and answer in the message "WHAT take 300 tokens", such as "two
-        lines and the answer".
-      needed: number of tokens of prompt and answer.
-      otherwise: alternative to a longer length, such as " or fewer shots", which ends the message.
+    `what` is a plural noun, such as "two lines and the answer"; `otherwise` ends the message.
     """
     return UnavailableError(
         "eval_length",
@@ -48,19 +44,11 @@ def require_filled(
     slack: Callable[[], int],
     otherwise: str,
 ) -> None:
-    """Raise an error if the prompts of a cell are too short for its length.
+    """Raise UnavailableError if the prompts of a cell are too short for its length.
 
-    Args:
-      prompts: lengths of the prompts in tokens.
-      answer_tokens: maximum number of tokens generated after each prompt.
-      slack: function that returns how many tokens of the length prompt and answer may leave unused
-        (`PromptBenchmark.slack_tokens`). It may read data, so it is called only if the prompts are
-        below `FULL_SHARE`.
-      otherwise: alternative to a shorter length, for the error message; may be empty.
-
-    Raises:
-      UnavailableError: if the mean of prompt plus answer is below `FULL_SHARE` of the length and
-        also below the length minus the slack.
+    This is the case if prompt plus answer are, on average, below `FULL_SHARE` of the length and
+    below the length minus the slack (`PromptBenchmark.slack_tokens`), which may read data.
+    `otherwise` is an alternative to a shorter length, for the message.
     """
     found = prompts.lengths
     filled = Fraction(prompts.num_tokens, sum(prompts.counts.values())) + answer_tokens

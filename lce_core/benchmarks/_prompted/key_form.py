@@ -1,8 +1,8 @@
 """Profile of retrieval benchmarks for toy models: the model retrieves one token from a text.
 
-The vocabulary of such a model has key tokens, grouped into families, and one query token per
-family. A prompt is text with one inserted key token of each of several families, followed by the
-query token of one of these families. The right answer is the inserted key token of this family.
+The vocabulary of such a model has families of key tokens and one query token per family. A prompt
+is text with one inserted key token of each of several families, followed by the query token of one
+of these families. The right answer is the inserted key token of this family.
 """
 
 from __future__ import annotations
@@ -14,12 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 from lce_core.benchmarks._base import CellRequest, Sample, Score, score
-from lce_core.benchmarks._prompted.benchmark import (
-    PromptBenchmark,
-    PromptForm,
-    mean_score,
-    strata,
-)
+from lce_core.benchmarks._prompted.benchmark import PromptBenchmark, PromptForm, mean_score, strata
 from lce_core.benchmarks._prompted.retrieval import (
     Prompt,
     key_prompts,
@@ -40,7 +35,6 @@ class KeyForm(PromptForm):
     """Number of key tokens in the text besides the one that the prompt asks for."""
 
     def distractors(self, base_model: LanguageModel, task: str) -> int:
-        """Return the number of key tokens in the text besides the one that the prompt asks for."""
         return self.num_distractors
 
     def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
@@ -52,31 +46,23 @@ class KeyForm(PromptForm):
         return key_text_tokens(eval_length, distractors, *map(len, key_frame(task)))
 
     def prompts(self, benchmark: PromptBenchmark, request: CellRequest) -> tuple[Prompt, ...]:
-        """Build all prompts of the cell. They are not cached, because building them is cheap."""
+        """Do not cache: building these prompts is cheap."""
         return tuple(self.build(benchmark, request))
 
     def build(self, benchmark: PromptBenchmark, request: CellRequest) -> Sequence[Prompt]:
-        """Build the cell's prompts. `depths` places the key token that each prompt asks for.
-
-        Raises:
-          UnavailableError: if the held-out text is shorter than a prompt.
-        """
+        """Build the cell's prompts; `depths` places the key tokens that they ask for."""
         draws = benchmark.draws(request)
         distractors = self.distractors(request.base_model, request.task)
         frame = key_frame(request.task)
         return key_prompts(request, distractors, self.depths(draws), draws, frame=frame)
 
     def depths(self, draws: Sequence[np.random.Generator]) -> list[float]:
-        """Draw for each prompt the position of the key token to retrieve, in per cent of the text.
-
-        Positions are stratified: one from each of len(draws) equal intervals of 0..100 %.
-        """
+        """Draw the depth of each prompt's key in per cent, one from each of equal intervals."""
         return strata(draws, 100)
 
     def samples(
         self, benchmark: PromptBenchmark, request: CellRequest, prompts: Sequence[Prompt]
     ) -> tuple[Sample, ...]:
-        """Generate one token after each prompt. The score is 1 if it is the right key, else 0."""
         scored = zip(key_samples(request, prompts), prompts, strict=True)
         return tuple(
             replace(sample, cluster=benchmark.cluster(sample.sample, prompt))
@@ -90,7 +76,6 @@ class KeyForm(PromptForm):
         return 1
 
     def fills_length(self, benchmark: PromptBenchmark) -> bool:
-        """Return True, because held-out text fills any length."""
         return True
 
     def sample_tokens(self, benchmark: PromptBenchmark, task: str, eval_length: int) -> int:

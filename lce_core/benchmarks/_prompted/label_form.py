@@ -1,8 +1,7 @@
 """Profile of benchmarks whose answer is one label of a closed set: labels compared by likelihood.
 
 The questions about one context share its forward pass, and the labels of a question share the pass
-over the question (`lce_core.evaluation.shared_context`). A label of several tokens therefore costs
-only its own tokens, also in half precision.
+over the question (`lce_core.evaluation.shared_context`).
 """
 
 from __future__ import annotations
@@ -25,14 +24,13 @@ class LabelPrompt(Prompt):
     """A prompt that consists of a context and a question, with the labels that could answer it."""
 
     labels: tuple[str, ...] = field(kw_only=True)
-    """Labels to compare: at least two, and `reference` is one of them."""
+    """Labels to compare, at least two, with `reference` among them."""
     context_tokens: int = field(kw_only=True)
-    """Number of tokens before the question, at least one. Successive prompts with the same context
-    share its forward pass."""
+    """Tokens before the question, at least one. Successive prompts share a context's forward
+    pass."""
 
     @property
     def context(self) -> bytes:
-        """Token ids of the context as bytes, equal for all prompts that share it."""
         return self.ids[: self.context_tokens].tobytes()
 
 
@@ -47,8 +45,7 @@ class LabelSample(Sample):
 class LabelForm(PromptForm):
     """A profile whose prompts are `LabelPrompt`s.
 
-    The score of an answer is that of `PromptBenchmark.score_answer`, for the generated text. Two
-    more metrics need no generated text: `choice`, the fraction of questions whose right label is
+    Two metrics need no generated text: `choice`, the fraction of questions whose right label is
     more likely than every other, and `margin`, the log-probability of the right label minus the
     mean log-probability of the others, in nats. A label's log-probability is the sum over its
     tokens, after a space.
@@ -57,7 +54,6 @@ class LabelForm(PromptForm):
     def samples(
         self, benchmark: PromptBenchmark, request: CellRequest, prompts: Sequence[Prompt]
     ) -> tuple[LabelSample, ...]:
-        """Generate and score an answer to every prompt, and compare the labels."""
         asked = [prompt for prompt in prompts if isinstance(prompt, LabelPrompt)]
         answers: list[str] = []
         likelihoods: list[tuple[float, ...]] = []
@@ -121,7 +117,6 @@ def label_ids(request: CellRequest, label: str) -> TokenIds:
 
 
 def _compared(prompt: LabelPrompt, values: Sequence[float]) -> dict[str, object]:
-    """Return the margin in nats and the most likely label, from the labels' log-probabilities."""
     by_label = dict(zip(prompt.labels, values, strict=True))
     right = by_label.pop(prompt.reference)
     wrong = max(by_label, key=by_label.__getitem__)

@@ -1,7 +1,7 @@
 """Build prompts and generate answers: functions that benchmarks with prompts share.
 
-The random draws of a prompt depend only on the benchmark's name, the task, the length, the seed and
-the index of the prompt in its cell. All extension methods therefore answer the same prompts.
+Random draws depend only on the benchmark's name, the task, the length, the seed and the index of
+the prompt in its cell, so all extension methods answer the same prompts.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ Stream = NDArray[np.uint32]
 Complete = Callable[[str], bool]
 
 MIN_TEXT = 16
-"""Minimum tokens of text in a prompt with key tokens. With less text around the keys, a prompt
-would not test retrieval from a context."""
+"""Minimum tokens of text in a prompt with key tokens; with less, it would not test retrieval."""
 END_CHARACTERS = 200
 """Length of `Sample.prompt_end`."""
 
@@ -40,20 +39,18 @@ class Prompt:
     ids: TokenIds
     reference: str
     depth: float | None = None
-    """Position of the text that contains the answer, in per cent of the context; None if the answer
-    has no single position. Reports draw a grid of depths that are evenly spaced or all whole."""
+    """Position of the answer's text in per cent of the context; None if it has no single position.
+    Reports draw a grid of depths that are evenly spaced or all whole."""
     evidence: str = field(default="", kw_only=True)
-    """Text at `depth` that contains the answer, if the prompt has the answer in other places too,
-    such as a list of labels. Empty: the text is `reference` itself."""
+    """Text at `depth` that contains the answer, if the answer has other places too, such as a list
+    of labels. Empty: the text is `reference` itself."""
 
     @property
     def right_answers(self) -> tuple[str, ...]:
-        """All right answers. `lce prompt` shows where they occur in the prompt's text."""
         return (self.reference,)
 
 
 def prompts_sha256(prompts: Sequence[Prompt]) -> str:
-    """Return the sha256 over the token ids of all prompts in order, in hexadecimal."""
     total = hashlib.sha256()
     for prompt in prompts:
         total.update(f"{len(prompt.ids)}\n".encode())
@@ -74,7 +71,6 @@ def decoded(tokenizer: PreTrainedTokenizerBase, ids: list[int]) -> str:
 
 
 def end_of(prompt: Prompt, tokenizer: PreTrainedTokenizerBase) -> str:
-    """Return the last `END_CHARACTERS` characters of a prompt's text."""
     # A token rarely has less than one character. The first one may be a part of a character.
     return decoded(tokenizer, prompt.ids[-END_CHARACTERS - 4 :].tolist())[-END_CHARACTERS:]
 
@@ -87,23 +83,15 @@ def generator(*place: str | int) -> np.random.Generator:
 def passed_share(num_questions: int, question_tokens: float, prompt_tokens: float) -> float:
     """Return which fraction (0..1) of prompt tokens passes through the model, for costs.
 
-    A context passes once for all its questions, and each further question passes after it.
-
-    Args:
-      num_questions: number of questions about one context.
-      question_tokens: tokens that pass for a further question.
-      prompt_tokens: mean length of a prompt in tokens: a context and one question.
+    A context passes once for all its questions, each of which adds `question_tokens`.
+    `prompt_tokens` is the mean length of a context and one question.
     """
     once = prompt_tokens + (num_questions - 1) * min(prompt_tokens, question_tokens)
     return once / (num_questions * prompt_tokens)
 
 
 def long_streams(request: CellRequest, num_tokens: int) -> list[Stream]:
-    """Return the token streams of all held-out domains that have at least `num_tokens` tokens.
-
-    Raises:
-      UnavailableError: if every domain has fewer tokens.
-    """
+    """Return the streams of at least `num_tokens` tokens, or raise UnavailableError."""
     streams = [request.held_out.stream(domain) for domain in request.held_out.domains]
     long_enough = [stream for stream in streams if len(stream) >= num_tokens]
     if not long_enough:
@@ -132,11 +120,7 @@ def key_task_reason(
 ) -> str | None:
     """Return why a prompt with 1 + num_distractors key tokens cannot be built; None if it can.
 
-    `frame` is the text before each key token and before the query token, at most one token for each
-    character.
-
-    Possible reasons: the model has no key tokens or too few families, or `eval_length` is too
-    small.
+    `frame`, the text before each key token and the query token, has at most a token per character.
     """
     keys = base_model.keys
     if keys is None:
@@ -159,10 +143,7 @@ def key_task_reason(
 def key_text_tokens(
     eval_length: int, num_distractors: int, before_key: int, before_query: int
 ) -> int:
-    """Return the number of text tokens in a prompt with key tokens, with one left for the answer.
-
-    `before_key` and `before_query` are the tokens before each key token and before the query token.
-    """
+    """Return the number of text tokens in a prompt with key tokens and one for the answer."""
     num_keys = num_distractors + 1
     return eval_length - num_keys * (before_key + 1) - (before_query + 1) - 1
 
@@ -177,19 +158,9 @@ def key_prompts(
 ) -> list[Prompt]:
     """Build one prompt for each of `depths`: text with inserted key tokens, then one query token.
 
-    A prompt has eval_length - 1 tokens, which leaves one token for the answer.
-
-    Args:
-      request: provides length, held-out text and a base model with key tokens.
-      num_distractors: number of other key tokens, of other families, at random positions.
-      depths: position of the key token that each prompt asks for, in per cent of the text.
-      draws: one random generator per prompt.
-      streams: token streams from which the text is cut; None means all held-out domains that are
-        long enough.
-      frame: text before each key token, and text before the query token.
-
-    Raises:
-      UnavailableError: if `streams` is None and every held-out domain is too short.
+    A prompt has eval_length - 1 tokens. `depths` are in per cent of the text; the other keys, of
+    other families, are at random positions. Texts are cut from `streams`, or from all domains that
+    are long enough. `frame` is the text before each key token and before the query token.
     """
     keys = request.base_model.keys
     assert keys is not None, "unavailable() refuses base models without keys"
@@ -215,7 +186,6 @@ def key_prompts(
 
 
 def key_samples(request: CellRequest, prompts: Sequence[Prompt]) -> tuple[Sample, ...]:
-    """Generate one token after each prompt. The score is 1 if it is the reference, else 0."""
     from lce_core.evaluation.decoding import generate
 
     answers = generate(
@@ -246,12 +216,8 @@ def text_answers(
 ) -> list[str]:
     """Generate an answer of at most `max_new_tokens` tokens to each prompt; return it as text.
 
-    Args:
-      request: provides model and tokenizer. With `savings` False, `complete` is ignored.
-      prompts: prompts to answer.
-      max_new_tokens: maximum number of generated tokens.
-      complete: one function for all prompts, or one for each. It receives the answer generated so
-        far, and returns True to stop because more text cannot change the score.
+    `complete`, one function for all prompts or one for each, receives the answer generated so far,
+    and returns True to stop because more text cannot change the score; ignored without `savings`.
     """
     from lce_core.evaluation.decoding import generate
     from lce_core.evaluation.greedy import Stop
@@ -276,10 +242,7 @@ def text_answers(
 
 
 def encode(request: CellRequest, text: str, *, special_tokens: bool = True) -> list[int]:
-    """Return a text's token ids.
-
-    By default the tokenizer adds its special tokens, such as a beginning-of-text token.
-    """
+    """Return a text's token ids, by default with special tokens such as that of its beginning."""
     ids: list[int] = request.tokenizer.encode(text, add_special_tokens=special_tokens)
     return ids
 
@@ -294,11 +257,4 @@ def token_name(request: CellRequest, token: int) -> str:
 def key_ids(
     keys: KeyVocabulary, families: NDArray[np.int64], members: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Return the token ids of keys.
-
-    Args:
-      keys: key tokens of the model's vocabulary.
-      families: family of each key.
-      members: index of each key within its family.
-    """
     return keys.first_key + families * keys.members + members

@@ -6,17 +6,15 @@ from lce_core.benchmarks._base import CellRequest
 from lce_core.benchmarks._prompted.retrieval import encode
 
 _ROUNDS = 8
-"""Maximum number of cuts. A further cut is needed if the joined halves, tokenised again, have too
-many tokens."""
+"""Maximum number of cuts: joined halves, tokenised again, may have too many tokens."""
 
 
 def cut_middle(request: CellRequest, text: str, max_tokens: int) -> list[int]:
     """Return the token ids of a text, without its middle if it has more than `max_tokens` tokens.
 
-    The first and the last max_tokens // 2 tokens are decoded without special tokens, joined as text
-    and tokenised again. The result may therefore be a few tokens longer than `max_tokens`.
-
-    Source: LongBench/pred.py of github.com/THUDM/LongBench@2e00731, and LCEG's copy of it.
+    The first and the last max_tokens // 2 tokens are decoded without special tokens, joined and
+    tokenised again, so a few more may result. Source: LongBench/pred.py of
+    github.com/THUDM/LongBench@2e00731, and LCEG's copy of it.
     """
     ids = encode(request, text)
     return ids if len(ids) <= max_tokens else encode(request, _ends(request, ids, max_tokens))
@@ -25,8 +23,7 @@ def cut_middle(request: CellRequest, text: str, max_tokens: int) -> list[int]:
 def cut_middle_to_fit(request: CellRequest, text: str, max_tokens: int) -> list[int]:
     """Shorten a text as `cut_middle` does, but return at most `max_tokens` token ids.
 
-    If the joined halves have too many tokens, shorter halves are tried. If the result is still too
-    long after `_ROUNDS` cuts, token ids are removed from its middle without tokenising it again.
+    If halves are still too long after `_ROUNDS` cuts, token ids are removed from the middle.
     """
     ids = encode(request, text)
     kept, cut = max_tokens, ids

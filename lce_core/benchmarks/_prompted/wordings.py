@@ -1,9 +1,4 @@
-"""Wordings of a retrieval prompt as tasks: the same keys at the same depths, asked in other words.
-
-`Worded` gives a benchmark the parameter `wordings`. Its tasks are "single" (the published prompt),
-"wording_1" and "wording_2". Random draws do not depend on the wording, so a method's scores differ
-between tasks only by the wording.
-"""
+"""Wordings of a retrieval prompt as tasks: the same keys and depths, asked in other words."""
 
 from __future__ import annotations
 
@@ -30,15 +25,13 @@ class Worded(PromptBenchmark):
         return TASKS[: self.wordings]
 
     def draws(self, request: CellRequest) -> list[np.random.Generator]:
-        """Return one random generator per sample, the same ones for all wordings."""
+        """Leave out the task, so that scores differ between tasks only by the wording."""
         return super().draws(replace(request, task=TASKS[0]))
 
 
 def key_frame(task: str) -> tuple[str, str]:
-    """Return the text before each key token and before the query token, for profile tiny."""
     return _KEY_FRAMES[TASKS.index(task)] if task in TASKS else _KEY_FRAMES[0]
 
 
 def wording_of(task: str) -> int:
-    """Return the number of a task's wording, 0 for the published prompt."""
     return TASKS.index(task)

@@ -28,12 +28,11 @@ from lce_core.kinds import Kind
 from lce_core.models import LanguageModel
 
 TINY_TOKENS = 16384
-"""Default number of text tokens that the profile "tiny" reads."""
+"""Default of `max_tokens` in the profile "tiny"."""
 FAITHFUL_DOCUMENTS = 10
-"""Default number of a data set's documents that the profile "faithful" reads."""
+"""Default of `max_documents` in the profile "faithful"."""
 DEFAULT_SPAN = 256
-"""Default width in tokens of a bin of positions (`nll_by_position`, `multi_key`), and default
-number of tokens that `perplexity_last` scores at the end of a window (`perplexity`)."""
+"""Default tokens of a bin of positions, or of a window's end that `perplexity_last` scores."""
 SMALL_BYTES = 64 * 10**6
 """Largest float16 array of token NLLs, in bytes, that a cell stores by default."""
 
@@ -51,14 +50,10 @@ class TextForm(Form):
     max_documents: int | None = None
     """Maximum number of documents to read, from the start of a data set; None reads all."""
     span_share: int | None = None
-    """Number by which the model's trained context is divided to get `span`; None: `span` is
-    `DEFAULT_SPAN`."""
+    """Divisor of the trained context that gives `span`; None: `span` is `DEFAULT_SPAN`."""
 
     def span(self, base_model: LanguageModel) -> int:
-        """Return the default width in tokens of a bin of positions, or of a window's scored end.
-
-        `nll_by_position` uses it for bins, `perplexity` for the metric `perplexity_last`.
-        """
+        """Return the default tokens of a bin of positions, or of a window's scored end."""
         if self.span_share is None:
             return DEFAULT_SPAN
         return max(1, base_model.geometry.trained_context // self.span_share)
@@ -68,7 +63,7 @@ class TextBenchmark(Benchmark):
     """Base class of benchmarks that score the model's loss on text windows.
 
     Each domain of the study's held-out text and each data set is a task. A new benchmark defines
-    `forms`, `num_tokens` and `evaluate`. `evaluate` scores windows of the tokens from `stream`.
+    `forms`, `num_tokens` and `evaluate`, which scores windows of the tokens from `stream`.
     """
 
     kind: ClassVar[Kind] = "text"
@@ -112,21 +107,15 @@ class TextBenchmark(Benchmark):
         return task if task in self.domains else None
 
     def reads(self, task: str) -> tuple[DataSet, ...]:
-        """Return the task's data set; a held-out domain reads none."""
         return (DATA_SETS[task],) if task in self.data_sets else ()
 
     def text_tokens(self, task: str, held_out_tokens: int) -> int:
-        """Return the tokens that are read of a domain, and the published size of a data set."""
         if task in self.data_sets:
             return sum(self.published_documents(task))
         return min(self.token_limit() or held_out_tokens, held_out_tokens)
 
     def num_independent(self, task: str, eval_length: int, held_out_tokens: int) -> int:
-        """Return the number of windows that fit into the text without overlap.
-
-        Overlapping windows are dependent, so further windows do not count, nor do several windows
-        of one document of a data set.
-        """
+        """Return the number of windows without overlap, at most one of each document."""
         windows = min(self.token_limit() or held_out_tokens, held_out_tokens) // eval_length
         if task not in self.data_sets:
             return windows
@@ -139,7 +128,6 @@ class TextBenchmark(Benchmark):
         eval_length: int,
         data_folders: Mapping[str, Path],
     ) -> int | None:
-        """Return the number of documents, or of windows without overlap; None for a domain."""
         if task not in self.data_sets:
             return None
         sizes = self.all_documents(base_model, task, data_folders)
@@ -152,7 +140,6 @@ class TextBenchmark(Benchmark):
         data_folders: Mapping[str, Path],
         at_least: int = 1,
     ) -> list[int]:
-        """Estimate the tokens of each document of a data set: of its files, or as published."""
         try:
             return document_tokens(base_model, task, data_folders, at_least=at_least)
         except UnavailableError:
@@ -160,7 +147,6 @@ class TextBenchmark(Benchmark):
             return [mean_tokens] * number
 
     def published_documents(self, task: str) -> list[int]:
-        """Predict the tokens of each document that a task reads: the published mean for all."""
         number, mean_tokens = PUBLISHED_SIZES[task]
         return [mean_tokens] * min(number, self.document_limit(task) or number)
 
@@ -171,11 +157,6 @@ class TextBenchmark(Benchmark):
         eval_length: int,
         data_folders: Mapping[str, Path],
     ) -> Sequences | None:
-        """Estimate the number of windows of a data set from the size of its texts in bytes.
-
-        Returns:
-          The windows by length in tokens; None for a held-out domain.
-        """
         if task not in self.data_sets:
             return None
         limit = self.document_limit(task)
@@ -188,14 +169,7 @@ class TextBenchmark(Benchmark):
         return task, task in self.data_sets, self.token_limit(), self.document_limit(task)
 
     def stream(self, request: CellRequest) -> tuple[NDArray[np.uint32], Documents | None]:
-        """Return the token ids to score (tokens,), and the documents that they are from.
-
-        The second value is None for a held-out domain.
-
-        Raises:
-          UnavailableError: if the corpus has no such domain, or the data set is missing.
-          DataError: if the data set cannot be read.
-        """
+        """Return the token ids to score (tokens,), and the documents of a data set."""
         if request.task not in self.data_sets:
             self.require_domain(request)
             return request.held_out.stream(request.task)[: self.token_limit()], None
@@ -212,9 +186,8 @@ class TextBenchmark(Benchmark):
     ) -> list[str]:
         """Return the cluster of each window, by which dependent windows are resampled together.
 
-        Windows depend on each other if they start in the same document or overlap. Of the two
-        groupings, by document or by blocks of one window length, the one with fewer clusters
-        counts.
+        Windows depend on each other if they start in the same document or overlap. Of the groupings
+        by document and by blocks of one window length, the one with fewer clusters counts.
         """
         starts = (
             request.held_out.document_starts(request.task)
@@ -229,7 +202,6 @@ class TextBenchmark(Benchmark):
         return [f"{kind} {number}" for number in numbers]
 
     def require_domain(self, request: CellRequest) -> None:
-        """Raise UnavailableError if the study's corpus has no domain with the name of the task."""
         known = request.held_out.domains
         if request.task not in known:
             raise UnavailableError(
@@ -240,14 +212,12 @@ class TextBenchmark(Benchmark):
             )
 
     def token_limit(self) -> int | None:
-        """Return the maximum number of tokens to read, from the start of the text; None for all."""
         return self.max_tokens or self.form.max_tokens
 
     def document_limit(self, task: str) -> int | None:
         return self.max_documents or self.form.max_documents
 
     def stores(self, num_losses: int) -> bool:
-        """Return True if a cell with `num_losses` token losses saves them in its folder."""
         if self.store_nll is not None:
             return self.store_nll
         return num_losses * np.dtype(np.float16).itemsize <= SMALL_BYTES
@@ -256,14 +226,9 @@ class TextBenchmark(Benchmark):
 def pack_losses(starts: Iterable[int], rows: Iterable[NDArray[np.floating]]) -> Arrays:
     """Pack the token losses of windows into the arrays that a cell stores.
 
-    Args:
-      starts: index in the text of each window's first token.
-      rows: NLL in nats of tokens 1..L-1 of each window; the window length L may differ.
-
-    Returns:
-      Three arrays by name: `nll` (losses,) float16, the losses of all windows one after the other;
-        `start` (windows,) int64, the given starts; and `losses` (windows,) int64, the number of
-        losses of each window.
+    `rows` are the NLLs in nats of tokens 1..L-1 of each window; L may differ. Returns `nll`
+    (losses,) float16, one window after the other, `start` (windows,) int64, the windows' first
+    tokens, and `losses` (windows,) int64, the number of losses of each.
     """
     halves = [np.asarray(row, dtype=np.float16) for row in rows]
     return {
@@ -279,14 +244,9 @@ def window_samples(
     documents: Documents | None,
     clusters: Iterable[str | None] = repeat(None),
 ) -> tuple[Sample, ...]:
-    """Return one sample per window, with the window's mean NLL as score.
+    """Return one sample per window, with its mean NLL in nats as score.
 
-    Args:
-      windows: windows of the text.
-      means: mean NLL in nats of each window, (windows,).
-      documents: documents of the text; the one in which a window starts becomes the sample's
-        `reference`. None: no references.
-      clusters: group of dependent samples of each window, or None for an independent window.
+    The document in which a window starts becomes the sample's `reference`.
     """
     names = repeat(None) if documents is None else documents.names_at(windows.starts)
     return tuple(

@@ -1,20 +1,7 @@
 """Perplexity as four groups of papers define it, computed from the mean losses of text windows.
 
 The definitions differ in the tokens of a window that they score and in how they average losses.
-Their input is the mean loss of each window (`scored_means`), so the losses of a whole book need not
-be in memory at once. Intervals are a bootstrap over clusters of dependent windows, which overlap or
-belong to one document.
-
-  windows    exp of the mean over windows of each window's mean NLL. LCEG and LongLoRA score all
-             tokens of a window (arXiv:2409.12181, Tables 2, 5, 9, 10). YaRN's GovReport
-             (arXiv:2309.00071, Table 8) scores only tokens that no earlier window has scored, so a
-             first window with 32k scored tokens has the same weight as a later one with 256.
-  tokens     exp of the mean NLL of all scored tokens: Press et al. (arXiv:2108.12409, sliding
-             window evaluation).
-  documents  mean over documents of exp of each document's mean NLL: Base of RoPE Bounds Context
-             Length (arXiv:2405.14591).
-  truncated  exp of the mean over documents of each document's mean NLL over its first tokens:
-             YaRN's Proof-pile (arXiv:2309.00071, Tables 1, 5, 6, 7).
+Intervals are a bootstrap over clusters of windows that overlap or belong to one document.
 """
 
 from __future__ import annotations
@@ -31,50 +18,47 @@ from lce_core.statistics.estimates import Estimate, bootstrap_mean
 
 @dataclass(frozen=True, eq=False)
 class Scored:
-    """Input of the definitions of perplexity: mean loss and number of scored tokens by window."""
-
     nll: NDArray[np.float64]
     """Mean NLL in nats of each window's scored tokens (windows,)."""
     tokens: NDArray[np.int64]
     """Number of scored tokens of each window (windows,)."""
     clusters: Sequence[Hashable]
-    """Name of the cluster of each window, such as its document. The bootstrap resamples whole
-    clusters."""
+    """Cluster of each window, such as its document; the bootstrap resamples whole clusters."""
 
 
 def scored_means(nll: NDArray[np.floating], tokens: int) -> NDArray[np.float64]:
-    """Return the mean of the last `tokens` losses of each window, (windows,).
-
-    Args:
-      nll: losses of tokens 1..L-1 of each window, (windows, L - 1).
-      tokens: number of scored tokens, 1 to L - 1.
-    """
+    """Return the mean of the last `tokens` losses of each window, (windows,)."""
     return np.asarray(nll[:, nll.shape[1] - tokens :].mean(axis=1, dtype=np.float64))
 
 
 def over_windows(scored: Scored, base: float = math.e) -> Estimate:
-    """Return the perplexity of LCEG and LongLoRA: base^(mean over windows of `nll`)."""
+    """Return base^(mean over windows of `nll`).
+
+    LCEG and LongLoRA score all tokens of a window (arXiv:2409.12181, Tables 2, 5, 9, 10). YaRN's
+    GovReport (arXiv:2309.00071, Table 8) scores only tokens that no earlier window has scored, so a
+    first window with 32k scored tokens has the same weight as a later one with 256.
+    """
     return _power(base, bootstrap_mean(scored.nll, clusters=scored.clusters))
 
 
 def over_tokens(scored: Scored, base: float = math.e) -> Estimate:
-    """Return the perplexity of Press et al.: base^(sum of tokens * nll / sum of tokens)."""
+    """Return base^(sum of tokens * nll / sum of tokens), as Press et al. (arXiv:2108.12409)."""
     mean = bootstrap_mean(scored.nll, weights=scored.tokens, clusters=scored.clusters)
     return _power(base, mean)
 
 
 def over_documents(scored: Scored) -> Estimate:
-    """Return the perplexity of Base of RoPE Bounds Context Length; each cluster is a document.
+    """Return the mean over documents, the clusters, of exp of each document's mean NLL.
 
-    It is the mean over documents of exp(sum of tokens * nll / sum of tokens in the document).
+    Source: Base of RoPE Bounds Context Length (arXiv:2405.14591).
     """
     return bootstrap_mean(np.exp(_cluster_means(scored)))
 
 
 def over_document_losses(scored: Scored) -> Estimate:
-    """Return the perplexity of YaRN's Proof-pile tables; each cluster is a document.
+    """Return exp of the mean over documents, the clusters, of each document's mean NLL.
 
-    It is exp(mean over documents of (sum of tokens * nll / sum of tokens in the document)).
+    Source: YaRN's Proof-pile (arXiv:2309.00071, Tables 1, 5, 6, 7), on documents' first tokens.
     """
     return _power(math.e, bootstrap_mean(_cluster_means(scored)))
 

@@ -19,14 +19,13 @@ class Cut:
 
     document: int
     start: int
-    """Index of the window's first text token in the concatenated documents, which are without
-    special tokens."""
+    """Index of the window's first text token in the documents without special tokens."""
     length: int
     """Number of tokens, including a beginning-of-text token."""
     scored: int
-    """Number of scored tokens: those at the window's end that no earlier window has scored."""
+    """Number of tokens at the window's end that no earlier window has scored."""
     fills: bool
-    """True if this is the first window of its document and has the full window length."""
+    """True for the first window of its document if it has the full window length."""
 
 
 def cut_documents(
@@ -37,11 +36,9 @@ def cut_documents(
     Args:
       sizes: number of tokens of each document, without special tokens.
       length: number of tokens of a window, including a special token at its start.
-      stride: tokens from one window's start to the next. A larger stride than the text of a window
-        is reduced to it, so that every token is in a window.
+      stride: tokens from one window's start to the next, reduced to the text of a window.
       before: True if each window begins with a special token.
-      truncate: True returns only the first window of each document, and no window of documents
-        that are shorter than a window.
+      truncate: True returns only the first window of each document that fills it.
     """
     room = length - before
     cuts, offset = [], 0
@@ -64,13 +61,7 @@ def document_losses(
 ) -> list[NDArray[np.float32]]:
     """Return the NLL in nats of tokens 1..L-1 of each window, in the order of `cuts`.
 
-    Windows of equal length are scored together.
-
-    Args:
-      request: provides the model and the loss cache.
-      stream: concatenated documents without special tokens.
-      cuts: windows to score.
-      before: id of the special token at the start of each window; None for none.
+    `stream` has the documents without special tokens; `before` is the special token of each window.
     """
     rows: list[NDArray[np.float32]] = [np.zeros(0, np.float32)] * len(cuts)
     by_length: dict[int, list[int]] = {}

@@ -1,8 +1,7 @@
 """Tokenised documents of PG19, Proof-pile, GovReport or the study's held-out text.
 
-A text file of a data set is one document. In a .jsonl or .parquet file each row is one document, in
-the column `text` (`input` in GovReport). Files are read in the order of their names, only until
-enough documents are read. A process tokenises each document once for each tokenizer.
+A text file of a data set is one document. In a .jsonl or .parquet file each row is one document.
+Files are read in the order of their names, only until enough documents are read.
 """
 
 from __future__ import annotations
@@ -48,8 +47,8 @@ DATA_SETS = {
     ),
 }
 PUBLISHED_SIZES = {"pg19": (100, 105_000), "proof_pile": (128, 66_000), "govreport": (973, 11_600)}
-"""(number of documents of the published test set, approximate mean Llama tokens of a document).
-These are used only to estimate costs before data is read.
+"""(number of documents of the published test set, approximate mean Llama tokens of a document),
+only for costs before data is read.
 
 PG19's 100 test books have 6,966,499 words (arXiv:1911.05507, table 1) at 1.5 tokens per word.
 LongLoRA's sample of Proof-pile has 128 documents of at least 32,768 tokens; their mean is assumed
@@ -61,7 +60,6 @@ _MARK = r"\*\*\* ?{} OF (?:THIS|THE) PROJECT GUTENBERG EBOOK[^*]*\*\*\*"
 _START, _END = re.compile(_MARK.format("START")), re.compile(_MARK.format("END"))
 _LATIN = re.compile(rb"Character set encoding: *(ISO-8859-\d+)")
 _KEPT_SOURCES = 4
-"""Maximum number of tokenised data sets that a process keeps in memory."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,11 +70,10 @@ class Documents:
     tokens: tuple[Tokens, ...]
     """Token ids of each document, without special tokens."""
     bos: int | None
-    """Id of the beginning-of-text token that `joined` puts before every document; None if the
-    tokenizer has no such token."""
+    """Id of the token that `joined` puts before every document, if the tokenizer has one."""
 
     def joined(self) -> Tokens:
-        """Concatenate the token ids of all documents, each preceded by `bos`; (tokens,)."""
+        """Concatenate all documents, each preceded by `bos`; (tokens,)."""
         first = np.array([] if self.bos is None else [self.bos], dtype=np.uint32)
         return np.concatenate([part for ids in self.tokens for part in (first, ids)])
 
@@ -102,17 +99,11 @@ def read_documents(
     """Read and tokenise the first documents of a data set.
 
     Args:
-      request: provides the user's data folders and the tokenizer.
-      name: key of `DATA_SETS`.
       at_least: minimum tokens of a document; shorter documents are skipped.
-      at_most: maximum number of documents; None for all.
-      max_tokens: maximum tokens of all documents together. The last document is cut to fit. None
-        for no limit.
+      at_most: maximum number of documents.
+      max_tokens: maximum tokens of all documents together, to which the last one is cut.
 
-    Raises:
-      UnavailableError: if the data set is not on this machine, or all its documents have fewer than
-        `at_least` tokens.
-      DataError: if a file cannot be read.
+    Raises UnavailableError also if all documents have fewer than `at_least` tokens.
     """
     source = _source(request.tokenizer, name, request.data_folders)
     chosen: list[tuple[str, Tokens]] = []
@@ -144,14 +135,7 @@ def _separator(request: CellRequest) -> int | None:
 def held_out_documents(request: CellRequest, *, at_least: int, max_tokens: int | None) -> Documents:
     """Return the documents of the task's held-out domain, with names such as "prose-0".
 
-    Args:
-      request: provides the held-out text and, as its task, the domain.
-      at_least: minimum tokens of a document; shorter documents are skipped.
-      max_tokens: number of tokens to read from the start of the domain, which may cut the last
-        document; None for all.
-
-    Raises:
-      UnavailableError: if all documents have fewer than `at_least` tokens.
+    The last document may be cut. Raises UnavailableError if all have fewer than `at_least` tokens.
     """
     stream = request.held_out.stream(request.task)[:max_tokens]
     starts = request.held_out.document_starts(request.task)
@@ -178,19 +162,7 @@ def document_tokens(
     at_least: int = 1,
     at_most: int | None = None,
 ) -> list[int]:
-    """Estimate the tokens of each document that `read_documents` would return, from its bytes.
-
-    Args:
-      base_model: provides the mean number of bytes per token.
-      name: key of `DATA_SETS`.
-      folders: the user's folder of each data set.
-      at_least: minimum tokens of a document; shorter documents are skipped.
-      at_most: maximum number of documents; None for all.
-
-    Raises:
-      UnavailableError: if the data set is not on this machine.
-      DataError: if a file cannot be read.
-    """
+    """Estimate the tokens of each document that `read_documents` would return, from its bytes."""
     tex = name == "proof_pile"
     ratio = base_model.bytes_per_tex_token if tex else base_model.bytes_per_token
     sizes = _bytes(name, DATA_SETS[name].seen(folders), at_least * ratio, at_most)
@@ -226,7 +198,6 @@ def _texts(name: str, files: Seen) -> Iterator[tuple[str, str]]:
 
 
 def _book(file: Path) -> str:
-    """Return the text of a Project Gutenberg book without the header and licence."""
     declared = _LATIN.search(file.read_bytes()[:4096])
     text = read_text(file, declared.group(1).decode() if declared else "utf-8")
     start, end = _START.search(text), _END.search(text)

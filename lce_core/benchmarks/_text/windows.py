@@ -20,14 +20,9 @@ _GROUP_TOKENS = 1 << 22
 
 
 def num_windows(stream_tokens: int, length: int, stride: int, *, drop_last: bool) -> int:
-    """Return the number of windows of `length` tokens whose starts are `stride` tokens apart.
+    """Return the number of windows whose starts are `stride` tokens apart.
 
-    Args:
-      stream_tokens: number of tokens of the stream.
-      length: number of tokens of a window.
-      stride: tokens from one window's start to the next.
-      drop_last: False counts all windows within the stream. True counts as LCEG's script does:
-        ceil((stream_tokens - length) / stride) - 1, which leaves out at least the last window.
+    `drop_last` counts as LCEG's script does: ceil((stream_tokens - length) / stride) - 1.
     """
     room = stream_tokens - length
     return max(0, -(-room // stride) - 1) if drop_last else max(0, room // stride + 1)
@@ -36,11 +31,7 @@ def num_windows(stream_tokens: int, length: int, stride: int, *, drop_last: bool
 def cut_windows(
     stream: NDArray[np.uint32], length: int, stride: int, *, drop_last: bool = False
 ) -> Windows:
-    """Cut a stream into windows; `num_windows` explains the arguments and counts the windows.
-
-    Raises:
-      UnavailableError: if the stream is too short for a single window.
-    """
+    """Cut a stream into windows (`num_windows`); raise UnavailableError if there is none."""
     count = num_windows(len(stream), length, stride, drop_last=drop_last)
     if not count:
         needed = length + (stride + 1 if drop_last else 0)
@@ -58,13 +49,7 @@ def window_scores(
 ) -> Iterator[tuple[int, TokenScores]]:
     """Score windows in groups; yield (index of a group's first window, scores of its tokens).
 
-    A group is as many consecutive windows as have losses of at most 16 MB, at least one. Losses in
-    the request's cache are not computed again.
-
-    Args:
-      request: provides the model and the loss cache.
-      windows: windows to score.
-      report: called with (windows done, total windows); None means the request's callback.
+    A group has losses of at most 16 MB, or one window. Cached losses are not computed again.
     """
     # Refuse windows beyond the method's maximum length even if their losses are cached.
     request.model.begin_request(windows.length)
@@ -135,11 +120,5 @@ def _text_of(windows: Windows) -> Text:
 
 
 def shifted(report: Progress, first: int, total: int) -> Progress:
-    """Return a callback for a part of some work: it reports `first` + the part's progress.
-
-    Args:
-      report: callback for the whole work.
-      first: number of windows that were done before the part.
-      total: number of windows of the whole work.
-    """
+    """Return a callback for a part of some work: it reports `first` + the part's progress."""
     return lambda done, _: report(first + done, total)

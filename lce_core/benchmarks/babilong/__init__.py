@@ -2,18 +2,11 @@
 
 The tasks have the form of bAbI's tasks 1 to 5: one, two and three supporting facts, relations of
 two arguments and of three. The sentences of a story are inserted at random positions of held-out
-text, in their order. `num_questions` questions about one story share the forward pass over its
-text.
+text, in their order. Questions about one story share the forward pass over its text.
 
-Metrics:
-
-  accuracy  fraction of right answers by BABILong's rule: the first sentence of the generated answer
-            names the right label and no other, apart from labels that the question names
-  choice    fraction of questions whose right label is more likely than every other label
-  margin    log-probability of the right label minus the mean of the other labels', in nats; 0 means
-            that the text did not help
-
-`clean` has 100 stories per task, `fast` 20. Intervals resample stories.
+`accuracy` follows BABILong's rule: the first sentence of the answer names the right label and no
+other, apart from labels that the question names. `choice` and `margin` are those of `LabelForm`.
+Intervals resample stories.
 """
 
 from __future__ import annotations
@@ -111,17 +104,10 @@ class BabiLong(PromptBenchmark):
         return eval_length
 
     def draws(self, request: CellRequest) -> list[np.random.Generator]:
-        """Return one random generator per story."""
         place = (self.plugin_name, request.task, request.eval_length, request.seed)
         return [generator(*place, index) for index in range(self.stories())]
 
     def build(self, request: CellRequest) -> list[LabelPrompt]:
-        """Build all prompts of the cell, story by story.
-
-        Raises:
-          UnavailableError: if a story leaves too few tokens for text, or the held-out text is too
-            short.
-        """
         streams = long_streams(request, request.eval_length)
         return [
             prompt
@@ -132,7 +118,6 @@ class BabiLong(PromptBenchmark):
     def _about(
         self, request: CellRequest, text: np.ndarray, rng: np.random.Generator
     ) -> list[LabelPrompt]:
-        """Scatter the sentences of one story in `text`, and return a prompt for each question."""
         task = request.task
         sentences, questions = story(task, self.max_facts, self.num_questions, rng)
         facts = [_ids(request, f"\n{sentence}\n") for sentence in sentences]
@@ -167,7 +152,6 @@ class BabiLong(PromptBenchmark):
         return only_label(answer, prompt.reference, known)
 
     def complete(self, task: str, prompt: Prompt, answer: str) -> bool:
-        """Return True once the first sentence has ended."""
         return "." in answer
 
     def cluster(self, index: int, prompt: Prompt) -> str:
@@ -183,10 +167,9 @@ def labels(task: str, question: Question) -> tuple[str, ...]:
 def only_label(answer: str, reference: str, possible: Sequence[str]) -> float:
     """Return 1 if the answer's first sentence contains the reference and no other possible label.
 
-    Case is ignored. A label counts wherever its letters occur, even within a word. The text after
-    "<context>" or "<example>", with which a model begins another example, is ignored.
-
-    Source: compare_answers in babilong/metrics.py of github.com/booydar/babilong@7a6efee.
+    Case is ignored. A label counts even within a word. The text after "<context>" or "<example>",
+    with which a model begins another example, is ignored. Source: compare_answers in
+    babilong/metrics.py of github.com/booydar/babilong@7a6efee.
     """
     sentence = answer.lower().split(".")[0].split("<context>")[0].split("<example>")[0]
     found = {label for label in possible if label.lower() in sentence}
@@ -194,13 +177,11 @@ def only_label(answer: str, reference: str, possible: Sequence[str]) -> float:
 
 
 def prompt_head(task: str) -> str:
-    """Return the text before the context: instruction, a solved example and the opening tag."""
     asked, answer = _EXAMPLES[task]
     return f"{_RULES}\n\n<example>\n{asked}\nAnswer: {answer}.\n</example>\n\n<context>\n"
 
 
 def question_text(question: str) -> str:
-    """Return the text after the context: the closing tag and the question."""
     return f"\n</context>\n\nQuestion: {question}\nAnswer:"
 
 

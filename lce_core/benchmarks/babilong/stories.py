@@ -1,10 +1,8 @@
 """Generate stories in the form of bAbI's tasks 1 to 5, with questions about their last state.
 
-Every sentence is simulated, so that persons hold only what they took and drop only what they hold.
-A question is kept only if the story answers it without ambiguity and the sentence with its answer
-occurs once.
-
-Source: tasks 1 to 5 of Weston et al. 2015 (arXiv:1502.05698); the sentences are made here.
+Persons hold only what they took and drop only what they hold. A question is kept only if the story
+answers it without ambiguity and the sentence with its answer occurs once. Source: Weston et al.
+2015 (arXiv:1502.05698); the sentences are made here.
 """
 
 from __future__ import annotations
@@ -50,7 +48,6 @@ class World:
     stays: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
     """Maps each person or object to its places in order, each with the sentence of the move."""
     holder: dict[str, str] = field(default_factory=dict)
-    """Maps each held object to its holder."""
 
     def one(self, values: Sequence[T]) -> T:
         return values[int(self.rng.integers(len(values)))]
@@ -65,7 +62,6 @@ class World:
             self.stays.setdefault(mover, []).append((place, self.sentences[-1]))
 
     def take(self, person: str, thing: str) -> None:
-        """Let a person take an object, whose first known place is then the person's."""
         verb = self.one(("took", "got", "grabbed", "picked up"))
         self.sentences.append(f"{person} {verb} the {thing}.")
         self.holder[thing] = person
@@ -73,7 +69,6 @@ class World:
             self.stays.setdefault(thing, []).append(self.stays[person][-1])
 
     def drop(self, thing: str) -> None:
-        """Let its holder leave an object, which stays in the holder's place."""
         verb = self.one(("dropped", "left", "put down"))
         self.sentences.append(f"{self.holder.pop(thing)} {verb} the {thing}.")
 
@@ -84,9 +79,6 @@ def story(
     """Return the sentences of a story and `num_questions` distinct questions about its end.
 
     A story has two sentences in qa4, else a random number from max_facts / 2 to max_facts.
-
-    Raises:
-      SpecError: if the task's stories never have so many questions.
     """
     for _ in range(_TRIES):
         num_facts = int(rng.integers(max_facts // 2, max_facts, endpoint=True))
@@ -106,7 +98,6 @@ def story(
 def _walks(
     task: str, num_facts: int, rng: np.random.Generator
 ) -> tuple[list[str], Iterator[Question]]:
-    """Tell of persons who walk (qa1), and take and drop objects (qa2, qa3)."""
     world = World(rng)
     while len(world.sentences) < num_facts:
         person = world.one(WALKERS)
@@ -181,7 +172,6 @@ def _relations(_: str, __: int, rng: np.random.Generator) -> tuple[list[str], It
 def _gifts(
     _: str, num_facts: int, rng: np.random.Generator
 ) -> tuple[list[str], Iterator[Question]]:
-    """Tell of persons who give objects to each other (qa5)."""
     world, gifts = World(rng), list[tuple[str, str, str, str]]()
     while len(world.sentences) < num_facts:
         thing, person = world.one(OBJECTS), world.one(GIVERS)

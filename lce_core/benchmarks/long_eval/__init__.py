@@ -3,15 +3,10 @@
 A line reads "line ADJECTIVE-NOUN: REGISTER_CONTENT is <NUMBER>" with a number from 1 to 50000. The
 prompt ends with the start of the requested line, so that base models continue it with the number.
 Like LongChat, `faithful` requests a random line and scores the last integer of 15 generated tokens.
-`clean` and `fast` request lines at stratified positions and score the first integer, which later
-text cannot change.
+`clean` and `fast` request lines at stratified positions and score the first integer.
 
-If `data_folders` contains LongChat's published prompts (data set `long_eval`: 200_lines.jsonl and
-others), `faithful` uses them: of the files that fit the length, the one with the most lines. If
-this file fills less than 95 % of the length, the cell is unavailable.
-
-`tiny` is for base models with key tokens. A prompt is held-out text with one key token of every
-family, followed by the query token of one family. The right answer is the key token of this family.
+With LongChat's published prompts (data set `long_eval`), `faithful` uses the file with the most
+lines that fits the length. If it fills less than 95 % of the length, the cell is unavailable.
 """
 
 from __future__ import annotations
@@ -57,7 +52,6 @@ class LineKeys(KeyForm):
     """A profile whose prompts contain a key token of every family and ask for one of them."""
 
     def check(self, benchmark: Any) -> None:
-        """Raise SpecError if the study sets `cases: published`: they contain no key tokens."""
         if benchmark.cases == "published":
             raise SpecError(
                 "cases",
@@ -67,7 +61,6 @@ class LineKeys(KeyForm):
             )
 
     def distractors(self, base_model: LanguageModel, task: str) -> int:
-        """Return the number of families minus one: the prompt asks for the key of one family."""
         return base_model.keys.families - 1 if base_model.keys else 0
 
 
@@ -128,7 +121,6 @@ class LongEval(PromptBenchmark):
         eval_length: int,
         data_folders: Mapping[str, Path],
     ) -> int | None:
-        """Return the number of published prompts; None for generated ones."""
         return PUBLISHED_CASES if self.cases == "published" else None
 
     def data_names(self, task: str, data_folders: Mapping[str, Path]) -> tuple[str, ...]:
@@ -136,21 +128,12 @@ class LongEval(PromptBenchmark):
         return tuple(data_set.recorded_name(data_folders) for data_set in read)
 
     def digest(self, task: str, data_folders: Mapping[str, Path]) -> str | None:
-        """Return the sha256 of the published files, or of the words in generated lines.
-
-        None in `tiny`, which uses neither.
-        """
+        """Return the sha256 of the published files, or of the words in generated lines."""
         if self._reads_published(data_folders):
             return PUBLISHED.digest(data_folders)
         return words_digest() if self.form.in_words else None
 
     def build(self, request: CellRequest) -> list[Prompt]:
-        """Return LongChat's published prompts, or generate prompts with as many lines as fit.
-
-        Raises:
-          UnavailableError: if a prompt with two lines, or every published file, exceeds the length.
-          DataError: if a published file is malformed; the message names file, row and column.
-        """
         if self._reads_published(request.data_folders):
             return published_prompts(request)
         draws = self.draws(request)
@@ -160,16 +143,14 @@ class LongEval(PromptBenchmark):
         return generated_prompts(request, line_words(), depths, draws)
 
     def slack_tokens(self, request: CellRequest) -> int:
-        """Return the mean tokens of a line, since prompts grow line by line; 0 if published."""
+        """Return the mean tokens of a line, by which generated prompts grow."""
         return 0 if self._reads_published(request.data_folders) else line_tokens(request)
 
     def score_answer(self, task: str, prompt: Prompt, answer: str) -> float:
-        """Return 1 if the first integer (in `faithful` the last) is the line's number, else 0."""
         integer = last_integer if self.profile == "faithful" else first_integer
         return float(integer(answer) == int(prompt.reference))
 
     def complete(self, task: str, prompt: Prompt, answer: str) -> bool:
-        """Return True once the answer's first integer is complete; always False in `faithful`."""
         return self.profile != "faithful" and has_complete_integer(answer)
 
     def _reads_published(self, folders: Mapping[str, Path]) -> bool:

@@ -42,7 +42,6 @@ Words = tuple[tuple[str, ...], tuple[str, ...]]
 
 @functools.cache
 def line_words() -> Words:
-    """Return (adjectives, nouns) of the package wonderwords, each sorted."""
     from wonderwords import RandomWord
 
     words = RandomWord()
@@ -61,12 +60,6 @@ def words_digest() -> str:
 
 
 def prompt_text(lines: Sequence[tuple[str, int]], key: str) -> str:
-    """Return the prompt that shows the (key, number) pairs `lines` and asks for one key's number.
-
-    Args:
-      lines: keys such as "happy-house", with their numbers.
-      key: key of the line whose number the prompt asks for.
-    """
     record = "".join(_line(*line) for line in lines)
     return (
         f"{HEADER}{record}\nNow the record is over. Tell me what is the <REGISTER_CONTENT> in line"
@@ -80,17 +73,7 @@ def generated_prompts(
     depths: Sequence[float],
     draws: Sequence[np.random.Generator],
 ) -> list[Prompt]:
-    """Build one prompt for each of `depths`, each with as many lines as fit.
-
-    Args:
-      request: provides length and tokenizer.
-      words: adjectives and nouns of which keys consist.
-      depths: position of each prompt's requested line, in per cent (0..100) of its lines.
-      draws: one random generator per prompt.
-
-    Raises:
-      UnavailableError: if two lines and the answer exceed the length.
-    """
+    """Build one prompt of as many lines as fit for each of `depths`, in per cent of its lines."""
     seeds = [int(rng.integers(2**63)) for rng in draws]
     most = _lines_that_fit(request, words, depths[0], seeds[0])
     prompts = []
@@ -113,14 +96,7 @@ def line_tokens(request: CellRequest) -> int:
 
 
 def published_prompts(request: CellRequest) -> list[Prompt]:
-    """Return the prompts of the LongChat file with the most lines among those that fit the length.
-
-    A file fits the length if each of its prompts does, together with its answer.
-
-    Raises:
-      UnavailableError: if the files are not on this machine, or no file fits.
-      DataError: if a row is malformed; the message names file, row and column.
-    """
+    """Return the prompts of the LongChat file with the most lines that fits, answers included."""
     files = sorted(PUBLISHED.files(request.data_folders), key=_num_lines)
     fitting: list[Prompt] = []
     for file in files:
@@ -153,10 +129,7 @@ def _prompt(request: CellRequest, words: Words, depth: float, seed: int, num_lin
 
 
 def _lines(words: Words, seed: int, num_lines: int) -> list[tuple[str, int]]:
-    """Generate `num_lines` pairs (key, number) with distinct keys.
-
-    With the same seed, a smaller `num_lines` returns the first pairs of a larger one.
-    """
+    """Generate `num_lines` pairs (key, number); fewer lines are the first of more lines."""
     keys_rng, numbers_rng = (np.random.default_rng([seed, part]) for part in range(2))
     adjectives, nouns = words
     pairs: dict[int, None] = {}
@@ -170,12 +143,6 @@ def _lines(words: Words, seed: int, num_lines: int) -> list[tuple[str, int]]:
 
 
 def _lines_that_fit(request: CellRequest, words: Words, depth: float, seed: int) -> int:
-    """Return the largest number of lines with which prompt and answer fit the length.
-
-    Raises:
-      UnavailableError: if a prompt with `MIN_LINES` lines does not fit.
-    """
-
     def prompt(num_lines: int) -> Prompt:
         return _prompt(request, words, depth, seed, num_lines)
 
@@ -200,10 +167,7 @@ def _num_lines(file: Path) -> int:
     number = re.match(r"\d+(?=_lines)", file.name)
     if number is None:
         raise DataError(
-            file,
-            "a file name without a number of lines",
-            "a name such as 200_lines.jsonl",
-            "rename or remove the file",
+            file, "a name without a number", "a name such as 200_lines.jsonl", "rename or remove it"
         )
     return int(number[0])
 

@@ -1,16 +1,13 @@
 """LongBench, the 16 English tasks: a long document, then a question or instruction about it.
 
 If a prompt exceeds the cell's length, its middle is removed. In `faithful`, as in LCEG, the
-shortened prompt alone fills the length, so the generated answer exceeds it. `clean` reserves tokens
-of the length for the answer. `fast` is `clean` on 100 rows of each task, evenly spaced over its
-file. Toy models cannot read these texts, so there is no profile `tiny`.
+shortened prompt alone fills the length; `clean` reserves tokens for the answer.
 
-The score of an answer is its best score over all reference answers. In some tasks only the first
-line of an answer is scored, and generation stops after it. With `first_line: longbench` these are
-the few-shot tasks; with `first_line: lceg` also the question answering and synthetic tasks. `lceg`
-is the default of every profile, because base models do not stop by themselves after an answer. The
-published score is 100 times the score here, and the published average is the mean over tasks.
-Intervals: bootstrap over documents.
+In some tasks only the first line of an answer is scored, and generation stops after it. With
+`first_line: longbench` these are the few-shot tasks; with `first_line: lceg` also the question
+answering and synthetic tasks. `lceg` is the default of every profile, because base models do not
+stop by themselves after an answer. The published score is 100 times the score here, and the
+published average is the mean over tasks. Intervals: bootstrap over documents.
 """
 
 from __future__ import annotations
@@ -45,7 +42,7 @@ FAST_ROWS = 100
 _TOKENS_PER_WORD = 1.47
 """Mean Llama tokens per word, counted on multi_news, for cost estimates."""
 _MIN_PROMPT = 32
-"""Minimum tokens left for a prompt. A shorter prompt would contain only instructions."""
+"""Minimum tokens left for a prompt; fewer would contain only instructions."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,9 +51,8 @@ class LongBenchPrompt(Prompt):
 
     answers: tuple[str, ...] = field(kw_only=True)
     classes: tuple[str, ...] = field(kw_only=True)
-    """Names of all classes in classification tasks, else empty."""
     document: str = field(kw_only=True)
-    """Hash of the document that the prompt is about; equal for all prompts about one document."""
+    """Hash of the document; equal for all prompts about it."""
 
     @property
     def right_answers(self) -> tuple[str, ...]:
@@ -87,7 +83,7 @@ class LongBench(PromptBenchmark):
     """
 
     def tasks(self) -> tuple[str, ...]:
-        """Return the English tasks in the order of the paper's table."""
+        """Use the order of the paper's table."""
         return tuple(TASKS)
 
     def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
@@ -107,7 +103,6 @@ class LongBench(PromptBenchmark):
         return min(definition.num_rows, self._num_samples() or definition.num_rows)
 
     def prompt_tokens(self, task: str, eval_length: int) -> int:
-        """Predict the mean tokens of a prompt from the published mean number of words."""
         definition = TASKS[task]
         mean_tokens = round(_TOKENS_PER_WORD * definition.mean_words)
         return min(eval_length - self._reserved(definition), mean_tokens)
@@ -119,7 +114,6 @@ class LongBench(PromptBenchmark):
         eval_length: int,
         data_folders: Mapping[str, Path],
     ) -> Sequences | None:
-        """Predict the tokens of each prompt from the bytes of its text."""
         sizes = _prompt_bytes(task, data_set(task).seen(data_folders))
         room = eval_length - self._reserved(TASKS[task])
         return Sequences.of(
@@ -134,22 +128,14 @@ class LongBench(PromptBenchmark):
         eval_length: int,
         data_folders: Mapping[str, Path],
     ) -> int:
-        """Return the number of rows of the task's file."""
         return data_set(task).num_rows(data_folders, f"{task}.jsonl", TASKS[task].num_rows)
 
     def rows(self, request: CellRequest) -> list[LongBenchRow]:
-        """Return the task's rows, or `num_samples` of them evenly spaced over the file.
-
-        Raises:
-          UnavailableError: if the task's file is not on this machine.
-          DataError: if the file is malformed or incomplete; the message names the place.
-        """
         num_rows = TASKS[request.task].num_rows
         rows = longbench_rows(request.task, request.data_folders, num_rows)
         return [rows[index] for index in self._chosen(len(rows))]
 
     def build(self, request: CellRequest) -> list[Prompt]:
-        """Build one prompt per row of `rows`; if it exceeds the length, remove its middle."""
         task = TASKS[request.task]
         cut = cut_middle if self.profile == "faithful" else cut_middle_to_fit
         room = request.eval_length - self._reserved(task)
@@ -175,7 +161,6 @@ class LongBench(PromptBenchmark):
         return TASKS[task].complete(self.first_line)(answer)
 
     def cluster(self, index: int, prompt: Prompt) -> str:
-        """Return the hash of the prompt's document: prompts about one document are dependent."""
         return cast(LongBenchPrompt, prompt).document
 
     def _reserved(self, task: Task) -> int:
@@ -191,22 +176,12 @@ class LongBench(PromptBenchmark):
 def answer_score(
     task: str, prediction: str, answers: Sequence[str], classes: Sequence[str], rule: FirstLine
 ) -> float:
-    """Return the score (0..1) of a prediction: the best over all reference answers.
-
-    Args:
-      task: name of the task, which decides the metric.
-      prediction: generated answer.
-      answers: reference answers.
-      classes: names of all classes in classification tasks, else empty.
-      rule: repository whose rule decides whether only the first line is scored.
-    """
+    """Return the score (0..1) of a prediction: the best over all reference answers."""
     return TASKS[task].score(prediction, answers, classes, rule)
 
 
 @lru_cache(maxsize=2 * len(TASKS))
 def _prompt_bytes(task: str, files: Seen) -> tuple[int, ...]:
-    """Return the number of bytes of each row's complete prompt."""
-
     def read() -> list[int]:
         folders = {"longbench": Path(files[0][0]).parent}
         rows = longbench_rows(task, folders, TASKS[task].num_rows)

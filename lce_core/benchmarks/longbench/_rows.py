@@ -24,11 +24,10 @@ class LongBenchRow:
     """The column `input`: a question, an instruction or the start of a line of code."""
     answers: tuple[str, ...]
     classes: tuple[str, ...]
-    """Names of all classes in classification tasks, else empty."""
 
     @property
     def document(self) -> str:
-        """First 12 hexadecimal digits of a hash of the context, which identify the document."""
+        """Identifies the context by 12 hexadecimal digits of a hash."""
         return fingerprint([self.context])[:12]
 
 
@@ -42,18 +41,7 @@ def data_set(task: str) -> DataSet:
 
 
 def longbench_rows(task: str, folders: Mapping[str, Path], num_rows: int) -> list[LongBenchRow]:
-    """Return all rows of a task in the order of its file.
-
-    Args:
-      task: name of the task.
-      folders: the user's folder of each data set.
-      num_rows: number of rows of the published file.
-
-    Raises:
-      UnavailableError: if the task's file is not on this machine.
-      DataError: if a row is malformed, or the number of rows is neither `num_rows` nor the number
-        that the folder's `subset.json` declares.
-    """
+    """Return all rows of a task in the order of its file, which published `num_rows`."""
     (file,) = data_set(task).files(folders)
     rows = [
         _row(row, f"{file}: row {number}")

@@ -40,15 +40,13 @@ class Task:
     max_new_tokens: int
     metric: AnswerMetric
     num_rows: int
-    """Rows of the published file."""
     mean_words: int
     """Mean words of a row's context, as counted in LongBench's paper."""
     first_line_rules: frozenset[FirstLine] = frozenset()
     """Repositories (values of `first_line`) that score only an answer's first line in this task."""
     final: Callable[[str], bool] = lambda _: False
-    """Function of the answer so far that returns True to stop, because more text cannot change the
-    score. It is used only if whole answers are scored; otherwise generation stops after the first
-    line."""
+    """True for an answer whose score more text cannot change, if whole answers are scored;
+    otherwise generation stops after the first line."""
 
     def question(self, context: str, given: str) -> str:
         return self.prompt.format(context=context, input=given)
@@ -56,20 +54,15 @@ class Task:
     def score(
         self, prediction: str, answers: Sequence[str], classes: Sequence[str], rule: FirstLine
     ) -> float:
-        """Return the score (0..1) of a prediction: the best over all reference answers."""
         counted = first_line(prediction) if rule in self.first_line_rules else prediction
         return max(self.metric(counted, answer, classes) for answer in answers)
 
     def complete(self, rule: FirstLine) -> Callable[[str], bool]:
-        """Return the stopping rule: a function that is True if more text cannot change the score.
-
-        The function's argument is the answer generated so far.
-        """
+        """Return the stopping rule, which is True if more text cannot change an answer's score."""
         return has_complete_line if rule in self.first_line_rules else self.final
 
 
 def without_classes(metric: Callable[[str, str], float]) -> AnswerMetric:
-    """Turn a metric of (prediction, reference) into an `AnswerMetric` that ignores the classes."""
     return lambda prediction, reference, _: metric(prediction, reference)
 
 

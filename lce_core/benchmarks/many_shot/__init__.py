@@ -1,19 +1,14 @@
 """Many-shot learning: classify questions by solved examples in the prompt (TREC, 50 classes).
 
 A task is a number k of examples, such as `shots_100`; a cell's length is the maximum length of a
-prompt. The examples are the first k questions of a random permutation of the train file. The
-examples of a small k are therefore the first examples of a larger k, and all prompts of a
-permutation share their tokens up to the question. With one seed, all tasks, lengths and
-permutations ask the same questions. Only the first line of an answer is scored. An answer that
+prompt. The examples are the first k questions of a random permutation of the train file, so all
+prompts of a permutation share their tokens up to the question. With one seed, all tasks, lengths
+and permutations ask the same questions. Only the first line of an answer is scored. An answer that
 names n classes scores 1/n if the right one is among them, else 0.
 
-`faithful` asks 200 questions after one permutation and removes the middle of prompts that exceed
-the length, as LCEG does. `clean` asks 200 questions after each of five permutations and reserves
-tokens for the answer; cells whose prompts exceed the length are unavailable. `fast` is `clean` with
-20 questions per permutation.
-
-`tiny` is for base models with key tokens. It replaces a question by text and a query token, and a
-class by a key token.
+`faithful` removes the middle of prompts that exceed the length, as LCEG does. In the other
+profiles, which reserve tokens for the answer, cells with such prompts are unavailable. `tiny`
+replaces a question by text and a query token, and a class by a key token.
 
 Intervals: bootstrap over permutations, or over questions if there is only one permutation.
 """
@@ -134,22 +129,13 @@ class ManyShot(PromptBenchmark):
         return self.permutations or self.form.permutations
 
     def questions(self) -> int:
-        """Return the number of questions per permutation."""
         return self.num_questions or self.form.num_questions
 
     def prompt_tokens(self, task: str, eval_length: int) -> int:
-        """Predict the mean Llama tokens of a prompt, at most the cell's length."""
         return min(eval_length, round(expected_tokens(num_shots(task))))
 
     def distinct_share(self, task: str, prompt_tokens: float) -> float:
-        """Predict which fraction (0..1) of a cell's prompt tokens passes through the model.
-
-        The examples of a permutation pass once, and each question after them. The result is 1 in
-        `tiny`, whose prompts do not share computations.
-
-        Args:
-          prompt_tokens: mean length of a prompt.
-        """
+        """Count the examples of a permutation once; prompts of `tiny` share no computations."""
         if not self.form.in_words:
             return 1.0
         question = min(prompt_tokens, QUESTION_TOKENS)
@@ -166,11 +152,6 @@ class ManyShot(PromptBenchmark):
         eval_length: int,
         data_folders: Mapping[str, Path],
     ) -> Sequences | None:
-        """Predict the mean length of prompts from the mean bytes of examples and questions.
-
-        Returns:
-          All prompts with this one length; None in `tiny`, which reads no data set.
-        """
         if not self.form.in_words:
             return None
         size = _prompt_bytes(num_shots(task), TREC.seen(data_folders))
@@ -184,10 +165,7 @@ class ManyShot(PromptBenchmark):
         eval_length: int,
         data_folders: Mapping[str, Path],
     ) -> int | None:
-        """Return the number of (permutation, test question) pairs; None in `tiny`.
-
-        The ten published test questions that are also in the train file do not count.
-        """
+        """Leave out the ten published test questions that are also in the train file."""
         if not self.form.in_words:
             return None
         published = NUM_QUESTIONS["test.txt"]
@@ -195,13 +173,6 @@ class ManyShot(PromptBenchmark):
         return self.orders() * (number - NUM_REPEATED if number == published else number)
 
     def build(self, request: CellRequest) -> list[Prompt]:
-        """Build all prompts of the cell, permutation by permutation.
-
-        Raises:
-          UnavailableError: if the data set `trec` is missing or has too few questions, or if a
-            prompt exceeds the length (except in `faithful`).
-          DataError: if a file is malformed; the message names file and line.
-        """
         shots = num_shots(request.task)
         rng = generator("many_shot", "questions", request.seed)
         shown, asked = drawn_questions(request.data_folders, shots, self.questions(), rng)
@@ -244,10 +215,7 @@ class ManyShot(PromptBenchmark):
         return has_complete_line(answer)
 
     def cluster(self, index: int, prompt: Prompt) -> str:
-        """Return the group of dependent samples: all questions asked after one permutation.
-
-        With only one permutation, each question is a group of its own.
-        """
+        """Group the questions that are asked after one permutation."""
         if self.orders() == 1:
             return f"question-{index}"
         return f"order-{index // self.questions()}"

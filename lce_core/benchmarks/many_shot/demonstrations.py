@@ -30,9 +30,7 @@ class ShotForm(PromptForm):
     """A profile whose examples and questions are TREC questions."""
 
     shots: tuple[int, ...] = SHOTS
-    """Numbers of examples, one task each."""
     permutations: int = 5
-    """Number of permutations of the examples."""
     num_questions: int = 200
     """Number of questions per permutation."""
 
@@ -74,27 +72,18 @@ def num_shots(task: str) -> int:
 
 
 def shot_text_tokens(eval_length: int, shots: int) -> int:
-    """Return the number of text tokens in a prompt of `ShotKeys`.
-
-    Each example and the question have a query token and a key token, which are no text.
-    """
+    """Return the text tokens in a prompt of `ShotKeys`: without query and key tokens."""
     return eval_length - 2 - 2 * shots
 
 
 def drawn_order(
     labels: Sequence[Hashable], count: int, rng: np.random.Generator, *, balanced: bool
 ) -> list[int]:
-    """Draw `count` examples for a prompt and return their indices, in the order of the prompt.
+    """Draw `count` examples, given their classes, and return indices in the prompt's order.
 
     With an equal random generator, a smaller `count` returns the first indices of a larger one.
-
-    Args:
-      labels: class of each available example.
-      count: number of examples to draw.
-      rng: random generator.
-      balanced: False returns the start of a random permutation of all examples. True draws rounds
-        of one example of each class, shuffled within the round. If a class has fewer examples than
-        there are rounds, its examples repeat.
+    Unless `balanced`, they are the start of a random permutation of all examples. Balanced draws
+    have rounds of one example of each class, shuffled; a class with few examples repeats them.
     """
     if not balanced:
         return [int(index) for index in rng.permutation(len(labels))[:count]]
@@ -111,12 +100,6 @@ def drawn_order(
 
 
 def prompt_text(examples: Sequence[Question], asked: str) -> str:
-    """Return the prompt of LongBench's task trec.
-
-    Args:
-      examples: questions that are shown with their classes.
-      asked: text of the question to classify, at the end of the prompt.
-    """
     context = "\n".join(f"Question: {one.text}\nType: {one.label}" for one in examples)
     return QUESTION_TYPE.format(context=context, input=f"Question: {asked}\nType:")
 
@@ -132,19 +115,9 @@ def key_demonstrations(
     """Build many-shot prompts of eval_length - 1 tokens for toy models with key tokens.
 
     One key token is drawn for each family. An example is a piece of held-out text, the query token
-    of a family and this family's key token. All prompts share the same `shots` examples. After
-    them, each prompt has a different piece of text and the query token of a random family. The
-    right answer is the key token of this family, which the model can only infer from the examples.
-
-    Args:
-      request: provides length, held-out text and a base model with key tokens.
-      shots: number of examples.
-      questions: one random generator per prompt, for the part after the examples.
-      rng: random generator of the shared examples.
-      balanced: as in `drawn_order`.
-
-    Raises:
-      UnavailableError: if no held-out domain has enough text for a prompt.
+    of a family and this family's key token. All prompts share the same `shots` examples, drawn by
+    `rng`. After them, each prompt has a different piece of text and the query token of a random
+    family. The right answer is its key token, which the model can only infer from the examples.
     """
     keys = request.base_model.keys
     assert keys is not None, "unavailable() refuses base models without keys"

@@ -72,10 +72,7 @@ LABELS = {
     "NUM:volsize": "Size, area and volume",
     "NUM:weight": "Weight",
 }
-"""Class names in the prompts of LongBench and LCEG, by class code in the files.
-
-The misspelling "somethin" is theirs.
-"""
+"""Class names in the prompts of LongBench and LCEG, by class code; "somethin" is theirs."""
 _ORDER = (
     "ENTY:food NUM:date NUM:ord NUM:speed ENTY:dismed ENTY:word ABBR:abb ENTY:lang ENTY:letter"
     " ENTY:other ENTY:animal ABBR:exp NUM:money ENTY:techmeth ENTY:instru LOC:mount ENTY:currency"
@@ -85,8 +82,8 @@ _ORDER = (
     " ENTY:substance HUM:desc ENTY:symbol NUM:count ENTY:plant NUM:perc HUM:gr HUM:title"
 )
 CLASSES = tuple(LABELS[code] for code in _ORDER.split())
-"""All class names in the order of LongBench's column all_classes. The score of an answer that names
-several classes can depend on this order (`class_share`)."""
+"""Order of LongBench's column all_classes, on which the score of an answer that names several
+classes can depend (`class_share`)."""
 
 
 @dataclass(frozen=True)
@@ -100,12 +97,8 @@ class Question:
 def trec_questions(folders: Mapping[str, Path]) -> tuple[list[Question], list[Question]]:
     """Return (train questions, test questions). Prompts show the first and ask the second.
 
-    Test questions that are also in the train file (ten of the published ones) are left out.
-
-    Raises:
-      UnavailableError: if a file is not on this machine.
-      DataError: if a line is not a known class code and a question, or if a file has neither the
-        published number of questions nor the number that the folder's `subset.json` declares.
+    Test questions that are also in the train file are left out. Raises DataError for unknown class
+    codes and for missing questions.
     """
     found = {file.name: file for file in TREC.files(folders)}
     for name in TREC.patterns:
@@ -129,16 +122,7 @@ def drawn_questions(
 ) -> tuple[list[Question], list[Question]]:
     """Return (all train questions, `num_asked` random test questions in the order of the file).
 
-    Args:
-      folders: the user's folder of each data set.
-      num_shown: number of train questions that a prompt needs as examples.
-      num_asked: number of test questions to draw.
-      rng: random generator of the draw.
-
-    Raises:
-      UnavailableError: if the data is missing, or has fewer than `num_shown` train questions or
-        `num_asked` test questions.
-      DataError: if a file cannot be read or is malformed.
+    Raises UnavailableError if prompts need more train questions as examples (`num_shown`).
     """
     shown, asked = trec_questions(folders)
     for wanted, found, what, parameter in (

@@ -1,20 +1,17 @@
 """Needle in a haystack: the model finds one sentence (the needle) at ten depths of a long text.
 
 The profiles `faithful`, `clean` and `fast` hide LCEG's needle in essays or held-out text, with
-LCEG's prompt. There are three metrics. `word_overlap` is LCEG's figure: the number of distinct
-expected words in the answer, divided by the number of words of the expected sentence; one of LCEG's
-12 words occurs twice, so the maximum is 11/12. `rouge_1` is the ROUGE-1 F score of the answer
-against the whole needle, which LCEG stores times ten; the expected words alone reach 8/11.
-`exact_match` is 1 if the answer contains the expected phrase. `accuracy` repeats word_overlap in
-`faithful` and exact_match otherwise.
+LCEG's prompt. `word_overlap` is LCEG's figure: the number of distinct expected words in the answer,
+divided by the number of words of the expected sentence; one of LCEG's 12 words occurs twice, so the
+maximum is 11/12. `rouge_1` is the ROUGE-1 F score of the answer against the whole needle, which
+LCEG stores times ten; the expected words alone reach 8/11. `exact_match` is 1 if the answer
+contains the expected phrase. `accuracy` repeats word_overlap in `faithful` and exact_match
+otherwise.
 
-`faithful` has one trial per depth, cuts the haystack from the start of the essays, and reproduces
-the BOS leak of LCEG's script: a BOS token that the tokenizer adds to every text occurs four times
-in the prompt, once at the start, twice before the haystack and once before the needle. `clean` has
-five trials per depth, each with its own needle and haystack, and no leak; `fast` has two.
-
-`tiny`, for base models with key tokens, hides a single key token in held-out text and ends with the
-query token of its family; the right next token is the key.
+`faithful` cuts the haystack from the start of the essays, and reproduces the BOS leak of LCEG's
+script: a BOS token that the tokenizer adds to every text occurs four times in the prompt, once at
+the start, twice before the haystack and once before the needle. In `clean` and `fast` each trial
+has its own needle and haystack, and no leak.
 """
 
 from __future__ import annotations
@@ -74,7 +71,6 @@ class NeedleKeys(KeyForm):
     """A profile whose prompts each hide one key token at one of the `DEPTHS`, in their own text."""
 
     def check(self, benchmark: Any) -> None:
-        """Raise SpecError for parameters that only affect prompts in natural language."""
         refused = ["haystack: essays"] if benchmark.haystack == "essays" else []
         refused += [name for name in ("needles", "bos_leak") if getattr(benchmark, name)]
         if refused:
@@ -136,8 +132,7 @@ class Needle(Worded):
     def distinct_share(self, task: str, prompt_tokens: float) -> float:
         """Return the fraction (0..1) of tokens to compute if a trial's prompts share prefixes.
 
-        The prompt with the deepest needle is computed completely. Every other prompt reuses the
-        tokens of that prompt that precede its own needle.
+        Every prompt reuses the tokens of the deepest needle's prompt before its own needle.
         """
         if not self.form.in_words:
             return 1.0
@@ -155,7 +150,6 @@ class Needle(Worded):
         eval_length: int,
         data_folders: Mapping[str, Path],
     ) -> Sequences | None:
-        """Predict how many prompts of which length the cell has; None without essays."""
         if not self._reads_essays():
             return None
         return Sequences({expected_tokens(base_model, eval_length): self.num_prompts(task)})
@@ -199,14 +193,9 @@ class Needle(Worded):
         return [essays[start:] + essays[:start] for start in starts]
 
     def score_answer(self, task: str, prompt: Prompt, answer: str) -> float:
-        """Return the word overlap in faithful, else 1 if the answer contains the phrase."""
         return _scores_of(prompt.reference, answer)[self._own_metric()]
 
     def scores(self, samples: Sequence[Sample]) -> tuple[Score, ...]:
-        """Compute the three metrics, and `accuracy`, which repeats one of them.
-
-        It repeats word_overlap in faithful and exact_match in the other profiles.
-        """
         each = [_scores_of(str(one.reference), str(one.prediction)) for one in samples]
         metrics = {
             "word_overlap": bootstrap_mean([one["word_overlap"] for one in each]),
@@ -225,7 +214,6 @@ class Needle(Worded):
 
 
 def needle_rouge(reference: str, answer: str) -> float:
-    """Return the ROUGE-1 F score (0..1) of an answer against the needle ending in `reference`."""
     return rouge_1(answer, _FACT_OF[reference].needle)
 
 

@@ -25,12 +25,11 @@ class Fact:
 
     @property
     def answer(self) -> str:
-        """The expected answer: the end of the hidden sentence, after "is"."""
+        """The end of the hidden sentence, after "is"."""
         return f"{self.phrase} {self.tail}"
 
     @property
     def needle(self) -> str:
-        """The sentence to hide, on a line of its own."""
         return f"\nThe best thing to do in {self.city} is {self.answer}\n"
 
     @property
@@ -50,8 +49,8 @@ NEW_TOKENS = 50
 RESERVED_TOKENS = 200
 """Tokens of the length that LCEG reserves for the answer and the text around the haystack."""
 _ROUNDS = 8
-"""Maximum attempts to build a prompt that fits. Each shortens the haystack by the excess tokens of
-the one before, but decoding and tokenising again can add tokens."""
+"""Maximum attempts to build a prompt that fits. Each shortens the haystack by the excess tokens,
+but decoding and tokenising again can add tokens."""
 
 
 def needle_prompt(
@@ -59,15 +58,9 @@ def needle_prompt(
 ) -> Prompt:
     """Build a prompt with the longest haystack that fits, and the needle inside it.
 
-    Args:
-      fact: the fact to hide.
-      haystack: token ids, at least as many as the cell's length.
-      depth: position of the needle, in per cent of the haystack.
-      bos_leak: True tokenises haystack and needle with the tokenizer's beginning-of-sequence token
-        (BOS), and keeps that token in the decoded context, as LCEG's script does.
-
-    Raises:
-      UnavailableError: if even a prompt without haystack exceeds the length with its answer.
+    `haystack` has at least as many token ids as the cell's length; `depth` is in per cent of it.
+    `bos_leak` tokenises haystack and needle with the tokenizer's beginning-of-sequence token (BOS),
+    and keeps that token in the decoded context, as LCEG's script does.
     """
     needle = encode(request, fact.needle, special_tokens=bos_leak)
     if bos_leak:
@@ -100,18 +93,12 @@ def require_leak(request: CellRequest) -> None:
 
 
 def expected_tokens(base_model: LanguageModel, eval_length: int) -> int:
-    """Predict the number of tokens of a prompt, without reading data."""
     frame = round(len(_frame("", FACTS[0].question).encode()) / base_model.bytes_per_token)
     return max(1, eval_length - max(NEW_TOKENS, RESERVED_TOKENS - frame))
 
 
 def essay_tokens(request: CellRequest) -> list[int]:
-    """Return the token ids of the essays, repeated until they reach the length.
-
-    Raises:
-      UnavailableError: if the essays are not on this machine, or empty.
-      DataError: if a file cannot be read.
-    """
+    """Return the token ids of the essays, repeated until they reach the length."""
     text = essays(request.data_folders)
     ids = encode(request, text, special_tokens=False) if text.strip() else []
     if not ids:
@@ -122,13 +109,7 @@ def essay_tokens(request: CellRequest) -> list[int]:
 
 
 def held_out_tokens(request: CellRequest, draws: list[np.random.Generator]) -> list[list[int]]:
-    """Return one excerpt of held-out text per generator, at a random position.
-
-    An excerpt is `eval_length` successive token ids of one domain.
-
-    Raises:
-      UnavailableError: if no domain has that many.
-    """
+    """Return one excerpt of `eval_length` held-out tokens per generator."""
     streams = long_streams(request, request.eval_length)
     return [random_slice(streams, request.eval_length, rng).tolist() for rng in draws]
 
@@ -148,10 +129,7 @@ def _leaking(request: CellRequest, haystack: list[int]) -> list[int]:
 def _with_needle(
     request: CellRequest, needle: list[int], haystack: list[int], depth: int
 ) -> list[int]:
-    """Insert the needle after the last full stop before `depth` per cent of the haystack.
-
-    At depth 100, the needle is inserted at the end.
-    """
+    """Insert the needle after the last full stop before `depth` per cent, or at the end."""
     place = len(haystack)
     if depth < 100:
         place = len(haystack) * depth // 100
@@ -162,7 +140,6 @@ def _with_needle(
 
 
 def _frame(context: str, question: str, wording: int = 0) -> str:
-    """Return the prompt around a text: LCEG's (0), or one in other words (1, 2)."""
     return (
         f"<|im_start|> This is a very long story book: <book> {context} </book>.\n"
         f" Based on the content of the book, Question: {question}\nAnswer:",
@@ -173,5 +150,4 @@ def _frame(context: str, question: str, wording: int = 0) -> str:
 
 
 def _period_ids(request: CellRequest) -> set[int]:
-    """Return the ids of a full stop with and without a space before it."""
     return {encode(request, text, special_tokens=False)[-1] for text in ("a.", "a .")}

@@ -1,10 +1,9 @@
 """RULER: thirteen synthetic tasks in four families, at any length and for any tokenizer.
 
-The profiles `faithful`, `clean` and `fast` build prompts with RULER's `base` template. The families
-are needles in a haystack (eight tasks), variable tracking, common and frequent words, and question
-answering on SQuAD and HotpotQA. Scores are RULER's string matches, 0 to 1: the fraction of
-references in the answer, or for questions 1 if the answer contains any reference. Generation stops
-once the score cannot rise. Prompt tokens plus the task's maximum answer tokens fill the length.
+Prompts have RULER's `base` template. The families are needles in a haystack (eight tasks), variable
+tracking, common and frequent words, and question answering on SQuAD and HotpotQA. Scores are
+RULER's string matches, 0 to 1: the fraction of references in the answer, or for questions 1 if the
+answer contains any reference. Prompt tokens plus the task's maximum answer tokens fill the length.
 
 `faithful` builds the prompts of RULER's first release (v1); only the sentence splitting of essays
 differs. All samples of a cell draw from one random generator, seeded with RULER's `random_seed` 42
@@ -17,10 +16,8 @@ equally many documents (seed 0: 95 % with 20 documents, 25 % with 190). Where v1
 the cell is unavailable.
 
 `clean` and `fast` search for the largest size, draw one permutation per sample, ask random
-questions and always reserve tokens for the answer. A sample's prompt depends on the cell and the
-sample's number alone.
-
-`tiny`, for toy models with key tokens, has versions of five tasks in which keys are single tokens.
+questions and always reserve tokens for the answer. `tiny` has versions of five tasks in which keys
+are single tokens.
 """
 
 from __future__ import annotations
@@ -118,7 +115,6 @@ class Ruler(PromptBenchmark):
         eval_length: int,
         data_folders: Mapping[str, Path],
     ) -> int | None:
-        """Return the number of questions of qa_1 or qa_2; None for generated tasks."""
         (data, *_) = self.reads(task) or (None,)
         if data is None or data.name not in NUM_QUESTIONS:
             return None
@@ -137,8 +133,7 @@ class Ruler(PromptBenchmark):
     def slack_tokens(self, request: CellRequest) -> int:
         """Return how many tokens prompts may fall short of the length: one size step, in v1 two.
 
-        A step adds a word, line, block of noise or document (v1: several). A prompt that is even
-        shorter has run out of text or documents.
+        A prompt that is even shorter has run out of text or documents.
         """
         task, _, draw = self._task(request)
         search = Search(request, task, draw.order_seed)
@@ -177,10 +172,7 @@ class Ruler(PromptBenchmark):
 
 
 def match(task: str, answer: str, references: Sequence[str]) -> float:
-    """Return the score of an answer, 0..1: the fraction of references that it contains.
-
-    In qa_1 and qa_2, the score is 1 if the answer contains any reference.
-    """
+    """Return the fraction of references that an answer contains; any counts 1 in qa_1 and qa_2."""
     part = task.startswith("qa_")
     return (string_match_part if part else string_match_all)(answer, references)
 

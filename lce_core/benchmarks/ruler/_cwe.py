@@ -1,7 +1,4 @@
-"""Common words extraction (cwe): ten words occur more often than the others in a numbered list.
-
-One worked example precedes the task.
-"""
+"""Common words extraction (cwe): ten words occur more often than the others in a numbered list."""
 
 from __future__ import annotations
 
@@ -23,9 +20,7 @@ SHORT_LENGTH = 4096
 class CommonWords:
     """Common words extraction; the size of a prompt is its number of distinct words.
 
-    Args:
-      v1: True uses the wording of RULER's first release, without a space before the example's
-        answer.
+    `v1` is the wording of RULER's first release, without a space before the example's answer.
     """
 
     new_tokens = 120
@@ -39,7 +34,6 @@ class CommonWords:
         self.units = Units(10, 10, self.new_tokens, "redrawn smaller", most)
 
     def draft(self, size: int, index: int, draw: Draw) -> Draft:
-        """Build a prompt with `size` distinct words, including the ten common ones."""
         shot_size, shot_repeats, repeats = (
             (20, (3, 1), (6, 1)) if self._short else (40, (10, 3), (30, 3))
         )
@@ -51,10 +45,7 @@ class CommonWords:
         return Draft(text, tuple(common), None, stated=f" {numbered(common)}")
 
     def _words(self, size: int, often: int, seldom: int, draw: Draw) -> tuple[str, list[str]]:
-        """Return (shuffled list of `size` distinct words as numbered text, its ten common words).
-
-        The common words occur `often` times in the list, the others `seldom` times.
-        """
+        """Return (shuffled list of `size` distinct words as text, its ten common words)."""
         chosen = draw.rng.sample(self._vocabulary, size)
         common = chosen[:NUM_COMMON]
         listed = common * often + chosen[NUM_COMMON:] * seldom

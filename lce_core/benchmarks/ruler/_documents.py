@@ -1,7 +1,4 @@
-"""Read SQuAD, XQuAD and HotpotQA into questions and documents.
-
-The data is the authors' JSON, or the rows of the same data sets on the hub (.jsonl files).
-"""
+"""Read SQuAD, XQuAD and HotpotQA: the authors' JSON, or rows of the hub (.jsonl files)."""
 
 from __future__ import annotations
 
@@ -42,13 +39,12 @@ class Question:
     answers: tuple[str, ...]
     """Published answers, with repetitions."""
     own: tuple[int, ...]
-    """Indices of the documents that every prompt with this question contains."""
+    """Indices of the documents in every prompt with this question."""
     related: tuple[int, ...]
-    """Indices of the other documents of the same article. Longer prompts contain them before
-    documents of other articles."""
+    """Indices of the other documents of the same article, which longer prompts contain first."""
     evidence: tuple[int, ...]
-    """Indices of the documents with the answer (SQuAD) or the supporting facts (HotpotQA). The mean
-    of their positions is the prompt's depth."""
+    """Indices of the documents with the answer (SQuAD) or the supporting facts (HotpotQA), whose
+    mean position is the prompt's depth."""
     cluster: str
     """Title of the article (SQuAD) or of the first paragraph with evidence (HotpotQA). Questions
     with equal titles count as dependent samples."""
@@ -63,12 +59,7 @@ class Collection:
 
 
 def read_squad(folders: Mapping[str, Path], data_set: DataSet = SQUAD) -> Collection:
-    """Read the answerable questions of SQuAD or XQuAD; each document is a paragraph.
-
-    Raises:
-      UnavailableError: if the data set is not on this machine.
-      DataError: if the file is not in SQuAD's format, or lacks questions.
-    """
+    """Read the answerable questions of SQuAD or XQuAD; each document is a paragraph."""
     file = data_set.files(folders)[0]
     if file.suffix == ".jsonl":
         columns = ("title", "context", "question", "answers")
@@ -82,12 +73,7 @@ def read_squad(folders: Mapping[str, Path], data_set: DataSet = SQUAD) -> Collec
 
 
 def read_hotpot(folders: Mapping[str, Path]) -> Collection:
-    """Read all questions of HotpotQA; each document is a paragraph below its title.
-
-    Raises:
-      UnavailableError: if the data set is not on this machine.
-      DataError: if the file is not in HotpotQA's format, or lacks questions.
-    """
+    """Read all questions of HotpotQA; each document is a paragraph below its title."""
     file = HOTPOT.files(folders)[0]
     columns = ("question", "answer", "context", "supporting_facts")
     read = _hotpot_rows if file.suffix == ".jsonl" else _hotpot
@@ -97,7 +83,6 @@ def read_hotpot(folders: Mapping[str, Path]) -> Collection:
 
 
 def _squad_rows(rows: list[DataRow]) -> Collection:
-    """Convert rows of the hub, one for each question, to the authors' nested form."""
     articles: dict[str, dict[str, list[DataRow]]] = {}
     for row in rows:
         answers = [{"text": text} for text in row["answers"]["text"]]
@@ -114,7 +99,6 @@ def _squad_rows(rows: list[DataRow]) -> Collection:
 
 
 def _hotpot_rows(rows: list[DataRow]) -> Collection:
-    """Convert rows of the hub, which have a list for each field, to the authors' pairs."""
     pairs = (("context", "sentences"), ("supporting_facts", "sent_id"))
     return _hotpot(
         [

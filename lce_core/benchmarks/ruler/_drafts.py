@@ -12,13 +12,12 @@ import numpy as np
 from lce_core.benchmarks._prompted.retrieval import Prompt
 
 NOISE = "The grass is green. The sky is blue. The sun is yellow. Here we go. There and back again."
-"""Sentences that RULER repeats as a haystack."""
 RULER_SEED = 42
 """RULER's `random_seed`, to which the study's seed is added."""
 
 Retry = Literal["redrawn smaller", "redrawn", "smaller"]
-"""RULER's reaction to a prompt that is too long: draw a new one a step smaller, draw a new one of
-the same size, or shrink the same draw by a step."""
+"""RULER's reaction to a prompt that is too long: draw a new one a step smaller or of the same size,
+or shrink the same draw by a step."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,17 +38,15 @@ class Draft:
 
     text: str
     references: tuple[str, ...]
-    """Right answers; the score is the fraction of these that the answer contains."""
+    """The score is the fraction of these that the answer contains."""
     depth: float | None
-    """Mean position of the right answers, in per cent of the context; None if they have no single
-    position."""
+    """Mean position of the answers in per cent of the context; None without a single position."""
     cluster: str | None = None
     """Group name of statistically dependent samples; None if the sample is independent."""
     stated: str = ""
     """The references as text, whose tokens RULER's first release adds to the prompt's length."""
     counted: tuple[str, str] | None = None
-    """Two halves of the prompt whose tokens RULER's first release counts separately; None: the
-    release counts the tokens of the whole text."""
+    """Two halves of the prompt, if RULER's first release counts their tokens separately."""
     evidence: str = ""
     """Text at `depth` from which the answer follows, if the answer also stands elsewhere."""
 
@@ -68,8 +65,7 @@ class Draft:
 class Draw:
     """RULER's two random generators, and the seed of its permutations.
 
-    All current releases of Python and numpy produce the numbers that RULER used, so draws in
-    RULER's order reproduce RULER's samples.
+    All current releases of Python and numpy reproduce RULER's samples in RULER's order.
     """
 
     rng: Random
@@ -80,7 +76,6 @@ class Draw:
 
     @classmethod
     def of(cls, seed: int, order_seed: int | None) -> Draw:
-        """Create the generators that RULER uses if its `random_seed` is `seed`."""
         return cls(Random(seed), np.random.RandomState(seed % 2**32), order_seed)
 
     def shuffle(self, items: list[str] | list[int]) -> None:
@@ -89,7 +84,6 @@ class Draw:
         rng.shuffle(items)
 
     def codes(self, count: int, letters: str, length: int) -> list[str]:
-        """Draw `count` distinct strings of `length` characters from `letters`."""
         found: dict[str, None] = {}
         while len(found) < count:
             missing = range(count - len(found))
@@ -99,10 +93,7 @@ class Draw:
 
 @dataclass(frozen=True)
 class Units:
-    """Prompt sizes that RULER's first release tries: first, first + step, ... up to most.
-
-    A size is a number of words, lines, blocks of noise or documents.
-    """
+    """Prompt sizes that RULER's first release tries: first, first + step, ... up to most."""
 
     step: int
     first: int
@@ -112,18 +103,15 @@ class Units:
     most: int | None = None
     """Largest size, limited by the data; None for no limit."""
     least: int = 1
-    """Smallest size to which a prompt may shrink."""
 
 
 class TextTask(Protocol):
     """One of RULER's tasks at one length, which builds prompts of any size."""
 
     new_tokens: int
-    """Number of generated tokens."""
     sizes: range
     """Sizes that `Search` may try: numbers of words, lines, blocks of noise or documents."""
     units: Units
-    """Sizes that RULER's first release tries."""
 
     def draft(self, size: int, index: int, draw: Draw) -> Draft:
         """Build the prompt of sample `index`; a larger `size` makes a longer prompt."""
@@ -131,10 +119,8 @@ class TextTask(Protocol):
 
 
 def percent(position: float, last: int) -> float:
-    """Return `position` in per cent of `last`; 0 if `last` is 0."""
     return 100 * position / last if last else 0.0
 
 
 def numbered(words: Sequence[str]) -> str:
-    """Format the words as a list in one line: 1. one 2. other."""
     return " ".join(f"{number}. {word}" for number, word in enumerate(words, start=1))

@@ -21,14 +21,12 @@ ZETA_2 = math.pi**2 / 6
 """Sum of 1 / rank^2 over all ranks, which normalises word frequencies to 1."""
 WORD_LETTERS = 6
 SMALLEST = 53
-"""Minimum number of words. With fewer, the fourth and fifth most frequent words could be equally
+"""Minimum number of words: with fewer, the fourth and fifth most frequent could be equally
 frequent, and the answer ambiguous."""
 
 
 class FrequentWords:
     """Frequent words extraction; the size of a prompt is an upper limit of its number of words.
-
-    The count of each word is rounded down, so a prompt has fewer words than its size.
 
     RULER's first release starts with L / 6 words, adds L / 32 at a time, and reserves no tokens for
     the answer, so prompt and answer may exceed the length L by 50 tokens. A sample has the same
@@ -57,5 +55,5 @@ class FrequentWords:
 
 
 def counts(num_words: int, vocabulary: int) -> list[int]:
-    """Return the number of occurrences of each rank's word: floor(num_words / (rank^2 zeta(2)))."""
+    """Return floor(num_words / (rank^2 zeta(2))), the occurrences of each rank's word."""
     return [int(num_words / (rank * rank * ZETA_2)) for rank in range(1, vocabulary + 1)]

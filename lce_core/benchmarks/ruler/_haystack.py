@@ -2,8 +2,7 @@
 
 The sentence splitter replaces nltk's punkt, which needs a download. It splits at spaces after a
 full stop, question mark or exclamation mark (and closing quotes) if the following text could start
-a sentence, except after initials and common abbreviations. Joining the sentences with spaces
-restores the text.
+a sentence, except after initials and common abbreviations.
 """
 
 from __future__ import annotations
@@ -27,12 +26,7 @@ _ABBREVIATION_WINDOW = 9
 class Haystack:
     """A text, repeated without limit, that is split into sentences on demand.
 
-    Args:
-      text: the text; runs of white space count as one space.
-      source: name of the text for error messages.
-
-    Raises:
-      UnavailableError: if the text is empty.
+    Runs of white space count as one space. Raises UnavailableError if the text is empty.
     """
 
     def __init__(self, text: str, source: str) -> None:
@@ -74,12 +68,7 @@ class Haystack:
 
 
 def essay_haystack(request: CellRequest) -> Haystack:
-    """Return a haystack of all essays, joined in the order of their file names.
-
-    Raises:
-      UnavailableError: if the essays are not on this machine, or empty.
-      DataError: if a file cannot be read.
-    """
+    """Return a haystack of all essays, joined in the order of their file names."""
     return Haystack(essays(request.data_folders), "data set 'essays'")
 
 

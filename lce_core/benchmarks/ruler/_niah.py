@@ -1,6 +1,5 @@
 """Needles in a haystack: niah_single_1..3, niah_multikey_1..3, niah_multivalue, niah_multiquery.
 
-A needle is a sentence with the value of a key; the task asks for the values of one or more keys.
 The haystack is a repeated line of noise, running text, or further needles.
 """
 
@@ -62,10 +61,7 @@ NIAH = {
 class Niah:
     """One of the eight tasks; the size of a prompt is its number of words or lines of haystack.
 
-    Args:
-      needles: settings of the task.
-      v1: True reproduces RULER's first release: its extra spaces, and keys that may repeat.
-      haystack: running text; None if the task's haystack consists of lines (noise or needles).
+    `v1` has extra spaces and keys that may repeat. `haystack` is running text; None for lines.
     """
 
     new_tokens = 128
@@ -81,7 +77,6 @@ class Niah:
         self.units = Units(step, step, self.new_tokens, "redrawn smaller", most)
 
     def draft(self, size: int, index: int, draw: Draw) -> Draft:
-        """Build a prompt whose haystack has `size` words or lines."""
         needles, taken = self._needles, set[str]()
         keys, values, facts = [], [], []
         for _ in range(needles.num_keys):

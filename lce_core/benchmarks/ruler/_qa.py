@@ -16,12 +16,7 @@ PROMPT = (
 
 
 class QuestionAnswering:
-    """Question answering; the size of a prompt is its number of documents.
-
-    Args:
-      collection: all questions and documents of the data set.
-      chosen: index of each sample's question in `collection.questions`.
-    """
+    """Question answering; the size of a prompt is its number of documents."""
 
     new_tokens = 32
 
@@ -33,7 +28,7 @@ class QuestionAnswering:
         self.units = Units(10, 10, self.new_tokens, "redrawn smaller", most, least)
 
     def draft(self, size: int, index: int, draw: Draw) -> Draft:
-        """Build a prompt with `size` documents: the question's own, related ones, then others."""
+        """Take the question's own documents, related ones, then others."""
         question = self._questions[index]
         shown = self._chosen(question, size, draw)
         draw.shuffle(shown)

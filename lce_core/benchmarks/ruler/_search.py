@@ -1,7 +1,6 @@
 """Search for the largest prompt of each sample that fits, in the profiles `clean` and `fast`.
 
-A place is an index into `TextTask.sizes`, the sizes that a prompt can have. Token counts include
-special tokens.
+A place is an index into `TextTask.sizes`, the sizes that a prompt can have.
 """
 
 from __future__ import annotations
@@ -20,18 +19,14 @@ from lce_core.store.identity import fingerprint
 FULL_SHARE = 0.99
 """Fraction of the available tokens at which a prompt counts as full and the search stops."""
 _TIMES = 9
-"""Number of sizes that `growth` compares. Their eight steps add different numbers of tokens."""
 
 
 @dataclass(frozen=True)
 class Search:
     """Builds the prompts of one cell, each of the largest size that fits.
 
-    Every search starts at the size at which sample 0 is nearly full. A sample's prompt therefore
-    depends on the cell and the sample's number alone, not on prompts that were built before.
-
-    Args:
-      order_seed: seed of the permutations that all samples share; None gives each sample its own.
+    Every search starts at the size at which sample 0 is nearly full, so that a prompt depends on
+    the cell and the sample's number alone. `order_seed` seeds permutations that all samples share.
     """
 
     request: CellRequest
@@ -39,12 +34,7 @@ class Search:
     order_seed: int | None
 
     def prompts(self, count: int) -> list[RulerPrompt]:
-        """Build `count` prompts, each as large as fits.
-
-        Raises:
-          UnavailableError: if a sample of the smallest size exceeds the length; the message states
-            the minimum length.
-        """
+        """Build `count` prompts, or raise UnavailableError with the minimum length."""
         found = [self.prompt(index) for index in range(count)]
         fitted = [prompt for prompt in found if prompt is not None]
         if len(fitted) < count:
@@ -59,10 +49,7 @@ class Search:
         return self._largest(index, self._start)[1]
 
     def growth(self, step: int) -> int:
-        """Return the tokens that sample 0 gains if its size grows by `step`.
-
-        This is the maximum over the first eight steps.
-        """
+        """Return the most tokens that sample 0 gains by one of eight steps of size `step`."""
         places = range(0, len(self.task.sizes), step)[:_TIMES]
         found = [len(encode(self.request, self._draft(place, 0).text)) for place in places]
         return max((after - before for before, after in pairwise(found)), default=0)
@@ -105,15 +92,8 @@ def largest_place(
 ) -> int:
     """Return the last of the places 0..count-1 with at most `room` tokens; -1 if all have more.
 
-    Makes at most about 2 log2(count) calls of `tokens`, which is expensive, and fewer if the tokens
-    grow linearly.
-
-    Args:
-      tokens: returns the tokens at a place; must increase with the place.
-      count: number of places.
-      room: maximum number of tokens.
-      start: first place to try.
-      enough: stop at the first tried place with `enough` to `room` tokens; None finds the last.
+    `tokens` must increase with the place. It is expensive, so this makes at most about 2
+    log2(count) calls, starting at `start`, and stops at a place with `enough` to `room` tokens.
     """
     low, at_low, high, at_high = -1, 0, count, 0
     place, step, halve = start, 1, False

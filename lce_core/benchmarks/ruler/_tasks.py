@@ -36,7 +36,6 @@ def reads_running_text(name: str) -> bool:
 
 
 def data_set(name: str, haystack: HaystackSource, questions: QuestionSource) -> DataSet | None:
-    """Return the data set that the task reads; None if it reads none."""
     if name in _QUESTIONS:
         return _PARAGRAPHS[questions] if name == "qa_1" else HOTPOT
     return ESSAYS if reads_running_text(name) and haystack == "essays" else None
@@ -57,18 +56,9 @@ def text_task(
 ) -> tuple[TextTask, int]:
     """Return (task that builds the cell's prompts, number of samples).
 
-    The number is smaller than `num_samples` if the data set has too few questions.
-
-    Args:
-      draw: random numbers for text that all samples share, such as an example.
-      v1: True uses the wording of RULER's first release and the first questions of a data set.
-      num_samples: number of samples that the study asks for.
-      haystack: source of the running text around needles.
-      questions: data set of qa_1.
-
-    Raises:
-      UnavailableError: if the task's data is not on this machine.
-      DataError: if a file cannot be read.
+    The number is smaller than `num_samples` if the data set has too few questions. `draw` gives
+    text that all samples share, such as an example. `v1` uses the wording of RULER's first release
+    and the first questions of a data set.
     """
     name, length = request.task, request.eval_length
     if name in _QUESTIONS:

@@ -1,8 +1,7 @@
 """RULER's profile `tiny`, for toy models that cannot copy numbers: they retrieve single key tokens.
 
-Five tasks have such a version, because their difficulty comes from the haystack, the distractors
-and the number of queries, which single tokens preserve. The other tasks need uuids, several values
-per key, chains or counts.
+The difficulty of five tasks comes from the haystack, the distractors and the number of queries,
+which single tokens preserve. The other tasks need uuids, several values per key, chains or counts.
 """
 
 from __future__ import annotations
@@ -13,14 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from lce_core.benchmarks import (
-    CellRequest,
-    KeyForm,
-    Prompt,
-    PromptBenchmark,
-    Sample,
-    encode,
-)
+from lce_core.benchmarks import CellRequest, KeyForm, Prompt, PromptBenchmark, Sample, encode
 from lce_core.benchmarks._prompted.retrieval import Stream, key_prompts, key_samples
 from lce_core.benchmarks.ruler._drafts import NOISE
 from lce_core.errors import SpecError
@@ -37,7 +29,7 @@ class KeyTask:
     noise: bool
     """True repeats RULER's noise sentences as haystack; False uses held-out text."""
     num_distractors: int
-    """Number of keys in the text besides the key that the first query asks for."""
+    """Number of keys in the text besides the one that the first query asks for."""
     num_queries: int = 1
     """Number of keys that a sample queries, each with a separate prompt."""
 
@@ -56,7 +48,6 @@ class RulerKeys(KeyForm):
     """A profile that hides key tokens in RULER's haystacks; a sample has one prompt per query."""
 
     def check(self, benchmark: Any) -> None:
-        """Raise SpecError for parameters that only affect prompts in words."""
         if refused := ", ".join(sorted(_OF_TEXTS & benchmark.model_fields_set)):
             raise SpecError(
                 "profile",
@@ -88,7 +79,7 @@ class RulerKeys(KeyForm):
     def samples(
         self, benchmark: PromptBenchmark, request: CellRequest, prompts: Sequence[Prompt]
     ) -> tuple[Sample, ...]:
-        """Generate one token after each prompt; a sample's score is the fraction of right keys."""
+        """Score a sample by the fraction of its right keys."""
         queries = self.num_queries(request.task)
         found = key_samples(request, prompts)
         groups = (found[first : first + queries] for first in range(0, len(found), queries))

@@ -17,15 +17,12 @@ from lce_core.benchmarks.ruler._drafts import Draft, Draw, RulerPrompt, TextTask
 from lce_core.errors import UnavailableError
 
 MAX_TRIES = 100
-"""Number of draws of a sample that cannot shrink further. If all are too long, the cell is
-unavailable; RULER would draw forever."""
+"""Draws of a sample that cannot shrink before its cell is unavailable. RULER would never stop."""
 ALL_COUNTED = 32
-"""Number of sizes that are tokenised before any is skipped, because the ratio of tokens to
-characters varies most in short texts."""
+"""Sizes that are all tokenised: tokens per character vary most in short texts."""
 GROWTH, SPREAD = 1.15, 1.05
 """After `ALL_COUNTED` sizes, a text is tokenised only if it has at least 15 % more characters than
-the last tokenised text, or might fill the length: if 5 % more tokens per character than in that
-text would do so."""
+the last tokenised text, or might fill the length with 5 % more tokens per character."""
 SEAMS = 16
 """Maximum difference between a prompt's tokens and the sum over its halves (`Draft.counted`)."""
 
@@ -58,8 +55,7 @@ class _Counter:
 class InUnits:
     """Builds the samples of one cell with the sizes and draws of RULER's first release.
 
-    As in that release, token counts exclude special tokens, and all samples share the random
-    generator `draw`.
+    As in that release, token counts exclude special tokens, and all samples share `draw`.
     """
 
     request: CellRequest
@@ -71,11 +67,6 @@ class InUnits:
         return len(encode(self.request, ""))
 
     def prompts(self, count: int) -> list[RulerPrompt]:
-        """Build `count` prompts.
-
-        Raises:
-          UnavailableError: as in `common_size` and `sample`.
-        """
         size = self.common_size()
         drafts = (self.sample(size, index) for index in range(count))
         return [draft.prompt(ids) for draft, ids in drafts]
@@ -85,10 +76,6 @@ class InUnits:
 
         If sample 0 fills the length exactly, RULER starts one step larger, and samples shrink. In
         vt, where samples cannot shrink, and in fwe, an exact fit counts as too long.
-
-        Raises:
-          UnavailableError: if sample 0 is too long and one step less would be below the smallest
-            size.
         """
         units, room = self.task.units, self._room
         size, counter, state = units.first, _Counter(self.request, room), self.draw.rng.getstate()
@@ -106,12 +93,7 @@ class InUnits:
                 return size
 
     def sample(self, size: int, index: int) -> tuple[Draft, list[int]]:
-        """Return (draft, token ids) of the next sample, of `size` or smaller.
-
-        Raises:
-          UnavailableError: if a sample that cannot shrink further is too long, in fwe at once, in
-            the other tasks after `MAX_TRIES` draws.
-        """
+        """Return (draft, token ids) of the next sample, of `size` or smaller."""
         units, tries, state = self.task.units, 0, self.draw.rng.getstate()
         while True:
             draft = self._drawn(size, index, state)

@@ -25,11 +25,7 @@ _SHA256 = {
 
 @cache
 def word_list(kind: str) -> tuple[str, ...]:
-    """Return the sorted distinct words of a class: "noun", "adjective" or "verb".
-
-    Raises:
-      UnavailableError: if the installed wonderwords has other words.
-    """
+    """Return the sorted distinct words of a class: "noun", "adjective" or "verb"."""
     file = files("wonderwords").joinpath("assets", f"{kind}list.txt")
     words = sorted({line.rstrip() for line in file.read_text("utf-8").splitlines()})
     if hashlib.sha256("\n".join(words).encode()).hexdigest() != _SHA256[kind]:
@@ -44,7 +40,6 @@ def word_list(kind: str) -> tuple[str, ...]:
 
 @cache
 def plain_words() -> tuple[str, ...]:
-    """Return all nouns, adjectives and verbs, sorted; 8166 words."""
     lists = (word_list(kind) for kind in ("noun", "adjective", "verb"))
     return tuple(sorted({word for words in lists for word in words}))
 
@@ -68,7 +63,7 @@ def _family_pairs(family: tuple[str, ...]) -> tuple[str, ...]:
 
 @cache
 def _first_pairs() -> tuple[int, ...]:
-    """Return the index of the first pair of each group of `_families` in the list of all pairs."""
+    """Return the index of each group's first pair in the list of all pairs."""
     sizes = (len(family) * len(word_list("noun")) for family in _families())
     return tuple(accumulate(sizes, initial=0))
 

@@ -1,7 +1,4 @@
-"""Variable tracking (vt): find all variables of a chain of assignments hidden in noise.
-
-One worked example precedes the task.
-"""
+"""Variable tracking (vt): find all variables of a chain of assignments hidden in noise."""
 
 from __future__ import annotations
 
@@ -30,8 +27,7 @@ ANSWER = (
     " are {assigned} the value {value}, they are: "
 )
 CHAIN = 5
-"""Number of variables in a chain. The first is assigned a number, each other one the variable
-before it."""
+"""Variables in a chain. The first is assigned a number, each other one the one before."""
 NEW_TOKENS = 30
 EXAMPLE_TOKENS = 500
 """Maximum tokens of RULER's worked example, including its answer."""
@@ -41,11 +37,7 @@ EXAMPLE_TOKENS = 500
 class Chain:
     """A prompt with a chain of assignments in noise; its size is the number of noise blocks.
 
-    Args:
-      task: format string with the text around the context.
-      letters: length of the variables' names.
-      v1: True uses the spelling of RULER's first release.
-      units: sizes that RULER's first release tries.
+    `task` has a field for the context; variables have names of `letters` letters.
     """
 
     task: str
@@ -56,7 +48,6 @@ class Chain:
     sizes: range = range(0)
 
     def draft(self, size: int, index: int, draw: Draw) -> Draft:
-        """Build a prompt with `size` blocks of noise."""
         names = draw.codes(CHAIN, string.ascii_uppercase, self.letters)
         value = str(draw.values.randint(10000, 99999))
         facts = [f"VAR {names[0]} = {value}"]
@@ -76,10 +67,7 @@ class Chain:
 class VariableTracking:
     """Variable tracking: a solved example, then a chain whose noise blocks are the prompt's size.
 
-    Args:
-      draw: random numbers with which the example's size is found as in RULER's first release.
-      v1: True uses the release's wording and one example for all samples; False draws names and
-        number of the example for each sample.
+    `v1` uses the release's wording and one example, of the size that `draw` finds, for all samples.
     """
 
     new_tokens = NEW_TOKENS
@@ -102,7 +90,6 @@ class VariableTracking:
         self._shown = _solved(shown)
 
     def draft(self, size: int, index: int, draw: Draw) -> Draft:
-        """Build a prompt with `size` blocks of noise."""
         if self._v1:
             chain = self._chain.draft(size, index, draw)
             text = f" {self._shown}\n\n{chain.text}"
@@ -117,9 +104,9 @@ def _solved(example: Draft) -> str:
 
 
 def _noise(num_blocks: int) -> list[str]:
-    """Return the pieces of noise between which the five facts are inserted.
+    """Return the blocks of noise between which the five facts are inserted.
 
-    A piece is a block. At most five blocks are split into sentences, so that there are enough gaps.
+    At most five blocks are split into sentences, so that there are enough gaps.
     """
     if num_blocks > CHAIN:
         return [f"{NOISE}\n"] * num_blocks

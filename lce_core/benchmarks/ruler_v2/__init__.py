@@ -6,16 +6,13 @@ numbers, among as many numbers of other keys as fit. `mk_niah_easy`, `mk_niah_me
 `mv_niah_easy`, `mv_niah_medium` and `mv_niah_hard` to copy all four questions with one number, or
 one of the four, with or without copying all four before. `qa_basic`, `qa_easy`, `qa_medium` and
 `qa_hard` ask for the number of a repeated document, for that of a document about a question, or for
-an answer to the question, with or without copying the documents before. The tasks on MMLU and
-HotpotQA read these data sets from folders.
+an answer to the question, with or without copying the documents before.
 
 Scores are those of the reference, 0 to 1: the fraction of references in the answer, in `qa_*` 1 for
 any of them, in `mv_niah_medium` only in the answer's last paragraph. Where questions are solved,
 the letter in a LaTeX box counts, and the answer ends at a blank line, as the examples do. In the
-other tasks, text before "Answer:" does not count.
-
-Prompts are those that the reference has for base models: they begin the answer. `clean` has 100
-prompts per task, `fast` 20.
+other tasks, text before "Answer:" does not count. Prompts are those that the reference has for base
+models: they begin the answer.
 """
 
 from __future__ import annotations
@@ -62,8 +59,7 @@ NEW_TOKENS = {
     "qa_medium": 512,
     "qa_hard": 32,
 }
-"""Maximum tokens of an answer. The reference sets none; an MMLU question has about 60 tokens, and
-few have more than 256."""
+"""Maximum tokens of an answer. The reference sets none; few MMLU questions have more than 256."""
 _NUM_VALUES = {"mk_niah_basic": 1, "mv_niah_basic": 4}
 _SOLVED = ("mk_niah_medium", "mk_niah_hard")
 
@@ -102,7 +98,6 @@ class RulerV2(PromptBenchmark):
         eval_length: int,
         data_folders: Mapping[str, Path],
     ) -> int | None:
-        """Return the number of questions of HotpotQA or MMLU; None for generated tasks."""
         if task in _NUM_VALUES:
             return None
         if task in _documents.TASKS:
@@ -125,19 +120,12 @@ class RulerV2(PromptBenchmark):
         return match(task, answer, cast(RulerPrompt, prompt).references)
 
     def complete(self, task: str, prompt: Prompt, answer: str) -> bool:
-        """Return True at the blank line that ends a solved question."""
         return task in _SOLVED and "\n\n" in answer
 
     def cluster(self, index: int, prompt: Prompt) -> str | None:
         return prompt.cluster if isinstance(prompt, RulerPrompt) else None
 
     def _task(self, request: CellRequest) -> tuple[TextTask, int]:
-        """Return (task that builds the cell's prompts, number of prompts).
-
-        Raises:
-          UnavailableError: if the task's data is not on this machine.
-          DataError: if a file cannot be read.
-        """
         name, length, folders = request.task, request.eval_length, request.data_folders
         count, new_tokens = self.num_prompts(name), NEW_TOKENS[name]
         if name in _NUM_VALUES:
@@ -186,7 +174,6 @@ def letter(answer: str) -> str | None:
 
 
 def _boxed(text: str) -> str | None:
-    """Return the content of the last LaTeX box; None if there is none or it does not end."""
     _, found, rest = text.rpartition("\\boxed")
     if not found or not rest.startswith("{"):
         return None

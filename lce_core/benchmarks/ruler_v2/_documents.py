@@ -63,14 +63,7 @@ TASKS = {
 
 
 class NumberedDocuments:
-    """One of the tasks; the size of a prompt is its number of documents of other questions.
-
-    Args:
-      task: wording of the task.
-      collection: all questions and documents of the data set.
-      chosen: index of each sample's question in `collection.questions`.
-      new_tokens: maximum tokens of an answer.
-    """
+    """One of the tasks; the size of a prompt is its number of documents of other questions."""
 
     def __init__(
         self,
@@ -88,10 +81,7 @@ class NumberedDocuments:
         self.units = Units(1, 0, new_tokens, "redrawn smaller", self.sizes[-1], 0)
 
     def draft(self, size: int, index: int, draw: Draw) -> Draft:
-        """Build a prompt with the question's documents and `size` others.
-
-        The smallest prompt has only the documents with supporting facts.
-        """
+        """Build a prompt whose smallest size has only the documents with supporting facts."""
         question, rng = self._questions[index], draw.rng
         mine = {*question.own}
         others = [number for number in range(len(self._documents)) if number not in mine]

@@ -28,12 +28,7 @@ DIGITS = 10
 
 
 class ManyNeedles:
-    """One of the two tasks; the size of a prompt is its number of other needles.
-
-    Args:
-      num_values: number of values of every key, 1 or more.
-      new_tokens: maximum tokens of an answer.
-    """
+    """One of the two tasks; the size of a prompt is its number of other needles."""
 
     def __init__(self, num_values: int, new_tokens: int, eval_length: int) -> None:
         self._num_values, self.new_tokens = num_values, new_tokens
@@ -41,7 +36,7 @@ class ManyNeedles:
         self.units = Units(1, num_values, new_tokens, "redrawn smaller", least=num_values)
 
     def draft(self, size: int, index: int, draw: Draw) -> Draft:
-        """Build a prompt with `size` needles of other keys. All keys have equally many values."""
+        """Give all keys equally many values."""
         rng, count = draw.rng, self._num_values
         keys = _distinct(1 + math.ceil(size / count), rng)
         asked, others = keys[0], (keys[1:] * count)[:size]

@@ -1,7 +1,6 @@
 """The tasks on MMLU: find questions by their number, and copy or solve them.
 
-The haystack consists of questions of MMLU's split `auxiliary_train`, and one question of the split
-`test` is asked for. In the tasks mv_niah_* four questions share each number.
+The haystack is from MMLU's split `auxiliary_train`, the asked question from the split `test`.
 """
 
 from __future__ import annotations
@@ -121,14 +120,7 @@ class Numbered:
 
 
 class NumberedQuestions:
-    """One of the tasks; the size of a prompt is its number of other questions.
-
-    Args:
-      task: wording of the task.
-      asked: question of each sample.
-      others: questions of the haystack.
-      new_tokens: maximum tokens of an answer.
-    """
+    """One of the tasks; the size of a prompt is its number of other questions."""
 
     def __init__(
         self,
@@ -145,7 +137,6 @@ class NumberedQuestions:
         self.units = Units(1, least, new_tokens, "redrawn smaller", len(others), least)
 
     def draft(self, size: int, index: int, draw: Draw) -> Draft:
-        """Build a prompt with `size` questions of the haystack around the asked one."""
         rng, task = draw.rng, self._task
         questions = rng.sample(self._others, size)
         place = rng.randint(0, size)
@@ -168,7 +159,6 @@ class NumberedQuestions:
 def prompt_text(
     task: Copying, listed: Sequence[Numbered], shots: Sequence[Numbered], asked: Numbered
 ) -> str:
-    """Return the prompt: questions, solved examples, and the instruction with a begun answer."""
     head = _SOLVE
     if task.kind != "solve":
         some, questions = ("one", "question") if task.kind == "copy" else ("some", "questions")
@@ -191,7 +181,6 @@ def _numbers(count: int, equal: int, rng: Random) -> list[str]:
 
 
 def distinct_numbers(count: int, rng: Random) -> list[str]:
-    """Draw `count` different numbers of seven digits."""
     found: dict[str, None] = {}
     while len(found) < count:
         found[str(rng.randint(10**6, 10**7 - 1))] = None
@@ -212,12 +201,7 @@ def _numbered(
 def read_mmlu(
     folders: Mapping[str, Path], split: Literal["test", "auxiliary_train"]
 ) -> list[Question]:
-    """Read all questions of a split, in file order.
-
-    Raises:
-      UnavailableError: if the data set is not on this machine.
-      DataError: if a row is malformed, or the split is incomplete and does not declare it.
-    """
+    """Read all questions of a split, in file order."""
     files = [
         file
         for file in MMLU.files(folders)

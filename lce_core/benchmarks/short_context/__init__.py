@@ -1,8 +1,7 @@
 """Short-context suite of lm-evaluation-harness: what an extension loses on short prompts.
 
-The tasks are MMLU (5 shots), HellaSwag (10), ARC challenge (25), PIQA (0), TriviaQA (5) and
-TruthfulQA (mc2), with the harness's prompts, shots, seeds and metrics. A cell's `accuracy` is the
-metric that papers report; the other metrics are stored beside it under the harness's names:
+Prompts, shots, seeds and metrics are the harness's. A cell's `accuracy` is the metric that papers
+report; the other metrics are stored beside it under the harness's names:
 
   task            shots  accuracy
   mmlu                5  acc_macro, the mean of the 57 subjects' acc; the harness's own number for
@@ -13,12 +12,9 @@ metric that papers report; the other metrics are stored beside it under the harn
   triviaqa            5  exact_match, ignoring case and punctuation
   truthfulqa_mc2      0  acc, the share of the choices' probability that true answers have (mc2)
 
-docs/exactness.md compares measured values with the figures of papers.
-
-`eval_length` is the maximum number of tokens that the model reads and generates. As in the harness,
-the start of a longer prompt is removed; the metric `cut` is the fraction of such prompts.
-`faithful` and `clean` ask all questions of a data set, `fast` 500 and `tiny` 20. These are evenly
-spaced over the data set, because its first questions are not a random sample.
+As in the harness, the start of a prompt that exceeds `eval_length` is removed; the metric `cut` is
+the fraction of such prompts. Fewer questions are evenly spaced over a data set, because its first
+questions are not a random sample. docs/exactness.md compares measured values with papers.
 """
 
 from __future__ import annotations
@@ -62,7 +58,6 @@ class QuestionForm(Form):
     """A profile: the number of questions per task."""
 
     num_samples: int | None = None
-    """Questions per task; None means all."""
 
 
 class ShortContext(Benchmark):
@@ -86,7 +81,6 @@ class ShortContext(Benchmark):
         return tuple(TASKS)
 
     def unavailable(self, base_model: LanguageModel, task: str, eval_length: int) -> str | None:
-        """Return the reason if the length is too short or lm_eval is missing, else None."""
         answer = NEW_TOKENS if TASKS[task].metric == "exact_match" else 1
         if eval_length <= answer:
             return f"eval_length {eval_length}: task {task} needs at least {answer + 1} tokens"
@@ -95,15 +89,10 @@ class ShortContext(Benchmark):
         return None
 
     def num_tokens(self, task: str, eval_length: int, held_out_tokens: int) -> int:
-        """Predict the tokens: number of forward passes times their mean number of Llama tokens."""
         return self._requests(task) * min(TASKS[task].request_tokens, eval_length)
 
     def distinct_share(self, task: str, prompt_tokens: float) -> float:
-        """Predict which fraction (0..1) of a cell's prompt tokens passes through the model.
-
-        The result is 1 for a length below the task's mean prompt, because prompts whose start is
-        cut off share no prefix.
-        """
+        """Return 1 for a length below the mean prompt, because cut prompts share no prefix."""
         definition = TASKS[task]
         if definition.own_tokens is None or prompt_tokens < definition.request_tokens:
             return 1.0
@@ -113,7 +102,6 @@ class ShortContext(Benchmark):
         return self._requests(task) // TASKS[task].requests
 
     def answers(self, task: str) -> Answers:
-        """Return number and maximum tokens of the generated answers; 0 in multiple-choice tasks."""
         written = TASKS[task].metric == "exact_match"
         return Answers(self._requests(task), NEW_TOKENS) if written else Answers()
 
@@ -124,10 +112,7 @@ class ShortContext(Benchmark):
         eval_length: int,
         data_folders: Mapping[str, Path],
     ) -> Sequences | None:
-        """Predict the tokens of each forward pass from the bytes of its text.
-
-        In tasks without `ShortTask.request_texts`, every pass counts with the task's mean length.
-        """
+        """Count the mean length for every pass in tasks without `ShortTask.request_texts`."""
         ratio = base_model.bytes_per_token
         sizes = request_bytes(task, data_folders)
         if sizes is None:
@@ -146,7 +131,6 @@ class ShortContext(Benchmark):
         eval_length: int,
         data_folders: Mapping[str, Path],
     ) -> int:
-        """Return the number of rows of the split with the questions."""
         split, data = list(TASKS[task].splits.items())[-1]
         return data.num_rows(data_folders, split, TASKS[task].num_questions)
 
@@ -189,10 +173,7 @@ class ShortContext(Benchmark):
 
 
 def best_choice(log_likelihoods: Sequence[float], lengths: Sequence[int] | None = None) -> int:
-    """Return the index of the choice with the highest log-likelihood.
-
-    If `lengths` (characters of each choice) is given, compare log-likelihoods per character.
-    """
+    """Return the index of the most likely choice, per character if `lengths` are given."""
     divisors = lengths or [1] * len(log_likelihoods)
     values = [value / by for value, by in zip(log_likelihoods, divisors, strict=True)]
     return values.index(max(values))

@@ -1,8 +1,7 @@
 """The six short-context tasks of lm-evaluation-harness: shots, metrics, costs and data files.
 
 A data folder contains the files of the hub's repository, in subfolders or not, as parquet, JSON or
-JSON lines; only the splits listed here are needed. PIQA's original files also work. In place of a
-folder, `lce fetch` can download the rows of these splits.
+JSON lines; only the splits listed here are needed. PIQA's original files also work.
 """
 
 from __future__ import annotations
@@ -56,10 +55,9 @@ class ShortTask:
     repo: str
     """Data set repository on the hub."""
     splits: Mapping[str, DataSet]
-    """Files of each split by the harness's split name. The last split has the questions; an earlier
-    one, if any, has the solved examples."""
+    """Files of each split by the harness's name. The last split has the questions; an earlier one,
+    if any, has the solved examples."""
     columns: tuple[str, ...]
-    """Required columns of a row."""
     num_questions: int
     """Rows of the split with the questions."""
     requests: int
@@ -67,14 +65,12 @@ class ShortTask:
     request_tokens: int
     """Estimated Llama tokens of one forward pass, for cost estimates."""
     own_tokens: int | None = None
-    """Estimated Llama tokens that a forward pass adds to the prefixes that it shares with others:
-    the choices of a question share its context, and the questions of MMLU and TruthfulQA their
-    examples. None: the passes share too little."""
+    """Estimated Llama tokens that a forward pass adds to the prefixes that it shares: a question's
+    context with its choices, in MMLU and TruthfulQA the examples. None: too little is shared."""
     num_shown: int = 0
     """Rows of the split with the solved examples; 0 if the task has no such split."""
     request_texts: Callable[[DataRow], Sequence[str]] | None = None
-    """Function from a row to the texts of its forward passes, for cost estimates; None: estimates
-    use `request_tokens`."""
+    """Texts of a row's forward passes, for cost estimates; None: they use `request_tokens`."""
 
 
 def _splits(
@@ -205,29 +201,14 @@ TASKS: Mapping[str, ShortTask] = {
 
 
 def require_rows(task: ShortTask, folders: Folders, found: Mapping[str, int]) -> None:
-    """Check that every split has its published number of rows.
-
-    Args:
-      found: number of rows by split, over all subjects.
-
-    Raises:
-      DataError: if the number differs from the published one, or from the one that the folder's
-        `subset.json` declares.
-    """
+    """Raise DataError unless every split has its published or declared (`subset.json`) rows."""
     published = (task.num_questions, task.num_shown)
     for (split, data_set), rows in zip(reversed([*task.splits.items()]), published, strict=False):
         data_set.require_rows(folders, split, found[split], rows)
 
 
 def request_bytes(name: str, folders: Folders) -> tuple[tuple[int, ...], ...] | None:
-    """Return, for each question, the bytes of the text of each of its forward passes.
-
-    The result is None for tasks without `request_texts`.
-
-    Raises:
-      UnavailableError: if the task's data is missing.
-      DataError: as in `read_split`.
-    """
+    """Return for each question the bytes of its forward passes; None without `request_texts`."""
     task = TASKS[name]
     if task.request_texts is None:
         return None
@@ -252,15 +233,9 @@ def _request_bytes(name: str, files: Seen) -> tuple[tuple[int, ...], ...]:
 def read_split(
     task: ShortTask, split: str, folders: Folders, subject: str | None = None
 ) -> list[DataRow]:
-    """Read all rows of a split, in order.
+    """Read all rows of a split, or of a subject's folder in it, in order.
 
-    Args:
-      split: name of one of the task's splits.
-      subject: name of the subject's folder, for tasks with one folder per subject.
-
-    Raises:
-      UnavailableError: if the split or the subject is missing.
-      DataError: if files cannot be read, lack a column, or contain the split twice.
+    Raises DataError also if the files contain the split twice.
     """
     data_set = task.splits[split]
     files = data_set.files(folders)
@@ -292,7 +267,6 @@ def _rows(task: ShortTask, split: str, files: list[Path]) -> list[DataRow]:
 
 
 def _published_piqa(files: list[Path], labels: Path, columns: Sequence[str]) -> list[DataRow]:
-    """Read PIQA's original files: one with the questions, one with their labels."""
     texts = [file for file in files if file != labels]
     if len(texts) != 1:
         raise DataError(

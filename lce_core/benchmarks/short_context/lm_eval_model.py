@@ -1,11 +1,8 @@
-"""Adapter with which lm-evaluation-harness evaluates an extended model.
+"""Adapter with which lm-evaluation-harness evaluates an extended model; imports lm_eval.
 
 The harness's wrapper of Hugging Face models pads batches and calls `forward`. Methods with another
 attention or with inserted tokens support neither, so this adapter runs the model through
-`lce_core.evaluation`. It tokenises and truncates prompts like the harness, and counts the truncated
-prompts.
-
-Importing this module imports lm_eval.
+`lce_core.evaluation`. It tokenises and truncates prompts like the harness.
 """
 
 from __future__ import annotations
@@ -26,11 +23,7 @@ from lce_core.evaluation.continuations import continuation_log_likelihoods, dist
 class ExtendedLM(TemplateLM):  # type: ignore[misc]
     """The model of a `CellRequest` with the interface of an lm_eval model.
 
-    Its context is the cell's length.
-
-    Args:
-      request: the cell, with model, tokenizer and execution settings.
-      new_tokens: maximum tokens of an answer in tasks that set no limit.
+    Its context is the cell's length. Tasks without a limit have answers of `new_tokens`.
     """
 
     def __init__(self, request: CellRequest, *, new_tokens: int) -> None:
@@ -48,11 +41,7 @@ class ExtendedLM(TemplateLM):  # type: ignore[misc]
 
     @property
     def prefix_token_id(self) -> int:
-        """Id of the token that replaces an empty context: BOS, or EOS if there is no BOS token.
-
-        Raises:
-          SpecError: if the tokenizer has neither token.
-        """
+        """Id of the token that replaces an empty context: BOS, or EOS if there is no BOS token."""
         begin = self._request.tokenizer.bos_token_id
         found = self.eot_token_id if begin is None else begin
         if found is None:
@@ -67,7 +56,6 @@ class ExtendedLM(TemplateLM):  # type: ignore[misc]
     def tok_encode(
         self, string: str, add_special_tokens: bool | None = None, **_: Any
     ) -> list[int]:
-        """Return token ids, by default with the tokenizer's beginning-of-sequence token."""
         return encode(self._request, string, special_tokens=add_special_tokens is not False)
 
     def loglikelihood(
@@ -130,13 +118,7 @@ class ExtendedLM(TemplateLM):  # type: ignore[misc]
         return self._kept(np.asarray(context, dtype=np.int64), len(continuation)), continuation
 
     def _kept(self, context: TokenIds, answer: int) -> TokenIds:
-        """Remove the start of a context that exceeds the length together with its answer.
-
-        Also count the request, and whether its context was shortened.
-
-        Raises:
-          UnavailableError: if the answer alone fills the length.
-        """
+        """Remove the start of a context that exceeds the length with its answer, and count it."""
         limit = self._request.eval_length
         if answer >= limit:
             raise UnavailableError(

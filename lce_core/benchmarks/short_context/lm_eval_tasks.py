@@ -1,7 +1,4 @@
-"""Run and score tasks of lm-evaluation-harness on data in local folders.
-
-Importing this module imports lm_eval.
-"""
+"""Run and score tasks of lm-evaluation-harness on data in local folders; imports lm_eval."""
 
 from __future__ import annotations
 
@@ -33,14 +30,7 @@ def answered_questions(
 ) -> list[tuple[str | None, Answered]]:
     """Evaluate a task and return (MMLU subject or None, answered question) in the data's order.
 
-    Args:
-      lm: the model.
-      name: one of `TASKS`.
-      num_samples: number of questions, evenly spaced over the set; None for all.
-
-    Raises:
-      UnavailableError: if data is missing.
-      DataError: if data cannot be read.
+    `num_samples` questions are evenly spaced over the set; None for all.
     """
     tasks = _load(name, folders)
     wanted = None if num_samples is None else _places(tasks, num_samples)
@@ -58,12 +48,7 @@ def answered_questions(
 
 
 def _load(name: str, folders: Folders) -> dict[str, Any]:
-    """Load the lm_eval task objects by their names: one object, or for MMLU one per subject.
-
-    Raises:
-      UnavailableError: if data is missing.
-      DataError: if data cannot be read, or the number of rows is not the published one.
-    """
+    """Load the lm_eval task objects by their names: one object, or for MMLU one per subject."""
     task = TASKS[name]
     definitions = Path(lm_eval.__file__).parent / "tasks" / task.folder
     manager = TaskManager(include_defaults=False, include_path=str(definitions))

@@ -4,8 +4,6 @@ Design: the base model's own frequencies. Keys within a window of recent tokens 
 true distance. For farther keys, the positions of query and key are divided by a scale and rounded
 down, as in Self-Extend, but every group of frequency pairs has a scale of its own. The published
 scales were found for one model at a time, by retrieval tests of each group.
-
-Source: Lu et al. 2025, arXiv:2504.18857.
 """
 
 from __future__ import annotations
@@ -56,11 +54,6 @@ class DimensionWise(AttentionScheme):
     counts_sinks: ClassVar[bool] = True
 
     def distance(self, query: int, key: int) -> int | tuple[int, ...] | None:
-        """Return query - key within the window; None for keys after the query.
-
-        For keys before the window, return a tuple with query // s - key // s + window - window // s
-        for the scale s of each frequency pair.
-        """
         if key > query:
             return None
         if query - key < self.window:

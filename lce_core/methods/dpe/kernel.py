@@ -31,10 +31,10 @@ class Coarse(Placement):
 
 
 def attend(scheme: DimensionWise, inputs: AttentionInputs) -> torch.Tensor:
-    """Return the attention output of DimensionWise (batch, heads, queries, head_dim).
+    """Return the attention output (batch, heads, queries, head_dim).
 
-    Before its window, the query at position p sees keys 0..p - window. This is causal attention
-    whose last query sees all far keys.
+    Before its window, the query at position p sees keys 0..p - window: causal attention whose last
+    query sees all far keys.
     """
 
     def far(later: AttentionInputs) -> tuple[Partial]:

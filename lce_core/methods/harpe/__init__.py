@@ -4,8 +4,6 @@ Design: bases from 1e6 to 5e6, the same in all layers. The search chooses bases 
 attention waveforms of the heads complement each other (`lce_core.methods.harpe.search`; it gives
 the paper's 32 bases for 32 heads of width 128). Query heads that share a key-value head have the
 same base, because the shared key is rotated once.
-
-Source: Lian et al. 2024, arXiv:2412.07171, section 3.2, tables 2 and 6.
 """
 
 from __future__ import annotations
@@ -59,7 +57,6 @@ class Harpe(Method):
         return self
 
     def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
-        """Return frequencies (heads, pairs), one row per query head."""
         bases = self._bases(geometry)
         return RopeTable(np.stack([geometry.inv_freq(float(base)) for base in bases]))
 

@@ -27,8 +27,7 @@ from lce_core.rope import Frequencies
 Positions = NDArray[np.int64]
 
 _BLOCK = 1024
-"""`waveform` splits distances into a multiple of this number and a remainder, and adds the angles
-of both."""
+"""`waveform` adds the angles of a multiple of this number and of a remainder."""
 _SAME_HEIGHT = 1e-3
 """Two values of a waveform count as equally high if they differ by at most this. The search for the
 next main peak or trough accepts the first local extremum that is as high or low as required."""
@@ -64,11 +63,9 @@ class SearchSettings:
 
     @property
     def candidates(self) -> tuple[int, ...]:
-        """All candidate bases, ascending."""
         return tuple(range(self.lowest, self.highest + 1, self.stride))
 
     def check_count(self, count: int) -> None:
-        """Raise SpecError unless `count` bases can be chosen."""
         if not 1 <= count <= len(self.candidates):
             raise SpecError(
                 "harpe search",
@@ -81,10 +78,7 @@ class SearchSettings:
 
 @dataclass(frozen=True, eq=False)
 class Extrema:
-    """Relative distances in tokens at which waveforms have main peaks and main troughs.
-
-    For a single base the distances are in ascending order.
-    """
+    """Relative distances in tokens at which waveforms have main peaks and main troughs."""
 
     peaks: Positions
     troughs: Positions
@@ -103,18 +97,7 @@ PUBLISHED = SearchSettings()
 def search_bases(
     rotary_dim: int, count: int, settings: SearchSettings = PUBLISHED
 ) -> tuple[int, ...]:
-    """Return `count` bases in the order in which the search chose them.
-
-    A larger `count` adds bases at the end and changes none of the earlier ones.
-
-    Args:
-      rotary_dim: rotated elements of a head.
-      count: number of bases.
-      settings: parameters of the search.
-
-    Raises:
-      SpecError: if there are fewer candidates than bases to choose.
-    """
+    """Return `count` bases in the order of choice; a larger `count` only adds bases at the end."""
     settings.check_count(count)
     # The matrices are so small that threads of BLAS cost more time than they save: 10 times as much
     # on a busy machine, where they wait for each other.
@@ -134,11 +117,7 @@ def search_bases(
 
 
 def waveform(base: float, rotary_dim: int, nearest: int, farthest: int) -> Frequencies:
-    """Return f(m) for m = nearest..farthest, both included.
-
-    Angle addition reduces the computation to one product of two small tables of cosines and sines.
-    The result is accurate to about 1e-12.
-    """
+    """Return f(m) for m = nearest..farthest, both included, accurate to about 1e-12."""
     inv_freq = float(base) ** -(np.arange(0, rotary_dim, 2) / rotary_dim)
     coarse = np.multiply.outer(np.arange(nearest, farthest + 1, _BLOCK), inv_freq)
     fine = np.multiply.outer(np.arange(_BLOCK), inv_freq)
@@ -149,10 +128,9 @@ def waveform(base: float, rotary_dim: int, nearest: int, farthest: int) -> Frequ
 def main_extrema(base: float, rotary_dim: int, settings: SearchSettings = PUBLISHED) -> Extrema:
     """Return the main peaks and main troughs of a base's waveform.
 
-    Peaks are searched from small to large distances, troughs from large to small. The first main
-    peak is the highest peak; each further main peak is the highest value of the next `stretch`
-    tokens. The first main trough is the lowest trough; each further main trough is the lowest value
-    at all smaller distances. Extrema too close to the previous main one are skipped.
+    Peaks are searched from small to large distances: the highest one first, then the highest value
+    of each next `stretch` tokens. Troughs are searched from large to small: the lowest one first,
+    then the lowest value at all smaller distances. Extrema near the previous one are skipped.
     """
     values = waveform(base, rotary_dim, settings.nearest, settings.farthest)
     maxima, minima = _strict_extrema(values)
@@ -207,17 +185,16 @@ def _next_near(heights: Frequencies, start: int, target: float) -> int:
 
 
 def _strict_extrema(values: Frequencies) -> tuple[Positions, Positions]:
-    """Return the positions of strict local maxima and of strict local minima, both ascending."""
     rising, falling = values[1:] > values[:-1], values[1:] < values[:-1]
     maxima, minima = rising[:-1] & falling[1:], falling[:-1] & rising[1:]
     return np.flatnonzero(maxima) + 1, np.flatnonzero(minima) + 1
 
 
 def _still_unmet(before: Extrema, new: Extrema) -> Extrema:
-    """Return the uncovered peaks and troughs of all chosen bases after adding those of a new base.
+    """Return the uncovered extrema of all chosen bases after adding those of a new base.
 
-    A peak and a trough at the same distance cover each other and are removed. As in the reference
-    code, a distance that was removed earlier can appear again with a later base.
+    A peak and a trough at one distance cover each other. As in the reference code, a distance that
+    was removed earlier can appear again with a later base.
     """
     peaks = np.concatenate((before.peaks, new.peaks))
     troughs = np.concatenate((before.troughs, new.troughs))
@@ -225,11 +202,7 @@ def _still_unmet(before: Extrema, new: Extrema) -> Extrema:
 
 
 def _rank(candidate: _Candidate, unmet: Extrema, radius: int) -> tuple[int, float, int]:
-    """Return a sort key, smallest for the best candidate.
-
-    Candidates are ordered by the number of their extrema within `radius` of uncovered opposite
-    extrema (most first), then by the smallest mean squared distance, then by the smallest base.
-    """
+    """Rank by uncovered opposite extrema within `radius`, then squared distance, then base."""
     gaps = np.concatenate(
         [
             np.subtract.outer(candidate.extrema.peaks, unmet.troughs).ravel(),
@@ -242,7 +215,6 @@ def _rank(candidate: _Candidate, unmet: Extrema, radius: int) -> tuple[int, floa
 
 
 def _one_thread() -> AbstractContextManager[object]:
-    """Limit BLAS to one thread; do nothing on a machine without threadpoolctl."""
     try:
         from threadpoolctl import threadpool_limits
     except ModuleNotFoundError:  # a bare GPU machine (docs/training.md)

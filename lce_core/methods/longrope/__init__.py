@@ -3,11 +3,7 @@
 Design: the study states the factors, such as those of published weights, or a step of its own
 searches for them (`lce_core.methods.longrope.search`), guided by perplexity (LongRoPE) or by
 needles (LongRoPE2). Requests up to the trained context may have factors of their own. The attention
-factor grows with the logarithm of the extension. A target of at most the trained context changes
-nothing.
-
-Source: Ding et al. 2024, arXiv:2402.13753, section 3; Shang et al. 2025, arXiv:2502.20082, section
-3.2.
+factor grows with the logarithm of the extension. Shorter targets change nothing.
 """
 
 from __future__ import annotations
@@ -61,7 +57,6 @@ class LongRope(Method):
         return self.search if self.long_factors is None else None
 
     def check(self, geometry: RopeGeometry, lengths: ContextLengths) -> None:
-        """Raise SpecError unless every pair has a factor, given or searched for."""
         if self.open_search() and lengths.target <= lengths.trained:
             raise SpecError(
                 "longrope.search",
@@ -80,10 +75,7 @@ class LongRope(Method):
                 )
 
     def rope_table(self, geometry: RopeGeometry, lengths: ContextLengths) -> RopeTable:
-        """Return divided frequencies (pairs,).
-
-        Before a search has found the factors, they are those with which the search starts.
-        """
+        """Return divided frequencies; before a search, by the factors with which it starts."""
         if lengths.target <= lengths.trained:
             return RopeTable(geometry.inv_freq())
         short = self.short_factors is not None and lengths.request <= lengths.trained

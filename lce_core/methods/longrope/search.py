@@ -56,10 +56,7 @@ class _Tried:
 
 
 class FactorSearch(ParameterSearch):
-    """Settings of the search; the defaults are those of both papers.
-
-    LongRoPE measures losses on 5 texts up to 256k tokens, LongRoPE2 on 10 texts.
-    """
+    """Settings of the search; the defaults are those of both papers."""
 
     population: int = Field(default=64, ge=3)
     """Number of individuals before the first round."""
@@ -92,10 +89,7 @@ class FactorSearch(ParameterSearch):
         return self.population + self.iterations * (self.mutations + self.crossovers)
 
     def start(self, geometry: RopeGeometry, lengths: ContextLengths) -> tuple[float, ...]:
-        """Return the factors (pairs,) with which a method works before its search has run.
-
-        These are YaRN's, or, guided by needles, those of NTK with the theoretical critical pair.
-        """
+        """Return YaRN's factors (pairs,) or, guided by needles, NTK's at the last critical pair."""
         return _beginning(self.guide == "needles", geometry, lengths)[-1].factors
 
     def run(self, geometry: RopeGeometry, lengths: ContextLengths, loss: Loss) -> SearchResult:
@@ -155,7 +149,6 @@ class _Evolution:
         return parents[int(self._rng.integers(len(parents)))].individual
 
     def _mutation(self, parent: _Individual) -> _Tried | None:
-        """Try a new individual that differs from its parent in some factors."""
         step = self._search.step
         for _ in range(_ATTEMPTS):
             factors = list(parent.factors)
@@ -173,7 +166,6 @@ class _Evolution:
         return None
 
     def _crossover(self, parents: Sequence[_Tried]) -> _Tried | None:
-        """Try a new individual with some neighbouring factors of another parent; or a mutation."""
         one = self._one_of(parents)
         for _ in range(_ATTEMPTS):
             other = self._one_of(parents)
@@ -193,7 +185,6 @@ class _Evolution:
 
 
 def _beginning(needles: bool, geometry: RopeGeometry, lengths: ContextLengths) -> list[_Individual]:
-    """Return the individuals with which a search starts, without random variations."""
     scale = lengths.target / lengths.trained
     if needles:
         pairs = [scale] * geometry.num_pairs
@@ -207,10 +198,10 @@ def _beginning(needles: bool, geometry: RopeGeometry, lengths: ContextLengths) -
 
 
 def critical_pairs(geometry: RopeGeometry) -> range:
-    """Return the pairs that the search guided by needles tries as critical ones.
+    """Return the critical pairs that the search guided by needles tries.
 
-    The last one is the theoretical critical pair, the first whose period exceeds the trained
-    context. The first one has ten periods within the trained context.
+    They reach from the pair with ten periods within the trained context to the first one whose
+    period exceeds it, the theoretical critical pair.
     """
     last = geometry.num_pairs - 1
 
@@ -223,10 +214,9 @@ def critical_pairs(geometry: RopeGeometry) -> range:
 
 
 def _following(factors: Sequence[float], critical: int) -> _Individual:
-    """Return an individual whose pairs before the critical one have the factors of NTK.
+    """Let pairs before the critical one follow NTK.
 
-    A base that divides the critical pair's frequency by f divides that of pair i by
-    f^(i / critical).
+    The base that divides the critical pair's frequency by f divides pair i's by f^(i / critical).
     """
     least = factors[critical]
     before = (round(least ** (pair / critical), 9) for pair in range(critical))

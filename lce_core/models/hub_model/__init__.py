@@ -1,11 +1,8 @@
 """Any base model of a supported architecture: a hub repository at a commit, or a folder.
 
-Sizes and rotary embedding are read from config.json when a study is planned. They become part of
-the model's identity, so workers do not read the file again. The identity also contains the name and
-commit of a repository. For a folder, the ids of steps contain the digest of its files instead. The
-label is part of neither, so a model may be renamed.
-
-Source: own; keys as transformers writes them.
+Sizes and rotary embedding are read from config.json when a study is planned and become part of the
+model's identity, as do name and commit of a repository. For a folder, the ids of steps contain the
+digest of its files instead. The label is part of neither, so a model may be renamed.
 """
 
 from __future__ import annotations
@@ -163,21 +160,13 @@ class HubModel(LoadedModel):
         return HubAddress(self.repo, self.revision)
 
     def identity(self) -> dict[str, Any]:
-        """Return all parameters except the label, which may change without changing any step id."""
+        """Leave out the label, which may change without changing any step id."""
         return {key: value for key, value in super().identity().items() if key != "label"}
 
     def tokenizer_parameters(self) -> dict[str, Any]:
         return {k: v for k, v in self.identity().items() if k not in ("name", "version")}
 
     def resolved(self, folder: Path | None) -> Self:
-        """Return the model with `facts` from config.json in `folder` or the repository.
-
-        Raises:
-          UnavailableError: if no config.json can be reached.
-          SpecError: if the study contains the key `facts`, or methods cannot be applied to the
-            model.
-          DataError: if config.json is broken.
-        """
         if self.facts is not None:
             raise SpecError(
                 f"base model {self.known_as}: facts",
@@ -189,12 +178,7 @@ class HubModel(LoadedModel):
         return self.model_copy(update={"facts": facts})
 
     def tokenizer(self, folder: Path | None) -> PreTrainedTokenizerBase:
-        """Load the tokenizer, and check that it fits the model.
-
-        Raises:
-          DataError: if tokenizer files cannot be read, or the id of the beginning- or end-of-text
-            token is not below the model's vocabulary size.
-        """
+        """Load the tokenizer; raise DataError also if its ids exceed the vocabulary."""
         loaded = super().tokenizer(folder)
         for token in (loaded.bos_token_id, loaded.eos_token_id):
             if token is not None and token >= self.shape.vocab_size:
@@ -207,18 +191,10 @@ class HubModel(LoadedModel):
         return loaded
 
     def fetch(self, models: Path) -> Path:
-        """Download weights and tokenizer to the hub's cache; return their folder.
-
-        Before the download, raises the errors of `resolved` for a model that methods cannot extend.
-        """
         self.resolved(None)
         return super().fetch(models)
 
     def check_folder(self, folder: Path) -> None:
-        """Raise SpecError if the folder's config.json differs from the `facts` of the plan.
-
-        Also raises the errors of `read_facts`.
-        """
         expected = self._facts().model_dump(exclude=_MAY_DIFFER)
         found = read_facts(folder, self.trained_context).model_dump()
         for key, value in expected.items():

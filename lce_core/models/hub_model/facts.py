@@ -1,8 +1,7 @@
 """Read the sizes and the rotary embedding of a base model from its config.json.
 
 The file is read as JSON, because transformers' reader loads torch, which planning avoids. SpecError
-is raised here, before weights are downloaded, if methods cannot be applied to the model: for
-example, if it has sliding windows or quantised weights.
+is raised here, before weights are downloaded, if methods cannot be applied to the model.
 """
 
 from __future__ import annotations
@@ -107,9 +106,7 @@ class Facts(BaseModel):
 def read_facts(folder: Path, trained_context: int | None = None) -> Facts:
     """Read the folder's config.json, and check that methods can be applied to the model.
 
-    Args:
-      folder: the model's folder.
-      trained_context: context in tokens that replaces the file's `max_position_embeddings`.
+    `trained_context`, in tokens, replaces the file's `max_position_embeddings`.
 
     Raises:
       SpecError: if methods cannot be applied to this model; the message says why.
@@ -195,7 +192,6 @@ def facts_of(config: Config, where: str, trained_context: int | None = None) -> 
 
 
 def _local_layers(config: Config, num_layers: int, full_every: int) -> Iterator[int]:
-    """Yield the indices of the layers with a sliding window."""
     kinds, every = config.get("layer_types"), config.get("sliding_window_pattern", full_every)
     for layer in range(num_layers):
         if kinds[layer] == _SLIDING if kinds else (layer + 1) % every:
@@ -212,8 +208,7 @@ def _local_theta(config: Config, default: float) -> float:
 def _scaling(config: Config, kind: str, found: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Return the fields of `ScalingFacts` for a model whose RoPE is scaled.
 
-    LongRoPE states one table for short texts and one for others. The model's trained context
-    decides which of them the whole study uses.
+    LongRoPE has a table for short texts and one for others: the trained context decides.
     """
     sizes = ("head_dim", "rotary_dim", "num_heads", "num_kv_heads", "theta", "trained_context")
     plain = RopeGeometry(**{key: found[key] for key in sizes})
@@ -238,7 +233,6 @@ def _scaling(config: Config, kind: str, found: Mapping[str, Any], where: str) ->
 
 
 def _expert_layers(config: Config, num_layers: int) -> int:
-    """Count the layers whose MLP is a mixture of experts."""
     every, plain = config.get("decoder_sparse_step", 1), config.get("mlp_only_layers") or ()
     return sum(layer not in plain and (layer + 1) % every == 0 for layer in range(num_layers))
 
@@ -246,8 +240,7 @@ def _expert_layers(config: Config, num_layers: int) -> int:
 def _obstacles(config: Config, trained_context: int | None) -> Iterator[tuple[str, str, str]]:
     """Yield (key, required value, hint) for each key because of which methods cannot be applied.
 
-    The hint is the end of the remedy "name another model": "", or for example ", such as a
-    converted checkpoint".
+    The hint ends the remedy "name another model": "", or ", such as a converted checkpoint".
     """
     for key in _MULTIMODAL_KEYS:
         if config.get(key) is not None:
@@ -365,7 +358,6 @@ _FULL, _SLIDING = "full_attention", "sliding_attention"
 
 
 def _rope(config: Config) -> Config:
-    """Return the rotary settings of layers with full attention."""
     rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
     if not isinstance(rope, Mapping):
         return {"rope_type": rope}

@@ -77,7 +77,7 @@ def test_a_plan_names_the_damaged_file_of_a_base_model(kind, folder, study):
     compile_study(study, {}, {"toy_llama": folder})
     name, change = IN_A_BASE_MODEL[kind]
     damage(folder / name, change)
-    with pytest.raises(DataError, match=r"safetensors.*copy or download it again"):
+    with pytest.raises(DataError, match=r"safetensors.*get it again"):
         compile_study(study, {}, {"toy_llama": folder})
 
 
@@ -86,7 +86,7 @@ def test_a_damaged_model_of_ones_own_is_refused(kind, folder):
     require_model(folder)
     name, change = IN_A_MODEL_OF_ONES_OWN[kind]
     damage(folder / name, change)
-    with pytest.raises(DataError, match=r"safetensors.*copy or download (it|the model) again"):
+    with pytest.raises(DataError, match=r"safetensors.*(get it|copy or download the model) again"):
         require_model(folder)
 
 
