@@ -18,6 +18,9 @@ from tasks.tracking.database import artifact_root, tracking_uri
 ADDRESS = "127.0.0.1"
 OPEN_PATHS = ("/health",)
 """Paths that need no secret, so that a process can test whether the server is ready."""
+NO_ASSISTANT = {"mlflow.assistant.fab.autoOpenedOnFirstLoad_v1": "true"}
+"""Entry of the browser's local storage that says that MLflow's assistant has opened once. Otherwise
+it opens at the first visit and takes the width of two charts."""
 
 
 def settings(home: Path, port: int) -> dict[str, str]:
@@ -53,7 +56,7 @@ def serve(home: Path, port: int, secret: str) -> None:
         warnings.simplefilter("ignore", DeprecationWarning)
         from mlflow.server.fastapi_app import app
 
-    guarded = Guard(app, secret, port, open_paths=OPEN_PATHS)
+    guarded = Guard(app, secret, port, open_paths=OPEN_PATHS, local_storage=NO_ASSISTANT)
     uvicorn.run(guarded, host=ADDRESS, port=port, access_log=False)
 
 

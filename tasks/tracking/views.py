@@ -90,6 +90,7 @@ def _sections(plan: Mapping[str, Any], kind: str) -> list[dict[str, Any]]:
         {
             "uuid": name,
             "name": name,
+            "columns": 2,  # of the UI's default, 3, each has 220 pixels of a page of 1,280
             "display": name not in widths,
             "isReordered": False,
             "deleted": False,

@@ -28,9 +28,10 @@ DRAWN = """charts => charts.map(chart => ({
         .filter(line => line.style.strokeOpacity === '1' && line.getAttribute('d').includes('L'))
         .map(line => line.style.stroke),
     bars: chart.querySelectorAll('.barlayer .point path').length,
+    width: chart.clientWidth,
 }))"""
 """Titles of the charts, colours of their lines, each of which is drawn again, pale, under itself,
-and numbers of their bars."""
+numbers of their bars, and widths in pixels."""
 
 
 @pytest.fixture
@@ -51,7 +52,7 @@ def pages(tmp_path) -> Iterator[MlflowPages]:
 def drawn(browser: Any, address: str) -> dict[str, dict[str, Any]]:
     """What the charts on a page show, by title, once those of scores at lengths have all lines."""
     page = browser.new_page()
-    page.set_viewport_size({"width": 1600, "height": 1600})
+    page.set_viewport_size({"width": 1280, "height": 1600})
     page.set_default_timeout(SECONDS * 1000)
     page.goto(address)
     page.wait_for_selector(".js-plotly-plot .scatterlayer path.js-line", state="attached")
@@ -77,6 +78,7 @@ def test_the_pages_draw_a_line_for_each_method_and_for_each_group_of_seeds(pages
     browser.on("request", lambda request: requests.append(request.url))
     charts = drawn(browser, pages.methods)
     assert set(charts) == SCORES | {SUMMARY}
+    assert min(chart["width"] for chart in charts.values()) > 300  # MLflow's assistant stays shut
     for title in SCORES:
         assert len(charts[title]["lines"]) == NUM_METHODS
         assert len(set(charts[title]["lines"])) == NUM_METHODS
