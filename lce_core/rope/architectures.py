@@ -24,7 +24,9 @@ class Architecture:
 
     gated_mlp: bool = True
     """True if each MLP has three matrices (gate, up, down), False if it has two."""
-    partial_rotary_factor: float = 1.0
+    partial_rotary_factor: float | None = None
+    """Default share of rotated elements; None if stock layers rotate whole heads and ignore the key.
+    """
     head_dim_follows: bool = True
     """True if a missing `head_dim` means hidden_size / heads, False if the key is required."""
     all_heads_have_keys: bool = False
@@ -87,6 +89,7 @@ ARCHITECTURES = {
 
 _ADJACENT = "RoPE that pairs elements half a head apart; this model pairs adjacent elements"
 _LATENT = "keys that are cached per head; this model caches a latent (MLA) and rotates part of it"
+_FUSED = "separate projections of queries, keys and values; this model has one for all three"
 _RECURRENT = "softmax attention in every layer; some layers of this model are recurrent or linear"
 _SLIDING = "full attention in every layer; some layers of this model have a sliding window"
 REASONS = {
@@ -95,6 +98,7 @@ REASONS = {
     "cohere2": f"{_SLIDING}, others no RoPE",
     "deepseek_v2": _LATENT,
     "deepseek_v3": _LATENT,
+    "falcon": "attention through AttentionInterface; this model's layers compute their own",
     "falcon_mamba": _RECURRENT,
     "gemma2": f"{_SLIDING}, and scores have a soft cap",
     "glm": _ADJACENT,
@@ -108,9 +112,15 @@ REASONS = {
     "mamba": _RECURRENT,
     "mamba2": _RECURRENT,
     "minicpm3": _LATENT,
+    "ministral3": "queries that depend on positions through RoPE alone; this model also multiplies"
+    " them by a factor that grows with the position",
+    "nemotron": "layers that rotate only the elements to rotate; this model's layers pass whole heads"
+    " to a rotation that splits them",
     "olmo3": _SLIDING,
     "opt": "RoPE; this model has learned position embeddings",
+    "phi3": _FUSED,
     "qwen3_next": _RECURRENT,
     "smollm3": "RoPE in every layer; some layers of this model have none",
 }
-"""What architectures that methods cannot extend would have to have; keys are `model_type`."""
+"""What architectures that methods cannot extend would have to have; keys are `model_type`. Others,
+such as OLMo 1 and InternLM3, may satisfy all conditions, but no test compares them with stock."""
