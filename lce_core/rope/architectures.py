@@ -25,8 +25,8 @@ class Architecture:
     gated_mlp: bool = True
     """True if each MLP has three matrices (gate, up, down), False if it has two."""
     partial_rotary_factor: float | None = None
-    """Default share of rotated elements; None if stock layers rotate whole heads and ignore the key.
-    """
+    """Default share of rotated elements; None if unscaled stock layers ignore this key and rotate
+    whole heads."""
     head_dim_follows: bool = True
     """True if a missing `head_dim` means hidden_size / heads, False if the key is required."""
     all_heads_have_keys: bool = False
@@ -114,8 +114,8 @@ REASONS = {
     "minicpm3": _LATENT,
     "ministral3": "queries that depend on positions through RoPE alone; this model also multiplies"
     " them by a factor that grows with the position",
-    "nemotron": "layers that rotate only the elements to rotate; this model's layers pass whole heads"
-    " to a rotation that splits them",
+    "nemotron": "layers that split heads before they rotate a part; this model's rotation splits"
+    " them",
     "olmo3": _SLIDING,
     "opt": "RoPE; this model has learned position embeddings",
     "phi3": _FUSED,
