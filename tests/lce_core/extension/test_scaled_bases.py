@@ -11,6 +11,8 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from lce_core.errors import DataError, SpecError
+from lce_core.export.folder import export
+from lce_core.export.stock_form import Subject
 from lce_core.extension.extending import extend
 from lce_core.rope import ContextLengths, RopeGeometry, Scaling
 from tests.support.architectures import (
@@ -205,6 +207,23 @@ def test_stock_transformers_computes_what_was_exported(kind, name, tmp_path):
     chosen = method(name, **({"beta_fast": 1.0, "beta_slow": 0.1} if name == "yarn" else {}))
     ids, out = tokens(TARGET), exported(folder, chosen, tmp_path / "out")
     agree(logits(folder, chosen, ids), stock_logits(out, ids))
+
+
+@pytest.mark.parametrize(("name", "original"), [("yarn", None), ("llama3", TRAINED)])
+def test_the_original_context_of_the_base_models_file_is_not_exported(name, original, tmp_path):
+    folder = saved("llama", {}, tmp_path / "model")
+    config = json.loads((folder / "config.json").read_text())
+    config["original_max_position_embeddings"] = BEFORE
+    (folder / "config.json").write_text(json.dumps(config))
+    base, chosen = (
+        hub_model(folder, trained_context=TRAINED),
+        method(name, beta_fast=1.0, beta_slow=0.1),
+    )
+    export(Subject("study", "variant", base, chosen, TARGET, folder), out := tmp_path / "out")
+    written = json.loads((out / "config.json").read_text())
+    assert written.get("original_max_position_embeddings") == original
+    ids = tokens(TARGET)
+    agree(logits(folder, chosen, ids, base=base), stock_logits(out, ids))
 
 
 TWO_TABLES = SCALINGS["longrope"] | {"long_factor": [2.0, 3.0, 4.0, 8.0]}
