@@ -127,10 +127,10 @@ SOURCE = Source(
     differs="the first tokens of a text are interpolated like all others: their number (n-hat) is"
     " not searched for. No second search for short texts, and no progressive extension. Losses are"
     " those of whole windows, without a sliding window. A crossover exchanges neighbouring factors"
-    " of two parents; a mutation or crossover that stays invalid is left out. The authors' code"
-    " departs from the papers, which the search follows: it starts from YaRN alone, lets factors"
-    " reach 1 + s for an extension by s, and crosses single factors. Under partial"
-    " rotary the attention factor acts on whole heads; transformers scales only the rotated"
+    " of two parents; a mutation or crossover that stays invalid is left out. The search starts"
+    " from PI, NTK and YaRN with factors up to 1.25 s for an extension by s, as in the paper; the"
+    " authors' code starts from YaRN alone, with factors up to 1 + s, and crosses single factors."
+    " Under partial rotary the attention factor acts on whole heads; transformers scales only the rotated"
     " elements. A request has one table; transformers changes it when a text outgrows the trained"
     " context, and keeps earlier keys",
 )
