@@ -138,6 +138,8 @@ class LanguageModel(Plugin):
     reads_config: ClassVar[bool] = False
     """True if geometry and shape come from a config.json. They are then missing until `resolved`
     reads the file."""
+    needs_begin: ClassVar[bool] = False
+    """True if losses mean little without a beginning-of-text token (`Architecture.needs_begin`)."""
     keys: ClassVar[KeyVocabulary | None] = None
     """Token ids of the one-token retrieval task; None if the model was not trained on it."""
     bytes_per_token: ClassVar[float] = 3.5

@@ -48,6 +48,9 @@ class Architecture:
     """
     sinks: bool = False
     """True if the softmax of each head has a learned sink, one more term without value."""
+    needs_begin: bool = False
+    """True if the models' training texts all begin with the beginning-of-text token, so that text
+    without it has several times the perplexity."""
     scaled_by_default: bool = False
     """True if transformers scales RoPE when config.json does not state any rotary settings."""
     module: str | None = None
@@ -58,7 +61,7 @@ class Architecture:
 
 
 ARCHITECTURES = {
-    "gemma": Architecture(head_dim_follows=False, tied_embeddings=True),
+    "gemma": Architecture(head_dim_follows=False, tied_embeddings=True, needs_begin=True),
     "gemma3_text": Architecture(
         head_dim_follows=False,
         tied_embeddings=True,
@@ -66,6 +69,7 @@ ARCHITECTURES = {
         default_theta=1e6,
         full_every=6,
         local_theta=1e4,
+        needs_begin=True,
     ),
     "gpt_oss": Architecture(
         head_dim_follows=False,

@@ -130,9 +130,9 @@ SOURCE = Source(
     " of two parents; a mutation or crossover that stays invalid is left out. The search starts"
     " from PI, NTK and YaRN with factors up to 1.25 s for an extension by s, as in the paper; the"
     " authors' code starts from YaRN alone, with factors up to 1 + s, and crosses single factors."
-    " Under partial rotary the attention factor acts on whole heads; transformers scales only the rotated"
-    " elements. A request has one table; transformers changes it when a text outgrows the trained"
-    " context, and keeps earlier keys",
+    " Under partial rotary the attention factor acts on whole heads; transformers scales only the"
+    " rotated elements. A request has one table; transformers changes it when a text outgrows the"
+    " trained context, and keeps earlier keys",
 )
 EVIDENCE = (
     frequencies(
