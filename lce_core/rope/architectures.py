@@ -93,7 +93,6 @@ ARCHITECTURES = {
 
 _ADJACENT = "RoPE that pairs elements half a head apart; this model pairs adjacent elements"
 _LATENT = "keys that are cached per head; this model caches a latent (MLA) and rotates part of it"
-_FUSED = "separate projections of queries, keys and values; this model has one for all three"
 _RECURRENT = "softmax attention in every layer; some layers of this model are recurrent or linear"
 _SLIDING = "full attention in every layer; some layers of this model have a sliding window"
 REASONS = {
@@ -122,7 +121,8 @@ REASONS = {
     " them",
     "olmo3": _SLIDING,
     "opt": "RoPE; this model has learned position embeddings",
-    "phi3": _FUSED,
+    "phi3": "separate projections of queries, keys and values, which LoRA adapts; this model has"
+    " one for all three",
     "qwen3_next": _RECURRENT,
     "smollm3": "RoPE in every layer; some layers of this model have none",
 }
