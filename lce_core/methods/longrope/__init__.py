@@ -122,7 +122,8 @@ SOURCE = Source(
     place="section 3.2, equation 3, table 4; section 3.2 of arXiv:2502.20082; attention factor of"
     " the Phi-3 models",
     reference="https://github.com/huggingface/transformers/blob/v5.23.0/src/transformers/"
-    "modeling_rope_utils.py; github.com/microsoft/LongRoPE@c9e56aa54007c328399677232a489feec446e4b8",
+    "modeling_rope_utils.py; github.com/microsoft/LongRoPE@"
+    "c9e56aa54007c328399677232a489feec446e4b8",
     differs="the first tokens of a text are interpolated like all others: their number (n-hat) is"
     " not searched for. No second search for short texts, and no progressive extension. Losses are"
     " those of whole windows, without a sliding window. A crossover exchanges neighbouring factors"
